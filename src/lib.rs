@@ -1,0 +1,3 @@
+//! Tollgate: an LLM gateway for prepaid credit, on Pingora.
+
+pub mod pure;

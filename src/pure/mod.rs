@@ -1,0 +1,9 @@
+//! The part of Tollgate that performs nothing: no I/O, clock, async or float. Bytes, values and a `now` come in; values come out.
+//!
+//! It imports nothing from this crate but itself and compiles with `--no-default-features`, so a stray import is a compile error.
+
+pub mod chat;
+pub mod sse;
+pub mod tap;
+pub mod tokens;
+pub mod usage;
