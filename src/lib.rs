@@ -1,3 +1,9 @@
 //! Tollgate: an LLM gateway for prepaid credit, on Pingora.
 
+#[cfg(feature = "serve")]
+pub mod clock;
+#[cfg(feature = "serve")]
+pub mod config;
 pub mod pure;
+#[cfg(feature = "serve")]
+pub mod store;
