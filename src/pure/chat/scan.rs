@@ -1,0 +1,442 @@
+//! A strict JSON scanner (RFC 8259) over bytes that are already known to be UTF-8. It yields spans and copies nothing.
+//!
+//! It is pulled: the caller opens an object or an array, asks for one member or element after the other, and reads or skips each
+//! value. What the caller does not look into is still validated to the last byte. It never recurses on what it skips, so hostile
+//! nesting costs a bit a level and not stack.
+
+use super::BodyError;
+
+/// Levels of nesting that a body may have; the outermost object is the first. serde_json and several upstream parsers stop there.
+pub(super) const DEPTH_MAX: u32 = 127;
+
+/// A range of the scanned bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Span {
+    pub(super) start: usize,
+    pub(super) end: usize,
+}
+
+impl Span {
+    pub(super) fn len(self) -> usize {
+        self.end.saturating_sub(self.start)
+    }
+
+    /// The bytes of the span; empty when it does not lie in `bytes`.
+    pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
+        bytes.get(self.start..self.end).unwrap_or_default()
+    }
+}
+
+/// A string, without its quotes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Text {
+    pub(super) span: Span,
+    pub(super) spelling: Spelling,
+}
+
+/// Whether a string's bytes are its text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Spelling {
+    Plain,
+    Escaped,
+}
+
+/// What a value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Text(Spelling),
+    Number,
+    True,
+    False,
+    Null,
+    Object,
+    Array,
+}
+
+/// A value that was read to its end; the span of a string holds its quotes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Value {
+    pub(super) kind: Kind,
+    pub(super) span: Span,
+}
+
+impl Value {
+    /// The string without its quotes, if it is one.
+    pub(super) fn text(self) -> Option<Text> {
+        let Kind::Text(spelling) = self.kind else { return None };
+        let span = Span {
+            start: self.span.start.saturating_add(1),
+            end: self.span.end.saturating_sub(1),
+        };
+        Some(Text { span, spelling })
+    }
+}
+
+/// Where a walk over members or elements stands. One for each object or array that is opened.
+#[derive(Default)]
+pub(super) struct Walk {
+    begun: bool,
+}
+
+/// The cursor.
+pub(super) struct Scanner<'a> {
+    rest: &'a [u8],
+    length: usize,
+    depth: u32,
+}
+
+impl<'a> Scanner<'a> {
+    pub(super) fn new(bytes: &'a [u8]) -> Scanner<'a> {
+        Scanner {
+            rest: bytes,
+            length: bytes.len(),
+            depth: 0,
+        }
+    }
+
+    /// Bytes read so far.
+    pub(super) fn offset(&self) -> usize {
+        self.length.saturating_sub(self.rest.len())
+    }
+
+    /// The first byte of what follows the white space.
+    #[inline]
+    pub(super) fn peek(&mut self) -> Option<u8> {
+        while let Some((&byte, tail)) = self.rest.split_first() {
+            if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                return Some(byte);
+            }
+            self.rest = tail;
+        }
+        None
+    }
+
+    /// Opens the object that comes next.
+    ///
+    /// Errors when another kind of value comes next, or when it lies too deep.
+    pub(super) fn open_object(&mut self) -> Result<Walk, BodyError> {
+        self.open(b'{', "an object")
+    }
+
+    /// Opens the array that comes next.
+    ///
+    /// Errors when another kind of value comes next, or when it lies too deep.
+    pub(super) fn open_array(&mut self) -> Result<Walk, BodyError> {
+        self.open(b'[', "an array")
+    }
+
+    /// The key of the next member, its colon read; none when the object is closed. The caller then reads the value.
+    pub(super) fn next_key(&mut self, walk: &mut Walk) -> Result<Option<Text>, BodyError> {
+        if !self.advance(walk, b'}', "`,` or `}`")? {
+            return Ok(None);
+        }
+        self.key().map(Some)
+    }
+
+    /// Whether another element follows, which the caller then reads; false when the array is closed.
+    pub(super) fn next_element(&mut self, walk: &mut Walk) -> Result<bool, BodyError> {
+        self.advance(walk, b']', "`,` or `]`")
+    }
+
+    /// Reads the next value to its end.
+    #[inline]
+    pub(super) fn value(&mut self) -> Result<Value, BodyError> {
+        let first = self.peek();
+        let start = self.offset();
+        let kind = match first {
+            Some(b'{') => self.skip_nested().map(|()| Kind::Object)?,
+            Some(b'[') => self.skip_nested().map(|()| Kind::Array)?,
+            _ => self.scalar(first)?,
+        };
+        Ok(Value {
+            kind,
+            span: Span {
+                start,
+                end: self.offset(),
+            },
+        })
+    }
+
+    /// Errors when anything but white space follows.
+    pub(super) fn finish(&mut self) -> Result<(), BodyError> {
+        match self.peek() {
+            None => Ok(()),
+            Some(_) => Err(self.fault("the end of the body")),
+        }
+    }
+
+    /// The error that `expected` does not stand at the cursor.
+    #[cold]
+    pub(super) fn fault(&self, expected: &'static str) -> BodyError {
+        BodyError::NotJson {
+            at: self.offset(),
+            expected,
+        }
+    }
+
+    fn open(&mut self, bracket: u8, expected: &'static str) -> Result<Walk, BodyError> {
+        if self.peek() != Some(bracket) {
+            return Err(self.fault(expected));
+        }
+        if self.depth >= DEPTH_MAX {
+            return Err(BodyError::TooDeep { max: DEPTH_MAX });
+        }
+        self.depth = self.depth.saturating_add(1);
+        self.step();
+        Ok(Walk::default())
+    }
+
+    #[inline]
+    fn advance(&mut self, walk: &mut Walk, closing: u8, expected: &'static str) -> Result<bool, BodyError> {
+        let begun = std::mem::replace(&mut walk.begun, true);
+        match self.peek() {
+            Some(byte) if byte == closing => {
+                self.step();
+                self.depth = self.depth.saturating_sub(1);
+                Ok(false)
+            }
+            Some(b',') if begun => {
+                self.step();
+                Ok(true)
+            }
+            Some(_) if !begun => Ok(true),
+            _ => Err(self.fault(expected)),
+        }
+    }
+
+    #[inline]
+    fn step(&mut self) {
+        self.rest = self.rest.get(1..).unwrap_or_default();
+    }
+
+    #[inline]
+    fn key(&mut self) -> Result<Text, BodyError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.fault("a key in quotes"));
+        }
+        self.step();
+        let text = self.string()?;
+        if self.peek() != Some(b':') {
+            return Err(self.fault("`:`"));
+        }
+        self.step();
+        Ok(text)
+    }
+
+    /// Skips the object or array at the cursor. The open brackets are kept as bits, an object's as 1.
+    fn skip_nested(&mut self) -> Result<(), BodyError> {
+        let base = self.depth;
+        let mut depth = base;
+        let mut kinds: u128 = 0;
+        loop {
+            let first = self.peek();
+            match first {
+                Some(bracket @ (b'{' | b'[')) => {
+                    if depth >= DEPTH_MAX {
+                        return Err(BodyError::TooDeep { max: DEPTH_MAX });
+                    }
+                    depth = depth.saturating_add(1);
+                    kinds = (kinds << 1) | u128::from(bracket == b'{');
+                    self.step();
+                    let next = self.peek();
+                    if bracket == b'{' && next != Some(b'}') {
+                        self.key()?;
+                        continue;
+                    }
+                    if bracket == b'[' && next != Some(b']') {
+                        continue;
+                    }
+                }
+                _ => {
+                    self.scalar(first)?;
+                }
+            }
+            // A value has ended, or an empty object or array is about to.
+            loop {
+                let in_object = kinds & 1 == 1;
+                match self.peek() {
+                    Some(b',') => {
+                        self.step();
+                        if in_object {
+                            self.key()?;
+                        }
+                        break;
+                    }
+                    Some(b'}') if in_object => {}
+                    Some(b']') if !in_object => {}
+                    _ if in_object => return Err(self.fault("`,` or `}`")),
+                    _ => return Err(self.fault("`,` or `]`")),
+                }
+                self.step();
+                kinds >>= 1;
+                depth = depth.saturating_sub(1);
+                if depth == base {
+                    return Ok(());
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn scalar(&mut self, first: Option<u8>) -> Result<Kind, BodyError> {
+        match first {
+            Some(b'"') => {
+                self.step();
+                Ok(Kind::Text(self.string()?.spelling))
+            }
+            Some(b'-' | b'0'..=b'9') => self.number().map(|()| Kind::Number),
+            Some(b't') => self.literal(b"true", Kind::True),
+            Some(b'f') => self.literal(b"false", Kind::False),
+            Some(b'n') => self.literal(b"null", Kind::Null),
+            _ => Err(self.fault("a value")),
+        }
+    }
+
+    fn literal(&mut self, word: &[u8], kind: Kind) -> Result<Kind, BodyError> {
+        let Some(tail) = self.rest.strip_prefix(word) else {
+            return Err(self.fault("a value"));
+        };
+        self.rest = tail;
+        Ok(kind)
+    }
+
+    fn number(&mut self) -> Result<(), BodyError> {
+        if self.rest.first() == Some(&b'-') {
+            self.step();
+        }
+        match self.rest.first() {
+            Some(b'0') => self.step(),
+            _ => self.digits()?,
+        }
+        if self.rest.first() == Some(&b'.') {
+            self.step();
+            self.digits()?;
+        }
+        if let Some(b'e' | b'E') = self.rest.first() {
+            self.step();
+            if let Some(b'+' | b'-') = self.rest.first() {
+                self.step();
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> Result<(), BodyError> {
+        let count = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        if count == 0 {
+            return Err(self.fault("a digit"));
+        }
+        self.rest = self.rest.get(count..).unwrap_or_default();
+        Ok(())
+    }
+
+    /// Reads a string whose opening quote was read.
+    #[inline]
+    fn string(&mut self) -> Result<Text, BodyError> {
+        let start = self.offset();
+        let mut spelling = Spelling::Plain;
+        loop {
+            self.rest = skip_plain(self.rest);
+            match self.rest.first() {
+                Some(b'"') => {
+                    let end = self.offset();
+                    self.step();
+                    return Ok(Text {
+                        span: Span { start, end },
+                        spelling,
+                    });
+                }
+                Some(b'\\') => {
+                    spelling = Spelling::Escaped;
+                    self.escape()?;
+                }
+                Some(_) => return Err(self.fault("no control character in a string")),
+                None => return Err(self.fault("the closing quote of a string")),
+            }
+        }
+    }
+
+    /// Reads one escape; a surrogate must be half of a pair, for no text holds one alone.
+    fn escape(&mut self) -> Result<(), BodyError> {
+        match self.rest.get(1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
+                self.rest = self.rest.get(2..).unwrap_or_default();
+                Ok(())
+            }
+            Some(b'u') => match self.code_unit()? {
+                0xd800..=0xdbff if self.rest.starts_with(b"\\u") => match self.code_unit()? {
+                    0xdc00..=0xdfff => Ok(()),
+                    _ => Err(self.fault("the second half of a surrogate pair before this")),
+                },
+                0xd800..=0xdfff => Err(self.fault("no lone surrogate before this")),
+                _ => Ok(()),
+            },
+            _ => Err(self.fault("a valid escape")),
+        }
+    }
+
+    /// Reads `\uXXXX`.
+    fn code_unit(&mut self) -> Result<u32, BodyError> {
+        let Some(unit) = self.rest.get(2..6).and_then(hex4) else {
+            return Err(self.fault("four hexadecimal digits"));
+        };
+        self.rest = self.rest.get(6..).unwrap_or_default();
+        Ok(unit)
+    }
+}
+
+/// The value of four hexadecimal digits.
+pub(super) fn hex4(digits: &[u8]) -> Option<u32> {
+    digits
+        .iter()
+        .try_fold(0, |unit: u32, &byte| Some((unit << 4) | char::from(byte).to_digit(16)?))
+}
+
+/// What is left of `rest` from its first quote, backslash or control character on.
+#[inline]
+fn skip_plain(mut rest: &[u8]) -> &[u8] {
+    // Most strings are keys and short words: eight bytes at once find their end without a loop over bytes.
+    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
+        let marks = marks(u64::from_le_bytes(*word));
+        if marks != 0 {
+            return rest
+                .get(usize::try_from(marks.trailing_zeros() / 8).unwrap_or(0)..)
+                .unwrap_or_default();
+        }
+        rest = skip_blocks(tail);
+    }
+    let plain = rest.iter().take_while(|&&byte| !is_mark(byte)).count();
+    rest.get(plain..).unwrap_or_default()
+}
+
+/// Skips whole blocks without a mark. The fixed size lets the compiler use vector registers.
+#[inline]
+fn skip_blocks(mut rest: &[u8]) -> &[u8] {
+    while let Some((block, tail)) = rest.split_first_chunk::<BLOCK>() {
+        if block.iter().fold(false, |any, &byte| any | is_mark(byte)) {
+            break;
+        }
+        rest = tail;
+    }
+    rest
+}
+
+#[inline]
+fn is_mark(byte: u8) -> bool {
+    (byte == b'"') | (byte == b'\\') | (byte < b' ')
+}
+
+/// The high bit of each byte that is a mark. Bits above the lowest may be wrong (a borrow), the lowest never is.
+#[inline]
+fn marks(word: u64) -> u64 {
+    let quote = word ^ (ONES * 0x22);
+    let backslash = word ^ (ONES * 0x5c);
+    let found = (quote.wrapping_sub(ONES) & !quote)
+        | (backslash.wrapping_sub(ONES) & !backslash)
+        | (word.wrapping_sub(ONES * 0x20) & !word);
+    found & (ONES * 0x80)
+}
+
+const BLOCK: usize = 32;
+const ONES: u64 = 0x0101_0101_0101_0101;
