@@ -13,6 +13,7 @@ mod fields;
 mod fuzz;
 mod parse;
 mod prompt;
+mod scalar;
 mod scan;
 mod text;
 

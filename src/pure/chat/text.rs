@@ -4,7 +4,8 @@
 
 use std::borrow::Cow;
 
-use super::scan::{Spelling, Text, hex4};
+use super::scalar::hex4;
+use super::scan::{Spelling, Text};
 
 /// The text of a scanned string.
 pub(super) fn unescape<'a>(text: Text, bytes: &'a [u8]) -> Cow<'a, str> {
