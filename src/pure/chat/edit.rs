@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-use super::scan::Span;
+use super::scan::{Span, wide};
 use super::text;
 use super::{Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions};
 
@@ -153,7 +153,7 @@ impl<'a> Patch<'a> {
     fn new(bytes: &'a [u8]) -> Patch<'a> {
         Patch {
             bytes,
-            pieces: [(Span { start: 0, end: 0 }, ""); PIECES_MAX],
+            pieces: [(Span::new(0, 0), ""); PIECES_MAX],
             used: 0,
         }
     }
@@ -164,9 +164,9 @@ impl<'a> Patch<'a> {
         }
     }
 
-    fn insert(&mut self, at: usize, texts: &[&'a str]) {
+    fn insert(&mut self, at: u32, texts: &[&'a str]) {
         for text in texts {
-            self.push(Span { start: at, end: at }, text);
+            self.push(Span::new(at, at), text);
         }
     }
 
@@ -192,17 +192,11 @@ impl<'a> Patch<'a> {
         let mut edited = Vec::with_capacity(length);
         let mut copied = 0;
         for (span, text) in pieces {
-            edited.extend_from_slice(
-                Span {
-                    start: copied,
-                    end: span.start,
-                }
-                .of(self.bytes),
-            );
+            edited.extend_from_slice(Span::new(copied, span.start).of(self.bytes));
             edited.extend_from_slice(text.as_bytes());
             copied = span.end;
         }
-        edited.extend_from_slice(self.bytes.get(copied..).unwrap_or_default());
+        edited.extend_from_slice(self.bytes.get(wide(copied)..).unwrap_or_default());
         debug_assert_eq!(edited.len(), length, "pieces do not overlap");
         Some(Bytes::from(edited))
     }

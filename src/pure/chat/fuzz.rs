@@ -38,8 +38,7 @@ fn validate(data: &[u8]) -> Result<(), BodyError> {
         at: error.valid_up_to(),
     })?;
     let mut scan = Scanner::new(data);
-    scan.value()?;
-    scan.finish()
+    scan.value().and_then(|_| scan.finish()).map_err(|fault| *fault)
 }
 
 fn check_request(data: &[u8], endpoint: Endpoint) {

@@ -66,7 +66,7 @@ pub struct RequestBody {
     endpoint: Endpoint,
     mode: ResponseMode,
     /// Where the first member begins: new members are inserted here.
-    first_member: usize,
+    first_member: u32,
     /// Between the quotes.
     model: Span,
     /// The model's name when it is written with escapes.
@@ -95,8 +95,8 @@ struct Maximum {
 enum StreamOptions {
     Absent,
     Null(Span),
-    Empty { first_member: usize },
-    Others { first_member: usize },
+    Empty { first_member: u32 },
+    Others { first_member: u32 },
     IncludeUsage { value: Span, asked: bool },
 }
 
@@ -227,6 +227,9 @@ impl RequestBody {
 /// Why a body is refused: all are the client's fault (status 400), and the message may be shown to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BodyError {
+    /// More than 4 GiB: spans would not reach. The gateway's own limit is far below.
+    #[error("the body is too long")]
+    TooLong,
     /// The bytes are no UTF-8; the first bad byte is at `at`.
     #[error("the body is not UTF-8 text: invalid at byte {at}")]
     NotUtf8 {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::fields::{self, Field, FieldSet, Read, Rule};
 use super::prompt::{self, Piece, Prompt, ToolOwner, count};
-use super::scan::{Kind, Scanner, Span, Spelling, Text, Value};
+use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
 use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, text};
 
 impl RequestBody {
@@ -18,15 +18,25 @@ impl RequestBody {
     /// Errors with the first thing that is wrong. Refused fields are asked for afterwards ([`RequestBody::check_fields`]), when the
     /// provider is known.
     pub fn parse(bytes: Bytes, endpoint: Endpoint) -> Result<RequestBody, BodyError> {
-        if let Err(error) = std::str::from_utf8(&bytes) {
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(BodyError::TooLong);
+        }
+        // Most bodies are ASCII, which is checked faster than it is decoded.
+        if !bytes.is_ascii()
+            && let Err(error) = std::str::from_utf8(&bytes)
+        {
             return Err(BodyError::NotUtf8 {
                 at: error.valid_up_to(),
             });
         }
+        RequestBody::read(bytes, endpoint).map_err(|fault| *fault)
+    }
+
+    fn read(bytes: Bytes, endpoint: Endpoint) -> Result<RequestBody, Fault> {
         let mut scan = Scanner::new(&bytes);
         match scan.peek() {
             Some(b'{') => {}
-            Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => return Err(BodyError::NotAnObject),
+            Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => return Err(BodyError::NotAnObject.into()),
             _ => return Err(scan.fault("a JSON object")),
         }
         let mut reader = Reader::new(&bytes, endpoint);
@@ -63,7 +73,7 @@ impl RequestBody {
     }
 
     /// Walks the body again for its text.
-    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), BodyError> {
+    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         let bytes = &*self.bytes;
         let mut scan = Scanner::new(bytes);
         let mut object = scan.open_object()?;
@@ -129,7 +139,7 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads the value of a top-level key.
-    fn member(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), BodyError> {
+    fn member(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
         let Some(field) = find(key, self.bytes) else {
             return self.other(scan);
         };
@@ -178,57 +188,58 @@ impl<'a> Reader<'a> {
     }
 
     /// The model; errors unless all required fields were read.
-    fn required(&self) -> Result<Text, BodyError> {
+    fn required(&self) -> Result<Text, Fault> {
         let Some(model) = self.model else {
-            return Err(BodyError::Missing { field: "model" });
+            return Err(BodyError::Missing { field: "model" }.into());
         };
         match self.endpoint {
             Endpoint::Chat | Endpoint::ChatStream if self.prompt.messages == 0 => {
-                Err(BodyError::Missing { field: "messages" })
+                Err(BodyError::Missing { field: "messages" }.into())
             }
-            Endpoint::Embeddings if self.prompt.inputs == 0 => Err(BodyError::Missing { field: "input" }),
+            Endpoint::Embeddings if self.prompt.inputs == 0 => Err(BodyError::Missing { field: "input" }.into()),
             Endpoint::Chat | Endpoint::ChatStream | Endpoint::Embeddings => Ok(model),
         }
     }
 
-    fn once(&mut self, field: Field) -> Result<(), BodyError> {
+    fn once(&mut self, field: Field) -> Result<(), Fault> {
         if self.seen.contains(field) {
-            return Err(BodyError::Duplicate { field: field.name });
+            return Err(BodyError::Duplicate { field: field.name }.into());
         }
         self.seen.insert(field);
         Ok(())
     }
 
-    fn other(&mut self, scan: &mut Scanner<'_>) -> Result<(), BodyError> {
+    fn other(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         self.other_value(scan).map(|_| ())
     }
 
-    fn other_value(&mut self, scan: &mut Scanner<'_>) -> Result<Value, BodyError> {
+    fn other_value(&mut self, scan: &mut Scanner<'_>) -> Result<Value, Fault> {
         let value = scan.value()?;
         self.prompt.other_bytes = self.prompt.other_bytes.saturating_add(count(value.span.len()));
         Ok(value)
     }
 
-    fn read_model(&mut self, scan: &mut Scanner<'_>) -> Result<(), BodyError> {
+    fn read_model(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         let Some(model) = scan.value()?.text() else {
             return Err(BodyError::WrongType {
                 field: "model",
                 expected: "a string",
-            });
+            }
+            .into());
         };
         if model.span.len() == 0 {
-            return Err(BodyError::Empty { field: "model" });
+            return Err(BodyError::Empty { field: "model" }.into());
         }
         self.model = Some(model);
         Ok(())
     }
 
-    fn read_messages(&mut self, scan: &mut Scanner<'_>) -> Result<(), BodyError> {
+    fn read_messages(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         let prompt = &mut self.prompt;
         prompt::walk_messages(scan, self.bytes, &mut |piece| prompt.add(piece))
     }
 
-    fn read_tools(&mut self, scan: &mut Scanner<'_>) -> Result<(), BodyError> {
+    fn read_tools(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         let (span, owner) = prompt::walk_tools(scan, self.bytes)?;
         if owner == ToolOwner::Upstream
             && let Some(hosted) = fields::hosted_tools()
@@ -243,20 +254,21 @@ impl<'a> Reader<'a> {
         self.prompt.tool_bytes = self.prompt.tool_bytes.saturating_add(count(span.len()));
     }
 
-    fn read_stream(&mut self, scan: &mut Scanner<'_>) -> Result<(), BodyError> {
+    fn read_stream(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         let (span, value) = boolean(scan, "stream")?;
         self.stream = Some((span, value));
         Ok(())
     }
 
-    fn read_stream_options(&mut self, scan: &mut Scanner<'_>) -> Result<(), BodyError> {
+    fn read_stream_options(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         if scan.peek() != Some(b'{') {
             let value = scan.value()?;
             if value.kind != Kind::Null {
                 return Err(BodyError::WrongType {
                     field: "stream_options",
                     expected: "an object",
-                });
+                }
+                .into());
             }
             self.stream_options = StreamOptions::Null(value.span);
             return Ok(());
@@ -267,7 +279,7 @@ impl<'a> Reader<'a> {
         while let Some(key) = scan.next_key(&mut object)? {
             if text::is(key, self.bytes, "include_usage") {
                 if let StreamOptions::IncludeUsage { .. } = options {
-                    return Err(BodyError::Duplicate { field: INCLUDE_USAGE });
+                    return Err(BodyError::Duplicate { field: INCLUDE_USAGE }.into());
                 }
                 let (value, asked) = boolean(scan, INCLUDE_USAGE)?;
                 options = StreamOptions::IncludeUsage { value, asked };
@@ -282,7 +294,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    fn read_maximum(&self, scan: &mut Scanner<'_>, key: Text, field: &'static str) -> Result<Maximum, BodyError> {
+    fn read_maximum(&self, scan: &mut Scanner<'_>, key: Text, field: &'static str) -> Result<Maximum, Fault> {
         let (value, tokens) = positive(scan, self.bytes, field)?;
         Ok(Maximum {
             key: key.span,
@@ -302,7 +314,7 @@ fn find(key: Text, bytes: &[u8]) -> Option<Field> {
 }
 
 /// Reads a boolean; null is false.
-fn boolean(scan: &mut Scanner<'_>, field: &'static str) -> Result<(Span, bool), BodyError> {
+fn boolean(scan: &mut Scanner<'_>, field: &'static str) -> Result<(Span, bool), Fault> {
     let value = scan.value()?;
     match value.kind {
         Kind::True => Ok((value.span, true)),
@@ -310,16 +322,13 @@ fn boolean(scan: &mut Scanner<'_>, field: &'static str) -> Result<(Span, bool), 
         _ => Err(BodyError::WrongType {
             field,
             expected: "a boolean",
-        }),
+        }
+        .into()),
     }
 }
 
 /// Reads a positive integer in plain digits, up to 2^32 - 1; null is none.
-fn positive(
-    scan: &mut Scanner<'_>,
-    bytes: &[u8],
-    field: &'static str,
-) -> Result<(Span, Option<NonZeroU64>), BodyError> {
+fn positive(scan: &mut Scanner<'_>, bytes: &[u8], field: &'static str) -> Result<(Span, Option<NonZeroU64>), Fault> {
     let value = scan.value()?;
     if value.kind == Kind::Null {
         return Ok((value.span, None));
@@ -332,7 +341,8 @@ fn positive(
         None => Err(BodyError::WrongType {
             field,
             expected: "a positive integer, in digits, of at most 4294967295",
-        }),
+        }
+        .into()),
     }
 }
 

@@ -3,7 +3,7 @@
 //! One walk yields the pieces; [`Prompt`] adds them up when the body is parsed, and the tokenizer's visit reads their text.
 
 use super::BodyError;
-use super::scan::{Kind, Scanner, Span, Spelling, Text, Value, Walk};
+use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value, Walk};
 use super::text;
 
 /// A part of the prompt, as the walk over messages finds it.
@@ -62,25 +62,21 @@ pub(super) fn count(length: usize) -> u64 {
 /// Reads the value of `messages`.
 ///
 /// Errors unless it is a non-empty array of objects.
-pub(super) fn walk_messages(
-    scan: &mut Scanner<'_>,
-    bytes: &[u8],
-    found: &mut impl FnMut(Piece),
-) -> Result<(), BodyError> {
+pub(super) fn walk_messages(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
     const WRONG: BodyError = BodyError::WrongType {
         field: "messages",
         expected: "a non-empty array of objects",
     };
     if scan.peek() != Some(b'[') {
         scan.value()?;
-        return Err(WRONG);
+        return Err(WRONG.into());
     }
     let mut messages = scan.open_array()?;
     let mut any = false;
     while scan.next_element(&mut messages)? {
         if scan.peek() != Some(b'{') {
             scan.value()?;
-            return Err(WRONG);
+            return Err(WRONG.into());
         }
         any = true;
         found(Piece::Message);
@@ -92,12 +88,12 @@ pub(super) fn walk_messages(
     if any {
         Ok(())
     } else {
-        Err(BodyError::Empty { field: "messages" })
+        Err(BodyError::Empty { field: "messages" }.into())
     }
 }
 
 /// Reads the value of `tools` and says whether each of them is a function of the client. Anything else would run at the upstream.
-pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, ToolOwner), BodyError> {
+pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, ToolOwner), Fault> {
     if scan.peek() != Some(b'[') {
         let value = scan.value()?;
         let owner = if value.kind == Kind::Null {
@@ -137,13 +133,7 @@ pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, 
             owner = ToolOwner::Upstream;
         }
     }
-    Ok((
-        Span {
-            start,
-            end: scan.offset(),
-        },
-        owner,
-    ))
+    Ok((Span::new(start, scan.offset()), owner))
 }
 
 /// Who runs the tools of a request.
@@ -161,14 +151,14 @@ pub(super) fn walk_input(
     bytes: &[u8],
     prompt: &mut Prompt,
     found: &mut impl FnMut(Text),
-) -> Result<(), BodyError> {
+) -> Result<(), Fault> {
     if scan.peek() != Some(b'[') {
         let value = scan.value()?;
         let Some(text) = value.text() else {
-            return Err(WRONG_INPUT);
+            return Err(WRONG_INPUT.into());
         };
         if text.span.len() == 0 {
-            return Err(EMPTY_INPUT);
+            return Err(EMPTY_INPUT.into());
         }
         prompt.inputs = 1;
         prompt.input_bytes = count(value.span.len());
@@ -177,13 +167,13 @@ pub(super) fn walk_input(
     }
     let mut array = scan.open_array()?;
     if !scan.next_element(&mut array)? {
-        return Err(EMPTY_INPUT);
+        return Err(EMPTY_INPUT.into());
     }
     match scan.peek() {
         Some(b'"') => loop {
             let value = scan.value()?;
             let Some(text) = value.text() else {
-                return Err(WRONG_INPUT);
+                return Err(WRONG_INPUT.into());
             };
             prompt.inputs = prompt.inputs.saturating_add(1);
             prompt.input_bytes = prompt.input_bytes.saturating_add(count(value.span.len()));
@@ -196,7 +186,7 @@ pub(super) fn walk_input(
             prompt.inputs = prompt.inputs.saturating_add(1);
             let mut ids = scan_ids(scan)?;
             if !scan.next_element(&mut ids)? {
-                return Err(EMPTY_INPUT);
+                return Err(EMPTY_INPUT.into());
             }
             read_ids(scan, bytes, &mut ids, prompt)?;
             if !scan.next_element(&mut array)? {
@@ -222,20 +212,20 @@ pub(super) fn plain_integer(value: Value, bytes: &[u8]) -> Option<u32> {
     })
 }
 
-fn scan_ids(scan: &mut Scanner<'_>) -> Result<Walk, BodyError> {
+fn scan_ids(scan: &mut Scanner<'_>) -> Result<Walk, Fault> {
     if scan.peek() != Some(b'[') {
         scan.value()?;
-        return Err(WRONG_INPUT);
+        return Err(WRONG_INPUT.into());
     }
     scan.open_array()
 }
 
 /// Reads token ids up to the end of their array; the walk stands before the first.
-fn read_ids(scan: &mut Scanner<'_>, bytes: &[u8], ids: &mut Walk, prompt: &mut Prompt) -> Result<(), BodyError> {
+fn read_ids(scan: &mut Scanner<'_>, bytes: &[u8], ids: &mut Walk, prompt: &mut Prompt) -> Result<(), Fault> {
     loop {
         let value = scan.value()?;
         if plain_integer(value, bytes).is_none() {
-            return Err(WRONG_INPUT);
+            return Err(WRONG_INPUT.into());
         }
         prompt.token_ids = prompt.token_ids.saturating_add(1);
         if !scan.next_element(ids)? {
@@ -250,7 +240,7 @@ fn walk_message_member(
     bytes: &[u8],
     key: Text,
     found: &mut impl FnMut(Piece),
-) -> Result<(), BodyError> {
+) -> Result<(), Fault> {
     let in_parts = text::is(key, bytes, "content") || text::is(key, bytes, "images");
     if in_parts && scan.peek() == Some(b'[') {
         return walk_parts(scan, bytes, found);
@@ -270,7 +260,7 @@ fn walk_message_member(
     Ok(())
 }
 
-fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), BodyError> {
+fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
     let mut parts = scan.open_array()?;
     while scan.next_element(&mut parts)? {
         if scan.peek() == Some(b'{') {
@@ -282,7 +272,7 @@ fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece
     Ok(())
 }
 
-fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), BodyError> {
+fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
     let mut bounded = false;
     let mut strange = false;
     let mut image_expected = false;
@@ -322,7 +312,7 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
 }
 
 /// Reads the value of `image_url`: a URL, or an object that holds it as `url`.
-fn walk_image(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), BodyError> {
+fn walk_image(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
     if scan.peek() != Some(b'{') {
         let value = scan.value()?;
         found_url(value, bytes, found);

@@ -2,11 +2,10 @@
 //!
 //! Nearly all bytes of a body lie in strings, so that skipping plain text is what counts: it goes by blocks and words, not by bytes.
 
-use super::BodyError;
-use super::scan::{Kind, Scanner, Span, Spelling, Text};
+use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text};
 
 impl Scanner<'_> {
-    pub(super) fn literal(&mut self, word: &[u8], kind: Kind) -> Result<Kind, BodyError> {
+    pub(super) fn literal(&mut self, word: &[u8], kind: Kind) -> Result<Kind, Fault> {
         let Some(tail) = self.rest.strip_prefix(word) else {
             return Err(self.fault("a value"));
         };
@@ -14,7 +13,7 @@ impl Scanner<'_> {
         Ok(kind)
     }
 
-    pub(super) fn number(&mut self) -> Result<(), BodyError> {
+    pub(super) fn number(&mut self) -> Result<(), Fault> {
         if self.rest.first() == Some(&b'-') {
             self.step();
         }
@@ -36,7 +35,7 @@ impl Scanner<'_> {
         Ok(())
     }
 
-    fn digits(&mut self) -> Result<(), BodyError> {
+    fn digits(&mut self) -> Result<(), Fault> {
         let count = self.rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
         if count == 0 {
             return Err(self.fault("a digit"));
@@ -47,7 +46,7 @@ impl Scanner<'_> {
 
     /// Reads a string whose opening quote was read.
     #[inline]
-    pub(super) fn string(&mut self) -> Result<Text, BodyError> {
+    pub(super) fn string(&mut self) -> Result<Text, Fault> {
         let start = self.offset();
         let mut spelling = Spelling::Plain;
         loop {
@@ -57,7 +56,7 @@ impl Scanner<'_> {
                     let end = self.offset();
                     self.step();
                     return Ok(Text {
-                        span: Span { start, end },
+                        span: Span::new(start, end),
                         spelling,
                     });
                 }
@@ -72,7 +71,7 @@ impl Scanner<'_> {
     }
 
     /// Reads one escape; a surrogate must be half of a pair, for no text holds one alone.
-    fn escape(&mut self) -> Result<(), BodyError> {
+    fn escape(&mut self) -> Result<(), Fault> {
         match self.rest.get(1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => {
                 self.rest = self.rest.get(2..).unwrap_or_default();
@@ -91,7 +90,7 @@ impl Scanner<'_> {
     }
 
     /// Reads `\uXXXX`.
-    fn code_unit(&mut self) -> Result<u32, BodyError> {
+    fn code_unit(&mut self) -> Result<u32, Fault> {
         let Some(unit) = self.rest.get(2..6).and_then(hex4) else {
             return Err(self.fault("four hexadecimal digits"));
         };
@@ -110,30 +109,29 @@ pub(super) fn hex4(digits: &[u8]) -> Option<u32> {
 /// What is left of `rest` from its first quote, backslash or control character on.
 #[inline]
 fn skip_plain(mut rest: &[u8]) -> &[u8] {
-    // Most strings are keys and short words: eight bytes at once find their end without a loop over bytes.
-    while let Some((word, tail)) = rest.split_first_chunk::<8>() {
-        let marks = marks(u64::from_le_bytes(*word));
-        if marks != 0 {
-            return rest
-                .get(usize::try_from(marks.trailing_zeros() / 8).unwrap_or(0)..)
-                .unwrap_or_default();
+    loop {
+        // Most strings are keys and short words: their end is found within a few words, and so is a mark's place in its block.
+        for _ in 0..BLOCK / WORD {
+            let Some((word, tail)) = rest.split_first_chunk::<WORD>() else {
+                let plain = rest.iter().take_while(|&&byte| !is_mark(byte)).count();
+                return rest.get(plain..).unwrap_or_default();
+            };
+            let marks = marks(u64::from_le_bytes(*word));
+            if marks != 0 {
+                return rest
+                    .get(usize::try_from(marks.trailing_zeros() / 8).unwrap_or(0)..)
+                    .unwrap_or_default();
+            }
+            rest = tail;
         }
-        rest = skip_blocks(tail);
-    }
-    let plain = rest.iter().take_while(|&&byte| !is_mark(byte)).count();
-    rest.get(plain..).unwrap_or_default()
-}
-
-/// Skips whole blocks without a mark. The fixed size lets the compiler use vector registers.
-#[inline]
-fn skip_blocks(mut rest: &[u8]) -> &[u8] {
-    while let Some((block, tail)) = rest.split_first_chunk::<BLOCK>() {
-        if block.iter().fold(false, |any, &byte| any | is_mark(byte)) {
-            break;
+        // The fixed size lets the compiler use vector registers.
+        while let Some((block, tail)) = rest.split_first_chunk::<BLOCK>() {
+            if block.iter().fold(false, |any, &byte| any | is_mark(byte)) {
+                break;
+            }
+            rest = tail;
         }
-        rest = tail;
     }
-    rest
 }
 
 #[inline]
@@ -152,5 +150,6 @@ fn marks(word: u64) -> u64 {
     found & (ONES * 0x80)
 }
 
+const WORD: usize = 8;
 const BLOCK: usize = 32;
 const ONES: u64 = 0x0101_0101_0101_0101;

@@ -9,22 +9,36 @@ use super::BodyError;
 /// Levels of nesting that a body may have; the outermost object is the first. serde_json and several upstream parsers stop there.
 pub(super) const DEPTH_MAX: u32 = 127;
 
-/// A range of the scanned bytes.
+/// Why a scan stopped. Boxed, so that what succeeds fits in registers.
+pub(super) type Fault = Box<BodyError>;
+
+/// A range of the scanned bytes. Half the size of two `usize`, and as long as a body may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Span {
-    pub(super) start: usize,
-    pub(super) end: usize,
+    pub(super) start: u32,
+    pub(super) end: u32,
 }
 
 impl Span {
     pub(super) fn len(self) -> usize {
-        self.end.saturating_sub(self.start)
+        wide(self.end.saturating_sub(self.start))
+    }
+
+    pub(super) fn new(start: u32, end: u32) -> Span {
+        Span { start, end }
     }
 
     /// The bytes of the span; empty when it does not lie in `bytes`.
+    #[inline]
     pub(super) fn of(self, bytes: &[u8]) -> &[u8] {
-        bytes.get(self.start..self.end).unwrap_or_default()
+        bytes.get(wide(self.start)..wide(self.end)).unwrap_or_default()
     }
+}
+
+/// An offset as an index.
+#[inline]
+pub(super) fn wide(offset: u32) -> usize {
+    usize::try_from(offset).unwrap_or(usize::MAX)
 }
 
 /// A string, without its quotes.
@@ -64,10 +78,7 @@ impl Value {
     /// The string without its quotes, if it is one.
     pub(super) fn text(self) -> Option<Text> {
         let Kind::Text(spelling) = self.kind else { return None };
-        let span = Span {
-            start: self.span.start.saturating_add(1),
-            end: self.span.end.saturating_sub(1),
-        };
+        let span = Span::new(self.span.start.saturating_add(1), self.span.end.saturating_sub(1));
         Some(Text { span, spelling })
     }
 }
@@ -94,9 +105,10 @@ impl<'a> Scanner<'a> {
         }
     }
 
-    /// Bytes read so far.
-    pub(super) fn offset(&self) -> usize {
-        self.length.saturating_sub(self.rest.len())
+    /// Bytes read so far. The caller sees to it that a body is no longer than `u32::MAX` bytes.
+    #[inline]
+    pub(super) fn offset(&self) -> u32 {
+        u32::try_from(self.length.saturating_sub(self.rest.len())).unwrap_or(u32::MAX)
     }
 
     /// The first byte of what follows the white space.
@@ -114,19 +126,19 @@ impl<'a> Scanner<'a> {
     /// Opens the object that comes next.
     ///
     /// Errors when another kind of value comes next, or when it lies too deep.
-    pub(super) fn open_object(&mut self) -> Result<Walk, BodyError> {
+    pub(super) fn open_object(&mut self) -> Result<Walk, Fault> {
         self.open(b'{', "an object")
     }
 
     /// Opens the array that comes next.
     ///
     /// Errors when another kind of value comes next, or when it lies too deep.
-    pub(super) fn open_array(&mut self) -> Result<Walk, BodyError> {
+    pub(super) fn open_array(&mut self) -> Result<Walk, Fault> {
         self.open(b'[', "an array")
     }
 
     /// The key of the next member, its colon read; none when the object is closed. The caller then reads the value.
-    pub(super) fn next_key(&mut self, walk: &mut Walk) -> Result<Option<Text>, BodyError> {
+    pub(super) fn next_key(&mut self, walk: &mut Walk) -> Result<Option<Text>, Fault> {
         if !self.advance(walk, b'}', "`,` or `}`")? {
             return Ok(None);
         }
@@ -134,13 +146,13 @@ impl<'a> Scanner<'a> {
     }
 
     /// Whether another element follows, which the caller then reads; false when the array is closed.
-    pub(super) fn next_element(&mut self, walk: &mut Walk) -> Result<bool, BodyError> {
+    pub(super) fn next_element(&mut self, walk: &mut Walk) -> Result<bool, Fault> {
         self.advance(walk, b']', "`,` or `]`")
     }
 
     /// Reads the next value to its end.
     #[inline]
-    pub(super) fn value(&mut self) -> Result<Value, BodyError> {
+    pub(super) fn value(&mut self) -> Result<Value, Fault> {
         let first = self.peek();
         let start = self.offset();
         let kind = match first {
@@ -150,15 +162,12 @@ impl<'a> Scanner<'a> {
         };
         Ok(Value {
             kind,
-            span: Span {
-                start,
-                end: self.offset(),
-            },
+            span: Span::new(start, self.offset()),
         })
     }
 
     /// Errors when anything but white space follows.
-    pub(super) fn finish(&mut self) -> Result<(), BodyError> {
+    pub(super) fn finish(&mut self) -> Result<(), Fault> {
         match self.peek() {
             None => Ok(()),
             Some(_) => Err(self.fault("the end of the body")),
@@ -167,19 +176,26 @@ impl<'a> Scanner<'a> {
 
     /// The error that `expected` does not stand at the cursor.
     #[cold]
-    pub(super) fn fault(&self, expected: &'static str) -> BodyError {
-        BodyError::NotJson {
-            at: self.offset(),
+    #[inline(never)]
+    pub(super) fn fault(&self, expected: &'static str) -> Fault {
+        Box::new(BodyError::NotJson {
+            at: wide(self.offset()),
             expected,
-        }
+        })
     }
 
-    fn open(&mut self, bracket: u8, expected: &'static str) -> Result<Walk, BodyError> {
+    #[cold]
+    #[inline(never)]
+    fn too_deep() -> Fault {
+        Box::new(BodyError::TooDeep { max: DEPTH_MAX })
+    }
+
+    fn open(&mut self, bracket: u8, expected: &'static str) -> Result<Walk, Fault> {
         if self.peek() != Some(bracket) {
             return Err(self.fault(expected));
         }
         if self.depth >= DEPTH_MAX {
-            return Err(BodyError::TooDeep { max: DEPTH_MAX });
+            return Err(Scanner::too_deep());
         }
         self.depth = self.depth.saturating_add(1);
         self.step();
@@ -187,7 +203,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
-    fn advance(&mut self, walk: &mut Walk, closing: u8, expected: &'static str) -> Result<bool, BodyError> {
+    fn advance(&mut self, walk: &mut Walk, closing: u8, expected: &'static str) -> Result<bool, Fault> {
         let begun = std::mem::replace(&mut walk.begun, true);
         match self.peek() {
             Some(byte) if byte == closing => {
@@ -210,7 +226,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
-    fn key(&mut self) -> Result<Text, BodyError> {
+    fn key(&mut self) -> Result<Text, Fault> {
         if self.peek() != Some(b'"') {
             return Err(self.fault("a key in quotes"));
         }
@@ -224,7 +240,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips the object or array at the cursor. The open brackets are kept as bits, an object's as 1.
-    fn skip_nested(&mut self) -> Result<(), BodyError> {
+    fn skip_nested(&mut self) -> Result<(), Fault> {
         let base = self.depth;
         let mut depth = base;
         let mut kinds: u128 = 0;
@@ -233,7 +249,7 @@ impl<'a> Scanner<'a> {
             match first {
                 Some(bracket @ (b'{' | b'[')) => {
                     if depth >= DEPTH_MAX {
-                        return Err(BodyError::TooDeep { max: DEPTH_MAX });
+                        return Err(Scanner::too_deep());
                     }
                     depth = depth.saturating_add(1);
                     kinds = (kinds << 1) | u128::from(bracket == b'{');
@@ -278,7 +294,7 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline]
-    fn scalar(&mut self, first: Option<u8>) -> Result<Kind, BodyError> {
+    fn scalar(&mut self, first: Option<u8>) -> Result<Kind, Fault> {
         match first {
             Some(b'"') => {
                 self.step();
