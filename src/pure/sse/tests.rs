@@ -150,6 +150,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
     #[test]
     fn any_stream_cut_anywhere(
         mark in any::<bool>(),

@@ -5,7 +5,7 @@ use bytes::{BufMut, Bytes, BytesMut};
 use super::Forward;
 use super::fault::{self, DONE_EVENT};
 use super::output::Output;
-use super::reading::{Choices, Reading};
+use super::reading::{Choices, Identity, Reading};
 use super::scan::Scanner;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
@@ -351,6 +351,11 @@ impl Terminal {
             Terminal::Maybe(matched)
         }
     }
+}
+
+/// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
+pub(super) fn write_masked(out: &mut BytesMut, identity: &Identity) {
+    fault::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
 }
 
 const DONE_DATA: &[u8] = b"[DONE]";

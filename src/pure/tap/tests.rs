@@ -1,5 +1,9 @@
 //! The taps: first the promises one by one, then (in the modules) all of them for any stream cut anywhere.
 
+mod answers;
+mod oracle;
+mod streams;
+
 use bytes::Bytes;
 
 use super::*;

@@ -117,6 +117,11 @@ impl Tally {
         self.committed
     }
 
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
     fn mark(&mut self, mark: Mark) {
         self.marks.push(mark);
         if self.marks.len() >= MARKS_MAX {

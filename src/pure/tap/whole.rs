@@ -68,4 +68,10 @@ impl WholeTap {
     pub fn complete(&self) -> bool {
         self.scanner.is_complete()
     }
+
+    /// Bytes of text that wait to be counted.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.reading.tally.waiting()
+    }
 }
