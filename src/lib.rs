@@ -4,6 +4,8 @@
 pub mod clock;
 #[cfg(feature = "serve")]
 pub mod config;
+#[cfg(feature = "serve")]
+pub mod demo;
 pub mod pure;
 #[cfg(feature = "serve")]
 pub mod store;
