@@ -1,5 +1,5 @@
 // openai-node, given only baseURL and a key, against the real binary. The cases are those of test_openai_python.py, in short.
-// The client is resolved from the working directory, which is where tests/run has installed it.
+// The client is resolved from the working directory, which is where tests/run has installed it; OPENAI_CLIENT names another version of it.
 
 import assert from 'node:assert/strict';
 import { execFileSync, spawn } from 'node:child_process';
@@ -12,7 +12,7 @@ import { createInterface } from 'node:readline';
 import { after, before, test } from 'node:test';
 import { fileURLToPath } from 'node:url';
 
-const OpenAI = createRequire(join(process.cwd(), 'package.json'))('openai');
+const OpenAI = createRequire(join(process.cwd(), 'package.json'))(process.env.OPENAI_CLIENT ?? 'openai');
 
 const root = resolve(dirname(fileURLToPath(import.meta.url)), '../..');
 const binary = process.env.TOLLGATE_BIN ?? resolve(root, process.env.CARGO_TARGET_DIR ?? 'target', 'debug/tollgate');
