@@ -6,6 +6,8 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "serve")]
 pub mod demo;
+#[cfg(feature = "serve")]
+pub mod gateway;
 pub mod pure;
 #[cfg(feature = "serve")]
 pub mod store;

@@ -108,9 +108,10 @@ impl Buffered {
 
     fn check_drain(&self) -> Result<()> {
         match (self.gone_at, self.carriage.drain) {
-            (Some(at), Some(max)) if at.elapsed() >= max => {
-                Error::e_explain(ErrorType::ConnectionClosed, "the client has gone and draining took too long")
-            }
+            (Some(at), Some(max)) if at.elapsed() >= max => Error::e_explain(
+                ErrorType::ConnectionClosed,
+                "the client has gone and draining took too long",
+            ),
             _ => Ok(()),
         }
     }
@@ -118,7 +119,9 @@ impl Buffered {
     /// Waits until the upstream has been silent for too long. Never returns while it is heard, or before its answer begins: that
     /// wait has the peer's own time-out.
     async fn silence(alarm: &mut Option<Pin<Box<tokio::time::Sleep>>>, heard_at: Option<Instant>, idle: Duration) {
-        let Some(heard_at) = heard_at else { return std::future::pending().await };
+        let Some(heard_at) = heard_at else {
+            return std::future::pending().await;
+        };
         loop {
             let sleep = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
             sleep.as_mut().await;

@@ -62,7 +62,10 @@ pub(super) struct Document {
 impl Document {
     pub(super) fn new(body: String) -> Document {
         let digest = hex(&Sha256::digest(body.as_bytes()));
-        Document { etag: format!("\"{}\"", digest.get(..16).unwrap_or_default()), body: Bytes::from(body) }
+        Document {
+            etag: format!("\"{}\"", digest.get(..16).unwrap_or_default()),
+            body: Bytes::from(body),
+        }
     }
 }
 
@@ -83,16 +86,30 @@ impl Snapshot {
         let catalogue = whole.restricted_to(|target| is_on(&target.provider));
         for purpose in Purpose::ALL {
             match (catalogue.default_for(purpose), whole.default_for(purpose)) {
-                (None, _) => warnings.push(format!("purpose {} has no model: its providers are off", purpose.name())),
+                (None, _) => warnings.push(format!(
+                    "purpose {} has no model: its providers are off",
+                    purpose.name()
+                )),
                 (Some(now), Some(meant)) if now.id != meant.id => {
-                    warnings.push(format!("purpose {} uses {} in place of {}", purpose.name(), now.id, meant.id));
+                    warnings.push(format!(
+                        "purpose {} uses {} in place of {}",
+                        purpose.name(),
+                        now.id,
+                        meant.id
+                    ));
                 }
                 _ => {}
             }
         }
         let upstreams = upstreams.for_config(&config)?;
         let listings = Listings::render(&catalogue);
-        Ok(Snapshot { config, catalogue, upstreams, listings, warnings })
+        Ok(Snapshot {
+            config,
+            catalogue,
+            upstreams,
+            listings,
+            warnings,
+        })
     }
 }
 
@@ -155,12 +172,19 @@ impl Listed {
             context_length: model.context_length,
             pricing: &model.pricing,
             description: &model.description,
-            architecture: Architecture { modality: &model.modality },
+            architecture: Architecture {
+                modality: &model.modality,
+            },
             max_completion_tokens: model.max_completion_tokens,
             tier: model.tier.title(),
             purposes: model.purposes.iter().map(|purpose| purpose.name()).collect(),
         });
-        let openai = to_json(&OpenAiModel { id: &model.id, object: "model", created: 0, owned_by: &model.provider });
+        let openai = to_json(&OpenAiModel {
+            id: &model.id,
+            object: "model",
+            created: 0,
+            owned_by: &model.provider,
+        });
         Listed {
             json,
             openai,

@@ -12,8 +12,12 @@ use arc_swap::ArcSwap;
 use http::HeaderValue;
 use pingora::protocols::ALPN;
 use pingora::protocols::TcpKeepalive;
-use pingora::tls::CaType;
+use pingora::protocols::tls::CaType;
 use pingora::upstreams::peer::HttpPeer;
+use pingora::utils::tls::{WrappedX509, parse_x509};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
+use x509_parser::prelude::FromDer;
 
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
 use crate::pure::chat::{CapField, FieldRules};
@@ -59,7 +63,9 @@ impl Upstreams {
     pub fn start() -> std::io::Result<Upstreams> {
         let upstreams = Upstreams::default();
         let hosts = Arc::downgrade(&upstreams.hosts);
-        std::thread::Builder::new().name("resolver".to_owned()).spawn(move || refresh(&hosts))?;
+        std::thread::Builder::new()
+            .name("resolver".to_owned())
+            .spawn(move || refresh(&hosts))?;
         Ok(upstreams)
     }
 
@@ -152,7 +158,11 @@ impl Upstream {
     /// A peer for Pingora, with every time-out set. None when no address is known.
     pub(super) fn peer(&self) -> Option<HttpPeer> {
         let url = &self.provider.base_url;
-        let mut peer = HttpPeer::new(self.place.pick()?, url.tls, if url.tls { url.host.clone() } else { String::new() });
+        let mut peer = HttpPeer::new(
+            self.place.pick()?,
+            url.tls,
+            if url.tls { url.host.clone() } else { String::new() },
+        );
         let options = &mut peer.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect.saturating_mul(2));
@@ -209,7 +219,9 @@ impl Breaker {
 }
 
 fn authorization(credential: &Credential) -> Result<Option<HeaderValue>, String> {
-    let Credential::Bearer(text) = credential else { return Ok(None) };
+    let Credential::Bearer(text) = credential else {
+        return Ok(None);
+    };
     let mut value = HeaderValue::from_str(&format!("Bearer {text}"))
         .map_err(|_| "the credential cannot stand in a header".to_owned())?;
     value.set_sensitive(true);
@@ -218,24 +230,35 @@ fn authorization(credential: &Credential) -> Result<Option<HeaderValue>, String>
 
 /// OpenAI's reasoning models take only the newer name of the limit; nearly everyone else reads the older one.
 fn cap_field(url: &BaseUrl) -> CapField {
-    if url.host == "api.openai.com" { CapField::MaxCompletionTokens } else { CapField::MaxTokens }
+    if url.host == "api.openai.com" {
+        CapField::MaxCompletionTokens
+    } else {
+        CapField::MaxTokens
+    }
 }
 
+/// Reads the certificates of a private authority; each must parse, for Pingora takes that as given.
 fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
     let fail = |error: String| format!("ca_file {}: {error}", path.display());
-    let pem = std::fs::read(path).map_err(|error| fail(error.to_string()))?;
     let mut certificates = Vec::new();
-    for block in pem_blocks(&pem) {
-        certificates.push(pingora::utils::tls::WrappedX509::new(block, parse_x509));
+    for der in CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))? {
+        let der = der.map_err(|error| fail(error.to_string()))?.to_vec();
+        x509_parser::certificate::X509Certificate::from_der(&der).map_err(|error| fail(error.to_string()))?;
+        certificates.push(WrappedX509::new(der, parse_x509));
     }
     if certificates.is_empty() {
         return Err(fail("no certificate in it".to_owned()));
     }
-    Ok(Arc::from(certificates.into_boxed_slice()))
+    Ok(certificates.into())
 }
 
 fn all(hosts: &Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>) -> Vec<Arc<Addresses>> {
-    hosts.lock().unwrap_or_else(PoisonError::into_inner).values().cloned().collect()
+    hosts
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner)
+        .values()
+        .cloned()
+        .collect()
 }
 
 fn refresh(hosts: &Weak<Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>>) {
