@@ -106,6 +106,11 @@ impl Tally {
         self.clear();
     }
 
+    /// One text that was delivered, apart from those that wait.
+    pub(super) fn commit_text(&mut self, text: &str) {
+        self.committed = self.committed.saturating_add(tokens::count(text, self.encoding));
+    }
+
     /// What waits was not delivered: it is forgotten.
     pub(super) fn discard(&mut self) {
         self.choice = Choice::default();

@@ -43,3 +43,73 @@ fn known_counts() {
 fn the_chat_format_costs_three_a_message_and_three_for_the_reply() {
     assert_eq!(chat_overhead(2, 1), 10);
 }
+
+/// The full tokenizer's count.
+fn full(text: &str, encoding: Encoding) -> u64 {
+    let tokenizer = match encoding {
+        Encoding::O200k => bpe_openai::o200k_base(),
+        Encoding::Cl100k => bpe_openai::cl100k_base(),
+    };
+    u64::try_from(tokenizer.count(text)).unwrap()
+}
+
+#[track_caller]
+fn check(text: &str) {
+    for encoding in [Encoding::O200k, Encoding::Cl100k] {
+        assert_eq!(count(text, encoding), full(text, encoding), "{text:?} in {encoding:?}");
+    }
+}
+
+#[test]
+fn the_short_way_counts_like_the_full_tokenizer() {
+    for text in [
+        " token",
+        "Hello",
+        "Hello, world.",
+        "Hello, world. How are you?",
+        "I don't know",
+        "a.b",
+        "etc...",
+        "x  y",
+        " ",
+        "one two ",
+        "HTTPServer is up",
+        "no space.Then",
+        "wait!? no",
+        "a,b",
+        "end:",
+        "end: ",
+        "Mr. O'Neil's",
+        "été à la",
+        "word\n",
+        "word \nnext",
+        "tab\tword",
+        "a1 b2",
+        "supercalifragilisticexpialidocious is long",
+        "McDonald",
+        " A b",
+        "The the THE tHe",
+        ".",
+        " .",
+        ".com",
+        "\0",
+        "a\0",
+        "漢字",
+        " 漢字 word",
+        "word 漢",
+        "word é",
+        "don’t",
+        "x 's",
+    ] {
+        check(text);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn the_short_way_counts_any_text_alike(text in "( ?[A-Z]?[a-z]{1,9}[.,;:!?]?| {1,2}|'s|'t|\\PC{0,3}|[0-9]{1,4}|[\n\r\t/]){0,8}") {
+        check(&text);
+    }
+}
