@@ -3,6 +3,7 @@
 mod answers;
 mod oracle;
 mod streams;
+mod usual;
 
 use bytes::Bytes;
 
