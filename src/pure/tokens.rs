@@ -37,11 +37,22 @@ impl Encoding {
 
 /// The number of tokens that `text` has on its own. Special tokens are counted as the text they are written in.
 pub fn count(text: &str, encoding: Encoding) -> u64 {
+    count_bytes(text.as_bytes(), encoding)
+}
+
+/// The same of bytes, whose faults of UTF-8 count as the replacement characters that a client shows for them.
+pub fn count_bytes(text: &[u8], encoding: Encoding) -> u64 {
     let common = match encoding {
         Encoding::O200k => &*O200K,
         Encoding::Cl100k => &*CL100K,
     };
-    common.count(text)
+    if common.contains(text) {
+        return 1;
+    }
+    match std::str::from_utf8(text) {
+        Ok(text) => common.count(text),
+        Err(_) => common.count(&String::from_utf8_lossy(text)),
+    }
 }
 
 /// Loads the vocabulary, which the first count would otherwise wait for (tens of milliseconds).

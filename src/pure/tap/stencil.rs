@@ -28,7 +28,7 @@ enum Layout {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Match<'a> {
     /// What it delivers.
-    pub(super) text: &'a str,
+    pub(super) text: &'a [u8],
     /// What follows the event.
     pub(super) rest: &'a [u8],
 }
@@ -52,10 +52,7 @@ impl Stencil {
         } else {
             first
         };
-        Some(Match {
-            text: std::str::from_utf8(text).ok()?,
-            rest,
-        })
+        Some(Match { text, rest })
     }
 
     /// Cuts the stencil from `event`, whose data begins at `data_at` and reads as `reading`; leaves it as it was if the

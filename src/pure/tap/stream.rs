@@ -104,15 +104,28 @@ impl StreamTap {
         if self.closed {
             return Forward::Replace(Bytes::new());
         }
-        let mut output = Output::new(chunk);
         let mut rest: &[u8] = chunk;
-        // Where in this chunk the bytes begin whose fate is open.
-        let mut start = 0;
-        if self.framer.take_line_feed(&mut rest) && self.framer.position() == Position::BetweenEvents {
-            start = chunk.len() - rest.len();
-            if !self.left_out {
-                output.pass(0..start);
+        if self.framer.is_at_event() {
+            rest = self.usual_events(rest);
+            if rest.is_empty() {
+                return Forward::Unchanged;
             }
+        }
+        self.events(chunk, rest)
+    }
+
+    /// The long way of [`StreamTap::chunk`], for the `rest` of the chunk that follows its first usual events.
+    fn events(&mut self, chunk: &Bytes, mut rest: &[u8]) -> Forward {
+        let mut output = Output::new(chunk);
+        // Where in this chunk the bytes begin whose fate is open.
+        let mut start = chunk.len() - rest.len();
+        output.pass(0..start);
+        if self.framer.take_line_feed(&mut rest) && self.framer.position() == Position::BetweenEvents {
+            let end = chunk.len() - rest.len();
+            if !self.left_out {
+                output.pass(start..end);
+            }
+            start = end;
         }
         let mut data_at = DataAt::Unknown;
         loop {
@@ -326,13 +339,7 @@ impl StreamTap {
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
-            fault::write(
-                &mut out,
-                &self.reading.identity,
-                MASKED_MESSAGE,
-                MASKED_TYPE,
-                MASKED_CODE,
-            );
+            write_masked(&mut out, &self.reading.identity);
         }
         out.freeze()
     }

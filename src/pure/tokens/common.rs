@@ -41,12 +41,6 @@ impl CommonTokens {
 
     /// The number of tokens of `text`.
     pub(super) fn count(&self, text: &str) -> u64 {
-        if text.is_empty() {
-            return 0;
-        }
-        if self.contains(text.as_bytes()) {
-            return 1;
-        }
         let (words, tokens) = self.count_words(text.as_bytes());
         match text.get(words..) {
             Some("") => tokens,
@@ -76,7 +70,9 @@ impl CommonTokens {
         (start, tokens)
     }
 
-    fn contains(&self, text: &[u8]) -> bool {
+    /// Whether `text` is a common token, which counts as one.
+    #[inline]
+    pub(super) fn contains(&self, text: &[u8]) -> bool {
         let Some(packed) = pack(text) else { return false };
         let mut slot = home(packed);
         // There are free slots, so the search ends.
@@ -108,16 +104,39 @@ impl std::fmt::Debug for CommonTokens {
     }
 }
 
-/// A text of 1 to 15 bytes as one number, with its length so that trailing zero bytes count.
+/// A text of 1 to 15 bytes as one number: its bytes, and its length so that trailing zero bytes count.
+#[inline]
 fn pack(text: &[u8]) -> Option<u128> {
-    if text.is_empty() || text.len() > PACKED_BYTES_MAX {
+    let length = text.len();
+    if length == 0 || length > PACKED_BYTES_MAX {
         return None;
     }
-    let mut packed = 0u128;
-    for byte in text.iter().rev() {
-        packed = packed << 8 | u128::from(*byte);
-    }
-    Some(packed | u128::from(to_u64(text.len())) << 120)
+    // The first and the last half may overlap: the overlap is shifted out of the second, and what it held is in the
+    // first. Two short loads are cheaper than a loop over the bytes.
+    let (first, last, half) = if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        (u64::from_le_bytes(*first), u64::from_le_bytes(*last), 8)
+    } else if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        (
+            u64::from(u32::from_le_bytes(*first)),
+            u64::from(u32::from_le_bytes(*last)),
+            4,
+        )
+    } else if let (Some(first), Some(last)) = (text.first_chunk(), text.last_chunk()) {
+        (
+            u64::from(u16::from_le_bytes(*first)),
+            u64::from(u16::from_le_bytes(*last)),
+            2,
+        )
+    } else {
+        (u64::from(*text.first()?), 0, 1)
+    };
+    // The second half keeps `length - half` of its bytes, which may be none.
+    let shift = 8 * (2 * half - length);
+    let kept = u32::try_from(shift)
+        .ok()
+        .and_then(|shift| last.checked_shr(shift))
+        .unwrap_or(0);
+    Some(u128::from(first) | u128::from(kept) << (8 * half) | u128::from(to_u64(length)) << 120)
 }
 
 /// The slot where the search for `packed` begins.

@@ -113,3 +113,49 @@ proptest::proptest! {
         check(&text);
     }
 }
+
+#[test]
+fn hostile_megabytes_count_in_linear_time() {
+    let megabyte = |unit: &str| unit.repeat((1 << 20) / unit.len());
+    let mut noise = 1u64;
+    let mut letter = || {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((noise >> 33) % 26).unwrap())
+    };
+    let random: String = (0..1 << 20).map(|_| letter()).collect();
+    let mut texts: Vec<String> = [
+        "a",
+        " ",
+        "漢",
+        "漢字かな",
+        "\n",
+        "!",
+        "e\u{301}",
+        "\u{301}",
+        "😀",
+        "0",
+        "\0",
+        "a b",
+        " \n",
+        "'s",
+    ]
+    .iter()
+    .map(|unit| megabyte(unit))
+    .collect();
+    texts.push(random);
+    for text in texts {
+        for encoding in [Encoding::O200k, Encoding::Cl100k] {
+            load(encoding);
+            let start = std::time::Instant::now();
+            let tokens = count(&text, encoding);
+            let spent = start.elapsed();
+            assert!(
+                tokens > 0 && spent.as_millis() < 1000,
+                "{spent:?} for {:?}...",
+                text.get(..8)
+            );
+        }
+    }
+}

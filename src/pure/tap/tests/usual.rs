@@ -93,25 +93,19 @@ fn a_stencil_finds_the_like_and_nothing_else() {
             let event = [write(shape, text, padding, "\n\n"), b"data: next".to_vec()].concat();
             stencil
                 .find(&event)
-                .map(|found| (found.text.to_owned(), found.rest.to_vec()))
+                .map(|found| (found.text.to_vec(), found.rest.to_vec()))
         };
         let next = b"data: next".to_vec();
         let has_note = shape.contains("note");
         assert_eq!(found(b" token", b"x").is_some(), !has_note, "{shape}");
         if !has_note {
-            assert_eq!(found("é".as_bytes(), b""), Some(("é".to_owned(), next.clone())));
-            assert_eq!(found(b"", b"abcdef"), Some((String::new(), next)));
+            assert_eq!(
+                found("é".as_bytes(), b""),
+                Some(("é".as_bytes().to_vec(), next.clone()))
+            );
+            assert_eq!(found(b"", b"abcdef"), Some((Vec::new(), next)));
         }
-        for odd in [
-            &b"\\n"[..],
-            b"\"",
-            b"\n",
-            b"\r",
-            b"\t",
-            b"\xFF",
-            b"\\",
-            b"x\",\"error\":\"y",
-        ] {
+        for odd in [&b"\\n"[..], b"\"", b"\n", b"\r", b"\t", b"\\", b"x\",\"error\":\"y"] {
             assert_eq!(found(odd, b"x"), None, "{odd:?}");
         }
         assert_eq!(stencil.find(&write(shape, b"text", b"pad", "\n")), None);
