@@ -47,8 +47,14 @@ const PADDED: &str = concat!(
 );
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| argument != "--bench").collect();
-    let once = arguments.iter().position(|argument| argument == "--once").and_then(|at| arguments.get(at + 1));
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let once = arguments
+        .iter()
+        .position(|argument| argument == "--once")
+        .and_then(|at| arguments.get(at + 1));
     let once: Option<u64> = once.and_then(|count| count.parse().ok());
     for (name, prepare) in BENCHES {
         if !arguments.is_empty() && !arguments.iter().any(|argument| argument == name) {
@@ -84,8 +90,14 @@ fn measured(operation: &mut dyn FnMut(), count: u64) {
 
 /// Passes the pieces in turn, one an operation.
 fn stream_tap(pieces: &[&'static str]) -> Box<dyn FnMut()> {
-    let chunks: Vec<Bytes> = pieces.iter().map(|piece| Bytes::from_static(piece.as_bytes())).collect();
-    let mut tap = StreamTap::new(TapOptions { drop_usage_chunk: true, ..TapOptions::default() });
+    let chunks: Vec<Bytes> = pieces
+        .iter()
+        .map(|piece| Bytes::from_static(piece.as_bytes()))
+        .collect();
+    let mut tap = StreamTap::new(TapOptions {
+        drop_usage_chunk: true,
+        ..TapOptions::default()
+    });
     let mut next = 0;
     Box::new(move || {
         let chunk = &chunks[next];

@@ -2,6 +2,7 @@
 
 mod answers;
 mod oracle;
+mod shapes;
 mod streams;
 mod usual;
 
