@@ -25,13 +25,17 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
+use super::life::Cut;
+
 /// How a call is carried once its body is known.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Carriage {
     /// The longest silence of the upstream once its answer has begun.
     pub(super) idle: Duration,
     /// How long the upstream is read on for a client that has gone; none when it is closed at once.
     pub(super) drain: Option<Duration>,
+    /// Ends the call when a stop no longer waits for it.
+    pub(super) cut: Cut,
 }
 
 /// The owner's end: where the real session comes back to.
@@ -75,6 +79,13 @@ impl Ticket {
             session.downstream_session = real;
         }
     }
+}
+
+/// Ends the call as if its upstream had failed: a stream's client gets the error event and a clean end.
+fn upstream_error<T>(why: &'static str) -> Result<T> {
+    let mut error = Error::explain(ErrorType::ReadTimedout, why);
+    error.as_up();
+    Err(error)
 }
 
 /// `()` implements the trait: a session that is never asked anything, without an allocation for its inside.
@@ -263,7 +274,9 @@ impl CustomSession for Buffered {
 
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
         let (heard_at, idle, gone) = (self.heard_at, self.carriage.idle, self.is_gone());
-        let Buffered { real, alarm, .. } = self;
+        let Buffered {
+            real, alarm, carriage, ..
+        } = self;
         let Some(real) = real.as_mut() else { return Ok(None) };
         let client = async {
             if gone {
@@ -274,11 +287,8 @@ impl CustomSession for Buffered {
         let read = tokio::select! {
             biased;
             read = client => read,
-            () = Buffered::silence(alarm, heard_at, idle) => {
-                let mut error = Error::explain(ErrorType::ReadTimedout, "the upstream fell silent");
-                error.as_up();
-                return Err(error);
-            }
+            () = Buffered::silence(alarm, heard_at, idle) => return upstream_error("the upstream fell silent"),
+            _ = carriage.cut.wait_for(|cut| *cut) => return upstream_error("the gateway is stopping"),
         };
         match read {
             Ok(bytes) => Ok(bytes),

@@ -31,8 +31,6 @@ pub(super) struct Metered {
     pub(super) delivered: CompletionTokens,
     /// The upstream said that it failed, or what came was no answer.
     pub(super) is_error: bool,
-    /// The answer came to its end.
-    pub(super) is_complete: bool,
     /// Whether anything was passed on.
     pub(super) began: bool,
     /// Reports that were not believed.
@@ -105,7 +103,6 @@ impl Meter {
                 Metered {
                     delivered: tap.delivered(),
                     is_error: tap.error_event(),
-                    is_complete: tap.finished(),
                     began,
                     ..metered
                 }
@@ -116,7 +113,6 @@ impl Meter {
                 Metered {
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),
-                    is_complete: tap.complete(),
                     began,
                     ..metered
                 }
@@ -132,7 +128,6 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         rejected_reports: reports.rejected(),
         delivered: CompletionTokens(0),
         is_error: false,
-        is_complete: false,
         began: false,
     }
 }

@@ -8,6 +8,7 @@ mod authenticate;
 mod buffered;
 mod cors;
 mod forward;
+mod life;
 mod meter;
 mod native;
 mod receive;
@@ -33,6 +34,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, Result};
 
 use self::buffered::Carriage;
+use self::life::Life;
 use self::native::Failed;
 use self::route::Route;
 use self::settle::{Biller, Ending};
@@ -51,6 +53,7 @@ pub struct Gateway {
     ledger: Ledger,
     clock: Clock,
     biller: Arc<Biller>,
+    life: Arc<Life>,
 }
 
 impl Gateway {
@@ -61,6 +64,7 @@ impl Gateway {
             ledger,
             clock,
             biller: Biller::new(),
+            life: Life::new(),
         }
     }
 
@@ -68,6 +72,11 @@ impl Gateway {
     pub fn finisher(&self) -> impl FnOnce() + use<> {
         let biller = Arc::clone(&self.biller);
         move || biller.finish()
+    }
+
+    /// Requests under way, for whoever stops the process.
+    fn life(&self) -> Arc<Life> {
+        Arc::clone(&self.life)
     }
 
     /// Decides on a request: answers it, or leaves it admitted and ready to be forwarded.
@@ -141,6 +150,7 @@ impl Gateway {
             Carriage {
                 idle: config.timeouts.idle,
                 drain,
+                cut: self.life.cut(),
             },
         );
         ctx.stage = Stage::Admitted(Box::new(Call {
@@ -185,7 +195,7 @@ impl ProxyHttp for Gateway {
     type CTX = Ctx;
 
     fn new_ctx(&self) -> Ctx {
-        Ctx::new(self.snapshot.load_full())
+        Ctx::new(self.snapshot.load_full(), self.life.enter())
     }
 
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {

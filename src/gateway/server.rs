@@ -1,7 +1,8 @@
 //! Starts everything, runs until told to stop, and stops so that nothing is lost.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
@@ -13,6 +14,7 @@ use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
 use super::Gateway;
+use super::life::Life;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
@@ -29,12 +31,6 @@ pub struct Prepared {
     upstreams: Upstreams,
     ledger: Ledger,
     environment: fn(&str) -> Option<String>,
-}
-
-/// Requests under way and whether the process is stopping.
-#[derive(Debug, Default)]
-struct Life {
-    stopping: AtomicBool,
 }
 
 /// Opens the ledger, reads the catalogue and resolves the providers.
@@ -85,8 +81,8 @@ impl Prepared {
         let hang_up = Arc::new(AtomicBool::new(false));
         Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment).watch(Arc::clone(&hang_up))?;
         let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), Clock::System);
-        let finish = gateway.finisher();
-        let life = Arc::new(Life::default());
+        let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
+        let life = gateway.life();
         let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
         server.bootstrap();
         let mut service = pingora::proxy::http_proxy_service(&server.configuration, gateway);
@@ -101,12 +97,55 @@ impl Prepared {
         server.add_service(admin_service(&config, Arc::clone(&life)));
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
+        let end = {
+            let (finish, ledger) = (Arc::clone(&finish), self.ledger.clone());
+            move || {
+                if let Some(finish) = finish.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    finish();
+                    ledger.close();
+                }
+            }
+        };
+        let stop = Stop {
+            life,
+            drain: config.drain,
+            end: Box::new(end.clone()),
+        };
         server.run(RunArgs {
-            shutdown_signal: Box::new(Signals { life, hang_up }),
+            shutdown_signal: Box::new(Signals {
+                stop: Mutex::new(Some(stop)),
+                hang_up,
+            }),
         });
-        finish();
-        self.ledger.close();
+        // Only reached when requests outlived the stop: their runtimes are gone, and each was billed when it was dropped.
+        end();
         Ok(())
+    }
+}
+
+/// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
+struct Stop {
+    life: Arc<Life>,
+    drain: Duration,
+    end: Box<dyn Fn() + Send>,
+}
+
+impl Stop {
+    /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
+    /// something is, it returns, and Pingora's own shutdown drops what is left.
+    fn run(self) {
+        // A connection that was accepted a moment ago has a request that is not counted yet.
+        std::thread::sleep(ACCEPTED_MAX);
+        if !self.life.wait_idle(self.drain) {
+            log::warn!("cutting the requests that outlived {:?}", self.drain);
+            self.life.cut_now();
+            if !self.life.wait_idle(CUT_MAX) {
+                return;
+            }
+        }
+        (self.end)();
+        log::info!("stopped");
+        std::process::exit(0);
     }
 }
 
@@ -115,7 +154,8 @@ fn server_conf(config: &Config) -> ServerConf {
         threads: config.threads,
         // A connection stays on the thread that accepted it: cheaper, and a ledger connection can belong to a thread.
         work_stealing: false,
-        grace_period_seconds: Some(config.drain.as_secs()),
+        // `Stop` ends the process long before, unless requests outlive it.
+        grace_period_seconds: Some(config.drain.saturating_add(CUT_MAX).as_secs().saturating_add(2)),
         graceful_shutdown_timeout_seconds: Some(1),
         upstream_keepalive_pool_size: 1024,
         max_retries: 16,
@@ -147,7 +187,7 @@ impl ServeHttp for Admin {
     async fn response(&self, session: &mut ServerSession) -> http::Response<Vec<u8>> {
         let (status, body) = match session.req_header().uri.path() {
             "/healthz" => (200, "ok\n"),
-            "/readyz" if self.life.stopping.load(Ordering::Relaxed) => (503, "stopping\n"),
+            "/readyz" if self.life.is_stopping() => (503, "stopping\n"),
             "/readyz" => (200, "ready\n"),
             _ => (404, "not found\n"),
         };
@@ -168,7 +208,7 @@ fn admin_service(config: &Config, life: Arc<Life>) -> pingora::services::listeni
 
 /// SIGTERM and SIGINT stop, SIGHUP re-reads the files.
 struct Signals {
-    life: Arc<Life>,
+    stop: Mutex<Option<Stop>>,
     hang_up: Arc<AtomicBool>,
 }
 
@@ -191,8 +231,20 @@ impl ShutdownSignalWatch for Signals {
                 _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
             }
         }
-        self.life.stopping.store(true, Ordering::Relaxed);
-        log::info!("stopping");
-        ShutdownSignal::FastShutdown
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stop) = stop
+            && stop.life.begin_stop()
+        {
+            log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
+            if let Err(error) = std::thread::Builder::new().name("stop".to_owned()).spawn(|| stop.run()) {
+                log::error!("cannot start the thread that stops: {error}");
+            }
+        }
+        ShutdownSignal::GracefulTerminate
     }
 }
+
+/// How long an accepted connection may take until its request counts.
+const ACCEPTED_MAX: Duration = Duration::from_millis(100);
+/// How long requests that were cut may take to say so to their clients.
+const CUT_MAX: Duration = Duration::from_secs(5);

@@ -224,7 +224,6 @@ mod tests {
             prompt: None,
             delivered: CompletionTokens(delivered),
             is_error: false,
-            is_complete: false,
             began: true,
             rejected_reports: 0,
         }

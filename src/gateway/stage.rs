@@ -7,6 +7,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::buffered::Ticket;
+use super::life::InFlight;
 use super::meter::Meter;
 use super::route::Candidate;
 use super::settle::{Bill, Biller};
@@ -32,6 +33,8 @@ pub struct Ctx {
     pub(super) rate: Option<RateView>,
     /// How far the request has come.
     pub(super) stage: Stage,
+    /// Counts the request as under way. The last field: it is dropped after the stage, whose drop settles the call.
+    _in_flight: InFlight,
 }
 
 /// How far a request has come.
@@ -94,7 +97,7 @@ pub(super) enum Answer {
 }
 
 impl Ctx {
-    pub(super) fn new(snapshot: Arc<Snapshot>) -> Ctx {
+    pub(super) fn new(snapshot: Arc<Snapshot>, in_flight: InFlight) -> Ctx {
         Ctx {
             id: RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes()),
             started: crate::clock::monotonic(),
@@ -102,6 +105,7 @@ impl Ctx {
             origin: None,
             rate: None,
             stage: Stage::Arrived,
+            _in_flight: in_flight,
         }
     }
 
