@@ -253,7 +253,7 @@ impl StreamTap {
     fn usual_events<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
         while let Some(usual) = self.stencil.find(rest) {
-            self.reading.tally.commit_text(usual.text);
+            self.reading.tally.commit_text(&usual.text);
             rest = usual.rest;
         }
         rest
