@@ -103,7 +103,8 @@ pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Docume
         .and_then(|value| value.to_str().ok());
     let same = known.is_some_and(|tags| {
         tags.split(',')
-            .any(|tag| tag.trim().trim_start_matches("W/") == document.etag)
+            .map(|tag| tag.trim().trim_start_matches("W/"))
+            .any(|tag| tag == "*" || tag == document.etag)
     });
     let mut header = ResponseHeader::build(if same { 304 } else { 200 }, Some(HEADERS))?;
     header.insert_header(header::ETAG, document.etag.as_str())?;

@@ -1,1 +1,18 @@
-//! The one integration binary.
+//! The one integration binary. Each test has a gateway of its own, on a free port, with its own ledger; test names cite the clause of
+//! the interface (`s4_…` is its section 4) or of the design (`d8_…`) that they hold the gateway to.
+#![expect(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
+)]
+
+mod auth;
+mod bad_input;
+mod bad_paths;
+mod chat;
+mod embeddings;
+mod harness;
+mod listings;
+mod natives;
