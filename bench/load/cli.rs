@@ -8,7 +8,7 @@ use crate::Result;
 
 /// Load-tests the gateway beside a bare Pingora pass-through, each as its own process, on loopback.
 ///
-/// Without a scenario it runs all of them but soak. Figures go to a table, to JSON and to SVG plots.
+/// Without a scenario it runs all of them but soak (with --quick, soak too). Figures go to a table, to JSON and to SVG plots.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo bench --bench load --", bin_name = "cargo bench --bench load --")]
 pub(crate) struct Options {
@@ -112,6 +112,8 @@ pub(crate) enum Scenario {
     StreamBurst,
     /// Idle streams: memory and open files
     Open,
+    /// System calls a request, counted by strace, saturated and at the fixed rate
+    Syscalls,
     /// Floods of 401, 402 and 429 (gateway only)
     Denied,
     /// All shapes at once
@@ -201,12 +203,12 @@ impl Options {
     }
 
     pub(crate) fn length(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.3 } else { 3.0 }))
+        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.2 } else { 3.0 }))
     }
 
     /// Load before each measured round, with the same connections.
     pub(crate) fn warm_up(&self) -> Duration {
-        Duration::from_millis(if self.quick { 100 } else { 700 })
+        Duration::from_millis(if self.quick { 50 } else { 700 })
     }
 
     pub(crate) fn idle_streams(&self) -> Vec<usize> {

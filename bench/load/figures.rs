@@ -85,7 +85,8 @@ pub(crate) struct Summary {
     /// CPU relative to the baseline's in the same round.
     pub(crate) cpu_ratio: Option<Spread>,
     pub(crate) latency_us: Option<Percentiles>,
-    /// What it adds to the baseline's p50, p90 and p99 in the same round.
+    /// What it adds to the baseline's p50, p90 and p99 in the same round; only at a fixed rate, since latency in a
+    /// closed loop is throughput said otherwise.
     pub(crate) added_us: Option<[Spread; 3]>,
     pub(crate) first_event_us: Option<Percentiles>,
     pub(crate) event_delay_us: Option<Percentiles>,

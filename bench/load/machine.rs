@@ -167,13 +167,37 @@ pub(crate) fn raise_open_files(wanted: u64) -> u64 {
     limit.rlim_cur
 }
 
-/// Sets the nice value of this process and those it starts.
-pub(crate) fn set_nice(nice: i32) -> Result<()> {
-    // SAFETY: the call takes numbers only.
-    if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } == 0 {
-        return Ok(());
+/// A nice value for this process and those it starts, for as long as this is held.
+pub(crate) struct Nice {
+    /// What the session's group had before; None where the kernel does not group sessions.
+    group: Option<String>,
+}
+
+impl Nice {
+    /// Sets it. Errors when the privilege is missing.
+    pub(crate) fn set(nice: i32) -> Result<Self> {
+        // SAFETY: the call takes numbers only.
+        if unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) } != 0 {
+            return Err(format!("cannot set nice {nice}: {}", io::Error::last_os_error()).into());
+        }
+        // Where sessions are grouped, a nice value weighs within its session only: the group has one of its own.
+        let group = fs::read_to_string(AUTOGROUP).ok();
+        let group = group.and_then(|text| Some(text.trim().rsplit_once(" nice ")?.1.to_owned()));
+        if group.is_some() {
+            fs::write(AUTOGROUP, nice.to_string())
+                .map_err(|e| format!("cannot set nice {nice} of the session: {e}"))?;
+        }
+        Ok(Self { group })
     }
-    Err(format!("cannot set nice {nice}: {}", io::Error::last_os_error()).into())
+}
+
+impl Drop for Nice {
+    fn drop(&mut self) {
+        if let Some(nice) = &self.group {
+            // The kernel limits how often this may be written: a refusal leaves the session as the bench had it.
+            fs::write(AUTOGROUP, nice).ok();
+        }
+    }
 }
 
 fn allowed() -> Vec<usize> {
@@ -208,6 +232,7 @@ pub(crate) fn cpu_ns(pids: &[u32]) -> u64 {
     pids.iter().filter_map(|pid| process::cpu_ns(*pid)).sum()
 }
 
+const AUTOGROUP: &str = "/proc/self/autogroup";
 const LOAD_THREADS_MAX: usize = 4;
 const PROFILE: &str = if cfg!(debug_assertions) {
     "without optimisation: figures mean nothing"

@@ -4,8 +4,8 @@
 //! (`drive`, `client`, `pacer`) and reports; the simulated [`upstream`]; the [`baseline`]. The [`gateway`] is the real
 //! binary; nginx and HAProxy ([`peers`]) take part where they are installed. [`fleet`] starts all of them.
 //!
-//! [`steady`] has the scenarios of a steady load, [`idle`] open streams, [`soak`] the long run; [`figures`] says what is
-//! kept of a round and concluded from several, [`report`] and [`plot`] write it down.
+//! [`steady`] has the scenarios of a steady load, [`idle`] open streams, [`soak`] the long run, [`syscalls`] a count;
+//! [`figures`] says what is kept of a round and concluded from several, [`report`] and [`plot`] write it down.
 //!
 //! Everything stays on loopback and ends by itself. What it cannot tell: the cost of TLS and of a real network, and
 //! latency below the noise of the machine; CPU time is the figure that a busy machine disturbs least.
@@ -28,6 +28,7 @@ mod report;
 mod request;
 mod soak;
 mod steady;
+mod syscalls;
 mod upstream;
 mod wire;
 
@@ -38,7 +39,7 @@ use std::{
 
 use cli::{Options, Role, Scenario, Variant};
 use fleet::{Fleet, Subject};
-use machine::{Cores, Machine};
+use machine::{Cores, Machine, Nice};
 use report::Report;
 
 #[global_allocator]
@@ -67,30 +68,29 @@ fn main() -> ExitCode {
 fn bench(options: Options) -> Result<()> {
     options.check()?;
     let cores = Cores::split(options.threads);
-    if let Some(nice) = options.nice {
-        machine::set_nice(nice)?;
-    }
+    let _nice = options.nice.map(Nice::set).transpose()?;
     let files = machine::raise_open_files(OPEN_FILES);
     let mut report = Report::new(&options, Machine::look(&cores));
     process::pin_here(&cores.load)?;
     let scenarios = options.scenarios();
     let fleet = Fleet::start(options, cores)?;
 
-    let steady: Vec<Scenario> = scenarios
+    let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios
         .iter()
-        .copied()
-        .filter(|s| !matches!(s, Scenario::Open | Scenario::Soak))
-        .collect();
-    if !steady.is_empty() {
+        .partition(|scenario| matches!(scenario, Scenario::Open | Scenario::Soak));
+    if !shared.is_empty() {
         let subjects = launch_all(&fleet, &mut report)?;
-        for scenario in steady {
-            report.rounds.extend(steady::run(scenario, &fleet, &subjects)?);
+        for scenario in shared {
+            match scenario {
+                Scenario::Syscalls => syscalls::run(&fleet, &subjects, &mut report)?,
+                _ => report.rounds.extend(steady::run(scenario, &fleet, &subjects)?),
+            }
         }
     }
-    if scenarios.contains(&Scenario::Open) {
+    if own.contains(&Scenario::Open) {
         idle::run(&fleet, files, &mut report)?;
     }
-    if scenarios.contains(&Scenario::Soak) {
+    if own.contains(&Scenario::Soak) {
         soak::run(&fleet, &mut report)?;
     }
     let text = report.write(&fleet.options.out)?;

@@ -11,6 +11,7 @@ use crate::{
     idle::OpenStreams,
     machine::Machine,
     soak::LongRun,
+    syscalls::SystemCalls,
 };
 
 /// Everything that a run found out.
@@ -24,6 +25,7 @@ pub(crate) struct Report {
     pub(crate) left_out: Vec<String>,
     summaries: Vec<Summary>,
     pub(crate) rounds: Vec<Round>,
+    pub(crate) syscalls: Vec<SystemCalls>,
     pub(crate) open: Vec<OpenStreams>,
     pub(crate) soak: Vec<LongRun>,
 }
@@ -50,6 +52,7 @@ impl Report {
             left_out: Vec::new(),
             summaries: Vec::new(),
             rounds: Vec::new(),
+            syscalls: Vec::new(),
             open: Vec::new(),
             soak: Vec::new(),
         }
@@ -99,6 +102,13 @@ impl Report {
         for line in &self.left_out {
             writeln!(text, "{line}")?;
         }
+        let others = self.rounds.iter().map(|round| round.others_busy).fold(0.0, f64::max);
+        if others > OTHERS_MAX {
+            writeln!(
+                text,
+                "The machine was busy: other processes kept up to {others:.1} cores; figures are too high and uneven."
+            )?;
+        }
         let mut rest = &self.summaries[..];
         while let Some(first) = rest.first() {
             let is_other = |s: &Summary| s.scenario != first.scenario || s.part != first.part;
@@ -106,6 +116,10 @@ impl Report {
             writeln!(text, "\n## {}, {}\n", first.scenario, first.part)?;
             text.push_str(&steady_table(table));
             rest = others;
+        }
+        if !self.syscalls.is_empty() {
+            text.push_str("\n## syscalls\n\n");
+            text.push_str(&syscalls_table(&self.syscalls));
         }
         if !self.open.is_empty() {
             text.push_str("\n## open\n\n");
@@ -170,6 +184,24 @@ fn steady_table(summaries: &[Summary]) -> String {
         ]
     };
     table(&head, &summaries.iter().map(row).collect::<Vec<_>>())
+}
+
+fn syscalls_table(syscalls: &[SystemCalls]) -> String {
+    let head = ["subject", "load", "calls a request", "of which"].map(str::to_owned);
+    let row = |s: &SystemCalls| {
+        let most = s
+            .by_name
+            .iter()
+            .take(CALLS_SHOWN)
+            .map(|(name, calls)| format!("{name} {calls:.2}"));
+        [
+            s.subject.clone(),
+            s.part.clone(),
+            format!("{:.2}", s.a_request),
+            most.collect::<Vec<_>>().join(", "),
+        ]
+    };
+    table(&head, &syscalls.iter().map(row).collect::<Vec<_>>())
 }
 
 fn open_table(open: &[OpenStreams]) -> String {
@@ -272,3 +304,7 @@ fn spread0(spread: &Spread) -> String {
 fn none() -> String {
     "-".to_owned()
 }
+
+/// Cores that other processes may use before the report says so.
+const OTHERS_MAX: f64 = 0.15;
+const CALLS_SHOWN: usize = 6;

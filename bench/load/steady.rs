@@ -94,7 +94,7 @@ fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
             ..saturated(Shape::Embeddings, connections)
         }],
         Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
-        Scenario::Open | Scenario::Soak => Vec::new(),
+        Scenario::Open | Scenario::Soak | Scenario::Syscalls => Vec::new(),
     }
 }
 
@@ -200,7 +200,8 @@ fn figures(scenario: Scenario, part: &Part, round: usize, subject: &Subject, out
             load: a_unit(spent(|m| m.load_ns)),
             store: (!subject.store_pids.is_empty()).then(|| a_unit(spent(|m| m.store_ns))),
         },
-        latency_us: Percentiles::of(&tally.latency),
+        // That of a stream is its length, and no news.
+        latency_us: Percentiles::of(&tally.latency).filter(|_| part.unit == Unit::Request),
         first_event_us: Percentiles::of(&tally.first_event),
         event_delay_us: Percentiles::of(&tally.event_delay),
         lag_us: Percentiles::of(&tally.lag).filter(|_| part.arrivals != Arrivals::Closed),
