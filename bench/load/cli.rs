@@ -4,7 +4,7 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum};
 
-use crate::Result;
+use crate::{Result, waiting::Waiting};
 
 /// Load-tests the gateway beside a bare Pingora pass-through, each as its own process, on loopback.
 ///
@@ -52,7 +52,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "N")]
     pub(crate) seconds: Option<f64>,
 
-    /// Rounds of each subject; they alternate (A B A B) and ratios are taken within a round
+    /// Rounds of each subject; they alternate (A B, B A) and ratios are taken within a round: many short ones tell more
+    /// than few long ones where the machine's speed drifts
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<usize>,
 
@@ -71,6 +72,11 @@ pub(crate) struct Options {
     /// Nice value for all processes (negative ones need privileges): -20 steadies the figures on a busy machine
     #[arg(long, allow_negative_numbers = true, value_name = "N")]
     pub(crate) nice: Option<i32>,
+
+    /// Let the load and the upstream poll without sleeping: their wake-ups then cost the subject nothing, as on a real
+    /// network, and a busy machine disturbs less; needs cores of their own
+    #[arg(long)]
+    pub(crate) busy_poll: bool,
 
     /// A few seconds in all: shows that everything works, the figures mean little
     #[arg(long)]
@@ -199,16 +205,25 @@ impl Options {
     }
 
     pub(crate) fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 1 } else { 5 })
+        self.rounds.unwrap_or(if self.quick { 1 } else { 11 })
     }
 
     pub(crate) fn length(&self) -> Duration {
-        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.2 } else { 3.0 }))
+        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.2 } else { 1.0 }))
     }
 
     /// Load before each measured round, with the same connections.
     pub(crate) fn warm_up(&self) -> Duration {
-        Duration::from_millis(if self.quick { 50 } else { 700 })
+        Duration::from_millis(if self.quick { 50 } else { 300 })
+    }
+
+    /// How the load and the upstream wait for work.
+    pub(crate) fn waiting(&self) -> Waiting {
+        if self.busy_poll {
+            Waiting::Polling
+        } else {
+            Waiting::Asleep
+        }
     }
 
     pub(crate) fn idle_streams(&self) -> Vec<usize> {

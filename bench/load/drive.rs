@@ -23,6 +23,7 @@ use crate::{
     client::{Connection, Failure, Listener, Shot},
     pacer::Pacer,
     process::monotonic_ns,
+    waiting::Waiting,
 };
 
 /// When requests are sent.
@@ -42,6 +43,7 @@ pub(crate) struct Plan {
     pub(crate) arrivals: Arrivals,
     pub(crate) connections: usize,
     pub(crate) workers: usize,
+    pub(crate) waiting: Waiting,
     pub(crate) warm_up: Duration,
     pub(crate) length: Duration,
     /// Ends the measure early when so many requests have been answered.
@@ -78,7 +80,7 @@ pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64
     let workers: Vec<Arc<Worker>> = (0..plan.workers).map(|_| Arc::new(Worker::new())).collect();
     let threads = workers.iter().enumerate().map(|(index, worker)| {
         let (plan, worker) = (Arc::clone(&plan), Arc::clone(worker));
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = plan.waiting.runtime()?;
         Ok(thread::spawn(move || runtime.block_on(work(&plan, &worker, index))))
     });
     let threads = threads.collect::<Result<Vec<_>>>()?;
@@ -166,6 +168,7 @@ async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Resul
     let mine = (plan.connections / plan.workers + usize::from(index < plan.connections % plan.workers)).max(1);
     let queue = Arc::new(Queue::default());
     let mut tasks = JoinSet::new();
+    plan.waiting.begin();
     for number in 0..mine {
         let client = Client {
             plan: Arc::clone(plan),

@@ -15,14 +15,25 @@ pub(crate) enum Unit {
     Event,
 }
 
-/// One measured round of one subject. Times in microseconds.
-#[derive(Serialize, Clone)]
-pub(crate) struct Round {
+/// All rounds of one subject under one kind of load.
+#[derive(Serialize)]
+pub(crate) struct Series {
     pub(crate) scenario: String,
     pub(crate) part: String,
     pub(crate) subject: String,
-    pub(crate) round: usize,
     pub(crate) unit: Unit,
+    /// Set by [`summarise`].
+    pub(crate) summary: Option<Summary>,
+    pub(crate) rounds: Vec<Round>,
+    /// What all rounds recorded together.
+    #[serde(skip)]
+    pub(crate) tally: Tally,
+}
+
+/// One measured round. Times in microseconds.
+#[derive(Serialize, Clone)]
+pub(crate) struct Round {
+    pub(crate) round: usize,
     pub(crate) seconds: f64,
     pub(crate) requests: u64,
     pub(crate) events: u64,
@@ -40,9 +51,6 @@ pub(crate) struct Round {
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) reconnects: u64,
-    /// The same in full, for the plots.
-    #[serde(skip)]
-    pub(crate) tally: Tally,
 }
 
 /// CPU of the processes of a round, in microseconds a unit.
@@ -64,21 +72,18 @@ pub(crate) struct Percentiles {
     pub(crate) max: f64,
 }
 
-/// A median of several rounds and how far they lie apart.
+/// A median of several rounds and how far they lie apart: half of them between the quartiles.
 #[derive(Serialize, Clone, Copy, Debug)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
+    pub(crate) quartiles: [f64; 2],
     pub(crate) min: f64,
     pub(crate) max: f64,
 }
 
-/// What several rounds of one subject say. Percentiles are medians of the rounds' percentiles.
+/// What several rounds of one subject say. Percentiles are those of all its rounds together.
 #[derive(Serialize)]
 pub(crate) struct Summary {
-    pub(crate) scenario: String,
-    pub(crate) part: String,
-    pub(crate) subject: String,
-    pub(crate) unit: Unit,
     pub(crate) per_second: f64,
     pub(crate) cpu_us: Option<Spread>,
     pub(crate) store_cpu_us: Option<f64>,
@@ -95,19 +100,68 @@ pub(crate) struct Summary {
     pub(crate) others_busy: f64,
 }
 
-impl Round {
-    /// Units measured in it.
-    pub(crate) fn units(&self) -> u64 {
-        match self.unit {
-            Unit::Request => self.requests,
-            Unit::Event => self.events,
+impl Series {
+    /// Whether it is of this load.
+    pub(crate) fn is_of(&self, scenario: &str, part: &str) -> bool {
+        self.scenario == scenario && self.part == part
+    }
+
+    fn per_second(&self, round: &Round) -> f64 {
+        self.unit.of(round) as f64 / round.seconds
+    }
+
+    /// What the rounds say, next to the baseline's. None without rounds.
+    fn summary(&self, baseline: Option<&Self>) -> Option<Summary> {
+        let rounds = &self.rounds;
+        let base = baseline.map_or(&[][..], |baseline| &baseline.rounds);
+        let paired: Vec<(&Round, &Round)> = rounds
+            .iter()
+            .filter_map(|r| Some((r, base.iter().find(|b| b.round == r.round)?)))
+            .collect();
+        let added = |point: fn(&Percentiles) -> f64| {
+            let difference = |(r, b): &(&Round, &Round)| {
+                let is_open = r.lag_us.is_some();
+                is_open.then_some(point(r.latency_us.as_ref()?) - point(b.latency_us.as_ref()?))
+            };
+            Spread::of(paired.iter().filter_map(difference))
+        };
+        let ratio = |(r, b): &(&Round, &Round)| Some(r.cpu_us.subject? / b.cpu_us.subject?);
+        let has_latency = rounds.iter().any(|round| round.latency_us.is_some());
+        Some(Summary {
+            per_second: Spread::of(rounds.iter().map(|round| self.per_second(round)))?.median,
+            cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.subject)),
+            store_cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.store)).map(|spread| spread.median),
+            cpu_ratio: Spread::of(paired.iter().filter_map(ratio)),
+            latency_us: Percentiles::of(&self.tally.latency).filter(|_| has_latency),
+            added_us: (|| Some([added(|p| p.p50)?, added(|p| p.p90)?, added(|p| p.p99)?]))(),
+            first_event_us: Percentiles::of(&self.tally.first_event),
+            event_delay_us: Percentiles::of(&self.tally.event_delay),
+            memory_kib: rounds.iter().filter_map(|round| round.memory_kib).max(),
+            errors: rounds.iter().map(Round::errors).sum(),
+            others_busy: Spread::of(rounds.iter().map(|round| round.others_busy))?.median,
+        })
+    }
+}
+
+impl Unit {
+    /// How many a round has measured.
+    pub(crate) fn of(self, round: &Round) -> u64 {
+        match self {
+            Self::Request => round.requests,
+            Self::Event => round.events,
         }
     }
 
-    pub(crate) fn per_second(&self) -> f64 {
-        self.units() as f64 / self.seconds
+    /// The word for one.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Request => "request",
+            Self::Event => "event",
+        }
     }
+}
 
+impl Round {
     pub(crate) fn errors(&self) -> u64 {
         self.errors.values().sum()
     }
@@ -126,17 +180,6 @@ impl Percentiles {
             max: at(1.0),
         })
     }
-
-    fn median(of: &[Self]) -> Option<Self> {
-        let point = |point: fn(&Self) -> f64| Spread::of(of.iter().map(point)).map(|spread| spread.median);
-        Some(Self {
-            p50: point(|p| p.p50)?,
-            p90: point(|p| p.p90)?,
-            p99: point(|p| p.p99)?,
-            p999: point(|p| p.p999)?,
-            max: point(|p| p.max)?,
-        })
-    }
 }
 
 impl Spread {
@@ -145,76 +188,55 @@ impl Spread {
         let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
         values.sort_by(f64::total_cmp);
         let (min, max) = (*values.first()?, *values.last()?);
-        let middle = values.len() / 2;
-        let median = if values.len() % 2 == 1 {
-            values[middle]
-        } else {
-            f64::midpoint(values[middle - 1], values[middle])
+        // Between two values the point is where a line between them is.
+        let at = |share: f64| {
+            let place = share * (values.len() - 1) as f64;
+            let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
+            low + (high - low) * place.fract()
         };
-        Some(Self { median, min, max })
-    }
-}
-
-/// Summarises rounds, in the order in which their scenario, part and subject first appear.
-pub(crate) fn summarise(rounds: &[Round], baseline: &str) -> Vec<Summary> {
-    let mut seen: Vec<(&str, &str, &str)> = Vec::new();
-    for round in rounds {
-        let place = (round.scenario.as_str(), round.part.as_str(), round.subject.as_str());
-        if !seen.contains(&place) {
-            seen.push(place);
-        }
-    }
-    let of = |scenario: &str, part: &str, subject: &str| -> Vec<&Round> {
-        let is_one = |r: &&Round| r.scenario == scenario && r.part == part && r.subject == subject;
-        rounds.iter().filter(is_one).collect()
-    };
-    seen.into_iter()
-        .filter_map(|(scenario, part, subject)| {
-            let base = if subject == baseline {
-                Vec::new()
-            } else {
-                of(scenario, part, baseline)
-            };
-            summary(&of(scenario, part, subject), &base)
+        Some(Self {
+            median: at(0.5),
+            quartiles: [at(0.25), at(0.75)],
+            min,
+            max,
         })
-        .collect()
+    }
 }
 
-/// None without rounds.
-fn summary(rounds: &[&Round], base: &[&Round]) -> Option<Summary> {
-    let first = rounds.first()?;
-    let paired: Vec<(&Round, &Round)> = rounds
+/// Adds a round to the series it belongs to.
+pub(crate) fn add(all: &mut Vec<Series>, place: (&str, &str, &str), unit: Unit, round: Round, tally: &Tally) {
+    let (scenario, part, subject) = place;
+    let known = all
         .iter()
-        .filter_map(|r| Some((*r, *base.iter().find(|b| b.round == r.round)?)))
+        .position(|series| series.is_of(scenario, part) && series.subject == subject);
+    let at = known.unwrap_or_else(|| {
+        let (scenario, part, subject) = (scenario.to_owned(), part.to_owned(), subject.to_owned());
+        all.push(Series {
+            scenario,
+            part,
+            subject,
+            unit,
+            summary: None,
+            rounds: Vec::new(),
+            tally: Tally::new(),
+        });
+        all.len() - 1
+    });
+    let series = &mut all[at];
+    series.rounds.push(round);
+    series.tally.add(tally);
+}
+
+/// Concludes from the rounds of each series and those of the subject `baseline` under the same load.
+pub(crate) fn summarise(all: &mut [Series], baseline: &str) {
+    let summaries: Vec<Option<Summary>> = all
+        .iter()
+        .map(|series| {
+            let is_base = |other: &&Series| other.is_of(&series.scenario, &series.part) && other.subject == baseline;
+            series.summary(all.iter().find(is_base).filter(|_| series.subject != baseline))
+        })
         .collect();
-    let percentiles = |of: fn(&Round) -> Option<Percentiles>| {
-        Percentiles::median(&rounds.iter().filter_map(|round| of(round)).collect::<Vec<_>>())
-    };
-    let added = |point: fn(&Percentiles) -> f64| {
-        let difference =
-            |(r, b): &(&Round, &Round)| Some(point(r.latency_us.as_ref()?) - point(b.latency_us.as_ref()?));
-        Spread::of(paired.iter().filter_map(difference))
-    };
-    let added_us = (|| Some([added(|p| p.p50)?, added(|p| p.p90)?, added(|p| p.p99)?]))();
-    Some(Summary {
-        scenario: first.scenario.clone(),
-        part: first.part.clone(),
-        subject: first.subject.clone(),
-        unit: first.unit,
-        per_second: Spread::of(rounds.iter().map(|round| round.per_second()))?.median,
-        cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.subject)),
-        store_cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.store)).map(|spread| spread.median),
-        cpu_ratio: Spread::of(
-            paired
-                .iter()
-                .filter_map(|(r, b)| Some(r.cpu_us.subject? / b.cpu_us.subject?)),
-        ),
-        latency_us: percentiles(|round| round.latency_us),
-        added_us,
-        first_event_us: percentiles(|round| round.first_event_us),
-        event_delay_us: percentiles(|round| round.event_delay_us),
-        memory_kib: rounds.iter().filter_map(|round| round.memory_kib).max(),
-        errors: rounds.iter().map(|round| round.errors()).sum(),
-        others_busy: Spread::of(rounds.iter().map(|round| round.others_busy))?.median,
-    })
+    for (series, summary) in all.iter_mut().zip(summaries) {
+        series.summary = summary;
+    }
 }

@@ -67,7 +67,10 @@ impl Fleet {
         let out = fs::canonicalize(out)?;
         let directory = tempfile::Builder::new().prefix("run-").tempdir_in(out)?;
         let upstream = process::free_address()?;
-        let command = role(Role::Upstream, upstream, cores.load_threads())?;
+        let mut command = role(Role::Upstream, upstream, cores.load_threads())?;
+        if options.busy_poll {
+            command.arg("--busy-poll");
+        }
         let mut process = Process::start("upstream", command, &cores.load, Ending::Kill, directory.path())?;
         process.wait_listening(upstream)?;
         Ok(Self {

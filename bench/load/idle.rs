@@ -110,6 +110,7 @@ fn warm_up(fleet: &Fleet, subject: &Subject) -> Result<()> {
         arrivals: Arrivals::Closed,
         connections: 16,
         workers: 1,
+        waiting: fleet.options.waiting(),
         warm_up: Duration::ZERO,
         length: fleet.options.warm_up(),
         requests_max: None,

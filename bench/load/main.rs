@@ -30,6 +30,7 @@ mod soak;
 mod steady;
 mod syscalls;
 mod upstream;
+mod waiting;
 mod wire;
 
 use std::{
@@ -52,7 +53,7 @@ fn main() -> ExitCode {
     let options = Options::read();
     let result = match (options.role, options.listen, options.upstream) {
         (None, ..) => bench(options),
-        (Some(Role::Upstream), Some(listen), _) => upstream::serve(listen, options.threads),
+        (Some(Role::Upstream), Some(listen), _) => upstream::serve(listen, options.threads, options.waiting()),
         (Some(Role::Baseline), Some(listen), Some(upstream)) => baseline::serve(listen, upstream, options.threads),
         (Some(_), ..) => Err("a role needs its addresses".into()),
     };
@@ -73,6 +74,9 @@ fn bench(options: Options) -> Result<()> {
     let mut report = Report::new(&options, Machine::look(&cores));
     process::pin_here(&cores.load)?;
     let scenarios = options.scenarios();
+    if options.busy_poll && cores.load.is_empty() {
+        return Err("--busy-poll needs more cores than the subject has threads".into());
+    }
     let fleet = Fleet::start(options, cores)?;
 
     let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios
@@ -83,7 +87,7 @@ fn bench(options: Options) -> Result<()> {
         for scenario in shared {
             match scenario {
                 Scenario::Syscalls => syscalls::run(&fleet, &subjects, &mut report)?,
-                _ => report.rounds.extend(steady::run(scenario, &fleet, &subjects)?),
+                _ => steady::run(scenario, &fleet, &subjects, &mut report)?,
             }
         }
     }

@@ -7,33 +7,31 @@ use plotters::prelude::*;
 use crate::{
     Result,
     drive::Tally,
-    figures::{Summary, Unit},
+    figures::{Series, Spread},
     report::Report,
 };
 
 /// Writes the plots that the report has figures for into `out`.
 pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
-    let mut seen: Vec<(&str, &str)> = Vec::new();
-    for summary in report.summaries() {
-        let part = (summary.scenario.as_str(), summary.part.as_str());
-        if !seen.contains(&part) {
-            seen.push(part);
-        }
-    }
-    for (scenario, part) in seen {
+    let mut rest = &report.series[..];
+    while let Some(Series { scenario, part, .. }) = rest.first() {
+        let (series, others) = rest.split_at(rest.iter().position(|s| !s.is_of(scenario, part)).unwrap_or(rest.len()));
         let file = |kind: &str| out.join(format!("{kind}-{scenario}-{}.svg", part.replace(['/', ' '], "-")));
-        let of_part: Vec<&Summary> = report
-            .summaries()
+        let bars: Vec<(&Series, Spread)> = series
             .iter()
-            .filter(|s| s.scenario == scenario && s.part == part && s.cpu_us.is_some())
+            .filter_map(|s| Some((s, s.summary.as_ref()?.cpu_us?)))
             .collect();
-        if !of_part.is_empty() {
-            cpu_bars(&file("cpu"), &format!("{scenario}, {part}"), &of_part)?;
+        if !bars.is_empty() {
+            cpu_bars(&file("cpu"), &format!("{scenario}, {part}"), &bars)?;
         }
-        let curves = curves(report, scenario, part);
+        let curves: Vec<&Series> = series
+            .iter()
+            .filter(|s| s.summary.as_ref().is_some_and(|s| s.latency_us.is_some()))
+            .collect();
         if !curves.is_empty() {
             latency(&file("latency"), &format!("{scenario}, {part}: latency"), &curves)?;
         }
+        rest = others;
     }
     if !report.soak.is_empty() {
         memory(report, &out.join("soak.svg"))?;
@@ -41,38 +39,13 @@ pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// All rounds of each subject together.
-fn curves(report: &Report, scenario: &str, part: &str) -> Vec<(String, Tally)> {
-    let mut curves: Vec<(String, Tally)> = Vec::new();
-    for round in report
-        .rounds
-        .iter()
-        .filter(|r| r.scenario == scenario && r.part == part && r.unit == Unit::Request)
-    {
-        match curves.iter_mut().find(|(subject, _)| *subject == round.subject) {
-            Some((_, tally)) => tally.add(&round.tally),
-            None => curves.push((round.subject.clone(), round.tally.clone())),
-        }
-    }
-    curves.retain(|(_, tally)| !tally.latency.is_empty());
-    curves
-}
-
-/// Bars of the medians, with a line from the lowest to the highest round.
-fn cpu_bars(file: &Path, title: &str, summaries: &[&Summary]) -> Result<()> {
-    let unit = if summaries.iter().any(|s| s.unit == Unit::Event) {
-        "event"
-    } else {
-        "request"
-    };
-    let highest = summaries
-        .iter()
-        .filter_map(|s| s.cpu_us)
-        .map(|cpu| cpu.max)
-        .fold(0.0, f64::max);
+/// Bars of the medians, with a line between the quartiles.
+fn cpu_bars(file: &Path, title: &str, series: &[(&Series, Spread)]) -> Result<()> {
+    let unit = series.first().map_or("", |(series, _)| series.unit.name());
+    let highest = series.iter().map(|(_, cpu)| cpu.quartiles[1]).fold(0.0, f64::max);
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
-    let bars = f64::from(u32::try_from(summaries.len())?);
+    let bars = f64::from(u32::try_from(series.len())?);
     let mut chart = ChartBuilder::on(&area)
         .caption(format!("{title}: CPU microseconds a {unit}"), ("sans-serif", 20))
         .margin(12)
@@ -85,32 +58,33 @@ fn cpu_bars(file: &Path, title: &str, summaries: &[&Summary]) -> Result<()> {
         .disable_x_axis()
         .y_label_style(("sans-serif", 13))
         .draw()?;
-    for (index, summary) in summaries.iter().enumerate() {
-        let Some(cpu) = summary.cpu_us else { continue };
+    for (index, (series, cpu)) in series.iter().enumerate() {
         let left = f64::from(u32::try_from(index)?);
-        let (middle, colour) = (left + 0.5, colour(&summary.subject, index));
+        let (middle, colour) = (left + 0.5, colour(&series.subject, index));
         chart.draw_series([
             Rectangle::new([(left + 0.15, 0.0), (left + 0.85, cpu.median)], colour.filled()),
-            Rectangle::new([(middle - 0.004, cpu.min), (middle + 0.004, cpu.max)], BLACK.filled()),
+            Rectangle::new(
+                [(middle - 0.004, cpu.quartiles[0]), (middle + 0.004, cpu.quartiles[1])],
+                BLACK.filled(),
+            ),
         ])?;
-        let ratio = summary
-            .cpu_ratio
-            .map_or_else(String::new, |ratio| format!(" ({:.2} x)", ratio.median));
-        let (x, top) = chart.backend_coord(&(left + 0.15, cpu.max));
+        let ratio = series.summary.as_ref().and_then(|summary| summary.cpu_ratio);
+        let ratio = ratio.map_or_else(String::new, |ratio| format!(" ({:.2} x)", ratio.median));
+        let (x, top) = chart.backend_coord(&(left + 0.15, cpu.quartiles[1]));
         area.draw(&Text::new(
             format!("{:.2}{ratio}", cpu.median),
             (x, top - 18),
             ("sans-serif", 14),
         ))?;
         let (x, bottom) = chart.backend_coord(&(left + 0.15, 0.0));
-        area.draw(&Text::new(summary.subject.clone(), (x, bottom + 8), ("sans-serif", 14)))?;
+        area.draw(&Text::new(series.subject.clone(), (x, bottom + 8), ("sans-serif", 14)))?;
     }
     area.present()?;
     Ok(())
 }
 
 /// Latency over the share of requests that were slower, both on logarithmic axes.
-fn latency(file: &Path, title: &str, curves: &[(String, Tally)]) -> Result<()> {
+fn latency(file: &Path, title: &str, series: &[&Series]) -> Result<()> {
     let points = |tally: &Tally| -> Vec<(f64, f64)> {
         let at = |nines: f64| tally.latency.value_at_quantile(1.0 - 10_f64.powf(-nines)) as f64 / 1000.0;
         // Beyond a tenth of a curve's last request there is nothing to show.
@@ -120,8 +94,7 @@ fn latency(file: &Path, title: &str, curves: &[(String, Tally)]) -> Result<()> {
             .map(|nines| (nines, at(nines)))
             .collect()
     };
-    let curves: Vec<(&String, Vec<(f64, f64)>)> =
-        curves.iter().map(|(subject, tally)| (subject, points(tally))).collect();
+    let curves: Vec<(&str, Vec<(f64, f64)>)> = series.iter().map(|s| (s.subject.as_str(), points(&s.tally))).collect();
     let all = || curves.iter().flat_map(|(_, points)| points);
     let low = all().map(|(_, us)| *us).fold(f64::INFINITY, f64::min).max(1.0);
     let high = all().map(|(_, us)| *us).fold(low * 2.0, f64::max);
@@ -147,7 +120,7 @@ fn latency(file: &Path, title: &str, curves: &[(String, Tally)]) -> Result<()> {
         let colour = colour(subject, index);
         chart
             .draw_series(LineSeries::new(points.iter().copied(), colour.stroke_width(2)))?
-            .label(subject.as_str())
+            .label(*subject)
             .legend(move |(x, y)| PathElement::new([(x, y), (x + 16, y)], colour.stroke_width(2)));
     }
     chart

@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::{
     Result,
     cli::{Options, Variant},
-    figures::{Percentiles, Round, Spread, Summary, Unit, summarise},
+    figures::{Percentiles, Round, Series, Spread, summarise},
     idle::OpenStreams,
     machine::Machine,
     soak::LongRun,
@@ -23,8 +23,7 @@ pub(crate) struct Report {
     quick: bool,
     threads: usize,
     pub(crate) left_out: Vec<String>,
-    summaries: Vec<Summary>,
-    pub(crate) rounds: Vec<Round>,
+    pub(crate) series: Vec<Series>,
     pub(crate) syscalls: Vec<SystemCalls>,
     pub(crate) open: Vec<OpenStreams>,
     pub(crate) soak: Vec<LongRun>,
@@ -50,8 +49,7 @@ impl Report {
             quick: options.quick,
             threads: options.threads,
             left_out: Vec::new(),
-            summaries: Vec::new(),
-            rounds: Vec::new(),
+            series: Vec::new(),
             syscalls: Vec::new(),
             open: Vec::new(),
             soak: Vec::new(),
@@ -60,7 +58,7 @@ impl Report {
 
     /// Wrong answers in all of the run.
     pub(crate) fn errors(&self) -> u64 {
-        let steady: u64 = self.rounds.iter().map(Round::errors).sum();
+        let steady: u64 = self.rounds().map(Round::errors).sum();
         let open: u64 = self.open.iter().map(|open| open.errors).sum();
         let soak: u64 = self.soak.iter().flat_map(|soak| soak.errors.values()).sum();
         let audits = self
@@ -71,13 +69,13 @@ impl Report {
         steady + open + soak + audits as u64
     }
 
-    pub(crate) fn summaries(&self) -> &[Summary] {
-        &self.summaries
+    fn rounds(&self) -> impl Iterator<Item = &Round> {
+        self.series.iter().flat_map(|series| &series.rounds)
     }
 
     /// Writes `load.json` and `load.md` into `out`. Returns the text of the latter.
     pub(crate) fn write(&mut self, out: &Path) -> Result<String> {
-        self.summaries = summarise(&self.rounds, &Variant::Baseline.name());
+        summarise(&mut self.series, &Variant::Baseline.name());
         fs::write(out.join("load.json"), serde_json::to_string_pretty(self)?)?;
         let text = self.text()?;
         fs::write(out.join("load.md"), &text)?;
@@ -102,16 +100,16 @@ impl Report {
         for line in &self.left_out {
             writeln!(text, "{line}")?;
         }
-        let others = self.rounds.iter().map(|round| round.others_busy).fold(0.0, f64::max);
+        let others = self.rounds().map(|round| round.others_busy).fold(0.0, f64::max);
         if others > OTHERS_MAX {
             writeln!(
                 text,
                 "The machine was busy: other processes kept up to {others:.1} cores; figures are too high and uneven."
             )?;
         }
-        let mut rest = &self.summaries[..];
+        let mut rest = &self.series[..];
         while let Some(first) = rest.first() {
-            let is_other = |s: &Summary| s.scenario != first.scenario || s.part != first.part;
+            let is_other = |series: &Series| !series.is_of(&first.scenario, &first.part);
             let (table, others) = rest.split_at(rest.iter().position(is_other).unwrap_or(rest.len()));
             writeln!(text, "\n## {}, {}\n", first.scenario, first.part)?;
             text.push_str(&steady_table(table));
@@ -133,41 +131,39 @@ impl Report {
     }
 }
 
-fn steady_table(summaries: &[Summary]) -> String {
-    let unit = if summaries.iter().any(|s| s.unit == Unit::Event) {
-        "event"
-    } else {
-        "request"
-    };
+fn steady_table(all: &[Series]) -> String {
+    let unit = all.first().map_or("request", |series| series.unit.name());
     let head = [
         "subject".to_owned(),
         format!("{unit}s/s"),
         format!("CPU us/{unit}"),
-        "x baseline (range)".to_owned(),
+        "x baseline (quartiles)".to_owned(),
         "store us".to_owned(),
         "p50 us".to_owned(),
         "p90".to_owned(),
         "p99".to_owned(),
         "p99.9".to_owned(),
-        "added p50 (range)".to_owned(),
-        "added p99 (range)".to_owned(),
+        "added p50 (quartiles)".to_owned(),
+        "added p99 (quartiles)".to_owned(),
         "first event p50/p99".to_owned(),
         "event delay p50/p99".to_owned(),
         "MiB".to_owned(),
         "errors".to_owned(),
         "others' cores".to_owned(),
     ];
-    let row = |s: &Summary| {
+    let row = |series: &Series| {
+        let s = series.summary.as_ref()?;
         let latency =
             |of: fn(&Percentiles) -> f64| s.latency_us.as_ref().map_or_else(none, |l| format!("{:.0}", of(l)));
         let added = |at: usize| s.added_us.as_ref().and_then(|added| added.get(at)).map(spread0);
         let pair = |p: &Option<Percentiles>| p.as_ref().map_or_else(none, |p| format!("{:.0} / {:.0}", p.p50, p.p99));
-        [
-            s.subject.clone(),
+        Some([
+            series.subject.clone(),
             format!("{:.0}", s.per_second),
             s.cpu_us.map_or_else(none, |cpu| format!("{:.2}", cpu.median)),
-            s.cpu_ratio
-                .map_or_else(none, |r| format!("{:.2} ({:.2}..{:.2})", r.median, r.min, r.max)),
+            s.cpu_ratio.map_or_else(none, |r| {
+                format!("{:.2} ({:.2}..{:.2})", r.median, r.quartiles[0], r.quartiles[1])
+            }),
             s.store_cpu_us.map_or_else(none, |us| format!("{us:.2}")),
             latency(|l| l.p50),
             latency(|l| l.p90),
@@ -181,9 +177,9 @@ fn steady_table(summaries: &[Summary]) -> String {
                 .map_or_else(none, |kib| format!("{:.1}", kib as f64 / 1024.0)),
             s.errors.to_string(),
             format!("{:.2}", s.others_busy),
-        ]
+        ])
     };
-    table(&head, &summaries.iter().map(row).collect::<Vec<_>>())
+    table(&head, &all.iter().filter_map(row).collect::<Vec<_>>())
 }
 
 fn syscalls_table(syscalls: &[SystemCalls]) -> String {
@@ -298,7 +294,10 @@ fn table<const N: usize>(head: &[String; N], rows: &[[String; N]]) -> String {
 }
 
 fn spread0(spread: &Spread) -> String {
-    format!("{:+.0} ({:+.0}..{:+.0})", spread.median, spread.min, spread.max)
+    format!(
+        "{:+.0} ({:+.0}..{:+.0})",
+        spread.median, spread.quartiles[0], spread.quartiles[1]
+    )
 }
 
 fn none() -> String {

@@ -62,6 +62,7 @@ fn one(fleet: &Fleet, subject: &Subject) -> Result<LongRun> {
         arrivals: Arrivals::Closed,
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
+        waiting: fleet.options.waiting(),
         warm_up: Duration::ZERO,
         length: TIME_MAX,
         requests_max: Some(wanted),

@@ -1,16 +1,16 @@
 //! The scenarios of a steady load: what is sent, how, and the rounds in which the subjects take turns.
 
-use std::io::Write;
-
 use crate::{
     Result,
     cli::{Options, Scenario},
     client::Shot,
-    drive::{self, Arrivals, Outcome, Plan},
-    figures::{CpuTimes, Percentiles, Round, Unit},
+    drive::{self, Arrivals, Outcome, Plan, Tally},
+    figures::{self, CpuTimes, Percentiles, Round, Unit},
     fleet::{Fleet, Subject},
     machine, process,
+    report::Report,
     request::{self, KILOBYTE, Shape},
+    say,
     upstream::Script,
 };
 
@@ -26,20 +26,25 @@ struct Part {
 /// What is sent to a subject; None where the part does not apply to it.
 type Shots = Box<dyn Fn(&Subject) -> Option<Vec<Shot>>>;
 
-/// Runs a scenario on all subjects: A B A B, so that what the machine does meanwhile meets all of them.
-pub(crate) fn run(scenario: Scenario, fleet: &Fleet, subjects: &[Subject]) -> Result<Vec<Round>> {
-    let mut rounds = Vec::new();
+/// Runs a scenario on all subjects: A B, B A, so that what the machine does meanwhile meets all of them.
+pub(crate) fn run(scenario: Scenario, fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> Result<()> {
+    let scenario_name = scenario.name();
     for part in parts(scenario, &fleet.options) {
         for number in 1..=fleet.options.rounds() {
-            for subject in subjects {
+            let mut turns: Vec<&Subject> = subjects.iter().collect();
+            if number % 2 == 0 {
+                turns.reverse();
+            }
+            for subject in turns {
                 let Some(shots) = (part.shots)(subject) else { continue };
-                let round = measure(scenario, &part, number, fleet, subject, shots)?;
-                progress(&round, fleet.options.rounds());
-                rounds.push(round);
+                let place = (scenario_name.as_str(), part.name.as_str(), subject.name.as_str());
+                let (round, tally) = measure(scenario, &part, number, fleet, subject, shots)?;
+                progress(place, part.unit, &round, fleet.options.rounds());
+                figures::add(&mut report.series, place, part.unit, round, &tally);
             }
         }
     }
-    Ok(rounds)
+    Ok(())
 }
 
 fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
@@ -145,7 +150,7 @@ fn measure(
     fleet: &Fleet,
     subject: &Subject,
     shots: Vec<Shot>,
-) -> Result<Round> {
+) -> Result<(Round, Tally)> {
     let is_paced = part.unit == Unit::Event && scenario == Scenario::StreamPaced;
     let plan = Plan {
         address: subject.address,
@@ -153,8 +158,9 @@ fn measure(
         arrivals: part.arrivals,
         connections: part.connections,
         workers: fleet.cores.load_threads(),
+        waiting: fleet.options.waiting(),
         warm_up: fleet.options.warm_up(),
-        length: fleet.options.length() * if is_paced && !fleet.options.quick { 2 } else { 1 },
+        length: fleet.options.length() * if is_paced && !fleet.options.quick { 3 } else { 1 },
         requests_max: None,
     };
     let outcome = drive::run(
@@ -162,12 +168,12 @@ fn measure(
         || (Mark::read(fleet, subject), memory(subject), files(subject)),
         |_| {},
     )?;
-    Ok(figures(scenario, part, round, subject, outcome))
+    Ok(figures(part, round, subject, outcome))
 }
 
 type Marks = (Mark, Option<u64>, Option<u64>);
 
-fn figures(scenario: Scenario, part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>) -> Round {
+fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>) -> (Round, Tally) {
     let (first, (last, memory_kib, open_files)) = (outcome.marks.0.0, outcome.marks.1);
     let units = if part.unit == Unit::Request {
         outcome.requests
@@ -185,12 +191,8 @@ fn figures(scenario: Scenario, part: &Part, round: usize, subject: &Subject, out
     let ours = spent(|m| m.subject_ns) + spent(|m| m.upstream_ns) + spent(|m| m.load_ns) + spent(|m| m.store_ns);
     let others = spent(|m| m.busy_ns).saturating_sub(ours) as f64 / 1e9 / outcome.seconds;
     let tally = outcome.tally;
-    Round {
-        scenario: scenario.name(),
-        part: part.name.clone(),
-        subject: subject.name.clone(),
+    let round = Round {
         round,
-        unit: part.unit,
         seconds: outcome.seconds,
         requests: outcome.requests,
         events: outcome.events,
@@ -211,8 +213,8 @@ fn figures(scenario: Scenario, part: &Part, round: usize, subject: &Subject, out
         statuses: tally.statuses.clone(),
         errors: tally.errors.clone(),
         reconnects: tally.reconnects,
-        tally,
-    }
+    };
+    (round, tally)
 }
 
 /// Resident memory of a subject in KiB.
@@ -235,12 +237,8 @@ pub(crate) fn files(subject: &Subject) -> Option<u64> {
         .filter(|files| *files > 0)
 }
 
-fn progress(round: &Round, rounds: usize) {
-    let unit = if round.unit == Unit::Request {
-        "request"
-    } else {
-        "event"
-    };
+fn progress(place: (&str, &str, &str), unit: Unit, round: &Round, rounds: usize) {
+    let (scenario, part, subject) = place;
     let cpu = round
         .cpu_us
         .subject
@@ -252,19 +250,10 @@ fn progress(round: &Round, rounds: usize) {
         None => String::new(),
         Some((kind, _)) => format!("  {} ERRORS, such as: {kind}", round.errors()),
     };
-    let Round {
-        scenario,
-        part,
-        subject,
-        round: number,
-        ..
-    } = round;
-    let line = format!(
-        "{scenario} {part}  round {number}/{rounds}  {subject:<18} {:>8.0} {unit}s/s  {cpu}  {latency}{errors}",
-        round.per_second()
-    );
-    // A closed stderr is no reason to stop measuring.
-    writeln!(std::io::stderr(), "{line}").ok();
+    let (number, per_second, unit) = (round.round, unit.of(round) as f64 / round.seconds, unit.name());
+    say(&format!(
+        "{scenario} {part}  round {number}/{rounds}  {subject:<18} {per_second:>8.0} {unit}s/s  {cpu}  {latency}{errors}"
+    ));
 }
 
 /// Keys that are refused, by the names that the gateway's set-up gives them.

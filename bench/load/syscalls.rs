@@ -67,6 +67,7 @@ fn count(fleet: &Fleet, subject: &Subject, part: &str, arrivals: Arrivals) -> Re
         arrivals,
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
+        waiting: fleet.options.waiting(),
         warm_up: fleet.options.warm_up(),
         length: fleet.options.length(),
         requests_max: None,

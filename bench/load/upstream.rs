@@ -12,6 +12,7 @@ use tokio::{
 
 use crate::{
     Result, process,
+    waiting::Waiting,
     wire::{self, Chunked, Framing, Malformed},
 };
 
@@ -53,15 +54,17 @@ impl Script {
 }
 
 /// Serves until the process is killed.
-pub(crate) fn serve(listen: SocketAddr, threads: usize) -> Result<()> {
+pub(crate) fn serve(listen: SocketAddr, threads: usize, waiting: Waiting) -> Result<()> {
     let listener = std::net::TcpListener::bind(listen).map_err(|e| format!("cannot listen on {listen}: {e}"))?;
     listener.set_nonblocking(true)?;
     let answers = Arc::new(Answers::new());
     let workers = (0..threads)
         .map(|_| {
             let (listener, answers) = (listener.try_clone()?, Arc::clone(&answers));
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-            Ok(thread::spawn(move || runtime.block_on(accept(listener, answers))))
+            let runtime = waiting.runtime()?;
+            Ok(thread::spawn(move || {
+                runtime.block_on(accept(listener, answers, waiting))
+            }))
         })
         .collect::<Result<Vec<_>>>()?;
     for worker in workers {
@@ -72,7 +75,8 @@ pub(crate) fn serve(listen: SocketAddr, threads: usize) -> Result<()> {
     Ok(())
 }
 
-async fn accept(listener: std::net::TcpListener, answers: Arc<Answers>) -> io::Result<()> {
+async fn accept(listener: std::net::TcpListener, answers: Arc<Answers>, waiting: Waiting) -> io::Result<()> {
+    waiting.begin();
     let listener = TcpListener::from_std(listener)?;
     loop {
         let (stream, _) = listener.accept().await?;
