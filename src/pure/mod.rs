@@ -2,8 +2,17 @@
 //!
 //! It imports nothing from this crate but itself and compiles with `--no-default-features`, so a stray import is a compile error.
 
+pub mod account;
+pub mod catalogue;
 pub mod chat;
+pub mod error;
+pub mod hold;
+pub mod ids;
+pub mod limits;
+pub mod money;
+pub mod policy;
 pub mod sse;
 pub mod tap;
+pub mod time;
 pub mod tokens;
 pub mod usage;

@@ -1,0 +1,47 @@
+//! The clock: the only file that reads it. Tests put a clock in their own hands.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use crate::pure::time::Timestamp;
+
+/// Where the time comes from.
+#[derive(Clone, Debug, Default)]
+pub enum Clock {
+    /// The machine's.
+    #[default]
+    System,
+    /// A test's: milliseconds since 1970 that only move when told.
+    Manual(Arc<AtomicI64>),
+}
+
+impl Clock {
+    /// A clock that stands at `now` until it is moved.
+    pub fn manual(now: Timestamp) -> Clock {
+        Clock::Manual(Arc::new(AtomicI64::new(now.0)))
+    }
+
+    /// The wall clock's time.
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Clock::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
+                Ok(since) => Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
+                Err(before) => Timestamp(-i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX)),
+            },
+            Clock::Manual(millis) => Timestamp(millis.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Moves a manual clock; a system clock moves by itself.
+    pub fn advance(&self, millis: i64) {
+        if let Clock::Manual(now) = self {
+            now.fetch_add(millis, Ordering::SeqCst);
+        }
+    }
+}
+
+/// A point of the monotonic clock, for durations.
+pub fn monotonic() -> Instant {
+    Instant::now()
+}

@@ -1,0 +1,76 @@
+use super::*;
+
+fn parse(text: &str) -> Result<Config, ConfigError> {
+    Config::parse(Path::new("t.yaml"), text, &|name| {
+        (name == "SET").then(|| "secret".to_owned())
+    })
+}
+
+#[test]
+fn an_empty_file_means_the_defaults() {
+    let config = parse("").unwrap();
+    assert_eq!(config.base_path, "/api/v1");
+    assert_eq!(config.store, Store::Sqlite("data/ledger.db".into()));
+    assert_eq!(config.tier(Tier::Pro).monthly_quota.to_string(), "1000");
+    assert_eq!(config.body_bytes_max, 33_554_432);
+}
+
+#[test]
+fn the_shipped_files_are_good() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut config = Config::load(&root.join("conf/tollgate.yaml")).unwrap();
+    config.catalogue = root.join("conf/catalogue.yaml");
+    let catalogue = config.load_catalogue().unwrap();
+    assert!(catalogue.models().len() >= 25);
+    for tier in Tier::ALL {
+        assert!(
+            catalogue.models().iter().any(|model| model.tier == tier),
+            "no model of tier {tier:?}"
+        );
+    }
+}
+
+#[test]
+fn each_mistake_names_its_key() {
+    let cases = [
+        ("lissen: 127.0.0.1:1", "did you mean listen?"),
+        ("timeouts: { conect_ms: 5 }", "did you mean connect_ms?"),
+        ("listen: here", "listen"),
+        ("store: \"mysql://x\"", "store"),
+        ("markup: 1.15", "in quotes"),
+        ("markup: \"0.5\"", "markup"),
+        ("threads: 0", "threads"),
+        ("tiers: { free: { rpm: 0 } }", "tiers.free"),
+        ("tiers: { gold: { rpm: 1 } }", "unknown key gold"),
+        ("providers: { p: { base_url: \"ftp://x\" } }", "providers.p: base_url"),
+        ("providers: { p: { } }", "base_url"),
+        (
+            "providers: { p: { base_url: \"http://x\", on_disconnect: wait } }",
+            "wait",
+        ),
+        ("base_path: api", "base_path"),
+        ("key_prefix: \"\"", "key_prefix"),
+    ];
+    for (text, says) in cases {
+        let error = parse(text).expect_err(text).to_string();
+        assert!(error.starts_with("t.yaml: ") && error.contains(says), "{text}: {error}");
+    }
+}
+
+#[test]
+fn a_provider_without_its_credential_is_off() {
+    let yaml = "providers:\n  a: { base_url: \"https://a.example/v1/\", api_key_env: SET }\n  b: { base_url: \"http://[::1]:81\", api_key_env: UNSET }\n  c: { base_url: \"http://c\" }";
+    let config = parse(yaml).unwrap();
+    assert!(config.providers["a"].is_on() && !config.providers["b"].is_on() && config.providers["c"].is_on());
+    assert!(!format!("{config:?}").contains("secret"));
+    let url = &config.providers["a"].base_url;
+    assert_eq!(
+        (url.authority.as_str(), url.port, url.path.as_str()),
+        ("a.example", 443, "/v1")
+    );
+    let url = &config.providers["b"].base_url;
+    assert_eq!(
+        (url.authority.as_str(), url.host.as_str(), url.port),
+        ("[::1]:81", "::1", 81)
+    );
+}

@@ -1,0 +1,394 @@
+//! An account as a value: balance, holds, month, rate windows and the settlements already seen. One step is one method.
+//!
+//! The embedded store keeps these in memory; the tests use them as the reference that every store must agree with.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+use super::ids::{KeyId, RequestId};
+use super::limits::{LimitOverrides, Limits, RateView, Window};
+use super::money::Credits;
+use super::time::{Month, Timestamp};
+
+/// Whose counts a call adds to: all keys without limits of their own share their account's.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Scope {
+    /// The account's.
+    Account,
+    /// A key's own, since it has limits of its own.
+    Key(KeyId),
+}
+
+impl Scope {
+    /// The scope of a key.
+    pub fn of(key: &KeyId, overrides: &LimitOverrides) -> Scope {
+        if overrides.is_empty() {
+            Scope::Account
+        } else {
+            Scope::Key(key.clone())
+        }
+    }
+}
+
+/// What a reserve asks for.
+#[derive(Clone, Debug)]
+pub struct ReserveRequest {
+    /// Id of the request and of its hold.
+    pub id: RequestId,
+    /// Whose limits count.
+    pub scope: Scope,
+    /// The limits.
+    pub limits: Limits,
+    /// The account's quota for a month.
+    pub quota: Credits,
+    /// What to hold; 0 for a model that costs nothing, which needs no credit.
+    pub wanted: Credits,
+    /// The least that will do.
+    pub at_least: Credits,
+    /// Tokens charged to the window until the real number is known.
+    pub tokens: u64,
+    /// When the hold expires unless it is renewed.
+    pub expires: Timestamp,
+}
+
+/// A hold that was granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Granted {
+    /// What is held: `wanted`, or less, but never below `at_least`.
+    pub amount: Credits,
+    /// For the rate-limit headers.
+    pub rate: RateView,
+}
+
+/// Why a reserve is refused. The first that applies, in this order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// Requests a minute.
+    Requests(RateView),
+    /// Tokens a minute.
+    Tokens(RateView),
+    /// Calls at once.
+    Concurrency(RateView),
+    /// Not enough credit.
+    Credit {
+        /// Balance less holds; may be below zero after an overrun.
+        available: Credits,
+        /// Sum of the open holds.
+        held: Credits,
+        /// For the rate-limit headers.
+        rate: RateView,
+    },
+    /// The month's quota.
+    Quota {
+        /// Spent this month.
+        used: Credits,
+        /// Sum of the open holds.
+        held: Credits,
+        /// For the rate-limit headers.
+        rate: RateView,
+    },
+}
+
+/// Who numbers settlements: one journal of one process. A restarted process is a new producer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ProducerId(pub u64);
+
+/// An exact debit, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settlement {
+    /// The hold that it closes; it may be gone already.
+    pub hold: RequestId,
+    /// The exact cost, at least 0.
+    pub cost: Credits,
+    /// The tokens used, for the tokens-a-minute window.
+    pub tokens: u64,
+    /// The journal that sends it.
+    pub producer: ProducerId,
+    /// Counts this producer's settlements of this account from 1 without gaps.
+    pub sequence: u64,
+}
+
+/// What became of a settlement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// Debited now; `overrun` when the cost was above the hold or the hold was gone.
+    Now {
+        /// Cost beyond what was held.
+        overrun: bool,
+    },
+    /// This settlement was debited before: nothing changed.
+    Already,
+    /// An earlier settlement of this producer is missing: nothing changed, send from `expected`.
+    Gap {
+        /// The sequence number that must come next.
+        expected: u64,
+    },
+    /// The balance or the month would leave the range of [`Credits`]: nothing changed.
+    OutOfRange,
+}
+
+/// The account's figures.
+#[derive(Clone, Debug, Default)]
+pub struct AccountState {
+    balance: Credits,
+    held: Credits,
+    month: Month,
+    month_used: Credits,
+    holds: HashMap<RequestId, HoldRecord, BuildHasherDefault<IdHasher>>,
+    earliest_expiry: Option<Timestamp>,
+    scopes: Vec<(Scope, ScopeCounts)>,
+    producers: HashMap<ProducerId, u64>,
+}
+
+#[derive(Clone, Debug)]
+struct HoldRecord {
+    amount: Credits,
+    expires: Timestamp,
+    scope: usize,
+    admitted: Timestamp,
+    tokens: u64,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct ScopeCounts {
+    window: Window,
+    open: u64,
+}
+
+impl AccountState {
+    /// An account as a store kept it: no holds, no windows.
+    pub fn restored(balance: Credits, month: Month, month_used: Credits, producers: HashMap<ProducerId, u64>) -> Self {
+        AccountState {
+            balance,
+            month,
+            month_used,
+            producers,
+            ..AccountState::default()
+        }
+    }
+
+    /// What was paid in less what was spent.
+    pub fn balance(&self) -> Credits {
+        self.balance
+    }
+
+    /// Sum of the open holds.
+    pub fn held(&self) -> Credits {
+        self.held
+    }
+
+    /// Number of open holds.
+    pub fn open_holds(&self) -> usize {
+        self.holds.len()
+    }
+
+    /// Sum of the open holds, counted one by one: equals [`AccountState::held`] or the books do not balance.
+    pub fn held_counted(&self) -> Credits {
+        self.holds
+            .values()
+            .fold(Credits::ZERO, |sum, hold| sum.saturating_add(hold.amount))
+    }
+
+    /// Spent in the UTC month of `now`.
+    pub fn month_used(&self, now: Timestamp) -> Credits {
+        if self.month == now.month() {
+            self.month_used
+        } else {
+            Credits::ZERO
+        }
+    }
+
+    /// The number of the producer's last settlement, 0 before its first.
+    pub fn last_sequence(&self, producer: ProducerId) -> u64 {
+        self.producers.get(&producer).copied().unwrap_or(0)
+    }
+
+    /// The scope's counts for the headers of answers that admit nothing.
+    pub fn rate(&self, scope: &Scope, limits: Limits, now: Timestamp) -> RateView {
+        let counts = self
+            .scopes
+            .iter()
+            .find(|(s, _)| s == scope)
+            .map(|(_, counts)| *counts)
+            .unwrap_or_default();
+        counts.window.at(now).view(limits, now)
+    }
+
+    /// Checks limits, credit and quota and records the hold: all or nothing. A refusal changes nothing and costs nothing.
+    ///
+    /// A second reserve with the id of an open hold answers with that hold, so a lost reply is harmless.
+    pub fn reserve(&mut self, request: &ReserveRequest, now: Timestamp) -> Result<Granted, Denial> {
+        self.expire(now);
+        let scope = self.scope_index(&request.scope);
+        let (window, open) = match self.scopes.get(scope) {
+            Some((_, counts)) => (counts.window.at(now), counts.open),
+            None => (Window::default().at(now), 0),
+        };
+        let view = window.view(request.limits, now);
+        if let Some(hold) = self.holds.get(&request.id) {
+            return Ok(Granted {
+                amount: hold.amount,
+                rate: view,
+            });
+        }
+        if window.requests() >= request.limits.rpm {
+            return Err(Denial::Requests(view));
+        }
+        let tokens = request.tokens.min(request.limits.tpm);
+        if window.tokens().saturating_add(tokens) > request.limits.tpm {
+            return Err(Denial::Tokens(view));
+        }
+        if open >= request.limits.concurrency {
+            return Err(Denial::Concurrency(view));
+        }
+        let amount = self.coverable(request, view, now)?;
+        self.held = self.held.saturating_add(amount);
+        let window = window.with_request(tokens);
+        if let Some((_, counts)) = self.scopes.get_mut(scope) {
+            *counts = ScopeCounts {
+                window,
+                open: open.saturating_add(1),
+            };
+        }
+        let hold = HoldRecord {
+            amount,
+            expires: request.expires,
+            scope,
+            admitted: now,
+            tokens,
+        };
+        self.holds.insert(request.id, hold);
+        self.earliest_expiry = Some(self.earliest_expiry.map_or(request.expires, |t| t.min(request.expires)));
+        Ok(Granted {
+            amount,
+            rate: window.view(request.limits, now),
+        })
+    }
+
+    /// Takes the exact cost once, whatever became of the hold, and closes it. An overrun may take the balance below zero.
+    pub fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Settled {
+        let last = self.last_sequence(settlement.producer);
+        if settlement.sequence <= last {
+            return Settled::Already;
+        }
+        let expected = last.saturating_add(1);
+        if settlement.sequence != expected {
+            return Settled::Gap { expected };
+        }
+        let month_used = self.month_used(now);
+        let (Some(balance), Some(month_used)) = (
+            self.balance.checked_sub(settlement.cost),
+            month_used.checked_add(settlement.cost),
+        ) else {
+            return Settled::OutOfRange;
+        };
+        self.balance = balance;
+        self.month = now.month();
+        self.month_used = month_used;
+        self.producers.insert(settlement.producer, settlement.sequence);
+        let held = self.close(settlement.hold, Some(settlement.tokens));
+        Settled::Now {
+            overrun: held.is_none_or(|held| settlement.cost > held),
+        }
+    }
+
+    /// Gives a hold back. What it held, or nothing when it was gone.
+    pub fn release(&mut self, hold: RequestId) -> Option<Credits> {
+        self.close(hold, Some(0))
+    }
+
+    /// Moves a live hold's expiry. False when it is gone.
+    pub fn renew(&mut self, hold: RequestId, expires: Timestamp) -> bool {
+        match self.holds.get_mut(&hold) {
+            Some(record) => {
+                record.expires = expires;
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Frees the holds whose time is over, and says how many.
+    pub fn expire(&mut self, now: Timestamp) -> usize {
+        if self.earliest_expiry.is_none_or(|earliest| now < earliest) {
+            return 0;
+        }
+        let over: Vec<RequestId> = self
+            .holds
+            .iter()
+            .filter(|(_, h)| h.expires <= now)
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &over {
+            self.close(*id, None);
+        }
+        self.earliest_expiry = self.holds.values().map(|hold| hold.expires).min();
+        over.len()
+    }
+
+    /// Adds credit. False, and nothing changed, beyond the range.
+    pub fn top_up(&mut self, amount: Credits) -> bool {
+        match self.balance.checked_add(amount) {
+            Some(balance) => {
+                self.balance = balance;
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn coverable(&self, request: &ReserveRequest, rate: RateView, now: Timestamp) -> Result<Credits, Denial> {
+        if request.wanted <= Credits::ZERO {
+            return Ok(Credits::ZERO);
+        }
+        let (held, used) = (self.held, self.month_used(now));
+        let available = self.balance.saturating_sub(held);
+        if available < request.at_least {
+            return Err(Denial::Credit { available, held, rate });
+        }
+        let quota_left = request.quota.saturating_sub(used).saturating_sub(held);
+        if quota_left < request.at_least {
+            return Err(Denial::Quota { used, held, rate });
+        }
+        Ok(request.wanted.min(available).min(quota_left))
+    }
+
+    fn close(&mut self, id: RequestId, actual_tokens: Option<u64>) -> Option<Credits> {
+        let hold = self.holds.remove(&id)?;
+        self.held = self.held.saturating_sub(hold.amount);
+        if let Some((_, counts)) = self.scopes.get_mut(hold.scope) {
+            counts.open = counts.open.saturating_sub(1);
+            if let Some(actual) = actual_tokens {
+                counts.window = counts.window.corrected(hold.admitted, hold.tokens, actual);
+            }
+        }
+        Some(hold.amount)
+    }
+
+    fn scope_index(&mut self, scope: &Scope) -> usize {
+        if let Some(index) = self.scopes.iter().position(|(s, _)| s == scope) {
+            return index;
+        }
+        self.scopes.push((scope.clone(), ScopeCounts::default()));
+        self.scopes.len().saturating_sub(1)
+    }
+}
+
+/// Request ids are UUIDv7: their last eight bytes are random, which is all the hash a table needs.
+#[derive(Clone, Copy, Debug, Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        if let Some(last) = bytes.last_chunk::<8>() {
+            self.0 ^= u64::from_le_bytes(*last);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,204 @@
+use super::*;
+
+const NOW: Timestamp = Timestamp(1_795_132_800_000);
+const P: ProducerId = ProducerId(1);
+
+fn id(n: u8) -> RequestId {
+    RequestId::from_bytes([n; 16])
+}
+
+fn credits(pico: i64) -> Credits {
+    Credits::from_pico(pico)
+}
+
+fn account(balance: i64) -> AccountState {
+    let mut state = AccountState::default();
+    assert!(state.top_up(credits(balance)));
+    state
+}
+
+fn request(n: u8, wanted: i64) -> ReserveRequest {
+    ReserveRequest {
+        id: id(n),
+        scope: Scope::Account,
+        limits: Limits {
+            rpm: 100,
+            tpm: 1000,
+            concurrency: 3,
+        },
+        quota: credits(1_000_000),
+        wanted: credits(wanted),
+        at_least: credits(wanted),
+        tokens: 10,
+        expires: NOW.plus_millis(60_000),
+    }
+}
+
+fn settlement(n: u8, cost: i64, sequence: u64) -> Settlement {
+    Settlement {
+        hold: id(n),
+        cost: credits(cost),
+        tokens: 5,
+        producer: P,
+        sequence,
+    }
+}
+
+#[test]
+fn credit_that_is_held_cannot_be_held_again() {
+    let mut state = account(100);
+    assert_eq!(state.reserve(&request(1, 60), NOW).unwrap().amount, credits(60));
+    let denial = state.reserve(&request(2, 60), NOW).unwrap_err();
+    assert!(
+        matches!(denial, Denial::Credit { available, held, .. } if available == credits(40) && held == credits(60))
+    );
+    assert_eq!(state.release(id(1)), Some(credits(60)));
+    assert!(state.reserve(&request(2, 60), NOW).is_ok());
+    assert_eq!(state.held(), state.held_counted());
+}
+
+#[test]
+fn a_reserve_that_may_shrink_takes_what_is_there() {
+    let mut state = account(100);
+    let range = ReserveRequest {
+        at_least: credits(10),
+        ..request(1, 500)
+    };
+    assert_eq!(state.reserve(&range, NOW).unwrap().amount, credits(100));
+    let mut state = account(100);
+    let quota = ReserveRequest {
+        at_least: credits(10),
+        quota: credits(70),
+        ..request(1, 500)
+    };
+    assert_eq!(state.reserve(&quota, NOW).unwrap().amount, credits(70));
+    let mut state = account(9);
+    assert!(state.reserve(&range, NOW).is_err());
+}
+
+#[test]
+fn a_settlement_counts_once_and_an_overrun_is_taken_whole() {
+    let mut state = account(100);
+    state.reserve(&request(1, 60), NOW).unwrap();
+    assert_eq!(
+        state.settle(&settlement(1, 130, 1), NOW),
+        Settled::Now { overrun: true }
+    );
+    assert_eq!((state.balance(), state.held()), (credits(-30), Credits::ZERO));
+    for _ in 0..10 {
+        assert_eq!(state.settle(&settlement(1, 130, 1), NOW), Settled::Already);
+    }
+    assert_eq!(state.balance(), credits(-30));
+    assert_eq!(state.settle(&settlement(2, 5, 3), NOW), Settled::Gap { expected: 2 });
+    assert_eq!(state.month_used(NOW), credits(130));
+}
+
+#[test]
+fn a_settlement_counts_after_its_hold_expired() {
+    let mut state = account(100);
+    state.reserve(&request(1, 60), NOW).unwrap();
+    assert_eq!(state.expire(NOW.plus_millis(59_999)), 0);
+    assert_eq!(state.expire(NOW.plus_millis(60_000)), 1);
+    assert_eq!(state.held(), Credits::ZERO);
+    assert_eq!(state.settle(&settlement(1, 50, 1), NOW), Settled::Now { overrun: true });
+    assert_eq!(state.balance(), credits(50));
+}
+
+#[test]
+fn a_renewed_hold_outlives_its_first_term() {
+    let mut state = account(100);
+    state.reserve(&request(1, 60), NOW).unwrap();
+    assert!(state.renew(id(1), NOW.plus_millis(120_000)));
+    assert_eq!(state.expire(NOW.plus_millis(60_000)), 0);
+    assert_eq!(state.expire(NOW.plus_millis(120_000)), 1);
+    assert!(!state.renew(id(1), NOW.plus_millis(240_000)));
+}
+
+#[test]
+fn the_limits_stand_before_the_credit_and_a_refusal_costs_nothing() {
+    let mut state = account(0);
+    let tight = Limits {
+        rpm: 2,
+        tpm: 25,
+        concurrency: 1,
+    };
+    let free = |n| ReserveRequest {
+        limits: tight,
+        wanted: Credits::ZERO,
+        at_least: Credits::ZERO,
+        ..request(n, 0)
+    };
+    assert_eq!(state.reserve(&free(1), NOW).unwrap().rate.remaining_requests, 1);
+    assert!(matches!(state.reserve(&free(2), NOW), Err(Denial::Concurrency(_))));
+    state.release(id(1));
+    assert!(state.reserve(&free(3), NOW).is_ok());
+    assert!(matches!(state.reserve(&free(4), NOW), Err(Denial::Requests(view)) if view.reset_ms == 60_000));
+    state.release(id(3));
+    assert!(
+        state.reserve(&free(5), NOW.plus_millis(60_000)).is_ok(),
+        "the next window is empty"
+    );
+}
+
+#[test]
+fn tokens_a_minute_are_corrected_to_what_was_used() {
+    let mut state = account(100);
+    let limits = Limits {
+        rpm: 100,
+        tpm: 20,
+        concurrency: 9,
+    };
+    let ask = |n, tokens| ReserveRequest {
+        limits,
+        tokens,
+        ..request(n, 1)
+    };
+    state.reserve(&ask(1, 15), NOW).unwrap();
+    assert!(matches!(state.reserve(&ask(2, 15), NOW), Err(Denial::Tokens(view)) if view.remaining_tokens == 5));
+    state.settle(
+        &Settlement {
+            tokens: 2,
+            ..settlement(1, 1, 1)
+        },
+        NOW,
+    );
+    assert!(state.reserve(&ask(2, 15), NOW).is_ok());
+    let mut fresh = account(100);
+    assert!(
+        fresh.reserve(&ask(3, 9000), NOW).is_ok(),
+        "one large call passes through an empty window"
+    );
+}
+
+#[test]
+fn a_new_month_starts_with_nothing_used() {
+    let mut state = account(1000);
+    state.reserve(&request(1, 60), NOW).unwrap();
+    state.settle(&settlement(1, 60, 1), NOW);
+    let december = Timestamp(1_796_083_200_000);
+    assert_eq!(state.month_used(december), Credits::ZERO);
+    let tight = |n| ReserveRequest {
+        quota: credits(70),
+        ..request(n, 20)
+    };
+    assert!(matches!(state.reserve(&tight(2), NOW), Err(Denial::Quota { used, .. }) if used == credits(60)));
+    assert!(
+        state
+            .reserve(
+                &ReserveRequest {
+                    expires: december.plus_millis(1),
+                    ..tight(3)
+                },
+                december
+            )
+            .is_ok()
+    );
+}
+
+#[test]
+fn a_second_reserve_of_the_same_id_is_the_same_hold() {
+    let mut state = account(100);
+    state.reserve(&request(1, 60), NOW).unwrap();
+    assert_eq!(state.reserve(&request(1, 60), NOW).unwrap().amount, credits(60));
+    assert_eq!((state.held(), state.open_holds()), (credits(60), 1));
+}

@@ -1,0 +1,378 @@
+//! The catalogue: models, prices, tiers, purposes and targets, read from YAML and checked as a whole.
+//!
+//! A catalogue that was made is consistent: ids are unique, every price is exact decimal text, every purpose has a default
+//! that exists and carries it. It knows nothing of providers' addresses or credentials.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use serde::Deserialize;
+
+use super::ids::Tier;
+use super::money::{Markup, Pricing, ProviderPrice};
+
+/// A named category with a default model (INTERFACE.md section 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Purpose {
+    /// General chat.
+    Chat,
+    /// Image analysis.
+    Vision,
+    /// Writing and reviewing code.
+    Code,
+    /// Quick, economical answers.
+    Fast,
+    /// Intent routing.
+    Router,
+    /// Complex planning.
+    Planner,
+    /// Task execution.
+    Executor,
+    /// Vector embeddings.
+    Embedding,
+    /// Free models.
+    Free,
+    /// Generating HTML slides.
+    Slide,
+    /// Slot extraction.
+    SlotExtract,
+}
+
+impl Purpose {
+    /// All eleven, in the interface's order.
+    pub const ALL: [Purpose; 11] = [
+        Purpose::Chat,
+        Purpose::Vision,
+        Purpose::Code,
+        Purpose::Fast,
+        Purpose::Router,
+        Purpose::Planner,
+        Purpose::Executor,
+        Purpose::Embedding,
+        Purpose::Free,
+        Purpose::Slide,
+        Purpose::SlotExtract,
+    ];
+
+    /// As the interface writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Purpose::Chat => "chat",
+            Purpose::Vision => "vision",
+            Purpose::Code => "code",
+            Purpose::Fast => "fast",
+            Purpose::Router => "router",
+            Purpose::Planner => "planner",
+            Purpose::Executor => "executor",
+            Purpose::Embedding => "embedding",
+            Purpose::Free => "free",
+            Purpose::Slide => "slide",
+            Purpose::SlotExtract => "slot_extract",
+        }
+    }
+
+    /// The purpose of this name, in the interface's spelling.
+    pub fn parse(name: &str) -> Option<Purpose> {
+        Purpose::ALL.into_iter().find(|purpose| purpose.name() == name)
+    }
+}
+
+/// Where a model runs: a provider of the configuration and the name it has there.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Target {
+    /// Key of `providers` in the configuration.
+    pub provider: String,
+    /// The upstream's name of the model.
+    pub model: String,
+}
+
+/// What a model does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Chat completions.
+    Chat,
+    /// Vectors: modality `…->embedding`.
+    Embedding,
+}
+
+/// A model with its list prices.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Model {
+    /// `<provider>/<model>`, perhaps with a variant after a colon.
+    pub id: Arc<str>,
+    /// Display name.
+    pub name: String,
+    /// The provider's display name.
+    pub provider: String,
+    /// Free text.
+    pub description: String,
+    /// Context window in tokens.
+    pub context_length: u64,
+    /// The most completion tokens of one choice.
+    pub max_completion_tokens: u64,
+    /// `<inputs>-><outputs>`.
+    pub modality: String,
+    /// What callers pay per token.
+    pub pricing: Pricing,
+    /// The lowest tier that may use it.
+    pub tier: Tier,
+    /// What it is good for.
+    pub purposes: Vec<Purpose>,
+    /// Where it runs, in order of preference.
+    pub targets: Vec<Target>,
+    /// Upper bound of the prompt tokens of one image.
+    pub image_tokens_max: u64,
+}
+
+impl Model {
+    /// Chat or embedding, by the modality.
+    pub fn kind(&self) -> ModelKind {
+        if self.modality.ends_with("->embedding") {
+            ModelKind::Embedding
+        } else {
+            ModelKind::Chat
+        }
+    }
+}
+
+/// The whole list.
+#[derive(Clone, Debug, Default)]
+pub struct Catalogue {
+    models: Vec<Arc<Model>>,
+    by_id: HashMap<Arc<str>, Arc<Model>>,
+    purposes: HashMap<&'static str, Arc<Model>>,
+}
+
+/// What is wrong with a catalogue. The text names the line where the reader knows it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CatalogueError {
+    /// Not YAML of the right shape.
+    #[error("{0}")]
+    Format(String),
+    /// Right in shape, wrong in content.
+    #[error("{model}: {problem}")]
+    Model {
+        /// The model's id.
+        model: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A purpose without a default, or with one that does not fit.
+    #[error("purposes.{purpose}: {problem}")]
+    Purpose {
+        /// The purpose.
+        purpose: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawCatalogue {
+    models: Vec<RawModel>,
+    purposes: HashMap<String, String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawModel {
+    id: String,
+    name: String,
+    provider: String,
+    #[serde(default)]
+    description: String,
+    context_length: u64,
+    max_completion_tokens: u64,
+    modality: String,
+    pricing: RawPricing,
+    tier: Tier,
+    #[serde(default)]
+    purposes: Vec<Purpose>,
+    targets: Vec<Target>,
+    #[serde(default)]
+    image_tokens_max: Option<u64>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPricing {
+    prompt: ProviderPrice,
+    completion: ProviderPrice,
+}
+
+impl Catalogue {
+    /// Reads and checks a catalogue; `markup` turns the file's base prices into list prices.
+    ///
+    /// # Errors
+    /// Anything missing, unknown, a price that is not quoted decimal text, a duplicate id, a purpose without a fitting default.
+    pub fn parse(yaml: &str, markup: Markup) -> Result<Catalogue, CatalogueError> {
+        let raw: RawCatalogue = serde_yaml_ng::from_str(yaml).map_err(|e| CatalogueError::Format(e.to_string()))?;
+        let mut catalogue = Catalogue::default();
+        for model in raw.models {
+            let model = Arc::new(checked(model, markup)?);
+            if catalogue
+                .by_id
+                .insert(Arc::clone(&model.id), Arc::clone(&model))
+                .is_some()
+            {
+                let problem = "this id stands in the file twice".to_owned();
+                return Err(CatalogueError::Model {
+                    model: model.id.to_string(),
+                    problem,
+                });
+            }
+            catalogue.models.push(model);
+        }
+        catalogue.purposes = defaults(&raw.purposes, &catalogue.by_id)?;
+        Ok(catalogue)
+    }
+
+    /// The part of the catalogue whose models have a target that `usable` accepts, with only those targets. A purpose whose
+    /// default is gone takes the first model left that carries it.
+    pub fn restricted_to(&self, usable: impl Fn(&Target) -> bool) -> Catalogue {
+        let mut left = Catalogue::default();
+        for model in &self.models {
+            let targets: Vec<Target> = model.targets.iter().filter(|t| usable(t)).cloned().collect();
+            if targets.is_empty() {
+                continue;
+            }
+            let model = Arc::new(Model {
+                targets,
+                ..Model::clone(model)
+            });
+            left.by_id.insert(Arc::clone(&model.id), Arc::clone(&model));
+            left.models.push(model);
+        }
+        for purpose in Purpose::ALL {
+            let default = self
+                .purposes
+                .get(purpose.name())
+                .and_then(|model| left.by_id.get(&model.id));
+            let fallback = || left.models.iter().find(|model| model.purposes.contains(&purpose));
+            if let Some(model) = default.or_else(fallback) {
+                left.purposes.insert(purpose.name(), Arc::clone(model));
+            }
+        }
+        left
+    }
+
+    /// The model of this id.
+    pub fn model(&self, id: &str) -> Option<&Arc<Model>> {
+        self.by_id.get(id)
+    }
+
+    /// The purpose's default model; nothing only in a restricted catalogue.
+    pub fn default_for(&self, purpose: Purpose) -> Option<&Arc<Model>> {
+        self.purposes.get(purpose.name())
+    }
+
+    /// What a request's `model` means: an id, or `purpose/<name>` for that purpose's default.
+    pub fn resolve(&self, name: &str) -> Option<&Arc<Model>> {
+        match name.strip_prefix("purpose/") {
+            Some(purpose) => self.default_for(Purpose::parse(purpose)?),
+            None => self.model(name),
+        }
+    }
+
+    /// All models in the file's order.
+    pub fn models(&self) -> &[Arc<Model>] {
+        &self.models
+    }
+}
+
+fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
+    let fail = |problem: &str| {
+        let (model, problem) = (raw.id.clone(), problem.to_owned());
+        Err(CatalogueError::Model { model, problem })
+    };
+    let (maker, rest) = raw.id.split_once('/').unwrap_or_default();
+    let graphic = raw
+        .id
+        .bytes()
+        .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'?' | b'#' | b'%'));
+    if maker.is_empty() || rest.is_empty() || !graphic || maker == "purpose" {
+        return fail("the id must have the form <provider>/<model> and no blanks");
+    }
+    if !raw.modality.contains("->") {
+        return fail("modality must have the form <inputs>-><outputs>, such as text+image->text");
+    }
+    if raw.context_length == 0 || raw.context_length > TOKENS_MAX {
+        return fail("context_length must be from 1 to 1,000,000,000");
+    }
+    let embedding = raw.modality.ends_with("->embedding");
+    if raw.max_completion_tokens > TOKENS_MAX || (raw.max_completion_tokens == 0 && !embedding) {
+        return fail("max_completion_tokens must be from 1 to 1,000,000,000 (0 for embeddings)");
+    }
+    if raw.targets.is_empty() {
+        return fail("targets is empty: no provider is named");
+    }
+    Ok(Model {
+        pricing: Pricing {
+            prompt: raw.pricing.prompt.with_markup(markup),
+            completion: raw.pricing.completion.with_markup(markup),
+        },
+        id: raw.id.into(),
+        name: raw.name,
+        provider: raw.provider,
+        description: raw.description,
+        context_length: raw.context_length,
+        max_completion_tokens: if embedding { 0 } else { raw.max_completion_tokens },
+        modality: raw.modality,
+        tier: raw.tier,
+        purposes: raw.purposes,
+        targets: raw.targets,
+        image_tokens_max: raw.image_tokens_max.unwrap_or(IMAGE_TOKENS_MAX),
+    })
+}
+
+fn defaults(
+    raw: &HashMap<String, String>,
+    by_id: &HashMap<Arc<str>, Arc<Model>>,
+) -> Result<HashMap<&'static str, Arc<Model>>, CatalogueError> {
+    let fail = |purpose: &str, problem: String| {
+        Err(CatalogueError::Purpose {
+            purpose: purpose.to_owned(),
+            problem,
+        })
+    };
+    if let Some(unknown) = raw.keys().find(|name| Purpose::parse(name).is_none()) {
+        return fail(unknown, format!("no such purpose; there are {}", names().join(", ")));
+    }
+    let mut defaults = HashMap::new();
+    for purpose in Purpose::ALL {
+        let Some(id) = raw.get(purpose.name()) else {
+            return fail(purpose.name(), "has no default model".to_owned());
+        };
+        let Some(model) = by_id.get(id.as_str()) else {
+            return fail(purpose.name(), format!("its default {id} is not among the models"));
+        };
+        if !model.purposes.contains(&purpose) {
+            return fail(purpose.name(), format!("its default {id} does not list this purpose"));
+        }
+        if (purpose == Purpose::Embedding) != (model.kind() == ModelKind::Embedding) {
+            return fail(
+                purpose.name(),
+                format!("its default {id} has the modality {}", model.modality),
+            );
+        }
+        defaults.insert(purpose.name(), Arc::clone(model));
+    }
+    Ok(defaults)
+}
+
+/// The names of all purposes, for messages.
+pub fn names() -> Vec<&'static str> {
+    Purpose::ALL.iter().map(|p| p.name()).collect()
+}
+
+/// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.
+const TOKENS_MAX: u64 = 1_000_000_000;
+
+/// Prompt tokens of one image where the catalogue does not say: above what the providers document for their largest tilings.
+const IMAGE_TOKENS_MAX: u64 = 20_000;
+
+#[cfg(test)]
+mod tests;

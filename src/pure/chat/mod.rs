@@ -1,0 +1,307 @@
+//! The request body: validation before money, what the hold must know, and the surgical edit for the upstream.
+//!
+//! [`RequestBody::parse`] reads the body once, top level and messages, with a scanner of its own: the edit needs spans, and a parsed
+//! tree would cost three times as much and lose number spellings and key order. It validates the whole body as JSON, keeps spans
+//! and copies nothing. What is billed is what runs: a field that Tollgate reads or writes may stand once, and a field by which
+//! an upstream would run something else is refused ([`refused_fields`]).
+//!
+//! Called by the gateway between authentication and admission, and again by each attempt at an upstream ([`RequestBody::edit`]).
+//! It never decides what a request costs, and it knows no model.
+
+mod edit;
+mod fields;
+mod fuzz;
+mod parse;
+mod prompt;
+mod scalar;
+mod scan;
+mod text;
+
+use std::borrow::Cow;
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+
+pub use edit::{Cap, CapField, Edit};
+pub use fields::{FieldRules, UnknownField, refused_fields};
+pub use fuzz::fuzz_body;
+
+use fields::FieldSet;
+use prompt::{Piece, Prompt, count};
+use scan::Span;
+
+/// Where a request came in (INTERFACE.md section 4).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Endpoint {
+    /// `POST /llm/chat`: streams when the body says so.
+    Chat,
+    /// `POST /llm/chat/stream`: always streams.
+    ChatStream,
+    /// `POST /llm/embeddings`: never streams.
+    Embeddings,
+}
+
+/// How the answer is delivered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ResponseMode {
+    /// As Server-Sent Events.
+    Stream,
+    /// As one JSON object.
+    Whole,
+}
+
+/// What of a model bounds the prompt.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptLimits {
+    /// The most tokens that an image is.
+    pub image_tokens_each: u64,
+    /// The model's context window, in tokens.
+    pub context_length: u64,
+}
+
+/// A request body that was validated. It holds the client's bytes and spans into them.
+#[derive(Clone, Debug)]
+pub struct RequestBody {
+    bytes: Bytes,
+    endpoint: Endpoint,
+    mode: ResponseMode,
+    /// Where the first member begins: new members are inserted here.
+    first_member: u32,
+    /// Between the quotes.
+    model: Span,
+    /// The model's name when it is written with escapes.
+    model_unescaped: Option<Box<str>>,
+    stream: Option<Span>,
+    stream_options: StreamOptions,
+    max_tokens: Option<Maximum>,
+    max_completion_tokens: Option<Maximum>,
+    choices: u64,
+    refused: FieldSet,
+    prompt: Prompt,
+}
+
+/// A limit of completion tokens as the client wrote it.
+#[derive(Clone, Copy, Debug)]
+struct Maximum {
+    /// Between the quotes.
+    key: Span,
+    value: Span,
+    /// None when it is null, which says the same as an absent field.
+    tokens: Option<NonZeroU64>,
+}
+
+/// What the client wrote as `stream_options`.
+#[derive(Clone, Copy, Debug)]
+enum StreamOptions {
+    Absent,
+    Null(Span),
+    Empty { first_member: u32 },
+    Others { first_member: u32 },
+    IncludeUsage { value: Span, asked: bool },
+}
+
+impl RequestBody {
+    /// The model's name as the client means it, unescaped; never empty.
+    pub fn model(&self) -> &str {
+        match &self.model_unescaped {
+            Some(name) => name,
+            // The whole body was checked as UTF-8; an empty name is no model's.
+            None => std::str::from_utf8(self.model.of(&self.bytes)).unwrap_or_default(),
+        }
+    }
+
+    /// Where the request came in.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
+    /// How the client wants the answer, by the endpoint and by `stream`.
+    pub fn mode(&self) -> ResponseMode {
+        self.mode
+    }
+
+    /// Whether the client itself asked for the usage chunk of a stream (`stream_options.include_usage`).
+    pub fn asks_usage(&self) -> bool {
+        matches!(self.stream_options, StreamOptions::IncludeUsage { asked: true, .. })
+    }
+
+    /// The most completion tokens of one choice that the client asked for: the larger of `max_tokens` and `max_completion_tokens`,
+    /// since an upstream may heed either. None when it set no limit.
+    pub fn max_tokens(&self) -> Option<NonZeroU64> {
+        let tokens = |maximum: Option<Maximum>| maximum.and_then(|maximum| maximum.tokens);
+        tokens(self.max_tokens).max(tokens(self.max_completion_tokens))
+    }
+
+    /// How many completions are generated (`n`), at least 1.
+    pub fn choices(&self) -> u64 {
+        self.choices
+    }
+
+    /// Messages of a chat; 0 for embeddings.
+    pub fn message_count(&self) -> u64 {
+        self.prompt.messages
+    }
+
+    /// Image parts of a chat.
+    pub fn images(&self) -> u64 {
+        self.prompt.images
+    }
+
+    /// Texts or token lists to embed; 0 for a chat. The answer has one vector for each.
+    pub fn inputs(&self) -> u64 {
+        self.prompt.inputs
+    }
+
+    /// Tokens that an embeddings request gives as numbers and not as text.
+    pub fn token_ids(&self) -> u64 {
+        self.prompt.token_ids
+    }
+
+    /// Errors with the first field that is present, neither null nor false, and not let through by `rules`: those of the provider
+    /// that would get the request.
+    pub fn check_fields(&self, rules: &FieldRules) -> Result<(), BodyError> {
+        rules.check(self.refused)
+    }
+
+    /// An upper bound of the bytes of the prompt's text, in O(1): the body without the images in it.
+    ///
+    /// Tools are counted twice, since some models are shown them indented.
+    pub fn prompt_bytes(&self) -> u64 {
+        match self.endpoint {
+            Endpoint::Chat | Endpoint::ChatStream => count(self.bytes.len())
+                .saturating_sub(self.prompt.image_bytes)
+                .saturating_add(self.prompt.tool_bytes),
+            Endpoint::Embeddings => self.prompt.input_bytes,
+        }
+    }
+
+    /// An upper bound of the prompt's tokens, in O(1), for tokenizers of which each token is at least one byte of the text.
+    ///
+    /// A file, a sound or a part of an unknown type has no bound but the model's context window.
+    pub fn prompt_tokens_bound(&self, limits: &PromptLimits) -> u64 {
+        self.prompt_tokens_of_text(self.prompt_bytes(), limits)
+    }
+
+    /// The bound of the prompt's tokens when the text of [`RequestBody::visit_text`] is at most `text_tokens`: with images, given
+    /// token ids, and what a model's template adds.
+    pub fn prompt_tokens_of_text(&self, text_tokens: u64, limits: &PromptLimits) -> u64 {
+        let prompt = &self.prompt;
+        let bound = match self.endpoint {
+            Endpoint::Embeddings => {
+                // A field that the upstream puts before each text (an instruction) counts as often as there are texts.
+                let each = INPUT_EXTRA_TOKENS.saturating_add(prompt.other_bytes);
+                prompt.token_ids.saturating_add(prompt.inputs.saturating_mul(each))
+            }
+            Endpoint::Chat | Endpoint::ChatStream => {
+                let tools = if prompt.tool_bytes > 0 { TOOLS_EXTRA_TOKENS } else { 0 };
+                CHAT_EXTRA_TOKENS
+                    .saturating_add(tools)
+                    .saturating_add(prompt.messages.saturating_mul(MESSAGE_EXTRA_TOKENS))
+                    .saturating_add(prompt.images.saturating_mul(limits.image_tokens_each))
+            }
+        };
+        let bound = bound.saturating_add(text_tokens);
+        if prompt.open_ended {
+            bound.max(limits.context_length)
+        } else {
+            bound
+        }
+    }
+
+    /// Calls `found` with each piece of text that the model sees: contents, text parts, names and the like unescaped, tools and
+    /// unknown fields as they are written. Images and token ids are left out.
+    pub fn visit_text(&self, found: &mut dyn FnMut(&str)) {
+        if self.visit(found).is_err() {
+            // Not reached: the body was scanned before. Too much text is safe, too little is not.
+            found(&String::from_utf8_lossy(&self.bytes));
+        }
+    }
+
+    fn found_piece(&self, piece: Piece, found: &mut dyn FnMut(&str)) {
+        let text = match piece {
+            Piece::Text(text) => text::unescape(text, &self.bytes),
+            Piece::Json(span) => String::from_utf8_lossy(span.of(&self.bytes)),
+            Piece::Message | Piece::Image | Piece::ImageBytes(_) | Piece::OpenEnded => Cow::Borrowed(""),
+        };
+        if !text.is_empty() {
+            found(&text);
+        }
+    }
+}
+
+/// Why a body is refused: all are the client's fault (status 400), and the message may be shown to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BodyError {
+    /// More than 4 GiB: spans would not reach. The gateway's own limit is far below.
+    #[error("the body is too long")]
+    TooLong,
+    /// The bytes are no UTF-8; the first bad byte is at `at`.
+    #[error("the body is not UTF-8 text: invalid at byte {at}")]
+    NotUtf8 {
+        /// Offset in bytes.
+        at: usize,
+    },
+    /// The bytes are no JSON.
+    #[error("the body is not valid JSON: expected {expected} at byte {at}")]
+    NotJson {
+        /// Offset in bytes.
+        at: usize,
+        /// What should stand there.
+        expected: &'static str,
+    },
+    /// JSON, but of another kind.
+    #[error("the body must be a JSON object")]
+    NotAnObject,
+    /// More brackets are open at once than any request needs.
+    #[error("the body is nested deeper than {max} levels")]
+    TooDeep {
+        /// The levels that are allowed.
+        max: u32,
+    },
+    /// A required field is absent.
+    #[error("`{field}` is required")]
+    Missing {
+        /// The field's name.
+        field: &'static str,
+    },
+    /// A field has a value of the wrong kind.
+    #[error("`{field}` must be {expected}")]
+    WrongType {
+        /// The field's name.
+        field: &'static str,
+        /// The kinds that it may have.
+        expected: &'static str,
+    },
+    /// A string or array that must hold something is empty.
+    #[error("`{field}` must not be empty")]
+    Empty {
+        /// The field's name.
+        field: &'static str,
+    },
+    /// A field that Tollgate reads stands twice, so that two readers could see two requests.
+    #[error("`{field}` stands more than once")]
+    Duplicate {
+        /// The field's name.
+        field: &'static str,
+    },
+    /// A field by which an upstream would run something else than what is billed.
+    #[error("`{field}` is not accepted here: {effect}")]
+    Refused {
+        /// The field's name.
+        field: &'static str,
+        /// What it does.
+        effect: &'static str,
+    },
+}
+
+/// What a model's chat template and a provider's own preamble may add to a prompt.
+const CHAT_EXTRA_TOKENS: u64 = 256;
+/// What a provider may add to explain tools to a model.
+const TOOLS_EXTRA_TOKENS: u64 = 768;
+/// Tokens that open and close a message, beside its role and text.
+const MESSAGE_EXTRA_TOKENS: u64 = 16;
+/// Tokens that open and close a text to embed.
+const INPUT_EXTRA_TOKENS: u64 = 8;
+
+#[cfg(test)]
+mod tests;

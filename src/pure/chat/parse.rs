@@ -1,0 +1,349 @@
+//! Reading a body: one pass that validates, finds the fields that Tollgate knows, and sums up the prompt.
+
+use std::num::NonZeroU64;
+
+use bytes::Bytes;
+
+use super::fields::{self, Field, FieldSet, Read, Rule};
+use super::prompt::{self, Piece, Prompt, ToolOwner, count};
+use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
+use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, text};
+
+impl RequestBody {
+    /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
+    /// `model` is a string, `messages` a non-empty array of objects (chat) or `input` a text, texts, token ids or lists of token ids
+    /// (embeddings), `stream` a boolean, and `max_tokens`, `max_completion_tokens` and `n` are positive integers in plain digits.
+    /// Null stands for an absent field where the field is optional. Keys are compared unescaped. All else is the upstream's business.
+    ///
+    /// Errors with the first thing that is wrong. Refused fields are asked for afterwards ([`RequestBody::check_fields`]), when the
+    /// provider is known.
+    pub fn parse(bytes: Bytes, endpoint: Endpoint) -> Result<RequestBody, BodyError> {
+        if u32::try_from(bytes.len()).is_err() {
+            return Err(BodyError::TooLong);
+        }
+        // Most bodies are ASCII, which is checked faster than it is decoded.
+        if !bytes.is_ascii()
+            && let Err(error) = std::str::from_utf8(&bytes)
+        {
+            return Err(BodyError::NotUtf8 {
+                at: error.valid_up_to(),
+            });
+        }
+        RequestBody::read(bytes, endpoint).map_err(|fault| *fault)
+    }
+
+    fn read(bytes: Bytes, endpoint: Endpoint) -> Result<RequestBody, Fault> {
+        let mut scan = Scanner::new(&bytes);
+        match scan.peek() {
+            Some(b'{') => {}
+            Some(b'[' | b'"' | b'-' | b'0'..=b'9' | b't' | b'f' | b'n') => return Err(BodyError::NotAnObject.into()),
+            _ => return Err(scan.fault("a JSON object")),
+        }
+        let mut reader = Reader::new(&bytes, endpoint);
+        let mut object = scan.open_object()?;
+        let first_member = scan.offset();
+        while let Some(key) = scan.next_key(&mut object)? {
+            reader.member(&mut scan, key)?;
+        }
+        scan.finish()?;
+        let model = reader.required()?;
+        let model_unescaped = match model.spelling {
+            Spelling::Plain => None,
+            Spelling::Escaped => Some(Box::from(&*text::unescape(model, &bytes))),
+        };
+        let mode = match (endpoint, reader.stream) {
+            (Endpoint::ChatStream, _) | (Endpoint::Chat, Some((_, true))) => ResponseMode::Stream,
+            (Endpoint::Chat | Endpoint::Embeddings, _) => ResponseMode::Whole,
+        };
+        Ok(RequestBody {
+            endpoint,
+            mode,
+            first_member,
+            model: model.span,
+            model_unescaped,
+            stream: reader.stream.map(|(span, _)| span),
+            stream_options: reader.stream_options,
+            max_tokens: reader.max_tokens,
+            max_completion_tokens: reader.max_completion_tokens,
+            choices: reader.choices,
+            refused: reader.refused,
+            prompt: reader.prompt,
+            bytes,
+        })
+    }
+
+    /// Walks the body again for its text.
+    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        let bytes = &*self.bytes;
+        let mut scan = Scanner::new(bytes);
+        let mut object = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            let rule = find(key, bytes).map(|field| field.rule);
+            match (rule, self.endpoint) {
+                (Some(Rule::Read(Read::Messages)), Endpoint::Chat | Endpoint::ChatStream) => {
+                    prompt::walk_messages(&mut scan, bytes, &mut |piece| self.found_piece(piece, found))?;
+                }
+                (Some(Rule::Read(Read::Input)), Endpoint::Embeddings) => {
+                    let unused = &mut Prompt::default();
+                    prompt::walk_input(&mut scan, bytes, unused, &mut |text| {
+                        self.found_piece(Piece::Text(text), found)
+                    })?;
+                }
+                (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)
+                | (
+                    Some(Rule::Read(Read::Tools | Read::Functions | Read::Input)),
+                    Endpoint::Chat | Endpoint::ChatStream,
+                ) => {
+                    prompt::found_value(scan.value()?, &mut |piece| self.found_piece(piece, found));
+                }
+                // The rest of an embeddings request is bounded by its bytes.
+                (None | Some(_), _) => {
+                    scan.value()?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What has been read of a body so far.
+struct Reader<'a> {
+    bytes: &'a [u8],
+    endpoint: Endpoint,
+    seen: FieldSet,
+    refused: FieldSet,
+    model: Option<Text>,
+    stream: Option<(Span, bool)>,
+    stream_options: StreamOptions,
+    max_tokens: Option<Maximum>,
+    max_completion_tokens: Option<Maximum>,
+    choices: u64,
+    prompt: Prompt,
+}
+
+impl<'a> Reader<'a> {
+    fn new(bytes: &'a [u8], endpoint: Endpoint) -> Reader<'a> {
+        Reader {
+            bytes,
+            endpoint,
+            seen: FieldSet::default(),
+            refused: FieldSet::default(),
+            model: None,
+            stream: None,
+            stream_options: StreamOptions::Absent,
+            max_tokens: None,
+            max_completion_tokens: None,
+            choices: 1,
+            prompt: Prompt::default(),
+        }
+    }
+
+    /// Reads the value of a top-level key.
+    fn member(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
+        let Some(field) = find(key, self.bytes) else {
+            return self.other(scan);
+        };
+        match field.rule {
+            Rule::Aside => self.other(scan),
+            Rule::Refused(_) => {
+                self.once(field)?;
+                // Null and false ask for nothing.
+                if !matches!(self.other_value(scan)?.kind, Kind::Null | Kind::False) {
+                    self.refused.insert(field);
+                }
+                Ok(())
+            }
+            Rule::Read(read) => {
+                self.once(field)?;
+                match (read, self.endpoint) {
+                    (Read::Model, _) => self.read_model(scan),
+                    (Read::Input, Endpoint::Embeddings) => {
+                        prompt::walk_input(scan, self.bytes, &mut self.prompt, &mut |_| {})
+                    }
+                    (_, Endpoint::Embeddings) | (Read::Input, _) => self.other(scan),
+                    (Read::Messages, _) => self.read_messages(scan),
+                    (Read::Stream, _) => self.read_stream(scan),
+                    (Read::StreamOptions, _) => self.read_stream_options(scan),
+                    (Read::MaxTokens, _) => {
+                        self.max_tokens = Some(self.read_maximum(scan, key, "max_tokens")?);
+                        Ok(())
+                    }
+                    (Read::MaxCompletionTokens, _) => {
+                        self.max_completion_tokens = Some(self.read_maximum(scan, key, "max_completion_tokens")?);
+                        Ok(())
+                    }
+                    (Read::Choices, _) => {
+                        self.choices = positive(scan, self.bytes, "n")?.1.map_or(1, NonZeroU64::get);
+                        Ok(())
+                    }
+                    (Read::Tools, _) => self.read_tools(scan),
+                    (Read::Functions, _) => {
+                        let value = scan.value()?;
+                        self.add_tool_bytes(value.span);
+                        Ok(())
+                    }
+                }
+            }
+        }
+    }
+
+    /// The model; errors unless all required fields were read.
+    fn required(&self) -> Result<Text, Fault> {
+        let Some(model) = self.model else {
+            return Err(BodyError::Missing { field: "model" }.into());
+        };
+        match self.endpoint {
+            Endpoint::Chat | Endpoint::ChatStream if self.prompt.messages == 0 => {
+                Err(BodyError::Missing { field: "messages" }.into())
+            }
+            Endpoint::Embeddings if self.prompt.inputs == 0 => Err(BodyError::Missing { field: "input" }.into()),
+            Endpoint::Chat | Endpoint::ChatStream | Endpoint::Embeddings => Ok(model),
+        }
+    }
+
+    fn once(&mut self, field: Field) -> Result<(), Fault> {
+        if self.seen.contains(field) {
+            return Err(BodyError::Duplicate { field: field.name }.into());
+        }
+        self.seen.insert(field);
+        Ok(())
+    }
+
+    fn other(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
+        self.other_value(scan).map(|_| ())
+    }
+
+    fn other_value(&mut self, scan: &mut Scanner<'_>) -> Result<Value, Fault> {
+        let value = scan.value()?;
+        self.prompt.other_bytes = self.prompt.other_bytes.saturating_add(count(value.span.len()));
+        Ok(value)
+    }
+
+    fn read_model(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
+        let Some(model) = scan.value()?.text() else {
+            return Err(BodyError::WrongType {
+                field: "model",
+                expected: "a string",
+            }
+            .into());
+        };
+        if model.span.len() == 0 {
+            return Err(BodyError::Empty { field: "model" }.into());
+        }
+        self.model = Some(model);
+        Ok(())
+    }
+
+    fn read_messages(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
+        let prompt = &mut self.prompt;
+        prompt::walk_messages(scan, self.bytes, &mut |piece| prompt.add(piece))
+    }
+
+    fn read_tools(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
+        let (span, owner) = prompt::walk_tools(scan, self.bytes)?;
+        if owner == ToolOwner::Upstream
+            && let Some(hosted) = fields::hosted_tools()
+        {
+            self.refused.insert(hosted);
+        }
+        self.add_tool_bytes(span);
+        Ok(())
+    }
+
+    fn add_tool_bytes(&mut self, span: Span) {
+        self.prompt.tool_bytes = self.prompt.tool_bytes.saturating_add(count(span.len()));
+    }
+
+    fn read_stream(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
+        let (span, value) = boolean(scan, "stream")?;
+        self.stream = Some((span, value));
+        Ok(())
+    }
+
+    fn read_stream_options(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
+        if scan.peek() != Some(b'{') {
+            let value = scan.value()?;
+            if value.kind != Kind::Null {
+                return Err(BodyError::WrongType {
+                    field: "stream_options",
+                    expected: "an object",
+                }
+                .into());
+            }
+            self.stream_options = StreamOptions::Null(value.span);
+            return Ok(());
+        }
+        let mut object = scan.open_object()?;
+        let first_member = scan.offset();
+        let mut options = StreamOptions::Empty { first_member };
+        while let Some(key) = scan.next_key(&mut object)? {
+            if text::is(key, self.bytes, "include_usage") {
+                if let StreamOptions::IncludeUsage { .. } = options {
+                    return Err(BodyError::Duplicate { field: INCLUDE_USAGE }.into());
+                }
+                let (value, asked) = boolean(scan, INCLUDE_USAGE)?;
+                options = StreamOptions::IncludeUsage { value, asked };
+                continue;
+            }
+            scan.value()?;
+            if let StreamOptions::Empty { first_member } = options {
+                options = StreamOptions::Others { first_member };
+            }
+        }
+        self.stream_options = options;
+        Ok(())
+    }
+
+    fn read_maximum(&self, scan: &mut Scanner<'_>, key: Text, field: &'static str) -> Result<Maximum, Fault> {
+        let (value, tokens) = positive(scan, self.bytes, field)?;
+        Ok(Maximum {
+            key: key.span,
+            value,
+            tokens,
+        })
+    }
+}
+
+/// The known field of a key, compared unescaped.
+#[inline]
+fn find(key: Text, bytes: &[u8]) -> Option<Field> {
+    match key.spelling {
+        Spelling::Plain => fields::find(key.span.of(bytes)),
+        Spelling::Escaped => fields::find(text::unescape(key, bytes).as_bytes()),
+    }
+}
+
+/// Reads a boolean; null is false.
+fn boolean(scan: &mut Scanner<'_>, field: &'static str) -> Result<(Span, bool), Fault> {
+    let value = scan.value()?;
+    match value.kind {
+        Kind::True => Ok((value.span, true)),
+        Kind::False | Kind::Null => Ok((value.span, false)),
+        _ => Err(BodyError::WrongType {
+            field,
+            expected: "a boolean",
+        }
+        .into()),
+    }
+}
+
+/// Reads a positive integer in plain digits, up to 2^32 - 1; null is none.
+fn positive(scan: &mut Scanner<'_>, bytes: &[u8], field: &'static str) -> Result<(Span, Option<NonZeroU64>), Fault> {
+    let value = scan.value()?;
+    if value.kind == Kind::Null {
+        return Ok((value.span, None));
+    }
+    match prompt::plain_integer(value, bytes)
+        .map(u64::from)
+        .and_then(NonZeroU64::new)
+    {
+        Some(number) => Ok((value.span, Some(number))),
+        None => Err(BodyError::WrongType {
+            field,
+            expected: "a positive integer, in digits, of at most 4294967295",
+        }
+        .into()),
+    }
+}
+
+const INCLUDE_USAGE: &str = "stream_options.include_usage";

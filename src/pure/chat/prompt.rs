@@ -1,0 +1,362 @@
+//! What of a request becomes the prompt: messages, their parts and images, tools, and the input of embeddings.
+//!
+//! One walk yields the pieces; [`Prompt`] adds them up when the body is parsed, and the tokenizer's visit reads their text.
+
+use super::BodyError;
+use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value, Walk};
+use super::text;
+
+/// A part of the prompt, as the walk over messages finds it.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Piece {
+    /// A message begins.
+    Message,
+    /// A string that the model sees.
+    Text(Text),
+    /// JSON that the model sees in some rendering.
+    Json(Span),
+    /// An image; its tokens are a constant of the model.
+    Image,
+    /// The bytes of an image within the request, which are no text.
+    ImageBytes(Span),
+    /// A file, a sound, a film or an unknown part: how many tokens it is cannot be told from its bytes.
+    OpenEnded,
+}
+
+/// How much prompt a request holds.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Prompt {
+    pub(super) messages: u64,
+    pub(super) images: u64,
+    pub(super) image_bytes: u64,
+    pub(super) open_ended: bool,
+    /// Bytes of `tools` and `functions`.
+    pub(super) tool_bytes: u64,
+    /// Texts (or token lists) to embed.
+    pub(super) inputs: u64,
+    /// Bytes of the texts to embed, with their quotes and commas.
+    pub(super) input_bytes: u64,
+    /// Tokens that an embeddings request gives as numbers.
+    pub(super) token_ids: u64,
+    /// Bytes of the values of all fields that Tollgate does not read.
+    pub(super) other_bytes: u64,
+}
+
+impl Prompt {
+    pub(super) fn add(&mut self, piece: Piece) {
+        match piece {
+            Piece::Message => self.messages = self.messages.saturating_add(1),
+            Piece::Image => self.images = self.images.saturating_add(1),
+            Piece::ImageBytes(span) => self.image_bytes = self.image_bytes.saturating_add(count(span.len())),
+            Piece::OpenEnded => self.open_ended = true,
+            Piece::Text(_) | Piece::Json(_) => {}
+        }
+    }
+}
+
+/// A length or number of things as the integer that tokens are counted in.
+pub(super) fn count(length: usize) -> u64 {
+    u64::try_from(length).unwrap_or(u64::MAX)
+}
+
+/// Reads the value of `messages`.
+///
+/// Errors unless it is a non-empty array of objects.
+pub(super) fn walk_messages(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
+    const WRONG: BodyError = BodyError::WrongType {
+        field: "messages",
+        expected: "a non-empty array of objects",
+    };
+    if scan.peek() != Some(b'[') {
+        scan.value()?;
+        return Err(WRONG.into());
+    }
+    let mut messages = scan.open_array()?;
+    let mut any = false;
+    while scan.next_element(&mut messages)? {
+        if scan.peek() != Some(b'{') {
+            scan.value()?;
+            return Err(WRONG.into());
+        }
+        any = true;
+        found(Piece::Message);
+        let mut message = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut message)? {
+            walk_message_member(scan, bytes, key, found)?;
+        }
+    }
+    if any {
+        Ok(())
+    } else {
+        Err(BodyError::Empty { field: "messages" }.into())
+    }
+}
+
+/// Reads the value of `tools` and says whether each of them is a function of the client. Anything else would run at the upstream.
+pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, ToolOwner), Fault> {
+    if scan.peek() != Some(b'[') {
+        let value = scan.value()?;
+        let owner = if value.kind == Kind::Null {
+            ToolOwner::Client
+        } else {
+            ToolOwner::Upstream
+        };
+        return Ok((value.span, owner));
+    }
+    let start = scan.offset();
+    let mut owner = ToolOwner::Client;
+    let mut tools = scan.open_array()?;
+    while scan.next_element(&mut tools)? {
+        if scan.peek() != Some(b'{') {
+            scan.value()?;
+            owner = ToolOwner::Upstream;
+            continue;
+        }
+        let mut typed = false;
+        let mut functions = false;
+        let mut tool = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut tool)? {
+            let value = scan.value()?;
+            if text::is(key, bytes, "type") {
+                typed = true;
+                let ours = value
+                    .text()
+                    .is_some_and(|kind| CLIENT_TOOLS.iter().any(|name| text::is(kind, bytes, name)));
+                if !ours {
+                    owner = ToolOwner::Upstream;
+                }
+            } else if text::is(key, bytes, "function") {
+                functions = true;
+            }
+        }
+        if !typed && !functions {
+            owner = ToolOwner::Upstream;
+        }
+    }
+    Ok((Span::new(start, scan.offset()), owner))
+}
+
+/// Who runs the tools of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ToolOwner {
+    Client,
+    Upstream,
+}
+
+/// Reads the value of `input`, calling `found` for each text, and adds it to `prompt`.
+///
+/// Errors unless it is one of the four forms of [`INPUT`], with at least one text or token.
+pub(super) fn walk_input(
+    scan: &mut Scanner<'_>,
+    bytes: &[u8],
+    prompt: &mut Prompt,
+    found: &mut impl FnMut(Text),
+) -> Result<(), Fault> {
+    if scan.peek() != Some(b'[') {
+        let value = scan.value()?;
+        let Some(text) = value.text() else {
+            return Err(WRONG_INPUT.into());
+        };
+        if text.span.len() == 0 {
+            return Err(EMPTY_INPUT.into());
+        }
+        prompt.inputs = 1;
+        prompt.input_bytes = count(value.span.len());
+        found(text);
+        return Ok(());
+    }
+    let mut array = scan.open_array()?;
+    if !scan.next_element(&mut array)? {
+        return Err(EMPTY_INPUT.into());
+    }
+    match scan.peek() {
+        Some(b'"') => loop {
+            let value = scan.value()?;
+            let Some(text) = value.text() else {
+                return Err(WRONG_INPUT.into());
+            };
+            prompt.inputs = prompt.inputs.saturating_add(1);
+            prompt.input_bytes = prompt.input_bytes.saturating_add(count(value.span.len()));
+            found(text);
+            if !scan.next_element(&mut array)? {
+                return Ok(());
+            }
+        },
+        Some(b'[') => loop {
+            prompt.inputs = prompt.inputs.saturating_add(1);
+            let mut ids = scan_ids(scan)?;
+            if !scan.next_element(&mut ids)? {
+                return Err(EMPTY_INPUT.into());
+            }
+            read_ids(scan, bytes, &mut ids, prompt)?;
+            if !scan.next_element(&mut array)? {
+                return Ok(());
+            }
+        },
+        _ => {
+            prompt.inputs = 1;
+            read_ids(scan, bytes, &mut array, prompt)
+        }
+    }
+}
+
+/// A positive or zero integer in plain digits, up to 2^32 - 1.
+pub(super) fn plain_integer(value: Value, bytes: &[u8]) -> Option<u32> {
+    if value.kind != Kind::Number {
+        return None;
+    }
+    let digits = value.span.of(bytes);
+    digits.iter().try_fold(0, |number: u32, &byte| {
+        let digit = char::from(byte).to_digit(10)?;
+        number.checked_mul(10)?.checked_add(digit)
+    })
+}
+
+fn scan_ids(scan: &mut Scanner<'_>) -> Result<Walk, Fault> {
+    if scan.peek() != Some(b'[') {
+        scan.value()?;
+        return Err(WRONG_INPUT.into());
+    }
+    scan.open_array()
+}
+
+/// Reads token ids up to the end of their array; the walk stands before the first.
+fn read_ids(scan: &mut Scanner<'_>, bytes: &[u8], ids: &mut Walk, prompt: &mut Prompt) -> Result<(), Fault> {
+    loop {
+        let value = scan.value()?;
+        if plain_integer(value, bytes).is_none() {
+            return Err(WRONG_INPUT.into());
+        }
+        prompt.token_ids = prompt.token_ids.saturating_add(1);
+        if !scan.next_element(ids)? {
+            return Ok(());
+        }
+    }
+}
+
+#[inline]
+fn walk_message_member(
+    scan: &mut Scanner<'_>,
+    bytes: &[u8],
+    key: Text,
+    found: &mut impl FnMut(Piece),
+) -> Result<(), Fault> {
+    let open_ended: fn(Kind) -> bool = match &*text::unescaped_bytes(key, bytes) {
+        b"content" | b"images" if scan.peek() == Some(b'[') => return walk_parts(scan, bytes, found),
+        b"role" => return scan.value().map(|_| ()),
+        b"content" | b"images" => |kind| kind == Kind::Object,
+        b"audio" => |kind| kind != Kind::Null,
+        _ => |_| false,
+    };
+    let value = scan.value()?;
+    if open_ended(value.kind) {
+        found(Piece::OpenEnded);
+    }
+    found_value(value, found);
+    Ok(())
+}
+
+fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
+    let mut parts = scan.open_array()?;
+    while scan.next_element(&mut parts)? {
+        if scan.peek() == Some(b'{') {
+            walk_part(scan, bytes, found)?;
+        } else {
+            found_value(scan.value()?, found);
+        }
+    }
+    Ok(())
+}
+
+fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
+    let mut bounded = false;
+    let mut strange = false;
+    let mut image_expected = false;
+    let mut image_seen = false;
+    let mut part = scan.open_object()?;
+    while let Some(key) = scan.next_key(&mut part)? {
+        if text::is(key, bytes, "image_url") {
+            image_seen = true;
+            found(Piece::Image);
+            walk_image(scan, bytes, found)?;
+            continue;
+        }
+        let value = scan.value()?;
+        if !text::is(key, bytes, "type") {
+            found_value(value, found);
+            continue;
+        }
+        let is_one_of = |names: &[&str]| {
+            value
+                .text()
+                .is_some_and(|kind| names.iter().any(|name| text::is(kind, bytes, name)))
+        };
+        if is_one_of(&IMAGE_PARTS) {
+            image_expected = true;
+        } else if !is_one_of(&TEXT_PARTS) {
+            strange = true;
+        }
+        bounded = true;
+    }
+    if image_expected && !image_seen {
+        found(Piece::Image);
+    }
+    if strange || !bounded {
+        found(Piece::OpenEnded);
+    }
+    Ok(())
+}
+
+/// Reads the value of `image_url`: a URL, or an object that holds it as `url`.
+fn walk_image(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
+    if scan.peek() != Some(b'{') {
+        let value = scan.value()?;
+        found_url(value, bytes, found);
+        return Ok(());
+    }
+    let mut image = scan.open_object()?;
+    while let Some(key) = scan.next_key(&mut image)? {
+        let value = scan.value()?;
+        if text::is(key, bytes, "url") {
+            found_url(value, bytes, found);
+        } else {
+            found_value(value, found);
+        }
+    }
+    Ok(())
+}
+
+fn found_url(value: Value, bytes: &[u8], found: &mut impl FnMut(Piece)) {
+    match value.text() {
+        Some(url) if text::starts_with(url, bytes, "data:image/") => found(Piece::ImageBytes(url.span)),
+        // Some upstreams take documents and films here.
+        Some(url) if text::starts_with(url, bytes, "data:") => found(Piece::OpenEnded),
+        Some(_) => {}
+        None => found_value(value, found),
+    }
+}
+
+#[inline]
+pub(super) fn found_value(value: Value, found: &mut impl FnMut(Piece)) {
+    match value.kind {
+        Kind::Text(Spelling::Plain | Spelling::Escaped) => {
+            if let Some(text) = value.text() {
+                found(Piece::Text(text));
+            }
+        }
+        Kind::Object | Kind::Array => found(Piece::Json(value.span)),
+        Kind::Number | Kind::True | Kind::False | Kind::Null => {}
+    }
+}
+
+/// The forms that `input` may have.
+const INPUT: &str = "a string, an array of strings, an array of token ids, or an array of such arrays";
+const WRONG_INPUT: BodyError = BodyError::WrongType {
+    field: "input",
+    expected: INPUT,
+};
+const EMPTY_INPUT: BodyError = BodyError::Empty { field: "input" };
+
+const CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
+const IMAGE_PARTS: [&str; 3] = ["image_url", "input_image", "image"];
+const TEXT_PARTS: [&str; 6] = ["text", "input_text", "output_text", "refusal", "thinking", "reasoning"];

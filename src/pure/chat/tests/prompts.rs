@@ -1,0 +1,136 @@
+//! The prompt: its bounds, its images, and its text.
+
+use super::*;
+
+const LIMITS: PromptLimits = PromptLimits {
+    image_tokens_each: 1000,
+    context_length: 1_000_000,
+};
+
+fn content(content: &str) -> RequestBody {
+    chat(&format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":{content}}}]}}"#
+    ))
+    .unwrap()
+}
+
+fn texts(body: &RequestBody) -> Vec<String> {
+    let mut texts = Vec::new();
+    body.visit_text(&mut |text| texts.push(text.to_owned()));
+    texts
+}
+
+#[test]
+fn images_are_counted_and_their_bytes_are_not() {
+    let data = "A".repeat(100_000);
+    for (part, images) in [
+        (
+            format!(r#"{{"type":"image_url","image_url":{{"url":"data:image/png;base64,{data}"}}}}"#),
+            1,
+        ),
+        (
+            format!(r#"{{"type":"image_url","image_url":{{"url":"data:image\/png;base64,{data}","detail":"high"}}}}"#),
+            1,
+        ),
+        (
+            format!(r#"{{"type":"input_image","image_url":"data:image/png;base64,{data}"}}"#),
+            1,
+        ),
+        (
+            format!(r#"{{"image_url":"data:image/png;base64,{data}","image_url":{{"url":"u"}},"type":"text"}}"#),
+            2,
+        ),
+    ] {
+        let body = content(&format!("[{part}]"));
+        assert_eq!(body.images(), images, "{part:.60}");
+        assert!(body.prompt_bytes() < 250, "{part:.60}");
+        let bound = body.prompt_tokens_bound(&LIMITS);
+        assert!(bound >= images * 1000 && bound < images * 1000 + 1000, "{bound}");
+        assert!(texts(&body).concat().len() < 20);
+    }
+    let remote = content(
+        r#"[{"type":"image_url","image_url":{"url":"https://x/y.png"}},{"type":"image","source":{"data":"AA"}}]"#,
+    );
+    assert_eq!(remote.images(), 2);
+}
+
+#[test]
+fn what_has_no_bound_of_its_own_takes_the_context_window() {
+    for part in [
+        r#"{"type":"file","file":{"file_id":"f"}}"#,
+        r#"{"type":"fi\u006ce"}"#,
+        r#"{"type":"input_audio","input_audio":{"data":"AA","format":"wav"}}"#,
+        r#"{"type":"video_url","video_url":{"url":"https://x"}}"#,
+        r#"{"type":"image_url","image_url":{"url":"data:application/pdf;base64,AA"}}"#,
+        r#"{"type":"text","text":"a","type":"file"}"#,
+        r#"{"type":7}"#,
+        r#"{"video_url":"https://x"}"#,
+    ] {
+        assert_eq!(
+            content(&format!("[{part}]")).prompt_tokens_bound(&LIMITS),
+            1_000_000,
+            "{part}"
+        );
+    }
+    assert_eq!(content(r#"{"parts":[]}"#).prompt_tokens_bound(&LIMITS), 1_000_000);
+    let audio = chat(r#"{"model":"m","messages":[{"role":"assistant","audio":{"id":"a"}}]}"#).unwrap();
+    assert_eq!(audio.prompt_tokens_bound(&LIMITS), 1_000_000);
+    let no_audio =
+        chat(r#"{"model":"m","messages":[{"role":"assistant","audio":null,"content":[{"type":"text","text":"a"}]}]}"#);
+    assert!(no_audio.unwrap().prompt_tokens_bound(&LIMITS) < 1000);
+}
+
+#[test]
+fn a_bound_holds_for_every_message_and_tool() {
+    let body = chat(r#"{"model":"m","messages":[{},{},{}]}"#).unwrap();
+    assert_eq!(body.prompt_bytes(), 35);
+    assert_eq!(body.prompt_tokens_bound(&LIMITS), 35 + 256 + 3 * 16);
+    assert_eq!(body.prompt_tokens_of_text(0, &LIMITS), 256 + 3 * 16);
+    let tools = check_accepted(r#""tools":[{"type":"function","function":{"name":"f"}}],"functions":[1]"#);
+    let tool_bytes = r#"[{"type":"function","function":{"name":"f"}}][1]"#.len() as u64;
+    assert_eq!(tools.prompt_bytes(), tools.bytes.len() as u64 + tool_bytes);
+    assert_eq!(tools.prompt_tokens_of_text(5, &LIMITS), 5 + 256 + 768 + 16);
+}
+
+#[test]
+fn the_bound_of_embeddings() {
+    let bound = |body: &str| embeddings(body).unwrap().prompt_tokens_bound(&LIMITS);
+    assert_eq!(bound(r#"{"model":"m","input":"abc"}"#), 5 + 8);
+    assert_eq!(bound(r#"{"model":"m","input":["abc", "d"]}"#), 5 + 3 + 16);
+    assert_eq!(bound(r#"{"model":"m","input":[1,2,3]}"#), 3 + 8);
+    assert_eq!(bound(r#"{"model":"m","input":[[1,2],[3]]}"#), 3 + 16);
+    // An instruction may be put before each text.
+    assert_eq!(
+        bound(r#"{"model":"m","input":["a","b"],"instruction":"12345678"}"#),
+        6 + 2 * 18
+    );
+    let body = embeddings(r#"{"model":"m","input":["a\n","b"],"user":"u"}"#).unwrap();
+    assert_eq!(texts(&body), ["a\n", "b"]);
+}
+
+#[test]
+fn the_text_is_all_that_the_model_sees() {
+    let body = chat(
+        r#"{"model":"m","user":"u","metadata":{"a":"b"},"stop":["s"],"messages":[
+            {"role":"system","content":"a\n\"\u00e9\ud83d\ude00\/"},
+            {"role":"user","name":"bo","content":[{"type":"text","text":"t1"},{"type":"image_url","image_url":{"url":"https://x"}},"t2"]},
+            {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
+            {"role":"tool","tool_call_id":"c","content":""}
+        ],"temperature":0.5,"tools":[ {"type":"function"} ],"response_format":{"type":"json_object"},"unknown":"x\ty"}"#,
+    )
+    .unwrap();
+    assert_eq!(
+        texts(&body),
+        [
+            "a\n\"é😀/",
+            "bo",
+            "t1",
+            "t2",
+            r#"[{"id":"c","function":{"name":"f","arguments":"{}"}}]"#,
+            "c",
+            r#"[ {"type":"function"} ]"#,
+            r#"{"type":"json_object"}"#,
+            "x\ty",
+        ]
+    );
+}

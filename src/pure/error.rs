@@ -1,0 +1,376 @@
+//! Every refusal and failure a caller can see, and the one table that turns it into HTTP.
+//!
+//! The only file that names HTTP status numbers (INTERFACE.md section 7). Whatever a caller branches on is a variant here.
+
+use serde_json::{Map, Value, json};
+
+use super::money::Credits;
+
+/// Why a call is not answered with what it asked for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ApiError {
+    /// The request is malformed; the text says where.
+    BadRequest(String),
+    /// The body is larger than the limit, in bytes.
+    BodyTooLarge {
+        /// The limit in bytes.
+        max: u64,
+    },
+    /// The sender was too slow with its body.
+    BodyTimeout,
+    /// The key is missing, wrong, expired or revoked. Never says more, so that a guesser learns nothing.
+    Unauthenticated(KeyFault),
+    /// Too little credit for the call.
+    InsufficientCredits(CreditShortage),
+    /// The month's quota does not cover the call.
+    QuotaExceeded {
+        /// The quota of the month.
+        quota: Credits,
+        /// Spent this month.
+        used: Credits,
+        /// Held by the caller's own running calls.
+        held: Credits,
+    },
+    /// Tier or domain lock forbid it; the text says which.
+    Forbidden(String),
+    /// No such path, or no such model; the text says which.
+    NotFound(String),
+    /// The path exists, the method does not.
+    MethodNotAllowed {
+        /// What goes into `Allow`.
+        allow: &'static str,
+    },
+    /// A rate limit stands in the way.
+    RateLimited {
+        /// Which one.
+        limit: LimitKind,
+        /// Its value.
+        value: u64,
+        /// Seconds until it makes sense to come back.
+        retry_after_secs: u64,
+    },
+    /// A fault of the gateway's own.
+    Internal,
+    /// The upstream refused the request as such (400, 404, 413, 422 and their like): its status and words are the client's.
+    UpstreamRefused {
+        /// The upstream's status, 400 to 499.
+        status: u16,
+        /// The upstream's message.
+        message: String,
+    },
+    /// All upstreams of the model said that they are busy.
+    UpstreamBusy {
+        /// Seconds, as the upstream said, else a default.
+        retry_after_secs: u64,
+    },
+    /// The upstream failed; its words stay inside.
+    UpstreamFailed,
+    /// The upstream does not answer: no connection, bad TLS, time-out, a reset.
+    UpstreamUnreachable,
+    /// Maintenance, or the store cannot be asked.
+    Unavailable {
+        /// What is unavailable, in a sentence.
+        message: &'static str,
+        /// Seconds until a retry makes sense.
+        retry_after_secs: u64,
+    },
+}
+
+/// What is wrong with a key, for the message; the type is always `authentication_error`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyFault {
+    /// No `Authorization: Bearer` header.
+    Missing,
+    /// Unknown, malformed, expired or revoked.
+    Invalid,
+}
+
+/// How a call's credit falls short.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CreditShortage {
+    /// What the account could pay now: balance less what its running calls hold.
+    pub available: Credits,
+    /// What its running calls hold.
+    pub held: Credits,
+    /// What the call would need at least.
+    pub needed: Credits,
+    /// How many completion tokens it could pay for, when the request asked for more.
+    pub affordable_tokens: Option<u64>,
+    /// Whether the call would be covered if none of its own calls were running.
+    pub in_flight: bool,
+}
+
+/// The limits that answer 429.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum LimitKind {
+    /// Requests a minute.
+    Requests,
+    /// Tokens a minute.
+    Tokens,
+    /// Calls at once.
+    Concurrency,
+    /// Failed authentications from one address.
+    FailedAuthentication,
+}
+
+impl LimitKind {
+    /// For messages, metadata and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            LimitKind::Requests => "requests_per_minute",
+            LimitKind::Tokens => "tokens_per_minute",
+            LimitKind::Concurrency => "concurrent_requests",
+            LimitKind::FailedAuthentication => "failed_authentications",
+        }
+    }
+}
+
+/// An error as it goes over the wire.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WireError {
+    /// HTTP status, equal to `error.code` in the body.
+    pub status: u16,
+    /// `error.type`.
+    pub kind: &'static str,
+    /// `error.message`.
+    pub message: String,
+    /// `error.metadata`, when there is any.
+    pub metadata: Option<Value>,
+    /// `Retry-After` in seconds.
+    pub retry_after_secs: Option<u64>,
+    /// Sends `x-should-retry: false`: a retry cannot help.
+    pub retry_is_useless: bool,
+    /// `Allow`.
+    pub allow: Option<&'static str>,
+}
+
+impl WireError {
+    fn new(status: u16, kind: &'static str, message: impl Into<String>) -> WireError {
+        let message = message.into();
+        WireError {
+            status,
+            kind,
+            message,
+            metadata: None,
+            retry_after_secs: None,
+            retry_is_useless: false,
+            allow: None,
+        }
+    }
+
+    fn retry_after(mut self, secs: u64) -> WireError {
+        self.retry_after_secs = Some(secs.max(1));
+        self
+    }
+
+    fn final_answer(mut self) -> WireError {
+        self.retry_is_useless = true;
+        self
+    }
+
+    fn with(mut self, metadata: Value) -> WireError {
+        self.metadata = Some(metadata);
+        self
+    }
+
+    /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `metadata` when there is any (INTERFACE.md section 7).
+    pub fn body(&self) -> Vec<u8> {
+        let mut error = Map::new();
+        error.insert("code".into(), json!(self.status));
+        error.insert("message".into(), json!(self.message));
+        error.insert("type".into(), json!(self.kind));
+        if let Some(metadata) = &self.metadata {
+            error.insert("metadata".into(), metadata.clone());
+        }
+        json!({ "error": error }).to_string().into_bytes()
+    }
+}
+
+impl ApiError {
+    /// The one table from causes to HTTP (INTERFACE.md section 7).
+    pub fn to_wire(&self) -> WireError {
+        match self {
+            ApiError::BadRequest(message) => WireError::new(400, "invalid_request_error", message).final_answer(),
+            ApiError::BodyTooLarge { max } => WireError::new(
+                413,
+                "invalid_request_error",
+                format!("The request body is larger than {max} bytes."),
+            )
+            .final_answer(),
+            ApiError::BodyTimeout => {
+                WireError::new(408, "invalid_request_error", "The request body did not arrive in time.")
+            }
+            ApiError::Unauthenticated(fault) => {
+                let message = match fault {
+                    KeyFault::Missing => "No API key. Send it as: Authorization: Bearer <API_KEY>.",
+                    KeyFault::Invalid => "The API key is wrong, expired or revoked.",
+                };
+                WireError::new(401, "authentication_error", message).final_answer()
+            }
+            ApiError::InsufficientCredits(shortage) => credits(shortage),
+            ApiError::QuotaExceeded { quota, used, held } => quota_exceeded(*quota, *used, *held),
+            ApiError::Forbidden(message) => WireError::new(403, "permission_error", message).final_answer(),
+            ApiError::NotFound(message) => WireError::new(404, "not_found_error", message).final_answer(),
+            ApiError::MethodNotAllowed { allow } => {
+                let mut wire = WireError::new(405, "invalid_request_error", format!("Use {allow} for this path."));
+                wire.allow = Some(allow);
+                wire.final_answer()
+            }
+            ApiError::RateLimited {
+                limit,
+                value,
+                retry_after_secs,
+            } => {
+                let name = limit.name();
+                WireError::new(
+                    429,
+                    "rate_limit_error",
+                    format!("Rate limit reached: {name}, limit {value}."),
+                )
+                .with(json!({ "limit": name, "value": value }))
+                .retry_after(*retry_after_secs)
+            }
+            ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),
+            ApiError::UpstreamRefused { status, message } => {
+                let kind = if *status == 404 {
+                    "not_found_error"
+                } else {
+                    "invalid_request_error"
+                };
+                WireError::new(*status, kind, message).final_answer()
+            }
+            ApiError::UpstreamBusy { retry_after_secs } => {
+                WireError::new(429, "rate_limit_error", "The model's provider is busy.").retry_after(*retry_after_secs)
+            }
+            ApiError::UpstreamFailed => WireError::new(500, "upstream_error", "The model's provider failed."),
+            ApiError::UpstreamUnreachable => WireError::new(
+                502,
+                "upstream_error",
+                "The model's provider does not respond. Try another model.",
+            ),
+            ApiError::Unavailable {
+                message,
+                retry_after_secs,
+            } => WireError::new(503, "service_unavailable", *message).retry_after(*retry_after_secs),
+        }
+    }
+
+    /// An upstream's status, other than 200, as a cause. The request's own faults are the client's to mend; everything else is the
+    /// provider's fault, or our credential's or account's with it (401, 402, 403), and worth another target.
+    pub fn from_upstream_status(status: u16, retry_after_secs: Option<u64>) -> ApiError {
+        match status {
+            429 => ApiError::UpstreamBusy {
+                retry_after_secs: retry_after_secs.unwrap_or(DEFAULT_RETRY_AFTER_SECS),
+            },
+            400 | 404 | 409 | 413 | 415 | 422 => ApiError::UpstreamRefused {
+                status,
+                message: "The model's provider refused the request.".into(),
+            },
+            408 | 504 => ApiError::UpstreamUnreachable,
+            _ => ApiError::UpstreamFailed,
+        }
+    }
+}
+
+/// What `Retry-After` says when nobody knows better, in seconds.
+pub const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
+
+fn credits(shortage: &CreditShortage) -> WireError {
+    let CreditShortage {
+        available,
+        held,
+        needed,
+        affordable_tokens,
+        in_flight,
+    } = shortage;
+    let mut message = format!("Not enough credit: this call needs {needed}, {available} is available");
+    if *held > Credits::ZERO {
+        message.push_str(&format!(" ({held} is held by your running calls)"));
+    }
+    message.push('.');
+    let mut metadata = Map::new();
+    metadata.insert("available".into(), json!(available));
+    metadata.insert("held".into(), json!(held));
+    metadata.insert("needed".into(), json!(needed));
+    if let Some(tokens) = affordable_tokens {
+        message.push_str(&format!(" It can pay for {tokens} completion tokens."));
+        metadata.insert("affordable_tokens".into(), json!(tokens));
+    }
+    let reason = if *in_flight {
+        "in_flight"
+    } else {
+        "insufficient_credits"
+    };
+    metadata.insert("reason".into(), json!(reason));
+    let wire = WireError::new(402, "insufficient_credits", message).with(Value::Object(metadata));
+    if *in_flight {
+        wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS)
+    } else {
+        wire.final_answer()
+    }
+}
+
+fn quota_exceeded(quota: Credits, used: Credits, held: Credits) -> WireError {
+    let in_flight = held > Credits::ZERO && used < quota;
+    let reason = if in_flight { "in_flight" } else { "quota_exceeded" };
+    let wire = WireError::new(
+        402,
+        "quota_exceeded",
+        format!("The monthly quota of {quota} does not cover this call; {used} is used."),
+    )
+    .with(json!({ "monthly_quota": quota, "monthly_used": used, "held": held, "reason": reason }));
+    if in_flight {
+        wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS)
+    } else {
+        wire.final_answer()
+    }
+}
+
+const IN_FLIGHT_RETRY_AFTER_SECS: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_code_in_the_body_is_the_status() {
+        let errors = [
+            ApiError::BadRequest("x".into()),
+            ApiError::Unauthenticated(KeyFault::Invalid),
+            ApiError::Forbidden("x".into()),
+            ApiError::UpstreamRefused {
+                status: 422,
+                message: "x".into(),
+            },
+            ApiError::Internal,
+        ];
+        for error in errors {
+            let wire = error.to_wire();
+            let body: Value = serde_json::from_slice(&wire.body()).unwrap();
+            assert_eq!(body["error"]["code"], wire.status);
+            assert_eq!(body["error"]["type"], wire.kind);
+        }
+    }
+
+    #[test]
+    fn only_a_shortage_by_running_calls_says_when_to_come_back() {
+        let mut shortage = CreditShortage {
+            available: Credits::ZERO,
+            held: "0.5".parse().unwrap(),
+            needed: "0.1".parse().unwrap(),
+            affordable_tokens: Some(3),
+            in_flight: true,
+        };
+        let wire = ApiError::InsufficientCredits(shortage.clone()).to_wire();
+        assert!(wire.retry_after_secs.is_some() && !wire.retry_is_useless);
+        assert_eq!(wire.metadata.unwrap()["reason"], "in_flight");
+        shortage.in_flight = false;
+        let wire = ApiError::InsufficientCredits(shortage).to_wire();
+        assert!(wire.retry_after_secs.is_none() && wire.retry_is_useless);
+        let text = String::from_utf8(wire.body()).unwrap();
+        assert!(
+            text.contains("\"held\":0.5") && text.contains("\"affordable_tokens\":3"),
+            "{text}"
+        );
+    }
+}

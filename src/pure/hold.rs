@@ -1,0 +1,124 @@
+//! How much a call has to hold: its worst case, so that overspending is impossible.
+
+use super::money::{Credits, MoneyError, Pricing};
+use super::usage::{CompletionTokens, PromptTokens, Usage};
+
+/// Who bounds the completion.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bound {
+    /// The request's own `max_completion_tokens` or `max_tokens`.
+    Client,
+    /// The model's maximum, since the request sets none: the gateway may lower it to what is affordable.
+    Model,
+}
+
+/// The most that a call can use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WorstCase {
+    /// Upper bound of the prompt.
+    pub prompt: PromptTokens,
+    /// Most completion tokens of one choice.
+    pub completion_each: u64,
+    /// Number of choices (`n`), at least 1.
+    pub choices: u64,
+    /// Who set the completion's bound.
+    pub bound: Bound,
+}
+
+/// What to ask the ledger for: `wanted`, or as much as there is as long as it is not below `at_least`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct HoldRange {
+    /// The worst case's cost.
+    pub wanted: Credits,
+    /// The least with which the call makes sense: the same, or the prompt and one token a choice where the gateway may lower
+    /// the maximum.
+    pub at_least: Credits,
+}
+
+impl WorstCase {
+    /// The amounts to hold.
+    ///
+    /// # Errors
+    /// When the worst case costs more than any account can have.
+    pub fn hold(&self, pricing: &Pricing) -> Result<HoldRange, MoneyError> {
+        let wanted = self.cost(pricing, self.completion_each)?;
+        let at_least = match self.bound {
+            Bound::Client => wanted,
+            Bound::Model => self.cost(pricing, self.completion_each.min(1))?,
+        };
+        Ok(HoldRange { wanted, at_least })
+    }
+
+    /// How many completion tokens a choice may have so that the call costs at most `granted`; never above the bound, and
+    /// nothing when not even one is covered.
+    pub fn affordable_each(&self, granted: Credits, pricing: &Pricing) -> Option<u64> {
+        let all = pricing.affordable_completion(granted, self.prompt)?;
+        let each = all.checked_div(self.choices.max(1))?.min(self.completion_each);
+        (each > 0 || self.completion_each == 0).then_some(each)
+    }
+
+    /// Tokens that the tokens-a-minute limit is charged with until the real number is known.
+    pub fn estimated_tokens(&self, prompt_estimate: u64) -> u64 {
+        let completion = match self.bound {
+            Bound::Client => self.completion_each.saturating_mul(self.choices),
+            Bound::Model => 0,
+        };
+        prompt_estimate.saturating_add(completion)
+    }
+
+    fn cost(&self, pricing: &Pricing, completion_each: u64) -> Result<Credits, MoneyError> {
+        let completion = CompletionTokens(completion_each.saturating_mul(self.choices));
+        pricing.cost(Usage {
+            prompt: self.prompt,
+            completion,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::money::Markup;
+
+    fn pricing() -> Pricing {
+        let price = |text: &str| {
+            text.parse::<crate::pure::money::ProviderPrice>()
+                .unwrap()
+                .with_markup(Markup::default())
+        };
+        Pricing {
+            prompt: price("0.000001"),
+            completion: price("0.000002"),
+        }
+    }
+
+    fn worst(completion_each: u64, choices: u64, bound: Bound) -> WorstCase {
+        WorstCase {
+            prompt: PromptTokens(1000),
+            completion_each,
+            choices,
+            bound,
+        }
+    }
+
+    #[test]
+    fn a_client_bound_is_all_or_nothing_and_a_model_bound_may_shrink() {
+        let range = worst(500, 2, Bound::Client).hold(&pricing()).unwrap();
+        assert_eq!(range.wanted.to_string(), "0.00345");
+        assert_eq!(range.at_least, range.wanted);
+        let range = worst(500, 2, Bound::Model).hold(&pricing()).unwrap();
+        assert_eq!(range.at_least.to_string(), "0.0011546");
+    }
+
+    #[test]
+    fn what_is_affordable_costs_no_more_than_what_was_granted() {
+        let worst = worst(500, 2, Bound::Model);
+        let granted: Credits = "0.0015".parse().unwrap();
+        let each = worst.affordable_each(granted, &pricing()).unwrap();
+        assert_eq!(each, 76);
+        assert!(worst.cost(&pricing(), each).unwrap() <= granted);
+        assert!(worst.cost(&pricing(), each + 1).unwrap() > granted);
+        assert_eq!(worst.affordable_each("0.00115".parse().unwrap(), &pricing()), None);
+        assert_eq!(worst.affordable_each(Credits::MAX, &pricing()), Some(500));
+    }
+}

@@ -1,0 +1,322 @@
+//! Money: credits, prices, the markup and the cost formula. The only file that rounds.
+//!
+//! A credit is one unit of the configured currency. [`Credits`] counts 10^-12 of it in an `i64`; prices are decimal text and
+//! stay exact. The catalogue holds the provider's base price ([`ProviderPrice`]); only a [`ListPrice`], made by
+//! [`ProviderPrice::with_markup`], can be multiplied by tokens, so the markup is neither forgotten nor applied twice.
+
+use std::fmt;
+use std::str::FromStr;
+
+use rust_decimal::Decimal;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use super::usage::Usage;
+
+/// An amount of credit in units of 10^-12 credit, from about -9.2 to 9.2 million credits.
+///
+/// Arithmetic is checked: there is no `Add`, only [`Credits::checked_add`] and [`Credits::checked_sub`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Credits(i64);
+
+/// What can be wrong with an amount, a price or a markup.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MoneyError {
+    /// The text is not a plain decimal number.
+    #[error("{0:?} is not a decimal number such as \"10.50\"")]
+    NotDecimal(String),
+    /// More decimals than the type can hold exactly.
+    #[error("{text:?} has more than {max} decimals")]
+    TooPrecise {
+        /// The offending text.
+        text: String,
+        /// How many decimals are held.
+        max: u32,
+    },
+    /// Below zero where only zero or more makes sense.
+    #[error("{0:?} is negative")]
+    Negative(String),
+    /// Beyond what the type can hold.
+    #[error("{0} is beyond the range of +-9.2 million credits")]
+    OutOfRange(String),
+}
+
+impl Credits {
+    /// No credit.
+    pub const ZERO: Credits = Credits(0);
+    /// The largest amount.
+    pub const MAX: Credits = Credits(i64::MAX);
+    /// The smallest unit, 10^-12 credit.
+    pub const PICO: Credits = Credits(1);
+
+    /// An amount of `pico` times 10^-12 credit.
+    pub const fn from_pico(pico: i64) -> Credits {
+        Credits(pico)
+    }
+
+    /// The amount in 10^-12 credit.
+    pub const fn pico(self) -> i64 {
+        self.0
+    }
+
+    /// The sum, or nothing beyond the range.
+    pub fn checked_add(self, other: Credits) -> Option<Credits> {
+        self.0.checked_add(other.0).map(Credits)
+    }
+
+    /// The difference, or nothing beyond the range.
+    pub fn checked_sub(self, other: Credits) -> Option<Credits> {
+        self.0.checked_sub(other.0).map(Credits)
+    }
+
+    /// The difference, clamped to the range: for reports and comparisons, never for a balance.
+    pub fn saturating_sub(self, other: Credits) -> Credits {
+        Credits(self.0.saturating_sub(other.0))
+    }
+
+    /// The sum, clamped to the range: for reports and comparisons, never for a balance.
+    pub fn saturating_add(self, other: Credits) -> Credits {
+        Credits(self.0.saturating_add(other.0))
+    }
+}
+
+impl FromStr for Credits {
+    type Err = MoneyError;
+
+    /// Reads plain decimal text of at most 12 decimals (`"10.50"`, `"-0.000000000001"`); no exponent, no blanks.
+    fn from_str(text: &str) -> Result<Credits, MoneyError> {
+        let decimal = parse_decimal(text)?;
+        if decimal.scale() > 12 {
+            return Err(MoneyError::TooPrecise {
+                text: text.to_owned(),
+                max: 12,
+            });
+        }
+        let missing = 12u32.saturating_sub(decimal.scale());
+        10i128
+            .checked_pow(missing)
+            .and_then(|power| decimal.mantissa().checked_mul(power))
+            .and_then(|pico| i64::try_from(pico).ok())
+            .map(Credits)
+            .ok_or_else(|| MoneyError::OutOfRange(text.to_owned()))
+    }
+}
+
+impl fmt::Display for Credits {
+    /// Exact decimals without trailing zeros: `10.5`, `-0.000000000001`, `0`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}",
+            Decimal::from_i128_with_scale(i128::from(self.0), 12).normalize()
+        )
+    }
+}
+
+impl Serialize for Credits {
+    /// A JSON number with the exact decimals, written from the integer and never through a float.
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw = serde_json::value::RawValue::from_string(self.to_string()).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+/// The provider's base price of one token, before the markup: at least 0, below 1 credit, at most 18 decimals.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProviderPrice(Decimal);
+
+impl FromStr for ProviderPrice {
+    type Err = MoneyError;
+
+    fn from_str(text: &str) -> Result<ProviderPrice, MoneyError> {
+        let decimal = parse_decimal(text)?;
+        if decimal.is_sign_negative() && !decimal.is_zero() {
+            return Err(MoneyError::Negative(text.to_owned()));
+        }
+        if decimal.scale() > 18 {
+            return Err(MoneyError::TooPrecise {
+                text: text.to_owned(),
+                max: 18,
+            });
+        }
+        if decimal >= Decimal::ONE {
+            return Err(MoneyError::OutOfRange(format!("a price of {text} per token")));
+        }
+        Ok(ProviderPrice(decimal))
+    }
+}
+
+impl<'de> Deserialize<'de> for ProviderPrice {
+    /// Text only: a number would have passed through a float before it came here, so it is refused.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_text(deserializer, "a price per token in quotes, such as \"0.00000015\"")
+    }
+}
+
+impl ProviderPrice {
+    /// The price that callers see and pay.
+    pub fn with_markup(self, markup: Markup) -> ListPrice {
+        // 18 + 6 decimals and values below 1 and 100: the product has at most 26 digits, which a Decimal holds exactly.
+        let decimal = (self.0 * markup.0).normalize();
+        let missing = ListPrice::DECIMALS.saturating_sub(decimal.scale());
+        let units = decimal
+            .mantissa()
+            .unsigned_abs()
+            .saturating_mul(10u128.saturating_pow(missing));
+        ListPrice { decimal, units }
+    }
+}
+
+/// What the provider's price is multiplied with: at least 1 and below 100, at most 6 decimals. INTERFACE.md section 1: 1.15.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Markup(Decimal);
+
+impl Default for Markup {
+    fn default() -> Markup {
+        Markup(Decimal::new(115, 2))
+    }
+}
+
+impl FromStr for Markup {
+    type Err = MoneyError;
+
+    fn from_str(text: &str) -> Result<Markup, MoneyError> {
+        let decimal = parse_decimal(text)?;
+        if decimal.scale() > 6 {
+            return Err(MoneyError::TooPrecise {
+                text: text.to_owned(),
+                max: 6,
+            });
+        }
+        if decimal < Decimal::ONE || decimal >= Decimal::ONE_HUNDRED {
+            return Err(MoneyError::OutOfRange(format!("a markup of {text} (1 to 100)")));
+        }
+        Ok(Markup(decimal))
+    }
+}
+
+impl<'de> Deserialize<'de> for Markup {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_text(deserializer, "a factor in quotes, such as \"1.15\"")
+    }
+}
+
+impl<'de> Deserialize<'de> for Credits {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserialize_text(deserializer, "an amount in quotes, such as \"10.50\"")
+    }
+}
+
+/// The price of one token with the markup in it, exact to 10^-24 credit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ListPrice {
+    decimal: Decimal,
+    units: u128,
+}
+
+impl ListPrice {
+    const DECIMALS: u32 = 24;
+
+    /// Whether a token costs nothing.
+    pub fn is_zero(self) -> bool {
+        self.units == 0
+    }
+}
+
+impl fmt::Display for ListPrice {
+    /// Decimal text without trailing zeros, as the models listing shows it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.decimal)
+    }
+}
+
+impl Serialize for ListPrice {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+/// Both list prices of a model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Pricing {
+    /// Per prompt token.
+    pub prompt: ListPrice,
+    /// Per completion token.
+    pub completion: ListPrice,
+}
+
+impl Pricing {
+    /// `prompt_tokens x prompt + completion_tokens x completion` (INTERFACE.md section 1; the markup is in the list prices),
+    /// rounded once, half to even, at 10^-12 credit. Errors beyond the range of [`Credits`]; never wraps or clips.
+    pub fn cost(&self, usage: Usage) -> Result<Credits, MoneyError> {
+        self.units(usage)
+            .and_then(|units| i64::try_from(divide_half_even(units, UNITS_PER_PICO)).ok())
+            .map(Credits)
+            .ok_or_else(|| MoneyError::OutOfRange(format!("the cost of {usage:?}")))
+    }
+
+    /// How many completion tokens `amount` pays for beside `prompt` tokens. The cost of that many never exceeds `amount`.
+    /// `u64::MAX` when completion tokens cost nothing; nothing when not even the prompt is paid for.
+    pub fn affordable_completion(&self, amount: Credits, prompt: super::usage::PromptTokens) -> Option<u64> {
+        let amount = u128::try_from(amount.0).ok()?.checked_mul(UNITS_PER_PICO)?;
+        let left = amount.checked_sub(u128::from(prompt.0).checked_mul(self.prompt.units)?)?;
+        match left.checked_div(self.completion.units) {
+            None => Some(u64::MAX),
+            Some(tokens) => Some(u64::try_from(tokens).unwrap_or(u64::MAX)),
+        }
+    }
+
+    /// Whether both sides cost nothing.
+    pub fn is_free(&self) -> bool {
+        self.prompt.is_zero() && self.completion.is_zero()
+    }
+
+    fn units(&self, usage: Usage) -> Option<u128> {
+        let prompt = u128::from(usage.prompt.0).checked_mul(self.prompt.units)?;
+        let completion = u128::from(usage.completion.0).checked_mul(self.completion.units)?;
+        prompt.checked_add(completion)
+    }
+}
+
+const UNITS_PER_PICO: u128 = 1_000_000_000_000;
+
+fn divide_half_even(value: u128, by: u128) -> u128 {
+    let quotient = value / by;
+    let twice_rest = (value % by).saturating_mul(2);
+    let up = twice_rest > by || (twice_rest == by && quotient % 2 == 1);
+    quotient.saturating_add(u128::from(up))
+}
+
+/// Plain decimals only: what `Decimal` reads beyond them (exponents, `_`, a leading `+` or dot) is refused.
+fn parse_decimal(text: &str) -> Result<Decimal, MoneyError> {
+    let digits = text.strip_prefix('-').unwrap_or(text);
+    let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
+        && digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits.ends_with(|c: char| c.is_ascii_digit());
+    if !plain || text.len() > 40 {
+        return Err(MoneyError::NotDecimal(text.to_owned()));
+    }
+    Decimal::from_str_exact(text)
+        .map(|d| d.normalize())
+        .map_err(|_| MoneyError::NotDecimal(text.to_owned()))
+}
+
+fn deserialize_text<'de, D, T>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err = MoneyError>,
+{
+    struct Text<T>(&'static str, std::marker::PhantomData<T>);
+    impl<T: FromStr<Err = MoneyError>> serde::de::Visitor<'_> for Text<T> {
+        type Value = T;
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str(self.0)
+        }
+        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
+            text.parse().map_err(E::custom)
+        }
+    }
+    deserializer.deserialize_any(Text(expected, std::marker::PhantomData))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Who may use what: tier and domain lock, and the permit that proves the check was made.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::catalogue::Model;
+use super::ids::Tier;
+
+/// One entry of a key's domain lock: a host, or `*.example.com` for its subdomains (not the apex). Lower case, no port.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct DomainPattern(String);
+
+/// A text that is no host pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a host such as app.example.com or *.example.com")]
+pub struct DomainPatternError(String);
+
+impl FromStr for DomainPattern {
+    type Err = DomainPatternError;
+
+    fn from_str(text: &str) -> Result<DomainPattern, DomainPatternError> {
+        let lower = text.to_ascii_lowercase();
+        let host = lower.strip_prefix("*.").unwrap_or(&lower);
+        let good = !host.is_empty()
+            && host.len() <= 253
+            && host.split('.').all(|label| {
+                !label.is_empty()
+                    && label
+                        .bytes()
+                        .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'_'))
+            });
+        if good {
+            Ok(DomainPattern(lower))
+        } else {
+            Err(DomainPatternError(text.to_owned()))
+        }
+    }
+}
+
+impl TryFrom<String> for DomainPattern {
+    type Error = DomainPatternError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<DomainPattern> for String {
+    fn from(pattern: DomainPattern) -> String {
+        pattern.0
+    }
+}
+
+impl fmt::Display for DomainPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl DomainPattern {
+    /// Whether `host` (no port) is meant; case does not matter.
+    pub fn matches(&self, host: &str) -> bool {
+        match self.0.strip_prefix('*') {
+            None => self.0.eq_ignore_ascii_case(host),
+            Some(suffix) => {
+                let Some(split) = host.len().checked_sub(suffix.len()) else {
+                    return false;
+                };
+                match host.split_at_checked(split) {
+                    Some((sub, tail)) => !sub.is_empty() && tail.eq_ignore_ascii_case(suffix),
+                    None => false,
+                }
+            }
+        }
+    }
+}
+
+/// The host of an `Origin` or `Referer` header: `scheme://[user@]host[:port][/…]`. Nothing for `null` or anything else.
+pub fn host_of(header: &str) -> Option<&str> {
+    let (scheme, rest) = header.split_once("://")?;
+    if scheme.is_empty()
+        || !scheme
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+    {
+        return None;
+    }
+    let authority = rest.split(['/', '?', '#', '\\']).next()?;
+    let host_port = authority.rsplit('@').next()?;
+    let host = match host_port.strip_prefix('[') {
+        Some(v6) => v6.split(']').next()?,
+        None => host_port.split(':').next()?,
+    };
+    (!host.is_empty()).then_some(host)
+}
+
+/// Where a request says it comes from.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Provenance<'a> {
+    /// The `Origin` header.
+    pub origin: Option<&'a str>,
+    /// The `Referer` header, looked at only without an `Origin`.
+    pub referer: Option<&'a str>,
+}
+
+/// Why the policy says no.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The model starts at a higher tier.
+    Tier {
+        /// The lowest tier that may use the model.
+        needed: Tier,
+        /// The caller's.
+        has: Tier,
+    },
+    /// The key is locked to other domains.
+    Domain,
+}
+
+/// Proof that a caller may use a model. Only [`permit`] makes one, and nothing is reserved or forwarded without it.
+#[derive(Clone, Debug)]
+pub struct Permit {
+    model: Arc<Model>,
+}
+
+impl Permit {
+    /// The model that may be used.
+    pub fn model(&self) -> &Arc<Model> {
+        &self.model
+    }
+}
+
+/// The domain lock alone, for the paths that name no model. An empty lock lets everyone in.
+pub fn domain_allowed(lock: &[DomainPattern], from: Provenance<'_>) -> bool {
+    if lock.is_empty() {
+        return true;
+    }
+    let host = from.origin.or(from.referer).and_then(host_of);
+    host.is_some_and(|host| lock.iter().any(|pattern| pattern.matches(host)))
+}
+
+/// Checks tier and domain lock (INTERFACE.md section 5.4), the tier first.
+pub fn permit(model: &Arc<Model>, tier: Tier, lock: &[DomainPattern], from: Provenance<'_>) -> Result<Permit, Refusal> {
+    if tier < model.tier {
+        return Err(Refusal::Tier {
+            needed: model.tier,
+            has: tier,
+        });
+    }
+    if !domain_allowed(lock, from) {
+        return Err(Refusal::Domain);
+    }
+    Ok(Permit {
+        model: Arc::clone(model),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(pattern: &str, host: &str) -> bool {
+        pattern.parse::<DomainPattern>().unwrap().matches(host)
+    }
+
+    #[test]
+    fn patterns() {
+        assert!(matches("app.example.com", "APP.example.com"));
+        assert!(!matches("app.example.com", "xapp.example.com"));
+        assert!(matches("*.example.com", "a.example.com"));
+        assert!(matches("*.example.com", "a.b.Example.com"));
+        assert!(!matches("*.example.com", "example.com"), "the apex is not a subdomain");
+        assert!(!matches("*.example.com", ".example.com"));
+        assert!(!matches("*.example.com", "evilexample.com"));
+        assert!(!matches("*.example.com", "a.example.com.evil.org"));
+        for bad in ["", "*", "*.", "http://a", "a:80", "a/b", "a..b", "*.*.a"] {
+            assert!(bad.parse::<DomainPattern>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn hosts_of_headers() {
+        assert_eq!(host_of("https://app.example.com:8443/x?y"), Some("app.example.com"));
+        assert_eq!(host_of("https://good.com@evil.com/"), Some("evil.com"));
+        assert_eq!(host_of("https://evil.com/https://good.com"), Some("evil.com"));
+        assert_eq!(host_of("https://evil.com\\@good.com"), Some("evil.com"));
+        assert_eq!(host_of("http://[::1]:3000"), Some("::1"));
+        for bad in ["null", "", "app.example.com", "://x", "https://", "https:///x"] {
+            assert_eq!(host_of(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn the_lock_wants_a_matching_header() {
+        let lock = ["app.example.com".parse().unwrap()];
+        let from = |origin, referer| Provenance { origin, referer };
+        assert!(domain_allowed(&[], from(None, None)));
+        assert!(!domain_allowed(&lock, from(None, None)));
+        assert!(domain_allowed(&lock, from(Some("https://app.example.com"), None)));
+        assert!(domain_allowed(&lock, from(None, Some("https://app.example.com/page"))));
+        assert!(
+            !domain_allowed(&lock, from(Some("null"), Some("https://app.example.com/page"))),
+            "Origin decides"
+        );
+    }
+}

@@ -1,1 +1,0 @@
-//! To come with its issue.

@@ -1,0 +1,34 @@
+//! The taps: read-only eyes on the answers that pass, which tell what to bill and how the answer ended.
+//!
+//! [`StreamTap`] is for streams of server-sent events, [`WholeTap`] for whole JSON answers. Bytes pass unchanged with
+//! the exceptions that [`StreamTap`] names; whatever a tap cannot read passes unharmed. No tap fails, waits, allocates
+//! on the usual path, or needs more memory than its named bounds. The gateway's body filters call them.
+//!
+//! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `shape` (which values matter), `reading` (what
+//! they say), `text` (the tally of tokens)
+
+mod event;
+mod fault;
+mod output;
+mod reading;
+mod scan;
+mod shape;
+mod stencil;
+mod stream;
+mod text;
+mod whole;
+
+pub use stream::{HOLD_BYTES_MAX, StreamTap, TapOptions};
+pub use whole::WholeTap;
+
+/// What to send downstream in place of a chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forward {
+    /// The chunk itself.
+    Unchanged,
+    /// These bytes, which may be none.
+    Replace(bytes::Bytes),
+}
+
+#[cfg(test)]
+mod tests;

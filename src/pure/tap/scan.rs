@@ -1,0 +1,341 @@
+//! An incremental JSON scanner: it is given a document in pieces of any size and tells a [`Reading`] of the values
+//! that it has a role for.
+//!
+//! Its memory is fixed whatever the document's size: a stack of bits, a few known containers, one short value. It takes
+//! every valid document; of an invalid one it may take more than a strict parser would, and stops where brackets,
+//! commas or quotes make no sense. The taps call it.
+
+use super::reading::{Choices, Reading};
+use super::shape::{Node, Role};
+
+/// The scanner of one document.
+#[derive(Debug)]
+pub(super) struct Scanner {
+    state: State,
+    /// What the value at hand is.
+    role: Role,
+    /// The string at hand is a key.
+    in_key: bool,
+    /// One bit a container that is open, the innermost lowest: 1 is an object.
+    objects: u128,
+    depth: u32,
+    /// The nodes of the outermost `known` containers; those within are [`Node::Other`].
+    nodes: [Node; NODES_MAX],
+    known: usize,
+    /// The key, string or literal at hand as far as it is kept.
+    kept: Vec<u8>,
+    /// Bytes of the document that were scanned.
+    offset: usize,
+    string_start: usize,
+    string_escaped: bool,
+    /// The first half of a surrogate pair whose second half must be the next escape.
+    high: Option<u16>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Value,
+    /// A value, or the end of an array that has none.
+    ValueOrEnd,
+    Key,
+    /// A key, or the end of an object that has none.
+    KeyOrEnd,
+    Colon,
+    String,
+    Escape,
+    /// So many hexadecimal digits of `\u` were seen, and their value.
+    Unicode(u8, u16),
+    /// A number, `true`, `false` or `null`.
+    Literal,
+    /// A comma, or the end of the container.
+    AfterValue,
+    Complete,
+    Broken,
+}
+
+/// Containers deeper than this are not looked into; the deepest text of an answer stands at 9.
+const NODES_MAX: usize = 12;
+/// Deeper nesting is refused: the same limit as that of `serde_json`.
+const DEPTH_MAX: u32 = 127;
+/// Keys, identifiers and figures are kept up to this length; a longer one is none that the taps know.
+const KEPT_BYTES_MAX: usize = 256;
+
+impl Scanner {
+    pub(super) fn new() -> Self {
+        Scanner {
+            state: State::Value,
+            role: Role::Root,
+            in_key: false,
+            objects: 0,
+            depth: 0,
+            nodes: [Node::Other; NODES_MAX],
+            known: 0,
+            kept: Vec::new(),
+            offset: 0,
+            string_start: 0,
+            string_escaped: false,
+            high: None,
+        }
+    }
+
+    /// Back to the start of a document.
+    pub(super) fn reset(&mut self) {
+        let kept = std::mem::take(&mut self.kept);
+        *self = Scanner { kept, ..Scanner::new() };
+        self.kept.clear();
+    }
+
+    /// One whole value was read, and nothing but space after it.
+    pub(super) fn is_complete(&self) -> bool {
+        self.state == State::Complete
+    }
+
+    /// More of the document.
+    pub(super) fn feed(&mut self, bytes: &[u8], reading: &mut Reading) {
+        self.offset = self.offset.saturating_add(bytes.len());
+        let mut rest = bytes;
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = match self.state {
+                State::String => self.string(rest, reading),
+                State::Literal => self.literal(rest, reading),
+                State::Escape | State::Unicode(..) => {
+                    self.escape(byte, reading);
+                    after
+                }
+                State::Broken => return,
+                _ => {
+                    if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
+                        self.structure(byte, self.offset - after.len(), reading);
+                    }
+                    if self.state == State::Literal { rest } else { after }
+                }
+            };
+        }
+    }
+
+    /// A byte outside of strings and literals; `offset` is that of the byte after it.
+    fn structure(&mut self, byte: u8, offset: usize, reading: &mut Reading) {
+        // Any value makes the array of choices one that is not empty, not only an object.
+        if self.role == Role::Choice && matches!(self.state, State::Value | State::ValueOrEnd) && byte != b']' {
+            reading.seen.choices = Choices::Some;
+        }
+        self.state = match (self.state, byte) {
+            (State::Key | State::KeyOrEnd, b'"') => {
+                self.in_key = true;
+                self.start_string(offset)
+            }
+            (State::Value | State::ValueOrEnd, b'"') => {
+                self.in_key = false;
+                self.start_string(offset)
+            }
+            (State::Value | State::ValueOrEnd, b'{') => self.open(true, self.role.object(), reading),
+            (State::Value | State::ValueOrEnd, b'[') => self.open(false, self.role.array(), reading),
+            (State::Value | State::ValueOrEnd, b'-' | b'0'..=b'9' | b'a'..=b'z') => {
+                self.kept.clear();
+                State::Literal
+            }
+            (State::Colon, b':') => State::Value,
+            (State::AfterValue, b',') if self.in_object() => State::Key,
+            (State::AfterValue, b',') => {
+                self.role = self.node().element();
+                State::Value
+            }
+            (State::KeyOrEnd | State::AfterValue, b'}') if self.in_object() => self.close(reading),
+            (State::ValueOrEnd | State::AfterValue, b']') if !self.in_object() => self.close(reading),
+            _ => State::Broken,
+        };
+    }
+
+    fn start_string(&mut self, offset: usize) -> State {
+        self.kept.clear();
+        self.string_start = offset;
+        self.string_escaped = false;
+        State::String
+    }
+
+    fn open(&mut self, object: bool, node: Node, reading: &mut Reading) -> State {
+        if self.depth >= DEPTH_MAX {
+            return State::Broken;
+        }
+        reading.open(self.role, node);
+        let within_known = usize::try_from(self.depth).is_ok_and(|depth| depth == self.known);
+        if let (true, Some(slot)) = (within_known && node != Node::Other, self.nodes.get_mut(self.known)) {
+            *slot = node;
+            self.known += 1;
+        }
+        self.depth += 1;
+        self.objects = self.objects << 1 | u128::from(object);
+        self.role = if object { Role::Skip } else { self.node().element() };
+        if object { State::KeyOrEnd } else { State::ValueOrEnd }
+    }
+
+    fn close(&mut self, reading: &mut Reading) -> State {
+        let node = self.node();
+        self.depth = self.depth.saturating_sub(1);
+        self.objects >>= 1;
+        self.known = self.known.min(usize::try_from(self.depth).unwrap_or(usize::MAX));
+        self.role = Role::Skip;
+        reading.close(node);
+        self.after_value()
+    }
+
+    fn after_value(&self) -> State {
+        if self.depth == 0 {
+            State::Complete
+        } else {
+            State::AfterValue
+        }
+    }
+
+    fn in_object(&self) -> bool {
+        self.depth > 0 && self.objects & 1 == 1
+    }
+
+    /// The node of the innermost container.
+    fn node(&self) -> Node {
+        if usize::try_from(self.depth).is_ok_and(|depth| depth == self.known) {
+            self.nodes
+                .get(self.known.wrapping_sub(1))
+                .copied()
+                .unwrap_or(Node::Other)
+        } else {
+            Node::Other
+        }
+    }
+
+    /// Inside a string: all up to its end, or to an escape.
+    fn string<'a>(&mut self, rest: &'a [u8], reading: &mut Reading) -> &'a [u8] {
+        let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
+        if !run.is_empty() {
+            self.end_lone_surrogate(reading);
+            self.keep(run, reading);
+        }
+        let Some((&byte, after)) = rest.split_first() else {
+            return rest;
+        };
+        if byte == b'\\' {
+            self.string_escaped = true;
+            self.state = State::Escape;
+        } else {
+            self.end_lone_surrogate(reading);
+            self.end_string(self.offset - after.len() - 1, reading);
+        }
+        after
+    }
+
+    fn end_string(&mut self, end: usize, reading: &mut Reading) {
+        if self.in_key {
+            self.role = self.node().member(&self.kept);
+            self.state = State::Colon;
+            return;
+        }
+        let role = std::mem::replace(&mut self.role, Role::Skip);
+        match role {
+            Role::Skip => {}
+            _ if role.is_kept() => {
+                let cut = self.kept.len() > KEPT_BYTES_MAX;
+                reading.string(role, if cut { None } else { Some(&self.kept) });
+            }
+            _ => reading.text(role, self.string_start..end, self.string_escaped),
+        }
+        self.state = self.after_value();
+    }
+
+    /// The byte after a backslash, or a digit of `\u`.
+    fn escape(&mut self, byte: u8, reading: &mut Reading) {
+        let State::Unicode(digits, value) = self.state else {
+            if byte == b'u' {
+                self.state = State::Unicode(0, 0);
+                return;
+            }
+            let meant = match byte {
+                b'n' => b'\n',
+                b't' => b'\t',
+                b'r' => b'\r',
+                b'b' => 0x08,
+                b'f' => 0x0C,
+                b'"' | b'\\' | b'/' => byte,
+                _ => {
+                    self.state = State::Broken;
+                    return;
+                }
+            };
+            self.end_lone_surrogate(reading);
+            self.state = State::String;
+            self.keep(&[meant], reading);
+            return;
+        };
+        let Some(digit) = char::from(byte)
+            .to_digit(16)
+            .and_then(|digit| u16::try_from(digit).ok())
+        else {
+            self.state = State::Broken;
+            return;
+        };
+        let value = value << 4 | digit;
+        if digits < 3 {
+            self.state = State::Unicode(digits + 1, value);
+            return;
+        }
+        self.state = State::String;
+        self.unit(value, reading);
+    }
+
+    /// A whole `\u` escape: a character, or half of one.
+    fn unit(&mut self, unit: u16, reading: &mut Reading) {
+        let pair = self.high.map(|high| [high, unit]);
+        if let Some(Some(Ok(character))) = pair.map(|pair| char::decode_utf16(pair).next()) {
+            self.high = None;
+            return self.keep(character.encode_utf8(&mut [0; 4]).as_bytes(), reading);
+        }
+        self.end_lone_surrogate(reading);
+        match char::from_u32(u32::from(unit)) {
+            Some(character) => self.keep(character.encode_utf8(&mut [0; 4]).as_bytes(), reading),
+            None => self.high = Some(unit),
+        }
+    }
+
+    /// Half a pair that stands alone reads as the replacement character.
+    fn end_lone_surrogate(&mut self, reading: &mut Reading) {
+        if self.high.take().is_some() {
+            self.keep("\u{FFFD}".as_bytes(), reading);
+        }
+    }
+
+    /// More of the string at hand, unescaped.
+    fn keep(&mut self, bytes: &[u8], reading: &mut Reading) {
+        if !self.in_key
+            && let Some(kind) = self.role.text()
+        {
+            return reading.tally.part(kind, bytes);
+        }
+        let wanted = if self.in_key {
+            self.node() != Node::Other
+        } else {
+            self.role.is_kept()
+        };
+        if wanted {
+            let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
+            self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+        }
+    }
+
+    fn literal<'a>(&mut self, rest: &'a [u8], reading: &mut Reading) -> &'a [u8] {
+        let is_literal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b'-' | b'+' | b'E');
+        let length = rest.iter().position(|byte| !is_literal(byte)).unwrap_or(rest.len());
+        let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
+        if self.role.is_kept() {
+            let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
+            self.kept.extend_from_slice(run.get(..room).unwrap_or(run));
+        }
+        if !rest.is_empty() {
+            let role = std::mem::replace(&mut self.role, Role::Skip);
+            if role.is_kept() {
+                reading.literal(role, &self.kept);
+            }
+            self.state = self.after_value();
+        }
+        rest
+    }
+}

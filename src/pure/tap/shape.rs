@@ -1,0 +1,190 @@
+//! The shape of an answer: which of its JSON values the taps look at.
+//!
+//! Everything else is skipped, whatever it is called and wherever it stands: `"content"` inside a string, or a `usage`
+//! inside a tool's arguments, is no more than text. The scanner asks here at every key.
+
+use super::text::Kind;
+
+/// A container that the taps look into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Node {
+    /// An array around the answer; some providers wrap an error so.
+    Wrapper,
+    /// The answer itself.
+    Answer,
+    Choices,
+    Choice,
+    /// `delta` of a streamed choice, `message` of a whole one.
+    Message,
+    ToolCalls,
+    ToolCall,
+    Function,
+    /// Content in parts, all counted as one kind of text.
+    Parts(Kind),
+    Part(Kind),
+    Audio,
+    Usage,
+    /// Groq's own object, with a usage report inside.
+    Groq,
+    Error,
+    /// None of these: skipped.
+    Other,
+}
+
+/// What a value is to the taps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    Skip,
+    /// The root of the document, or an element of an array around it.
+    Root,
+    Id,
+    Object,
+    Created,
+    Model,
+    /// Random text that a provider pads events with; only its place matters.
+    Padding,
+    Choices,
+    Choice,
+    FinishReason,
+    Message,
+    ToolCalls,
+    ToolCall,
+    Function,
+    Text(Kind),
+    Part(Kind),
+    Audio,
+    Usage,
+    PromptTokens,
+    CompletionTokens,
+    TotalTokens,
+    Groq,
+    Error,
+    ErrorCode,
+}
+
+impl Node {
+    /// The role of the member `key` of an object.
+    pub(super) fn member(self, key: &[u8]) -> Role {
+        match self {
+            Node::Answer => match key {
+                b"choices" => Role::Choices,
+                b"usage" => Role::Usage,
+                b"error" => Role::Error,
+                b"id" => Role::Id,
+                b"object" => Role::Object,
+                b"created" => Role::Created,
+                b"model" => Role::Model,
+                b"obfuscation" => Role::Padding,
+                b"x_groq" => Role::Groq,
+                _ => Role::Skip,
+            },
+            Node::Choice => match key {
+                b"delta" | b"message" => Role::Message,
+                b"finish_reason" => Role::FinishReason,
+                b"text" => Role::Text(Kind::Content),
+                b"usage" => Role::Usage,
+                _ => Role::Skip,
+            },
+            Node::Message => match key {
+                b"content" | b"refusal" => Role::Text(Kind::Content),
+                b"reasoning_content" => Role::Text(Kind::ReasoningContent),
+                b"reasoning" => Role::Text(Kind::Reasoning),
+                b"reasoning_details" => Role::Text(Kind::ReasoningDetails),
+                b"tool_calls" => Role::ToolCalls,
+                b"function_call" => Role::Function,
+                b"audio" => Role::Audio,
+                _ => Role::Skip,
+            },
+            Node::ToolCall => match key {
+                b"function" | b"custom" => Role::Function,
+                _ => Role::Skip,
+            },
+            Node::Function => match key {
+                b"name" | b"arguments" | b"input" => Role::Text(Kind::Content),
+                _ => Role::Skip,
+            },
+            Node::Part(kind) => match key {
+                b"text" | b"thinking" | b"summary" | b"refusal" => Role::Text(kind),
+                _ => Role::Skip,
+            },
+            Node::Audio if key == b"transcript" => Role::Text(Kind::Content),
+            Node::Usage => match key {
+                b"prompt_tokens" => Role::PromptTokens,
+                b"completion_tokens" => Role::CompletionTokens,
+                b"total_tokens" => Role::TotalTokens,
+                _ => Role::Skip,
+            },
+            Node::Groq if key == b"usage" => Role::Usage,
+            Node::Error if key == b"code" => Role::ErrorCode,
+            Node::Audio | Node::Groq | Node::Error => Role::Skip,
+            Node::Wrapper | Node::Choices | Node::ToolCalls | Node::Parts(_) | Node::Other => Role::Skip,
+        }
+    }
+
+    /// The role of an element of an array.
+    pub(super) fn element(self) -> Role {
+        match self {
+            Node::Wrapper => Role::Root,
+            Node::Choices => Role::Choice,
+            Node::ToolCalls => Role::ToolCall,
+            Node::Parts(kind) => Role::Part(kind),
+            _ => Role::Skip,
+        }
+    }
+}
+
+impl Role {
+    /// The node of an object in this role.
+    pub(super) fn object(self) -> Node {
+        match self {
+            Role::Root => Node::Answer,
+            Role::Choice => Node::Choice,
+            Role::Message => Node::Message,
+            Role::ToolCall => Node::ToolCall,
+            Role::Function => Node::Function,
+            Role::Part(kind) | Role::Text(kind) => Node::Part(kind),
+            Role::Audio => Node::Audio,
+            Role::Usage => Node::Usage,
+            Role::Groq => Node::Groq,
+            Role::Error => Node::Error,
+            _ => Node::Other,
+        }
+    }
+
+    /// The node of an array in this role.
+    pub(super) fn array(self) -> Node {
+        match self {
+            Role::Root => Node::Wrapper,
+            Role::Choices => Node::Choices,
+            Role::ToolCalls => Node::ToolCalls,
+            Role::Text(kind) | Role::Part(kind) => Node::Parts(kind),
+            Role::Error => Node::Error,
+            _ => Node::Other,
+        }
+    }
+
+    /// The kind of text that a string in this role is counted as.
+    pub(super) fn text(self) -> Option<Kind> {
+        match self {
+            Role::Text(kind) | Role::Part(kind) => Some(kind),
+            _ => None,
+        }
+    }
+
+    /// Whether a string or literal in this role is kept until it ends.
+    pub(super) fn is_kept(self) -> bool {
+        matches!(
+            self,
+            Role::Id
+                | Role::Object
+                | Role::Created
+                | Role::Model
+                | Role::FinishReason
+                | Role::PromptTokens
+                | Role::CompletionTokens
+                | Role::TotalTokens
+                | Role::Error
+                | Role::ErrorCode
+        )
+    }
+}

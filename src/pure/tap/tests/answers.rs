@@ -1,0 +1,199 @@
+//! Whole answers, cut anywhere, against a tree parser.
+
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::oracle;
+use super::*;
+use crate::pure::usage::Reports;
+
+/// Taps `answer` in pieces that end at `cuts`.
+fn tap(answer: &[u8], cuts: &[usize]) -> WholeTap {
+    let mut tap = WholeTap::new(Encoding::O200k);
+    let mut start = 0;
+    for end in cuts.iter().copied().chain([answer.len()]) {
+        tap.chunk(&answer[start..end]);
+        start = end;
+    }
+    tap.end();
+    tap
+}
+
+/// What a tap of the whole of `value` must say: usage, text, error.
+fn expected(value: &Value) -> (Option<(u64, u64)>, u64, bool) {
+    let mut reports = Reports::default();
+    let choices = value["choices"].as_array();
+    let usages = [&value["usage"], &value["x_groq"]["usage"]];
+    for usage in usages
+        .into_iter()
+        .chain(choices.into_iter().flatten().map(|choice| &choice["usage"]))
+    {
+        if usage.is_object() {
+            reports.add(oracle::report(usage));
+        }
+    }
+    let error = oracle::is_error(value);
+    let usage = if choices.is_none() && !error {
+        reports.usage_without_completion()
+    } else {
+        reports.usage()
+    };
+    let text = if usage.is_some() {
+        0
+    } else {
+        oracle::text_tokens(value, Encoding::O200k)
+    };
+    (usage.map(|usage| (usage.prompt.0, usage.completion.0)), text, error)
+}
+
+fn said(tap: &WholeTap) -> (Option<(u64, u64)>, u64, bool) {
+    let usage = tap.reported().map(|usage| (usage.prompt.0, usage.completion.0));
+    (usage, tap.delivered().0, tap.is_error())
+}
+
+#[track_caller]
+fn check_every_cut(answer: &str) {
+    let value: Value = serde_json::from_str(answer).unwrap();
+    for cut in 0..=answer.len() {
+        let tap = tap(answer.as_bytes(), &[cut]);
+        assert_eq!((said(&tap), tap.complete()), (expected(&value), true), "cut at {cut}");
+    }
+    let cuts: Vec<_> = (0..answer.len()).collect();
+    assert_eq!(said(&tap(answer.as_bytes(), &cuts)), expected(&value), "byte by byte");
+}
+
+#[test]
+fn answers_of_every_kind_cut_at_every_byte() {
+    for answer in [
+        r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"Hi \u00e9\ud83d\ude00 \"}]"}}],"usage":{"prompt_tokens":5,"completion_tokens":4,"total_tokens":9}}"#,
+        r#"{"usage":{"completion_tokens_details":{"completion_tokens":1},"completion_tokens":0,"prompt_tokens":0},"choices":[]}"#,
+        r#" { "choices" : [ { "message" : { "content" : "no usage here" , "tool_calls" : [ { "function" : { "name" : "f" , "arguments" : "{\"usage\":{\"prompt_tokens\":3}}" } } ] } } ] , "usage" : null } "#,
+        r#"{"object":"list","data":[{"embedding":[0.1,-2e-5,3],"index":0,"usage":{"prompt_tokens":999}}],"usage":{"prompt_tokens":8,"total_tokens":8}}"#,
+        r#"{"error":{"message":"m","type":"t","code":429,"usage":{"prompt_tokens":1}}}"#,
+        r#"{"error":null,"choices":[{"text":"legacy"}],"us\u0061ge":{"prompt\u005ftokens":1,"completion_tokens":2}}"#,
+        r#"{"choices":[{"message":{"content":[{"type":"text","text":"parts"},"loose",{"type":"image_url","image_url":{"url":"u"}}]}}]}"#,
+    ] {
+        check_every_cut(answer);
+    }
+}
+
+#[test]
+fn an_error_in_an_array_is_an_error() {
+    let tap = tap(br#"[{"error":{"code":400,"message":"wrapped"}}]"#, &[]);
+    assert!(tap.is_error() && tap.complete());
+    assert_eq!(tap.error_code(), Some(400));
+}
+
+#[test]
+fn lone_surrogates_read_as_the_replacement_character() {
+    let answer = r#"{"choices":[{"message":{"content":"a \ud83d lone \udc00 half\ud83d\ud83d\ude00"}}]}"#;
+    let expected = tokens::count("a \u{FFFD} lone \u{FFFD} half\u{FFFD}\u{1F600}", Encoding::O200k);
+    for cut in 0..=answer.len() {
+        assert_eq!(tap(answer.as_bytes(), &[cut]).delivered().0, expected);
+    }
+}
+
+#[test]
+fn what_is_no_whole_document_is_not_complete() {
+    for answer in [
+        "",
+        "{",
+        "{}x",
+        "{}{}",
+        "{\"a\":}",
+        "{\"a\" 1}",
+        "[1,]",
+        "{,}",
+        "[}",
+        "{\"a\":1]",
+        "\"\\x\"",
+        "<html>",
+        "\u{1f}\u{8b}",
+    ] {
+        assert!(!tap(answer.as_bytes(), &[]).complete(), "{answer}");
+    }
+    let deep = format!("{}{}", "[".repeat(127), "]".repeat(127));
+    assert!(tap(deep.as_bytes(), &[]).complete());
+    let too_deep = format!("{}{}", "[".repeat(128), "]".repeat(128));
+    assert!(!tap(too_deep.as_bytes(), &[]).complete());
+}
+
+#[test]
+fn megabytes_need_no_memory() {
+    let mut tap = WholeTap::new(Encoding::O200k);
+    tap.chunk(br#"{"choices":[{"message":{"content":""#);
+    for _ in 0..64 {
+        tap.chunk(&b"the quick brown fox ".repeat(1000));
+        assert!(tap.waiting() <= super::super::text::WAITING_BYTES_MAX);
+    }
+    tap.chunk(br#""}}],"data":[["#);
+    for _ in 0..64 {
+        tap.chunk(&b"0.0123,".repeat(3000));
+    }
+    tap.chunk(br#"0]]}"#);
+    tap.end();
+    assert!(tap.complete());
+    let exact = 64 * 4000;
+    assert!(
+        tap.delivered().0.abs_diff(exact) < exact / 1000,
+        "{} instead of {exact}",
+        tap.delivered().0
+    );
+}
+
+fn any_value() -> impl Strategy<Value = Value> {
+    let key = prop_oneof![
+        3 => prop::sample::select(vec![
+            "choices", "message", "delta", "content", "usage", "prompt_tokens", "completion_tokens", "total_tokens",
+            "error", "object", "tool_calls", "function", "arguments", "x_groq", "reasoning", "text", "index",
+        ]).prop_map(str::to_owned),
+        1 => "\\PC{0,6}",
+    ];
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        (0u64..5000).prop_map(Value::from),
+        any::<f64>().prop_map(Value::from),
+        "\\PC{0,8}".prop_map(Value::from),
+        "[\"\\\\\n{}:]{0,4}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(5, 40, 5, move |inner| {
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::btree_map(key.clone(), inner, 0..5)
+                .prop_map(|members| Value::Object(members.into_iter().collect())),
+        ]
+    })
+}
+
+fn answer() -> impl Strategy<Value = Value> {
+    let part = || proptest::option::weighted(0.8, any_value());
+    (part(), part(), any_value()).prop_map(|(message, usage, other)| {
+        let mut answer = json!({"z": other.clone()});
+        if let Some(message) = message {
+            answer["choices"] = json!([{"message": message, "finish_reason": "stop"}, {"message": {"content": other}}]);
+        }
+        if let Some(usage) = usage {
+            answer["usage"] = usage;
+        }
+        answer
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_answer_cut_anywhere(
+        value in prop_oneof![answer(), any_value().prop_filter("an object", Value::is_object)],
+        pretty in any::<bool>(),
+        cuts in proptest::collection::vec(any::<prop::sample::Index>(), 0..6),
+    ) {
+        let answer = if pretty { serde_json::to_string_pretty(&value) } else { serde_json::to_string(&value) }.unwrap();
+        let mut cuts: Vec<_> = cuts.iter().map(|cut| cut.index(answer.len() + 1)).collect();
+        cuts.sort_unstable();
+        let tap = tap(answer.as_bytes(), &cuts);
+        prop_assert_eq!(said(&tap), expected(&value));
+        prop_assert!(tap.complete());
+    }
+}

@@ -1,0 +1,254 @@
+//! What a stream tap must do, worked out the slow way: the whole stream at once, each event as a tree.
+
+use serde_json::Value;
+
+use crate::pure::tap::{TapOptions, fault, reading::Identity, stream};
+use crate::pure::tokens::{self, Encoding};
+use crate::pure::usage::{Figure, Report, Reports, TOKENS_MAX};
+
+/// The outcome of a stream.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Outcome {
+    pub(super) out: Vec<u8>,
+    pub(super) reports: Reports,
+    pub(super) delivered: u64,
+    pub(super) done: bool,
+    pub(super) finished: bool,
+    pub(super) error: Option<Option<u16>>,
+}
+
+/// A run of raw bytes with the event in it, if it is one.
+struct Block {
+    raw: Vec<u8>,
+    data: Option<Vec<u8>>,
+    error_name: bool,
+    /// What would end it, when the stream ended before it did.
+    closing: &'static [u8],
+}
+
+/// The outcome of `stream` when it ends cleanly after its last byte.
+pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
+    let mut outcome = Outcome::default();
+    let mut identity = Identity::default();
+    for block in blocks(stream) {
+        let value = block
+            .data
+            .as_deref()
+            .and_then(|data| serde_json::from_slice::<Value>(data).ok());
+        let value = value.unwrap_or(Value::Null);
+        outcome.done |= block
+            .data
+            .as_deref()
+            .is_some_and(|data| data.trim_ascii_start().starts_with(b"[DONE]"));
+        identify(&value, &mut identity);
+        for usage in usages(&value) {
+            outcome.reports.add(report(usage));
+        }
+        if block.error_name || is_error(&value) {
+            let code = &value["error"]["code"];
+            let number = code
+                .as_u64()
+                .or_else(|| code.as_str().and_then(|code| code.parse().ok()));
+            outcome.error = Some(number.and_then(|code| u16::try_from(code).ok()));
+            if !outcome.done {
+                let mut masked = bytes::BytesMut::new();
+                stream::write_masked(&mut masked, &identity);
+                outcome.out.extend(masked);
+            }
+            outcome.finished |= outcome.done;
+            return outcome;
+        }
+        let is_usage_chunk =
+            value["usage"].is_object() && value["choices"].as_array().is_some_and(|choices| choices.is_empty());
+        if is_usage_chunk && options.drop_usage_chunk {
+            continue;
+        }
+        outcome.out.extend(&block.raw);
+        outcome.out.extend(block.closing);
+        outcome.delivered += text_tokens(&value, options.encoding);
+        outcome.finished |= choices(&value).any(|choice| !matches!(choice["finish_reason"].as_str(), None | Some("")));
+    }
+    if !outcome.done {
+        outcome.out.extend(fault::DONE_EVENT);
+    }
+    outcome.finished |= outcome.done;
+    outcome
+}
+
+/// Whether the data of every event is JSON: what an unreadable one delivers is not for the oracle to say.
+pub(super) fn readable(stream: &[u8]) -> bool {
+    let data = blocks(stream).into_iter().filter_map(|block| block.data);
+    data.into_iter()
+        .all(|data| serde_json::from_slice::<Value>(&data).is_ok())
+}
+
+fn blocks(stream: &[u8]) -> Vec<Block> {
+    let mut blocks = Vec::new();
+    let new = || Block {
+        raw: Vec::new(),
+        data: None,
+        error_name: false,
+        closing: b"",
+    };
+    let mut block = new();
+    let mut fields = false;
+    for (index, line) in raw_lines(stream).into_iter().enumerate() {
+        block.raw.extend(&line);
+        let end = line.iter().position(|byte| matches!(byte, b'\n' | b'\r'));
+        let text = &line[..end.unwrap_or(line.len())];
+        let text = if index == 0 {
+            text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text)
+        } else {
+            text
+        };
+        let is_comment = text.first() == Some(&b':');
+        if end.is_some() && (text.is_empty() || (is_comment && !fields)) {
+            blocks.push(std::mem::replace(&mut block, new()));
+            fields = false;
+            continue;
+        }
+        fields |= !is_comment;
+        let at_line_start = line.ends_with(b"\n") || text.is_empty();
+        block.closing = if at_line_start { b"\n" } else { b"\n\n" };
+        let colon = text.iter().position(|byte| *byte == b':');
+        let (name, value) = colon.map_or((text, &b""[..]), |colon| (&text[..colon], &text[colon + 1..]));
+        let value = value.strip_prefix(b" ").unwrap_or(value);
+        if name == b"data" {
+            match &mut block.data {
+                Some(data) => {
+                    data.push(b'\n');
+                    data.extend(value);
+                }
+                None => block.data = Some(value.to_vec()),
+            }
+        } else if name == b"event" {
+            block.error_name = value == b"error";
+        }
+    }
+    if !block.raw.is_empty() {
+        blocks.push(block);
+    }
+    // What ended needs no closing.
+    let last = blocks.len().saturating_sub(1);
+    let open = !block_ended(blocks.last());
+    for (index, block) in blocks.iter_mut().enumerate() {
+        if index != last || !open {
+            block.closing = b"";
+        }
+    }
+    blocks
+}
+
+/// Whether the last block ended by itself: as a blank line or as a comment of no event.
+fn block_ended(block: Option<&Block>) -> bool {
+    let Some(block) = block else { return true };
+    let lines = raw_lines(&block.raw);
+    let Some(last) = lines.last() else { return true };
+    let text = last.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(last);
+    let ended = last.ends_with(b"\n") || last.ends_with(b"\r");
+    ended && (matches!(text, b"\n" | b"\r" | b"\r\n") || (lines.len() == 1 && text.first() == Some(&b':')))
+}
+
+fn raw_lines(stream: &[u8]) -> Vec<Vec<u8>> {
+    let mut lines = Vec::new();
+    let mut line = Vec::new();
+    let mut bytes = stream.iter().copied().peekable();
+    while let Some(byte) = bytes.next() {
+        line.push(byte);
+        if byte == b'\r' {
+            line.extend(bytes.next_if_eq(&b'\n'));
+        }
+        if byte == b'\r' || byte == b'\n' {
+            lines.push(std::mem::take(&mut line));
+        }
+    }
+    if !line.is_empty() {
+        lines.push(line);
+    }
+    lines
+}
+
+fn identify(value: &Value, identity: &mut Identity) {
+    let text = |key: &str| value[key].as_str().map(str::to_owned);
+    identity.id = identity.id.take().or_else(|| text("id"));
+    identity.model = identity.model.take().or_else(|| text("model"));
+    identity.created = identity.created.take().or_else(|| value["created"].as_u64());
+}
+
+pub(super) fn is_error(value: &Value) -> bool {
+    let falsy = [Value::Null, Value::Bool(false), Value::from(0), Value::from("")];
+    !falsy.contains(&value["error"]) || value["object"] == "error"
+}
+
+fn choices(value: &Value) -> impl Iterator<Item = &Value> {
+    value["choices"].as_array().into_iter().flatten()
+}
+
+fn usages(value: &Value) -> Vec<&Value> {
+    let mut usages = vec![&value["usage"], &value["x_groq"]["usage"]];
+    usages.extend(choices(value).map(|choice| &choice["usage"]));
+    usages.retain(|usage| usage.is_object());
+    usages
+}
+
+/// A `usage` object as a [`Report`].
+pub(super) fn report(usage: &Value) -> Report {
+    let figure = |key: &str| match usage.get(key) {
+        None | Some(Value::Null) => Figure::Absent,
+        Some(value) => match value.as_u64() {
+            Some(tokens) if tokens <= TOKENS_MAX => Figure::Tokens(tokens),
+            _ => Figure::Unbelievable,
+        },
+    };
+    Report {
+        prompt: figure("prompt_tokens"),
+        completion: figure("completion_tokens"),
+        total: figure("total_tokens"),
+    }
+}
+
+/// Tokens of all text in an answer or in a chunk of one.
+pub(super) fn text_tokens(value: &Value, encoding: Encoding) -> u64 {
+    let count = |value: &Value| value.as_str().map_or(0, |text| tokens::count(text, encoding));
+    let function = |value: &Value| {
+        ["name", "arguments", "input"]
+            .iter()
+            .map(|key| count(&value[*key]))
+            .sum::<u64>()
+    };
+    let message = |message: &Value| {
+        let calls = message["tool_calls"].as_array().into_iter().flatten();
+        let content = parts(&message["content"], &count)
+            + parts(&message["refusal"], &count)
+            + count(&message["audio"]["transcript"])
+            + function(&message["function_call"])
+            + calls
+                .map(|call| function(&call["function"]) + function(&call["custom"]))
+                .sum::<u64>();
+        let reasoning = ["reasoning", "reasoning_content", "reasoning_details"];
+        content
+            + reasoning
+                .iter()
+                .map(|key| parts(&message[*key], &count))
+                .max()
+                .unwrap_or(0)
+    };
+    choices(value)
+        .map(|choice| count(&choice["text"]) + message(&choice["delta"]) + message(&choice["message"]))
+        .sum()
+}
+
+/// Tokens of content that is a string, or an array of parts.
+fn parts(content: &Value, count: &dyn Fn(&Value) -> u64) -> u64 {
+    let inner = |part: &Value| {
+        ["text", "thinking", "summary", "refusal"]
+            .iter()
+            .map(|key| parts(&part[*key], count))
+            .sum::<u64>()
+    };
+    match content {
+        Value::Array(elements) => elements.iter().map(|part| parts(part, count)).sum(),
+        Value::Object(_) => inner(content),
+        _ => count(content),
+    }
+}

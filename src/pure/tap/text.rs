@@ -1,0 +1,205 @@
+//! The tally of delivered text: what the model wrote, kept until it is counted, then only its number of tokens.
+//!
+//! Counting waits for [`Tally::commit`], so that text which never reaches the client costs nothing, and text whose
+//! tokens the provider reports need not be counted at all. What waits is bounded: beyond [`WAITING_BYTES_MAX`] it is
+//! counted in parts. It never writes the text anywhere.
+
+use crate::pure::tokens::{self, Encoding};
+
+/// A kind of text. The kinds of reasoning are several spellings of the same words, and some providers send more than
+/// one of them: only the longest counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Content, refusal, tool calls: everything that is written once.
+    Content,
+    Reasoning,
+    ReasoningContent,
+    ReasoningDetails,
+}
+
+/// The tally of one answer.
+#[derive(Debug)]
+pub(super) struct Tally {
+    encoding: Encoding,
+    /// Text that waits, unescaped, as bytes: its characters may be cut.
+    waiting: Vec<u8>,
+    marks: Vec<Mark>,
+    /// Where in `waiting` the text begins that has no mark yet.
+    open: usize,
+    /// What is counted of the choice at hand, but not committed.
+    choice: Choice,
+    committed: u64,
+}
+
+/// One end in the waiting text.
+#[derive(Clone, Copy, Debug)]
+enum Mark {
+    /// A text of a kind ends at this place.
+    Text(Kind, usize),
+    /// A choice ends.
+    Choice,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Choice {
+    content: u64,
+    reasoning: u64,
+    reasoning_content: u64,
+    reasoning_details: u64,
+    /// Choices that ended before this one.
+    ended: u64,
+}
+
+/// Text beyond this is counted at once instead of waiting.
+pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024;
+/// So many texts wait at most: the bound for very many empty ones.
+const MARKS_MAX: usize = 4096;
+
+impl Tally {
+    pub(super) fn new(encoding: Encoding) -> Self {
+        Tally {
+            encoding,
+            waiting: Vec::new(),
+            marks: Vec::new(),
+            open: 0,
+            choice: Choice::default(),
+            committed: 0,
+        }
+    }
+
+    /// More of a text, which [`Tally::end`] will end.
+    pub(super) fn part(&mut self, kind: Kind, mut part: &[u8]) {
+        while self.waiting.len() + part.len() > WAITING_BYTES_MAX {
+            let room = WAITING_BYTES_MAX.saturating_sub(self.waiting.len());
+            let (now, later) = part.split_at_checked(room).unwrap_or((part, b""));
+            self.waiting.extend_from_slice(now);
+            self.count_open(kind);
+            part = later;
+        }
+        self.waiting.extend_from_slice(part);
+    }
+
+    /// The text ended.
+    pub(super) fn end(&mut self, kind: Kind) {
+        if self.waiting.len() > self.open {
+            self.open = self.waiting.len();
+            self.mark(Mark::Text(kind, self.open));
+        }
+    }
+
+    /// The choice ended.
+    pub(super) fn end_choice(&mut self) {
+        // Without a text since the last choice there is nothing to set apart.
+        if !matches!(self.marks.last(), Some(Mark::Choice)) {
+            self.mark(Mark::Choice);
+        }
+    }
+
+    /// What waits was delivered: it is counted.
+    pub(super) fn commit(&mut self) {
+        if self.marks.is_empty() && self.choice.ended == 0 && self.waiting.is_empty() {
+            return;
+        }
+        self.count_marked();
+        self.choice.end();
+        self.committed = self.committed.saturating_add(std::mem::take(&mut self.choice).ended);
+        self.clear();
+    }
+
+    /// One text that was delivered, apart from those that wait.
+    pub(super) fn commit_text(&mut self, text: &[u8]) {
+        self.committed = self.committed.saturating_add(tokens::count_bytes(text, self.encoding));
+    }
+
+    /// What waits was not delivered: it is forgotten.
+    pub(super) fn discard(&mut self) {
+        self.choice = Choice::default();
+        self.clear();
+    }
+
+    /// Tokens of all committed text.
+    pub(super) fn committed(&self) -> u64 {
+        self.committed
+    }
+
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn mark(&mut self, mark: Mark) {
+        self.marks.push(mark);
+        if self.marks.len() >= MARKS_MAX {
+            self.count_marked();
+            self.waiting.drain(..self.open);
+            self.open = 0;
+        }
+    }
+
+    /// Counts the texts that ended and as much of the open one as has whole characters; keeps the rest waiting.
+    fn count_open(&mut self, kind: Kind) {
+        self.count_marked();
+        let open = self.waiting.get(self.open..).unwrap_or_default();
+        let cut = open.len() - cut_character(open);
+        self.choice.add(
+            kind,
+            tokens::count_bytes(open.get(..cut).unwrap_or(open), self.encoding),
+        );
+        self.waiting.drain(..self.open + cut);
+        self.open = 0;
+    }
+
+    fn count_marked(&mut self) {
+        let mut start = 0;
+        for mark in self.marks.drain(..) {
+            match mark {
+                Mark::Choice => self.choice.end(),
+                Mark::Text(kind, end) => {
+                    let text = self.waiting.get(start..end).unwrap_or_default();
+                    self.choice.add(kind, tokens::count_bytes(text, self.encoding));
+                    start = end;
+                }
+            }
+        }
+    }
+
+    fn clear(&mut self) {
+        self.marks.clear();
+        self.waiting.clear();
+        self.open = 0;
+    }
+}
+
+impl Choice {
+    fn add(&mut self, kind: Kind, tokens: u64) {
+        let sum = match kind {
+            Kind::Content => &mut self.content,
+            Kind::Reasoning => &mut self.reasoning,
+            Kind::ReasoningContent => &mut self.reasoning_content,
+            Kind::ReasoningDetails => &mut self.reasoning_details,
+        };
+        *sum = sum.saturating_add(tokens);
+    }
+
+    fn end(&mut self) {
+        let reasoning = self.reasoning.max(self.reasoning_content).max(self.reasoning_details);
+        let ended = self.ended.saturating_add(self.content).saturating_add(reasoning);
+        *self = Choice {
+            ended,
+            ..Choice::default()
+        };
+    }
+}
+
+/// How many bytes at the end of `text` are of a character whose rest is still to come.
+fn cut_character(text: &[u8]) -> usize {
+    let lead = text.iter().rev().take(3).position(|byte| byte & 0xC0 != 0x80);
+    let Some(after) = lead else { return 0 };
+    let length = match text.iter().rev().nth(after).copied().unwrap_or_default() {
+        0xC0..=0xDF => 2,
+        0xE0..=0xEF => 3,
+        0xF0..=0xF7 => 4,
+        _ => 1,
+    };
+    if after + 1 < length { after + 1 } else { 0 }
+}

@@ -1,0 +1,77 @@
+//! The tap of a whole JSON answer: a chat completion, or embeddings.
+
+use super::reading::{Choices, Reading};
+use super::scan::Scanner;
+use crate::pure::tokens::Encoding;
+use crate::pure::usage::{CompletionTokens, Reports, Usage};
+
+/// Reads a whole answer as it passes. It holds and changes nothing; its memory is bounded whatever the answer's size.
+#[derive(Debug)]
+pub struct WholeTap {
+    scanner: Scanner,
+    reading: Reading,
+}
+
+impl WholeTap {
+    /// A tap that counts text with `encoding` when no usage is reported.
+    pub fn new(encoding: Encoding) -> Self {
+        WholeTap {
+            scanner: Scanner::new(),
+            reading: Reading::new(encoding),
+        }
+    }
+
+    /// One chunk of the answer passes.
+    pub fn chunk(&mut self, chunk: &[u8]) {
+        self.scanner.feed(chunk, &mut self.reading);
+    }
+
+    /// The answer ended, whole or not. Text that is not yet counted is counted now, unless usage was reported.
+    pub fn end(&mut self) {
+        if self.reported().is_some() {
+            self.reading.tally.discard();
+        } else {
+            self.reading.tally.commit();
+        }
+    }
+
+    /// What the provider reported, for both sides. The completion side of an answer without choices is 0 unless it
+    /// says otherwise.
+    pub fn reported(&self) -> Option<Usage> {
+        match self.reading.seen.choices {
+            Choices::Absent if !self.reading.seen.error => self.reading.reports.usage_without_completion(),
+            Choices::Absent | Choices::Empty | Choices::Some => self.reading.reports.usage(),
+        }
+    }
+
+    /// All that the provider reported, also of one side only, or what was not believed.
+    pub fn reports(&self) -> &Reports {
+        &self.reading.reports
+    }
+
+    /// Tokens of the answer's text, complete after [`WholeTap::end`] and only when [`WholeTap::reported`] is `None`.
+    pub fn delivered(&self) -> CompletionTokens {
+        CompletionTokens(self.reading.tally.committed())
+    }
+
+    /// The answer is an error in the place where clients look for one, whatever its status says.
+    pub fn is_error(&self) -> bool {
+        self.reading.seen.error
+    }
+
+    /// The numeric code of that error.
+    pub fn error_code(&self) -> Option<u16> {
+        self.reading.seen.error_code
+    }
+
+    /// One whole JSON object (or array) passed, and nothing after it.
+    pub fn complete(&self) -> bool {
+        self.scanner.is_complete()
+    }
+
+    /// Bytes of text that wait to be counted.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.reading.tally.waiting()
+    }
+}

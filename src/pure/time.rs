@@ -1,0 +1,157 @@
+//! Points in time as values. The clock itself is outside; here a time only comes in as an argument.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// Milliseconds since 1970-01-01 UTC.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Timestamp(pub i64);
+
+/// A UTC day, as days since 1970-01-01.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Day(pub i64);
+
+/// A UTC month as the number `yyyymm`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Month(pub i64);
+
+/// Which days a usage summary covers (INTERFACE.md section 4, `GET /llm/usage`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Period {
+    /// The current UTC day.
+    #[serde(rename = "today")]
+    Today,
+    /// The current UTC day and the six before it.
+    #[serde(rename = "7d")]
+    Week,
+    /// The current UTC day and the 29 before it.
+    #[serde(rename = "30d")]
+    Month,
+    /// Everything there is.
+    #[serde(rename = "all")]
+    All,
+}
+
+impl Timestamp {
+    /// The UTC day.
+    pub fn day(self) -> Day {
+        Day(self.0.div_euclid(MILLIS_PER_DAY))
+    }
+
+    /// The UTC month.
+    pub fn month(self) -> Month {
+        self.day().month()
+    }
+
+    /// This much later (or earlier), clamped to the range.
+    pub fn plus_millis(self, millis: i64) -> Timestamp {
+        Timestamp(self.0.saturating_add(millis))
+    }
+
+    /// Whole milliseconds from `earlier` to `self`; negative when the clock stepped back.
+    pub fn since(self, earlier: Timestamp) -> i64 {
+        self.0.saturating_sub(earlier.0)
+    }
+}
+
+impl fmt::Display for Timestamp {
+    /// `2026-11-20T10:15:00Z`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let secs = self.0.div_euclid(1000).rem_euclid(86_400);
+        write!(
+            f,
+            "{}T{:02}:{:02}:{:02}Z",
+            self.day(),
+            secs / 3600,
+            secs / 60 % 60,
+            secs % 60
+        )
+    }
+}
+
+impl Day {
+    /// The month the day lies in.
+    pub fn month(self) -> Month {
+        let date = self.date();
+        Month(
+            i64::from(date.year())
+                .saturating_mul(100)
+                .saturating_add(i64::from(u8::from(date.month()))),
+        )
+    }
+
+    fn date(self) -> time::Date {
+        i32::try_from(self.0.saturating_add(JULIAN_DAY_OF_1970))
+            .ok()
+            .and_then(|julian| time::Date::from_julian_day(julian).ok())
+            .unwrap_or(time::Date::MAX)
+    }
+}
+
+impl fmt::Display for Day {
+    /// `2026-11-20`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let date = self.date();
+        write!(f, "{:04}-{:02}-{:02}", date.year(), u8::from(date.month()), date.day())
+    }
+}
+
+impl Period {
+    /// All periods, as the interface lists them.
+    pub const ALL: [Period; 4] = [Period::Today, Period::Week, Period::Month, Period::All];
+
+    /// As the interface writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Period::Today => "today",
+            Period::Week => "7d",
+            Period::Month => "30d",
+            Period::All => "all",
+        }
+    }
+
+    /// Reads the interface's spelling.
+    pub fn parse(text: &str) -> Option<Period> {
+        Period::ALL.into_iter().find(|period| period.name() == text)
+    }
+
+    /// The first day that counts, seen from `today`.
+    pub fn first_day(self, today: Day) -> Day {
+        match self {
+            Period::Today => today,
+            Period::Week => Day(today.0.saturating_sub(6)),
+            Period::Month => Day(today.0.saturating_sub(29)),
+            Period::All => Day(i64::MIN),
+        }
+    }
+}
+
+const MILLIS_PER_DAY: i64 = 86_400_000;
+const JULIAN_DAY_OF_1970: i64 = 2_440_588;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_and_months_are_utc() {
+        let t = Timestamp(1_795_132_800_000);
+        assert_eq!(t.to_string(), "2026-11-20T00:00:00Z");
+        assert_eq!(t.day().to_string(), "2026-11-20");
+        assert_eq!(t.month(), Month(202_611));
+        assert_eq!(t.plus_millis(-1).day().to_string(), "2026-11-19");
+        assert_eq!(Timestamp(-1).day().to_string(), "1969-12-31");
+        assert_eq!(Timestamp(951_782_400_000).day().to_string(), "2000-02-29");
+    }
+
+    #[test]
+    fn a_week_has_seven_days() {
+        assert_eq!(Period::Week.first_day(Day(10)), Day(4));
+        assert_eq!(Period::parse("7d"), Some(Period::Week));
+        assert_eq!(Period::parse("1d"), None);
+    }
+}

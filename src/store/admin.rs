@@ -1,0 +1,232 @@
+//! The operator's commands as values: what the command line asks, what a store answers, and over which wire.
+
+use serde::{Deserialize, Serialize};
+
+use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
+use crate::pure::limits::LimitOverrides;
+use crate::pure::money::Credits;
+use crate::pure::policy::DomainPattern;
+use crate::pure::time::{Period, Timestamp};
+
+/// One command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "op")]
+pub enum AdminOp {
+    /// Makes an account.
+    AccountCreate {
+        /// Its name.
+        account: AccountId,
+        /// Its tier.
+        tier: Tier,
+        /// Its own quota, in 10^-12 credit.
+        quota_pico: Option<i64>,
+    },
+    /// Changes an account; what is `None` stays.
+    AccountSet {
+        /// Its name.
+        account: AccountId,
+        /// The new tier.
+        tier: Option<Tier>,
+        /// The new quota: `Some(None)` goes back to the tier's.
+        quota_pico: Option<Option<i64>>,
+    },
+    /// One account with its keys.
+    AccountShow {
+        /// Its name.
+        account: AccountId,
+    },
+    /// All accounts.
+    AccountList,
+    /// Adds credit, once a reference.
+    CreditsAdd {
+        /// Who gets it.
+        account: AccountId,
+        /// How much; above 0.
+        #[serde(with = "pico")]
+        amount: Credits,
+        /// The same reference and amount again change nothing; with another amount they are refused.
+        reference: String,
+    },
+    /// Makes a key, of which only the digest is sent.
+    KeyCreate {
+        /// Hexadecimal digest.
+        digest: String,
+        /// The key's facts; `created` is the store's to set.
+        account: AccountId,
+        /// A tier below the account's.
+        tier: Option<Tier>,
+        /// Domain lock.
+        domains: Vec<DomainPattern>,
+        /// Milliseconds from now until it expires.
+        expires_in_ms: Option<i64>,
+        /// Limits of its own.
+        limits: LimitOverrides,
+    },
+    /// The keys of an account, revoked ones too.
+    KeyList {
+        /// Whose.
+        account: AccountId,
+    },
+    /// Revokes a key for good.
+    KeyRevoke {
+        /// Which.
+        key: KeyRef,
+    },
+    /// Usage by UTC day and model.
+    Usage {
+        /// Whose.
+        account: AccountId,
+        /// Which days.
+        period: Period,
+    },
+    /// Checks that the books balance.
+    Audit,
+    /// Switches maintenance on or off.
+    Maintenance {
+        /// The new state.
+        on: bool,
+    },
+    /// Shows what start-up recovery would do or did: debits and holds of dead owners' journals.
+    Recover,
+}
+
+/// How a command names a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyRef {
+    /// By its public id.
+    Id(KeyId),
+    /// By its text's digest, hexadecimal.
+    Digest(String),
+}
+
+/// What a command answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "reply")]
+pub enum AdminReply {
+    /// An account, as it stands now.
+    Account(AccountView),
+    /// All accounts.
+    Accounts {
+        /// In the order of their names, without their keys.
+        accounts: Vec<AccountView>,
+    },
+    /// A top-up.
+    Credited {
+        /// False when this reference had counted before.
+        added: bool,
+        /// The balance now.
+        #[serde(with = "pico")]
+        balance: Credits,
+    },
+    /// A key, made or revoked.
+    Key(KeyRecord),
+    /// Keys.
+    Keys {
+        /// Oldest first.
+        keys: Vec<KeyRecord>,
+    },
+    /// Usage.
+    Usage {
+        /// Oldest day first.
+        rows: Vec<UsageRow>,
+    },
+    /// An audit.
+    Audit(AuditReport),
+    /// Maintenance, as it is now.
+    Maintenance {
+        /// The state.
+        on: bool,
+    },
+    /// What recovery did.
+    Recovered(RecoverReport),
+}
+
+/// An account for showing.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AccountView {
+    /// Its facts.
+    pub record: AccountRecord,
+    /// Its figures.
+    pub figures: Figures,
+    /// Number of open holds: its calls at once.
+    pub open_holds: u64,
+    /// Its keys; empty in a list.
+    pub keys: Vec<KeyRecord>,
+}
+
+/// Whether the books balance.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditReport {
+    /// How many accounts were checked.
+    pub accounts: u64,
+    /// When, by the store's clock.
+    pub at: Timestamp,
+    /// What does not balance; empty when all does.
+    pub findings: Vec<AuditFinding>,
+}
+
+/// One account where the books do not balance.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AuditFinding {
+    /// Which.
+    pub account: AccountId,
+    /// The rule that is broken, such as `top-ups - debits = balance`.
+    pub rule: String,
+    /// What the rule expects, in 10^-12 credit.
+    #[serde(with = "pico")]
+    pub expected: Credits,
+    /// What stands there, in 10^-12 credit.
+    #[serde(with = "pico")]
+    pub found: Credits,
+}
+
+/// What recovery found in the journals of dead owners.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecoverReport {
+    /// Journals read.
+    pub journals: u64,
+    /// Debits taken now.
+    pub settled: u64,
+    /// Debits that the store had already.
+    pub already: u64,
+    /// Holds given back.
+    pub released: u64,
+    /// What could not be read, a line each.
+    pub refused: Vec<String>,
+}
+
+/// Why a command is refused.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
+#[serde(rename_all = "snake_case", tag = "error", content = "text")]
+pub enum AdminError {
+    /// No such account.
+    #[error("no account is named {0}")]
+    NoAccount(AccountId),
+    /// The name is taken.
+    #[error("an account named {0} exists already")]
+    AccountExists(AccountId),
+    /// No such key.
+    #[error("no such key")]
+    NoKey,
+    /// The reference was used with another amount.
+    #[error("reference {0} was used before with another amount")]
+    ReferenceConflict(String),
+    /// Anything else that is wrong with the command.
+    #[error("{0}")]
+    Invalid(String),
+    /// The store failed; whether the command took effect is unknown unless the text says so.
+    #[error("the store failed: {0}")]
+    Store(String),
+}
+
+impl KeyRef {
+    /// Whether this names the key of `digest`.
+    pub fn names(&self, digest: &KeyDigest) -> bool {
+        match self {
+            KeyRef::Id(id) => *id == KeyId::of(digest),
+            KeyRef::Digest(hex) => *hex == digest.to_hex(),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The control socket: how the commands reach the process that owns the embedded ledger.
+//!
+//! A Unix socket beside the database, readable only by its owner. One JSON line in, one JSON line out.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::admin::{AdminError, AdminOp, AdminReply};
+use super::embedded::Embedded;
+use super::{Ledger, StoreError};
+use crate::clock::Clock;
+
+/// How a command reaches the ledger.
+#[derive(Debug)]
+pub enum Door {
+    /// This process owns it.
+    Own(Ledger),
+    /// Another process owns it and listens on this socket.
+    Socket(PathBuf),
+}
+
+impl Door {
+    /// Opens the way to the embedded ledger at `path`: the owner's socket when there is one, else the file itself.
+    ///
+    /// # Errors
+    /// When the file is owned by a process that does not answer, or cannot be opened.
+    pub fn to_embedded(path: &Path) -> Result<Door, StoreError> {
+        let socket = socket_path(path);
+        if connect(&socket).is_ok() {
+            return Ok(Door::Socket(socket));
+        }
+        Embedded::open(path, Clock::System).map(|store| Door::Own(Ledger::Embedded(store)))
+    }
+
+    /// Runs a command. Blocks.
+    pub fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        match self {
+            Door::Own(Ledger::Embedded(store)) => store.run_blocking(op),
+            Door::Socket(socket) => ask(socket, &op),
+        }
+    }
+}
+
+/// Answers commands on the ledger's control socket until the process ends.
+///
+/// # Errors
+/// When the socket cannot be made.
+pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
+    let path = socket_path(store.path());
+    let unavailable = |error: std::io::Error| {
+        StoreError::Unavailable(format!(
+            "cannot listen on the control socket {}: {error}",
+            path.display()
+        ))
+    };
+    // The lock on the ledger is ours, so a socket that lies there belongs to a process that is gone.
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(unavailable(error)),
+        _ => {}
+    }
+    let listener = in_folder(&path, |short| UnixListener::bind(short)).map_err(unavailable)?;
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(unavailable)?;
+    let store = Arc::downgrade(store);
+    let serve = move || {
+        for stream in listener.incoming() {
+            let Some(store) = store.upgrade() else { return };
+            let answered = stream.and_then(|stream| answer(&stream, &store));
+            if let Err(error) = answered {
+                log::warn!("control socket: {error}");
+            }
+        }
+    };
+    std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(serve)
+        .map_err(unavailable)?;
+    Ok(())
+}
+
+fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
+    stream.set_read_timeout(Some(WAIT_MAX))?;
+    stream.set_write_timeout(Some(WAIT_MAX))?;
+    let mut line = String::new();
+    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    if line.is_empty() {
+        return Ok(()); // A probe for whether somebody listens.
+    }
+    let reply: Result<AdminReply, AdminError> = match serde_json::from_str::<AdminOp>(&line) {
+        Ok(op) => store.run_blocking(op),
+        Err(error) => Err(AdminError::Invalid(format!("not a command: {error}"))),
+    };
+    let mut text = serde_json::to_vec(&reply)?;
+    text.push(b'\n');
+    (&mut &*stream).write_all(&text)
+}
+
+fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
+    let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
+    let mut stream = connect(socket).map_err(failed)?;
+    stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
+    let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
+    text.push(b'\n');
+    stream.write_all(&text).map_err(failed)?;
+    let mut line = String::new();
+    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
+    serde_json::from_str::<Result<AdminReply, AdminError>>(&line)
+        .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
+}
+
+fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+    in_folder(socket, |short| UnixStream::connect(short))
+}
+
+/// A socket's address holds 107 bytes; through an open folder every path is short enough.
+fn in_folder<T>(socket: &Path, act: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
+    let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
+        return act(socket);
+    };
+    let folder = if folder.as_os_str().is_empty() {
+        Path::new(".")
+    } else {
+        folder
+    };
+    let opened = std::fs::File::open(folder)?;
+    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&opened);
+    act(&Path::new("/proc/self/fd").join(descriptor.to_string()).join(name))
+}
+
+fn socket_path(database: &Path) -> PathBuf {
+    database.with_extension("control")
+}
+
+const LINE_BYTES_MAX: u64 = 1 << 20;
+const WAIT_MAX: Duration = Duration::from_secs(30);

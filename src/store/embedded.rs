@@ -1,0 +1,330 @@
+//! The embedded ledger: accounts and holds in memory, debits committed to SQLite in groups.
+//!
+//! One process owns it, by a lock on the file beside the database. A reserve touches only memory. A settlement changes memory
+//! and queues its sums; the ledger's own thread commits the queue every [`COMMIT_WINDOW`], and runs the operator's commands
+//! in between. When the file cannot be written, nothing is dropped: the queue stays, new reserves are refused, and the thread
+//! keeps trying.
+
+mod commands;
+mod committer;
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use self::committer::{Command, Committer};
+use super::admin::{AdminError, AdminOp, AdminReply};
+use super::sqlite::Database;
+use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
+use crate::clock::Clock;
+use crate::pure::account::{AccountState, Denial, Granted, ProducerId, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::time::{Day, Month};
+
+/// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
+pub const COMMIT_WINDOW: Duration = Duration::from_millis(50);
+
+/// The ledger in memory, with its thread.
+#[derive(Debug)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+    commands: mpsc::Sender<Command>,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    path: PathBuf,
+    _lock: File,
+}
+
+/// An account in memory.
+#[derive(Debug)]
+pub struct Cell {
+    record: ArcSwap<AccountRecord>,
+    state: Mutex<AccountState>,
+}
+
+/// What requests, commands and the ledger's thread share.
+#[derive(Debug)]
+struct Shared {
+    accounts: RwLock<HashMap<AccountId, Arc<Cell>>>,
+    keys: RwLock<HashMap<KeyDigest, KeyEntry>>,
+    queue: Mutex<Vec<QueuedDebit>>,
+    maintenance: AtomicBool,
+    unwritable: AtomicBool,
+    producer: ProducerId,
+    clock: Clock,
+}
+
+#[derive(Clone, Debug)]
+struct KeyEntry {
+    record: Arc<KeyRecord>,
+    cell: Arc<Cell>,
+}
+
+/// A settlement that memory has and the file has not.
+#[derive(Debug)]
+struct QueuedDebit {
+    cell: Arc<Cell>,
+    debit: Debit,
+    day: Day,
+    month: Month,
+    /// Spent in `month` after this debit.
+    month_used: Credits,
+    sequence: u64,
+}
+
+impl Embedded {
+    /// Opens the ledger at `path` and takes its lock.
+    ///
+    /// # Errors
+    /// When another process owns it, or the file cannot be read.
+    pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        let lock = take_lock(path)?;
+        let database = Database::open(path)?;
+        let shared = Arc::new(Shared::load(&database, clock)?);
+        let (commands, inbox) = mpsc::channel();
+        let committer = Committer::new(Arc::clone(&shared), database, inbox);
+        let thread = std::thread::Builder::new()
+            .name("ledger".to_owned())
+            .spawn(move || committer.run())
+            .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
+        let thread = Mutex::new(Some(thread));
+        Ok(Arc::new(Embedded {
+            shared,
+            commands,
+            thread,
+            path: path.to_owned(),
+            _lock: lock,
+        }))
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn authenticate(&self, digest: &KeyDigest) -> Option<Caller> {
+        let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = keys.get(digest)?;
+        let account = entry.cell.record.load_full();
+        Some(Caller {
+            key: Arc::clone(&entry.record),
+            account,
+            place: Place::Embedded(Arc::clone(&entry.cell)),
+        })
+    }
+
+    pub(super) fn reserve(&self, cell: &Cell, request: &ReserveRequest) -> Result<Result<Granted, Denial>, StoreError> {
+        if self.shared.unwritable.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable(format!(
+                "{} cannot be written",
+                self.path.display()
+            )));
+        }
+        Ok(cell.state().reserve(request, self.shared.clock.now()))
+    }
+
+    pub(super) fn settle(&self, cell: &Arc<Cell>, hold: RequestId, debit: Debit) {
+        let (now, producer) = (self.shared.clock.now(), self.shared.producer);
+        let tokens = debit.usage.prompt.0.saturating_add(debit.usage.completion.0);
+        // The account stays locked until the debit is queued: the file then sees the sequence numbers in order.
+        let mut state = cell.state();
+        let sequence = state.last_sequence(producer).saturating_add(1);
+        let settlement = Settlement {
+            hold,
+            cost: debit.cost,
+            tokens,
+            producer,
+            sequence,
+        };
+        match state.settle(&settlement, now) {
+            Settled::Now { overrun } => {
+                if overrun && debit.cost > Credits::ZERO {
+                    log::debug!("request {hold} cost more than it held: {}", debit.cost);
+                }
+                let month_used = state.month_used(now);
+                let (day, month) = (now.day(), now.month());
+                let queued = QueuedDebit {
+                    cell: Arc::clone(cell),
+                    debit,
+                    day,
+                    month,
+                    month_used,
+                    sequence,
+                };
+                let first = {
+                    let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+                    queue.push(queued);
+                    queue.len() == 1
+                };
+                drop(state);
+                if first {
+                    self.wake();
+                }
+            }
+            refused @ (Settled::Already | Settled::Gap { .. } | Settled::OutOfRange) => {
+                // In one process under one lock the number is always the next one, so only the range is left.
+                log::error!(
+                    "MONEY: the debit of request {hold} ({}) was not taken: {refused:?}",
+                    debit.cost
+                );
+                state.release(hold);
+            }
+        }
+    }
+
+    pub(super) fn release(&self, cell: &Cell, hold: RequestId) {
+        cell.state().release(hold);
+    }
+
+    pub(super) fn rate(&self, cell: &Cell, scope: &Scope, limits: Limits) -> RateView {
+        cell.state().rate(scope, limits, self.shared.clock.now())
+    }
+
+    pub(super) fn figures(&self, cell: &Cell) -> Figures {
+        cell.figures(&self.shared.clock)
+    }
+
+    pub(super) fn in_maintenance(&self) -> bool {
+        self.shared.maintenance.load(Ordering::Relaxed)
+    }
+
+    pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.commands
+            .send(Command::Admin { op, reply })
+            .map_err(|_| stopped())?;
+        answer.await.map_err(|_| stopped())?
+    }
+
+    /// Runs an operator's command from a thread that is on no runtime.
+    pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.commands
+            .send(Command::Admin { op, reply })
+            .map_err(|_| stopped())?;
+        answer.blocking_recv().map_err(|_| stopped())?
+    }
+
+    /// Commits what is queued and ends the thread. A second call does nothing.
+    pub(super) fn close(&self) {
+        // A send only fails when the thread has ended already.
+        drop(self.commands.send(Command::Close));
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            log::error!("MONEY: the ledger's thread panicked");
+        }
+    }
+
+    fn wake(&self) {
+        if self.commands.send(Command::Commit).is_err() {
+            log::error!("MONEY: a debit was queued after the ledger had stopped");
+        }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Cell {
+    fn state(&self) -> MutexGuard<'_, AccountState> {
+        // Every step of an account leaves it whole, so a panic elsewhere while it was locked does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self, clock: &Clock) -> Figures {
+        let state = self.state();
+        Figures {
+            balance: state.balance(),
+            held: state.held(),
+            monthly_used: state.month_used(clock.now()),
+        }
+    }
+}
+
+impl Shared {
+    fn load(database: &Database, clock: Clock) -> Result<Shared, StoreError> {
+        let mut accounts = HashMap::new();
+        for stored in database.accounts()? {
+            let state = AccountState::restored(stored.balance, stored.month, stored.month_used, stored.producers);
+            let id = stored.record.id.clone();
+            let cell = Cell {
+                record: ArcSwap::from_pointee(stored.record),
+                state: Mutex::new(state),
+            };
+            accounts.insert(id, Arc::new(cell));
+        }
+        let mut keys = HashMap::new();
+        for (digest, record) in database.keys()? {
+            let cell = accounts
+                .get(&record.account)
+                .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
+            keys.insert(
+                digest,
+                KeyEntry {
+                    record: Arc::new(record),
+                    cell: Arc::clone(cell),
+                },
+            );
+        }
+        let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
+        Ok(Shared {
+            accounts: RwLock::new(accounts),
+            keys: RwLock::new(keys),
+            queue: Mutex::default(),
+            maintenance: AtomicBool::new(maintenance),
+            unwritable: AtomicBool::new(false),
+            producer: fresh_producer()?,
+            clock,
+        })
+    }
+}
+
+/// A process is a new producer each time it starts, so that its numbers never continue another's.
+fn fresh_producer() -> Result<ProducerId, StoreError> {
+    let mut bytes = [0u8; 8];
+    getrandom::fill(&mut bytes).map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
+    Ok(ProducerId(u64::from_le_bytes(bytes)))
+}
+
+fn take_lock(path: &Path) -> Result<File, StoreError> {
+    let unavailable = |what: String| StoreError::Unavailable(what);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| unavailable(format!("cannot make the folder {}: {error}", folder.display())))?;
+    }
+    let lock_path = path.with_extension("lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&lock_path)
+        .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
+    lock.try_lock().map_err(|_| {
+        unavailable(format!(
+            "another process owns {} (locked by {})",
+            path.display(),
+            lock_path.display()
+        ))
+    })?;
+    Ok(lock)
+}
+
+fn stopped() -> AdminError {
+    AdminError::Store("the ledger has stopped".to_owned())
+}
+
+const MAINTENANCE: &str = "maintenance";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,149 @@
+//! The ledger's thread: commits queued debits in groups and runs the operator's commands.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::{COMMIT_WINDOW, QueuedDebit, Shared};
+use crate::pure::ids::AccountId;
+use crate::store::StoreError;
+use crate::store::admin::{AdminError, AdminOp, AdminReply};
+use crate::store::sqlite::{AccountDebit, Database};
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// A debit stands in an empty queue: commit it with those that follow within the window.
+    Commit,
+    /// An operator's command.
+    Admin {
+        op: AdminOp,
+        reply: oneshot::Sender<Result<AdminReply, AdminError>>,
+    },
+    /// Commit and end.
+    Close,
+}
+
+/// The thread's state.
+pub(super) struct Committer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) database: Database,
+    inbox: mpsc::Receiver<Command>,
+    /// Debits taken from the queue that could not be written yet.
+    unwritten: Vec<QueuedDebit>,
+    commit_at: Option<Instant>,
+}
+
+impl Committer {
+    pub(super) fn new(shared: Arc<Shared>, database: Database, inbox: mpsc::Receiver<Command>) -> Committer {
+        Committer {
+            shared,
+            database,
+            inbox,
+            unwritten: Vec::new(),
+            commit_at: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        loop {
+            let command = match self.commit_at {
+                None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Some(at) => self
+                    .inbox
+                    .recv_timeout(at.saturating_duration_since(crate::clock::monotonic())),
+            };
+            match command {
+                Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
+                Ok(Command::Admin { op, reply }) => {
+                    // The asker may have gone; the command has taken effect all the same.
+                    drop(reply.send(self.execute(op)));
+                }
+                Err(mpsc::RecvTimeoutError::Timeout) => {
+                    self.commit_at = None;
+                    self.commit_or_retry();
+                }
+                Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    self.commit_or_retry();
+                    if !self.unwritten.is_empty() {
+                        log::error!(
+                            "MONEY: {} debits could not be written before the end",
+                            self.unwritten.len()
+                        );
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Commits what is queued now.
+    ///
+    /// # Errors
+    /// When the file cannot be written: what was queued is kept for the next try.
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        let queued = std::mem::take(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        self.unwritten.extend(queued);
+        if self.unwritten.is_empty() {
+            return Ok(());
+        }
+        let group = sums(&self.unwritten, &self.shared);
+        self.database.write_debits(&group, self.shared.clock.now().day())?;
+        self.unwritten.clear();
+        Ok(())
+    }
+
+    fn commit_within(&mut self, window: Duration) {
+        if self.commit_at.is_none() {
+            self.commit_at = crate::clock::monotonic().checked_add(window);
+        }
+    }
+
+    fn commit_or_retry(&mut self) {
+        match self.commit() {
+            Ok(()) => {
+                if self.shared.unwritable.swap(false, Ordering::Relaxed) {
+                    log::warn!("the ledger's file can be written again");
+                }
+            }
+            Err(error) => {
+                if !self.shared.unwritable.swap(true, Ordering::Relaxed) {
+                    log::error!("MONEY: debits cannot be written, new paid calls are refused: {error}");
+                }
+                self.commit_within(RETRY_EVERY);
+            }
+        }
+    }
+}
+
+/// One record an account, whatever the number of its debits: a commit's cost does not grow with the traffic of one account.
+fn sums(debits: &[QueuedDebit], shared: &Shared) -> HashMap<AccountId, AccountDebit> {
+    let mut group: HashMap<AccountId, AccountDebit> = HashMap::new();
+    for queued in debits {
+        let record = queued.cell.record.load();
+        let sum = group.entry(record.id.clone()).or_default();
+        let cost = queued.debit.cost.pico();
+        sum.cost = sum.cost.saturating_add(cost);
+        if queued.month > sum.month {
+            sum.month = queued.month;
+        }
+        // Numbers of one account are queued in order, so the last one is the highest.
+        sum.sequences.insert(shared.producer, queued.sequence);
+        let row = sum
+            .usage
+            .entry((queued.day, Arc::clone(&queued.debit.model)))
+            .or_default();
+        let add = |to: &mut i64, value: u64| *to = to.saturating_add(i64::try_from(value).unwrap_or(i64::MAX));
+        add(&mut row.requests, 1);
+        add(&mut row.prompt, queued.debit.usage.prompt.0);
+        add(&mut row.completion, queued.debit.usage.completion.0);
+        row.cost = row.cost.saturating_add(cost);
+        sum.month_used = queued.month_used.pico();
+    }
+    group
+}
+
+const RETRY_EVERY: Duration = Duration::from_secs(1);

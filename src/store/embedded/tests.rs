@@ -1,0 +1,244 @@
+use super::*;
+use crate::pure::ids::{ApiKey, Tier};
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use crate::store::Ledger;
+use crate::store::admin::AuditReport;
+
+const NOW: Timestamp = Timestamp(1_795_132_800_000);
+
+struct Rig {
+    folder: tempfile::TempDir,
+    store: Arc<Embedded>,
+    key: KeyDigest,
+}
+
+fn credits(text: &str) -> Credits {
+    text.parse().unwrap()
+}
+
+fn open(folder: &tempfile::TempDir) -> Arc<Embedded> {
+    Embedded::open(&folder.path().join("ledger.db"), Clock::manual(NOW)).unwrap()
+}
+
+fn rig() -> Rig {
+    let folder = tempfile::tempdir().unwrap();
+    let store = open(&folder);
+    let account: AccountId = "acme".parse().unwrap();
+    let create = AdminOp::AccountCreate {
+        account: account.clone(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    };
+    store.run_blocking(create).unwrap();
+    let amount = credits("10");
+    store
+        .run_blocking(AdminOp::CreditsAdd {
+            account: account.clone(),
+            amount,
+            reference: "A".into(),
+        })
+        .unwrap();
+    let key = ApiKey::from_random("tg_", [1; 32]).digest();
+    let create = AdminOp::KeyCreate {
+        digest: key.to_hex(),
+        account,
+        tier: None,
+        domains: vec!["*.example.com".parse().unwrap()],
+        expires_in_ms: Some(1000),
+        limits: Default::default(),
+    };
+    store.run_blocking(create).unwrap();
+    Rig { folder, store, key }
+}
+
+fn request(n: u8, wanted: &str) -> ReserveRequest {
+    ReserveRequest {
+        id: RequestId::from_bytes([n; 16]),
+        scope: Scope::Account,
+        limits: Limits {
+            rpm: 1000,
+            tpm: 1_000_000,
+            concurrency: 1000,
+        },
+        quota: credits("1000"),
+        wanted: credits(wanted),
+        at_least: credits(wanted),
+        tokens: 1,
+        expires: NOW.plus_millis(60_000),
+    }
+}
+
+fn debit(cost: &str) -> Debit {
+    Debit {
+        model: "a/m".into(),
+        key: "key_x".to_owned().into(),
+        usage: Usage {
+            prompt: PromptTokens(3),
+            completion: CompletionTokens(4),
+        },
+        cost: credits(cost),
+    }
+}
+
+fn block_on<T>(future: impl Future<Output = T>) -> T {
+    tokio::runtime::Builder::new_current_thread()
+        .build()
+        .unwrap()
+        .block_on(future)
+}
+
+fn audit(store: &Embedded) -> AuditReport {
+    match store.run_blocking(AdminOp::Audit).unwrap() {
+        AdminReply::Audit(report) => report,
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn debits_and_top_ups_survive_a_restart() {
+    let rig = rig();
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    let caller = rig.store.authenticate(&rig.key).unwrap();
+    let hold = block_on(ledger.reserve(&caller, &request(1, "2"))).unwrap().unwrap();
+    hold.settle(debit("0.000000000001"));
+    let hold = block_on(ledger.reserve(&caller, &request(2, "2"))).unwrap().unwrap();
+    hold.settle(debit("1.5"));
+    let open_hold = block_on(ledger.reserve(&caller, &request(3, "2"))).unwrap().unwrap();
+    assert_eq!(block_on(ledger.figures(&caller)).unwrap().held, credits("2"));
+    assert!(audit(&rig.store).findings.is_empty());
+    open_hold.release();
+    drop((ledger, caller));
+    let Rig { folder, store, key } = rig;
+    drop(store);
+
+    let store = open(&folder);
+    let caller = store.authenticate(&key).unwrap();
+    let figures = store.figures(match &caller.place {
+        Place::Embedded(cell) => cell,
+    });
+    assert_eq!(figures.balance, credits("8.499999999999"));
+    assert_eq!(figures.monthly_used, credits("1.500000000001"));
+    assert_eq!(caller.key.domains.len(), 1);
+    let rows = block_on(Ledger::Embedded(Arc::clone(&store)).usage(&caller.account.id, crate::pure::time::Period::All))
+        .unwrap();
+    assert_eq!(
+        (
+            rows.len(),
+            rows[0].requests,
+            rows[0].prompt_tokens,
+            rows[0].completion_tokens
+        ),
+        (1, 2, 6, 8)
+    );
+    assert_eq!(rows[0].cost, credits("1.500000000001"));
+    assert!(audit(&store).findings.is_empty());
+}
+
+#[test]
+fn a_second_owner_is_refused() {
+    let rig = rig();
+    let error = Embedded::open(rig.store.path(), Clock::manual(NOW)).unwrap_err();
+    assert!(error.to_string().contains("another process owns"), "{error}");
+}
+
+#[test]
+fn a_reference_counts_once_and_not_with_another_amount() {
+    let rig = rig();
+    let account: AccountId = "acme".parse().unwrap();
+    let add = |amount: &str| {
+        let op = AdminOp::CreditsAdd {
+            account: account.clone(),
+            amount: credits(amount),
+            reference: "A".into(),
+        };
+        rig.store.run_blocking(op)
+    };
+    assert_eq!(
+        add("10"),
+        Ok(AdminReply::Credited {
+            added: false,
+            balance: credits("10")
+        })
+    );
+    assert_eq!(add("11"), Err(AdminError::ReferenceConflict("A".into())));
+    let nobody = AdminOp::CreditsAdd {
+        account: "nobody".parse().unwrap(),
+        amount: credits("1"),
+        reference: "B".into(),
+    };
+    assert!(matches!(rig.store.run_blocking(nobody), Err(AdminError::NoAccount(_))));
+    assert!(audit(&rig.store).findings.is_empty());
+}
+
+#[test]
+fn a_dropped_hold_is_released() {
+    let rig = rig();
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    let caller = rig.store.authenticate(&rig.key).unwrap();
+    drop(block_on(ledger.reserve(&caller, &request(1, "2"))).unwrap().unwrap());
+    assert_eq!(block_on(ledger.figures(&caller)).unwrap().held, Credits::ZERO);
+}
+
+#[test]
+fn a_revoked_key_stays_revoked_after_a_restart() {
+    let rig = rig();
+    let id = crate::pure::ids::KeyId::of(&rig.key);
+    rig.store
+        .run_blocking(AdminOp::KeyRevoke {
+            key: crate::store::admin::KeyRef::Id(id),
+        })
+        .unwrap();
+    assert!(rig.store.authenticate(&rig.key).unwrap().key.revoked.is_some());
+    let Rig { folder, store, key } = rig;
+    drop(store);
+    assert!(open(&folder).authenticate(&key).unwrap().key.revoked.is_some());
+}
+
+#[test]
+fn the_audit_names_an_account_whose_books_do_not_balance() {
+    let Rig { folder, store, .. } = rig();
+    drop(store);
+    let path = folder.path().join("ledger.db");
+    let connection = rusqlite::Connection::open(&path).unwrap();
+    connection
+        .execute("UPDATE accounts SET balance = balance + 1", [])
+        .unwrap();
+    drop(connection);
+    let findings = audit(&open(&folder)).findings;
+    assert_eq!(findings.len(), 1);
+    assert_eq!(
+        (findings[0].account.as_str(), findings[0].rule.as_str()),
+        ("acme", "top-ups - debits = balance")
+    );
+}
+
+#[test]
+fn many_callers_never_hold_more_than_there_is() {
+    let rig = rig();
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    let caller = rig.store.authenticate(&rig.key).unwrap();
+    let won: usize = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..8u8)
+            .map(|n| {
+                let (ledger, caller) = (&ledger, &caller);
+                scope.spawn(move || {
+                    let ask = |i: u8| {
+                        let mut wants = request(n, "1");
+                        wants.id = RequestId::from_bytes([n, i, 0, 0, 0, 0, 0, 0, n, i, 0, 0, 0, 0, 0, 1]);
+                        block_on(ledger.reserve(caller, &wants)).unwrap()
+                    };
+                    (0..50)
+                        .filter_map(|i| ask(i).ok())
+                        .map(|hold| hold.settle(debit("1")))
+                        .count()
+                })
+            })
+            .collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).sum()
+    });
+    assert_eq!(won, 10);
+    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, Credits::ZERO);
+    assert!(audit(&rig.store).findings.is_empty());
+}

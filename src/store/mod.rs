@@ -1,0 +1,323 @@
+//! The ledger: one contract, two stores.
+//!
+//! [`Ledger`] is what the gateway and the commands see. The embedded store ([`embedded`]) is owned by one process and keeps
+//! accounts in memory over a SQLite file; the Redis store serves one node or many. Reserving may wait for the store, within a bounded time;
+//! settling and releasing never wait: the store takes the [`Hold`] and sees to it.
+
+pub mod admin;
+pub mod control;
+pub mod embedded;
+pub mod sqlite;
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pure::account::{Denial, Granted, ReserveRequest};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
+use crate::pure::limits::{LimitOverrides, Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::policy::DomainPattern;
+use crate::pure::time::{Period, Timestamp};
+use crate::pure::usage::Usage;
+
+use self::admin::{AdminError, AdminOp, AdminReply};
+
+/// A key as the store knows it: everything but its text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyRecord {
+    /// Public name.
+    pub id: KeyId,
+    /// Who pays.
+    pub account: AccountId,
+    /// A tier below the account's, for this key only.
+    pub tier: Option<Tier>,
+    /// Domain lock; empty when there is none.
+    pub domains: Vec<DomainPattern>,
+    /// From when on it is refused.
+    pub expires: Option<Timestamp>,
+    /// Limits of its own.
+    pub limits: LimitOverrides,
+    /// When it was revoked.
+    pub revoked: Option<Timestamp>,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// An account's standing facts; its figures are the store's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AccountRecord {
+    /// Name.
+    pub id: AccountId,
+    /// What its keys may use at most.
+    pub tier: Tier,
+    /// Its own monthly quota; without one its tier's counts.
+    #[serde(with = "pico_option")]
+    pub monthly_quota: Option<Credits>,
+    /// When it was made.
+    pub created: Timestamp,
+}
+
+/// Who is calling, after the check: account and key facts.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The key.
+    pub key: Arc<KeyRecord>,
+    /// The account.
+    pub account: Arc<AccountRecord>,
+    pub(crate) place: Place,
+}
+
+/// Where the account's figures are, so that no step has to look the account up again.
+#[derive(Clone, Debug)]
+pub(crate) enum Place {
+    Embedded(Arc<embedded::Cell>),
+}
+
+impl Caller {
+    /// The key's tier: its account's, or a lower one of its own.
+    pub fn tier(&self) -> Tier {
+        self.key
+            .tier
+            .map_or(self.account.tier, |own| own.min(self.account.tier))
+    }
+}
+
+/// Credit set aside for a running request. It is settled or released exactly once; dropped without either, it is released.
+#[must_use = "a hold has to be settled or released"]
+#[derive(Debug)]
+pub struct Hold {
+    ledger: Ledger,
+    place: Place,
+    id: RequestId,
+    granted: Granted,
+    open: bool,
+}
+
+/// What a call really used.
+#[derive(Clone, Debug)]
+pub struct Debit {
+    /// The model's id.
+    pub model: Arc<str>,
+    /// The key that asked.
+    pub key: KeyId,
+    /// Tokens.
+    pub usage: Usage,
+    /// The exact cost of `usage`.
+    pub cost: Credits,
+}
+
+/// An account's figures for `GET /llm/balance`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Figures {
+    /// Paid in less spent.
+    #[serde(with = "pico")]
+    pub balance: Credits,
+    /// Sum of open holds.
+    #[serde(with = "pico")]
+    pub held: Credits,
+    /// Spent in the current UTC month.
+    #[serde(with = "pico")]
+    pub monthly_used: Credits,
+}
+
+/// One model's part of a usage summary.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageRow {
+    /// The UTC day.
+    pub day: crate::pure::time::Day,
+    /// The model's id.
+    pub model: String,
+    /// Calls that were settled.
+    pub requests: u64,
+    /// Prompt tokens.
+    pub prompt_tokens: u64,
+    /// Completion tokens.
+    pub completion_tokens: u64,
+    /// What they cost.
+    #[serde(with = "pico")]
+    pub cost: Credits,
+}
+
+/// Why the store has no answer. At admission each of them is a 503: never "allowed".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached or written, or did not answer in time.
+    #[error("the ledger's store is unavailable: {0}")]
+    Unavailable(String),
+    /// It answered what cannot be.
+    #[error("the ledger's store holds something unreadable: {0}")]
+    Corrupt(String),
+}
+
+/// The ledger over one of its stores. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub enum Ledger {
+    /// In memory over a SQLite file, owned by this process.
+    Embedded(Arc<embedded::Embedded>),
+}
+
+impl Ledger {
+    /// The caller of a key, or nothing when no such key was ever made. Revocation and expiry are the caller's to check:
+    /// see [`KeyRecord`].
+    pub async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
+        match self {
+            Ledger::Embedded(store) => Ok(store.authenticate(digest)),
+        }
+    }
+
+    /// Checks limits, credit and quota and records a hold, all or nothing, in one step.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot say: nothing is held that would not expire by itself.
+    pub async fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Result<Hold, Denial>, StoreError> {
+        let reply = match (self, &caller.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.reserve(cell, request)?,
+        };
+        Ok(reply.map(|granted| Hold {
+            ledger: self.clone(),
+            place: caller.place.clone(),
+            id: request.id,
+            granted,
+            open: true,
+        }))
+    }
+
+    /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
+    /// one process.
+    pub fn hold_expiry(&self, _now: Timestamp) -> Timestamp {
+        match self {
+            Ledger::Embedded(_) => Timestamp(i64::MAX),
+        }
+    }
+
+    /// The rate-limit counts for answers that admit nothing.
+    pub fn rate(&self, caller: &Caller, scope: &crate::pure::account::Scope, limits: Limits) -> RateView {
+        match (self, &caller.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.rate(cell, scope, limits),
+        }
+    }
+
+    /// The account's figures now.
+    pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
+        match (self, &caller.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),
+        }
+    }
+
+    /// The account's usage by UTC day and model, oldest first; every settlement made before the call is in it.
+    pub async fn usage(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
+        match self
+            .run(AdminOp::Usage {
+                account: account.clone(),
+                period,
+            })
+            .await
+        {
+            Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
+            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// Runs an operator's command.
+    pub async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        match self {
+            Ledger::Embedded(store) => store.run(op).await,
+        }
+    }
+
+    /// Whether the operator has switched maintenance on.
+    pub fn in_maintenance(&self) -> bool {
+        match self {
+            Ledger::Embedded(store) => store.in_maintenance(),
+        }
+    }
+
+    /// Writes out what is not yet durable and stops. Blocks; called once, after the last request.
+    pub fn close(&self) {
+        match self {
+            Ledger::Embedded(store) => store.close(),
+        }
+    }
+}
+
+impl Hold {
+    /// The request's id, which is the hold's.
+    pub fn id(&self) -> RequestId {
+        self.id
+    }
+
+    /// What is held.
+    pub fn amount(&self) -> Credits {
+        self.granted.amount
+    }
+
+    /// For the rate-limit headers.
+    pub fn rate(&self) -> RateView {
+        self.granted.rate
+    }
+
+    /// Takes the exact cost and gives the rest back. Never waits; the debit is taken whole even above the hold.
+    pub fn settle(mut self, debit: Debit) {
+        self.open = false;
+        match (&self.ledger, &self.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, debit),
+        }
+    }
+
+    /// Gives everything back. Never waits.
+    pub fn release(mut self) {
+        self.give_back();
+    }
+
+    fn give_back(&mut self) {
+        self.open = false;
+        match (&self.ledger, &self.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id),
+        }
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        if self.open {
+            log::warn!(
+                "the hold of request {} was dropped without a settlement; it is released",
+                self.id
+            );
+            self.give_back();
+        }
+    }
+}
+
+/// Credits as their integer of 10^-12, for the control socket and the store's own records.
+pub(crate) mod pico {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::pure::money::Credits;
+
+    pub(crate) fn serialize<S: Serializer>(credits: &Credits, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_i64(credits.pico())
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Credits, D::Error> {
+        i64::deserialize(deserializer).map(Credits::from_pico)
+    }
+}
+
+/// The same for an amount that may be missing.
+pub(crate) mod pico_option {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::pure::money::Credits;
+
+    pub(crate) fn serialize<S: Serializer>(credits: &Option<Credits>, serializer: S) -> Result<S::Ok, S::Error> {
+        credits.map(Credits::pico).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Credits>, D::Error> {
+        Ok(Option::<i64>::deserialize(deserializer)?.map(Credits::from_pico))
+    }
+}

@@ -1,0 +1,415 @@
+//! The embedded ledger's file: schema, reads at start, and the two kinds of writes (a group of debits, an operator's command).
+//!
+//! Debits are kept as sums: an account's balance and month, a usage row a day and model, and the number of each producer's
+//! last settlement. All of a group stand in one transaction, so the books balance at every moment on disk.
+
+use std::collections::HashMap;
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, Transaction, params};
+
+use super::admin::AuditFinding;
+use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
+use crate::pure::account::ProducerId;
+use crate::pure::ids::{AccountId, KeyDigest, Tier};
+use crate::pure::limits::LimitOverrides;
+use crate::pure::money::Credits;
+use crate::pure::time::{Day, Month, Timestamp};
+
+/// The open file. One thread owns it.
+pub(super) struct Database {
+    connection: Connection,
+}
+
+/// An account as the file has it.
+pub(super) struct StoredAccount {
+    pub(super) record: AccountRecord,
+    pub(super) balance: Credits,
+    pub(super) month: Month,
+    pub(super) month_used: Credits,
+    pub(super) producers: HashMap<ProducerId, u64>,
+}
+
+/// The sums of one account in a group of debits.
+#[derive(Clone, Debug, Default)]
+pub(super) struct AccountDebit {
+    pub(super) cost: i64,
+    pub(super) month: Month,
+    /// Spent in `month` after the group, as memory has it.
+    pub(super) month_used: i64,
+    pub(super) sequences: HashMap<ProducerId, u64>,
+    pub(super) usage: HashMap<(Day, std::sync::Arc<str>), UsageSum>,
+}
+
+/// The sums of one usage row in a group of debits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct UsageSum {
+    pub(super) requests: i64,
+    pub(super) prompt: i64,
+    pub(super) completion: i64,
+    pub(super) cost: i64,
+}
+
+/// How a top-up ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum TopUp {
+    Added,
+    Already,
+    Conflict,
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        StoreError::Unavailable(error.to_string())
+    }
+}
+
+impl Database {
+    /// Opens or makes the file and brings its schema up to date.
+    pub(super) fn open(path: &Path) -> Result<Database, StoreError> {
+        let connection = Connection::open(path)
+            .map_err(|error| StoreError::Unavailable(format!("cannot open {}: {error}", path.display())))?;
+        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        connection.pragma_update(None, "foreign_keys", true)?;
+        let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
+        match version {
+            0 => connection.execute_batch(SCHEMA)?,
+            SCHEMA_VERSION => {}
+            other => {
+                return Err(StoreError::Corrupt(format!(
+                    "{} has schema version {other}; this program reads {SCHEMA_VERSION}",
+                    path.display()
+                )));
+            }
+        }
+        Ok(Database { connection })
+    }
+
+    /// All accounts with their figures.
+    pub(super) fn accounts(&self) -> Result<Vec<StoredAccount>, StoreError> {
+        let mut producers = self.producers()?;
+        let mut statement = self
+            .connection
+            .prepare("SELECT id, tier, quota, balance, month, month_used, created FROM accounts ORDER BY id")?;
+        let mut rows = statement.query([])?;
+        let mut accounts = Vec::new();
+        while let Some(row) = rows.next()? {
+            let id: String = row.get(0)?;
+            accounts.push(StoredAccount {
+                producers: producers.remove(&id).unwrap_or_default(),
+                record: AccountRecord {
+                    id: id.parse().map_err(corrupt)?,
+                    tier: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
+                    monthly_quota: row.get::<_, Option<i64>>(2)?.map(Credits::from_pico),
+                    created: Timestamp(row.get(6)?),
+                },
+                balance: Credits::from_pico(row.get(3)?),
+                month: Month(row.get(4)?),
+                month_used: Credits::from_pico(row.get(5)?),
+            });
+        }
+        Ok(accounts)
+    }
+
+    fn producers(&self) -> Result<HashMap<String, HashMap<ProducerId, u64>>, StoreError> {
+        let mut statement = self
+            .connection
+            .prepare("SELECT account, producer, sequence FROM producers")?;
+        let mut rows = statement.query([])?;
+        let mut all: HashMap<String, HashMap<ProducerId, u64>> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let (producer, sequence): (i64, i64) = (row.get(1)?, row.get(2)?);
+            let sequence = u64::try_from(sequence).map_err(corrupt)?;
+            all.entry(row.get(0)?)
+                .or_default()
+                .insert(ProducerId(producer.cast_unsigned()), sequence);
+        }
+        Ok(all)
+    }
+
+    /// All keys, oldest first.
+    pub(super) fn keys(&self) -> Result<Vec<(KeyDigest, KeyRecord)>, StoreError> {
+        let mut statement = self.connection.prepare(
+            "SELECT digest, account, tier, domains, expires, rpm, tpm, concurrency, revoked, created FROM keys ORDER BY created, rowid",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut keys = Vec::new();
+        while let Some(row) = rows.next()? {
+            let digest = KeyDigest::from_hex(&row.get::<_, String>(0)?).ok_or_else(|| corrupt("a key's digest"))?;
+            let limit = |value: Option<i64>| value.map(u64::try_from).transpose().map_err(corrupt);
+            let record = KeyRecord {
+                id: crate::pure::ids::KeyId::of(&digest),
+                account: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
+                tier: row
+                    .get::<_, Option<String>>(2)?
+                    .map(|tier| tier.parse::<Tier>())
+                    .transpose()
+                    .map_err(corrupt)?,
+                domains: serde_json::from_str(&row.get::<_, String>(3)?).map_err(corrupt)?,
+                expires: row.get::<_, Option<i64>>(4)?.map(Timestamp),
+                limits: LimitOverrides {
+                    rpm: limit(row.get(5)?)?,
+                    tpm: limit(row.get(6)?)?,
+                    concurrency: limit(row.get(7)?)?,
+                },
+                revoked: row.get::<_, Option<i64>>(8)?.map(Timestamp),
+                created: Timestamp(row.get(9)?),
+            };
+            keys.push((digest, record));
+        }
+        Ok(keys)
+    }
+
+    /// Writes a group of debits in one transaction: all or nothing.
+    pub(super) fn write_debits(
+        &mut self,
+        group: &HashMap<AccountId, AccountDebit>,
+        today: Day,
+    ) -> Result<(), StoreError> {
+        let transaction = self.connection.transaction()?;
+        for (account, debit) in group {
+            write_debit(&transaction, account, debit, today)?;
+        }
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// Runs an operator's write and returns only when it is on the disk.
+    fn durably<T>(&mut self, write: impl FnOnce(&Transaction<'_>) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.connection.pragma_update(None, "synchronous", "FULL")?;
+        let written = (|| {
+            let transaction = self.connection.transaction()?;
+            let value = write(&transaction)?;
+            transaction.commit()?;
+            Ok(value)
+        })();
+        self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        written
+    }
+
+    /// Adds an account.
+    pub(super) fn insert_account(&mut self, record: &AccountRecord) -> Result<(), StoreError> {
+        self.durably(|t| {
+            t.execute(
+                "INSERT INTO accounts (id, tier, quota, balance, month, month_used, created) VALUES (?1, ?2, ?3, 0, 0, 0, ?4)",
+                params![record.id.as_str(), record.tier.name(), record.monthly_quota.map(Credits::pico), record.created.0],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Changes an account's tier and quota.
+    pub(super) fn update_account(&mut self, record: &AccountRecord) -> Result<(), StoreError> {
+        self.durably(|t| {
+            t.execute(
+                "UPDATE accounts SET tier = ?2, quota = ?3 WHERE id = ?1",
+                params![
+                    record.id.as_str(),
+                    record.tier.name(),
+                    record.monthly_quota.map(Credits::pico)
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Adds credit, once a reference.
+    pub(super) fn top_up(
+        &mut self,
+        account: &AccountId,
+        reference: &str,
+        amount: Credits,
+        at: Timestamp,
+    ) -> Result<TopUp, StoreError> {
+        self.durably(|t| {
+            let before: Option<i64> = t
+                .query_row(
+                    "SELECT amount FROM topups WHERE account = ?1 AND reference = ?2",
+                    params![account.as_str(), reference],
+                    |row| row.get(0),
+                )
+                .optional()?;
+            match before {
+                Some(same) if same == amount.pico() => return Ok(TopUp::Already),
+                Some(_) => return Ok(TopUp::Conflict),
+                None => {}
+            }
+            t.execute(
+                "INSERT INTO topups (account, reference, amount, at) VALUES (?1, ?2, ?3, ?4)",
+                params![account.as_str(), reference, amount.pico(), at.0],
+            )?;
+            t.execute(
+                "UPDATE accounts SET balance = balance + ?2 WHERE id = ?1",
+                params![account.as_str(), amount.pico()],
+            )?;
+            Ok(TopUp::Added)
+        })
+    }
+
+    /// Adds a key.
+    pub(super) fn insert_key(&mut self, digest: &KeyDigest, key: &KeyRecord) -> Result<(), StoreError> {
+        let limit = |value: Option<u64>| value.map(i64::try_from).transpose().map_err(corrupt);
+        let domains = serde_json::to_string(&key.domains).map_err(corrupt)?;
+        let (rpm, tpm, concurrency) = (
+            limit(key.limits.rpm)?,
+            limit(key.limits.tpm)?,
+            limit(key.limits.concurrency)?,
+        );
+        self.durably(|t| {
+            t.execute(
+                "INSERT INTO keys (digest, account, tier, domains, expires, rpm, tpm, concurrency, created)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                params![
+                    digest.to_hex(),
+                    key.account.as_str(),
+                    key.tier.map(Tier::name),
+                    domains,
+                    key.expires.map(|t| t.0),
+                    rpm,
+                    tpm,
+                    concurrency,
+                    key.created.0
+                ],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// Revokes a key.
+    pub(super) fn revoke_key(&mut self, digest: &KeyDigest, at: Timestamp) -> Result<(), StoreError> {
+        self.durably(|t| {
+            t.execute(
+                "UPDATE keys SET revoked = coalesce(revoked, ?2) WHERE digest = ?1",
+                params![digest.to_hex(), at.0],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// An account's usage rows from a day on, oldest first.
+    pub(super) fn usage(&self, account: &AccountId, from: Day) -> Result<Vec<UsageRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT day, model, requests, prompt, completion, cost FROM usage
+             WHERE account = ?1 AND day >= ?2 ORDER BY day, model",
+        )?;
+        let mut rows = statement.query(params![account.as_str(), from.0])?;
+        let mut usage = Vec::new();
+        while let Some(row) = rows.next()? {
+            let count = |value: i64| u64::try_from(value).map_err(corrupt);
+            usage.push(UsageRow {
+                day: Day(row.get(0)?),
+                model: row.get(1)?,
+                requests: count(row.get(2)?)?,
+                prompt_tokens: count(row.get(3)?)?,
+                completion_tokens: count(row.get(4)?)?,
+                cost: Credits::from_pico(row.get(5)?),
+            });
+        }
+        Ok(usage)
+    }
+
+    /// A setting's value.
+    pub(super) fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
+        let value = self
+            .connection
+            .query_row("SELECT value FROM settings WHERE name = ?1", [name], |row| row.get(0))
+            .optional()?;
+        Ok(value)
+    }
+
+    /// Keeps a setting.
+    pub(super) fn set_setting(&mut self, name: &str, value: &str) -> Result<(), StoreError> {
+        self.durably(|t| {
+            t.execute(
+                "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2",
+                [name, value],
+            )?;
+            Ok(())
+        })
+    }
+
+    /// The rules that the file alone must keep: `top-ups - debits = balance`, and the month's usage.
+    pub(super) fn audit(&self, findings: &mut Vec<AuditFinding>) -> Result<u64, StoreError> {
+        let mut statement = self.connection.prepare(
+            "SELECT id, balance, (SELECT coalesce(sum(amount), 0) FROM topups WHERE account = id),
+                    (SELECT coalesce(sum(cost), 0) FROM usage WHERE account = id) FROM accounts",
+        )?;
+        let mut rows = statement.query([])?;
+        let mut accounts = 0;
+        while let Some(row) = rows.next()? {
+            accounts += 1;
+            let (balance, paid_in, debits): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            let expected = Credits::from_pico(paid_in).saturating_sub(Credits::from_pico(debits));
+            if expected.pico() != balance {
+                findings.push(AuditFinding {
+                    account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
+                    rule: "top-ups - debits = balance".to_owned(),
+                    expected,
+                    found: Credits::from_pico(balance),
+                });
+            }
+        }
+        Ok(accounts)
+    }
+}
+
+fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, today: Day) -> Result<(), StoreError> {
+    t.prepare_cached("UPDATE accounts SET balance = balance - ?2, month = ?3, month_used = ?4 WHERE id = ?1")?
+        .execute(params![account.as_str(), debit.cost, debit.month.0, debit.month_used])?;
+    for (producer, sequence) in &debit.sequences {
+        t.prepare_cached(
+            "INSERT INTO producers (account, producer, sequence, day) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (account, producer) DO UPDATE SET sequence = ?3, day = ?4",
+        )?
+        .execute(params![
+            account.as_str(),
+            producer.0.cast_signed(),
+            i64::try_from(*sequence).map_err(corrupt)?,
+            today.0
+        ])?;
+    }
+    for ((day, model), sum) in &debit.usage {
+        t.prepare_cached(
+            "INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (account, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
+                 completion = completion + ?6, cost = cost + ?7",
+        )?
+        .execute(params![account.as_str(), day.0, model.as_ref(), sum.requests, sum.prompt, sum.completion, sum.cost])?;
+    }
+    Ok(())
+}
+
+fn corrupt(error: impl std::fmt::Display) -> StoreError {
+    StoreError::Corrupt(error.to_string())
+}
+
+const SCHEMA_VERSION: i64 = 1;
+
+const SCHEMA: &str = "
+BEGIN;
+CREATE TABLE accounts (
+    id TEXT PRIMARY KEY, tier TEXT NOT NULL, quota INTEGER, balance INTEGER NOT NULL,
+    month INTEGER NOT NULL, month_used INTEGER NOT NULL, created INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE topups (
+    account TEXT NOT NULL REFERENCES accounts, reference TEXT NOT NULL, amount INTEGER NOT NULL, at INTEGER NOT NULL,
+    PRIMARY KEY (account, reference)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE keys (
+    digest TEXT PRIMARY KEY, account TEXT NOT NULL REFERENCES accounts, tier TEXT, domains TEXT NOT NULL, expires INTEGER,
+    rpm INTEGER, tpm INTEGER, concurrency INTEGER, revoked INTEGER, created INTEGER NOT NULL
+) STRICT;
+CREATE TABLE usage (
+    account TEXT NOT NULL REFERENCES accounts, day INTEGER NOT NULL, model TEXT NOT NULL, requests INTEGER NOT NULL,
+    prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cost INTEGER NOT NULL, PRIMARY KEY (account, day, model)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE producers (
+    account TEXT NOT NULL REFERENCES accounts, producer INTEGER NOT NULL, sequence INTEGER NOT NULL, day INTEGER NOT NULL,
+    PRIMARY KEY (account, producer)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHOUT ROWID;
+PRAGMA user_version = 1;
+COMMIT;
+";
