@@ -78,6 +78,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) busy_poll: bool,
 
+    /// Another gateway binary in place of the one built with this bench, such as an earlier release
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+
     /// A few seconds in all: shows that everything works, the figures mean little
     #[arg(long)]
     pub(crate) quick: bool,
@@ -183,10 +187,8 @@ impl Options {
         if !self.scenarios.is_empty() {
             return self.scenarios.clone();
         }
-        Scenario::value_variants()
-            .iter()
-            .copied()
-            .filter(|scenario| *scenario != Scenario::Soak)
+        let all = Scenario::value_variants().iter().copied();
+        all.filter(|scenario| self.quick || *scenario != Scenario::Soak)
             .collect()
     }
 

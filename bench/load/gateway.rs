@@ -19,13 +19,13 @@ use crate::{
 
 /// The command that checks the books of a gateway.
 pub(crate) struct Audit {
-    conf: PathBuf,
+    cli: Cli,
 }
 
 impl Audit {
     /// Runs it while the gateway serves. Errors with what does not add up.
     pub(crate) fn run(&self) -> Result<String> {
-        Ok(command(&self.conf, &["ledger", "audit"])?.trim().to_owned())
+        Ok(self.cli.run(&["ledger", "audit"])?.trim().to_owned())
     }
 }
 
@@ -47,11 +47,21 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
     let conf = directory.join("tollgate.yaml");
     fs::write(directory.join("catalogue.yaml"), catalogue(fleet))?;
     fs::write(&conf, configuration(fleet, address, &store, &directory)?)?;
-    let (key, refused) = accounts(&conf)?;
+    let binary = fleet.options.binary.clone().unwrap_or_else(|| BINARY.into());
+    let cli = Cli {
+        binary,
+        conf,
+        directory,
+    };
+    let (key, refused) = accounts(&cli)?;
 
-    let mut command = Command::new(BINARY);
-    command.arg("serve").arg("--conf").arg(&conf).current_dir(&directory);
-    let mut process = Process::start(&name, command, &fleet.cores.subject, Ending::Kill, fleet.path())?;
+    let mut process = Process::start(
+        &name,
+        cli.command(&["serve"]),
+        &fleet.cores.subject,
+        Ending::Kill,
+        fleet.path(),
+    )?;
     process.wait_listening(address)?;
     wait_healthy(address)?;
     let pids = process.family().to_vec();
@@ -62,7 +72,7 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
         refused,
         pids,
         store_pids,
-        audit: Some(Audit { conf }),
+        audit: Some(Audit { cli }),
         ..shared
     })
 }
@@ -93,14 +103,48 @@ fn redis(fleet: &Fleet, directory: &Path) -> Result<(Process, SocketAddr)> {
     Ok((process, address))
 }
 
-/// Creates the accounts: one that may do everything, one without credit, one whose key may call once a minute.
-fn accounts(conf: &Path) -> Result<(String, Vec<Refused>)> {
-    for name in ["bench", "broke"] {
-        command(conf, &["account", "create", name, "--tier", "enterprise"])?;
+/// The gateway's command line with one configuration.
+struct Cli {
+    binary: PathBuf,
+    conf: PathBuf,
+    directory: PathBuf,
+}
+
+impl Cli {
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command
+            .args(arguments)
+            .arg("--conf")
+            .arg(&self.conf)
+            .current_dir(&self.directory);
+        command
     }
-    command(conf, &["credits", "add", "bench", "1000000", "--reference", "bench"])?;
-    let revoked = key(conf, &["--account", "bench"])?;
-    command(conf, &["key", "revoke", &revoked])?;
+
+    fn run(&self, arguments: &[&str]) -> Result<String> {
+        process::run(self.command(arguments))
+    }
+
+    /// Makes a key and returns it.
+    fn key(&self, arguments: &[&str]) -> Result<String> {
+        let printed = self.run(&[&["key", "create", "--json"], arguments].concat())?;
+        let value: serde_json::Value =
+            serde_json::from_str(&printed).map_err(|e| format!("`key create` printed {printed:?}: {e}"))?;
+        Ok(value["key"]
+            .as_str()
+            .ok_or_else(|| format!("`key create` printed no key: {printed}"))?
+            .to_owned())
+    }
+}
+
+/// Creates the accounts: one that may do everything, one without credit, one whose key may call once a minute.
+fn accounts(cli: &Cli) -> Result<(String, Vec<Refused>)> {
+    for name in ["bench", "broke"] {
+        cli.run(&["account", "create", name, "--tier", "enterprise"])?;
+    }
+    cli.run(&["credits", "add", "bench", "1000000", "--reference", "bench"])?;
+    let revoked = cli.key(&["--account", "bench"])?;
+    cli.run(&["key", "revoke", &revoked])?;
     let refused = vec![
         // Failed authentication is limited by client address, so a flood of it turns into 429.
         Refused {
@@ -115,34 +159,16 @@ fn accounts(conf: &Path) -> Result<(String, Vec<Refused>)> {
         },
         Refused {
             name: "broke",
-            key: key(conf, &["--account", "broke"])?,
+            key: cli.key(&["--account", "broke"])?,
             statuses: &[402],
         },
         Refused {
             name: "limited",
-            key: key(conf, &["--account", "bench", "--rpm", "1"])?,
+            key: cli.key(&["--account", "bench", "--rpm", "1"])?,
             statuses: &[429, 200],
         },
     ];
-    Ok((key(conf, &["--account", "bench"])?, refused))
-}
-
-/// Makes a key and returns it.
-fn key(conf: &Path, arguments: &[&str]) -> Result<String> {
-    let printed = command(conf, &[&["key", "create", "--json"], arguments].concat())?;
-    let value: serde_json::Value =
-        serde_json::from_str(&printed).map_err(|e| format!("`key create` printed {printed:?}: {e}"))?;
-    Ok(value["key"]
-        .as_str()
-        .ok_or_else(|| format!("`key create` printed no key: {printed}"))?
-        .to_owned())
-}
-
-/// Runs a command of the gateway.
-fn command(conf: &Path, arguments: &[&str]) -> Result<String> {
-    let mut command = Command::new(BINARY);
-    command.args(arguments).arg("--conf").arg(conf);
-    process::run(command)
+    Ok((cli.key(&["--account", "bench"])?, refused))
 }
 
 fn wait_healthy(address: SocketAddr) -> Result<()> {
@@ -191,20 +217,9 @@ tiers:
 
 fn catalogue(fleet: &Fleet) -> String {
     let (chat, embed) = (&fleet.options.model, &fleet.options.embedding_model);
-    let purposes = [
-        "chat",
-        "vision",
-        "code",
-        "fast",
-        "router",
-        "planner",
-        "executor",
-        "free",
-        "slide",
-        "slot_extract",
-    ];
-    let purposes: String = purposes
-        .iter()
+    let names = "chat, vision, code, fast, router, planner, executor, free, slide, slot_extract";
+    let purposes: String = names
+        .split(", ")
         .map(|purpose| format!("  {purpose}: {chat}\n"))
         .collect();
     format!(
@@ -218,13 +233,14 @@ fn catalogue(fleet: &Fleet) -> String {
     modality: text->text
     pricing: {{ prompt: "0.00000015", completion: "0.0000006" }}
     tier: free
-    purposes: [chat, fast]
+    purposes: [{names}]
     targets: [ {{ provider: sim, model: sim-chat }} ]
   - id: {embed}
     name: Bench embeddings
     provider: Bench
     description: 1536 numbers from the simulated upstream
     context_length: 8192
+    max_completion_tokens: 0
     modality: text->embedding
     pricing: {{ prompt: "0.00000002", completion: "0" }}
     tier: free

@@ -17,10 +17,9 @@ use tokio::sync::Semaphore;
 use crate::{
     Result,
     client::{Connection, Failure, Listener, Shot},
-    drive::{self, Arrivals, Plan},
     fleet::{Fleet, Subject},
     report::Report,
-    request::{KILOBYTE, Shape},
+    request::Shape,
     say,
     steady::{files, memory},
     upstream::Script,
@@ -61,7 +60,6 @@ fn measure(fleet: &Fleet, subject: &Subject, streams_max: usize, report: &mut Re
     if subject.pids.is_empty() {
         return Ok(());
     }
-    warm_up(fleet, subject)?;
     let before = memory(subject).unwrap_or_default();
     let crowd = Crowd::new()?;
     let shot = Shape::Stream(Script {
@@ -99,23 +97,6 @@ fn measure(fleet: &Fleet, subject: &Subject, streams_max: usize, report: &mut Re
         ));
         report.open.push(open);
     }
-    Ok(())
-}
-
-/// Some requests, so that what is allocated once is there before the first reading.
-fn warm_up(fleet: &Fleet, subject: &Subject) -> Result<()> {
-    let plan = Plan {
-        address: subject.address,
-        shots: vec![Shape::Whole { bytes: KILOBYTE }.shot(subject)],
-        arrivals: Arrivals::Closed,
-        connections: 16,
-        workers: 1,
-        waiting: fleet.options.waiting(),
-        warm_up: Duration::ZERO,
-        length: fleet.options.warm_up(),
-        requests_max: None,
-    };
-    drive::run(plan, || (), |_| ())?;
     Ok(())
 }
 

@@ -105,6 +105,9 @@ fn bench(options: Options) -> Result<()> {
         "written: {0}/load.md, {0}/load.json and plots",
         fleet.options.out.display()
     ));
+    if !fleet.options.subjects.is_empty() && !report.left_out.is_empty() {
+        return Err("not all that was named could be put under load".into());
+    }
     if report.errors() > 0 {
         Err("there were wrong answers; the figures above count them".into())
     } else {
@@ -128,16 +131,21 @@ fn launch_all(fleet: &Fleet, report: &mut Report) -> Result<Vec<Subject>> {
     }
 }
 
-/// Starts a variant. None, and a line in the report, when it cannot be.
+/// Starts a variant. None, and a line in the report, when it cannot be; then it is not tried again.
 fn launch(fleet: &Fleet, variant: Variant, report: &mut Report) -> Option<Subject> {
-    match fleet.launch(variant) {
+    let begins = format!("{} left out: ", variant.name());
+    if report.left_out.iter().any(|line| line.starts_with(&begins)) {
+        return None;
+    }
+    let ready = fleet
+        .launch(variant)
+        .and_then(|subject| steady::break_in(fleet, &subject).map(|()| subject));
+    match ready {
         Ok(subject) => Some(subject),
         Err(error) => {
-            let line = format!("{} left out: {error}", variant.name());
+            let line = begins + &error.to_string();
             say(&line);
-            if !report.left_out.contains(&line) {
-                report.left_out.push(line);
-            }
+            report.left_out.push(line);
             None
         }
     }

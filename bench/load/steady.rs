@@ -1,5 +1,7 @@
 //! The scenarios of a steady load: what is sent, how, and the rounds in which the subjects take turns.
 
+use std::time::Duration;
+
 use crate::{
     Result,
     cli::{Options, Scenario},
@@ -45,6 +47,27 @@ pub(crate) fn run(scenario: Scenario, fleet: &Fleet, subjects: &[Subject], repor
         }
     }
     Ok(())
+}
+
+/// Some requests of all shapes, so that what is done once (buffers, tokenizers, connections) is done before anything is
+/// measured.
+pub(crate) fn break_in(fleet: &Fleet, subject: &Subject) -> Result<()> {
+    let plan = Plan {
+        address: subject.address,
+        shots: request::mixed(subject),
+        arrivals: Arrivals::Closed,
+        connections: 16,
+        workers: 1,
+        waiting: fleet.options.waiting(),
+        warm_up: Duration::ZERO,
+        length: BREAK_IN_MAX,
+        requests_max: Some(BREAK_IN_REQUESTS),
+    };
+    let outcome = drive::run(plan, || (), |_| ())?;
+    match outcome.tally.errors.first_key_value() {
+        None => Ok(()),
+        Some((kind, n)) => Err(format!("{n} wrong answers: {kind}").into()),
+    }
 }
 
 fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
@@ -258,4 +281,6 @@ fn progress(place: (&str, &str, &str), unit: Unit, round: &Round, rounds: usize)
 
 /// Keys that are refused, by the names that the gateway's set-up gives them.
 const DENIED: [&str; 4] = ["garbage", "revoked", "broke", "limited"];
+const BREAK_IN_REQUESTS: u64 = 1000;
+const BREAK_IN_MAX: Duration = Duration::from_secs(10);
 const PACED_STREAMS: usize = 50;

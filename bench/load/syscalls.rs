@@ -68,8 +68,8 @@ fn count(fleet: &Fleet, subject: &Subject, part: &str, arrivals: Arrivals) -> Re
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
-        warm_up: fleet.options.warm_up(),
-        length: fleet.options.length(),
+        warm_up: fleet.options.warm_up().max(LENGTH_MIN),
+        length: fleet.options.length().max(LENGTH_MIN),
         requests_max: None,
     };
     let out = fleet.path().join("strace.out");
@@ -172,4 +172,6 @@ fn parse(summary: &str) -> Vec<(String, u64)> {
     summary.lines().filter_map(row).collect()
 }
 
+/// A traced process is slow, and its connections shall be made before the count begins.
+const LENGTH_MIN: Duration = Duration::from_millis(500);
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);
