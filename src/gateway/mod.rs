@@ -294,7 +294,10 @@ impl ProxyHttp for Gateway {
         }
         let wire = forward::final_error(ctx.call(), error).to_wire();
         let written = if session.response_written().is_none() {
-            // Pingora closes the connection after an upstream's failure; say so.
+            // The real session is needed back: Pingora closes its connection after an upstream's failure, and this says so.
+            if let Some(ticket) = ctx.call().and_then(|call| call.ticket.take()) {
+                ticket.redeem(session);
+            }
             session.as_downstream_mut().set_keepalive(None);
             respond::error(session, ctx, &wire).await
         } else {
