@@ -148,7 +148,7 @@ impl Embedded {
                     log::debug!("request {hold} cost more than it held: {}", debit.cost);
                 }
                 let month_used = state.month_used(now);
-                let (day, month) = (now.day(), now.month());
+                let (day, month) = (now.day(), state.month());
                 let queued = QueuedDebit {
                     cell: Arc::clone(cell),
                     debit,
@@ -225,6 +225,7 @@ impl Embedded {
 
     fn wake(&self) {
         if self.commands.send(Command::Commit).is_err() {
+            self.shared.unwritable.store(true, Ordering::Relaxed);
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }
     }
