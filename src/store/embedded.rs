@@ -312,7 +312,7 @@ fn take_lock(path: &Path) -> Result<File, StoreError> {
         .open(&lock_path)
         .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
     lock.try_lock().map_err(|_| {
-        unavailable(format!(
+        StoreError::Owned(format!(
             "another process owns {} (locked by {})",
             path.display(),
             lock_path.display()
