@@ -11,8 +11,13 @@
 mod auth;
 mod bad_input;
 mod bad_paths;
+mod bodies;
 mod chat;
+mod connections;
 mod embeddings;
 mod harness;
+mod holds;
 mod listings;
 mod natives;
+mod regression;
+mod streams;
