@@ -66,3 +66,20 @@ async fn a_star_matches_every_entity_tag() {
         .header("if-none-match", "*");
     assert_eq!(ask(request).await.status, 304);
 }
+
+/// Once the client of a drained call had gone, nothing watched the upstream's silence: the call went on for the first byte's time, two
+/// minutes by default, and not for the idle time.
+#[tokio::test]
+async fn a_drained_upstreams_silence_is_noticed() {
+    let upstream = Upstream::always(Reply::stream().role().silence()).await;
+    let setup = Setup::over(&upstream).conf(|conf| {
+        conf["timeouts"]["idle_ms"] = 50.into();
+        conf["providers"]["main"]["on_disconnect"] = "drain".into();
+    });
+    let gateway = setup.start().await;
+    let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    events.next().await.unwrap();
+    drop(events);
+    upstream.hung_up().await;
+    gateway.check_books().await;
+}

@@ -110,7 +110,8 @@ impl Raw {
         }
     }
 
-    async fn take(&mut self, length: usize) -> Bytes {
+    /// So many bytes of what comes next.
+    pub async fn take(&mut self, length: usize) -> Bytes {
         while self.unread.len() < length {
             self.read_more().await;
         }
