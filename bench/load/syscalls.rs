@@ -49,11 +49,7 @@ pub(crate) fn run(fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> R
                     ));
                     report.syscalls.push(calls);
                 }
-                Err(error) => {
-                    let line = format!("syscalls of {} left out: {error}", subject.name);
-                    say(&line);
-                    report.left_out.push(line);
-                }
+                Err(error) => report.note(format!("syscalls {part} of {} not counted: {error}", subject.name)),
             }
         }
     }
