@@ -281,6 +281,7 @@ fn refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCas
                 quota: monthly_quota(snapshot, caller),
                 used,
                 held,
+                needed,
             };
             Refused {
                 error,

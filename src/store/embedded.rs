@@ -148,7 +148,7 @@ impl Embedded {
                     log::debug!("request {hold} cost more than it held: {}", debit.cost);
                 }
                 let month_used = state.month_used(now);
-                let (day, month) = (now.day(), now.month());
+                let (day, month) = (now.day(), state.month());
                 let queued = QueuedDebit {
                     cell: Arc::clone(cell),
                     debit,
@@ -225,6 +225,7 @@ impl Embedded {
 
     fn wake(&self) {
         if self.commands.send(Command::Commit).is_err() {
+            self.shared.unwritable.store(true, Ordering::Relaxed);
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }
     }
@@ -311,7 +312,7 @@ fn take_lock(path: &Path) -> Result<File, StoreError> {
         .open(&lock_path)
         .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
     lock.try_lock().map_err(|_| {
-        unavailable(format!(
+        StoreError::Owned(format!(
             "another process owns {} (locked by {})",
             path.display(),
             lock_path.display()

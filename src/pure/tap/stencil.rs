@@ -131,26 +131,46 @@ impl Quoted<'_> {
 
 /// The string that `bytes` begin with, and its closing quote with all that follows; `None` if it has a control
 /// character, or does not end.
+#[inline]
 fn split_string(bytes: &[u8]) -> Option<(Quoted<'_>, &[u8])> {
-    let (mut end, mut is_escaped) = (0, false);
+    let end = bytes.iter().position(|byte| is_special(*byte))?;
+    let (string, rest) = bytes.split_at_checked(end)?;
+    match rest.first() {
+        Some(b'"') => Some((
+            Quoted {
+                bytes: string,
+                is_escaped: false,
+            },
+            rest,
+        )),
+        Some(b'\\') => split_escaped(bytes, end),
+        _ => None,
+    }
+}
+
+/// The same of a string whose first backslash is at `end`.
+#[cold]
+fn split_escaped(bytes: &[u8], mut end: usize) -> Option<(Quoted<'_>, &[u8])> {
     loop {
-        let ahead = bytes.get(end..)?;
-        end += ahead.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F))?;
-        match bytes.get(end..end + 2) {
-            Some([b'\\', 0x20..=0xFF]) => {
-                is_escaped = true;
-                end += 2;
-            }
-            Some([b'"', _]) => break,
+        match bytes.get(end..)? {
+            [b'"', ..] => break,
+            [b'\\', 0x20..=0xFF, ..] => end += 2,
             _ => return None,
         }
+        end += bytes.get(end..)?.iter().position(|byte| is_special(*byte))?;
     }
     let (string, rest) = bytes.split_at_checked(end)?;
     Some((
         Quoted {
             bytes: string,
-            is_escaped,
+            is_escaped: true,
         },
         rest,
     ))
+}
+
+/// A byte that ends a string, or that does not stand for itself in one.
+#[inline]
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1F)
 }

@@ -14,7 +14,8 @@ fn expected(shape: &Shape, options: TapOptions) -> String {
     let mut expected = String::new();
     for (index, event) in shape.events.iter().enumerate() {
         let left_out = options.drop_usage_chunk && shape.usage_chunk == Some(index);
-        if !left_out && !(is_error && index + 1 == shape.events.len()) {
+        let masked = is_error && index + 1 == shape.events.len();
+        if !left_out && !masked {
             expected.push_str(event);
             expected.push_str(shape.end);
         }
