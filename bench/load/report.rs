@@ -194,7 +194,7 @@ fn steady_table(all: &[Series]) -> String {
 }
 
 fn syscalls_table(syscalls: &[SystemCalls]) -> String {
-    let head = ["subject", "load", "calls a request", "of which"].map(str::to_owned);
+    let head = ["subject", "load", "calls each", "of which"].map(str::to_owned);
     let row = |s: &SystemCalls| {
         let most = s
             .by_name
@@ -203,8 +203,8 @@ fn syscalls_table(syscalls: &[SystemCalls]) -> String {
             .map(|(name, calls)| format!("{name} {calls:.2}"));
         [
             s.subject.clone(),
-            s.part.clone(),
-            format!("{:.2}", s.a_request),
+            format!("{}, a {}", s.part, s.unit.name()),
+            format!("{:.2}", s.a_unit),
             most.collect::<Vec<_>>().join(", "),
         ]
     };
