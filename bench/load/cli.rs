@@ -122,7 +122,7 @@ pub(crate) enum Scenario {
     StreamBurst,
     /// Idle streams: memory and open files
     Open,
-    /// System calls a request, counted by strace, saturated and at the fixed rate
+    /// System calls a request and an event, counted by strace
     Syscalls,
     /// Floods of 401, 402 and 429 (gateway only)
     Denied,

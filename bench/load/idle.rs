@@ -67,15 +67,18 @@ fn measure(fleet: &Fleet, subject: &Subject, streams_max: usize, report: &mut Re
         pace_ms: if fleet.options.quick { PACE_QUICK_MS } else { PACE_MS },
     })
     .shot(subject);
-    for wanted in fleet.options.idle_streams() {
-        if wanted > streams_max {
-            report.left_out.push(format!(
-                "open {wanted} {}: the limit of open files allows {streams_max}",
-                subject.name
+    for asked in fleet.options.idle_streams() {
+        let wanted = asked.min(streams_max);
+        if wanted < asked {
+            let subject = &subject.name;
+            report.note(format!(
+                "open: {wanted} streams of {subject} and not {asked}, by the limit of open files"
             ));
-            continue;
         }
-        crowd.grow(subject.address, &shot, wanted)?;
+        if let Err(error) = crowd.grow(subject.address, &shot, wanted) {
+            report.note(format!("open {wanted} of {} given up: {error}", subject.name));
+            break;
+        }
         let held = memory(subject).unwrap_or_default();
         let failed = crowd.failed();
         let open = OpenStreams {
@@ -206,4 +209,4 @@ const EVENTS_SETTLED: u64 = 2;
 const OPENING_MAX: usize = 200;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Open files that are not streams.
-const FILES_SPARE: u64 = 400;
+const FILES_SPARE: u64 = 100;

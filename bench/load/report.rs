@@ -10,6 +10,7 @@ use crate::{
     figures::{Percentiles, Round, Series, Spread, summarise},
     idle::OpenStreams,
     machine::Machine,
+    say,
     soak::LongRun,
     syscalls::SystemCalls,
 };
@@ -22,7 +23,10 @@ pub(crate) struct Report {
     /// Whether the run was too short to mean much.
     quick: bool,
     threads: usize,
+    /// Subjects that could not be started, and why.
     pub(crate) left_out: Vec<String>,
+    /// What else a reader must know.
+    notes: Vec<String>,
     pub(crate) series: Vec<Series>,
     pub(crate) syscalls: Vec<SystemCalls>,
     pub(crate) open: Vec<OpenStreams>,
@@ -49,6 +53,7 @@ impl Report {
             quick: options.quick,
             threads: options.threads,
             left_out: Vec::new(),
+            notes: Vec::new(),
             series: Vec::new(),
             syscalls: Vec::new(),
             open: Vec::new(),
@@ -67,6 +72,12 @@ impl Report {
             .filter(|soak| matches!(soak.audit, Some(Err(_))))
             .count();
         steady + open + soak + audits as u64
+    }
+
+    /// Says something now and in the report.
+    pub(crate) fn note(&mut self, line: String) {
+        say(&line);
+        self.notes.push(line);
     }
 
     fn rounds(&self) -> impl Iterator<Item = &Round> {
@@ -97,7 +108,7 @@ impl Report {
                 "A quick run: it shows that everything works; the figures mean little."
             )?;
         }
-        for line in &self.left_out {
+        for line in self.left_out.iter().chain(&self.notes) {
             writeln!(text, "{line}")?;
         }
         let others = self.rounds().map(|round| round.others_busy).fold(0.0, f64::max);
@@ -183,7 +194,7 @@ fn steady_table(all: &[Series]) -> String {
 }
 
 fn syscalls_table(syscalls: &[SystemCalls]) -> String {
-    let head = ["subject", "load", "calls a request", "of which"].map(str::to_owned);
+    let head = ["subject", "load", "calls each", "of which"].map(str::to_owned);
     let row = |s: &SystemCalls| {
         let most = s
             .by_name
@@ -192,8 +203,8 @@ fn syscalls_table(syscalls: &[SystemCalls]) -> String {
             .map(|(name, calls)| format!("{name} {calls:.2}"));
         [
             s.subject.clone(),
-            s.part.clone(),
-            format!("{:.2}", s.a_request),
+            format!("{}, a {}", s.part, s.unit.name()),
+            format!("{:.2}", s.a_unit),
             most.collect::<Vec<_>>().join(", "),
         ]
     };

@@ -1,4 +1,4 @@
-//! System calls a request, as strace counts them. A traced process is several times slower, so only the counts mean
+//! System calls a request and an event, as strace counts them. A traced process is several times slower, so only the counts mean
 //! anything here, and those under saturation are a little low: a slow process finds more work at each wake-up.
 
 use std::{
@@ -15,56 +15,84 @@ use serde::Serialize;
 use crate::{
     Result,
     drive::{self, Arrivals, Plan},
+    figures::Unit,
     fleet::{Fleet, Subject},
     report::Report,
     request::{KILOBYTE, Shape},
     say,
+    upstream::Script,
 };
 
-/// System calls of a subject, a request.
+/// System calls of a subject, a request or an event.
 #[derive(Serialize)]
 pub(crate) struct SystemCalls {
     pub(crate) subject: String,
     pub(crate) part: String,
-    pub(crate) requests: u64,
-    pub(crate) a_request: f64,
+    pub(crate) unit: Unit,
+    /// Requests or events counted.
+    pub(crate) units: u64,
+    pub(crate) a_unit: f64,
     /// The most frequent first.
     pub(crate) by_name: Vec<(String, f64)>,
 }
 
-/// Counts for each subject, saturated and at the fixed rate (a smaller one: the process is slowed).
+/// What is sent while system calls are counted.
+struct Part {
+    name: String,
+    unit: Unit,
+    shape: Shape,
+    arrivals: Arrivals,
+}
+
+/// Counts for each subject: whole answers saturated and at half the fixed rate (the process is slowed), and a burst.
 pub(crate) fn run(fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> Result<()> {
     let rate = (fleet.options.rate / 2).max(1);
+    let whole = |name: &str, arrivals| {
+        let shape = Shape::Whole { bytes: KILOBYTE };
+        Part {
+            name: name.to_owned(),
+            unit: Unit::Request,
+            shape,
+            arrivals,
+        }
+    };
+    let burst = Shape::Stream(Script {
+        events: 100,
+        pace_ms: 0,
+    });
     let parts = [
-        ("saturated".to_owned(), Arrivals::Closed),
-        (format!("{rate}/s"), Arrivals::Rate(rate)),
+        whole("saturated", Arrivals::Closed),
+        whole(&format!("{rate}/s"), Arrivals::Rate(rate)),
+        Part {
+            name: "stream-burst".to_owned(),
+            unit: Unit::Event,
+            shape: burst,
+            arrivals: Arrivals::Closed,
+        },
     ];
-    for (part, arrivals) in parts {
+    for part in parts {
         for subject in subjects.iter().filter(|subject| !subject.pids.is_empty()) {
-            match count(fleet, subject, &part, arrivals) {
+            let (name, unit) = (&part.name, part.unit.name());
+            match count(fleet, subject, &part) {
                 Ok(calls) => {
                     say(&format!(
-                        "syscalls {part}  {:<18} {:.2} a request",
-                        subject.name, calls.a_request
+                        "syscalls {name}  {:<18} {:.2} each {unit}",
+                        subject.name, calls.a_unit
                     ));
                     report.syscalls.push(calls);
                 }
-                Err(error) => {
-                    let line = format!("syscalls of {} left out: {error}", subject.name);
-                    say(&line);
-                    report.left_out.push(line);
-                }
+                Err(error) => report.note(format!("syscalls {name} of {} not counted: {error}", subject.name)),
             }
         }
     }
     Ok(())
 }
 
-fn count(fleet: &Fleet, subject: &Subject, part: &str, arrivals: Arrivals) -> Result<SystemCalls> {
+fn count(fleet: &Fleet, subject: &Subject, part: &Part) -> Result<SystemCalls> {
     let plan = Plan {
         address: subject.address,
-        shots: vec![Shape::Whole { bytes: KILOBYTE }.shot(subject)],
-        arrivals,
+        shots: vec![part.shape.shot(subject)],
+        arrivals: part.arrivals,
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
@@ -88,19 +116,25 @@ fn count(fleet: &Fleet, subject: &Subject, part: &str, arrivals: Arrivals) -> Re
     if let Some((kind, n)) = outcome.tally.errors.first_key_value() {
         return Err(format!("{n} wrong answers: {kind}").into());
     }
-    if outcome.requests == 0 || calls.is_empty() {
+    let units = if part.unit == Unit::Request {
+        outcome.requests
+    } else {
+        outcome.events
+    };
+    if units == 0 || calls.is_empty() {
         return Err("nothing was counted".into());
     }
     let mut by_name: Vec<(String, f64)> = calls
         .into_iter()
-        .map(|(name, calls)| (name, calls as f64 / outcome.requests as f64))
+        .map(|(name, calls)| (name, calls as f64 / units as f64))
         .collect();
     by_name.sort_by(|a, b| b.1.total_cmp(&a.1));
     Ok(SystemCalls {
         subject: subject.name.clone(),
-        part: part.to_owned(),
-        requests: outcome.requests,
-        a_request: by_name.iter().map(|(_, calls)| calls).sum(),
+        part: part.name.clone(),
+        unit: part.unit,
+        units,
+        a_unit: by_name.iter().map(|(_, calls)| calls).sum(),
         by_name,
     })
 }
