@@ -168,13 +168,12 @@ impl Gateway {
 
 /// Refuses a field by which one of the model's providers would run or charge something else.
 fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> std::result::Result<(), ApiError> {
-    let upstreams = model
+    let mut upstreams = model
         .targets
         .iter()
         .filter_map(|target| snapshot.upstreams.get(&target.provider));
     upstreams
-        .map(|upstream| body.check_fields(&upstream.rules))
-        .collect::<std::result::Result<(), _>>()
+        .try_for_each(|upstream| body.check_fields(&upstream.rules))
         .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 
