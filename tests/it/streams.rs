@@ -7,14 +7,14 @@ use crate::chat::request;
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::client::Client;
 use crate::harness::reply::UPSTREAM_SECRET;
-use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, deltas};
+use crate::harness::{Cue, Events, Gateway, Reply, Setup, Upstream, deltas};
 
 /// The prompt of [`request`] as OpenAI's chat format counts it: one token of text, three that frame a message with its role, three that
 /// prime the reply.
 const PROMPT: u64 = 7;
 
 /// Starts the stream that every test here asks for.
-async fn open(client: &Client) -> crate::harness::Events {
+async fn open(client: &Client) -> Events {
     client.stream("/llm/chat/stream", request(SMALL)).await.ok()
 }
 

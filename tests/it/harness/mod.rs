@@ -8,6 +8,7 @@ pub mod client;
 pub mod gateway;
 pub mod raw;
 pub mod reply;
+pub mod simulated;
 pub mod tls;
 pub mod upstream;
 
