@@ -291,12 +291,11 @@ impl Config {
     }
 
     /// The same from text; `environment` gives the credentials.
-    pub fn parse(
-        path: &Path,
-        text: &str,
-        environment: &dyn Fn(&str) -> Option<String>,
-    ) -> Result<Config, ConfigError> {
-        let fail = |problem: String| ConfigError { path: path.to_owned(), problem };
+    pub fn parse(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
+        let fail = |problem: String| ConfigError {
+            path: path.to_owned(),
+            problem,
+        };
         let raw: Raw = if text.trim().is_empty() {
             Raw::default()
         } else {
@@ -310,14 +309,23 @@ impl Config {
     /// # Errors
     /// As [`Catalogue::parse`], and when a target names a provider that is not configured.
     pub fn load_catalogue(&self) -> Result<Catalogue, ConfigError> {
-        let fail = |problem: String| ConfigError { path: self.catalogue.clone(), problem };
+        let fail = |problem: String| ConfigError {
+            path: self.catalogue.clone(),
+            problem,
+        };
         let text = read(&self.catalogue)?;
         let catalogue = Catalogue::parse(&text, self.markup).map_err(|error| fail(explain(&error.to_string())))?;
         for model in catalogue.models() {
-            if let Some(target) = model.targets.iter().find(|target| !self.providers.contains_key(&target.provider)) {
+            if let Some(target) = model
+                .targets
+                .iter()
+                .find(|target| !self.providers.contains_key(&target.provider))
+            {
                 let (id, provider) = (&model.id, &target.provider);
                 let near = nearest(provider, self.providers.keys().map(String::as_str));
-                return Err(fail(format!("{id}: its target names the provider {provider}, which is not configured{near}")));
+                return Err(fail(format!(
+                    "{id}: its target names the provider {provider}, which is not configured{near}"
+                )));
             }
         }
         Ok(catalogue)
@@ -360,25 +368,48 @@ impl BaseUrl {
         }
         let own_port = if tls { 443 } else { 80 };
         let port = url.port_u16().unwrap_or(own_port);
-        let authority = if port == own_port { host.to_owned() } else { format!("{host}:{port}") };
+        let authority = if port == own_port {
+            host.to_owned()
+        } else {
+            format!("{host}:{port}")
+        };
         let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
-        Ok(BaseUrl { tls, host, port, authority, path: path.trim_end_matches('/').to_owned() })
+        Ok(BaseUrl {
+            tls,
+            host,
+            port,
+            authority,
+            path: path.trim_end_matches('/').to_owned(),
+        })
     }
 }
 
 fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
     let base_path = raw.base_path.trim_end_matches('/').to_owned();
     if !(base_path.is_empty() || base_path.starts_with('/')) || base_path.contains(['?', '#', ' ']) {
-        return Err(format!("base_path: {base_path:?} must begin with / and be a plain path"));
+        return Err(format!(
+            "base_path: {base_path:?} must begin with / and be a plain path"
+        ));
     }
     if !(1..=256).contains(&raw.threads) {
         return Err(format!("threads: {} is not from 1 to 256", raw.threads));
     }
     if !(1024..=1 << 30).contains(&raw.body_bytes_max) {
-        return Err(format!("body_bytes_max: {} is not from 1024 to 1073741824", raw.body_bytes_max));
+        return Err(format!(
+            "body_bytes_max: {} is not from 1024 to 1073741824",
+            raw.body_bytes_max
+        ));
     }
-    if raw.key_prefix.is_empty() || !raw.key_prefix.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-') {
-        return Err(format!("key_prefix: {:?} must be 1 or more of A-Z a-z 0-9 _ -", raw.key_prefix));
+    if raw.key_prefix.is_empty()
+        || !raw
+            .key_prefix
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    {
+        return Err(format!(
+            "key_prefix: {:?} must be 1 or more of A-Z a-z 0-9 _ -",
+            raw.key_prefix
+        ));
     }
     let mut providers = BTreeMap::new();
     for (name, provider) in raw.providers {
@@ -417,14 +448,18 @@ fn checked_provider(
 ) -> Result<Provider, String> {
     let credential = match raw.api_key_env {
         None => Credential::None,
-        Some(variable) => match environment(&variable).map(|text| text.trim().to_owned()).filter(|t| !t.is_empty()) {
+        Some(variable) => match environment(&variable)
+            .map(|text| text.trim().to_owned())
+            .filter(|t| !t.is_empty())
+        {
             Some(text) if http::HeaderValue::from_str(&text).is_ok() => Credential::Bearer(text),
             Some(_) => return Err(format!("the value of {variable} cannot stand in a header")),
             None => Credential::Missing(variable),
         },
     };
     for (header, value) in &raw.headers {
-        let good = http::HeaderName::from_bytes(header.as_bytes()).is_ok() && http::HeaderValue::from_str(value).is_ok();
+        let good =
+            http::HeaderName::from_bytes(header.as_bytes()).is_ok() && http::HeaderValue::from_str(value).is_ok();
         if !good {
             return Err(format!("headers: {header:?} is not a header name with a plain value"));
         }
@@ -449,7 +484,10 @@ fn checked_store(text: &str) -> Result<Store, String> {
     if REDIS.iter().any(|scheme| text.starts_with(scheme)) {
         return Ok(Store::Redis(text.to_owned()));
     }
-    Err(format!("store: {text:?} is not sqlite://PATH or one of {}…", REDIS.join("… ")))
+    Err(format!(
+        "store: {text:?} is not sqlite://PATH or one of {}…",
+        REDIS.join("… ")
+    ))
 }
 
 fn checked_tiers(raw: &RawTiers) -> Result<[TierRules; 4], String> {
@@ -465,7 +503,9 @@ fn checked_tiers(raw: &RawTiers) -> Result<[TierRules; 4], String> {
         if limits.rpm.max(limits.tpm).max(limits.concurrency) > 1 << 53 {
             return Err(format!("tiers.{name}: a limit is too large"));
         }
-        let monthly_quota = raw.monthly_quota.unwrap_or(Credits::from_pico(quota.saturating_mul(1_000_000_000_000)));
+        let monthly_quota = raw
+            .monthly_quota
+            .unwrap_or(Credits::from_pico(quota.saturating_mul(1_000_000_000_000)));
         if monthly_quota < Credits::ZERO {
             return Err(format!("tiers.{name}.monthly_quota: cannot be negative"));
         }
@@ -498,19 +538,30 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
 }
 
 fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
-    text.parse().map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
+    text.parse()
+        .map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError { path: path.to_owned(), problem: error.to_string() })
+    std::fs::read_to_string(path).map_err(|error| ConfigError {
+        path: path.to_owned(),
+        problem: error.to_string(),
+    })
 }
 
 /// Puts the nearest known key behind serde's message about an unknown one, in place of the whole list.
 fn explain(message: &str) -> String {
-    let Some((before, rest)) = message.split_once("unknown field `") else { return message.to_owned() };
-    let Some((unknown, rest)) = rest.split_once('`') else { return message.to_owned() };
+    let Some((before, rest)) = message.split_once("unknown field `") else {
+        return message.to_owned();
+    };
+    let Some((unknown, rest)) = rest.split_once('`') else {
+        return message.to_owned();
+    };
     let known = rest.split('`').skip(1).step_by(2);
-    let place = rest.rsplit_once(" at line").map(|(_, place)| format!(" at line{place}")).unwrap_or_default();
+    let place = rest
+        .rsplit_once(" at line")
+        .map(|(_, place)| format!(" at line{place}"))
+        .unwrap_or_default();
     format!("{before}unknown key {unknown}{}{place}", nearest(unknown, known))
 }
 

@@ -1,4 +1,44 @@
-//! Tollgate: an LLM gateway for prepaid credit, on Pingora.
+//! Tollgate: an LLM gateway for prepaid credit, a reverse proxy on Pingora.
+//!
+//! It knows who calls, what they may use and what they can still pay, rewrites each request for the chosen upstream, counts the tokens
+//! of the passing answer, and debits exactly what was delivered, once. When aims conflict: money correct, then a stream that is
+//! never delayed, then speed, then features.
+//!
+//! # Map
+//!
+//! - [`pure`]: everything that can be decided without doing anything. Bytes and a `now` come in, values come out: money, catalogue,
+//!   policy, request bodies, the taps that read passing answers, and the account as a value. It compiles alone.
+//! - [`store`]: the ledger. One contract, and the embedded store: accounts in memory over a SQLite file. The operator's commands
+//!   reach the process that owns it through its control socket.
+//! - [`gateway`]: the path of a request, one file a step: authenticate, admit, route, forward, meter, settle.
+//! - [`config`], [`clock`], `cli`, [`demo`] (the simulated provider).
+//!
+//! Imports point down only: `cli` -> `gateway` -> `store` -> `pure`.
+//!
+//! # Flow
+//!
+//! 1. `authenticate`: from the header to a [`store::Caller`]; a malformed key is refused without asking the store.
+//! 2. `receive`: the whole body, before the upstream is chosen, within limits of size and time.
+//! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; limits and credit give a [`store::Hold`] of the call's worst case.
+//! 4. `route` and `forward`: targets in their order, until one answers with 200; each gets the client's body with only the named
+//!    fields edited.
+//! 5. `meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
+//! 6. `settle`: after the last byte, the exact cost closes the hold. It never waits.
+//!
+//! # Invariants
+//!
+//! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float.
+//! - Only [`pure::policy`] makes a `Permit`; only `gateway::admit` asks for a `Hold`; only `gateway::settle` resolves one, and
+//!   every way a request can end leads there: an answer, a failure, a client that left, a dropped task.
+//! - Only [`pure::money`] rounds, once, in [`pure::money::Pricing::cost`]. Only a list price can be multiplied by tokens.
+//! - Only [`clock`] reads the clock; only [`config`] reads configuration files and the environment; only [`pure::error`] names HTTP statuses.
+//! - A failed parse, conversion or store call is never zero, empty or "allowed".
+//! - The meter never stops a stream, and a tap never needs more memory than its named bounds.
+//!
+//! # Cross-cutting
+//!
+//! Time is UTC and comes in as a [`pure::time::Timestamp`]. A request's id is a UUIDv7: it is the hold's id and `x-request-id`. A
+//! snapshot of configuration and catalogue is taken when a request begins, so a reload does not touch one that is under way.
 
 #[cfg(feature = "serve")]
 pub mod clock;
@@ -6,6 +46,8 @@ pub mod clock;
 pub mod config;
 #[cfg(feature = "serve")]
 pub mod demo;
+#[cfg(feature = "serve")]
+pub mod gateway;
 pub mod pure;
 #[cfg(feature = "serve")]
 pub mod store;

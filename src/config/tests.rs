@@ -1,7 +1,9 @@
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(Path::new("t.yaml"), text, &|name| (name == "SET").then(|| "secret".to_owned()))
+    Config::parse(Path::new("t.yaml"), text, &|name| {
+        (name == "SET").then(|| "secret".to_owned())
+    })
 }
 
 #[test]
@@ -21,7 +23,10 @@ fn the_shipped_files_are_good() {
     let catalogue = config.load_catalogue().unwrap();
     assert!(catalogue.models().len() >= 25);
     for tier in Tier::ALL {
-        assert!(catalogue.models().iter().any(|model| model.tier == tier), "no model of tier {tier:?}");
+        assert!(
+            catalogue.models().iter().any(|model| model.tier == tier),
+            "no model of tier {tier:?}"
+        );
     }
 }
 
@@ -39,7 +44,10 @@ fn each_mistake_names_its_key() {
         ("tiers: { gold: { rpm: 1 } }", "unknown key gold"),
         ("providers: { p: { base_url: \"ftp://x\" } }", "providers.p: base_url"),
         ("providers: { p: { } }", "base_url"),
-        ("providers: { p: { base_url: \"http://x\", on_disconnect: wait } }", "wait"),
+        (
+            "providers: { p: { base_url: \"http://x\", on_disconnect: wait } }",
+            "wait",
+        ),
         ("base_path: api", "base_path"),
         ("key_prefix: \"\"", "key_prefix"),
     ];
@@ -56,7 +64,13 @@ fn a_provider_without_its_credential_is_off() {
     assert!(config.providers["a"].is_on() && !config.providers["b"].is_on() && config.providers["c"].is_on());
     assert!(!format!("{config:?}").contains("secret"));
     let url = &config.providers["a"].base_url;
-    assert_eq!((url.authority.as_str(), url.port, url.path.as_str()), ("a.example", 443, "/v1"));
+    assert_eq!(
+        (url.authority.as_str(), url.port, url.path.as_str()),
+        ("a.example", 443, "/v1")
+    );
     let url = &config.providers["b"].base_url;
-    assert_eq!((url.authority.as_str(), url.host.as_str(), url.port), ("[::1]:81", "::1", 81));
+    assert_eq!(
+        (url.authority.as_str(), url.host.as_str(), url.port),
+        ("[::1]:81", "::1", 81)
+    );
 }

@@ -255,25 +255,20 @@ impl ApiError {
         }
     }
 
-    /// The upstream's status as a cause: 429 and 5xx and our own credential's 401/403 are the provider's fault, other 4xx the client's.
+    /// An upstream's status, other than 200, as a cause. The request's own faults are the client's to mend; everything else is the
+    /// provider's fault, or our credential's or account's with it (401, 402, 403), and worth another target.
     pub fn from_upstream_status(status: u16, retry_after_secs: Option<u64>) -> ApiError {
         match status {
             429 => ApiError::UpstreamBusy {
                 retry_after_secs: retry_after_secs.unwrap_or(DEFAULT_RETRY_AFTER_SECS),
             },
-            401 | 403 | 500..=599 => ApiError::UpstreamFailed,
-            400..=499 => ApiError::UpstreamRefused {
+            400 | 404 | 409 | 413 | 415 | 422 => ApiError::UpstreamRefused {
                 status,
                 message: "The model's provider refused the request.".into(),
             },
-            // A 1xx, 2xx or 3xx that could not be used.
+            408 | 504 => ApiError::UpstreamUnreachable,
             _ => ApiError::UpstreamFailed,
         }
-    }
-
-    /// Whether a retry on another target may help, by the upstream's status.
-    pub fn fails_over(status: u16) -> bool {
-        matches!(status, 401 | 403 | 429 | 500..=599)
     }
 }
 

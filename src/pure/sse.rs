@@ -150,6 +150,11 @@ impl Framer {
         }
     }
 
+    /// The next byte begins an event: not even an LF may be left of the last one.
+    pub fn is_at_event(&self) -> bool {
+        !self.open && !self.after_cr && self.line == Line::Start
+    }
+
     /// The bytes that end an event which the stream left open: nothing, the blank line, or the line's end and the
     /// blank line.
     pub fn closing(&self) -> &'static [u8] {

@@ -3,6 +3,12 @@
 //! The counts are those of OpenAI's own vocabularies, exactly; for other families they are the nearest there is. The
 //! worst case is linear in the length of the text. It never keeps or shows the text.
 
+use std::sync::LazyLock;
+
+mod common;
+
+use common::CommonTokens;
+
 /// A vocabulary and the rule that splits text before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Encoding {
@@ -18,10 +24,10 @@ impl Encoding {
     pub fn for_model(model_id: &str) -> Encoding {
         let name = model_id.rsplit('/').next().unwrap_or(model_id);
         let name = name.strip_prefix("ft:").unwrap_or(name);
-        if CL100K_NOT.iter().any(|prefix| name.starts_with(prefix)) {
+        if NOT_CL100K_MODELS.iter().any(|prefix| name.starts_with(prefix)) {
             return Encoding::O200k;
         }
-        if CL100K.iter().any(|prefix| name.starts_with(prefix)) {
+        if CL100K_MODELS.iter().any(|prefix| name.starts_with(prefix)) {
             Encoding::Cl100k
         } else {
             Encoding::O200k
@@ -31,14 +37,27 @@ impl Encoding {
 
 /// The number of tokens that `text` has on its own. Special tokens are counted as the text they are written in.
 pub fn count(text: &str, encoding: Encoding) -> u64 {
-    if text.is_empty() {
-        return 0;
-    }
-    let tokenizer = match encoding {
-        Encoding::O200k => bpe_openai::o200k_base(),
-        Encoding::Cl100k => bpe_openai::cl100k_base(),
+    count_bytes(text.as_bytes(), encoding)
+}
+
+/// The same of bytes, whose faults of UTF-8 count as the replacement characters that a client shows for them.
+pub fn count_bytes(text: &[u8], encoding: Encoding) -> u64 {
+    let common = match encoding {
+        Encoding::O200k => &*O200K,
+        Encoding::Cl100k => &*CL100K,
     };
-    u64::try_from(tokenizer.count(text)).unwrap_or(u64::MAX)
+    if common.contains(text) {
+        return 1;
+    }
+    match std::str::from_utf8(text) {
+        Ok(text) => common.count(text),
+        Err(_) => common.count(&String::from_utf8_lossy(text)),
+    }
+}
+
+/// Loads the vocabulary, which the first count would otherwise wait for (tens of milliseconds).
+pub fn load(encoding: Encoding) {
+    count("", encoding);
 }
 
 /// What the chat format adds to the texts of a prompt: so much a message, a token for each `name`, and the priming of
@@ -55,7 +74,10 @@ pub const TOKENS_PER_MESSAGE: u64 = 3;
 /// Tokens that prime the reply.
 pub const TOKENS_PER_REPLY: u64 = 3;
 
-const CL100K: [&str; 6] = [
+static O200K: LazyLock<CommonTokens> = LazyLock::new(|| CommonTokens::new(bpe_openai::o200k_base()));
+static CL100K: LazyLock<CommonTokens> = LazyLock::new(|| CommonTokens::new(bpe_openai::cl100k_base()));
+
+const CL100K_MODELS: [&str; 6] = [
     "gpt-4",
     "gpt-3.5",
     "gpt-35",
@@ -64,7 +86,7 @@ const CL100K: [&str; 6] = [
     "babbage-002",
 ];
 /// Those that begin like an older family, yet are of the newer.
-const CL100K_NOT: [&str; 3] = ["gpt-4o", "gpt-4.1", "gpt-4.5"];
+const NOT_CL100K_MODELS: [&str; 3] = ["gpt-4o", "gpt-4.1", "gpt-4.5"];
 
 #[cfg(test)]
 mod tests;

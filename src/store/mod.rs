@@ -205,6 +205,14 @@ impl Ledger {
         }))
     }
 
+    /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
+    /// one process.
+    pub fn hold_expiry(&self, _now: Timestamp) -> Timestamp {
+        match self {
+            Ledger::Embedded(_) => Timestamp(i64::MAX),
+        }
+    }
+
     /// The rate-limit counts for answers that admit nothing.
     pub fn rate(&self, caller: &Caller, scope: &crate::pure::account::Scope, limits: Limits) -> RateView {
         match (self, &caller.place) {

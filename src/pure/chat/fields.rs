@@ -110,6 +110,7 @@ pub(super) fn find(name: &[u8]) -> Option<Field> {
     while candidates != 0 {
         let number = candidates.trailing_zeros();
         if let Some(&(known, rule)) = FIELDS.get(index(number))
+            && known.as_bytes().first() == name.first()
             && known.as_bytes() == name
         {
             return Some(Field {

@@ -110,6 +110,11 @@ impl RequestBody {
         }
     }
 
+    /// Where the request came in.
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
     /// How the client wants the answer, by the endpoint and by `stream`.
     pub fn mode(&self) -> ResponseMode {
         self.mode

@@ -241,22 +241,18 @@ fn walk_message_member(
     key: Text,
     found: &mut impl FnMut(Piece),
 ) -> Result<(), Fault> {
-    let in_parts = text::is(key, bytes, "content") || text::is(key, bytes, "images");
-    if in_parts && scan.peek() == Some(b'[') {
-        return walk_parts(scan, bytes, found);
-    }
-    let value = scan.value()?;
-    let open_ended = match value.kind {
-        Kind::Null => false,
-        Kind::Object => in_parts || text::is(key, bytes, "audio"),
-        _ => text::is(key, bytes, "audio"),
+    let open_ended: fn(Kind) -> bool = match &*text::unescaped_bytes(key, bytes) {
+        b"content" | b"images" if scan.peek() == Some(b'[') => return walk_parts(scan, bytes, found),
+        b"role" => return scan.value().map(|_| ()),
+        b"content" | b"images" => |kind| kind == Kind::Object,
+        b"audio" => |kind| kind != Kind::Null,
+        _ => |_| false,
     };
-    if open_ended {
+    let value = scan.value()?;
+    if open_ended(value.kind) {
         found(Piece::OpenEnded);
     }
-    if !text::is(key, bytes, "role") {
-        found_value(value, found);
-    }
+    found_value(value, found);
     Ok(())
 }
 

@@ -108,7 +108,7 @@ impl<'a> Scanner<'a> {
     /// Bytes read so far. The caller sees to it that a body is no longer than `u32::MAX` bytes.
     #[inline]
     pub(super) fn offset(&self) -> u32 {
-        u32::try_from(self.length.saturating_sub(self.rest.len())).unwrap_or(u32::MAX)
+        u32::try_from(self.length.wrapping_sub(self.rest.len())).unwrap_or(u32::MAX)
     }
 
     /// The first byte of what follows the white space.

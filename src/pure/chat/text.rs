@@ -16,6 +16,15 @@ pub(super) fn unescape<'a>(text: Text, bytes: &'a [u8]) -> Cow<'a, str> {
     }
 }
 
+/// The bytes of a scanned string's text.
+#[inline]
+pub(super) fn unescaped_bytes<'a>(text: Text, bytes: &'a [u8]) -> Cow<'a, [u8]> {
+    match text.spelling {
+        Spelling::Plain => Cow::Borrowed(text.span.of(bytes)),
+        Spelling::Escaped => Cow::Owned(unescape(text, bytes).into_owned().into_bytes()),
+    }
+}
+
 /// Whether the string is `name` once unescaped.
 #[inline]
 pub(super) fn is(text: Text, bytes: &[u8], name: &str) -> bool {

@@ -5,13 +5,15 @@
 //! on the usual path, or needs more memory than its named bounds. The gateway's body filters call them.
 //!
 //! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `shape` (which values matter), `reading` (what
-//! they say), `text` (the tally of tokens).
+//! they say), `text` (the tally of tokens)
 
+mod event;
 mod fault;
 mod output;
 mod reading;
 mod scan;
 mod shape;
+mod stencil;
 mod stream;
 mod text;
 mod whole;

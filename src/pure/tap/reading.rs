@@ -53,13 +53,13 @@ pub(super) enum Choices {
 /// Where in a document its texts stand.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Spans {
-    /// Texts that count.
+    /// Texts that are not empty.
     pub(super) texts: u32,
     /// The last of them, between its quotes.
     pub(super) text: Range<usize>,
     /// The padding, between its quotes.
     pub(super) padding: Range<usize>,
-    /// One of them has an escape in it.
+    /// One of the texts has an escape in it.
     pub(super) escaped: bool,
 }
 
@@ -135,10 +135,12 @@ impl Reading {
     pub(super) fn text(&mut self, role: Role, span: Range<usize>, escaped: bool) {
         match role.text() {
             Some(kind) => {
-                self.spans.escaped |= escaped;
                 self.tally.end(kind);
-                self.spans.texts += 1;
-                self.spans.text = span;
+                if !span.is_empty() {
+                    self.spans.escaped |= escaped;
+                    self.spans.texts += 1;
+                    self.spans.text = span;
+                }
             }
             None if role == Role::Padding => self.spans.padding = span,
             None => {}

@@ -3,10 +3,12 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::Forward;
+use super::event::{DataAt, Terminal};
 use super::fault::{self, DONE_EVENT};
 use super::output::Output;
 use super::reading::{Choices, Identity, Reading};
 use super::scan::Scanner;
+use super::stencil::Stencil;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
@@ -43,6 +45,7 @@ pub struct StreamTap {
     framer: Framer,
     scanner: Scanner,
     reading: Reading,
+    stencil: Stencil,
     /// Bytes of the event at hand that have come and not passed.
     held: Vec<u8>,
     /// Bytes of the event at hand have passed, so all of it must.
@@ -56,15 +59,6 @@ pub struct StreamTap {
     error: Option<Option<u16>>,
     /// Nothing passes any more.
     closed: bool,
-}
-
-/// Whether the data of the event at hand is `[DONE]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Terminal {
-    /// So many bytes of it are.
-    Maybe(usize),
-    Yes,
-    No,
 }
 
 /// What becomes of an event.
@@ -93,6 +87,7 @@ impl StreamTap {
             framer: Framer::new(),
             scanner: Scanner::new(),
             reading: Reading::new(options.encoding),
+            stencil: Stencil::default(),
             held: Vec::new(),
             released: false,
             left_out: false,
@@ -109,41 +104,68 @@ impl StreamTap {
         if self.closed {
             return Forward::Replace(Bytes::new());
         }
-        let mut output = Output::new(chunk);
         let mut rest: &[u8] = chunk;
-        // Where in this chunk the bytes begin whose fate is open.
-        let mut start = 0;
-        if self.framer.take_line_feed(&mut rest) && self.framer.position() == Position::BetweenEvents {
-            start = chunk.len() - rest.len();
-            if !self.left_out {
-                output.pass(0..start);
+        if self.framer.is_at_event() {
+            rest = self.usual_events(rest);
+            if rest.is_empty() {
+                return Forward::Unchanged;
             }
         }
-        while let Some(piece) = self.framer.take(&mut rest) {
+        self.events(chunk, rest)
+    }
+
+    /// The long way of [`StreamTap::chunk`], for the `rest` of the chunk that follows its first usual events.
+    fn events(&mut self, chunk: &Bytes, mut rest: &[u8]) -> Forward {
+        let mut output = Output::new(chunk);
+        // Where in this chunk the bytes begin whose fate is open.
+        let mut start = chunk.len() - rest.len();
+        output.pass(0..start);
+        if self.framer.take_line_feed(&mut rest) && self.framer.position() == Position::BetweenEvents {
+            let end = chunk.len() - rest.len();
+            if !self.left_out {
+                output.pass(start..end);
+            }
+            start = end;
+        }
+        let mut data_at = DataAt::Unknown;
+        loop {
+            if self.framer.position() == Position::BetweenEvents {
+                rest = self.usual_events(rest);
+                let end = chunk.len() - rest.len();
+                output.pass(start..end);
+                (start, data_at) = (end, DataAt::None);
+            }
+            let Some(piece) = self.framer.take(&mut rest) else {
+                break;
+            };
+            let end = chunk.len() - rest.len();
             let verdict = match piece {
                 Piece::Data(data) => {
+                    data_at = data_at.after(end.saturating_sub(data.len()));
                     self.data(data);
                     continue;
                 }
                 Piece::DataLineEnd => {
+                    data_at = data_at.after_line();
                     self.done |= self.terminal == Terminal::Yes;
                     continue;
                 }
                 Piece::Comment => Verdict::Pass,
-                Piece::EventEnd => self.end_event(),
+                Piece::EventEnd => {
+                    if let (DataAt::One(at), Some(event)) = (data_at, chunk.get(start..end)) {
+                        self.stencil.cut(event, at - start, &self.reading);
+                    }
+                    self.end_event()
+                }
             };
-            let end = chunk.len() - rest.len();
+            if verdict == Verdict::Mask {
+                output.insert(&self.mask());
+                return output.finish();
+            }
             self.left_out = verdict == Verdict::LeaveOut;
-            match verdict {
-                Verdict::Pass => {
-                    output.insert(&self.held);
-                    output.pass(start..end);
-                }
-                Verdict::LeaveOut => {}
-                Verdict::Mask => {
-                    output.insert(&self.mask());
-                    return output.finish();
-                }
+            if !self.left_out {
+                output.insert(&self.held);
+                output.pass(start..end);
             }
             self.held.clear();
             self.released = false;
@@ -223,6 +245,16 @@ impl StreamTap {
     /// The numeric code in that event.
     pub fn error_code(&self) -> Option<u16> {
         self.error.flatten()
+    }
+
+    /// Takes the usual events that `bytes` begin with; what follows them.
+    fn usual_events<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
+        let mut rest = bytes;
+        while let Some(usual) = self.stencil.find(rest) {
+            self.reading.tally.commit_text(usual.text);
+            rest = usual.rest;
+        }
+        rest
     }
 
     fn data(&mut self, data: &[u8]) {
@@ -307,13 +339,7 @@ impl StreamTap {
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
-            fault::write(
-                &mut out,
-                &self.reading.identity,
-                MASKED_MESSAGE,
-                MASKED_TYPE,
-                MASKED_CODE,
-            );
+            write_masked(&mut out, &self.reading.identity);
         }
         out.freeze()
     }
@@ -332,33 +358,11 @@ impl StreamTap {
     }
 }
 
-impl Terminal {
-    fn after(self, data: &[u8]) -> Terminal {
-        let Terminal::Maybe(mut matched) = self else {
-            return self;
-        };
-        for byte in data {
-            match DONE_DATA.get(matched) {
-                Some(expected) if expected == byte => matched += 1,
-                Some(_) if matched == 0 && *byte == b' ' => {}
-                Some(_) => return Terminal::No,
-                None => break,
-            }
-        }
-        if matched == DONE_DATA.len() {
-            Terminal::Yes
-        } else {
-            Terminal::Maybe(matched)
-        }
-    }
-}
-
 /// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
 pub(super) fn write_masked(out: &mut BytesMut, identity: &Identity) {
     fault::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
 }
 
-const DONE_DATA: &[u8] = b"[DONE]";
 /// The words that take the place of an upstream's own.
 const MASKED_MESSAGE: &str = "The upstream provider failed while answering.";
 const MASKED_TYPE: &str = "upstream_error";

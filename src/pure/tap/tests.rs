@@ -2,7 +2,9 @@
 
 mod answers;
 mod oracle;
+mod shapes;
 mod streams;
+mod usual;
 
 use bytes::Bytes;
 

@@ -106,6 +106,11 @@ impl Tally {
         self.clear();
     }
 
+    /// One text that was delivered, apart from those that wait.
+    pub(super) fn commit_text(&mut self, text: &[u8]) {
+        self.committed = self.committed.saturating_add(tokens::count_bytes(text, self.encoding));
+    }
+
     /// What waits was not delivered: it is forgotten.
     pub(super) fn discard(&mut self) {
         self.choice = Choice::default();
@@ -136,8 +141,10 @@ impl Tally {
         self.count_marked();
         let open = self.waiting.get(self.open..).unwrap_or_default();
         let cut = open.len() - cut_character(open);
-        self.choice
-            .add(kind, count(open.get(..cut).unwrap_or(open), self.encoding));
+        self.choice.add(
+            kind,
+            tokens::count_bytes(open.get(..cut).unwrap_or(open), self.encoding),
+        );
         self.waiting.drain(..self.open + cut);
         self.open = 0;
     }
@@ -149,7 +156,7 @@ impl Tally {
                 Mark::Choice => self.choice.end(),
                 Mark::Text(kind, end) => {
                     let text = self.waiting.get(start..end).unwrap_or_default();
-                    self.choice.add(kind, count(text, self.encoding));
+                    self.choice.add(kind, tokens::count_bytes(text, self.encoding));
                     start = end;
                 }
             }
@@ -181,14 +188,6 @@ impl Choice {
             ended,
             ..Choice::default()
         };
-    }
-}
-
-fn count(text: &[u8], encoding: Encoding) -> u64 {
-    match std::str::from_utf8(text) {
-        Ok(text) => tokens::count(text, encoding),
-        // A client shows what it can't read as replacement characters, so that is what was delivered.
-        Err(_) => tokens::count(&String::from_utf8_lossy(text), encoding),
     }
 }
 

@@ -43,3 +43,119 @@ fn known_counts() {
 fn the_chat_format_costs_three_a_message_and_three_for_the_reply() {
     assert_eq!(chat_overhead(2, 1), 10);
 }
+
+/// The full tokenizer's count.
+fn full(text: &str, encoding: Encoding) -> u64 {
+    let tokenizer = match encoding {
+        Encoding::O200k => bpe_openai::o200k_base(),
+        Encoding::Cl100k => bpe_openai::cl100k_base(),
+    };
+    u64::try_from(tokenizer.count(text)).unwrap()
+}
+
+#[track_caller]
+fn check(text: &str) {
+    for encoding in [Encoding::O200k, Encoding::Cl100k] {
+        assert_eq!(count(text, encoding), full(text, encoding), "{text:?} in {encoding:?}");
+    }
+}
+
+#[test]
+fn the_short_way_counts_like_the_full_tokenizer() {
+    for text in [
+        " token",
+        "Hello",
+        "Hello, world.",
+        "Hello, world. How are you?",
+        "I don't know",
+        "a.b",
+        "etc...",
+        "x  y",
+        " ",
+        "one two ",
+        "HTTPServer is up",
+        "no space.Then",
+        "wait!? no",
+        "a,b",
+        "end:",
+        "end: ",
+        "Mr. O'Neil's",
+        "été à la",
+        "word\n",
+        "word \nnext",
+        "tab\tword",
+        "a1 b2",
+        "supercalifragilisticexpialidocious is long",
+        "McDonald",
+        " A b",
+        "The the THE tHe",
+        ".",
+        " .",
+        ".com",
+        "\0",
+        "a\0",
+        "漢字",
+        " 漢字 word",
+        "word 漢",
+        "word é",
+        "don’t",
+        "x 's",
+    ] {
+        check(text);
+    }
+}
+
+proptest::proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig { failure_persistence: None, ..Default::default() })]
+
+    #[test]
+    fn the_short_way_counts_any_text_alike(text in "( ?[A-Z]?[a-z]{1,9}[.,;:!?]?| {1,2}|'s|'t|\\PC{0,3}|[0-9]{1,4}|[\n\r\t/]){0,8}") {
+        check(&text);
+    }
+}
+
+#[test]
+fn hostile_megabytes_count_in_linear_time() {
+    let megabyte = |unit: &str| unit.repeat((1 << 20) / unit.len());
+    let mut noise = 1u64;
+    let mut letter = || {
+        noise = noise
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        char::from(b'a' + u8::try_from((noise >> 33) % 26).unwrap())
+    };
+    let random: String = (0..1 << 20).map(|_| letter()).collect();
+    let mut texts: Vec<String> = [
+        "a",
+        " ",
+        "漢",
+        "漢字かな",
+        "\n",
+        "!",
+        "e\u{301}",
+        "\u{301}",
+        "😀",
+        "0",
+        "\0",
+        "a b",
+        " \n",
+        "'s",
+    ]
+    .iter()
+    .map(|unit| megabyte(unit))
+    .collect();
+    texts.push(random);
+    for text in texts {
+        for encoding in [Encoding::O200k, Encoding::Cl100k] {
+            load(encoding);
+            let start = std::time::Instant::now();
+            let tokens = count(&text, encoding);
+            let spent = start.elapsed();
+            assert!(
+                tokens > 0 && spent.as_millis() < 1000,
+                "{spent:?} for {:?}...",
+                text.get(..8)
+            );
+        }
+    }
+}

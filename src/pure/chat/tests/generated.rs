@@ -1,7 +1,14 @@
 //! Generated bodies, compared with serde_json.
 
+use std::fmt;
+
+use proptest::prelude::*;
+use proptest::sample::select;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
+use serde_json::Value;
+use serde_json::value::RawValue;
+
 use super::*;
-use crate::pure::chat::fuzz_body;
 
 const SEEDS: [&str; 4] = [
     r#"{"model":"a/b:c","messages":[{"role":"user","content":"h\n\u00e9\ud83d\ude00"}],"stream":true,"max_tokens":10}"#,
@@ -34,4 +41,341 @@ fn every_changed_byte_is_read_as_serde_json_reads_it() {
             }
         }
     }
+}
+
+/// The end of a string is found wherever it lies in its block, and whatever mark ends it.
+#[test]
+fn strings_of_every_length() {
+    for length in 0..150 {
+        for (end, valid) in [
+            ("", true),
+            ("\\n", true),
+            ("é", true),
+            ("\u{1f}", false),
+            ("\\", false),
+            ("\\u12", false),
+        ] {
+            for offset in 0..9 {
+                let text = format!(
+                    "{}{{\"k\":\"{}{end}\",\"l\":1}}",
+                    " ".repeat(offset),
+                    "a".repeat(length)
+                );
+                fuzz_body(text.as_bytes());
+                let body = chat_with(&format!(r#""x":"{}{end}""#, "a".repeat(length)));
+                assert_eq!(chat(&body).is_ok(), valid, "{body}");
+            }
+        }
+    }
+}
+
+#[test]
+fn bodies_of_megabytes() {
+    let long = "word \\n é ".repeat(200_000);
+    let many = r#"{"role":"user","content":"a"},"#.repeat(70_000);
+    let ids = "12345,".repeat(350_000);
+    for body in [
+        chat_with(&format!(r#""x":"{long}""#)),
+        format!(r#"{{"messages":[{many}{{"content":"{long}"}}],"model":"m"}}"#),
+        format!(r#"{{"input":[{ids}1],"model":"m"}}"#),
+    ] {
+        assert!(body.len() > 2_000_000);
+        fuzz_body(body.as_bytes());
+        check_not_json(&body.as_bytes()[..body.len() - 1]);
+    }
+    let body = chat(&format!(r#"{{"messages":[{many}{{"content":"{long}"}}],"model":"m"}}"#)).unwrap();
+    assert_eq!(body.message_count(), 70_001);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(10_000))]
+
+    #[test]
+    fn any_json_is_read_as_serde_json_reads_it(text in json(), at in any::<prop::sample::Index>(), mutation in mutation()) {
+        fuzz_body(text.as_bytes());
+        fuzz_body(&mutated(&text, at, mutation));
+    }
+
+    #[test]
+    fn any_request_is_read_as_serde_json_reads_it(request in request(), at in any::<prop::sample::Index>(), mutation in mutation()) {
+        let text = request.text();
+        fuzz_body(text.as_bytes());
+        fuzz_body(&mutated(&text, at, mutation));
+    }
+
+    #[test]
+    fn an_edit_changes_the_named_fields_and_no_other_byte(request in request(), edit in edit(), endpoint in select(vec![Endpoint::Chat, Endpoint::ChatStream])) {
+        check_edit(&request.text(), &edit, endpoint);
+    }
+
+    #[test]
+    fn a_name_is_unescaped_as_serde_json_does(model in string().prop_filter("empty", |raw| raw.len() > 2)) {
+        let body = chat(&format!(r#"{{"model":{model},"messages":[{{"content":{model}}}]}}"#)).unwrap();
+        let expected: String = serde_json::from_str(&model).unwrap();
+        prop_assert_eq!(body.model(), &expected);
+        body.visit_text(&mut |text| assert_eq!(text, expected));
+    }
+}
+
+/// The edited body has the members of the original in their order and spelling, but for those that the edit names.
+fn check_edit(text: &str, (model, cap): &(String, Option<Cap>), endpoint: Endpoint) {
+    let body = RequestBody::parse(Bytes::copy_from_slice(text.as_bytes()), endpoint).unwrap();
+    let edited = body.edit(&Edit { model, cap: *cap });
+    let Members(before) = serde_json::from_str(text).unwrap();
+    let Members(after) = serde_json::from_slice(&edited).unwrap();
+    let value = |members: &[(String, String)], name: &str| {
+        members
+            .iter()
+            .find(|(key, _)| key == name)
+            .map(|(_, raw)| serde_json::from_str::<Value>(raw).unwrap())
+    };
+    let untouched = |members: Vec<(String, String)>| -> Vec<_> {
+        let named = [
+            "model",
+            "stream",
+            "stream_options",
+            "max_tokens",
+            "max_completion_tokens",
+        ];
+        members
+            .into_iter()
+            .filter(|(key, _)| !named.contains(&key.as_str()))
+            .collect()
+    };
+    assert_eq!(value(&after, "model"), Some(Value::from(model.as_str())));
+    if body.mode() == ResponseMode::Stream {
+        assert_eq!(value(&after, "stream"), Some(Value::from(true)));
+        let mut options = value(&before, "stream_options")
+            .filter(Value::is_object)
+            .unwrap_or_else(|| serde_json::json!({}));
+        options["include_usage"] = Value::from(true);
+        assert_eq!(value(&after, "stream_options"), Some(options));
+    } else {
+        assert_eq!(value(&after, "stream"), value(&before, "stream"));
+        assert_eq!(value(&after, "stream_options"), value(&before, "stream_options"));
+    }
+    let maximum = |members: &[(String, String)], name| value(members, name).and_then(|value| value.as_u64());
+    let names = ["max_tokens", "max_completion_tokens"];
+    let asked = names.iter().filter_map(|name| maximum(&before, name)).max();
+    let sent = names.iter().filter_map(|name| maximum(&after, name)).max();
+    match cap {
+        None => assert_eq!(
+            names.map(|name| value(&before, name)),
+            names.map(|name| value(&after, name))
+        ),
+        Some(Cap { tokens, field }) => {
+            let name = if *field == CapField::MaxTokens {
+                "max_tokens"
+            } else {
+                "max_completion_tokens"
+            };
+            assert!(maximum(&after, name).is_some(), "the upstream's field is absent");
+            assert_eq!(sent, Some(asked.map_or(tokens.get(), |asked| asked.min(tokens.get()))));
+        }
+    }
+    let spaces = |text: &[u8]| text.iter().filter(|byte| byte.is_ascii_whitespace()).count();
+    if !model.contains(' ') && !body.model().contains([' ', '\n', '\t', '\r']) {
+        assert_eq!(spaces(text.as_bytes()), spaces(&edited), "white space");
+    }
+    assert_eq!(untouched(before), untouched(after));
+}
+
+/// The members of an object in their order, keys unescaped and values as they are written.
+struct Members(Vec<(String, String)>);
+
+impl<'de> Deserialize<'de> for Members {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Members, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Members;
+            fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.write_str("an object")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Members, A::Error> {
+                let mut members = Vec::new();
+                while let Some((key, value)) = map.next_entry::<String, Box<RawValue>>()? {
+                    members.push((key, value.get().to_owned()));
+                }
+                Ok(Members(members))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
+    }
+}
+
+/// A chat or embeddings request: its members as they are written, and the white space between.
+#[derive(Clone, Debug)]
+struct Request {
+    members: Vec<(String, String)>,
+    space: &'static str,
+}
+
+impl Request {
+    fn text(&self) -> String {
+        let space = self.space;
+        let members: Vec<_> = self
+            .members
+            .iter()
+            .map(|(key, value)| format!("{space}{key}{space}:{space}{value}{space}"))
+            .collect();
+        format!("{space}{{{}}}{space}", members.join(","))
+    }
+}
+
+fn request() -> impl Strategy<Value = Request> {
+    let known = |name: &'static str, value: BoxedStrategy<String>| {
+        (key(name), value).prop_map(|(key, value)| vec![(key, value)]).boxed()
+    };
+    let optional = |name, value| prop_oneof![Just(Vec::new()), known(name, value)].boxed();
+    let number = || {
+        select(vec!["null", "1", "7", "50", "4294967295"])
+            .prop_map(str::to_owned)
+            .boxed()
+    };
+    let boolean = || select(vec!["null", "true", "false"]).prop_map(str::to_owned).boxed();
+    let options = prop_oneof![
+        Just("null".to_owned()),
+        Just("{ }".to_owned()),
+        json().prop_map(|value| format!(r#"{{ "o" :{value}}}"#)),
+        (boolean(), json(), key("include_usage"))
+            .prop_map(|(usage, other, key)| format!("{{\"o\":{other}, {key} : {usage}}}")),
+    ];
+    let messages = prop::collection::vec(message(), 1..4).prop_map(|messages| format!("[{}]", messages.join(" ,")));
+    let input = select(vec![r#""text""#, r#"["a", "b\n"]"#, "[1, 2]", "[[1],[2,3]]"]).prop_map(str::to_owned);
+    let unknown = prop::collection::vec((unknown_key(), json()), 0..4);
+    let sets = (
+        known("model", string().prop_filter("empty", |raw| raw.len() > 2).boxed()),
+        known("messages", messages.boxed()),
+        optional("input", input.boxed()),
+        optional("stream", boolean()),
+        optional("stream_options", options.boxed()),
+        optional("max_tokens", number()),
+        optional("max_completion_tokens", number()),
+        optional("n", number()),
+        unknown,
+    );
+    (
+        sets.prop_map(|(a, b, c, d, e, f, g, h, i)| [a, b, c, d, e, f, g, h, i].concat())
+            .prop_shuffle(),
+        space(),
+    )
+        .prop_map(|(members, space)| Request { members, space })
+}
+
+fn message() -> impl Strategy<Value = String> {
+    let part = prop_oneof![
+        string().prop_map(|text| format!(r#"{{"type":"text","text":{text}}}"#)),
+        Just(r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}"#.to_owned()),
+        Just(r#"{"type":"input_image","image_url":"data:image\/png;base64,AAAA"}"#.to_owned()),
+        json(),
+    ];
+    let parts = prop::collection::vec(part, 0..4).prop_map(|parts| format!("[{}]", parts.join(",")));
+    let content = prop_oneof![string(), json(), parts];
+    (key("content"), content, unknown_key(), json())
+        .prop_map(|(key, content, other, value)| format!(r#"{{"role":"user",{key}:{content},{other}:{value}}}"#))
+}
+
+fn edit() -> impl Strategy<Value = (String, Option<Cap>)> {
+    let fields = select(vec![CapField::MaxTokens, CapField::MaxCompletionTokens]);
+    let cap =
+        (1_u64..100, fields).prop_map(|(tokens, field)| NonZeroU64::new(tokens).map(|tokens| Cap { tokens, field }));
+    let models = prop_oneof![Just("m".to_owned()), "[a-z/:.\"\\\\\u{1}é-]{1,30}"];
+    (models, prop_oneof![Just(None), cap])
+}
+
+/// A name as a key, some of its letters escaped.
+fn key(name: &'static str) -> impl Strategy<Value = String> {
+    prop::collection::vec(prop::bool::weighted(0.1), name.len()).prop_map(move |escaped| {
+        let letters = name.chars().zip(escaped).map(|(letter, escaped)| match escaped {
+            true => format!("\\u{:04x}", u32::from(letter)),
+            false => letter.to_string(),
+        });
+        format!("\"{}\"", letters.collect::<String>())
+    })
+}
+
+/// A key that no field has.
+fn unknown_key() -> impl Strategy<Value = String> {
+    string().prop_map(|raw| raw.replacen('"', "\"x-", 1))
+}
+
+fn json() -> impl Strategy<Value = String> {
+    let number = "-?(0|[1-9][0-9]{0,18})([.][0-9]{1,20})?([eE][+-]?[0-9]{1,2})?";
+    let leaf = prop_oneof![
+        select(vec!["null", "true", "false", "{}", "[]", "{ }", "[ ]"]).prop_map(str::to_owned),
+        number,
+        string(),
+    ];
+    leaf.prop_recursive(4, 24, 4, |inner| {
+        let arrays = (prop::collection::vec(inner.clone(), 0..4), space())
+            .prop_map(|(values, space)| format!("[{space}{}{space}]", values.join(&format!("{space},{space}"))));
+        let objects = (prop::collection::vec((string(), inner), 0..4), space()).prop_map(|(members, space)| {
+            let members: Vec<_> = members
+                .iter()
+                .map(|(key, value)| format!("{key}{space}:{space}{value}"))
+                .collect();
+            format!("{{{space}{}{space}}}", members.join(&format!("{space},{space}")))
+        });
+        prop_oneof![arrays, objects]
+    })
+}
+
+fn string() -> impl Strategy<Value = String> {
+    let piece = prop_oneof![
+        "[ -!#-\\[\\]-~]{0,12}",
+        "[ -!#-\\[\\]-~]{30,80}",
+        "[é漢😀\u{80}\u{10ffff}\u{2028}\u{7f}]{1,4}",
+        select(vec![
+            "\\n",
+            "\\\"",
+            "\\\\",
+            "\\/",
+            "\\b",
+            "\\f",
+            "\\r",
+            "\\t",
+            "\\u0000",
+            "\\u00E9",
+            "\\ud83d\\ude00",
+            "\\uFFFF"
+        ])
+        .prop_map(str::to_owned),
+    ];
+    prop::collection::vec(piece, 0..4).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
+}
+
+fn space() -> impl Strategy<Value = &'static str> {
+    select(vec!["", "", " ", "\n", "\t \r\n"])
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Mutation {
+    Cut,
+    Drop,
+    Insert(u8),
+    Replace(u8),
+}
+
+fn mutation() -> impl Strategy<Value = Mutation> {
+    let byte = prop_oneof![select(b"\"\\{}[],:0-.eu \n\x1f\xff".to_vec()), any::<u8>()];
+    prop_oneof![
+        Just(Mutation::Cut),
+        Just(Mutation::Drop),
+        byte.clone().prop_map(Mutation::Insert),
+        byte.prop_map(Mutation::Replace),
+    ]
+}
+
+fn mutated(text: &str, at: prop::sample::Index, mutation: Mutation) -> Vec<u8> {
+    let mut bytes = text.as_bytes().to_vec();
+    let at = at.index(bytes.len());
+    match mutation {
+        Mutation::Cut => bytes.truncate(at),
+        Mutation::Drop => {
+            bytes.remove(at);
+        }
+        Mutation::Insert(byte) => bytes.insert(at, byte),
+        Mutation::Replace(byte) => bytes[at] = byte,
+    }
+    bytes
 }

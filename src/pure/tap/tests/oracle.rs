@@ -75,6 +75,13 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
     outcome
 }
 
+/// Whether the data of every event is JSON: what an unreadable one delivers is not for the oracle to say.
+pub(super) fn readable(stream: &[u8]) -> bool {
+    let data = blocks(stream).into_iter().filter_map(|block| block.data);
+    data.into_iter()
+        .all(|data| serde_json::from_slice::<Value>(&data).is_ok())
+}
+
 fn blocks(stream: &[u8]) -> Vec<Block> {
     let mut blocks = Vec::new();
     let new = || Block {

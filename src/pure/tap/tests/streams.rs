@@ -179,7 +179,7 @@ fn stream(line: impl Strategy<Value = Line>) -> impl Strategy<Value = Vec<u8>> {
         .prop_map(|(lines, mark, last_end)| write(&lines, mark, last_end))
 }
 
-fn run(stream: &[u8], cuts: &[usize], options: TapOptions) -> Outcome {
+pub(super) fn run(stream: &[u8], cuts: &[usize], options: TapOptions) -> Outcome {
     let mut chunks = Vec::new();
     let mut start = 0;
     for end in cuts.iter().copied().chain([stream.len()]) {
@@ -198,7 +198,7 @@ fn run(stream: &[u8], cuts: &[usize], options: TapOptions) -> Outcome {
     }
 }
 
-fn both() -> [TapOptions; 2] {
+pub(super) fn both() -> [TapOptions; 2] {
     [TapOptions::default(), drop_usage()]
 }
 

@@ -1,0 +1,282 @@
+//! May this call run: tier and domain, limits, credit. The only place that asks the ledger for a hold.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::authenticate::store_failed;
+use super::snapshot::Snapshot;
+use super::stage::Admission;
+use crate::clock::Clock;
+use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::catalogue::{Model, ModelKind};
+use crate::pure::chat::{Cap, CapField, Endpoint, PromptLimits, RequestBody};
+use crate::pure::error::{ApiError, CreditShortage, LimitKind};
+use crate::pure::hold::{Bound, WorstCase};
+use crate::pure::ids::RequestId;
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::policy::{self, Permit, Provenance, Refusal};
+use crate::pure::tokens::{self, Encoding};
+use crate::pure::usage::PromptTokens;
+use crate::store::{Caller, Ledger};
+
+/// Everything that admission looks at.
+pub(super) struct Door<'a> {
+    pub(super) ledger: &'a Ledger,
+    pub(super) clock: &'a Clock,
+    pub(super) snapshot: &'a Snapshot,
+    pub(super) id: RequestId,
+}
+
+/// A refusal, with the caller's limits where they were looked at.
+pub(super) struct Refused {
+    pub(super) error: ApiError,
+    pub(super) rate: Option<RateView>,
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Refused {
+        Refused { error, rate: None }
+    }
+}
+
+/// The limits and the scope that count for a caller.
+pub(super) fn limits(snapshot: &Snapshot, caller: &Caller) -> (Scope, Limits) {
+    let tier = snapshot.config.tier(caller.tier());
+    (
+        Scope::of(&caller.key.id, &caller.key.limits),
+        caller.key.limits.over(tier.limits),
+    )
+}
+
+/// The account's quota of a month: its own or its tier's.
+pub(super) fn monthly_quota(snapshot: &Snapshot, caller: &Caller) -> Credits {
+    caller
+        .account
+        .monthly_quota
+        .unwrap_or(snapshot.config.tier(caller.account.tier).monthly_quota)
+}
+
+/// Checks model, tier and domain lock (in this order, before any money).
+pub(super) fn permit(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    body: &RequestBody,
+    endpoint: Endpoint,
+    from: Provenance<'_>,
+) -> Result<Permit, ApiError> {
+    let name = body.model();
+    let model = snapshot
+        .catalogue
+        .resolve(name)
+        .ok_or_else(|| ApiError::NotFound(format!("There is no model {}.", shown(name))))?;
+    let permit = policy::permit(model, caller.tier(), &caller.key.domains, from).map_err(|refusal| match refusal {
+        Refusal::Tier { needed, has } => {
+            let (id, needed, has) = (&model.id, needed.title(), has.title());
+            ApiError::Forbidden(format!("{id} needs the tier {needed}; this key has {has}."))
+        }
+        Refusal::Domain => ApiError::Forbidden("This key may not be used from this domain.".to_owned()),
+    })?;
+    match (endpoint, model.kind()) {
+        (Endpoint::Embeddings, ModelKind::Chat) => Err(ApiError::BadRequest(format!(
+            "{} makes no embeddings; it is a chat model.",
+            model.id
+        ))),
+        (Endpoint::Chat | Endpoint::ChatStream, ModelKind::Embedding) => Err(ApiError::BadRequest(format!(
+            "{} does not chat; it makes embeddings.",
+            model.id
+        ))),
+        _ => Ok(permit),
+    }
+}
+
+/// Holds the worst case's cost, or as much of it as there is when the gateway may lower the maximum.
+pub(super) async fn admit(
+    door: &Door<'_>,
+    caller: Caller,
+    permit: Permit,
+    body: &RequestBody,
+    cap_field: CapField,
+) -> Result<Admission, Refused> {
+    let model = Arc::clone(permit.model());
+    let prompt_limits = PromptLimits {
+        image_tokens_each: model.image_tokens_max,
+        context_length: model.context_length,
+    };
+    let cheap = worst_case(&model, body, body.prompt_tokens_bound(&prompt_limits));
+    let mut worst = cheap;
+    let mut reply = try_reserve(door, &caller, &model, body, &worst).await?;
+    if matches!(reply, Err(Denial::Credit { .. } | Denial::Quota { .. })) {
+        worst = counted(&model, body, &prompt_limits, &cheap).await;
+        reply = try_reserve(door, &caller, &model, body, &worst).await?;
+    }
+    let hold = match reply {
+        Ok(hold) => hold,
+        Err(denial) => return Err(refused(door.snapshot, &caller, &model, &worst, denial)),
+    };
+    if worst == cheap && hold.amount() < wanted(&worst, &model)? {
+        // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its bound is one
+        // more that the answer may have.
+        worst = counted(&model, body, &prompt_limits, &cheap).await;
+    }
+    let cap = if hold.amount() >= wanted(&worst, &model)? {
+        None
+    } else {
+        // At least one token a choice is covered: less would not have been granted.
+        let each = worst
+            .affordable_each(hold.amount(), &model.pricing)
+            .and_then(NonZeroU64::new);
+        each.map(|tokens| Cap {
+            tokens,
+            field: cap_field,
+        })
+    };
+    Ok(Admission {
+        permit,
+        caller,
+        hold,
+        cap,
+    })
+}
+
+async fn try_reserve(
+    door: &Door<'_>,
+    caller: &Caller,
+    model: &Model,
+    body: &RequestBody,
+    worst: &WorstCase,
+) -> Result<Result<crate::store::Hold, Denial>, Refused> {
+    let range = worst.hold(&model.pricing).map_err(|error| too_dear(&error))?;
+    let (scope, limits) = limits(door.snapshot, caller);
+    let request = ReserveRequest {
+        id: door.id,
+        scope,
+        limits,
+        quota: monthly_quota(door.snapshot, caller),
+        wanted: range.wanted,
+        at_least: range.at_least,
+        // A token is about four bytes of text; the window is corrected when the real number is known.
+        tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
+        expires: door.ledger.hold_expiry(door.clock.now()),
+    };
+    door.ledger
+        .reserve(caller, &request)
+        .await
+        .map_err(|error| store_failed(error).into())
+}
+
+fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
+    let (completion_each, bound) = match (model.kind(), body.max_tokens()) {
+        (ModelKind::Embedding, _) => (0, Bound::Client),
+        (ModelKind::Chat, Some(max)) => (max.get(), Bound::Client),
+        (ModelKind::Chat, None) => (model.max_completion_tokens, Bound::Model),
+    };
+    WorstCase {
+        prompt: PromptTokens(prompt),
+        completion_each,
+        choices: body.choices(),
+        bound,
+    }
+}
+
+/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`.
+async fn counted(model: &Model, body: &RequestBody, limits: &PromptLimits, cheap: &WorstCase) -> WorstCase {
+    let encoding = Encoding::for_model(&model.id);
+    let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
+        count_text(body, encoding)
+    } else {
+        let body = body.clone();
+        match tokio::task::spawn_blocking(move || count_text(&body, encoding)).await {
+            Ok(tokens) => tokens,
+            Err(_) => return *cheap,
+        }
+    };
+    let with_margin = text_tokens.saturating_add(text_tokens / 10).saturating_add(8);
+    let prompt = body.prompt_tokens_of_text(with_margin, limits).min(cheap.prompt.0);
+    WorstCase {
+        prompt: PromptTokens(prompt),
+        ..*cheap
+    }
+}
+
+/// Tokens of all the text that the model sees.
+pub(super) fn count_text(body: &RequestBody, encoding: Encoding) -> u64 {
+    let mut sum = 0u64;
+    body.visit_text(&mut |text| sum = sum.saturating_add(tokens::count(text, encoding)));
+    sum
+}
+
+fn wanted(worst: &WorstCase, model: &Model) -> Result<Credits, Refused> {
+    worst
+        .hold(&model.pricing)
+        .map(|range| range.wanted)
+        .map_err(|error| too_dear(&error))
+}
+
+fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
+    ApiError::BadRequest(format!("This call could cost more than any account can hold: {error}.")).into()
+}
+
+fn refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCase, denial: Denial) -> Refused {
+    let limited = |limit, value, rate: RateView| Refused {
+        error: ApiError::RateLimited {
+            limit,
+            value,
+            retry_after_secs: rate.reset_ms.div_ceil(1000).max(1),
+        },
+        rate: Some(rate),
+    };
+    let needed = worst
+        .hold(&model.pricing)
+        .map(|range| range.at_least)
+        .unwrap_or(Credits::MAX);
+    match denial {
+        Denial::Requests(rate) => limited(LimitKind::Requests, rate.limits.rpm, rate),
+        Denial::Tokens(rate) => limited(LimitKind::Tokens, rate.limits.tpm, rate),
+        Denial::Concurrency(rate) => {
+            let (limit, value) = (LimitKind::Concurrency, rate.limits.concurrency);
+            Refused {
+                error: ApiError::RateLimited {
+                    limit,
+                    value,
+                    retry_after_secs: 1,
+                },
+                rate: Some(rate),
+            }
+        }
+        Denial::Credit { available, held, rate } => {
+            let affordable = worst.affordable_each(available, &model.pricing).unwrap_or(0);
+            let shortage = CreditShortage {
+                available,
+                held,
+                needed,
+                affordable_tokens: (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable),
+                in_flight: held > Credits::ZERO && available.saturating_add(held) >= needed,
+            };
+            Refused {
+                error: ApiError::InsufficientCredits(shortage),
+                rate: Some(rate),
+            }
+        }
+        Denial::Quota { used, held, rate } => {
+            let error = ApiError::QuotaExceeded {
+                quota: monthly_quota(snapshot, caller),
+                used,
+                held,
+            };
+            Refused {
+                error,
+                rate: Some(rate),
+            }
+        }
+    }
+}
+
+/// A name of the caller's for a message: shortened, so that a megabyte does not come back.
+fn shown(name: &str) -> String {
+    let short: String = name.chars().take(100).collect();
+    format!("{short:?}")
+}
+
+/// Prompts up to this many bytes are counted where they are (about 1 ms); longer ones on a thread for such work.
+const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;

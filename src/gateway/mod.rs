@@ -1,0 +1,363 @@
+//! The path of a request: authenticate -> admit -> route -> forward -> meter -> settle, one file a step.
+//!
+//! This file is Pingora's view of it: each hook is a few lines. `stage` holds what is known of a request; `receive` reads its body,
+//! `buffered` carries it through Pingora's proxy loop, `native` answers what needs no upstream, `respond` and `cors` write.
+
+mod admit;
+mod authenticate;
+mod buffered;
+mod cors;
+mod forward;
+mod life;
+mod meter;
+mod native;
+mod receive;
+pub mod reload;
+mod respond;
+mod route;
+pub mod server;
+mod settle;
+pub mod snapshot;
+mod stage;
+pub mod upstream;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorSource, Result};
+
+use self::buffered::Carriage;
+use self::life::Life;
+use self::native::Failed;
+use self::route::Route;
+use self::settle::{Biller, Ending};
+use self::snapshot::Snapshot;
+use self::stage::{Answer, Call, Ctx, Stage};
+use crate::clock::Clock;
+use crate::config::OnDisconnect;
+use crate::pure::catalogue::Model;
+use crate::pure::chat::{CapField, Endpoint, RequestBody};
+use crate::pure::error::ApiError;
+use crate::store::{Caller, Ledger};
+
+/// The gateway: what Pingora calls for each request.
+pub struct Gateway {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    ledger: Ledger,
+    clock: Clock,
+    biller: Arc<Biller>,
+    life: Arc<Life>,
+}
+
+impl Gateway {
+    /// A gateway over a ledger; `snapshot` may be swapped at any time.
+    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> Gateway {
+        Gateway {
+            snapshot,
+            ledger,
+            clock,
+            biller: Biller::new(),
+            life: Life::new(),
+        }
+    }
+
+    /// Waits for what is still being billed. Blocks; called once, after the last request and before the ledger closes.
+    pub fn finisher(&self) -> impl FnOnce() + use<> {
+        let biller = Arc::clone(&self.biller);
+        move || biller.finish()
+    }
+
+    /// Requests under way, for whoever stops the process.
+    fn life(&self) -> Arc<Life> {
+        Arc::clone(&self.life)
+    }
+
+    /// Decides on a request: answers it, or leaves it admitted and ready to be forwarded.
+    async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> std::result::Result<bool, Failed> {
+        let request = session.req_header();
+        let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path())?;
+        if request.method == http::Method::OPTIONS {
+            respond::preflight(session, ctx, route.allow()).await?;
+            return Ok(true);
+        }
+        let route = route.with_method(&request.method)?;
+        if route.is_public() {
+            native::public(session, ctx, &route).await?;
+            return Ok(true);
+        }
+        let prefix = &ctx.snapshot.config.key_prefix;
+        let caller = authenticate::caller(&request.headers, prefix, &self.ledger, &self.clock).await?;
+        let Route::Model(endpoint) = route else {
+            let from = authenticate::provenance(&request.headers);
+            if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
+                return Err(ApiError::Forbidden("This key may not be used from this domain.".to_owned()).into());
+            }
+            let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
+            ctx.rate = Some(self.ledger.rate(&caller, &scope, limits));
+            native::for_caller(self, session, ctx, &route, &caller).await?;
+            return Ok(true);
+        };
+        self.admit(session, ctx, endpoint, caller).await?;
+        Ok(false)
+    }
+
+    async fn admit(
+        &self,
+        session: &mut Session,
+        ctx: &mut Ctx,
+        endpoint: Endpoint,
+        caller: Caller,
+    ) -> std::result::Result<(), Failed> {
+        let snapshot = Arc::clone(&ctx.snapshot);
+        let config = &snapshot.config;
+        if self.ledger.in_maintenance() {
+            let message = "The service is under maintenance.";
+            return Err(ApiError::Unavailable {
+                message,
+                retry_after_secs: 30,
+            }
+            .into());
+        }
+        let bytes = receive::body(session, config.body_bytes_max, config.timeouts.body).await?;
+        let body = RequestBody::parse(bytes.clone(), endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
+        let from = authenticate::provenance(&session.req_header().headers);
+        let permit = admit::permit(&snapshot, &caller, &body, endpoint, from)?;
+        let (drain, cap_field) = by_providers(&snapshot, permit.model(), &body)?;
+        let door = admit::Door {
+            ledger: &self.ledger,
+            clock: &self.clock,
+            snapshot: &snapshot,
+            id: ctx.id,
+        };
+        let admission = match admit::admit(&door, caller, permit, &body, cap_field).await {
+            Ok(admission) => admission,
+            Err(refused) => {
+                ctx.rate = refused.rate;
+                return Err(refused.error.into());
+            }
+        };
+        ctx.rate = Some(admission.hold.rate());
+        let ticket = buffered::install(
+            session,
+            bytes,
+            Carriage {
+                idle: config.timeouts.idle,
+                drain,
+                cut: self.life.cut(),
+            },
+        );
+        ctx.stage = Stage::Admitted(Box::new(Call {
+            admission: Some(admission),
+            body,
+            biller: Arc::clone(&self.biller),
+            ticket: Some(ticket),
+            tried: Vec::new(),
+            attempt: None,
+            stale_retries: 0,
+            failure: None,
+            answer: Answer::None,
+        }));
+        Ok(())
+    }
+}
+
+/// What the providers of a model ask of a call: whether it is drained, which name a maximum has, and which fields it may carry.
+fn by_providers(
+    snapshot: &Snapshot,
+    model: &Model,
+    body: &RequestBody,
+) -> std::result::Result<(Option<Duration>, CapField), ApiError> {
+    let mut drain = None;
+    let mut cap_field = None;
+    for target in &model.targets {
+        let Some(upstream) = snapshot.upstreams.get(&target.provider) else {
+            continue;
+        };
+        body.check_fields(&upstream.rules)
+            .map_err(|error| ApiError::BadRequest(sentence(&error)))?;
+        if upstream.provider.on_disconnect == OnDisconnect::Drain {
+            drain = Some(DRAIN_MAX);
+        }
+        cap_field.get_or_insert(upstream.cap_field);
+    }
+    Ok((drain, cap_field.unwrap_or(CapField::MaxTokens)))
+}
+
+#[async_trait]
+impl ProxyHttp for Gateway {
+    type CTX = Ctx;
+
+    fn new_ctx(&self) -> Ctx {
+        Ctx::new(self.snapshot.load_full(), self.life.enter())
+    }
+
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {
+        // None: Pingora's compression would hold events back.
+    }
+
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+        let timeouts = ctx.snapshot.config.timeouts;
+        let downstream = session.as_downstream_mut();
+        if downstream.get_keepalive().is_some() {
+            downstream.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
+        }
+        downstream.set_read_timeout(Some(timeouts.body));
+        downstream.set_write_timeout(Some(timeouts.write));
+        downstream.set_total_drain_timeout(Some(SHORT_BODY_MAX));
+        ctx.origin = session.req_header().headers.get(http::header::ORIGIN).cloned();
+        Ok(())
+    }
+
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
+        match self.decide(session, ctx).await {
+            Ok(answered) => Ok(answered),
+            Err(Failed::Api(error)) => respond::error(session, ctx, &error.to_wire()).await.map(|()| true),
+            Err(Failed::Wire(error)) => Err(error),
+        }
+    }
+
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+        forward::peer(ctx, &self.clock)
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        _session: &mut Session,
+        request: &mut RequestHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        ctx.call().map_or(Ok(()), |call| forward::request(request, call))
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        if let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref()) {
+            *body = end_of_stream.then(|| attempt.body.clone());
+        }
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        response: &mut ResponseHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        forward::judge(response, ctx, &self.clock)
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Ctx,
+    ) -> Result<Option<Duration>> {
+        ctx.call()
+            .map_or(Ok(()), |call| forward::pass(body, end_of_stream, call))
+            .map(|()| None)
+    }
+
+    fn fail_to_connect(&self, _: &mut Session, _: &HttpPeer, ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
+        forward::connect_failed(ctx, error, &self.clock)
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        error: Box<Error>,
+        ctx: &mut Ctx,
+        reused: bool,
+    ) -> Box<Error> {
+        forward::proxy_failed(session, ctx, error, reused, &self.clock)
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Ctx) -> FailToProxy {
+        if *error.esource() == ErrorSource::Downstream {
+            return FailToProxy {
+                error_code: 0,
+                can_reuse_downstream: false,
+            };
+        }
+        let wire = forward::final_error(ctx.call(), error).to_wire();
+        let written = if session.response_written().is_none() {
+            // Pingora closes the connection after an upstream's failure; say so.
+            session.as_downstream_mut().set_keepalive(None);
+            respond::error(session, ctx, &wire).await
+        } else {
+            let tail = ctx.call().and_then(|call| match &mut call.answer {
+                Answer::Metered(meter) => meter.fail(MID_STREAM_FAILURE, "upstream_error", 502),
+                Answer::Refusal { error, .. } => Some(Bytes::from(error.to_wire().body())),
+                Answer::None => None,
+            });
+            match tail {
+                Some(tail) => session.write_response_body(Some(tail), true).await,
+                None => Ok(()),
+            }
+        };
+        if let Err(error) = written {
+            log::debug!("request {}: the failure could not be told: {error}", ctx.id);
+        }
+        FailToProxy {
+            error_code: wire.status,
+            can_reuse_downstream: false,
+        }
+    }
+
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, error: &Error) -> bool {
+        // Clients that leave are normal traffic.
+        *error.esource() == ErrorSource::Downstream
+    }
+
+    fn request_summary(&self, session: &Session, ctx: &Ctx) -> String {
+        format!("request {} {}", ctx.id, session.req_header().uri.path())
+    }
+
+    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
+        if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
+            let ending = match error.map(Error::esource) {
+                None => Ending::Complete,
+                Some(ErrorSource::Downstream) => Ending::ClientGone,
+                Some(_) => Ending::UpstreamFailed,
+            };
+            call.settle(ending);
+            if let Some(ticket) = call.ticket.take() {
+                ticket.redeem(session);
+            }
+        }
+        log::debug!("request {} took {:?}", ctx.id, ctx.started.elapsed());
+    }
+}
+
+/// An error's text as a sentence of its own.
+fn sentence(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let rest = chars.as_str();
+    if rest.ends_with('.') {
+        format!("{first}{rest}")
+    } else {
+        format!("{first}{rest}.")
+    }
+}
+
+/// What a stream's client is told when the upstream fails in the middle.
+const MID_STREAM_FAILURE: &str = "The model's provider failed before the answer was complete.";
+/// How long an upstream is read on for a client that has gone, for its usage report.
+const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// How long a short body of a refused request is waited for.
+const SHORT_BODY_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,250 @@
+//! Starts everything, runs until told to stop, and stops so that nothing is lost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use pingora::apps::HttpServerOptions;
+use pingora::apps::http_app::ServeHttp;
+use pingora::listeners::{L4BufferSettings, ListenerConfig};
+use pingora::protocols::http::ServerSession;
+use pingora::server::configuration::ServerConf;
+use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
+
+use super::Gateway;
+use super::life::Life;
+use super::reload::Reloader;
+use super::snapshot::Snapshot;
+use super::upstream::Upstreams;
+use crate::clock::Clock;
+use crate::config::{Config, Store};
+use crate::store::{self, Ledger};
+
+/// What cannot be started.
+pub type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// A gateway that is ready to listen.
+pub struct Prepared {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    upstreams: Upstreams,
+    ledger: Ledger,
+    environment: fn(&str) -> Option<String>,
+}
+
+/// Opens the ledger, reads the catalogue and resolves the providers.
+///
+/// # Errors
+/// When a file is broken, the ledger is owned by another process, or the store cannot be reached.
+pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Result<Prepared, StartError> {
+    let upstreams = Upstreams::start()?;
+    let ledger = match &config.store {
+        Store::Sqlite(path) => {
+            let embedded = store::embedded::Embedded::open(path, Clock::System)?;
+            store::control::listen(&embedded)?;
+            Ledger::Embedded(embedded)
+        }
+        Store::Redis(_) => return Err("a Redis store is not supported yet; use store: sqlite://PATH".into()),
+    };
+    let snapshot = Snapshot::load(config, &upstreams)?;
+    upstreams.resolve_unknown();
+    for warning in &snapshot.warnings {
+        log::warn!("{warning}");
+    }
+    Ok(Prepared {
+        snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+        upstreams,
+        ledger,
+        environment,
+    })
+}
+
+impl Prepared {
+    /// The state that requests see.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// The ledger, for what has to stand in it before the first request.
+    pub fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Serves until a signal says stop; returns when everything is billed and written. `ready` is called once the listeners are
+    /// about to open.
+    ///
+    /// # Errors
+    /// When the TLS files cannot be read or a thread cannot be started.
+    pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        let config = self.snapshot.load_full().config.clone();
+        let hang_up = Arc::new(AtomicBool::new(false));
+        Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment).watch(Arc::clone(&hang_up))?;
+        let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), Clock::System);
+        let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
+        let life = gateway.life();
+        let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
+        server.bootstrap();
+        let mut service = pingora::proxy::http_proxy_service(&server.configuration, gateway);
+        let mut options = HttpServerOptions::default();
+        options.h2c = true;
+        options.h2_idle_timeout = Some(config.timeouts.keepalive);
+        if let Some(logic) = service.app_logic_mut() {
+            logic.server_options = Some(options);
+        }
+        service.add_listener(listener(&config)?);
+        server.add_service(service);
+        server.add_service(admin_service(&config, Arc::clone(&life)));
+        log::info!("listening on {} under {}", config.listen, config.base_path);
+        ready();
+        let end = {
+            let (finish, ledger) = (Arc::clone(&finish), self.ledger.clone());
+            move || {
+                if let Some(finish) = finish.lock().unwrap_or_else(PoisonError::into_inner).take() {
+                    finish();
+                    ledger.close();
+                }
+            }
+        };
+        let stop = Stop {
+            life,
+            drain: config.drain,
+            end: Box::new(end.clone()),
+        };
+        server.run(RunArgs {
+            shutdown_signal: Box::new(Signals {
+                stop: Mutex::new(Some(stop)),
+                hang_up,
+            }),
+        });
+        // Only reached when requests outlived the stop: their runtimes are gone, and each was billed when it was dropped.
+        end();
+        Ok(())
+    }
+}
+
+/// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
+struct Stop {
+    life: Arc<Life>,
+    drain: Duration,
+    end: Box<dyn Fn() + Send>,
+}
+
+impl Stop {
+    /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
+    /// something is, it returns, and Pingora's own shutdown drops what is left.
+    fn run(self) {
+        // A connection that was accepted a moment ago has a request that is not counted yet.
+        std::thread::sleep(ACCEPTED_MAX);
+        if !self.life.wait_idle(self.drain) {
+            log::warn!("cutting the requests that outlived {:?}", self.drain);
+            self.life.cut_now();
+            if !self.life.wait_idle(CUT_MAX) {
+                return;
+            }
+        }
+        (self.end)();
+        log::info!("stopped");
+        std::process::exit(0);
+    }
+}
+
+fn server_conf(config: &Config) -> ServerConf {
+    ServerConf {
+        threads: config.threads,
+        // A connection stays on the thread that accepted it: cheaper, and a ledger connection can belong to a thread.
+        work_stealing: false,
+        // `Stop` ends the process long before, unless requests outlive it.
+        grace_period_seconds: Some(config.drain.saturating_add(CUT_MAX).as_secs().saturating_add(2)),
+        graceful_shutdown_timeout_seconds: Some(1),
+        upstream_keepalive_pool_size: 1024,
+        max_retries: 16,
+        ..ServerConf::default()
+    }
+}
+
+fn listener(config: &Config) -> Result<ListenerConfig, StartError> {
+    let address = config.listen.to_string();
+    // With room for header and a whole JSON answer both leave in one system call.
+    let buffer = L4BufferSettings::new(64 << 10, 16 << 10);
+    let mut listener = ListenerConfig::tcp(&address).l4_buffer(buffer);
+    if let Some(tls) = &config.tls {
+        let (cert, key) = (tls.cert.to_string_lossy(), tls.key.to_string_lossy());
+        let mut settings = pingora::listeners::tls::TlsSettings::intermediate(&cert, &key)?;
+        settings.enable_h2();
+        listener = listener.tls(settings);
+    }
+    Ok(listener)
+}
+
+/// The admin listener: liveness and readiness.
+struct Admin {
+    life: Arc<Life>,
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, session: &mut ServerSession) -> http::Response<Vec<u8>> {
+        let (status, body) = match session.req_header().uri.path() {
+            "/healthz" => (200, "ok\n"),
+            "/readyz" if self.life.is_stopping() => (503, "stopping\n"),
+            "/readyz" => (200, "ready\n"),
+            _ => (404, "not found\n"),
+        };
+        let mut response = http::Response::new(body.as_bytes().to_vec());
+        *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
+        let length = http::HeaderValue::from(body.len());
+        response.headers_mut().insert(http::header::CONTENT_LENGTH, length);
+        response
+    }
+}
+
+fn admin_service(config: &Config, life: Arc<Life>) -> pingora::services::listening::Service<Admin> {
+    let mut service = pingora::services::listening::Service::new("admin".to_owned(), Admin { life });
+    service.threads = Some(1);
+    service.add_tcp(&config.admin_listen.to_string());
+    service
+}
+
+/// SIGTERM and SIGINT stop, SIGHUP re-reads the files.
+struct Signals {
+    stop: Mutex<Option<Stop>>,
+    hang_up: Arc<AtomicBool>,
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for Signals {
+    async fn recv(&self) -> ShutdownSignal {
+        use tokio::signal::unix::{SignalKind, signal};
+        let open = |kind: SignalKind| signal(kind).inspect_err(|error| log::error!("cannot wait for signals: {error}"));
+        let (Ok(mut term), Ok(mut int), Ok(mut hup)) = (
+            open(SignalKind::terminate()),
+            open(SignalKind::interrupt()),
+            open(SignalKind::hangup()),
+        ) else {
+            return std::future::pending().await;
+        };
+        loop {
+            tokio::select! {
+                _ = term.recv() => break,
+                _ = int.recv() => break,
+                _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
+            }
+        }
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stop) = stop
+            && stop.life.begin_stop()
+        {
+            log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
+            if let Err(error) = std::thread::Builder::new().name("stop".to_owned()).spawn(|| stop.run()) {
+                log::error!("cannot start the thread that stops: {error}");
+            }
+        }
+        ShutdownSignal::GracefulTerminate
+    }
+}
+
+/// How long an accepted connection may take until its request counts.
+const ACCEPTED_MAX: Duration = Duration::from_millis(100);
+/// How long requests that were cut may take to say so to their clients.
+const CUT_MAX: Duration = Duration::from_secs(5);

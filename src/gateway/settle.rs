@@ -1,0 +1,259 @@
+//! What a call owes, and the closing of its hold. With the ledger's recovery the only place that resolves one.
+
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use super::admit::count_text;
+use super::meter::{Meter, Metered};
+use super::stage::Admission;
+use crate::pure::chat::{PromptLimits, RequestBody};
+use crate::pure::money::Credits;
+use crate::pure::tokens::{self, Encoding};
+use crate::pure::usage::{PromptTokens, Usage};
+use crate::store::Debit;
+
+/// How a call ended, as far as its connections tell. The tap knows better whether the answer was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The answer was passed on to its end.
+    Complete,
+    /// The client went away before.
+    ClientGone,
+    /// The upstream failed before.
+    UpstreamFailed,
+    /// The request was dropped by its runtime: a shutdown, or a panic.
+    Dropped,
+}
+
+/// A call to be closed.
+pub(super) struct Bill {
+    pub(super) admission: Admission,
+    pub(super) body: RequestBody,
+    /// None when no upstream answered.
+    pub(super) meter: Option<Box<Meter>>,
+    pub(super) ending: Ending,
+}
+
+/// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
+pub(super) struct Biller {
+    counting: Mutex<Option<Counting>>,
+}
+
+struct Counting {
+    bills: mpsc::Sender<(Bill, Metered)>,
+    thread: JoinHandle<()>,
+}
+
+/// What the meter's figures come to.
+#[derive(Debug, PartialEq, Eq)]
+enum Owed {
+    /// Nothing was delivered, or what came was an error.
+    Nothing,
+    /// Both sides are known.
+    Reported(Usage),
+    /// The completion was counted; the prompt has to be.
+    PromptToCount,
+}
+
+impl Biller {
+    pub(super) fn new() -> Arc<Biller> {
+        Arc::new(Biller {
+            counting: Mutex::new(None),
+        })
+    }
+
+    /// Closes a call's hold. Never waits.
+    pub(super) fn close(self: &Arc<Biller>, mut bill: Bill) {
+        let Some(meter) = bill.meter.take() else {
+            bill.admission.hold.release();
+            return;
+        };
+        let metered = meter.finish();
+        if metered.rejected_reports > 0 {
+            let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
+            log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
+        }
+        match owed(&metered, bill.ending) {
+            Owed::Nothing => bill.admission.hold.release(),
+            Owed::Reported(usage) => debit(bill.admission, usage),
+            Owed::PromptToCount if bill.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
+                count_and_debit(bill, &metered)
+            }
+            Owed::PromptToCount => self.count_elsewhere(bill, metered),
+        }
+    }
+
+    /// Waits for the calls that are still being counted. Blocks; called once, before the ledger closes.
+    pub(super) fn finish(&self) {
+        let counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Counting { bills, thread }) = counting {
+            drop(bills);
+            if thread.join().is_err() {
+                log::error!("MONEY: the thread that counts prompts panicked");
+            }
+        }
+    }
+
+    fn count_elsewhere(&self, bill: Bill, metered: Metered) {
+        let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        if counting.is_none() {
+            let (bills, inbox) = mpsc::channel::<(Bill, Metered)>();
+            let work = move || inbox.iter().for_each(|(bill, metered)| count_and_debit(bill, &metered));
+            match std::thread::Builder::new().name("prompts".to_owned()).spawn(work) {
+                Ok(thread) => *counting = Some(Counting { bills, thread }),
+                Err(error) => log::error!("cannot start the thread that counts prompts: {error}"),
+            }
+        }
+        let unsent = match counting.as_ref() {
+            Some(counting) => counting
+                .bills
+                .send((bill, metered))
+                .map_err(|mpsc::SendError(unsent)| unsent),
+            None => Err((bill, metered)),
+        };
+        drop(counting);
+        if let Err((bill, metered)) = unsent {
+            count_and_debit(bill, &metered);
+        }
+    }
+}
+
+/// The rule: the provider's report wins; without one, an answer that has begun costs its prompt and what was delivered; an upstream
+/// that failed with nothing delivered is free.
+fn owed(metered: &Metered, ending: Ending) -> Owed {
+    let delivered = metered.delivered.0 > 0;
+    if metered.is_error && !delivered {
+        return Owed::Nothing;
+    }
+    if let Some(reported) = metered.reported {
+        return Owed::Reported(reported);
+    }
+    match ending {
+        _ if delivered => Owed::PromptToCount,
+        Ending::UpstreamFailed => Owed::Nothing,
+        // An answer without a token is paid for when it came to its end; one of which nothing came is not.
+        Ending::Complete if !metered.began => Owed::Nothing,
+        Ending::Complete | Ending::ClientGone | Ending::Dropped => Owed::PromptToCount,
+    }
+}
+
+fn count_and_debit(bill: Bill, metered: &Metered) {
+    let Bill { admission, body, .. } = bill;
+    let prompt = metered.prompt.unwrap_or_else(|| counted_prompt(&admission, &body));
+    debit(
+        admission,
+        Usage {
+            prompt,
+            completion: metered.delivered,
+        },
+    );
+}
+
+/// The prompt's tokens by the tokenizer of the model's family, with what the chat format adds.
+fn counted_prompt(admission: &Admission, body: &RequestBody) -> PromptTokens {
+    let model = admission.permit.model();
+    let text = count_text(body, Encoding::for_model(&model.id));
+    let embeddings = body.inputs() > 0;
+    let overhead = if embeddings {
+        body.token_ids()
+    } else {
+        tokens::chat_overhead(body.message_count(), 0)
+    };
+    // Where the text is not all of the prompt (images, files), its bound is all that is known; the hold covers it.
+    let images = body
+        .images()
+        .saturating_mul(model.image_tokens_max.min(IMAGE_TOKENS_USUAL));
+    let limits = PromptLimits {
+        image_tokens_each: model.image_tokens_max,
+        context_length: model.context_length,
+    };
+    let counted = text.saturating_add(overhead).saturating_add(images);
+    PromptTokens(counted.min(body.prompt_tokens_bound(&limits)))
+}
+
+fn debit(admission: Admission, usage: Usage) {
+    let Admission {
+        permit, caller, hold, ..
+    } = admission;
+    let model = permit.model();
+    match model.pricing.cost(usage) {
+        Ok(cost) => {
+            hold.settle(Debit {
+                model: Arc::clone(&model.id),
+                key: caller.key.id.clone(),
+                usage,
+                cost,
+            });
+        }
+        Err(error) => {
+            // A usage that no account could pay is no usage. What was held is the most that the call could cost: take that.
+            log::error!(
+                "MONEY: request {}: {error}; its hold of {} is taken",
+                hold.id(),
+                hold.amount()
+            );
+            let cost = hold.amount().max(Credits::ZERO);
+            hold.settle(Debit {
+                model: Arc::clone(&model.id),
+                key: caller.key.id.clone(),
+                usage: Usage::default(),
+                cost,
+            });
+        }
+    }
+}
+
+/// Prompts up to this many bytes are counted where the call ends (about 1 ms).
+const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
+
+/// Tokens of an image where the provider did not report its prompt: what a common tiling of a large image comes to.
+const IMAGE_TOKENS_USUAL: u64 = 1_105;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::usage::CompletionTokens;
+
+    fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
+        let usage = |(prompt, completion)| Usage {
+            prompt: PromptTokens(prompt),
+            completion: CompletionTokens(completion),
+        };
+        Metered {
+            reported: reported.map(usage),
+            prompt: None,
+            delivered: CompletionTokens(delivered),
+            is_error: false,
+            began: true,
+            rejected_reports: 0,
+        }
+    }
+
+    #[test]
+    fn a_report_wins_however_the_call_ended() {
+        for ending in [
+            Ending::Complete,
+            Ending::ClientGone,
+            Ending::UpstreamFailed,
+            Ending::Dropped,
+        ] {
+            assert!(matches!(owed(&metered(Some((0, 0)), 5), ending), Owed::Reported(usage) if usage.prompt.0 == 0));
+        }
+    }
+
+    #[test]
+    fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
+        assert_eq!(owed(&metered(None, 0), Ending::UpstreamFailed), Owed::Nothing);
+        assert_eq!(owed(&metered(None, 1), Ending::UpstreamFailed), Owed::PromptToCount);
+        let error = Metered {
+            is_error: true,
+            ..metered(Some((9, 9)), 0)
+        };
+        assert_eq!(owed(&error, Ending::Complete), Owed::Nothing);
+    }
+
+    #[test]
+    fn a_client_that_leaves_pays_for_the_prompt_once_the_upstream_has_answered() {
+        assert_eq!(owed(&metered(None, 0), Ending::ClientGone), Owed::PromptToCount);
+    }
+}

@@ -1,0 +1,210 @@
+//! What a request sees of configuration and catalogue: one consistent state, made when a file changes, not per request.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+use super::upstream::{Upstream, Upstreams};
+use crate::config::{Config, ConfigError};
+use crate::pure::catalogue::{Catalogue, Model, Purpose};
+use crate::pure::ids::{Tier, hex};
+
+/// Configuration, the live part of the catalogue, and the listings, rendered.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// The configuration.
+    pub config: Config,
+    /// The models that have a provider which is switched on.
+    pub catalogue: Catalogue,
+    pub(super) upstreams: BTreeMap<String, Arc<Upstream>>,
+    pub(super) listings: Listings,
+    /// What an operator should know: providers that are off, purposes without a model.
+    pub warnings: Vec<String>,
+}
+
+/// The listings' parts.
+#[derive(Debug)]
+pub(super) struct Listings {
+    /// Every model, rendered as INTERFACE.md section 2 shows it.
+    pub(super) models: Vec<Listed>,
+    /// `GET /llm/models` without a filter, by [`Tier::index`].
+    pub(super) by_tier: [Document; 4],
+    /// `GET {base}/models` in OpenAI's shape, by [`Tier::index`].
+    pub(super) openai: [Document; 4],
+    /// `GET /llm/models/purposes`.
+    pub(super) purposes: Document,
+}
+
+/// A rendered model.
+#[derive(Debug)]
+pub(super) struct Listed {
+    pub(super) model: Arc<Model>,
+    /// JSON object.
+    pub(super) json: String,
+    /// JSON object in OpenAI's shape.
+    pub(super) openai: String,
+    /// Lower-case id and name, for a search by name.
+    pub(super) name_key: String,
+    /// Lower-case provider, for a search by name or provider.
+    pub(super) provider_key: String,
+}
+
+/// A rendered body with its entity tag.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Document {
+    pub(super) body: Bytes,
+    pub(super) etag: String,
+}
+
+impl Document {
+    pub(super) fn new(body: String) -> Document {
+        let digest = hex(&Sha256::digest(body.as_bytes()));
+        Document {
+            etag: format!("\"{}\"", digest.get(..16).unwrap_or_default()),
+            body: Bytes::from(body),
+        }
+    }
+}
+
+impl Snapshot {
+    /// Reads the catalogue that `config` names and renders the listings. `upstreams` keeps the connections' state over reloads.
+    ///
+    /// # Errors
+    /// As [`Config::load_catalogue`], and when a provider cannot be set up (a certificate file that cannot be read).
+    pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
+        let whole = config.load_catalogue()?;
+        let mut warnings: Vec<String> = Vec::new();
+        for provider in config.providers.values() {
+            if let crate::config::Credential::Missing(variable) = &provider.credential {
+                warnings.push(format!("provider {} is off: {variable} is not set", provider.name));
+            }
+        }
+        let is_on = |name: &str| config.providers.get(name).is_some_and(|provider| provider.is_on());
+        let catalogue = whole.restricted_to(|target| is_on(&target.provider));
+        for purpose in Purpose::ALL {
+            match (catalogue.default_for(purpose), whole.default_for(purpose)) {
+                (None, _) => warnings.push(format!(
+                    "purpose {} has no model: its providers are off",
+                    purpose.name()
+                )),
+                (Some(now), Some(meant)) if now.id != meant.id => {
+                    warnings.push(format!(
+                        "purpose {} uses {} in place of {}",
+                        purpose.name(),
+                        now.id,
+                        meant.id
+                    ));
+                }
+                _ => {}
+            }
+        }
+        let upstreams = upstreams.for_config(&config)?;
+        let listings = Listings::render(&catalogue);
+        Ok(Snapshot {
+            config,
+            catalogue,
+            upstreams,
+            listings,
+            warnings,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct ModelJson<'a> {
+    id: &'a str,
+    name: &'a str,
+    provider: &'a str,
+    context_length: u64,
+    pricing: &'a crate::pure::money::Pricing,
+    description: &'a str,
+    architecture: Architecture<'a>,
+    max_completion_tokens: u64,
+    tier: &'a str,
+    purposes: Vec<&'a str>,
+}
+
+#[derive(Serialize)]
+struct Architecture<'a> {
+    modality: &'a str,
+}
+
+#[derive(Serialize)]
+struct OpenAiModel<'a> {
+    id: &'a str,
+    object: &'a str,
+    created: u64,
+    owned_by: &'a str,
+}
+
+impl Listings {
+    fn render(catalogue: &Catalogue) -> Listings {
+        let models: Vec<Listed> = catalogue.models().iter().map(Listed::render).collect();
+        let for_tier = |tier: Tier| models.iter().filter(move |listed| listed.model.tier <= tier);
+        let purposes: Vec<String> = Purpose::ALL
+            .iter()
+            .map(|purpose| {
+                let id = catalogue.default_for(*purpose).map(|model| model.id.as_ref());
+                format!("{}:{}", to_json(&purpose.name()), to_json(&id))
+            })
+            .collect();
+        Listings {
+            by_tier: Tier::ALL.map(|tier| Document::new(models_body(for_tier(tier)))),
+            openai: Tier::ALL.map(|tier| {
+                let items: Vec<&str> = for_tier(tier).map(|listed| listed.openai.as_str()).collect();
+                Document::new(format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(",")))
+            }),
+            purposes: Document::new(format!("{{{}}}", purposes.join(","))),
+            models,
+        }
+    }
+}
+
+impl Listed {
+    fn render(model: &Arc<Model>) -> Listed {
+        let json = to_json(&ModelJson {
+            id: &model.id,
+            name: &model.name,
+            provider: &model.provider,
+            context_length: model.context_length,
+            pricing: &model.pricing,
+            description: &model.description,
+            architecture: Architecture {
+                modality: &model.modality,
+            },
+            max_completion_tokens: model.max_completion_tokens,
+            tier: model.tier.title(),
+            purposes: model.purposes.iter().map(|purpose| purpose.name()).collect(),
+        });
+        let openai = to_json(&OpenAiModel {
+            id: &model.id,
+            object: "model",
+            created: 0,
+            owned_by: &model.provider,
+        });
+        Listed {
+            json,
+            openai,
+            name_key: format!("{}\n{}", model.id, model.name).to_lowercase(),
+            provider_key: model.provider.to_lowercase(),
+            model: Arc::clone(model),
+        }
+    }
+}
+
+/// `{"models":[…],"total":N}` of these models.
+pub(super) fn models_body<'a>(models: impl Iterator<Item = &'a Listed>) -> String {
+    let items: Vec<&str> = models.map(|listed| listed.json.as_str()).collect();
+    format!("{{\"models\":[{}],\"total\":{}}}", items.join(","), items.len())
+}
+
+/// JSON text of a value whose serialisation cannot fail.
+pub(super) fn to_json<T: Serialize>(value: &T) -> String {
+    serde_json::to_string(value).unwrap_or_else(|error| {
+        log::error!("a value could not be written as JSON: {error}");
+        "null".to_owned()
+    })
+}

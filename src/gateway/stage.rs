@@ -1,0 +1,153 @@
+//! What is known of a request while it passes: its stage says what may happen to it next.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bytes::Bytes;
+use http::HeaderValue;
+
+use super::buffered::Ticket;
+use super::life::InFlight;
+use super::meter::Meter;
+use super::route::Candidate;
+use super::settle::{Bill, Biller};
+use super::snapshot::Snapshot;
+use crate::pure::chat::{Cap, RequestBody};
+use crate::pure::error::ApiError;
+use crate::pure::ids::RequestId;
+use crate::pure::limits::RateView;
+use crate::pure::policy::Permit;
+use crate::store::{Caller, Hold};
+
+/// Pingora's context of one request.
+pub struct Ctx {
+    /// The request's id.
+    pub(super) id: RequestId,
+    /// When its header had arrived.
+    pub(super) started: Instant,
+    /// Configuration and catalogue as they were then: a reload does not touch a request that is under way.
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The page's origin, for CORS.
+    pub(super) origin: Option<HeaderValue>,
+    /// The caller's limits, once they were looked at.
+    pub(super) rate: Option<RateView>,
+    /// How far the request has come.
+    pub(super) stage: Stage,
+    /// Counts the request as under way. The last field: it is dropped after the stage, whose drop settles the call.
+    _in_flight: InFlight,
+}
+
+/// How far a request has come.
+pub(super) enum Stage {
+    /// Not admitted: nothing is held, nothing can be owed.
+    Arrived,
+    /// Admitted: a hold is open, and whatever ends the request must settle it.
+    Admitted(Box<Call>),
+    /// Answered and settled, or refused.
+    Ended,
+}
+
+/// Permit and hold: what `admit` gives, and what nothing is forwarded without.
+pub(super) struct Admission {
+    pub(super) permit: Permit,
+    pub(super) caller: Caller,
+    pub(super) hold: Hold,
+    /// The maximum that the gateway writes into the request.
+    pub(super) cap: Option<Cap>,
+}
+
+/// An admitted call on its way.
+pub(super) struct Call {
+    pub(super) admission: Option<Admission>,
+    pub(super) body: RequestBody,
+    pub(super) biller: Arc<Biller>,
+    pub(super) ticket: Option<Ticket>,
+    /// Targets that were tried, by position.
+    pub(super) tried: Vec<usize>,
+    /// The attempt under way.
+    pub(super) attempt: Option<Attempt>,
+    /// Attempts on stale connections, which are not the target's fault.
+    pub(super) stale_retries: u32,
+    /// Why the last attempt failed, should it remain the last.
+    pub(super) failure: Option<ApiError>,
+    /// What the answer is, once it has begun.
+    pub(super) answer: Answer,
+}
+
+/// One attempt at one target.
+pub(super) struct Attempt {
+    pub(super) candidate: Candidate,
+    /// The body as this target gets it.
+    pub(super) body: Bytes,
+}
+
+/// What is sent to the client.
+pub(super) enum Answer {
+    /// Nothing yet.
+    None,
+    /// The upstream's answer, metered.
+    Metered(Box<Meter>),
+    /// The upstream refused the request: its words are collected to be put in the interface's shape.
+    Refusal {
+        /// What is said without them.
+        error: ApiError,
+        /// What it said so far.
+        words: Vec<u8>,
+    },
+}
+
+impl Ctx {
+    pub(super) fn new(snapshot: Arc<Snapshot>, in_flight: InFlight) -> Ctx {
+        Ctx {
+            id: RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes()),
+            started: crate::clock::monotonic(),
+            snapshot,
+            origin: None,
+            rate: None,
+            stage: Stage::Arrived,
+            _in_flight: in_flight,
+        }
+    }
+
+    /// `x-request-id`.
+    pub(super) fn id_header(&self) -> HeaderValue {
+        let mut text = [0u8; uuid::fmt::Hyphenated::LENGTH];
+        let id = uuid::Uuid::from_bytes(*self.id.as_bytes())
+            .hyphenated()
+            .encode_lower(&mut text);
+        HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    }
+
+    /// The call, when one was admitted.
+    pub(super) fn call(&mut self) -> Option<&mut Call> {
+        match &mut self.stage {
+            Stage::Admitted(call) => Some(call),
+            Stage::Arrived | Stage::Ended => None,
+        }
+    }
+}
+
+impl Call {
+    /// Closes the hold by what the meter saw. A second call does nothing.
+    pub(super) fn settle(&mut self, ending: super::settle::Ending) {
+        let Some(admission) = self.admission.take() else { return };
+        let meter = match std::mem::replace(&mut self.answer, Answer::None) {
+            Answer::Metered(meter) => Some(meter),
+            Answer::None | Answer::Refusal { .. } => None,
+        };
+        let bill = Bill {
+            admission,
+            body: self.body.clone(),
+            meter,
+            ending,
+        };
+        self.biller.close(bill);
+    }
+}
+
+impl Drop for Call {
+    /// A request whose task is dropped (a runtime that ends, a panic in a hook) never reaches `logging`: its hold is closed here.
+    fn drop(&mut self) {
+        self.settle(super::settle::Ending::Dropped);
+    }
+}
