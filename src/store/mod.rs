@@ -152,6 +152,8 @@ pub enum StoreError {
     Corrupt(String),
 }
 
+// The futures of the Redis store are boxed: they are large, and a call on the embedded store should not carry their size.
+
 /// The ledger over one of its stores. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub enum Ledger {
@@ -182,7 +184,7 @@ impl Ledger {
     pub async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
         match self {
             Ledger::Embedded(store) => Ok(store.authenticate(digest)),
-            Ledger::Redis(store) => store.authenticate(digest).await,
+            Ledger::Redis(store) => Box::pin(store.authenticate(digest)).await,
         }
     }
 
@@ -193,7 +195,7 @@ impl Ledger {
     pub async fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Result<Hold, Denial>, StoreError> {
         let reply = match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => store.reserve(cell, request)?,
-            (Ledger::Redis(store), Place::Redis(account)) => store.reserve(account, request).await?,
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request)).await?,
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => return Err(foreign()),
         };
         Ok(reply.map(|granted| Hold {
@@ -206,10 +208,11 @@ impl Ledger {
     }
 
     /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
-    /// one process.
-    pub fn hold_expiry(&self, _now: Timestamp) -> Timestamp {
+    /// one process; in Redis the process that made it renews it.
+    pub fn hold_expiry(&self, now: Timestamp) -> Timestamp {
         match self {
             Ledger::Embedded(_) => Timestamp(i64::MAX),
+            Ledger::Redis(store) => store.hold_expiry(now),
         }
     }
 
@@ -229,7 +232,7 @@ impl Ledger {
     pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
         match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),
-            (Ledger::Redis(store), Place::Redis(account)) => store.figures(account).await,
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.figures(account)).await,
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
         }
     }
@@ -254,7 +257,7 @@ impl Ledger {
     pub async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         match self {
             Ledger::Embedded(store) => store.run(op).await,
-            Ledger::Redis(store) => store.run(op).await,
+            Ledger::Redis(store) => Box::pin(store.run(op)).await,
         }
     }
 
@@ -366,3 +369,6 @@ pub(crate) mod pico_option {
         Ok(Option::<i64>::deserialize(deserializer)?.map(Credits::from_pico))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// A running redis-server.
 #[derive(Debug)]
-pub struct RedisServer {
+pub(crate) struct RedisServer {
     port: u16,
     folder: tempfile::TempDir,
     settings: Vec<String>,
@@ -18,12 +18,12 @@ pub struct RedisServer {
 
 impl RedisServer {
     /// Starts a server that keeps nothing on disk.
-    pub fn start() -> RedisServer {
+    pub(crate) fn start() -> RedisServer {
         RedisServer::start_with(&["--save", "", "--appendonly", "no"])
     }
 
     /// Starts a server with these settings, as redis-server's command line takes them.
-    pub fn start_with(settings: &[&str]) -> RedisServer {
+    pub(crate) fn start_with(settings: &[&str]) -> RedisServer {
         for _ in 0..20 {
             let mut server = RedisServer {
                 port: free_port(),
@@ -39,32 +39,32 @@ impl RedisServer {
     }
 
     /// Its port on 127.0.0.1.
-    pub fn port(&self) -> u16 {
+    pub(crate) fn port(&self) -> u16 {
         self.port
     }
 
     /// Its address.
-    pub fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
     }
 
     /// Its folder.
-    pub fn folder(&self) -> &std::path::Path {
+    pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
     /// Stops it as a debugger would: connections stay, nothing is answered.
-    pub fn freeze(&self) {
+    pub(crate) fn freeze(&self) {
         self.signal("-STOP");
     }
 
     /// Lets it go on.
-    pub fn thaw(&self) {
+    pub(crate) fn thaw(&self) {
         self.signal("-CONT");
     }
 
     /// Kills it, as `kill -9` does.
-    pub fn kill(&mut self) {
+    pub(crate) fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
             process.kill().expect("redis-server can be killed");
             process.wait().expect("redis-server has ended");
@@ -72,13 +72,13 @@ impl RedisServer {
     }
 
     /// Starts it again after a kill, on the same port with what its folder has.
-    pub fn restart(&mut self) {
+    pub(crate) fn restart(&mut self) {
         self.kill();
         assert!(self.launch(), "redis-server does not start again");
     }
 
     /// Sends one command of plain words, and gives back the lines of its answer.
-    pub fn ask(&self, command: &str) -> Vec<String> {
+    pub(crate) fn ask(&self, command: &str) -> Vec<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("redis-server listens");
         stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
         stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).expect("redis-server reads");
@@ -136,7 +136,7 @@ impl Drop for RedisServer {
 }
 
 /// Waits until something is so, and fails the test when it is not within 20 seconds.
-pub fn until(what: &str, mut so: impl FnMut() -> bool) {
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
         assert!(start.elapsed() < Duration::from_secs(20), "not so after 20 s: {what}");
@@ -145,7 +145,7 @@ pub fn until(what: &str, mut so: impl FnMut() -> bool) {
 }
 
 /// A port that nobody listens on now.
-pub fn free_port() -> u16 {
+pub(crate) fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
     listener.local_addr().expect("its address").port()
 }

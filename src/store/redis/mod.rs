@@ -56,6 +56,8 @@ pub struct Options {
     pub unsettled_max: usize,
     /// How long a settlement may wait before no more calls are admitted.
     pub unsettled_age_max: Duration,
+    /// The life of a hold, from each renewal on: how long the credit of a call is held after its node has died.
+    pub hold_ttl: Duration,
     /// How long acknowledged settlements are kept, to be sent again after Redis has lost its last moments.
     pub replay: Duration,
     /// How long [`RedisLedger::close`] tries to send what is left.
@@ -73,6 +75,7 @@ impl Default for Options {
             waiting_max: 2048,
             unsettled_max: 100_000,
             unsettled_age_max: Duration::from_secs(10),
+            hold_ttl: Duration::from_secs(60),
             replay: Duration::from_secs(60),
             close_within: Duration::from_secs(5),
             ca: None,
@@ -195,6 +198,11 @@ impl RedisLedger {
     pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId) {
         self.core.holds.remove(hold);
         self.core.queue.release(account, hold, ReleaseKind::Sure);
+    }
+
+    pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {
+        let ttl = i64::try_from(self.core.options.hold_ttl.as_millis()).unwrap_or(i64::MAX);
+        now.plus_millis(ttl)
     }
 
     /// As this process saw it last: another node's calls of the same moment are not in it.
