@@ -338,4 +338,6 @@ fn stopped() -> AdminError {
 const MAINTENANCE: &str = "maintenance";
 
 #[cfg(test)]
+pub(super) mod book;
+#[cfg(test)]
 mod tests;

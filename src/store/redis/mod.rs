@@ -167,12 +167,10 @@ impl RedisLedger {
         core.queue
             .check(core.guard.now_ms(), options.unsettled_max, options.unsettled_age_max)?;
         let link = core.link();
+        let under_way = account.is_under_way();
         let mut outcome = core.try_reserve(&link, account, request).await?;
-        // What a caller's earlier call gives back may still be on its way. Nobody is refused for that.
-        if outcome.is_err()
-            && account.is_under_way()
-            && core.queue.barrier(account, options.timeout).await.is_ok()
-        {
+        // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
+        if outcome.is_err() && under_way && core.queue.barrier(account, options.timeout).await.is_ok() {
             outcome = core.try_reserve(&link, account, request).await?;
         }
         if let Ok(granted) = &outcome {
@@ -457,3 +455,6 @@ fn unavailable(what: &str) -> StoreError {
 
 /// The largest count that a script keeps exactly.
 const COUNT_MAX: u64 = 1 << 53;
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -79,6 +79,7 @@ scripts! {
     RELEASE = "hold" "release";
     RENEW = "clock" "renew";
     EXPIRE = "clock" "hold" "expire";
+    FORGET = "clock" "forget";
     TOP_UP = "clock" "amount" "top_up";
     SHOW = "clock" "hold" "show";
     CREATE = "clock" "create";

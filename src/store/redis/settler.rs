@@ -16,9 +16,9 @@ use super::link::{Link, is_unknown_script, needs_another};
 use super::queue::{QueuedDebit, ReleaseKind, Work};
 use super::replay::Ring;
 use super::script::{self, By};
-use super::{Core, account::scope_text, reply, watch};
+use super::{Account, Core, account::scope_text, reply, watch};
 use crate::pure::account::{ProducerId, Settled};
-use crate::pure::ids::AccountId;
+use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
 
 /// The thread's state.
@@ -36,6 +36,8 @@ pub(super) struct Settler {
     asked: (u64, u64),
     by: By,
     renew_at: u64,
+    /// Accounts that this process has met, where producers of long ago may be forgotten.
+    met: Vec<Arc<Account>>,
 }
 
 /// How a batch went.
@@ -59,6 +61,7 @@ impl Settler {
             asked: (0, 0),
             by: By::Hash,
             renew_at: 0,
+            met: Vec::new(),
         }
     }
 
@@ -91,6 +94,7 @@ impl Settler {
                 self.renew().await;
             }
             if self.backlog.is_empty() {
+                self.forget_producers().await;
                 self.idle().await;
                 continue;
             }
@@ -159,7 +163,7 @@ impl Settler {
                 self.core.guard.answered();
                 if let Some(servers) = servers {
                     self.asked = (number, self.core.guard.now_ms());
-                    self.met(servers);
+                    self.asked_servers(servers);
                 }
                 Some((connection, number))
             }
@@ -175,7 +179,7 @@ impl Settler {
         }
     }
 
-    fn met(&mut self, servers: String) {
+    fn asked_servers(&mut self, servers: String) {
         let before = self.servers.replace(servers);
         if before.is_none() || before == self.servers {
             return;
@@ -308,6 +312,9 @@ impl Settler {
             Some(Ok(Some(Settled::Now { .. } | Settled::Already))) => {
                 debit.account.end();
                 self.core.queue.settled();
+                if debit.sequence == 1 {
+                    self.met.push(Arc::clone(&debit.account));
+                }
                 self.ring.push(debit, now);
                 return true;
             }
@@ -340,7 +347,7 @@ impl Settler {
         false
     }
 
-    fn released(&mut self, account: Arc<super::Account>, hold: crate::pure::ids::RequestId, kind: ReleaseKind) {
+    fn released(&mut self, account: Arc<Account>, hold: RequestId, kind: ReleaseKind) {
         match kind {
             ReleaseKind::Sure => account.end(),
             ReleaseKind::Doubtful => {
@@ -401,6 +408,27 @@ impl Settler {
         self.core.queue.renumber(account, old, new, debits);
         if expected > 1 {
             log::error!("MONEY: Redis has lost the settlements {expected} to {} of {account} for good", first - 1);
+        }
+    }
+
+    /// Forgets the producers of long ago in the accounts that were met. It can wait, and it does no harm when it fails.
+    async fn forget_producers(&mut self) {
+        if self.met.is_empty() {
+            return;
+        }
+        let Some((mut connection, number)) = self.connection().await else {
+            return;
+        };
+        let clock = self.core.now_text();
+        for account in std::mem::take(&mut self.met) {
+            let [name, _] = account.keys();
+            let mut command = script::FORGET.call(By::Text, &[name]);
+            command.arg(&clock);
+            match tokio::time::timeout(self.core.options.timeout, connection.send(&command)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => log::debug!("producers of {} are kept: {error}", account.id()),
+                Err(_) => return self.link.give_up(number),
+            }
         }
     }
 

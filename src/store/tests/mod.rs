@@ -1,8 +1,8 @@
 //! One list of cases for both stores, random sequences against the reference, and races.
 
 mod cases;
-mod rig;
-mod sequences;
+pub(super) mod rig;
+pub(super) mod sequences;
 
 /// Real redis-server processes.
 #[path = "../../../tests/support/redis_server.rs"]

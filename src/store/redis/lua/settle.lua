@@ -23,21 +23,18 @@ local delta, surplus = ARGV[5], nil
 if amount ~= held then
   delta, surplus = negated(cost), amount
 end
-if not add(account, 'avail', delta) then return 'range' end
-if not add(account, 'committed', negated(delta)) then
-  add(account, 'avail', negated(delta))
+local fresh = tonumber(fact[3]) ~= month
+local over = fresh and negated(fact[2]) or '0'
+local available = add(account, 'avail', delta)
+local begun = available and add(account, 'committed', over)
+local committed = begun and add(account, 'committed', negated(delta))
+if not (committed and (fresh or add(account, 'used', cost))) then
+  if committed then add(account, 'committed', delta) end
+  if begun then add(account, 'committed', negated(over)) end
+  if available then add(account, 'avail', negated(delta)) end
   return 'range'
 end
-if tonumber(fact[3]) == month then
-  if not add(account, 'used', cost) then
-    add(account, 'committed', delta)
-    add(account, 'avail', negated(delta))
-    return 'range'
-  end
-else
-  add(account, 'committed', negated(fact[2]))
-  redis.call('HSET', account, 'month', month, 'used', cost)
-end
+if fresh then redis.call('HSET', account, 'month', month, 'used', cost) end
 if surplus then
   add(account, 'avail', surplus)
   add(account, 'committed', negated(surplus))
@@ -55,7 +52,7 @@ end
 changes[#changes + 1] = 'u' .. row
 changes[#changes + 1] = counted(fact[7], ARGV[11], ARGV[12])
 if not fact[7] then open_row(account, day, model) end
-if last == 0 then meet_producer(account, ARGV[8], day) end
+if last == 0 then meet_producer(account, ARGV[8]) end
 redis.call(unpack(changes))
 add(account, 'c' .. row, cost)
 if not amount or less(amount, cost) then return 'overrun' end

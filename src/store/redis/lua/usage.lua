@@ -22,17 +22,8 @@ local function open_row(account, day, model)
   redis.call('HSET', account, 'd' .. day, (fact[1] or '') .. model .. '\n', 'first', first, 'last', last)
 end
 
--- Makes a producer known, and forgets those that have been silent for a month.
-local function meet_producer(account, producer, day)
-  local kept = { producer }
-  for other in string.gmatch(redis.call('HGET', account, 'producers') or '', '%S+') do
-    local record = redis.call('HGET', account, 'p' .. other)
-    local seen = record and tonumber(string.match(record, ' (%-?%d+)$'))
-    if seen and day - seen > 30 then
-      redis.call('HDEL', account, 'p' .. other)
-    elseif seen and other ~= producer then
-      kept[#kept + 1] = other
-    end
-  end
-  redis.call('HSET', account, 'producers', table.concat(kept, ' '))
+-- Makes a producer known to those who forget it.
+local function meet_producer(account, producer)
+  local known = redis.call('HGET', account, 'producers')
+  redis.call('HSET', account, 'producers', known and known .. ' ' .. producer or producer)
 end
