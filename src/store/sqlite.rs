@@ -33,7 +33,8 @@ pub(super) struct StoredAccount {
 /// The sums of one account in a group of debits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AccountDebit {
-    pub(super) cost: i64,
+    /// Of a whole group, so it may be beyond the range of one amount.
+    pub(super) cost: i128,
     pub(super) month: Month,
     /// Spent in `month` after the group, as memory has it.
     pub(super) month_used: i64,
@@ -370,8 +371,15 @@ impl Database {
 }
 
 fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, today: Day) -> Result<(), StoreError> {
-    t.prepare_cached("UPDATE accounts SET balance = balance - ?2, month = ?3, month_used = ?4 WHERE id = ?1")?
-        .execute(params![account.as_str(), debit.cost, debit.month.0, debit.month_used])?;
+    let mut left = debit.cost;
+    while left > 0 {
+        let part = i64::try_from(left).unwrap_or(i64::MAX);
+        t.prepare_cached("UPDATE accounts SET balance = balance - ?2 WHERE id = ?1")?
+            .execute(params![account.as_str(), part])?;
+        left -= i128::from(part);
+    }
+    t.prepare_cached("UPDATE accounts SET month = ?2, month_used = ?3 WHERE id = ?1")?
+        .execute(params![account.as_str(), debit.month.0, debit.month_used])?;
     for (producer, sequence) in &debit.sequences {
         t.prepare_cached(
             "INSERT INTO producers (account, producer, sequence, day) VALUES (?1, ?2, ?3, ?4)

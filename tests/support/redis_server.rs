@@ -80,8 +80,12 @@ impl RedisServer {
     /// Sends one command of plain words, and gives back the lines of its answer.
     pub(crate) fn ask(&self, command: &str) -> Vec<String> {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("redis-server listens");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a time-out");
-        stream.write_all(format!("{command}\r\nQUIT\r\n").as_bytes()).expect("redis-server reads");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a time-out");
+        stream
+            .write_all(format!("{command}\r\nQUIT\r\n").as_bytes())
+            .expect("redis-server reads");
         let mut lines: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();
         lines.pop(); // The answer to QUIT.
         lines

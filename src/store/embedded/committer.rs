@@ -126,7 +126,7 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
         let record = queued.cell.record.load();
         let sum = group.entry(record.id.clone()).or_default();
         let cost = queued.debit.cost.pico();
-        sum.cost = sum.cost.saturating_add(cost);
+        sum.cost = sum.cost.saturating_add(i128::from(cost));
         // Numbers of one account are queued in order, so the last one is the highest.
         sum.sequences.insert(queued.producer, queued.sequence);
         let row = sum

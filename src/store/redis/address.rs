@@ -70,7 +70,9 @@ impl Address {
         let (login, rest) = match rest.rsplit_once('@') {
             None => (None, rest),
             Some((login, rest)) => {
-                let (user, password) = login.split_once(':').ok_or_else(|| wrong("its login is not user:password"))?;
+                let (user, password) = login
+                    .split_once(':')
+                    .ok_or_else(|| wrong("its login is not user:password"))?;
                 (Some((unescaped(user)?, unescaped(password)?)), rest)
             }
         };
@@ -83,7 +85,9 @@ impl Address {
             .map(|node| host_port(node, own_port));
         let nodes = nodes.collect::<Result<Vec<String>, StoreError>>()?;
         let form = match kind {
-            "" => Form::One { db: database(parts.next())? },
+            "" => Form::One {
+                db: database(parts.next())?,
+            },
             "cluster" => Form::Cluster,
             "sentinel" => {
                 let master = parts.next().filter(|name| !name.is_empty());
@@ -200,8 +204,8 @@ impl Address {
             let (host, port) = node.rsplit_once(':')?;
             Some(ConnectionAddr::Tcp(host.to_owned(), port.parse().ok()?))
         });
-        let mut builder = SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?
-            .set_client_to_redis_db(db);
+        let mut builder =
+            SentinelClientBuilder::new(sentinels, master, SentinelServerType::Master)?.set_client_to_redis_db(db);
         if let Some((user, password)) = &self.login {
             if !user.is_empty() {
                 builder = builder.set_client_to_redis_username(user);

@@ -39,7 +39,10 @@ pub(super) fn audit(id: &AccountId, books: &Value, findings: &mut Vec<AuditFindi
     if fields.is_empty() {
         return Ok(false);
     }
-    let order = reply::list(order)?.iter().map(bytes).collect::<Result<BTreeSet<_>, _>>()?;
+    let order = reply::list(order)?
+        .iter()
+        .map(bytes)
+        .collect::<Result<BTreeSet<_>, _>>()?;
     let books = Books::read(&fields)?;
     let held = books.committed - books.used;
     let mut rule = |rule: &str, expected: i128, found: i128| {
@@ -52,13 +55,30 @@ pub(super) fn audit(id: &AccountId, books: &Value, findings: &mut Vec<AuditFindi
             });
         }
     };
-    rule("top-ups - debits = balance", books.paid_in - books.debits, books.available + held);
+    rule(
+        "top-ups - debits = balance",
+        books.paid_in - books.debits,
+        books.available + held,
+    );
     rule("sum of holds = held", books.holds, held);
     // A clock that steps back over a month's end starts the month anew, so less may be used than was spent in it.
-    rule("used in the month <= debits of the month", books.used.min(books.debits_of_month), books.used);
+    rule(
+        "used in the month <= debits of the month",
+        books.used.min(books.debits_of_month),
+        books.used,
+    );
     let unordered = books.held_by.symmetric_difference(&order).count();
-    rule("every hold can expire", 0, i128::try_from(unordered).unwrap_or(i128::MAX));
-    for scope in books.open.keys().chain(books.open_counted.keys()).collect::<BTreeSet<_>>() {
+    rule(
+        "every hold can expire",
+        0,
+        i128::try_from(unordered).unwrap_or(i128::MAX),
+    );
+    for scope in books
+        .open
+        .keys()
+        .chain(books.open_counted.keys())
+        .collect::<BTreeSet<_>>()
+    {
         let of = |counts: &BTreeMap<String, i128>| counts.get(scope).copied().unwrap_or(0);
         rule("calls at once = open holds", of(&books.open_counted), of(&books.open));
     }

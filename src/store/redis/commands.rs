@@ -72,8 +72,13 @@ impl Core {
             AdminOp::Maintenance { on } => {
                 let (channel, message) = (channel(), Change::Maintenance.text());
                 let state = if on { "on" } else { "off" };
-                self.run_script(link, &script::MAINTENANCE, &[&maintenance_key()], &[&channel, &message, state])
-                    .await?;
+                self.run_script(
+                    link,
+                    &script::MAINTENANCE,
+                    &[&maintenance_key()],
+                    &[&channel, &message, state],
+                )
+                .await?;
                 self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
                 Ok(AdminReply::Maintenance { on })
             }
@@ -162,7 +167,10 @@ impl Core {
         let shown = shown.ok_or_else(|| AdminError::NoAccount(account.clone()))?;
         let record = AccountRecord {
             id: account.clone(),
-            tier: shown.tier.parse().map_err(|_| reply::corrupt("an account has no tier"))?,
+            tier: shown
+                .tier
+                .parse()
+                .map_err(|_| reply::corrupt("an account has no tier"))?,
             monthly_quota: shown.quota,
             created: shown.created,
         };
@@ -194,7 +202,9 @@ impl Core {
         let added = self
             .run_script(link, &script::TOP_UP, &[&name], &[&now, reference, &pico])
             .await?;
-        let (outcome, balance) = reply::text(&added)?.split_once(' ').unwrap_or((reply::text(&added)?, ""));
+        let (outcome, balance) = reply::text(&added)?
+            .split_once(' ')
+            .unwrap_or((reply::text(&added)?, ""));
         match outcome {
             "added" | "already" => Ok(AdminReply::Credited {
                 added: outcome == "added",
@@ -281,7 +291,12 @@ impl Core {
         let digest = digest.ok_or(AdminError::NoKey)?;
         let (now, channel, message) = (self.now_text(), channel(), Change::Key(digest).text());
         let revoked = self
-            .run_script(link, &script::REVOKE, &[&key_name(&digest)], &[&now, &channel, &message])
+            .run_script(
+                link,
+                &script::REVOKE,
+                &[&key_name(&digest)],
+                &[&now, &channel, &message],
+            )
             .await?;
         self.cache.forget_key(&digest);
         read_record(&revoked)?.map(AdminReply::Key).ok_or(AdminError::NoKey)
@@ -325,7 +340,9 @@ impl Core {
         for account in self.account_names(link).await? {
             let [name, order] = account_keys(&account);
             let now = self.now_text();
-            let freed = self.run_script(link, &script::EXPIRE, &[&name, &order], &[&now]).await?;
+            let freed = self
+                .run_script(link, &script::EXPIRE, &[&name, &order], &[&now])
+                .await?;
             let freed = u64::try_from(reply::integer(&freed)?).map_err(|_| reply::corrupt("a negative count"))?;
             report.released = report.released.saturating_add(freed);
         }

@@ -55,10 +55,12 @@ impl OpenHolds {
             if now_ms.saturating_sub(hold.renewed_ms) < hold.ttl_ms / 2 {
                 continue;
             }
-            let at = *place.entry((Arc::as_ptr(&hold.account), hold.ttl_ms)).or_insert_with(|| {
-                groups.push((Arc::clone(&hold.account), hold.ttl_ms, Vec::new()));
-                groups.len() - 1
-            });
+            let at = *place
+                .entry((Arc::as_ptr(&hold.account), hold.ttl_ms))
+                .or_insert_with(|| {
+                    groups.push((Arc::clone(&hold.account), hold.ttl_ms, Vec::new()));
+                    groups.len() - 1
+                });
             if let Some((_, _, ids)) = groups.get_mut(at) {
                 ids.push(*id);
             }

@@ -278,7 +278,10 @@ impl Core {
 
     /// Redis' time, as far as it is known here.
     fn redis_now(&self) -> Timestamp {
-        self.options.clock.now().plus_millis(self.ahead_ms.load(Ordering::Relaxed))
+        self.options
+            .clock
+            .now()
+            .plus_millis(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     async fn run_script(

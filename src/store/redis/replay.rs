@@ -56,9 +56,9 @@ impl Ring {
 
     /// Whether the settlement of this number is here.
     pub(super) fn has(&self, account: &AccountId, producer: ProducerId, sequence: u64) -> bool {
-        self.acknowledged.iter().any(|(_, debit)| {
-            debit.sequence == sequence && debit.producer == producer && debit.account.id() == account
-        })
+        self.acknowledged
+            .iter()
+            .any(|(_, debit)| debit.sequence == sequence && debit.producer == producer && debit.account.id() == account)
     }
 }
 

@@ -99,7 +99,9 @@ pub(super) fn shown(value: &Value) -> Result<Option<Shown>, StoreError> {
     };
     let (available, committed, used) = (amount(avail)?, amount(committed)?, amount(used)?);
     let held = held(committed, used)?;
-    let balance = available.checked_add(held).ok_or_else(|| corrupt("a balance has left its range"))?;
+    let balance = available
+        .checked_add(held)
+        .ok_or_else(|| corrupt("a balance has left its range"))?;
     Ok(Some(Shown {
         tier: text(tier)?.to_owned(),
         quota,
@@ -188,7 +190,8 @@ pub(super) fn credits(part: Option<&str>) -> Result<Credits, StoreError> {
 /// An integer's text.
 pub(super) fn number(part: Option<&str>) -> Result<i64, StoreError> {
     let part = part.ok_or_else(|| corrupt("an answer is too short"))?;
-    part.parse().map_err(|_| corrupt(&format!("{part:?} is not an integer")))
+    part.parse()
+        .map_err(|_| corrupt(&format!("{part:?} is not an integer")))
 }
 
 /// What is not readable.

@@ -7,7 +7,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{RedisResult, Value};
 
 use super::address::Connection;
 use super::guard::millis;
@@ -35,7 +35,8 @@ pub(super) struct Settler {
     /// The number of the connection that `servers` was asked on, and when.
     asked: (u64, u64),
     by: By,
-    renew_at: u64,
+    /// When holds were looked through last.
+    renewed_ms: u64,
     /// Accounts that this process has met, where producers of long ago may be forgotten.
     met: Vec<Arc<Account>>,
 }
@@ -60,7 +61,7 @@ impl Settler {
             servers: None,
             asked: (0, 0),
             by: By::Hash,
-            renew_at: 0,
+            renewed_ms: 0,
             met: Vec::new(),
         }
     }
@@ -90,8 +91,10 @@ impl Settler {
                     return;
                 }
             }
-            if now >= self.renew_at {
-                self.renew().await;
+            let renew_every = (self.core.holds.shortest_ttl_ms() / 8).min(millis(RENEW_EVERY_MAX));
+            if now.saturating_sub(self.renewed_ms) >= renew_every {
+                self.renewed_ms = now;
+                self.renew(now).await;
             }
             if self.backlog.is_empty() {
                 self.forget_producers().await;
@@ -142,10 +145,10 @@ impl Settler {
 
     fn is_time_to_ask(&self) -> bool {
         let since = self.core.guard.now_ms().saturating_sub(self.asked.1);
-        self.core.address.is_cluster() && since >= millis(ASK_EVERY)
+        since >= millis(ASK_EVERY)
     }
 
-    /// The connection; when it is a new one, or a cluster's after a while, the servers behind it are asked who they are.
+    /// The connection; when it is a new one, and every now and then, the servers behind it are asked who they are.
     async fn connection(&mut self) -> Option<(Connection, u64)> {
         let within = self.core.options.timeout;
         let asking = async {
@@ -156,7 +159,7 @@ impl Settler {
             } else {
                 Some(watch::servers(&mut connection).await?)
             };
-            redis::RedisResult::Ok((connection, number, servers))
+            RedisResult::Ok((connection, number, servers))
         };
         match tokio::time::timeout(within, asking).await {
             Ok(Ok((connection, number, servers))) => {
@@ -219,13 +222,11 @@ impl Settler {
         let batch: Vec<Work> = self.backlog.drain(..count).collect();
         let by = std::mem::replace(&mut self.by, By::Hash);
         let within = self.core.options.timeout;
-        let answers = match tokio::time::timeout(within, exchange(&self.core, &mut connection, &batch, by)).await {
-            Ok(answers) => answers,
-            Err(_) => {
-                self.link.give_up(number);
-                Vec::new()
-            }
-        };
+        let mut answers: Vec<Option<Value>> = Vec::new();
+        let sent = exchange(&self.core, &mut connection, &batch, by, &mut answers);
+        if !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(()))) {
+            self.link.give_up(number);
+        }
         let outcome = self.read_answers(batch, answers, number);
         if outcome == Outcome::Progress {
             self.core.guard.answered();
@@ -407,7 +408,10 @@ impl Settler {
         });
         self.core.queue.renumber(account, old, new, debits);
         if expected > 1 {
-            log::error!("MONEY: Redis has lost the settlements {expected} to {} of {account} for good", first - 1);
+            log::error!(
+                "MONEY: Redis has lost the settlements {expected} to {} of {account} for good",
+                first - 1
+            );
         }
     }
 
@@ -433,10 +437,7 @@ impl Settler {
     }
 
     /// Renews the holds that have lived half of their life.
-    async fn renew(&mut self) {
-        let now = self.core.guard.now_ms();
-        let every = self.core.holds.shortest_ttl_ms() / 8;
-        self.renew_at = now.saturating_add(every.clamp(millis(TICK) / 5, millis(RENEW_EVERY_MAX)));
+    async fn renew(&mut self, now: u64) {
         let due = self.core.holds.due(now);
         if due.is_empty() {
             return;
@@ -469,51 +470,61 @@ impl Settler {
     }
 }
 
-/// Sends a batch. An answer for each settlement and release, in order; none where there was none.
-async fn exchange(core: &Core, connection: &mut Connection, batch: &[Work], by: By) -> Vec<Option<Value>> {
+/// Sends a batch. Afterwards there is an answer for each settlement and release, in order, or none where there was none.
+///
+/// # Errors
+/// When a connection failed: the answers that came before stand all the same.
+async fn exchange(
+    core: &Core,
+    connection: &mut Connection,
+    batch: &[Work],
+    by: By,
+    answers: &mut Vec<Option<Value>>,
+) -> RedisResult<()> {
     let commands = batch.iter().filter_map(|work| command(core, work, by));
     if !core.address.is_cluster() {
         let mut pipeline = redis::pipe();
         for (_, command) in commands {
             pipeline.add_command(command);
         }
-        return send_group(connection.clone(), pipeline).await;
+        answers.extend(send_group(connection.clone(), pipeline).await?.into_iter().map(Some));
+        return Ok(());
     }
     // A cluster takes together what is of one slot; the account's order is kept within its group.
     let mut groups: HashMap<AccountId, (redis::Pipeline, Vec<usize>)> = HashMap::new();
-    let mut count = 0;
     for (at, (account, command)) in commands.enumerate() {
-        let (pipeline, places) = groups.entry(account.clone()).or_insert_with(|| (redis::pipe(), Vec::new()));
+        let (pipeline, places) = groups
+            .entry(account.clone())
+            .or_insert_with(|| (redis::pipe(), Vec::new()));
         pipeline.add_command(command);
         places.push(at);
-        count = at + 1;
+        answers.push(None);
     }
     let sent = groups.into_values().map(|(pipeline, places)| {
         let connection = connection.clone();
         async move { (places, send_group(connection, pipeline).await) }
     });
-    let mut answers: Vec<Option<Value>> = (0..count).map(|_| None).collect();
     for (places, group) in futures::future::join_all(sent).await {
-        for (at, answer) in places.into_iter().zip(group) {
-            if let Some(place) = answers.get_mut(at) {
-                *place = answer;
+        match group {
+            Ok(group) => {
+                for (at, answer) in places.into_iter().zip(group) {
+                    if let Some(place) = answers.get_mut(at) {
+                        *place = Some(answer);
+                    }
+                }
             }
+            // The cluster's client finds its way by itself, so one group's failure is not the connection's.
+            Err(error) => log::debug!("Redis: {error}"),
         }
     }
-    answers
+    Ok(())
 }
 
-async fn send_group(mut connection: Connection, pipeline: redis::Pipeline) -> Vec<Option<Value>> {
+async fn send_group(mut connection: Connection, pipeline: redis::Pipeline) -> RedisResult<Vec<Value>> {
     if pipeline.is_empty() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    match connection.send_all(&pipeline).await {
-        Ok(answers) => answers.into_iter().map(Some).collect(),
-        Err(error) => {
-            log::debug!("Redis: {error}");
-            Vec::new()
-        }
-    }
+    connection.send_all(&pipeline).await
 }
 
 fn command<'a>(core: &Core, work: &'a Work, by: By) -> Option<(&'a AccountId, redis::Cmd)> {
@@ -564,9 +575,9 @@ const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(320);
 /// How often the thread looks up when nothing happens.
 const TICK: Duration = Duration::from_millis(250);
-/// How often holds are looked through, at least.
+/// How often holds are looked through: an eighth of the shortest life, and at least this.
 const RENEW_EVERY_MAX: Duration = Duration::from_secs(5);
-/// How often a cluster's servers are asked who they are.
+/// How often the servers are asked who they are.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// When something is tried again that cannot succeed at once.
 const LATER: Duration = Duration::from_secs(1);

@@ -92,7 +92,9 @@ pub(super) async fn check_server(core: &Core) -> Result<(), StoreError> {
             _ => log::warn!("{node} does not tell its maxmemory-policy: it has to be noeviction"),
         }
         if fact("aof_enabled") != Some("1") {
-            log::warn!("{node} has no AOF: after a crash it loses what happened since its last snapshot (appendonly yes)");
+            log::warn!(
+                "{node} has no AOF: after a crash it loses what happened since its last snapshot (appendonly yes)"
+            );
         }
     }
     Ok(())

@@ -66,7 +66,10 @@ fn an_overrun_is_taken_whole(rig: &Rig) {
     rig.reserve(&caller, &request(1, "1")).unwrap().settle(debit("2.5"));
     assert_eq!(rig.figures(&caller).balance, credits("-1.5"));
     let denial = rig.reserve(&caller, &request(2, "0.1")).unwrap_err();
-    assert!(matches!(denial, Denial::Credit { available, .. } if available == credits("-1.5")), "{denial:?}");
+    assert!(
+        matches!(denial, Denial::Credit { available, .. } if available == credits("-1.5")),
+        "{denial:?}"
+    );
     audit_is_clean(&rig.ledger);
 }
 
@@ -136,13 +139,19 @@ fn the_quota_counts_by_the_month(rig: &Rig) {
     };
     rig.reserve(&caller, &monthly(1, "8")).unwrap().settle(debit("8"));
     let hold = rig.reserve(&caller, &monthly(2, "2")).unwrap();
-    assert!(matches!(rig.reserve(&caller, &monthly(3, "1")), Err(Denial::Quota { .. })));
+    assert!(matches!(
+        rig.reserve(&caller, &monthly(3, "1")),
+        Err(Denial::Quota { .. })
+    ));
     // Eleven days later it is December, and the hold of November has expired.
     rig.clock.advance(11 * 86_400_000);
     hold.settle(debit("3"));
     assert_eq!(rig.figures(&caller).monthly_used, credits("3"));
     let hold = rig.reserve(&caller, &monthly(4, "7")).unwrap();
-    assert!(matches!(rig.reserve(&caller, &monthly(5, "0.1")), Err(Denial::Quota { .. })));
+    assert!(matches!(
+        rig.reserve(&caller, &monthly(5, "0.1")),
+        Err(Denial::Quota { .. })
+    ));
     hold.settle(debit("7"));
     assert_eq!(rig.figures(&caller).monthly_used, credits("10"));
     audit_is_clean(&rig.ledger);
@@ -177,7 +186,11 @@ fn the_limits_are_exact(rig: &Rig) {
     };
     let first = rig.reserve(&caller, &ask(1, 10)).unwrap();
     assert_eq!(
-        (first.rate().remaining_requests, first.rate().remaining_tokens, first.rate().reset_ms),
+        (
+            first.rate().remaining_requests,
+            first.rate().remaining_tokens,
+            first.rate().reset_ms
+        ),
         (2, 90, 60_000)
     );
     let second = rig.reserve(&caller, &ask(2, 10)).unwrap();
@@ -221,8 +234,14 @@ fn a_key_with_limits_counts_for_itself(rig: &Rig) {
     };
     let of_account = rig.reserve(&shared, &ask(1, &shared)).unwrap();
     let of_key = rig.reserve(&single, &ask(2, &single)).unwrap();
-    assert!(matches!(rig.reserve(&shared, &ask(3, &shared)), Err(Denial::Concurrency(_))));
-    assert!(matches!(rig.reserve(&single, &ask(4, &single)), Err(Denial::Concurrency(_))));
+    assert!(matches!(
+        rig.reserve(&shared, &ask(3, &shared)),
+        Err(Denial::Concurrency(_))
+    ));
+    assert!(matches!(
+        rig.reserve(&single, &ask(4, &single)),
+        Err(Denial::Concurrency(_))
+    ));
     assert_eq!(rig.figures(&single).held, credits("2"), "both hold of one account");
     of_account.release();
     assert!(rig.reserve(&single, &ask(5, &single)).is_err());
@@ -244,12 +263,19 @@ fn tokens_are_corrected_to_what_was_used(rig: &Rig) {
         ..request(n, "1")
     };
     let large = rig.reserve(&caller, &ask(1, 9000)).unwrap();
-    assert_eq!(large.rate().remaining_tokens, 0, "one large call passes through an empty window");
+    assert_eq!(
+        large.rate().remaining_tokens,
+        0,
+        "one large call passes through an empty window"
+    );
     large.settle(debit("1"));
     let next = rig.reserve(&caller, &ask(2, 93)).unwrap();
     assert_eq!(next.rate().remaining_tokens, 0, "seven were used");
     next.release();
-    assert!(rig.reserve(&caller, &ask(3, 93)).is_ok_and(|hold| hold.rate().remaining_tokens == 0));
+    assert!(
+        rig.reserve(&caller, &ask(3, 93))
+            .is_ok_and(|hold| hold.rate().remaining_tokens == 0)
+    );
 }
 
 fn a_hold_that_nobody_renews_expires_and_its_settlement_counts(rig: &Rig) {
@@ -409,7 +435,11 @@ fn keys_are_listed_found_and_revoked(rig: &Rig) {
     let caller = block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap();
     assert!(caller.key.revoked.is_some());
     rig.clock.advance(5);
-    assert_eq!(revoke(KeyRef::Digest(digest.to_hex())), Ok(AdminReply::Key(revoked)), "for good");
+    assert_eq!(
+        revoke(KeyRef::Digest(digest.to_hex())),
+        Ok(AdminReply::Key(revoked)),
+        "for good"
+    );
     let unknown = ApiKey::from_random("tg_", [201; 32]).digest();
     assert_eq!(revoke(KeyRef::Digest(unknown.to_hex())), Err(AdminError::NoKey));
     assert_eq!(revoke(KeyRef::Id(KeyId::of(&unknown))), Err(AdminError::NoKey));
@@ -429,7 +459,10 @@ fn a_key_cannot_be_above_its_account(rig: &Rig) {
         })
     };
     let none = LimitOverrides::default();
-    assert!(matches!(create("acme", Some(Tier::Enterprise), none), Err(AdminError::Invalid(_))));
+    assert!(matches!(
+        create("acme", Some(Tier::Enterprise), none),
+        Err(AdminError::Invalid(_))
+    ));
     assert!(matches!(create("nobody", None, none), Err(AdminError::NoAccount(_))));
     let zero = LimitOverrides { tpm: Some(0), ..none };
     assert!(matches!(create("acme", None, zero), Err(AdminError::Invalid(_))));
@@ -479,7 +512,10 @@ fn names_are_taken_once(rig: &Rig) {
     let AdminReply::Account(view) = create("zoe", Some(7)).unwrap() else {
         panic!("no account");
     };
-    assert_eq!((view.record.created, view.record.monthly_quota), (NOW, Some(Credits::from_pico(7))));
+    assert_eq!(
+        (view.record.created, view.record.monthly_quota),
+        (NOW, Some(Credits::from_pico(7)))
+    );
     assert!(matches!(create("zoe", None), Err(AdminError::AccountExists(_))));
     assert!(matches!(create("abe", Some(-7)), Err(AdminError::Invalid(_))));
     create("abe", None).unwrap();

@@ -233,11 +233,22 @@ fn take(ledger: &Ledger, name: &str, book: &dyn Book, model: &mut Model, step: &
                 model.top_ups.pop();
             }
             let reference = if fits { model.top_ups.len() } else { 0 };
-            top_up(ledger, name, *amount, reference, model, if fits { Ok(true) } else { Err(()) })?;
+            top_up(
+                ledger,
+                name,
+                *amount,
+                reference,
+                model,
+                if fits { Ok(true) } else { Err(()) },
+            )?;
         }
         Step::TopUpAgain(same) => {
             if let Some(amount) = model.top_ups.last().copied() {
-                let (amount, expected) = if *same { (amount, Ok(false)) } else { (amount ^ 1, Err(())) };
+                let (amount, expected) = if *same {
+                    (amount, Ok(false))
+                } else {
+                    (amount ^ 1, Err(()))
+                };
                 if amount > 0 {
                     top_up(ledger, name, amount, model.top_ups.len(), model, expected)?;
                 }
@@ -347,7 +358,9 @@ impl Model {
             }
         };
         // Beyond the range the stores may differ in what they refuse; a test of its own looks at that.
-        self.used.checked_add(self.state.held())?.checked_add(Credits::from_pico(wanted))?;
+        self.used
+            .checked_add(self.state.held())?
+            .checked_add(Credits::from_pico(wanted))?;
         let used = self.state.month_used(now).pico();
         let at_least = i128::from(wanted) * i128::from(least_percent) / 100;
         Some(ReserveRequest {
@@ -508,7 +521,16 @@ fn step() -> impl Strategy<Value = Step> {
         1 => Just(Move::ToMonth),
     ];
     let wanted = prop_oneof![1 => Just(0i64), 6 => amount()];
-    let reserve = (slot(), wanted, 0u8..=100, 0u64..600, 0u8..4, any::<bool>(), quota, ttl());
+    let reserve = (
+        slot(),
+        wanted,
+        0u8..=100,
+        0u64..600,
+        0u8..4,
+        any::<bool>(),
+        quota,
+        ttl(),
+    );
     let settle = (slot(), cost, 0u64..600, 0u8..3, number, known, 0u8..3);
     prop_oneof![
         8 => reserve.prop_map(|(slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms)| Step::Reserve {
