@@ -29,9 +29,7 @@ pub(super) enum LedgerCommand {
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
     match &config.store {
         Store::Sqlite(path) => Ok(open(path)?.run(op)?),
-        Store::Redis(_) => Err(Failure::new(
-            "store: the commands do not support Redis yet: use \"sqlite://data/ledger.db\"",
-        )),
+        Store::Redis(_) => Ok(Door::to(&config.store)?.run(op)?),
     }
 }
 

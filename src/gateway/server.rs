@@ -19,7 +19,7 @@ use super::reload::Reloader;
 use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
 use crate::clock::Clock;
-use crate::config::{Config, Store};
+use crate::config::Config;
 use crate::pure::tokens::{self, Encoding};
 use crate::store::{self, Ledger};
 
@@ -40,14 +40,10 @@ pub struct Prepared {
 /// When a file is broken, the ledger is owned by another process, or the store cannot be reached.
 pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Result<Prepared, StartError> {
     let upstreams = Upstreams::start()?;
-    let ledger = match &config.store {
-        Store::Sqlite(path) => {
-            let embedded = store::embedded::Embedded::open(path, Clock::System)?;
-            store::control::listen(&embedded)?;
-            Ledger::Embedded(embedded)
-        }
-        Store::Redis(_) => return Err("a Redis store is not supported yet; use store: sqlite://PATH".into()),
-    };
+    let ledger = store::open(&config.store)?;
+    if let Ledger::Embedded(embedded) = &ledger {
+        store::control::listen(embedded)?;
+    }
     let snapshot = Snapshot::load(config, &upstreams)?;
     upstreams.resolve_unknown();
     // Loading takes a while, which no caller should wait for.

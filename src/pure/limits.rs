@@ -67,6 +67,15 @@ impl Window {
     /// Length in milliseconds.
     pub const MILLIS: i64 = 60_000;
 
+    /// A window as a store kept it.
+    pub fn restored(started: Timestamp, requests: u64, tokens: u64) -> Window {
+        Window {
+            started,
+            requests,
+            tokens,
+        }
+    }
+
     /// The window at `now`: itself, or a fresh one when it has ended or the clock stepped back before its start.
     #[must_use]
     pub fn at(self, now: Timestamp) -> Window {

@@ -36,10 +36,22 @@ impl Door {
         Embedded::open(path, Clock::System).map(|store| Door::Own(Ledger::Embedded(store)))
     }
 
+    /// Opens the way to the ledger that the configuration names.
+    ///
+    /// # Errors
+    /// As [`Door::to_embedded`], and when Redis cannot be reached.
+    pub fn to(store: &crate::config::Store) -> Result<Door, StoreError> {
+        match store {
+            crate::config::Store::Sqlite(path) => Door::to_embedded(path),
+            crate::config::Store::Redis(_) => super::open(store).map(Door::Own),
+        }
+    }
+
     /// Runs a command. Blocks.
     pub fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         match self {
             Door::Own(Ledger::Embedded(store)) => store.run_blocking(op),
+            Door::Own(Ledger::Redis(store)) => store.run_blocking(op),
             Door::Socket(socket) => ask(socket, &op),
         }
     }

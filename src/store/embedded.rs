@@ -75,6 +75,7 @@ struct QueuedDebit {
     month: Month,
     /// Spent in `month` after this debit.
     month_used: Credits,
+    producer: ProducerId,
     sequence: u64,
 }
 
@@ -130,52 +131,61 @@ impl Embedded {
     }
 
     pub(super) fn settle(&self, cell: &Arc<Cell>, hold: RequestId, debit: Debit) {
-        let (now, producer) = (self.shared.clock.now(), self.shared.producer);
-        let tokens = debit.usage.prompt.0.saturating_add(debit.usage.completion.0);
         // The account stays locked until the debit is queued: the file then sees the sequence numbers in order.
         let mut state = cell.state();
-        let sequence = state.last_sequence(producer).saturating_add(1);
+        let producer = self.shared.producer;
+        let cost = debit.cost;
         let settlement = Settlement {
             hold,
-            cost: debit.cost,
-            tokens,
+            cost,
+            tokens: debit.usage.prompt.0.saturating_add(debit.usage.completion.0),
             producer,
-            sequence,
+            sequence: state.last_sequence(producer).saturating_add(1),
         };
-        match state.settle(&settlement, now) {
+        match self.take(cell, &mut state, &settlement, debit) {
             Settled::Now { overrun } => {
-                if overrun && debit.cost > Credits::ZERO {
-                    log::debug!("request {hold} cost more than it held: {}", debit.cost);
-                }
-                let month_used = state.month_used(now);
-                let (day, month) = (now.day(), state.month());
-                let queued = QueuedDebit {
-                    cell: Arc::clone(cell),
-                    debit,
-                    day,
-                    month,
-                    month_used,
-                    sequence,
-                };
-                let first = {
-                    let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-                    queue.push(queued);
-                    queue.len() == 1
-                };
-                drop(state);
-                if first {
-                    self.wake();
+                if overrun && cost > Credits::ZERO {
+                    log::debug!("request {hold} cost more than it held: {cost}");
                 }
             }
             refused @ (Settled::Already | Settled::Gap { .. } | Settled::OutOfRange) => {
                 // In one process under one lock the number is always the next one, so only the range is left.
-                log::error!(
-                    "MONEY: the debit of request {hold} ({}) was not taken: {refused:?}",
-                    debit.cost
-                );
+                log::error!("MONEY: the debit of request {hold} ({cost}) was not taken: {refused:?}");
                 state.release(hold);
             }
         }
+    }
+
+    /// A settlement with the number that its producer gave it.
+    #[cfg(test)]
+    pub(super) fn settle_numbered(&self, cell: &Arc<Cell>, settlement: &Settlement, debit: Debit) -> Settled {
+        self.take(cell, &mut cell.state(), settlement, debit)
+    }
+
+    /// Takes a settlement into memory, and queues it for the file when it is new.
+    fn take(&self, cell: &Arc<Cell>, state: &mut AccountState, settlement: &Settlement, debit: Debit) -> Settled {
+        let now = self.shared.clock.now();
+        let settled = state.settle(settlement, now);
+        if let Settled::Now { .. } = settled {
+            let queued = QueuedDebit {
+                cell: Arc::clone(cell),
+                debit,
+                day: now.day(),
+                month: state.month(),
+                month_used: state.month_used(now),
+                producer: settlement.producer,
+                sequence: settlement.sequence,
+            };
+            let first = {
+                let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+                queue.push(queued);
+                queue.len() == 1
+            };
+            if first {
+                self.wake();
+            }
+        }
+        settled
     }
 
     pub(super) fn release(&self, cell: &Cell, hold: RequestId) {
@@ -244,7 +254,8 @@ impl Cell {
     }
 
     fn figures(&self, clock: &Clock) -> Figures {
-        let state = self.state();
+        let mut state = self.state();
+        state.expire(clock.now());
         Figures {
             balance: state.balance(),
             held: state.held(),
@@ -327,5 +338,7 @@ fn stopped() -> AdminError {
 
 const MAINTENANCE: &str = "maintenance";
 
+#[cfg(test)]
+pub(super) mod book;
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod control;
 pub mod embedded;
+pub mod redis;
 pub mod sqlite;
 
 use std::sync::Arc;
@@ -72,6 +73,7 @@ pub struct Caller {
 #[derive(Clone, Debug)]
 pub(crate) enum Place {
     Embedded(Arc<embedded::Cell>),
+    Redis(Arc<redis::Account>),
 }
 
 impl Caller {
@@ -153,11 +155,30 @@ pub enum StoreError {
     Corrupt(String),
 }
 
+// The futures of the Redis store are boxed: they are large, and a call on the embedded store should not carry their size.
+
 /// The ledger over one of its stores. Cloning is cheap.
 #[derive(Clone, Debug)]
 pub enum Ledger {
     /// In memory over a SQLite file, owned by this process.
     Embedded(Arc<embedded::Embedded>),
+    /// In Redis, for one node or many.
+    Redis(Arc<redis::RedisLedger>),
+}
+
+/// Opens the ledger that the configuration names. Blocks; called on a thread that is on no runtime.
+///
+/// # Errors
+/// When it cannot be reached or read, is owned by another process, or would lose money by design.
+pub fn open(store: &crate::config::Store) -> Result<Ledger, StoreError> {
+    match store {
+        crate::config::Store::Sqlite(path) => {
+            embedded::Embedded::open(path, crate::clock::Clock::System).map(Ledger::Embedded)
+        }
+        crate::config::Store::Redis(address) => {
+            redis::RedisLedger::connect(address, redis::Options::default()).map(Ledger::Redis)
+        }
+    }
 }
 
 impl Ledger {
@@ -166,6 +187,7 @@ impl Ledger {
     pub async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
         match self {
             Ledger::Embedded(store) => Ok(store.authenticate(digest)),
+            Ledger::Redis(store) => Box::pin(store.authenticate(digest)).await,
         }
     }
 
@@ -176,6 +198,8 @@ impl Ledger {
     pub async fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Result<Hold, Denial>, StoreError> {
         let reply = match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => store.reserve(cell, request)?,
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request)).await?,
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => return Err(foreign()),
         };
         Ok(reply.map(|granted| Hold {
             ledger: self.clone(),
@@ -187,10 +211,11 @@ impl Ledger {
     }
 
     /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
-    /// one process.
-    pub fn hold_expiry(&self, _now: Timestamp) -> Timestamp {
+    /// one process; in Redis the process that made it renews it.
+    pub fn hold_expiry(&self, now: Timestamp) -> Timestamp {
         match self {
             Ledger::Embedded(_) => Timestamp(i64::MAX),
+            Ledger::Redis(store) => store.hold_expiry(now),
         }
     }
 
@@ -198,6 +223,11 @@ impl Ledger {
     pub fn rate(&self, caller: &Caller, scope: &crate::pure::account::Scope, limits: Limits) -> RateView {
         match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => store.rate(cell, scope, limits),
+            (Ledger::Redis(store), Place::Redis(account)) => store.rate(account, scope, limits),
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
+                let now = Timestamp::default();
+                crate::pure::limits::Window::default().view(limits, now)
+            }
         }
     }
 
@@ -205,6 +235,8 @@ impl Ledger {
     pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
         match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.figures(account)).await,
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
         }
     }
 
@@ -228,6 +260,7 @@ impl Ledger {
     pub async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         match self {
             Ledger::Embedded(store) => store.run(op).await,
+            Ledger::Redis(store) => Box::pin(store.run(op)).await,
         }
     }
 
@@ -235,6 +268,7 @@ impl Ledger {
     pub fn in_maintenance(&self) -> bool {
         match self {
             Ledger::Embedded(store) => store.in_maintenance(),
+            Ledger::Redis(store) => store.in_maintenance(),
         }
     }
 
@@ -242,6 +276,9 @@ impl Ledger {
     pub fn close(&self) {
         match self {
             Ledger::Embedded(store) => store.close(),
+            Ledger::Redis(store) => {
+                store.close();
+            }
         }
     }
 }
@@ -267,6 +304,10 @@ impl Hold {
         self.open = false;
         match (&self.ledger, &self.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, debit),
+            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, debit),
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
+                log::error!("MONEY: request {}: {}", self.id, foreign());
+            }
         }
     }
 
@@ -279,6 +320,8 @@ impl Hold {
         self.open = false;
         match (&self.ledger, &self.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id),
+            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id),
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {}
         }
     }
 }
@@ -293,6 +336,11 @@ impl Drop for Hold {
             self.give_back();
         }
     }
+}
+
+/// A caller of one store was brought to another: a process has one ledger, so this cannot be.
+fn foreign() -> StoreError {
+    StoreError::Corrupt("the caller belongs to another ledger".to_owned())
 }
 
 /// Credits as their integer of 10^-12, for the control socket and the store's own records.
@@ -324,3 +372,6 @@ pub(crate) mod pico_option {
         Ok(Option::<i64>::deserialize(deserializer)?.map(Credits::from_pico))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -33,7 +33,8 @@ pub(super) struct StoredAccount {
 /// The sums of one account in a group of debits.
 #[derive(Clone, Debug, Default)]
 pub(super) struct AccountDebit {
-    pub(super) cost: i64,
+    /// Of a whole group, so it may be beyond the range of one amount.
+    pub(super) cost: i128,
     pub(super) month: Month,
     /// Spent in `month` after the group, as memory has it.
     pub(super) month_used: i64,
@@ -56,6 +57,7 @@ pub(super) enum TopUp {
     Added,
     Already,
     Conflict,
+    OutOfRange,
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -240,6 +242,14 @@ impl Database {
                 Some(_) => return Ok(TopUp::Conflict),
                 None => {}
             }
+            let balance: i64 = t.query_row(
+                "SELECT balance FROM accounts WHERE id = ?1",
+                [account.as_str()],
+                |row| row.get(0),
+            )?;
+            if balance.checked_add(amount.pico()).is_none() {
+                return Ok(TopUp::OutOfRange);
+            }
             t.execute(
                 "INSERT INTO topups (account, reference, amount, at) VALUES (?1, ?2, ?3, ?4)",
                 params![account.as_str(), reference, amount.pico(), at.0],
@@ -334,23 +344,31 @@ impl Database {
         })
     }
 
-    /// The rules that the file alone must keep: `top-ups - debits = balance`, and the month's usage.
+    /// The rules that the file alone must keep: `top-ups - debits = balance`.
     pub(super) fn audit(&self, findings: &mut Vec<AuditFinding>) -> Result<u64, StoreError> {
-        let mut statement = self.connection.prepare(
-            "SELECT id, balance, (SELECT coalesce(sum(amount), 0) FROM topups WHERE account = id),
-                    (SELECT coalesce(sum(cost), 0) FROM usage WHERE account = id) FROM accounts",
-        )?;
+        // The sums of a long life leave the range of an int64, so they are taken in two parts.
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT id, balance,
+                    (SELECT coalesce(sum(amount / {PART}), 0) FROM topups WHERE account = id),
+                    (SELECT coalesce(sum(amount % {PART}), 0) FROM topups WHERE account = id),
+                    (SELECT coalesce(sum(cost / {PART}), 0) FROM usage WHERE account = id),
+                    (SELECT coalesce(sum(cost % {PART}), 0) FROM usage WHERE account = id) FROM accounts",
+        ))?;
         let mut rows = statement.query([])?;
         let mut accounts = 0;
         while let Some(row) = rows.next()? {
             accounts += 1;
-            let (balance, paid_in, debits): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            let expected = Credits::from_pico(paid_in).saturating_sub(Credits::from_pico(debits));
-            if expected.pico() != balance {
+            let sum = |at: usize| -> Result<i128, rusqlite::Error> {
+                let (whole, rest): (i64, i64) = (row.get(at)?, row.get(at.saturating_add(1))?);
+                Ok(i128::from(whole) * i128::from(PART) + i128::from(rest))
+            };
+            let (balance, expected) = (row.get::<_, i64>(1)?, sum(2)? - sum(4)?);
+            if expected != i128::from(balance) {
+                let limit = if expected < 0 { i64::MIN } else { i64::MAX };
                 findings.push(AuditFinding {
                     account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
                     rule: "top-ups - debits = balance".to_owned(),
-                    expected,
+                    expected: Credits::from_pico(i64::try_from(expected).unwrap_or(limit)),
                     found: Credits::from_pico(balance),
                 });
             }
@@ -374,8 +392,15 @@ fn is_written(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit) ->
 }
 
 fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, today: Day) -> Result<(), StoreError> {
-    t.prepare_cached("UPDATE accounts SET balance = balance - ?2, month = ?3, month_used = ?4 WHERE id = ?1")?
-        .execute(params![account.as_str(), debit.cost, debit.month.0, debit.month_used])?;
+    let mut left = debit.cost;
+    while left > 0 {
+        let part = i64::try_from(left).unwrap_or(i64::MAX);
+        t.prepare_cached("UPDATE accounts SET balance = balance - ?2 WHERE id = ?1")?
+            .execute(params![account.as_str(), part])?;
+        left -= i128::from(part);
+    }
+    t.prepare_cached("UPDATE accounts SET month = ?2, month_used = ?3 WHERE id = ?1")?
+        .execute(params![account.as_str(), debit.month.0, debit.month_used])?;
     for (producer, sequence) in &debit.sequences {
         t.prepare_cached(
             "INSERT INTO producers (account, producer, sequence, day) VALUES (?1, ?2, ?3, ?4)
@@ -402,6 +427,9 @@ fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, t
 fn corrupt(error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
+
+/// One credit, in 10^-12 credit: where the audit cuts its sums in two.
+const PART: i64 = 1_000_000_000_000;
 
 const SCHEMA_VERSION: i64 = 1;
 

@@ -161,12 +161,8 @@ impl Committer {
                 "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes"
             )));
         }
-        if cell.state().balance().checked_add(amount).is_none() {
-            return Err(AdminError::Invalid(format!(
-                "{amount} would take the balance beyond its range"
-            )));
-        }
-        // The file adds to the balance that it has: debits that are queued are subtracted from it later.
+        // The file adds to the balance that it has, so it gets the debits that are queued first.
+        self.commit().map_err(failed)?;
         let written = self
             .database
             .top_up(id, reference, amount, self.shared.clock.now())
@@ -175,6 +171,11 @@ impl Committer {
             TopUp::Added => true,
             TopUp::Already => false,
             TopUp::Conflict => return Err(AdminError::ReferenceConflict(reference.to_owned())),
+            TopUp::OutOfRange => {
+                return Err(AdminError::Invalid(format!(
+                    "{amount} would take the balance beyond its range"
+                )));
+            }
         };
         let mut state = cell.state();
         if added && !state.top_up(amount) {

@@ -91,7 +91,7 @@ impl Committer {
         if self.unwritten.is_empty() {
             return Ok(());
         }
-        let group = sums(&self.unwritten, &self.shared);
+        let group = sums(&self.unwritten);
         self.database.write_debits(&group, self.shared.clock.now().day())?;
         self.unwritten.clear();
         Ok(())
@@ -141,18 +141,15 @@ impl Drop for Unwritable {
 }
 
 /// One record an account, whatever the number of its debits: a commit's cost does not grow with the traffic of one account.
-fn sums(debits: &[QueuedDebit], shared: &Shared) -> HashMap<AccountId, AccountDebit> {
+fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
     let mut group: HashMap<AccountId, AccountDebit> = HashMap::new();
     for queued in debits {
         let record = queued.cell.record.load();
         let sum = group.entry(record.id.clone()).or_default();
         let cost = queued.debit.cost.pico();
-        sum.cost = sum.cost.saturating_add(cost);
-        if queued.month > sum.month {
-            sum.month = queued.month;
-        }
+        sum.cost = sum.cost.saturating_add(i128::from(cost));
         // Numbers of one account are queued in order, so the last one is the highest.
-        sum.sequences.insert(shared.producer, queued.sequence);
+        sum.sequences.insert(queued.producer, queued.sequence);
         let row = sum
             .usage
             .entry((queued.day, Arc::clone(&queued.debit.model)))
@@ -162,7 +159,8 @@ fn sums(debits: &[QueuedDebit], shared: &Shared) -> HashMap<AccountId, AccountDe
         add(&mut row.prompt, queued.debit.usage.prompt.0);
         add(&mut row.completion, queued.debit.usage.completion.0);
         row.cost = row.cost.saturating_add(cost);
-        sum.month_used = queued.month_used.pico();
+        // The last one's, even when the clock has stepped back over a month's end: memory does the same.
+        (sum.month, sum.month_used) = (queued.month, queued.month_used.pico());
     }
     group
 }

@@ -115,9 +115,10 @@ fn debits_and_top_ups_survive_a_restart() {
 
     let store = open(&folder);
     let caller = store.authenticate(&key).unwrap();
-    let figures = store.figures(match &caller.place {
-        Place::Embedded(cell) => cell,
-    });
+    let Place::Embedded(cell) = &caller.place else {
+        panic!("another store");
+    };
+    let figures = store.figures(cell);
     assert_eq!(figures.balance, credits("8.499999999999"));
     assert_eq!(figures.monthly_used, credits("1.500000000001"));
     assert_eq!(caller.key.domains.len(), 1);

@@ -1,0 +1,97 @@
+//! An account as this process knows it: the names of its keys in Redis, what is under way, and the last windows seen.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::script::PREFIX;
+use crate::pure::account::Scope;
+use crate::pure::ids::AccountId;
+use crate::pure::limits::Window;
+
+/// Where an account's figures are.
+#[derive(Debug)]
+pub struct Account {
+    id: AccountId,
+    keys: [String; 2],
+    /// Settlements and releases that Redis has not acknowledged.
+    under_way: AtomicUsize,
+    windows: Mutex<Vec<(Scope, Window)>>,
+}
+
+impl Account {
+    pub(super) fn new(id: AccountId) -> Account {
+        Account {
+            keys: account_keys(&id),
+            id,
+            under_way: AtomicUsize::new(0),
+            windows: Mutex::default(),
+        }
+    }
+
+    pub(super) fn id(&self) -> &AccountId {
+        &self.id
+    }
+
+    /// The account itself, and the order in which its holds expire.
+    pub(super) fn keys(&self) -> [&str; 2] {
+        let [account, order] = &self.keys;
+        [account, order]
+    }
+
+    pub(super) fn begin(&self) {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn end(&self) {
+        self.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether Redis has yet to hear of something that happened here.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) > 0
+    }
+
+    /// The scope's window as Redis had it last.
+    pub(super) fn window(&self, scope: &Scope) -> Window {
+        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows
+            .iter()
+            .find(|(s, _)| s == scope)
+            .map(|(_, window)| *window)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn saw(&self, scope: &Scope, window: Window) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        match windows.iter_mut().find(|(s, _)| s == scope) {
+            Some((_, seen)) => *seen = window,
+            None => {
+                if windows.len() >= WINDOWS_MAX {
+                    windows.remove(0);
+                }
+                windows.push((scope.clone(), window));
+            }
+        }
+    }
+}
+
+/// The keys of an account. They share one hash tag, so that a cluster keeps them in one slot and a script reaches them all.
+pub(super) fn account_keys(id: &AccountId) -> [String; 2] {
+    [format!("{PREFIX}{{{id}}}"), format!("{PREFIX}{{{id}}}:expiry")]
+}
+
+/// The digests of an account's keys.
+pub(super) fn keys_of_account(id: &AccountId) -> String {
+    format!("{PREFIX}{{{id}}}:keys")
+}
+
+/// How a scope is written.
+pub(super) fn scope_text(scope: &Scope) -> &str {
+    match scope {
+        Scope::Account => "",
+        Scope::Key(key) => key.as_str(),
+    }
+}
+
+/// Windows remembered for the headers of refusals, an account.
+const WINDOWS_MAX: usize = 256;

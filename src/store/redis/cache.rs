@@ -1,0 +1,130 @@
+//! Keys and accounts that were looked up, kept as long as they are surely current.
+//!
+//! Every change of a key or an account is published by the script that makes it. While the subscription is known to be alive an
+//! entry holds until it is invalidated; else for [`AGE_MAX`]. So a revocation works on every node within a second, whatever
+//! happens to the subscription.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use super::account::Account;
+use super::guard::millis;
+use crate::pure::ids::{AccountId, KeyDigest};
+use crate::store::{AccountRecord, KeyRecord};
+
+/// What is known of keys and accounts.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    known: RwLock<Known>,
+    /// Until when the subscription is known to be alive, by the ledger's monotonic clock.
+    live_until_ms: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    keys: HashMap<KeyDigest, Entry>,
+    accounts: HashMap<AccountId, Arc<Account>>,
+    /// Counts the invalidations: what was read before one may be what it was about.
+    generation: u64,
+}
+
+/// A key with its account's facts.
+#[derive(Clone, Debug)]
+pub(super) struct Entry {
+    pub(super) key: Arc<KeyRecord>,
+    pub(super) facts: Arc<AccountRecord>,
+    pub(super) account: Arc<Account>,
+    pub(super) read_ms: u64,
+}
+
+impl Cache {
+    /// The key, when what is known of it is current at `now_ms`.
+    pub(super) fn key(&self, digest: &KeyDigest, now_ms: u64) -> Option<Entry> {
+        let known = self.read();
+        let entry = known.keys.get(digest)?;
+        let live = now_ms < self.live_until_ms.load(Ordering::Acquire);
+        let age_max = if live { LIVE_AGE_MAX } else { AGE_MAX };
+        (now_ms.saturating_sub(entry.read_ms) < millis(age_max)).then(|| entry.clone())
+    }
+
+    /// To be asked before something is read that will be put.
+    pub(super) fn generation(&self) -> u64 {
+        self.read().generation
+    }
+
+    /// Keeps what was read, unless something was invalidated since `generation`.
+    pub(super) fn put(&self, digest: KeyDigest, entry: Entry, generation: u64) {
+        let mut known = self.write();
+        if known.generation != generation {
+            return;
+        }
+        if known.keys.len() >= KEYS_MAX {
+            known.keys.clear();
+        }
+        known.keys.insert(digest, entry);
+    }
+
+    /// The account of this name: one for the life of the process, since what is under way is counted in it.
+    pub(super) fn account(&self, id: &AccountId) -> Arc<Account> {
+        if let Some(account) = self.read().accounts.get(id) {
+            return Arc::clone(account);
+        }
+        let mut known = self.write();
+        let account = known
+            .accounts
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Account::new(id.clone())));
+        Arc::clone(account)
+    }
+
+    /// Forgets one key.
+    pub(super) fn forget_key(&self, digest: &KeyDigest) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.keys.remove(digest);
+    }
+
+    /// Forgets what was read of an account.
+    pub(super) fn forget_account(&self, id: &AccountId) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.keys.retain(|_, entry| entry.account.id() != id);
+    }
+
+    /// Forgets everything that was read.
+    pub(super) fn forget_all(&self) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.keys.clear();
+    }
+
+    /// The subscription is known to be alive for some time from `now_ms`.
+    pub(super) fn subscription_lives(&self, now_ms: u64) {
+        self.live_until_ms
+            .store(now_ms.saturating_add(millis(LIVES_FOR)), Ordering::Release);
+    }
+
+    /// The subscription is gone.
+    pub(super) fn subscription_ended(&self) {
+        self.live_until_ms.store(0, Ordering::Release);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How old an entry may be while no subscription is known to be alive.
+pub(super) const AGE_MAX: Duration = Duration::from_millis(900);
+/// How old an entry may be at most.
+const LIVE_AGE_MAX: Duration = Duration::from_secs(60);
+/// How long one sign of life of the subscription is trusted.
+const LIVES_FOR: Duration = Duration::from_millis(700);
+/// Keys that are kept.
+const KEYS_MAX: usize = 100_000;

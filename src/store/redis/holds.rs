@@ -1,0 +1,89 @@
+//! The holds that are open in this process: so that they are renewed, and so that a settlement knows what it closes.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use super::account::Account;
+use crate::pure::account::Scope;
+use crate::pure::ids::RequestId;
+use crate::pure::money::Credits;
+
+/// An open hold of this process.
+#[derive(Clone, Debug)]
+pub(super) struct OpenHold {
+    pub(super) account: Arc<Account>,
+    pub(super) scope: Scope,
+    pub(super) amount: Credits,
+    /// Its life, from each renewal on.
+    pub(super) ttl_ms: u64,
+    /// When it was last made or renewed, by the ledger's monotonic clock.
+    pub(super) renewed_ms: u64,
+}
+
+/// All of them.
+#[derive(Debug)]
+pub(super) struct OpenHolds {
+    open: Mutex<HashMap<RequestId, OpenHold>>,
+    shortest_ttl_ms: AtomicU64,
+}
+
+impl Default for OpenHolds {
+    fn default() -> OpenHolds {
+        OpenHolds {
+            open: Mutex::default(),
+            shortest_ttl_ms: AtomicU64::new(u64::MAX),
+        }
+    }
+}
+
+impl OpenHolds {
+    pub(super) fn insert(&self, id: RequestId, hold: OpenHold) {
+        self.shortest_ttl_ms.fetch_min(hold.ttl_ms, Ordering::Relaxed);
+        self.lock().insert(id, hold);
+    }
+
+    pub(super) fn remove(&self, id: RequestId) -> Option<OpenHold> {
+        self.lock().remove(&id)
+    }
+
+    /// Those that have lived half of their life or more at `now_ms`, grouped by what one call can renew.
+    pub(super) fn due(&self, now_ms: u64) -> Vec<(Arc<Account>, u64, Vec<RequestId>)> {
+        let mut groups: Vec<(Arc<Account>, u64, Vec<RequestId>)> = Vec::new();
+        let mut place: HashMap<(*const Account, u64), usize> = HashMap::new();
+        for (id, hold) in &*self.lock() {
+            if now_ms.saturating_sub(hold.renewed_ms) < hold.ttl_ms / 2 {
+                continue;
+            }
+            let at = *place
+                .entry((Arc::as_ptr(&hold.account), hold.ttl_ms))
+                .or_insert_with(|| {
+                    groups.push((Arc::clone(&hold.account), hold.ttl_ms, Vec::new()));
+                    groups.len() - 1
+                });
+            if let Some((_, _, ids)) = groups.get_mut(at) {
+                ids.push(*id);
+            }
+        }
+        groups
+    }
+
+    /// The shortest life that a hold has had in this process.
+    pub(super) fn shortest_ttl_ms(&self) -> u64 {
+        self.shortest_ttl_ms.load(Ordering::Relaxed)
+    }
+
+    /// These were renewed at `now_ms`.
+    pub(super) fn renewed(&self, ids: &[RequestId], now_ms: u64) {
+        let mut holds = self.lock();
+        for id in ids {
+            if let Some(hold) = holds.get_mut(id) {
+                hold.renewed_ms = now_ms;
+            }
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, OpenHold>> {
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

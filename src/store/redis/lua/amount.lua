@@ -1,0 +1,39 @@
+-- Amounts are int64 in 10^-12 credit. A Lua number is a double and would round them, so here they are canonical decimal
+-- texts: compared as texts, and added only by Redis (HINCRBY), which counts in int64.
+
+local function negative(amount)
+  return string.byte(amount) == 45
+end
+
+local function negated(amount)
+  if amount == '0' then return amount end
+  if negative(amount) then return string.sub(amount, 2) end
+  return '-' .. amount
+end
+
+local function less(a, b)
+  local below = negative(a)
+  if below ~= negative(b) then return below end
+  if below then a, b = b, a end
+  if #a ~= #b then return #a < #b end
+  return a < b
+end
+
+-- Adds to a field of an account. False, and nothing changed, when the sum leaves the range.
+local function add(account, field, amount)
+  if amount == '0' then return true end
+  local reply = redis.pcall('HINCRBY', account, field, amount)
+  return type(reply) == 'number'
+end
+
+-- `first + the others`, exactly; nothing when it leaves the range.
+local function sum(account, first, ...)
+  redis.call('HSET', account, 'sum', first)
+  local good = true
+  for _, amount in ipairs({...}) do
+    good = good and add(account, 'sum', amount)
+  end
+  local result = redis.call('HGET', account, 'sum')
+  redis.call('HDEL', account, 'sum')
+  return good and result or nil
+end

@@ -1,0 +1,59 @@
+-- Takes the exact cost once, whatever became of the hold, and closes it (AccountState::settle); the month, the usage of the
+-- day and the producer's number move with it.
+-- KEYS account, order of expiry
+-- ARGV now, id, scope, held, held - cost, cost, tokens, producer, sequence, model, prompt, completion
+-- `scope` and `held` are what the sender believes of the hold: they only save work when they are right.
+local account, order = KEYS[1], KEYS[2]
+local now, id, scope, held = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local cost, producer, sequence, model = ARGV[6], 'p' .. ARGV[8], tonumber(ARGV[9]), ARGV[10]
+local day = day_of(now)
+local month = month_of(day)
+local row = day .. ' ' .. model
+
+local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h' .. id, 'w' .. scope, 'u' .. row)
+if not fact[1] then return 'none' end
+local last = fact[4] and tonumber(string.match(fact[4], '^%d+')) or 0
+if sequence <= last then return 'already' end
+if sequence ~= last + 1 then return string.format('gap %.0f', last + 1) end
+
+-- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
+local amount, admitted, estimated, hold_scope
+if fact[5] then amount, admitted, estimated, hold_scope = read_hold(fact[5]) end
+local delta, surplus = ARGV[5], nil
+if amount ~= held then
+  delta, surplus = negated(cost), amount
+end
+local fresh = tonumber(fact[3]) < month
+local over = fresh and negated(fact[2]) or '0'
+local available = add(account, 'avail', delta)
+local begun = available and add(account, 'committed', over)
+local committed = begun and add(account, 'committed', negated(delta))
+if not (committed and (fresh or add(account, 'used', cost))) then
+  if committed then add(account, 'committed', delta) end
+  if begun then add(account, 'committed', negated(over)) end
+  if available then add(account, 'avail', negated(delta)) end
+  return 'range'
+end
+if fresh then redis.call('HSET', account, 'month', month, 'used', cost) end
+if surplus then
+  add(account, 'avail', surplus)
+  add(account, 'committed', negated(surplus))
+end
+
+local changes = { 'HSET', account, producer, string.format('%.0f %.0f', sequence, day) }
+if amount then
+  local window = fact[6]
+  if hold_scope ~= scope then window = redis.call('HGET', account, 'w' .. hold_scope) end
+  changes[#changes + 1] = 'w' .. hold_scope
+  changes[#changes + 1] = window_after(window, admitted, estimated, tonumber(ARGV[7]))
+  redis.call('HDEL', account, 'h' .. id)
+  redis.call('ZREM', order, id)
+end
+changes[#changes + 1] = 'u' .. row
+changes[#changes + 1] = counted(fact[7], ARGV[11], ARGV[12])
+if not fact[7] then open_row(account, day, model) end
+if last == 0 then meet_producer(account, ARGV[8]) end
+redis.call(unpack(changes))
+add(account, 'c' .. row, cost)
+if not amount or less(amount, cost) then return 'overrun' end
+return 'settled'

@@ -1,0 +1,29 @@
+-- Usage by UTC day and model:
+-- u<day> <model>  requests, prompt tokens, completion tokens
+-- c<day> <model>  their cost
+-- d<day>          the models of the day, a line each;  first, last: the days there are
+-- and the producers known to an account:
+-- p<producer>     number of its last settlement, day of it;  producers: their names, a blank between
+
+local function counted(record, prompt, completion)
+  local requests, prompts, completions = 0, 0, 0
+  if record then
+    requests, prompts, completions = string.match(record, '^(%d+) (%d+) (%d+)$')
+  end
+  return string.format('%.0f %.0f %.0f', requests + 1, math.min(prompts + prompt, 9007199254740992),
+    math.min(completions + completion, 9007199254740992))
+end
+
+-- Makes a model's row of a day known to reports.
+local function open_row(account, day, model)
+  local fact = redis.call('HMGET', account, 'd' .. day, 'first', 'last')
+  local first = math.min(tonumber(fact[2] or day), day)
+  local last = math.max(tonumber(fact[3] or day), day)
+  redis.call('HSET', account, 'd' .. day, (fact[1] or '') .. model .. '\n', 'first', first, 'last', last)
+end
+
+-- Makes a producer known to those who forget it.
+local function meet_producer(account, producer)
+  local known = redis.call('HGET', account, 'producers')
+  redis.call('HSET', account, 'producers', known and known .. ' ' .. producer or producer)
+end

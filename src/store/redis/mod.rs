@@ -1,0 +1,463 @@
+//! The ledger in Redis: for one node or many, on a standalone Redis, behind Sentinels, or on a cluster.
+//!
+//! Every step of an account is one script, atomic in Redis and by Redis' clock; the steps are those of
+//! [`AccountState`](crate::pure::account::AccountState), reply by reply. Callers wait for a reserve, at most as long as
+//! [`Options::timeout`]; settlements and releases go through a queue that a thread of the ledger empties, numbered without gaps
+//! and sent again until Redis acknowledges them. When too many of them wait, no more calls are admitted: nothing is dropped.
+
+mod account;
+mod address;
+mod books;
+mod cache;
+mod commands;
+mod guard;
+mod holds;
+mod link;
+mod queue;
+mod replay;
+mod reply;
+mod script;
+mod settler;
+mod watch;
+
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use redis::Value;
+
+pub use self::account::Account;
+use self::account::scope_text;
+use self::address::Address;
+use self::cache::{Cache, Entry};
+use self::guard::Guard;
+use self::holds::{OpenHold, OpenHolds};
+use self::link::{Call, Link, Unanswered};
+use self::queue::{Queue, ReleaseKind};
+use self::script::{By, PREFIX, Script};
+use self::settler::Settler;
+use super::admin::{AdminError, AdminOp, AdminReply};
+use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
+use crate::clock::Clock;
+use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest, Scope};
+use crate::pure::ids::{KeyDigest, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+
+/// What an operator, or a test, may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The longest that a call waits for Redis.
+    pub timeout: Duration,
+    /// How many calls may wait for Redis at once.
+    pub waiting_max: usize,
+    /// How many settlements may wait before no more calls are admitted.
+    pub unsettled_max: usize,
+    /// How long a settlement may wait before no more calls are admitted.
+    pub unsettled_age_max: Duration,
+    /// The life of a hold, from each renewal on: how long the credit of a call is held after its node has died.
+    pub hold_ttl: Duration,
+    /// How long acknowledged settlements are kept, to be sent again after Redis has lost its last moments.
+    pub replay: Duration,
+    /// How long [`RedisLedger::close`] tries to send what is left.
+    pub close_within: Duration,
+    /// PEM text of the authorities that are trusted over TLS, in place of the system's.
+    pub ca: Option<Vec<u8>>,
+    /// `System`: Redis' own clock decides. A test's clock is passed to the scripts in its place.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            timeout: Duration::from_millis(500),
+            waiting_max: 2048,
+            unsettled_max: 100_000,
+            unsettled_age_max: Duration::from_secs(10),
+            hold_ttl: Duration::from_secs(60),
+            replay: Duration::from_secs(60),
+            close_within: Duration::from_secs(5),
+            ca: None,
+            clock: Clock::System,
+        }
+    }
+}
+
+/// The ledger, with its thread.
+#[derive(Debug)]
+pub struct RedisLedger {
+    core: Arc<Core>,
+    settler: Mutex<Option<std::thread::JoinHandle<()>>>,
+    commands: Mutex<Option<tokio::runtime::Runtime>>,
+}
+
+/// What calls, commands and the ledger's thread share.
+#[derive(Debug)]
+struct Core {
+    /// Tells this ledger's connections from another's.
+    number: u64,
+    address: Address,
+    options: Options,
+    guard: Guard,
+    cache: Cache,
+    queue: Queue,
+    holds: OpenHolds,
+    maintenance: AtomicBool,
+    /// Redis' clock less this machine's, in milliseconds.
+    ahead_ms: AtomicI64,
+}
+
+impl RedisLedger {
+    /// Connects, and refuses a Redis that would lose money by design. Blocks; called on a thread that is on no runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be read, Redis cannot be reached, or it evicts keys.
+    pub fn connect(url: &str, options: Options) -> Result<Arc<RedisLedger>, StoreError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let address = Address::parse(url, options.ca.clone(), options.timeout)?;
+        let core = Arc::new(Core {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            address,
+            guard: Guard::new(options.waiting_max),
+            cache: Cache::default(),
+            queue: Queue::new(fresh_producer()?),
+            holds: OpenHolds::default(),
+            maintenance: AtomicBool::new(false),
+            ahead_ms: AtomicI64::new(0),
+            options,
+        });
+        let runtime = runtime()?;
+        runtime.block_on(watch::check_server(&core))?;
+        let settler = Settler::new(Arc::clone(&core));
+        let thread = std::thread::Builder::new()
+            .name("redis-ledger".to_owned())
+            .spawn(move || settler.run())
+            .map_err(|error| unavailable(&format!("cannot start the ledger's thread: {error}")))?;
+        Ok(Arc::new(RedisLedger {
+            core,
+            settler: Mutex::new(Some(thread)),
+            commands: Mutex::new(Some(runtime)),
+        }))
+    }
+
+    pub(super) async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
+        let core = &self.core;
+        let entry = match core.cache.key(digest, core.guard.now_ms()) {
+            Some(entry) => entry,
+            None => match core.read_key(&core.link(), digest).await? {
+                Some(entry) => entry,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Caller {
+            key: entry.key,
+            account: entry.facts,
+            place: Place::Redis(entry.account),
+        }))
+    }
+
+    pub(super) async fn reserve(
+        &self,
+        account: &Arc<Account>,
+        request: &ReserveRequest,
+    ) -> Result<Result<Granted, Denial>, StoreError> {
+        let core = &self.core;
+        let options = &core.options;
+        core.queue
+            .check(core.guard.now_ms(), options.unsettled_max, options.unsettled_age_max)?;
+        let link = core.link();
+        let under_way = account.is_under_way();
+        let mut outcome = core.try_reserve(&link, account, request).await?;
+        // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
+        if outcome.is_err() && under_way && core.queue.barrier(account, options.timeout).await.is_ok() {
+            outcome = core.try_reserve(&link, account, request).await?;
+        }
+        if let Ok(granted) = &outcome {
+            let ttl = request.expires.since(options.clock.now());
+            let open = OpenHold {
+                account: Arc::clone(account),
+                scope: request.scope.clone(),
+                amount: granted.amount,
+                ttl_ms: u64::try_from(ttl).unwrap_or(0),
+                renewed_ms: core.guard.now_ms(),
+            };
+            core.holds.insert(request.id, open);
+        }
+        Ok(outcome)
+    }
+
+    pub(super) fn settle(&self, account: &Arc<Account>, hold: RequestId, debit: Debit) {
+        let core = &self.core;
+        let known = core.holds.remove(hold);
+        core.queue.settle(account, hold, known, debit, core.guard.now_ms());
+    }
+
+    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId) {
+        self.core.holds.remove(hold);
+        self.core.queue.release(account, hold, ReleaseKind::Sure);
+    }
+
+    pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {
+        let ttl = i64::try_from(self.core.options.hold_ttl.as_millis()).unwrap_or(i64::MAX);
+        now.plus_millis(ttl)
+    }
+
+    /// As this process saw it last: another node's calls of the same moment are not in it.
+    pub(super) fn rate(&self, account: &Account, scope: &Scope, limits: Limits) -> RateView {
+        let now = self.core.redis_now();
+        account.window(scope).at(now).view(limits, now)
+    }
+
+    pub(super) async fn figures(&self, account: &Account) -> Result<Figures, StoreError> {
+        let core = &self.core;
+        core.queue.barrier(account, core.options.timeout).await?;
+        let shown = core.show(&core.link(), account.keys()).await?;
+        shown.map(|shown| shown.figures).ok_or_else(reply::no_account)
+    }
+
+    pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        self.core.execute(&self.core.link(), op).await
+    }
+
+    /// Runs an operator's command from a thread that is on no runtime.
+    pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let runtime = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*runtime {
+            Some(runtime) => runtime.block_on(self.run(op)),
+            None => Err(AdminError::Store("the ledger has stopped".to_owned())),
+        }
+    }
+
+    pub(super) fn in_maintenance(&self) -> bool {
+        self.core.maintenance.load(Ordering::Relaxed)
+    }
+
+    /// Admits no more calls, sends what is left, and ends the thread. Says how many settlements Redis has not acknowledged
+    /// within [`Options::close_within`]. A second call does nothing.
+    pub fn close(&self) -> usize {
+        self.core.queue.close();
+        let thread = self.settler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            if thread.join().is_err() {
+                log::error!("MONEY: the ledger's thread panicked");
+            }
+            let left = self.core.queue.unsettled();
+            if left > 0 {
+                log::error!("MONEY: {left} settlements are not acknowledged at the end");
+            }
+        }
+        self.core.queue.unsettled()
+    }
+}
+
+impl Drop for RedisLedger {
+    fn drop(&mut self) {
+        self.close();
+        Link::forget_ledger(self.core.number);
+        let runtime = self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+impl Core {
+    /// This runtime's way to Redis.
+    fn link(&self) -> Arc<Link> {
+        Link::of_runtime(self.number)
+    }
+
+    /// The time that a script is to take: empty for Redis' own.
+    fn now_text(&self) -> String {
+        match &self.options.clock {
+            Clock::System => String::new(),
+            manual @ Clock::Manual(_) => manual.now().0.to_string(),
+        }
+    }
+
+    /// Redis' time, as far as it is known here.
+    fn redis_now(&self) -> Timestamp {
+        self.options
+            .clock
+            .now()
+            .plus_millis(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    async fn run_script(
+        &self,
+        link: &Link,
+        script: &'static Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<Value, StoreError> {
+        let mut command = script.call(By::Hash, keys);
+        command.arg(arguments);
+        let call = Call {
+            command,
+            script: Some(script),
+        };
+        Ok(self.ask(link, &call).await?)
+    }
+
+    async fn command(&self, link: &Link, command: redis::Cmd) -> Result<Value, StoreError> {
+        Ok(self.ask(link, &Call { command, script: None }).await?)
+    }
+
+    async fn ask(&self, link: &Link, call: &Call) -> Result<Value, Unanswered> {
+        link.ask(&self.address, &self.guard, call, self.options.timeout).await
+    }
+
+    async fn try_reserve(
+        &self,
+        link: &Link,
+        account: &Arc<Account>,
+        request: &ReserveRequest,
+    ) -> Result<Result<Granted, Denial>, StoreError> {
+        let call = Call {
+            command: self.reserve_command(account, request),
+            script: Some(&script::RESERVE),
+        };
+        let mut doubt = Doubt {
+            core: self,
+            account,
+            hold: request.id,
+            armed: true,
+        };
+        let answered = self.ask(link, &call).await;
+        doubt.armed = matches!(&answered, Err(unanswered) if unanswered.sent);
+        let reserved = reply::reserved(&answered?, request)?;
+        account.saw(&request.scope, reserved.window);
+        let ahead = reserved.now.since(self.options.clock.now());
+        self.ahead_ms.store(ahead, Ordering::Relaxed);
+        Ok(reserved.outcome)
+    }
+
+    fn reserve_command(&self, account: &Account, request: &ReserveRequest) -> redis::Cmd {
+        let limits = request.limits;
+        let tpm = limits.tpm.min(COUNT_MAX);
+        let zero_or = |amount: Credits| amount.pico().max(0);
+        let (wanted, at_least, quota) = (zero_or(request.wanted), request.at_least.pico(), request.quota.pico());
+        let mut command = script::RESERVE.call(By::Hash, &account.keys());
+        command
+            .arg(self.now_text())
+            .arg(request.id.as_bytes())
+            .arg(scope_text(&request.scope))
+            .arg(limits.rpm)
+            .arg(tpm)
+            .arg(limits.concurrency)
+            .arg(wanted)
+            .arg(at_least)
+            .arg(quota)
+            .arg(quota.saturating_sub(wanted))
+            .arg(quota.saturating_sub(at_least))
+            .arg(request.tokens.min(tpm))
+            .arg(request.expires.since(self.options.clock.now()));
+        command
+    }
+
+    async fn show(&self, link: &Link, keys: [&str; 2]) -> Result<Option<reply::Shown>, StoreError> {
+        let now = self.now_text();
+        reply::shown(&self.run_script(link, &script::SHOW, &keys, &[&now]).await?)
+    }
+
+    /// Reads a key and its account's facts, and keeps them.
+    async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<Entry>, StoreError> {
+        let generation = self.cache.generation();
+        let read_ms = self.guard.now_ms();
+        let mut command = redis::cmd("HMGET");
+        command.arg(key_name(digest)).arg("record").arg("revoked");
+        let Some(key) = read_record(&self.command(link, command).await?)? else {
+            return Ok(None);
+        };
+        let account = self.cache.account(&key.account);
+        let facts = self.read_facts(link, &account).await?;
+        let entry = Entry {
+            key: Arc::new(key),
+            facts: Arc::new(facts),
+            account,
+            read_ms,
+        };
+        self.cache.put(*digest, entry.clone(), generation);
+        Ok(Some(entry))
+    }
+
+    async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
+        let [name, _] = account.keys();
+        let mut command = redis::cmd("HMGET");
+        command.arg(name).arg("tier").arg("quota").arg("created");
+        let value = self.command(link, command).await?;
+        let [tier, quota, created] = reply::list(&value)? else {
+            return Err(reply::corrupt("an account has other fields than it should"));
+        };
+        let tier = reply::optional_text(tier)?.ok_or_else(reply::no_account)?;
+        let quota = reply::optional_text(quota)?;
+        Ok(AccountRecord {
+            id: account.id().clone(),
+            tier: tier.parse().map_err(|_| reply::corrupt("an account has no tier"))?,
+            monthly_quota: quota.map(|quota| reply::credits(Some(quota))).transpose()?,
+            created: Timestamp(reply::number(reply::optional_text(created)?)?),
+        })
+    }
+}
+
+/// A reserve whose answer did not come, or whose caller went away, may have held something: it is given back.
+struct Doubt<'a> {
+    core: &'a Core,
+    account: &'a Arc<Account>,
+    hold: RequestId,
+    armed: bool,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            self.core.queue.release(self.account, self.hold, ReleaseKind::Doubtful);
+        }
+    }
+}
+
+/// The name of a key's record.
+fn key_name(digest: &KeyDigest) -> String {
+    format!("{PREFIX}key:{}", digest.to_hex())
+}
+
+/// Reads the fields `record` and `revoked`; nothing when there is no such key.
+fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError> {
+    let [record, revoked] = reply::list(value)? else {
+        return Ok(None);
+    };
+    let Some(record) = reply::optional_text(record)? else {
+        return Ok(None);
+    };
+    let mut key: KeyRecord =
+        serde_json::from_str(record).map_err(|error| StoreError::Corrupt(format!("a key's record: {error}")))?;
+    if let Some(at) = reply::optional_text(revoked)? {
+        key.revoked = Some(Timestamp(reply::number(Some(at))?));
+    }
+    Ok(Some(key))
+}
+
+/// A process is a new producer each time it starts, so that its numbers never continue another's.
+fn fresh_producer() -> Result<ProducerId, StoreError> {
+    let mut bytes = [0u8; 8];
+    getrandom::fill(&mut bytes).map_err(|error| unavailable(&format!("no random numbers: {error}")))?;
+    Ok(ProducerId(u64::from_le_bytes(bytes)))
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| unavailable(&format!("cannot start a runtime: {error}")))
+}
+
+fn unavailable(what: &str) -> StoreError {
+    StoreError::Unavailable(what.to_owned())
+}
+
+/// The largest count that a script keeps exactly.
+const COUNT_MAX: u64 = 1 << 53;
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,270 @@
+//! What Redis has to hear without anybody waiting for it: settlements and releases, in the order in which they happened.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::{Notify, oneshot};
+
+use super::account::Account;
+use super::guard::millis;
+use super::holds::OpenHold;
+use crate::pure::account::ProducerId;
+use crate::pure::ids::{AccountId, RequestId};
+use crate::store::{Debit, StoreError};
+
+/// A settlement on its way. It is sent until Redis acknowledges it; sending it twice is harmless.
+#[derive(Clone, Debug)]
+pub(super) struct QueuedDebit {
+    pub(super) account: Arc<Account>,
+    pub(super) hold: RequestId,
+    /// What this process knows of the hold; it only saves Redis work.
+    pub(super) known: Option<OpenHold>,
+    pub(super) debit: Debit,
+    pub(super) producer: ProducerId,
+    /// Counts this producer's settlements of this account from 1 without gaps.
+    pub(super) sequence: u64,
+    /// When it was queued, by the ledger's monotonic clock.
+    pub(super) queued_ms: u64,
+}
+
+/// One thing to tell Redis.
+#[derive(Debug)]
+pub(super) enum Work {
+    /// A settlement.
+    Settle(QueuedDebit),
+    /// A hold to give back.
+    Release {
+        account: Arc<Account>,
+        hold: RequestId,
+        kind: ReleaseKind,
+    },
+    /// Somebody waits until everything of this account that stands before is acknowledged.
+    Barrier {
+        account: AccountId,
+        reached: oneshot::Sender<()>,
+    },
+}
+
+/// Why a hold is given back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ReleaseKind {
+    /// Its call is over.
+    Sure,
+    /// Nobody knows whether it was made; its reserve may even reach Redis after this.
+    Doubtful,
+    /// For the second time, when a late reserve must have arrived.
+    Again,
+}
+
+/// The queue: filled by every worker, emptied by the settler.
+#[derive(Debug)]
+pub(super) struct Queue {
+    inner: Mutex<Inner>,
+    wake: Notify,
+    closed: AtomicBool,
+    /// Settlements not acknowledged, those that the settler has taken included.
+    unsettled: AtomicUsize,
+    /// When the oldest of them was queued, in milliseconds of the ledger's monotonic clock; 0 when there is none.
+    oldest_ms: AtomicU64,
+}
+
+#[derive(Debug)]
+struct Inner {
+    work: Vec<Work>,
+    /// The producer and last number of each account.
+    numbers: HashMap<AccountId, (ProducerId, u64)>,
+    producer: ProducerId,
+}
+
+impl Work {
+    /// Whether this has to be acknowledged before a barrier of the account.
+    pub(super) fn is_of(&self, id: &AccountId) -> bool {
+        match self {
+            Work::Settle(debit) => debit.account.id() == id,
+            Work::Release { account, .. } => account.id() == id,
+            Work::Barrier { .. } => false,
+        }
+    }
+}
+
+impl Queue {
+    pub(super) fn new(producer: ProducerId) -> Queue {
+        Queue {
+            inner: Mutex::new(Inner {
+                work: Vec::new(),
+                numbers: HashMap::new(),
+                producer,
+            }),
+            wake: Notify::new(),
+            closed: AtomicBool::new(false),
+            unsettled: AtomicUsize::new(0),
+            oldest_ms: AtomicU64::new(0),
+        }
+    }
+
+    /// Queues a settlement with the account's next number.
+    pub(super) fn settle(
+        &self,
+        account: &Arc<Account>,
+        hold: RequestId,
+        known: Option<OpenHold>,
+        debit: Debit,
+        now_ms: u64,
+    ) {
+        account.begin();
+        self.unsettled.fetch_add(1, Ordering::AcqRel);
+        if self.oldest_ms.load(Ordering::Relaxed) == 0 {
+            self.oldest_ms.store(now_ms.max(1), Ordering::Release);
+        }
+        let mut inner = self.lock();
+        let first = (inner.producer, 0);
+        let number = inner.numbers.entry(account.id().clone()).or_insert(first);
+        number.1 = number.1.saturating_add(1);
+        let (producer, sequence) = *number;
+        inner.work.push(Work::Settle(QueuedDebit {
+            account: Arc::clone(account),
+            hold,
+            known,
+            debit,
+            producer,
+            sequence,
+            queued_ms: now_ms.max(1),
+        }));
+        self.wake_for(inner);
+    }
+
+    /// Queues a release.
+    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, kind: ReleaseKind) {
+        account.begin();
+        let mut inner = self.lock();
+        inner.work.push(Work::Release {
+            account: Arc::clone(account),
+            hold,
+            kind,
+        });
+        self.wake_for(inner);
+    }
+
+    /// Waits until all that was queued for the account before is acknowledged.
+    ///
+    /// # Errors
+    /// When that takes longer than `within`.
+    pub(super) async fn barrier(&self, account: &Account, within: Duration) -> Result<(), StoreError> {
+        if !account.is_under_way() {
+            return Ok(());
+        }
+        let (reached, wait) = oneshot::channel();
+        {
+            let mut inner = self.lock();
+            inner.work.push(Work::Barrier {
+                account: account.id().clone(),
+                reached,
+            });
+            self.wake_for(inner);
+        }
+        match tokio::time::timeout(within, wait).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(StoreError::Unavailable(
+                "settlements wait for Redis longer than a call may".to_owned(),
+            )),
+        }
+    }
+
+    /// # Errors
+    /// When so many settlements wait, or for so long, that no more calls may be admitted.
+    pub(super) fn check(&self, now_ms: u64, count_max: usize, age_max: Duration) -> Result<(), StoreError> {
+        let (count, oldest) = (
+            self.unsettled.load(Ordering::Relaxed),
+            self.oldest_ms.load(Ordering::Relaxed),
+        );
+        let age = if oldest == 0 { 0 } else { now_ms.saturating_sub(oldest) };
+        if self.closed.load(Ordering::Relaxed) || count >= count_max || age > millis(age_max) {
+            return Err(StoreError::Unavailable(format!(
+                "{count} settlements wait for Redis, the oldest for {age} ms"
+            )));
+        }
+        Ok(())
+    }
+
+    /// Takes everything that was queued.
+    pub(super) fn take(&self) -> Vec<Work> {
+        std::mem::take(&mut self.lock().work)
+    }
+
+    /// Gives `work`, settlements of an account by the producer `old` in order, the numbers of the producer `new`. When the
+    /// account's numbers are `old`'s still, what is in the queue and what will be follows behind.
+    pub(super) fn renumber<'a>(
+        &self,
+        account: &AccountId,
+        old: ProducerId,
+        new: ProducerId,
+        work: impl Iterator<Item = &'a mut QueuedDebit>,
+    ) {
+        let mut inner = self.lock();
+        let current = inner.numbers.get(account).is_some_and(|(producer, _)| *producer == old);
+        let mut last = 0;
+        let mut number = |debit: &mut QueuedDebit| {
+            last += 1;
+            (debit.producer, debit.sequence) = (new, last);
+        };
+        work.for_each(&mut number);
+        for waiting in &mut inner.work {
+            match waiting {
+                Work::Settle(debit) if current && debit.account.id() == account => number(debit),
+                Work::Settle(_) | Work::Release { .. } | Work::Barrier { .. } => {}
+            }
+        }
+        if current {
+            inner.numbers.insert(account.clone(), (new, last));
+        }
+    }
+
+    /// A settlement was acknowledged.
+    pub(super) fn settled(&self) {
+        self.unsettled.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// A settlement that was acknowledged is sent again.
+    pub(super) fn unsettled_again(&self) {
+        self.unsettled.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Since when the oldest settlement waits; 0 when none does.
+    pub(super) fn set_oldest(&self, oldest_ms: u64) {
+        self.oldest_ms.store(oldest_ms, Ordering::Release);
+    }
+
+    /// Settlements that are not acknowledged.
+    pub(super) fn unsettled(&self) -> usize {
+        self.unsettled.load(Ordering::Acquire)
+    }
+
+    /// Waits until something is queued.
+    pub(super) async fn filled(&self) {
+        self.wake.notified().await;
+    }
+
+    /// No more calls are admitted; what comes all the same is still taken.
+    pub(super) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+        self.wake.notify_one();
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.closed.load(Ordering::Acquire)
+    }
+
+    fn wake_for(&self, inner: MutexGuard<'_, Inner>) {
+        let first = inner.work.len() == 1;
+        drop(inner);
+        if first {
+            self.wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,91 @@
+//! The scripts: one step of the ledger each, atomic in Redis. Their texts are in `lua/`, put together from shared parts.
+//!
+//! They are called by the hash of their text, so nodes of different versions never run each other's. The layout of what they
+//! keep has its version in [`PREFIX`].
+
+use std::sync::OnceLock;
+
+use redis::{Arg, Cmd};
+
+/// What every key begins with; the number is the version of the layout.
+pub(super) const PREFIX: &str = "tg1:";
+
+/// A script and its hash.
+pub(super) struct Script {
+    text: &'static str,
+    hash: OnceLock<String>,
+}
+
+/// How a script is named in a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    /// By its hash: short, and known to the server unless it has restarted.
+    Hash,
+    /// By its text, which also makes it known.
+    Text,
+}
+
+impl Script {
+    const fn new(text: &'static str) -> Script {
+        Script {
+            text,
+            hash: OnceLock::new(),
+        }
+    }
+
+    /// A call with these keys; its arguments follow.
+    pub(super) fn call(&self, by: By, keys: &[&str]) -> Cmd {
+        let mut command = match by {
+            By::Hash => {
+                let hash = self
+                    .hash
+                    .get_or_init(|| redis::Script::new(self.text).get_hash().to_owned());
+                let mut command = redis::cmd("EVALSHA");
+                command.arg(hash);
+                command
+            }
+            By::Text => {
+                let mut command = redis::cmd("EVAL");
+                command.arg(self.text);
+                command
+            }
+        };
+        command.arg(keys.len()).arg(keys);
+        command
+    }
+
+    /// The same call by text, for a server that does not know the hash.
+    pub(super) fn by_text(&self, call: &Cmd) -> Cmd {
+        let mut command = redis::cmd("EVAL");
+        command.arg(self.text);
+        for argument in call.args_iter().skip(2) {
+            if let Arg::Simple(bytes) = argument {
+                command.arg(bytes);
+            }
+        }
+        command
+    }
+}
+
+macro_rules! scripts {
+    ($($name:ident = $($part:literal)+;)+) => {
+        $(pub(super) static $name: Script = Script::new(concat!($(include_str!(concat!("lua/", $part, ".lua"))),+));)+
+    };
+}
+
+scripts! {
+    RESERVE = "clock" "amount" "hold" "reserve";
+    SETTLE = "clock" "amount" "hold" "usage" "settle";
+    RELEASE = "hold" "release";
+    RENEW = "clock" "renew";
+    EXPIRE = "clock" "hold" "expire";
+    FORGET = "clock" "forget";
+    TOP_UP = "clock" "amount" "top_up";
+    SHOW = "clock" "hold" "show";
+    CREATE = "clock" "create";
+    SET = "set";
+    REVOKE = "clock" "revoke";
+    MAINTENANCE = "maintenance";
+    ROWS = "clock" "rows";
+    BOOKS = "clock" "books";
+}

@@ -1,0 +1,47 @@
+//! What only Redis has: numbers, lost answers, several nodes, servers that stop and come back.
+
+mod amounts;
+pub(in crate::store) mod book;
+mod losses;
+mod nodes;
+mod outages;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Options, RedisLedger};
+use crate::clock::Clock;
+use crate::pure::account::ReserveRequest;
+use crate::store::Ledger;
+use crate::store::tests::redis_server::RedisServer;
+use crate::store::tests::rig;
+
+/// Options of a node whose calls do not wait long.
+fn brisk() -> Options {
+    Options::default()
+}
+
+/// Options on a machine that may be busy, by Redis' own clock.
+fn patient() -> Options {
+    Options {
+        timeout: Duration::from_secs(10),
+        ..Options::default()
+    }
+}
+
+/// A reserve of exactly this amount, with limits that are far away and a minute of life by the machine's clock.
+fn request(n: u64, wanted: &str) -> ReserveRequest {
+    ReserveRequest {
+        expires: Clock::System.now().plus_millis(60_000),
+        ..rig::request(n, wanted)
+    }
+}
+
+/// A gateway's ledger.
+fn node(server: &RedisServer, options: Options) -> Ledger {
+    Ledger::Redis(store(server, options))
+}
+
+fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
+    RedisLedger::connect(&server.url(), options).unwrap()
+}

@@ -1,0 +1,9 @@
+//! One list of cases for both stores, random sequences against the reference, and races.
+
+mod cases;
+pub(super) mod rig;
+pub(super) mod sequences;
+
+/// Real redis-server processes.
+#[path = "../../../tests/support/redis_server.rs"]
+pub(super) mod redis_server;

@@ -1,0 +1,145 @@
+//! Redis servers for tests: real processes on free ports, each with a folder of its own, gone when dropped.
+//!
+//! It uses nothing of the crate, so that unit tests and the integration binary can both have it.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A running redis-server.
+#[derive(Debug)]
+pub(crate) struct RedisServer {
+    port: u16,
+    folder: tempfile::TempDir,
+    settings: Vec<String>,
+    process: Option<Child>,
+}
+
+impl RedisServer {
+    /// Starts a server that keeps nothing on disk.
+    pub(crate) fn start() -> RedisServer {
+        RedisServer::start_with(&["--save", "", "--appendonly", "no"])
+    }
+
+    /// Starts a server with these settings, as redis-server's command line takes them.
+    pub(crate) fn start_with(settings: &[&str]) -> RedisServer {
+        for _ in 0..20 {
+            let mut server = RedisServer {
+                port: free_port(),
+                folder: tempfile::tempdir().expect("a folder for redis-server"),
+                settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+                process: None,
+            };
+            if server.launch() {
+                return server;
+            }
+        }
+        panic!("redis-server does not start: is it installed?");
+    }
+
+    /// Its address.
+    pub(crate) fn url(&self) -> String {
+        format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Stops it as a debugger would: connections stay, nothing is answered.
+    pub(crate) fn freeze(&self) {
+        self.signal("-STOP");
+    }
+
+    /// Lets it go on.
+    pub(crate) fn thaw(&self) {
+        self.signal("-CONT");
+    }
+
+    /// Kills it, as `kill -9` does.
+    pub(crate) fn kill(&mut self) {
+        if let Some(mut process) = self.process.take() {
+            process.kill().expect("redis-server can be killed");
+            process.wait().expect("redis-server has ended");
+        }
+    }
+
+    /// Starts it again after a kill, on the same port with what its folder has.
+    pub(crate) fn restart(&mut self) {
+        self.kill();
+        assert!(self.launch(), "redis-server does not start again");
+    }
+
+    /// Sends one command of plain words, and gives back the lines of its answer.
+    pub(crate) fn ask(&self, command: &str) -> Vec<String> {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("redis-server listens");
+        stream
+            .set_read_timeout(Some(Duration::from_secs(10)))
+            .expect("a time-out");
+        stream
+            .write_all(format!("{command}\r\nQUIT\r\n").as_bytes())
+            .expect("redis-server reads");
+        let mut lines: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();
+        lines.pop(); // The answer to QUIT.
+        lines
+    }
+
+    fn launch(&mut self) -> bool {
+        let process = Command::new("redis-server")
+            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1", "--dir"])
+            .arg(self.folder.path())
+            .args(&self.settings)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        match process {
+            Ok(process) => self.process = Some(process),
+            Err(error) => panic!("redis-server cannot be started: {error}"),
+        }
+        until("redis-server answers or ends", || self.answers() || self.has_ended());
+        !self.has_ended()
+    }
+
+    fn answers(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
+            return false;
+        };
+        let mut answer = [0u8; 5];
+        let asked = stream
+            .set_read_timeout(Some(Duration::from_secs(1)))
+            .and_then(|()| stream.write_all(b"PING\r\n"))
+            .and_then(|()| stream.read_exact(&mut answer));
+        asked.is_ok() && &answer == b"+PONG"
+    }
+
+    fn has_ended(&mut self) -> bool {
+        match &mut self.process {
+            Some(process) => !matches!(process.try_wait(), Ok(None)),
+            None => true,
+        }
+    }
+
+    fn signal(&self, signal: &str) {
+        let process = self.process.as_ref().expect("redis-server runs");
+        let sent = Command::new("kill").args([signal, &process.id().to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal}");
+    }
+}
+
+impl Drop for RedisServer {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Waits until something is so, and fails the test when it is not within 20 seconds.
+pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < Duration::from_secs(20), "not so after 20 s: {what}");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+/// A port that nobody listens on now.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("its address").port()
+}
