@@ -196,8 +196,7 @@ impl AccountState {
 
     /// Spent in the UTC month of `now`.
     pub fn month_used(&self, now: Timestamp) -> Credits {
-        // A clock that steps back over the month's edge does not open the month again.
-        if self.month >= now.month() {
+        if self.month == now.month() {
             self.month_used
         } else {
             Credits::ZERO
@@ -289,7 +288,7 @@ impl AccountState {
             return Settled::OutOfRange;
         };
         self.balance = balance;
-        self.month = self.month.max(now.month());
+        self.month = now.month();
         self.month_used = month_used;
         self.producers.insert(settlement.producer, settlement.sequence);
         let held = self.close(settlement.hold, Some(settlement.tokens));
