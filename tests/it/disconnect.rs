@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::json;
 
-use crate::chat::{request, streaming};
+use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
 
@@ -39,7 +39,7 @@ async fn d5_a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delive
         assert!(gateway.held().await > Decimal::ZERO);
         drop(events);
         upstream.hung_up().await;
-        assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
         gateway.check_books().await;
     }
 }
@@ -100,7 +100,7 @@ async fn d5_a_drained_upstream_that_falls_silent_is_billed_by_what_was_delivered
     }
     drop(events);
     upstream.hung_up().await;
-    assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
     gateway.check_books().await;
 }
 
@@ -152,7 +152,7 @@ async fn d5_a_client_that_leaves_within_a_whole_answer_pays_for_it() {
     gateway.settled_balance().await;
     let rows = gateway.usage().await;
     assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].prompt_tokens, 7);
+    assert_eq!(rows[0].prompt_tokens, PROMPT);
     assert!(
         (150..=210).contains(&rows[0].completion_tokens),
         "half of the words were passed on: {rows:?}"

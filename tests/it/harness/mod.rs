@@ -6,6 +6,7 @@ pub mod answer;
 pub mod catalogue;
 pub mod client;
 pub mod gateway;
+pub mod h2_upstream;
 pub mod raw;
 pub mod reply;
 pub mod simulated;
