@@ -215,3 +215,37 @@ async fn s5_rule_5_the_open_paths_need_no_key_and_mind_no_wrong_one() {
         }
     }
 }
+
+#[tokio::test]
+async fn s3_an_account_that_changes_its_tier_is_held_to_it_at_once() {
+    let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let spec = KeySpec {
+        tier: Some(Tier::Pro),
+        ..KeySpec::default()
+    };
+    let pro = gateway.http1.with_key(&gateway.new_key(spec).await);
+    pro.post("/llm/chat", request(LARGE)).await.ok();
+    gateway.set_tier(Tier::Lite).await;
+    for client in [&gateway.http1, &pro] {
+        client
+            .post("/llm/chat", request(LARGE))
+            .await
+            .error(403, "permission_error");
+        let balance = client.get("/llm/balance").await.ok();
+        assert_eq!(
+            (&balance.json()["tier"], balance.number("monthly_quota").as_str()),
+            (&"Lite".into(), "100")
+        );
+        assert_eq!(balance.header("x-ratelimit-limit-requests"), "60");
+    }
+    gateway.set_tier(Tier::Enterprise).await;
+    gateway
+        .http1
+        .post("/llm/chat", request(crate::harness::catalogue::HUGE))
+        .await
+        .ok();
+    pro.post("/llm/chat", request(crate::harness::catalogue::HUGE))
+        .await
+        .error(403, "permission_error");
+}

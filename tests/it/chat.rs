@@ -11,6 +11,9 @@ pub fn request(model: &str) -> String {
     json!({ "model": model, "messages": [{ "role": "user", "content": "Hello" }] }).to_string()
 }
 
+/// Tokens of that prompt, as the chat format has them: one of text, three that frame a message with its role, three that prime the reply.
+pub const PROMPT: u64 = 7;
+
 /// The same with `stream: true`.
 pub fn streaming(model: &str) -> String {
     json!({ "model": model, "messages": [{ "role": "user", "content": "Hello" }], "stream": true }).to_string()

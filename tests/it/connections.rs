@@ -245,3 +245,44 @@ async fn a_client_of_http_1_0_gets_its_answer() {
         assert_eq!(answer.header("transfer-encoding"), "", "HTTP/1.0 knows no chunks");
     }
 }
+
+#[tokio::test]
+async fn a_body_that_does_not_come_in_time_is_408() {
+    let upstream = Upstream::unused().await;
+    let gateway = Setup::over(&upstream)
+        .conf(|conf| conf["timeouts"]["body_ms"] = 50.into())
+        .start()
+        .await;
+    for framing in ["content-length: 1000", "transfer-encoding: chunked"] {
+        let mut raw = Raw::connect(gateway.address).await;
+        raw.send(http(
+            &gateway,
+            "POST",
+            "/llm/chat",
+            &format!("{framing}\r\n"),
+            "5\r\n{\"mod\r\n",
+        ))
+        .await;
+        raw.answer().await.error(408, "invalid_request_error");
+        raw.closed().await;
+    }
+    gateway.check_untouched(&upstream).await;
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_within_its_body_leaves_nothing_behind() {
+    let upstream = Upstream::unused().await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send(http(
+        &gateway,
+        "POST",
+        "/llm/chat",
+        "content-length: 1000\r\n",
+        "{\"model\"",
+    ))
+    .await;
+    raw.close();
+    gateway.http1.get("/llm/health").await.ok();
+    gateway.check_untouched(&upstream).await;
+}

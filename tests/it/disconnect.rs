@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::json;
 
-use crate::chat::{request, streaming};
+use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
 
@@ -39,7 +39,7 @@ async fn d5_a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delive
         assert!(gateway.held().await > Decimal::ZERO);
         drop(events);
         upstream.hung_up().await;
-        assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
         gateway.check_books().await;
     }
 }
@@ -77,8 +77,6 @@ async fn d5_a_provider_that_is_drained_is_read_to_its_end_and_billed_as_it_repor
             events.next().await.unwrap();
         }
         drop(events);
-        // The client has gone when its hold is all that is left; the upstream still waits for its cue.
-        tokio::task::yield_now().await;
         assert!(gateway.held().await > Decimal::ZERO, "the call goes on");
         cue.give();
         assert_eq!(gateway.spent().await, cost(SMALL, 50, 30));
@@ -100,7 +98,7 @@ async fn d5_a_drained_upstream_that_falls_silent_is_billed_by_what_was_delivered
     }
     drop(events);
     upstream.hung_up().await;
-    assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
     gateway.check_books().await;
 }
 
@@ -152,10 +150,41 @@ async fn d5_a_client_that_leaves_within_a_whole_answer_pays_for_it() {
     gateway.settled_balance().await;
     let rows = gateway.usage().await;
     assert_eq!(rows.len(), 1);
-    assert_eq!(rows[0].prompt_tokens, 7);
+    assert_eq!(rows[0].prompt_tokens, PROMPT);
     assert!(
         (150..=210).contains(&rows[0].completion_tokens),
         "half of the words were passed on: {rows:?}"
     );
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d4_a_request_that_is_dropped_where_it_stands_pays_prompt_and_delivered() {
+    let cue = Cue::new();
+    for (reply, events_read, owed) in [
+        (gated(&cue), 3, cost(SMALL, PROMPT, 2)),
+        (Reply::stream().role().wait(&cue), 1, cost(SMALL, PROMPT, 0)),
+    ] {
+        let upstream = Upstream::always(reply).await;
+        let gateway = Gateway::over(&upstream).await;
+        let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        for _ in 0..events_read {
+            events.next().await.unwrap();
+        }
+        gateway.drop_requests();
+        upstream.hung_up().await;
+        assert_eq!(gateway.spent().await, owed);
+        gateway.check_books().await;
+    }
+    let upstream = Upstream::always(Reply::default().silence()).await;
+    let gateway = Gateway::over(&upstream).await;
+    let call = gateway.http1.post_request("/llm/chat", request(SMALL)).send();
+    let drop_it = async {
+        upstream.asked(1).await;
+        gateway.drop_requests();
+    };
+    let (answer, ()) = tokio::join!(call, drop_it);
+    assert!(answer.is_err());
+    assert_eq!(gateway.spent().await, Decimal::ZERO, "the upstream had not answered");
     gateway.check_books().await;
 }

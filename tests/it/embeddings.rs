@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::harness::catalogue::{EMBED, cost};
-use crate::harness::{Gateway, Reply, Upstream};
+use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// A request to embed this.
 pub fn request(input: &Value) -> String {
@@ -62,4 +62,44 @@ async fn d8_token_ids_are_an_input_too() {
         gateway.http1.post("/llm/embeddings", request(&input)).await.ok();
     }
     assert_eq!(gateway.spent().await, cost(EMBED, 6, 0));
+}
+
+#[tokio::test]
+async fn s2_the_small_embedding_model_returns_1536_dimensions_as_numbers_or_base64() {
+    let provider = crate::harness::simulated::start().await;
+    let gateway = Setup::at(&provider.base_url()).start().await;
+    let answer = gateway
+        .http1
+        .post("/llm/embeddings", request(&json!(["one", "two"])))
+        .await
+        .ok()
+        .json();
+    assert_eq!(answer["data"][1]["embedding"].as_array().unwrap().len(), 1536);
+    let body = json!({ "model": EMBED, "input": "one", "encoding_format": "base64" }).to_string();
+    let encoded = gateway.h2c.post("/embeddings", body).await.ok().json();
+    assert_eq!(
+        encoded["data"][0]["embedding"].as_str().unwrap().len(),
+        1536 * 4 / 3 * 4
+    );
+    let tokens = [&answer, &encoded].map(|answer| answer["usage"]["prompt_tokens"].as_u64().unwrap());
+    assert_eq!(
+        gateway.spent().await,
+        cost(EMBED, tokens[0], 0) + cost(EMBED, tokens[1], 0)
+    );
+}
+
+#[tokio::test]
+async fn d5_without_a_usage_report_the_inputs_are_counted() {
+    let list = json!({ "object": "list", "data": [], "model": "up-embed" });
+    let upstream = Upstream::always(Reply::json(&list)).await;
+    let gateway = Gateway::over(&upstream).await;
+    for (input, tokens) in [
+        (json!("Hello world"), 2),
+        (json!(["Hello", "Hello world"]), 3),
+        (json!([1, 2, 3, 4]), 4),
+    ] {
+        let before = gateway.spent().await;
+        gateway.http1.post("/llm/embeddings", request(&input)).await.ok();
+        assert_eq!(gateway.spent().await - before, cost(EMBED, tokens, 0), "{input}");
+    }
 }

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-use crate::chat::{request, streaming};
+use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::{Cue, Reply, Setup, Upstream};
 
@@ -331,5 +331,25 @@ async fn d6_nothing_is_tried_again_once_something_was_delivered() {
         .await;
     assert!(events[events.len() - 2].contains("\"code\":502"), "{events:?}");
     assert!(spare.seen().is_empty());
-    assert_eq!(gateway.spent().await, cost(TWIN, 7, 1));
+    assert_eq!(gateway.spent().await, cost(TWIN, PROMPT, 1));
+}
+
+#[tokio::test]
+async fn d6_an_interim_answer_of_the_upstream_is_no_answer() {
+    let early =
+        || Reply::default().bytes("HTTP/1.1 103 Early Hints\r\nlink: </internal>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
+    let main = Upstream::of([
+        early().and(Reply::status(500)),
+        early().close(),
+        early().and(Reply::chat("Hi", 9, 1)),
+    ])
+    .await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for from_spare in [1, 2, 2] {
+        let answer = gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        assert_eq!(answer.header("link"), "");
+        assert_eq!(spare.seen().len(), from_spare);
+    }
+    assert_eq!(gateway.spent().await, cost(TWIN, 27, 3));
 }

@@ -1,12 +1,14 @@
 //! Holds and refusals for want of credit: INTERFACE.md sections 7 and 8 (402), DESIGN.md section 3.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use futures::future::join_all;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-use crate::chat::{request, streaming};
+use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{EMBED, FREE, LARGE, SMALL, cost};
-use crate::harness::{Cue, Gateway, Reply, Setup, Upstream};
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, eventually};
 
 /// A request with a maximum.
 fn with_max(model: &str, max_tokens: u64) -> String {
@@ -225,7 +227,7 @@ async fn d3_without_a_maximum_the_upstream_is_told_what_is_affordable() {
     assert!((900..=1_014).contains(&cap), "{seen}");
     assert_eq!(seen["messages"], json!([{ "role": "user", "content": "Hello" }]));
     assert!(
-        cost(SMALL, PROMPT_AT_LEAST, cap) <= "0.0007".parse().unwrap(),
+        cost(SMALL, PROMPT, cap) <= "0.0007".parse().unwrap(),
         "the cap's worst case is covered"
     );
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 500));
@@ -243,58 +245,51 @@ async fn d3_with_enough_credit_no_maximum_is_added_and_a_clients_own_stays() {
 
 #[tokio::test]
 async fn d3_with_credit_for_k_calls_exactly_k_of_many_at_once_go_through() {
+    const K: usize = 7;
+    const N: usize = 30;
     let cue = Cue::new();
     let upstream = gated(&cue, Reply::chat("Hi", 9, 1)).await;
-    let mut gateway = Setup::over(&upstream).credit("1").start().await;
-    // What one call holds, seen from outside.
-    let probe = async {
-        upstream.asked(1).await;
-        let held = gateway.held().await;
-        cue.give();
+    let each = {
+        // What one call holds, seen from outside.
+        let gateway = Gateway::over(&upstream).await;
+        let probe = async {
+            upstream.asked(1).await;
+            let held = gateway.held().await;
+            cue.give();
+            held
+        };
+        let (answer, held) = tokio::join!(gateway.http1.post("/llm/chat", with_max(SMALL, 500)), probe);
+        answer.ok();
         held
     };
-    let (answer, each) = tokio::join!(gateway.http1.post("/llm/chat", with_max(SMALL, 500)), probe);
-    answer.ok();
-    let balance = gateway.settled_balance().await;
-    let (k, n) = (7, 30);
-    let spend = balance - each * Decimal::from(k);
-    // Down to k calls' worth: an account can only be filled, so a second one is filled exactly.
-    assert!(spend > Decimal::ZERO);
-    gateway = Setup::over(&upstream)
-        .credit(&(each * Decimal::from(k)).to_string())
-        .start()
-        .await;
-    let before = upstream.seen().len();
-    let calls = join_all((0..n).map(|_| gateway.http1.post("/llm/chat", with_max(SMALL, 500))));
+    let credit = each * Decimal::from(K);
+    let gateway = Setup::over(&upstream).credit(&credit.to_string()).start().await;
+    let refused = AtomicUsize::new(0);
+    let calls = join_all((0..N).map(async |_| {
+        let answer = gateway.http1.post("/llm/chat", with_max(SMALL, 500)).await;
+        refused.fetch_add(usize::from(answer.status == 402), Ordering::SeqCst);
+        answer
+    }));
     let watch = async {
-        upstream.asked(before + k).await;
-        crate::harness::eventually("all money is held", async || {
-            (gateway.held().await == each * Decimal::from(k)).then_some(())
+        // The winners run until all others were refused.
+        eventually("the others are refused", async || {
+            (refused.load(Ordering::SeqCst) == N - K).then_some(())
         })
         .await;
-        // The others are refused while these run; only then may these end.
-        let refused = gateway.http1.post("/llm/chat", with_max(SMALL, 500)).await;
-        assert_eq!(
-            refused.error(402, "insufficient_credits")["metadata"]["reason"],
-            "in_flight"
-        );
-        assert_eq!(upstream.seen().len(), before + k);
-    };
-    let opened = async {
-        watch.await;
-        tokio::task::yield_now().await;
+        upstream.asked(1 + K).await;
+        assert_eq!(gateway.held().await, credit);
         cue.give_all();
     };
-    let (answers, ()) = tokio::join!(calls, opened);
-    let won = answers.iter().filter(|answer| answer.status == 200).count();
-    assert!(won >= k, "{won}");
+    let (answers, ()) = tokio::join!(calls, watch);
     for answer in answers.iter().filter(|answer| answer.status != 200) {
         assert_eq!(
             answer.error(402, "insufficient_credits")["metadata"]["reason"],
             "in_flight"
         );
     }
-    assert_eq!(gateway.spent().await, cost(SMALL, 9 * won as u64, won as u64));
+    assert_eq!(answers.iter().filter(|answer| answer.status == 200).count(), K);
+    assert_eq!(upstream.seen().len(), 1 + K);
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1) * Decimal::from(K));
     gateway.check_books().await;
 }
 
@@ -336,6 +331,3 @@ async fn d3_a_call_dearer_than_any_account_is_a_bad_request() {
         .error(400, "invalid_request_error");
     gateway.check_untouched(&upstream).await;
 }
-
-/// Fewer tokens than this the prompt of [`request`] cannot have.
-const PROMPT_AT_LEAST: u64 = 7;

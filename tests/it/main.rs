@@ -18,6 +18,7 @@ mod disconnect;
 mod domains;
 mod embeddings;
 mod failover;
+mod h2_upstreams;
 mod harness;
 mod holds;
 mod limits;

@@ -3,15 +3,11 @@
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
-use crate::chat::request;
+use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::client::Client;
 use crate::harness::reply::UPSTREAM_SECRET;
 use crate::harness::{Cue, Events, Gateway, Reply, Setup, Upstream, deltas};
-
-/// The prompt of [`request`] as OpenAI's chat format counts it: one token of text, three that frame a message with its role, three that
-/// prime the reply.
-const PROMPT: u64 = 7;
 
 /// Starts the stream that every test here asks for.
 async fn open(client: &Client) -> Events {
@@ -256,4 +252,52 @@ async fn d5_the_highest_report_stands_and_an_explicit_zero_is_one() {
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 5));
     open(&gateway.http1).await.rest().await;
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 5));
+}
+
+#[tokio::test]
+async fn d5_a_stream_with_a_length_or_with_trailers_is_a_stream_too() {
+    let events = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n\
+                  data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
+    let with_length = Reply::new(
+        200,
+        &[("content-type", "text/event-stream")],
+        format!("{events}data: [DONE]\n\n"),
+    );
+    let without_done = Reply::new(200, &[("content-type", "text/event-stream")], events);
+    let trailers = Reply::stream()
+        .chunk(events)
+        .event("[DONE]")
+        .bytes("0\r\nx-checksum: 1\r\n\r\n");
+    for reply in [with_length, without_done, trailers] {
+        let upstream = Upstream::always(reply).await;
+        let gateway = Gateway::over(&upstream).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            let events = open(client).await.rest().await;
+            assert_eq!((events.len(), events[1].as_str()), (2, "[DONE]"), "{events:?}");
+        }
+        assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
+    }
+}
+
+#[tokio::test]
+async fn d5_a_whole_answer_that_is_cut_ends_in_an_error_and_costs_what_was_delivered() {
+    let body = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello world"#;
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n";
+    let upstream = Upstream::always(Reply::default().bytes(head).bytes(body).close()).await;
+    let gateway = Gateway::over(&upstream).await;
+    for client in [&gateway.http1, &gateway.h2c] {
+        let response = client.post_request("/llm/chat", request(SMALL)).send().await.unwrap();
+        assert!(response.bytes().await.is_err(), "a part must not look like the whole");
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 2 * PROMPT, 4));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d5_an_error_with_status_200_is_free() {
+    let said = json!({ "error": { "message": "overloaded", "code": 529 } });
+    let upstream = Upstream::always(Reply::json(&said)).await;
+    let gateway = Gateway::over(&upstream).await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await;
+    assert_eq!(gateway.spent().await, Decimal::ZERO);
 }

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 use serde_json::json;
 
-use crate::chat::request;
+use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::tls::Authority;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
@@ -124,5 +124,5 @@ async fn d5_a_tls_stream_that_ends_without_its_close_is_a_failure() {
         events[events.len() - 2].contains("\"finish_reason\":\"error\""),
         "{events:?}"
     );
-    assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
 }

@@ -4,15 +4,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use pingora::apps::{HttpServerOptions, ServerApp};
-use pingora::protocols::Stream;
-use pingora::protocols::l4::stream::Stream as L4Stream;
-use pingora::server::configuration::ServerConf;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tokio::net::TcpListener;
-use tokio::sync::watch;
 use tollgate::clock::Clock;
 use tollgate::config::Config;
 use tollgate::gateway::reload::Reloader;
@@ -28,6 +22,7 @@ use tollgate::store::{Ledger, UsageRow};
 use super::catalogue;
 use super::client::Client;
 use super::eventually;
+use super::listener::{Served, serve};
 use super::upstream::Upstream;
 
 /// What a gateway is started with. The values are those of the two files, to be changed at will.
@@ -57,7 +52,7 @@ pub struct Gateway {
     ledger: Ledger,
     reloader: Reloader,
     dir: TempDir,
-    _shutdown: watch::Sender<bool>,
+    served: Served,
 }
 
 /// A key to be made.
@@ -150,7 +145,7 @@ impl Setup {
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
         let reloader = Reloader::new(&snapshot, upstreams, environment);
-        let (shutdown, address) = serve(snapshot, ledger.clone(), clock.clone()).await;
+        let (served, address) = serve(snapshot, ledger.clone(), clock.clone()).await;
 
         let mut gateway = Gateway {
             address,
@@ -162,7 +157,7 @@ impl Setup {
             ledger,
             reloader,
             dir,
-            _shutdown: shutdown,
+            served,
         };
         gateway.create_account(ACCOUNT, self.tier).await;
         if self.credit != "0" {
@@ -203,6 +198,16 @@ impl Gateway {
             account: account(),
             amount: amount.parse().unwrap(),
             reference: reference.to_owned(),
+        })
+        .await;
+    }
+
+    /// Moves the account to another tier.
+    pub async fn set_tier(&self, tier: Tier) {
+        self.run(AdminOp::AccountSet {
+            account: account(),
+            tier: Some(tier),
+            quota_pico: None,
         })
         .await;
     }
@@ -309,6 +314,11 @@ impl Gateway {
         assert_eq!(upstream.connections(), 0, "an upstream was asked");
     }
 
+    /// Drops every connection with its request where it stands, as a runtime does that ends.
+    pub fn drop_requests(&self) {
+        self.served.abort();
+    }
+
     /// Writes another catalogue in the file's place.
     pub fn write_catalogue(&self, text: &str) {
         std::fs::write(self.dir.path().join("catalogue.yaml"), text).unwrap();
@@ -328,38 +338,6 @@ impl Gateway {
     pub fn check_files(&mut self) -> tollgate::gateway::reload::Reloaded {
         self.reloader.check(false)
     }
-}
-
-/// Serves on a free port of loopback.
-async fn serve(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> (watch::Sender<bool>, SocketAddr) {
-    let conf = ServerConf {
-        max_retries: 16,
-        ..ServerConf::default()
-    };
-    let mut proxy = pingora::proxy::http_proxy(
-        &Arc::new(conf),
-        tollgate::gateway::Gateway::new(snapshot, ledger, clock),
-    );
-    let mut options = HttpServerOptions::default();
-    options.h2c = true;
-    proxy.server_options = Some(options);
-    let proxy = Arc::new(proxy);
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    let (stop, stopping) = watch::channel(false);
-    tokio::spawn(async move {
-        while let Ok((socket, _)) = listener.accept().await {
-            socket.set_nodelay(true).unwrap();
-            let (proxy, stopping) = (Arc::clone(&proxy), stopping.clone());
-            tokio::spawn(async move {
-                let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
-                while let Some(stream) = next {
-                    next = proxy.process_new(stream, &stopping).await;
-                }
-            });
-        }
-    });
-    (stop, address)
 }
 
 /// The environment of a test's gateway: variables that begin with `SET_` are set, others are not.

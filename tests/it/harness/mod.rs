@@ -6,6 +6,8 @@ pub mod answer;
 pub mod catalogue;
 pub mod client;
 pub mod gateway;
+pub mod h2_upstream;
+pub mod listener;
 pub mod raw;
 pub mod reply;
 pub mod simulated;

@@ -52,4 +52,10 @@ impl Identity {
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.0))
     }
+
+    pub(super) fn acceptor_of_h2(&self) -> TlsAcceptor {
+        let mut config = ServerConfig::clone(&self.0);
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        TlsAcceptor::from(Arc::new(config))
+    }
 }

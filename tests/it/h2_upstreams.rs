@@ -1,0 +1,143 @@
+//! Upstreams over HTTP/2 (DESIGN.md section 6: it is used where it is offered).
+
+use futures::future::join_all;
+use h2::Reason;
+use rust_decimal::Decimal;
+use serde_json::json;
+
+use crate::chat::{PROMPT, request};
+use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::h2_upstream::{Frame, H2Upstream};
+use crate::harness::reply::{Cue, Reply};
+use crate::harness::tls::Authority;
+use crate::harness::{Gateway, Setup, Upstream, deltas};
+
+const WHOLE: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
+const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
+const WORLD: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\" world\"}}]}\n\n";
+const USAGE: &str = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":2}}\n\n";
+const JSON: &str = "application/json";
+const EVENTS: &str = "text/event-stream";
+
+/// A gateway over an upstream that gives these answers.
+async fn over(answers: Vec<crate::harness::h2_upstream::Answer>) -> (H2Upstream, Gateway) {
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let authority = Authority::new();
+    let upstream = H2Upstream::of(&authority.identity("localhost"), answers).await;
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("ca.pem");
+    std::fs::write(&file, &authority.pem).unwrap();
+    let provider =
+        json!({ "base_url": upstream.base_url(), "api_key_env": "SET_MAIN", "ca_file": file.to_str().unwrap() });
+    let gateway = Setup::over(&spare)
+        .spare(&spare)
+        .provider("main", provider)
+        .start()
+        .await;
+    (upstream, gateway)
+}
+
+#[tokio::test]
+async fn d6_calls_at_once_share_one_connection() {
+    let (upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    let answers = join_all((0..20).map(|_| gateway.http1.post("/llm/chat", request(SMALL)))).await;
+    assert!(answers.into_iter().all(|answer| answer.ok().text() == WHOLE));
+    assert_eq!(upstream.connections(), 1);
+    for (head, body) in upstream.seen() {
+        assert_eq!(head.uri.path(), "/v1/chat/completions");
+        assert_eq!(head.uri.host(), Some("localhost"));
+        assert_eq!(head.headers["authorization"], "Bearer credential-SET_MAIN");
+        assert_eq!(head.headers["content-length"], body.len().to_string());
+        assert!(!head.headers.contains_key("connection") && !head.headers.contains_key("host"));
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 189, 21));
+}
+
+#[tokio::test]
+async fn d5_events_pass_when_they_come_and_a_reset_becomes_an_error_event() {
+    let cue = Cue::new();
+    let wait = || Frame::Wait(cue.clone());
+    let (_upstream, gateway) = over(vec![
+        (
+            EVENTS,
+            vec![
+                Frame::Data(HELLO),
+                wait(),
+                Frame::Data(WORLD),
+                wait(),
+                Frame::Data(USAGE),
+                Frame::End,
+            ],
+        ),
+        (
+            EVENTS,
+            vec![Frame::Data(HELLO), wait(), Frame::Reset(Reason::INTERNAL_ERROR)],
+        ),
+    ])
+    .await;
+    let mut events = gateway.h2c.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    for text in ["Hello", " world"] {
+        assert_eq!(events.next_json().await["choices"][0]["delta"]["content"], text);
+        cue.give();
+    }
+    assert_eq!(events.rest().await, ["[DONE]"], "the upstream sent none");
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 2));
+    let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    events.next().await.unwrap();
+    cue.give();
+    let rest = events.rest().await;
+    assert!(
+        rest[0].contains("\"finish_reason\":\"error\"") && deltas(&rest).is_empty(),
+        "{rest:?}"
+    );
+    assert_eq!(rest[1], "[DONE]");
+    assert_eq!(gateway.spent().await, cost(SMALL, 9 + PROMPT, 3));
+}
+
+#[tokio::test]
+async fn d5_a_client_that_leaves_resets_the_upstreams_stream_and_keeps_the_connection() {
+    let cue = Cue::new();
+    let (upstream, gateway) = over(vec![
+        (EVENTS, vec![Frame::Data(HELLO), Frame::Wait(cue.clone()), Frame::End]),
+        (JSON, vec![Frame::Data(WHOLE), Frame::End]),
+    ])
+    .await;
+    let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    events.next().await.unwrap();
+    drop(events);
+    assert_eq!(upstream.cancelled().await, Reason::CANCEL);
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 1));
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(upstream.connections(), 1);
+}
+
+#[tokio::test]
+async fn d6_a_reset_before_the_answer_goes_to_the_next_target() {
+    for reason in [
+        Reason::REFUSED_STREAM,
+        Reason::INTERNAL_ERROR,
+        Reason::ENHANCE_YOUR_CALM,
+    ] {
+        let (upstream, gateway) = over(vec![("", vec![Frame::Reset(reason)])]).await;
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        assert!(!upstream.seen().is_empty());
+        assert_eq!(gateway.spent().await, cost(TWIN, 9, 1));
+        gateway
+            .http1
+            .post("/llm/chat", request(SMALL))
+            .await
+            .error(502, "upstream_error");
+        assert_eq!(gateway.spent().await - cost(TWIN, 9, 1), Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d6_a_body_of_2_mb_passes_over_http2() {
+    let (upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
+    let text = "All work and no play. ".repeat(100_000);
+    let body = |model: &str| format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
+    gateway.h2c.post("/llm/chat", body(SMALL)).await.ok();
+    assert!(upstream.seen()[0].1 == body("up-small"));
+}
