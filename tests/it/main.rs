@@ -23,6 +23,8 @@ mod harness;
 mod holds;
 mod limits;
 mod listings;
+mod meter_leavers;
+mod meter_shapes;
 mod money;
 mod natives;
 mod regression;
