@@ -1,18 +1,23 @@
 //! The tap of a stream of server-sent events.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::Forward;
 use super::event::{DataAt, Terminal};
-use super::fault::{self, DONE_EVENT};
 use super::output::Output;
-use super::reading::{Choices, Identity, Reading};
+use super::reading::{Choices, Reading};
 use super::scan::Scanner;
 use super::stencil::Stencil;
 use super::text::cut_character;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
+
+mod ending;
+
+pub use ending::Framing;
+#[cfg(test)]
+pub(super) use ending::write_masked;
 
 /// How a stream is tapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +66,8 @@ pub struct StreamTap {
     error: Option<Option<u16>>,
     /// Nothing passes any more.
     closed: bool,
+    /// The stream ended as if cleanly, yet not as a whole.
+    died: bool,
 }
 
 /// What becomes of an event.
@@ -98,6 +105,7 @@ impl StreamTap {
             finished: false,
             error: None,
             closed: false,
+            died: false,
         }
     }
 
@@ -177,41 +185,9 @@ impl StreamTap {
         output.finish()
     }
 
-    /// The upstream ended its stream cleanly: what is to be sent before the end. That is what was held, the end of an
-    /// event that was left open, and `[DONE]` if the upstream sent none. Nothing passes afterwards.
-    pub fn end(&mut self) -> Bytes {
-        if std::mem::replace(&mut self.closed, true) {
-            return Bytes::new();
-        }
-        let mut out = BytesMut::new();
-        let closing = self.framer.closing();
-        if !closing.is_empty() {
-            self.done |= self.terminal == Terminal::Yes;
-            match self.end_event() {
-                Verdict::Pass => {
-                    out.put_slice(&self.held);
-                    out.put_slice(closing);
-                }
-                Verdict::LeaveOut => {}
-                Verdict::Mask => return self.mask(),
-            }
-        }
-        if !self.done {
-            out.put_slice(DONE_EVENT);
-        }
-        out.freeze()
-    }
-
-    /// The upstream died mid-stream: what is to be sent before the end. That is the end of an event that has partly
-    /// passed, one error event, and `[DONE]`. Nothing, if the stream was complete or [`StreamTap::end`] was called.
-    pub fn fail(&mut self, message: &str, error_type: &str, code: u16) -> Bytes {
-        if std::mem::replace(&mut self.closed, true) || self.done {
-            return Bytes::new();
-        }
-        let mut out = BytesMut::new();
-        self.close_released(&mut out);
-        fault::write(&mut out, &self.reading.identity, message, error_type, code);
-        out.freeze()
+    /// [`StreamTap::end_or_fail`] found that the upstream had died.
+    pub fn died(&self) -> bool {
+        self.died
     }
 
     /// The upstream's terminal event, `[DONE]`, was seen.
@@ -340,45 +316,4 @@ impl StreamTap {
         }
         harmless
     }
-
-    /// Ends the stream with our error event in place of the upstream's, which is the event at hand.
-    fn mask(&mut self) -> Bytes {
-        self.error = Some(self.reading.seen.error_code);
-        self.closed = true;
-        let mut out = BytesMut::new();
-        self.close_released(&mut out);
-        if !self.done {
-            write_masked(&mut out, &self.reading.identity);
-        }
-        out.freeze()
-    }
-
-    /// Ends the event at hand if some of it has passed; forgets it if not.
-    fn close_released(&mut self, out: &mut BytesMut) {
-        self.held.clear();
-        if self.released {
-            self.deliver();
-            // When the framer has seen the event's end, that end has not passed.
-            let (closing, ended) = (self.framer.closing(), self.framer.closing().is_empty());
-            if let Some(json) = self.scanner.closing().filter(|json| !json.is_empty() && !ended) {
-                out.put_slice(self.framer.before_data());
-                out.put_slice(&json);
-                out.put_slice(b"\n\n");
-            } else {
-                out.put_slice(if ended { b"\n\n" } else { closing });
-            }
-        } else {
-            self.reading.tally.discard();
-        }
-    }
 }
-
-/// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
-pub(super) fn write_masked(out: &mut BytesMut, identity: &Identity) {
-    fault::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
-}
-
-/// The words that take the place of an upstream's own.
-const MASKED_MESSAGE: &str = "The upstream provider failed while answering.";
-const MASKED_TYPE: &str = "upstream_error";
-const MASKED_CODE: u16 = 502;
