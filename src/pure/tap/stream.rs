@@ -57,6 +57,9 @@ pub struct StreamTap {
     held: Vec<u8>,
     /// Bytes of the event at hand have passed, so all of it must.
     released: bool,
+    /// The event at hand passes, whatever lines follow: its first line of data is whole and harmless, so a chunk that
+    /// ended there would have let it pass.
+    settled: bool,
     /// The last event was left out.
     left_out: bool,
     terminal: Terminal,
@@ -99,6 +102,7 @@ impl StreamTap {
             stencil: Stencil::default(),
             held: Vec::new(),
             released: false,
+            settled: false,
             left_out: false,
             terminal: Terminal::Maybe(0),
             done: false,
@@ -158,6 +162,7 @@ impl StreamTap {
                 Piece::DataLineEnd => {
                     data_at = data_at.after_line();
                     self.done |= self.terminal == Terminal::Yes;
+                    self.settled |= self.is_harmless();
                     continue;
                 }
                 Piece::Comment => Verdict::Pass,
@@ -254,6 +259,7 @@ impl StreamTap {
         }
         self.scanner.reset();
         self.terminal = Terminal::Maybe(0);
+        self.settled = false;
         if verdict != Verdict::Mask {
             self.reading.start_document();
         }
@@ -266,13 +272,16 @@ impl StreamTap {
         self.finished |= self.reading.seen.finish;
     }
 
+    /// `[DONE]` is no error, whatever else its event says: were it masked, the stream would have no end.
     fn is_error(&self) -> bool {
-        self.reading.seen.error || self.framer.name_is_error()
+        let said = self.reading.seen.error || self.framer.name_is_error();
+        said && !self.settled && self.terminal != Terminal::Yes
     }
 
     fn is_usage_chunk(&self) -> bool {
         let seen = self.reading.seen;
-        self.options.drop_usage_chunk && seen.usage && seen.choices == Choices::Empty && self.scanner.is_complete()
+        let is_one = seen.usage && seen.choices == Choices::Empty && self.scanner.is_complete();
+        self.options.drop_usage_chunk && is_one && !self.settled
     }
 
     /// The chunk ends within an event: its bytes since `start` pass or are held.
@@ -281,7 +290,7 @@ impl StreamTap {
         if tail.is_empty() && self.held.is_empty() {
             return;
         }
-        if !self.released && !self.is_harmless() {
+        if !self.released && !self.may_pass() {
             if self.held.len() + tail.len() <= self.options.hold_bytes_max {
                 return self.held.extend_from_slice(tail);
             }
@@ -302,18 +311,18 @@ impl StreamTap {
         self.held.drain(..whole);
     }
 
-    /// The lines of the event at hand so far are an event that passes, which only its blank line is missing of; then
-    /// a client that reads by lines may have it.
-    fn is_harmless(&mut self) -> bool {
+    /// The first line of data of the event at hand, which has just ended, is all of an event that passes.
+    fn is_harmless(&self) -> bool {
         let complete = self.scanner.is_complete() || self.terminal == Terminal::Yes;
-        let harmless = complete
-            && self.framer.position() == Position::LineStart
-            && self.framer.data_lines() == 1
-            && !self.is_error()
-            && !self.is_usage_chunk();
-        if harmless {
+        complete && self.framer.data_lines() == 1 && !self.is_error() && !self.is_usage_chunk()
+    }
+
+    /// Only its blank line is missing of the event at hand; then a client that reads by lines may have it.
+    fn may_pass(&mut self) -> bool {
+        let may = self.settled && self.framer.position() == Position::LineStart && self.framer.data_lines() == 1;
+        if may {
             self.deliver();
         }
-        harmless
+        may
     }
 }
