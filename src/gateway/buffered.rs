@@ -11,7 +11,7 @@
 //! It rests on an interface that Pingora does not document: the dependency is pinned.
 
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -26,11 +26,16 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
+use super::drain::{DrainPlace, drained_out};
+use super::head::Head;
 use super::life::Cut;
+use crate::pure::chat::ResponseMode;
 
 /// How a call is carried once its body is known.
 #[derive(Clone, Debug)]
 pub(super) struct Carriage {
+    /// Whether the answer is whole: then its head waits for the first bytes that follow.
+    pub(super) mode: ResponseMode,
     /// The longest silence of the upstream once its answer has begun.
     pub(super) idle: Duration,
     /// How long the upstream of a drained call is read on for a client that has gone.
@@ -50,9 +55,6 @@ struct Shared {
     gone: AtomicBool,
 }
 
-/// One of the calls that are drained: their number has a limit, beyond which an upstream is closed at once.
-struct DrainPlace;
-
 /// The session that Pingora sees.
 struct Buffered {
     real: Option<Box<ServerSession>>,
@@ -64,6 +66,7 @@ struct Buffered {
     /// When the upstream was last heard; none before its answer has begun.
     heard_at: Option<Instant>,
     alarm: Option<Pin<Box<tokio::time::Sleep>>>,
+    head: Head,
 }
 
 /// Puts a session that has its body already in the place of the real one.
@@ -75,6 +78,7 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
     let buffered = Buffered {
         real: Some(real),
         shared: Arc::clone(&shared),
+        head: Head::new(carriage.mode),
         carriage,
         gone_at: None,
         drained: None,
@@ -116,27 +120,6 @@ fn interrupted(what: &'static str) -> Box<Error> {
     let mut error = Error::new(ErrorType::Custom(what));
     error.as_up();
     error
-}
-
-fn drained_out() -> Box<Error> {
-    let mut error = Error::explain(ErrorType::ConnectionClosed, "the client has gone, and draining ended");
-    error.as_down();
-    error
-}
-
-impl DrainPlace {
-    fn take() -> Option<DrainPlace> {
-        let taken = DRAINED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-            (n < DRAINED_MAX).then_some(n + 1)
-        });
-        taken.ok().map(|_| DrainPlace)
-    }
-}
-
-impl Drop for DrainPlace {
-    fn drop(&mut self) {
-        DRAINED.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// `()` implements the trait: a session that is never asked anything, without an allocation for its inside.
@@ -276,6 +259,9 @@ impl CustomSession for Buffered {
             }
             return Ok(ended);
         }
+        let Some(tasks) = self.head.gather(tasks) else {
+            return Ok(false);
+        };
         let ended = tasks.iter().any(HttpTask::is_end);
         let written = self.real_mut().response_duplex_vec(tasks).await;
         if begun {
@@ -406,6 +392,7 @@ impl CustomSession for Buffered {
     /// Pingora calls this when an attempt begins.
     fn enable_retry_buffering(&mut self) {
         self.heard_at = None;
+        self.head = Head::new(self.carriage.mode);
     }
 
     fn retry_buffer_truncated(&self) -> bool {
@@ -446,5 +433,3 @@ impl CustomSession for Buffered {
 const SILENT: &str = "UpstreamSilent";
 /// The process stops and no longer waits.
 const STOPPING: &str = "GatewayStopping";
-static DRAINED: AtomicUsize = AtomicUsize::new(0);
-const DRAINED_MAX: usize = 256;

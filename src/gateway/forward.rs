@@ -1,31 +1,26 @@
-//! The way to an upstream and back: peer, request, the judgement of its answer, and what follows when it fails.
+//! The way to an upstream and back: peer, request, and what follows when it fails. `judge` reads its answer.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use http::header::{self, HeaderValue};
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::buffered::{self, Ticket};
-use super::meter::Meter;
-use super::respond;
-use super::route::{self, Candidate};
+use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
 use crate::clock::Clock;
 use crate::config::OnDisconnect;
 use crate::pure::chat::{Cap, Edit, Endpoint, ResponseMode};
-use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
-use crate::pure::tokens::Encoding;
+use crate::pure::error::ApiError;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 
 /// Chooses the next target and prepares its body.
@@ -94,7 +89,7 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
     let upstream = &attempt.candidate.upstream;
-    let path: Cow<'static, str> = match call.endpoint() {
+    let path: Cow<'static, str> = match call.body.endpoint() {
         Endpoint::Chat | Endpoint::ChatStream => "/chat/completions".into(),
         Endpoint::Embeddings => "/embeddings".into(),
     };
@@ -121,153 +116,6 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
     }
     *upstream_request = request;
     Ok(())
-}
-
-/// Judges the upstream's answer by its header: passes it on, or has it retried elsewhere, or turns it into our own.
-///
-/// # Errors
-/// To have Pingora try the next target, or to end the call: `failure` says with what.
-pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
-    let status = upstream_response.status.as_u16();
-    if status < 200 {
-        return Ok(());
-    }
-    let snapshot = Arc::clone(&ctx.snapshot);
-    let Some(call) = ctx.call() else { return Ok(()) };
-    let now = clock.now();
-    let problem = unusable(upstream_response, call.body.mode());
-    if status == 200 && problem.is_none() {
-        if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded();
-        }
-        return accept(upstream_response, ctx);
-    }
-    let retry_after = retry_after_secs(upstream_response);
-    let error = ApiError::from_upstream_status(status, retry_after);
-    let provider_fault = !matches!(error, ApiError::UpstreamRefused { .. });
-    if let Some(attempt) = &call.attempt {
-        let provider = &attempt.candidate.upstream.provider.name;
-        log::warn!(
-            "{provider} answered {status}{}",
-            problem.map(|p| format!(" with {p}")).unwrap_or_default()
-        );
-        if provider_fault {
-            attempt.candidate.breaker.failed(now, retry_after);
-        } else {
-            attempt.candidate.breaker.succeeded();
-        }
-    }
-    call.failure = Some(error.clone());
-    if provider_fault {
-        give_up_target(call);
-        let left = call.admission.as_ref().is_some_and(|admission| {
-            route::next_target(&snapshot, &admission.permit.model().id, &call.tried, now).is_some()
-        });
-        let mut error = Error::explain(ErrorType::HTTPStatus(status), "the upstream failed");
-        error.as_up();
-        error.set_retry(left);
-        return Err(error);
-    }
-    refuse(upstream_response, ctx, error)
-}
-
-/// The upstream's 200 is passed on, with headers from an allow-list.
-fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Result<()> {
-    let mut header = ResponseHeader::build(200, Some(respond::HEADERS))?;
-    let Some(call) = ctx.call() else { return Ok(()) };
-    call.failure = None;
-    let meter = Meter::new(&call.body, call.encoding());
-    let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
-    header.insert_header(header::CONTENT_TYPE, content_type)?;
-    if meter.is_stream() {
-        // Its length may change, so it is not promised.
-        header.insert_header(header::CACHE_CONTROL, NO_CACHE)?;
-    } else {
-        for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CACHE_CONTROL] {
-            if let Some(value) = upstream_response.headers.get(&name) {
-                header.insert_header(name, value)?;
-            }
-        }
-    }
-    call.answer = Answer::Metered(Box::new(meter));
-    if let Some(attempt) = &mut call.attempt {
-        attempt.body = Bytes::new(); // No other attempt will be made.
-    }
-    respond::decorate(&mut header, ctx)?;
-    header.set_version(upstream_response.version);
-    *upstream_response = header;
-    Ok(())
-}
-
-/// The upstream's refusal is put in the interface's shape, with its own message when that can be read.
-fn refuse(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError) -> pingora::Result<()> {
-    let headers = &upstream_response.headers;
-    let empty = headers
-        .get(header::CONTENT_LENGTH)
-        .is_some_and(|length| length == HeaderValue::from_static("0"));
-    // Without a length or a coding, as in HTTP/2, its type tells whether there is a body.
-    let has_body = !empty
-        && [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONTENT_TYPE]
-            .iter()
-            .any(|h| headers.contains_key(h));
-    if !has_body {
-        // Nothing will pass that could be replaced: the answer is written where failures are.
-        let mut failed = Error::explain(
-            ErrorType::HTTPStatus(upstream_response.status.as_u16()),
-            "refused without words",
-        );
-        failed.as_up();
-        failed.set_retry(false);
-        return Err(failed);
-    }
-    let mut header = respond::error_header(&error.to_wire(), ctx)?;
-    header.set_version(upstream_response.version);
-    *upstream_response = header;
-    if let Some(call) = ctx.call() {
-        call.answer = Answer::Refusal {
-            error,
-            words: Vec::new(),
-        };
-    }
-    Ok(())
-}
-
-/// One piece of the upstream's answer passes to the client.
-///
-/// # Errors
-/// When a refusal's words do not end.
-pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, call: &mut Call) -> pingora::Result<()> {
-    match &mut call.answer {
-        Answer::None => Ok(()),
-        Answer::Metered(meter) => {
-            meter.pass(body, ends);
-            Ok(())
-        }
-        Answer::Refusal { error, words } => {
-            if let Some(chunk) = body.take() {
-                let room = REFUSAL_BYTES_MAX.saturating_sub(words.len());
-                words.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
-                if chunk.len() > room {
-                    let mut failed = Error::explain(ErrorType::InvalidHTTPHeader, "a refusal without end");
-                    failed.as_up();
-                    return Err(failed);
-                }
-            }
-            *body = Some(if ends {
-                Bytes::from(worded(error, words).to_wire().body())
-            } else {
-                Bytes::new()
-            });
-            Ok(())
-        }
-    }
-}
-
-/// The upstream ended its answer with trailers: what is left to send. The trailers themselves stay inside.
-pub(super) fn trailers(call: &mut Call) -> pingora::Result<Option<Bytes>> {
-    let mut body = None;
-    pass(&mut body, true, call)?;
-    Ok(body.filter(|bytes| !bytes.is_empty()))
 }
 
 /// A connection could not be made: is there another target?
@@ -312,7 +160,11 @@ pub(super) fn proxy_failed(
         return error;
     }
     if matches!(error.etype(), ErrorType::HTTPStatus(_)) {
-        return error; // Judged already.
+        // Judged already. What was read of the answer has not reached the client.
+        if let Some(call) = ctx.call() {
+            call.answer = Answer::None;
+        }
+        return error;
     }
     let stale = reused
         && matches!(
@@ -350,90 +202,27 @@ pub(super) fn is_upstreams(error: &Error) -> bool {
 }
 
 fn failed_target(ctx: &mut Ctx, clock: &Clock, failure: ApiError) -> bool {
-    let snapshot = Arc::clone(&ctx.snapshot);
-    let now = clock.now();
     let Some(call) = ctx.call() else { return false };
     if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.failed(now, None);
+        attempt.candidate.breaker.failed(clock.now(), None);
     }
     call.answer = Answer::None;
     call.failure = Some(failure);
-    give_up_target(call);
+    give_up_target(ctx, clock)
+}
+
+/// The target of this attempt is not tried again. Whether there is another.
+pub(super) fn give_up_target(ctx: &mut Ctx, clock: &Clock) -> bool {
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let Some(call) = ctx.call() else { return false };
+    if let Some(attempt) = &call.attempt {
+        call.tried.push(attempt.candidate.index);
+    }
     call.admission.as_ref().is_some_and(|admission| {
-        route::next_target(&snapshot, &admission.permit.model().id, &call.tried, now).is_some()
+        route::next_target(&snapshot, &admission.permit.model().id, &call.tried, clock.now()).is_some()
     })
 }
 
-fn give_up_target(call: &mut Call) {
-    if let Some(Attempt {
-        candidate: Candidate { index, .. },
-        ..
-    }) = &call.attempt
-    {
-        call.tried.push(*index);
-    }
-}
-
-/// Why a 200 cannot be used: it is not what was asked for, or cannot be read.
-fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static str> {
-    let text = |name| {
-        response
-            .headers
-            .get(name)
-            .map(|value: &HeaderValue| value.to_str().unwrap_or(""))
-    };
-    if text(header::CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        return Some("a content-encoding that was not asked for");
-    }
-    let content_type = text(header::CONTENT_TYPE)?;
-    let kind = content_type.split(';').next().unwrap_or("").trim();
-    let wanted = match mode {
-        ResponseMode::Stream => "text/event-stream",
-        ResponseMode::Whole => "application/json",
-    };
-    (!kind.eq_ignore_ascii_case(wanted)).then_some("a content-type that was not asked for")
-}
-
-fn retry_after_secs(response: &ResponseHeader) -> Option<u64> {
-    let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
-    // An HTTP date is rare; a usual wait is as good.
-    Some(text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS))
-}
-
-fn worded(error: &ApiError, words: &[u8]) -> ApiError {
-    let ApiError::UpstreamRefused { status, message } = error else {
-        return error.clone();
-    };
-    let said = serde_json::from_slice::<serde_json::Value>(words)
-        .ok()
-        .and_then(|value| {
-            let error = value.get("error").unwrap_or(&value);
-            error.get("message").or(Some(error))?.as_str().map(str::to_owned)
-        });
-    let said = said.map(|text| text.chars().take(REFUSAL_CHARS_MAX).collect::<String>());
-    ApiError::UpstreamRefused {
-        status: *status,
-        message: said.unwrap_or_else(|| message.clone()),
-    }
-}
-
-impl Call {
-    /// The tokenizer of the model's family.
-    fn encoding(&self) -> Encoding {
-        self.admission.as_ref().map_or(Encoding::O200k, |admission| {
-            Encoding::for_model(&admission.permit.model().id)
-        })
-    }
-
-    fn endpoint(&self) -> Endpoint {
-        self.body.endpoint()
-    }
-}
-
-/// Most bytes of an upstream's refusal that are read for its message.
-const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// Most characters of that message that are passed on.
-const REFUSAL_CHARS_MAX: usize = 2_000;
 /// How many addresses of one host are tried before the next target.
 const ADDRESSES_MAX: usize = 3;
 /// How often a call may meet connections that had been closed while they waited in the pool.

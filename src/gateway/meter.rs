@@ -3,13 +3,14 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::pure::chat::{RequestBody, ResponseMode};
-use crate::pure::tap::{Forward, StreamTap, TapOptions, WholeTap};
+use crate::pure::tap::{Forward, Framing, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
 
 /// The tap of an answer that has begun.
 pub(super) struct Meter {
     tap: Tap,
+    framing: Framing,
     /// Bytes of the answer that were passed on.
     passed: u64,
     /// The upstream ended its answer.
@@ -18,7 +19,31 @@ pub(super) struct Meter {
 
 enum Tap {
     Stream(Box<StreamTap>),
-    Whole(Box<WholeTap>),
+    Whole(Box<Whole>),
+}
+
+/// A whole answer. Its first bytes wait until it is known to be one, not an error object or a page of HTML that came with a 200: the
+/// client can do nothing with them anyway until the last has come.
+struct Whole {
+    tap: WholeTap,
+    waiting: BytesMut,
+    passes: bool,
+}
+
+/// What became of a piece of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Passed {
+    /// It is passed on, as far as it does not wait.
+    On,
+    /// The stream ended as if cleanly, but not as a whole; the client is told.
+    Died,
+    /// A whole answer stopped before its end, though its connection ended as if cleanly.
+    Cut,
+    /// All that came was no answer.
+    NoAnswer {
+        /// The code in the error object that came.
+        code: Option<u16>,
+    },
 }
 
 /// What is known of an answer's use once it is over.
@@ -41,7 +66,7 @@ pub(super) struct Metered {
 
 impl Meter {
     /// A meter for the answer to `body`.
-    pub(super) fn new(body: &RequestBody, encoding: Encoding) -> Meter {
+    pub(super) fn new(body: &RequestBody, encoding: Encoding, framing: Framing) -> Meter {
         let tap = match body.mode() {
             ResponseMode::Stream => {
                 let options = TapOptions {
@@ -51,10 +76,15 @@ impl Meter {
                 };
                 Tap::Stream(Box::new(StreamTap::new(options)))
             }
-            ResponseMode::Whole => Tap::Whole(Box::new(WholeTap::new(encoding))),
+            ResponseMode::Whole => Tap::Whole(Box::new(Whole {
+                tap: WholeTap::new(encoding),
+                waiting: BytesMut::new(),
+                passes: false,
+            })),
         };
         Meter {
             tap,
+            framing,
             passed: 0,
             ended: false,
         }
@@ -66,7 +96,7 @@ impl Meter {
     }
 
     /// One piece of the upstream's answer passes; `ends` with its last.
-    pub(super) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool) {
+    pub(super) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool) -> Passed {
         if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {
             self.passed = self
                 .passed
@@ -77,21 +107,25 @@ impl Meter {
                         *body = Some(bytes);
                     }
                 }
-                Tap::Whole(tap) => tap.chunk(chunk),
+                Tap::Whole(whole) => whole.chunk(body),
             }
         }
-        if ends && !self.ended {
-            self.ended = true;
-            if let Tap::Stream(tap) = &mut self.tap {
-                append(body, tap.end());
+        if !ends || std::mem::replace(&mut self.ended, true) {
+            return Passed::On;
+        }
+        match &mut self.tap {
+            Tap::Stream(tap) => {
+                append(body, tap.end_or_fail(self.framing, FAILURE, FAILURE_TYPE, FAILURE_CODE));
+                if tap.died() { Passed::Died } else { Passed::On }
             }
+            Tap::Whole(whole) => whole.end(body),
         }
     }
 
     /// The upstream died: what is left to say to the client. None when nothing can mend the answer.
-    pub(super) fn fail(&mut self, message: &str, kind: &str, code: u16) -> Option<Bytes> {
+    pub(super) fn fail(&mut self) -> Option<Bytes> {
         match &mut self.tap {
-            Tap::Stream(tap) => Some(tap.fail(message, kind, code)),
+            Tap::Stream(tap) => Some(tap.fail(FAILURE, FAILURE_TYPE, FAILURE_CODE)),
             Tap::Whole(_) => None,
         }
     }
@@ -104,13 +138,14 @@ impl Meter {
                 let metered = read(tap.reports(), tap.reported());
                 Metered {
                     delivered: tap.delivered(),
-                    is_error: tap.error_event(),
+                    is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
                     began,
                     ..metered
                 }
             }
-            Tap::Whole(tap) => {
+            Tap::Whole(whole) => {
+                let tap = &mut whole.tap;
                 tap.end();
                 let metered = read(tap.reports(), tap.reported());
                 Metered {
@@ -122,6 +157,38 @@ impl Meter {
                 }
             }
         }
+    }
+}
+
+impl Whole {
+    /// A piece that is not empty: it is taken out of `body` while it waits.
+    fn chunk(&mut self, body: &mut Option<Bytes>) {
+        let Some(chunk) = body.as_ref() else { return };
+        self.tap.chunk(chunk);
+        if self.passes {
+            return;
+        }
+        self.passes = self.tap.is_answer() || self.waiting.len().saturating_add(chunk.len()) > WAITING_BYTES_MAX;
+        if self.passes {
+            prepend(body, self.waiting.split());
+        } else {
+            self.waiting.extend_from_slice(chunk);
+            *body = Some(Bytes::new());
+        }
+    }
+
+    /// The answer's end: what waited passes, if it is an answer.
+    fn end(&mut self, body: &mut Option<Bytes>) -> Passed {
+        if self.tap.is_cut() {
+            return Passed::Cut;
+        }
+        let is_answer = self.tap.complete() && !self.tap.is_error();
+        if !self.passes && !is_answer {
+            let code = self.tap.error_code();
+            return Passed::NoAnswer { code };
+        }
+        prepend(body, self.waiting.split());
+        Passed::On
     }
 }
 
@@ -141,13 +208,32 @@ fn append(body: &mut Option<Bytes>, tail: Bytes) {
     if tail.is_empty() {
         return;
     }
-    *body = Some(match body.take().filter(|chunk| !chunk.is_empty()) {
-        None => tail,
-        Some(chunk) => {
-            let mut joined = BytesMut::with_capacity(chunk.len().saturating_add(tail.len()));
-            joined.extend_from_slice(&chunk);
-            joined.extend_from_slice(&tail);
-            joined.freeze()
-        }
+    let chunk = body.take().unwrap_or_default();
+    *body = Some(if chunk.is_empty() { tail } else { joined(&chunk, &tail) });
+}
+
+fn prepend(body: &mut Option<Bytes>, head: BytesMut) {
+    if head.is_empty() {
+        return;
+    }
+    let chunk = body.take().unwrap_or_default();
+    *body = Some(if chunk.is_empty() {
+        head.freeze()
+    } else {
+        joined(&head, &chunk)
     });
 }
+
+fn joined(head: &[u8], tail: &[u8]) -> Bytes {
+    let mut joined = BytesMut::with_capacity(head.len().saturating_add(tail.len()));
+    joined.extend_from_slice(head);
+    joined.extend_from_slice(tail);
+    joined.freeze()
+}
+
+/// What a stream's client is told when the upstream fails in the middle.
+const FAILURE: &str = "The model's provider failed before the answer was complete.";
+const FAILURE_TYPE: &str = "upstream_error";
+const FAILURE_CODE: u16 = 502;
+/// Most bytes of a whole answer that wait until it is known to be one. Embeddings are never known before their end.
+const WAITING_BYTES_MAX: usize = 64 << 10;

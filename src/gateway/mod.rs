@@ -7,7 +7,10 @@ mod admit;
 mod authenticate;
 mod buffered;
 mod cors;
+mod drain;
 mod forward;
+mod head;
+mod judge;
 mod life;
 mod meter;
 mod native;
@@ -146,6 +149,7 @@ impl Gateway {
         let ticket = buffered::install(
             session,
             Carriage {
+                mode: body.mode(),
                 idle: config.timeouts.idle,
                 drain_max: DRAIN_MAX,
                 cut: self.life.cut(),
@@ -247,7 +251,7 @@ impl ProxyHttp for Gateway {
         response: &mut ResponseHeader,
         ctx: &mut Ctx,
     ) -> Result<()> {
-        forward::judge(response, ctx, &self.clock)
+        judge::judge(response, ctx, &self.clock)
     }
 
     async fn response_filter(
@@ -270,9 +274,7 @@ impl ProxyHttp for Gateway {
         end_of_stream: bool,
         ctx: &mut Ctx,
     ) -> Result<Option<Duration>> {
-        ctx.call()
-            .map_or(Ok(()), |call| forward::pass(body, end_of_stream, call))
-            .map(|()| None)
+        judge::pass(body, end_of_stream, ctx, &self.clock).map(|()| None)
     }
 
     async fn response_trailer_filter(
@@ -282,7 +284,7 @@ impl ProxyHttp for Gateway {
         ctx: &mut Ctx,
     ) -> Result<Option<Bytes>> {
         trailers.clear();
-        ctx.call().map_or(Ok(None), forward::trailers)
+        judge::trailers(ctx, &self.clock)
     }
 
     fn fail_to_connect(&self, _: &mut Session, _: &HttpPeer, ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
@@ -317,7 +319,7 @@ impl ProxyHttp for Gateway {
             respond::error(session, ctx, &wire).await
         } else {
             let tail = ctx.call().and_then(|call| match &mut call.answer {
-                Answer::Metered(meter) => meter.fail(MID_STREAM_FAILURE, "upstream_error", 502),
+                Answer::Metered(meter) => meter.fail(),
                 Answer::Refusal { error, .. } => Some(Bytes::from(error.to_wire().body())),
                 Answer::None => None,
             });
@@ -375,8 +377,6 @@ fn sentence(error: &impl std::fmt::Display) -> String {
     }
 }
 
-/// What a stream's client is told when the upstream fails in the middle.
-const MID_STREAM_FAILURE: &str = "The model's provider failed before the answer was complete.";
 /// How long an upstream is read on for a client that has gone, for its usage report.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// How long a short body of a refused request is waited for.

@@ -23,6 +23,7 @@ mod harness;
 mod holds;
 mod limits;
 mod listings;
+mod meter_cuts;
 mod meter_leavers;
 mod meter_shapes;
 mod money;

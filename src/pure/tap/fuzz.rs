@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Forward, HOLD_BYTES_MAX, StreamTap, TapOptions, WholeTap};
+use super::{Forward, Framing, HOLD_BYTES_MAX, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{Figure, TOKENS_MAX};
 
@@ -21,27 +21,32 @@ pub fn fuzz_sse(input: &[u8]) {
         ..TapOptions::default()
     };
     let step = usize::from(choice >> 1) % 64 + 1;
-    let (whole, tap) = pass(stream, stream.len().max(1), options);
-    let (cut, other) = pass(stream, step, options);
+    let framing = (choice & 128 != 0).then_some(Framing::UntilClosed);
+    let (whole, tap) = pass(stream, stream.len().max(1), options, framing);
+    let (cut, other) = pass(stream, step, options, framing);
     assert_eq!(whole, cut, "the cut changes what passes");
     assert_eq!(tap.reports(), other.reports(), "the cut changes the reports");
     assert_eq!(tap.delivered(), other.delivered(), "the cut changes the count");
     assert_eq!(
-        (tap.done(), tap.finished()),
-        (other.done(), other.finished()),
+        (tap.done(), tap.finished(), tap.died()),
+        (other.done(), other.finished(), other.died()),
         "the cut changes the ending"
     );
     assert_eq!(
         (tap.error_event(), tap.error_code()),
         (other.error_event(), other.error_code())
     );
-    if !options.drop_usage_chunk && !tap.error_event() {
+    if !options.drop_usage_chunk && !tap.error_event() && framing.is_none() {
         assert!(
             whole.starts_with(stream.get(..HOLD_BYTES_MAX).unwrap_or(stream)),
             "bytes are lost"
         );
         assert!(whole.len() <= stream.len() + 16, "bytes are added");
     }
+    assert!(
+        tap.done() || whole.ends_with(b"data: [DONE]\n\n"),
+        "a stream has no end"
+    );
     let mut failing = StreamTap::new(options);
     let mut out = collect(&mut failing, stream, step);
     out.extend(failing.fail("gone", "upstream_error", 502));
@@ -103,11 +108,14 @@ pub fn fuzz_usage(input: &[u8]) {
     }
 }
 
-/// Passes a stream in chunks of `step` bytes to its clean end.
-fn pass(stream: &[u8], step: usize, options: TapOptions) -> (Vec<u8>, StreamTap) {
+/// Passes a stream in chunks of `step` bytes to its end, which may be that of a broken connection.
+fn pass(stream: &[u8], step: usize, options: TapOptions, framing: Option<Framing>) -> (Vec<u8>, StreamTap) {
     let mut tap = StreamTap::new(options);
     let mut out = collect(&mut tap, stream, step);
-    out.extend(tap.end());
+    out.extend(match framing {
+        None => tap.end(),
+        Some(framing) => tap.end_or_fail(framing, "gone", "upstream_error", 502),
+    });
     (out, tap)
 }
 

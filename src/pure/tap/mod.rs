@@ -20,7 +20,7 @@ mod stream;
 mod text;
 mod whole;
 
-pub use stream::{HOLD_BYTES_MAX, StreamTap, TapOptions};
+pub use stream::{Framing, HOLD_BYTES_MAX, StreamTap, TapOptions};
 pub use whole::WholeTap;
 
 /// What to send downstream in place of a chunk.

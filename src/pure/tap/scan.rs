@@ -92,6 +92,17 @@ impl Scanner {
         self.state == State::Complete
     }
 
+    /// It stopped within a container or a string.
+    pub(super) fn is_cut(&self) -> bool {
+        let in_string = matches!(self.state, State::String | State::Escape | State::Unicode(..));
+        !self.is_broken() && (self.depth > 0 || in_string)
+    }
+
+    /// It is no JSON.
+    pub(super) fn is_broken(&self) -> bool {
+        self.state == State::Broken
+    }
+
     /// More of the document.
     pub(super) fn feed(&mut self, bytes: &[u8], reading: &mut Reading) {
         self.offset = self.offset.saturating_add(bytes.len());

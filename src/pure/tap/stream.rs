@@ -1,18 +1,23 @@
 //! The tap of a stream of server-sent events.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
 use super::Forward;
 use super::event::{DataAt, Terminal};
-use super::fault::{self, DONE_EVENT};
 use super::output::Output;
-use super::reading::{Choices, Identity, Reading};
+use super::reading::{Choices, Reading};
 use super::scan::Scanner;
 use super::stencil::Stencil;
 use super::text::cut_character;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
+
+mod ending;
+
+pub use ending::Framing;
+#[cfg(test)]
+pub(super) use ending::write_masked;
 
 /// How a stream is tapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,6 +57,9 @@ pub struct StreamTap {
     held: Vec<u8>,
     /// Bytes of the event at hand have passed, so all of it must.
     released: bool,
+    /// The event at hand passes, whatever lines follow: its first line of data is whole and harmless, so a chunk that
+    /// ended there would have let it pass.
+    settled: bool,
     /// The last event was left out.
     left_out: bool,
     terminal: Terminal,
@@ -61,6 +69,8 @@ pub struct StreamTap {
     error: Option<Option<u16>>,
     /// Nothing passes any more.
     closed: bool,
+    /// The stream ended as if cleanly, yet not as a whole.
+    died: bool,
 }
 
 /// What becomes of an event.
@@ -92,12 +102,14 @@ impl StreamTap {
             stencil: Stencil::default(),
             held: Vec::new(),
             released: false,
+            settled: false,
             left_out: false,
             terminal: Terminal::Maybe(0),
             done: false,
             finished: false,
             error: None,
             closed: false,
+            died: false,
         }
     }
 
@@ -150,6 +162,7 @@ impl StreamTap {
                 Piece::DataLineEnd => {
                     data_at = data_at.after_line();
                     self.done |= self.terminal == Terminal::Yes;
+                    self.settled |= self.is_harmless();
                     continue;
                 }
                 Piece::Comment => Verdict::Pass,
@@ -177,41 +190,9 @@ impl StreamTap {
         output.finish()
     }
 
-    /// The upstream ended its stream cleanly: what is to be sent before the end. That is what was held, the end of an
-    /// event that was left open, and `[DONE]` if the upstream sent none. Nothing passes afterwards.
-    pub fn end(&mut self) -> Bytes {
-        if std::mem::replace(&mut self.closed, true) {
-            return Bytes::new();
-        }
-        let mut out = BytesMut::new();
-        let closing = self.framer.closing();
-        if !closing.is_empty() {
-            self.done |= self.terminal == Terminal::Yes;
-            match self.end_event() {
-                Verdict::Pass => {
-                    out.put_slice(&self.held);
-                    out.put_slice(closing);
-                }
-                Verdict::LeaveOut => {}
-                Verdict::Mask => return self.mask(),
-            }
-        }
-        if !self.done {
-            out.put_slice(DONE_EVENT);
-        }
-        out.freeze()
-    }
-
-    /// The upstream died mid-stream: what is to be sent before the end. That is the end of an event that has partly
-    /// passed, one error event, and `[DONE]`. Nothing, if the stream was complete or [`StreamTap::end`] was called.
-    pub fn fail(&mut self, message: &str, error_type: &str, code: u16) -> Bytes {
-        if std::mem::replace(&mut self.closed, true) || self.done {
-            return Bytes::new();
-        }
-        let mut out = BytesMut::new();
-        self.close_released(&mut out);
-        fault::write(&mut out, &self.reading.identity, message, error_type, code);
-        out.freeze()
+    /// [`StreamTap::end_or_fail`] found that the upstream had died.
+    pub fn died(&self) -> bool {
+        self.died
     }
 
     /// The upstream's terminal event, `[DONE]`, was seen.
@@ -278,6 +259,7 @@ impl StreamTap {
         }
         self.scanner.reset();
         self.terminal = Terminal::Maybe(0);
+        self.settled = false;
         if verdict != Verdict::Mask {
             self.reading.start_document();
         }
@@ -290,13 +272,16 @@ impl StreamTap {
         self.finished |= self.reading.seen.finish;
     }
 
+    /// `[DONE]` is no error, whatever else its event says: were it masked, the stream would have no end.
     fn is_error(&self) -> bool {
-        self.reading.seen.error || self.framer.name_is_error()
+        let said = self.reading.seen.error || self.framer.name_is_error();
+        said && !self.settled && self.terminal != Terminal::Yes
     }
 
     fn is_usage_chunk(&self) -> bool {
         let seen = self.reading.seen;
-        self.options.drop_usage_chunk && seen.usage && seen.choices == Choices::Empty && self.scanner.is_complete()
+        let is_one = seen.usage && seen.choices == Choices::Empty && self.scanner.is_complete();
+        self.options.drop_usage_chunk && is_one && !self.settled
     }
 
     /// The chunk ends within an event: its bytes since `start` pass or are held.
@@ -305,7 +290,7 @@ impl StreamTap {
         if tail.is_empty() && self.held.is_empty() {
             return;
         }
-        if !self.released && !self.is_harmless() {
+        if !self.released && !self.may_pass() {
             if self.held.len() + tail.len() <= self.options.hold_bytes_max {
                 return self.held.extend_from_slice(tail);
             }
@@ -326,59 +311,18 @@ impl StreamTap {
         self.held.drain(..whole);
     }
 
-    /// The lines of the event at hand so far are an event that passes, which only its blank line is missing of; then
-    /// a client that reads by lines may have it.
-    fn is_harmless(&mut self) -> bool {
+    /// The first line of data of the event at hand, which has just ended, is all of an event that passes.
+    fn is_harmless(&self) -> bool {
         let complete = self.scanner.is_complete() || self.terminal == Terminal::Yes;
-        let harmless = complete
-            && self.framer.position() == Position::LineStart
-            && self.framer.data_lines() == 1
-            && !self.is_error()
-            && !self.is_usage_chunk();
-        if harmless {
+        complete && self.framer.data_lines() == 1 && !self.is_error() && !self.is_usage_chunk()
+    }
+
+    /// Only its blank line is missing of the event at hand; then a client that reads by lines may have it.
+    fn may_pass(&mut self) -> bool {
+        let may = self.settled && self.framer.position() == Position::LineStart && self.framer.data_lines() == 1;
+        if may {
             self.deliver();
         }
-        harmless
-    }
-
-    /// Ends the stream with our error event in place of the upstream's, which is the event at hand.
-    fn mask(&mut self) -> Bytes {
-        self.error = Some(self.reading.seen.error_code);
-        self.closed = true;
-        let mut out = BytesMut::new();
-        self.close_released(&mut out);
-        if !self.done {
-            write_masked(&mut out, &self.reading.identity);
-        }
-        out.freeze()
-    }
-
-    /// Ends the event at hand if some of it has passed; forgets it if not.
-    fn close_released(&mut self, out: &mut BytesMut) {
-        self.held.clear();
-        if self.released {
-            self.deliver();
-            // When the framer has seen the event's end, that end has not passed.
-            let (closing, ended) = (self.framer.closing(), self.framer.closing().is_empty());
-            if let Some(json) = self.scanner.closing().filter(|json| !json.is_empty() && !ended) {
-                out.put_slice(self.framer.before_data());
-                out.put_slice(&json);
-                out.put_slice(b"\n\n");
-            } else {
-                out.put_slice(if ended { b"\n\n" } else { closing });
-            }
-        } else {
-            self.reading.tally.discard();
-        }
+        may
     }
 }
-
-/// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
-pub(super) fn write_masked(out: &mut BytesMut, identity: &Identity) {
-    fault::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
-}
-
-/// The words that take the place of an upstream's own.
-const MASKED_MESSAGE: &str = "The upstream provider failed while answering.";
-const MASKED_TYPE: &str = "upstream_error";
-const MASKED_CODE: u16 = 502;

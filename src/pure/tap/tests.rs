@@ -1,6 +1,7 @@
 //! The taps: first the promises one by one, then (in the modules) all of them for any stream cut anywhere.
 
 mod answers;
+mod endings;
 mod oracle;
 mod shapes;
 mod streams;
@@ -133,6 +134,39 @@ fn a_failure_leaves_no_half_event_behind() {
         );
         let delivered = events.iter().filter(|event| event.contains(" token")).count();
         assert_eq!(tap.delivered().0, u64::try_from(delivered).unwrap(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn a_failure_after_done_only_closes_its_event() {
+    for (stream, closing) in [("data: [DONE]\n", "\n"), (DONE, "")] {
+        let (_, mut tap) = pass(&[DELTA.as_bytes(), stream.as_bytes()], TapOptions::default());
+        assert_eq!(tap.fail("it died", "upstream_error", 502), closing.as_bytes());
+    }
+}
+
+#[test]
+fn done_is_the_end_whatever_its_event_is_named() {
+    let named = "event: error\ndata: [DONE]\n\n";
+    let named_late = "data: [DONE]\n\0\nevent: error\n\n";
+    for stream in [named, named_late] {
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (out, tap) = pass(&[head, tail], TapOptions::default());
+            assert_eq!(out, stream.as_bytes(), "cut at {cut}");
+            assert!(tap.done() && !tap.error_event());
+        }
+    }
+}
+
+#[test]
+fn a_name_that_comes_after_the_data_changes_nothing_however_it_is_cut() {
+    let stream = format!("{}\nevent: error\n\n", DELTA.trim_end());
+    for cut in 0..=stream.len() {
+        let (head, tail) = stream.as_bytes().split_at(cut);
+        let (out, tap) = pass(&[head, tail], TapOptions::default());
+        assert_eq!(out, stream.as_bytes(), "cut at {cut}");
+        assert_eq!((tap.error_event(), tap.delivered().0), (false, 1));
     }
 }
 

@@ -26,9 +26,10 @@ impl WholeTap {
         self.scanner.feed(chunk, &mut self.reading);
     }
 
-    /// The answer ended, whole or not. Text that is not yet counted is counted now, unless usage was reported.
+    /// The answer ended, whole or not. Text that is not yet counted is counted now, unless the answer is whole and
+    /// its usage was reported.
     pub fn end(&mut self) {
-        if self.reported().is_some() {
+        if self.reported().is_some() && self.complete() {
             self.reading.tally.discard();
         } else {
             self.reading.tally.end_cut();
@@ -50,7 +51,8 @@ impl WholeTap {
         &self.reading.reports
     }
 
-    /// Tokens of the answer's text, complete after [`WholeTap::end`] and only when [`WholeTap::reported`] is `None`.
+    /// Tokens of the answer's text, complete after [`WholeTap::end`] and only when [`WholeTap::reported`] is `None` or
+    /// the answer is not whole.
     pub fn delivered(&self) -> CompletionTokens {
         CompletionTokens(self.reading.tally.committed())
     }
@@ -68,6 +70,16 @@ impl WholeTap {
     /// One whole JSON object (or array) passed, and nothing after it.
     pub fn complete(&self) -> bool {
         self.scanner.is_complete()
+    }
+
+    /// There are choices and no error: whatever follows, this is an answer. (Never true of embeddings.)
+    pub fn is_answer(&self) -> bool {
+        self.reading.seen.choices == Choices::Some && !self.reading.seen.error
+    }
+
+    /// It stopped before its end: what there is could still become a whole document, or there is nothing.
+    pub fn is_cut(&self) -> bool {
+        !self.scanner.is_complete() && !self.scanner.is_broken()
     }
 
     /// Bytes of text that wait to be counted.

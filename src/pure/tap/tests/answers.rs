@@ -107,6 +107,14 @@ fn an_answer_that_stops_within_a_text_is_counted_up_to_there() {
 }
 
 #[test]
+fn an_answer_that_stops_after_its_report_is_counted_too() {
+    let answer = r#"{"choices":[{"message":{"content":"One two"}}],"usage":{"prompt_tokens":1,"completion_tokens":2}"#;
+    let stopped = tap(answer.as_bytes(), &[]);
+    assert!(stopped.is_cut() && stopped.is_answer() && stopped.reported().is_some());
+    assert_eq!(stopped.delivered().0, tokens::count("One two", Encoding::O200k));
+}
+
+#[test]
 fn what_is_no_whole_document_is_not_complete() {
     for answer in [
         "",

@@ -21,6 +21,8 @@ pub(super) struct Outcome {
 struct Block {
     raw: Vec<u8>,
     data: Option<Vec<u8>>,
+    /// The first line of the data.
+    first: Option<Vec<u8>>,
     error_name: bool,
     /// What would end it, when the stream ended before it did.
     closing: &'static [u8],
@@ -30,21 +32,19 @@ struct Block {
 pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
     let mut outcome = Outcome::default();
     let mut identity = Identity::default();
-    for block in blocks(stream) {
+    for block in blocks(stream, options) {
         let value = block
             .data
             .as_deref()
             .and_then(|data| serde_json::from_slice::<Value>(data).ok());
         let value = value.unwrap_or(Value::Null);
-        outcome.done |= block
-            .data
-            .as_deref()
-            .is_some_and(|data| data.trim_ascii_start().starts_with(b"[DONE]"));
+        let is_done = block.data.as_deref().is_some_and(is_done);
+        outcome.done |= is_done;
         identify(&value, &mut identity);
         for usage in usages(&value) {
             outcome.reports.add(report(usage));
         }
-        if block.error_name || is_error(&value) {
+        if (block.error_name || is_error(&value)) && !is_done {
             let code = &value["error"]["code"];
             let number = code
                 .as_u64()
@@ -58,9 +58,7 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
             outcome.finished |= outcome.done;
             return outcome;
         }
-        let is_usage_chunk =
-            value["usage"].is_object() && value["choices"].as_array().is_some_and(|choices| choices.is_empty());
-        if is_usage_chunk && options.drop_usage_chunk {
+        if is_usage_chunk(&value) && options.drop_usage_chunk {
             continue;
         }
         outcome.out.extend(&block.raw);
@@ -77,19 +75,37 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
 
 /// Whether the data of every event is JSON: what an unreadable one delivers is not for the oracle to say.
 pub(super) fn readable(stream: &[u8]) -> bool {
-    let data = blocks(stream).into_iter().filter_map(|block| block.data);
+    let data = blocks(stream, TapOptions::default())
+        .into_iter()
+        .filter_map(|block| block.data);
     data.into_iter()
         .all(|data| serde_json::from_slice::<Value>(&data).is_ok())
 }
 
-fn blocks(stream: &[u8]) -> Vec<Block> {
+fn is_done(data: &[u8]) -> bool {
+    data.trim_ascii_start().starts_with(b"[DONE]")
+}
+
+fn is_usage_chunk(value: &Value) -> bool {
+    value["usage"].is_object() && value["choices"].as_array().is_some_and(|choices| choices.is_empty())
+}
+
+/// Whether a first line of data is all of an event that passes, so that no later line can change that.
+fn is_settled(first: &[u8], options: TapOptions) -> bool {
+    let passes = |value: Value| !is_error(&value) && !(options.drop_usage_chunk && is_usage_chunk(&value));
+    is_done(first) || serde_json::from_slice::<Value>(first).is_ok_and(passes)
+}
+
+fn blocks(stream: &[u8], options: TapOptions) -> Vec<Block> {
     let mut blocks = Vec::new();
     let new = || Block {
         raw: Vec::new(),
         data: None,
+        first: None,
         error_name: false,
         closing: b"",
     };
+    let settled = |block: &Block| block.first.as_deref().is_some_and(|first| is_settled(first, options));
     let mut block = new();
     let mut fields = false;
     for (index, line) in raw_lines(stream).into_iter().enumerate() {
@@ -119,9 +135,12 @@ fn blocks(stream: &[u8]) -> Vec<Block> {
                     data.push(b'\n');
                     data.extend(value);
                 }
-                None => block.data = Some(value.to_vec()),
+                None => {
+                    block.data = Some(value.to_vec());
+                    block.first = Some(value.to_vec());
+                }
             }
-        } else if name == b"event" {
+        } else if name == b"event" && (block.error_name || !settled(&block)) {
             block.error_name = value == b"error";
         }
     }

@@ -1,0 +1,148 @@
+//! The end of a stream: what is said there when it was whole, when it died, and when the upstream said that it failed.
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::super::fault::{self, DONE_EVENT};
+use super::super::reading::Identity;
+use super::{StreamTap, Terminal, Verdict};
+
+/// How the end of an upstream's stream is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Framing {
+    /// By a length, a last chunk or a flag: a stream that breaks off is noticed.
+    Framed,
+    /// By the end of its connection, which is all that is seen of one that breaks off.
+    UntilClosed,
+}
+
+impl StreamTap {
+    /// The upstream ended its stream cleanly: what is to be sent before the end. That is what was held, the end of an
+    /// event that was left open, and `[DONE]` if the upstream sent none. Nothing passes afterwards.
+    pub fn end(&mut self) -> Bytes {
+        if std::mem::replace(&mut self.closed, true) {
+            return Bytes::new();
+        }
+        let mut out = BytesMut::new();
+        if self.end_open(&mut out) && !self.done {
+            out.put_slice(DONE_EVENT);
+        }
+        out.freeze()
+    }
+
+    /// The same, when the end may be that of an upstream which died: what is to be sent is that of [`StreamTap::end`]
+    /// or that of [`StreamTap::fail`]. It died when nothing said that the answer is complete, and it was cut off as far
+    /// as its framing tells or within an event, or nothing had been delivered or reported. What there is of an event
+    /// that was cut off is left out.
+    pub fn end_or_fail(&mut self, framing: Framing, message: &str, error_type: &str, code: u16) -> Bytes {
+        if self.closed {
+            return Bytes::new();
+        }
+        let mut out = BytesMut::new();
+        let cut = self.is_cut(framing);
+        if cut && !self.finished() {
+            self.died = true;
+            return self.fail(message, error_type, code);
+        }
+        self.closed = true;
+        if cut {
+            self.close_released(&mut out);
+        } else if !self.end_open(&mut out) {
+            return out.freeze();
+        }
+        let said_nothing = self.delivered().0 == 0 && self.reported().is_none();
+        if !self.finished() && (framing == Framing::UntilClosed || said_nothing) {
+            self.died = true;
+            fault::write(&mut out, &self.reading.identity, message, error_type, code);
+        } else if !self.done {
+            out.put_slice(DONE_EVENT);
+        }
+        out.freeze()
+    }
+
+    /// The upstream died mid-stream: what is to be sent before the end. That is the end of an event that has partly
+    /// passed, one error event, and `[DONE]`; only the first if `[DONE]` was seen. Nothing, if [`StreamTap::end`] was
+    /// called.
+    pub fn fail(&mut self, message: &str, error_type: &str, code: u16) -> Bytes {
+        if std::mem::replace(&mut self.closed, true) {
+            return Bytes::new();
+        }
+        let mut out = BytesMut::new();
+        self.close_released(&mut out);
+        if !self.done {
+            fault::write(&mut out, &self.reading.identity, message, error_type, code);
+        }
+        out.freeze()
+    }
+
+    /// Whether the stream stopped within an event, and not only before its blank line.
+    fn is_cut(&self, framing: Framing) -> bool {
+        let open = !self.framer.closing().is_empty() && self.terminal != Terminal::Yes;
+        open && match framing {
+            Framing::Framed => self.scanner.is_cut(),
+            Framing::UntilClosed => !self.scanner.is_complete(),
+        }
+    }
+
+    /// Ends the event that was left open, if there is one. False when it was an error, and the stream has its end.
+    fn end_open(&mut self, out: &mut BytesMut) -> bool {
+        let closing = self.framer.closing();
+        if closing.is_empty() {
+            return true;
+        }
+        self.done |= self.terminal == Terminal::Yes;
+        match self.end_event() {
+            Verdict::Pass => {
+                out.put_slice(&self.held);
+                out.put_slice(closing);
+            }
+            Verdict::LeaveOut => {}
+            Verdict::Mask => {
+                let masked = self.mask();
+                out.put_slice(&masked);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends the stream with our error event in place of the upstream's, which is the event at hand.
+    pub(super) fn mask(&mut self) -> Bytes {
+        self.error = Some(self.reading.seen.error_code);
+        self.closed = true;
+        let mut out = BytesMut::new();
+        self.close_released(&mut out);
+        if !self.done {
+            write_masked(&mut out, &self.reading.identity);
+        }
+        out.freeze()
+    }
+
+    /// Ends the event at hand if some of it has passed; forgets it if not.
+    fn close_released(&mut self, out: &mut BytesMut) {
+        self.held.clear();
+        if self.released {
+            self.deliver();
+            // When the framer has seen the event's end, that end has not passed.
+            let (closing, ended) = (self.framer.closing(), self.framer.closing().is_empty());
+            if let Some(json) = self.scanner.closing().filter(|json| !json.is_empty() && !ended) {
+                out.put_slice(self.framer.before_data());
+                out.put_slice(&json);
+                out.put_slice(b"\n\n");
+            } else {
+                out.put_slice(if ended { b"\n\n" } else { closing });
+            }
+        } else {
+            self.reading.tally.discard();
+        }
+    }
+}
+
+/// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
+pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity) {
+    fault::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
+}
+
+/// The words that take the place of an upstream's own.
+const MASKED_MESSAGE: &str = "The upstream provider failed while answering.";
+const MASKED_TYPE: &str = "upstream_error";
+const MASKED_CODE: u16 = 502;
