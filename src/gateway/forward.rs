@@ -301,10 +301,11 @@ pub(super) fn proxy_failed(
     let written = session
         .response_written()
         .is_some_and(|header| !header.status.is_informational());
-    if is_upstreams(&error) && written {
-        if let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref()) {
-            attempt.candidate.breaker.failed(clock.now(), None);
-        }
+    if is_upstreams(&error)
+        && written
+        && let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref())
+    {
+        attempt.candidate.breaker.failed(clock.now(), None);
     }
     if !is_upstreams(&error) || written || client_is_gone {
         error.set_retry(false);
@@ -384,9 +385,7 @@ fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static st
     if text(header::CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Some("a content-encoding that was not asked for");
     }
-    let Some(content_type) = text(header::CONTENT_TYPE) else {
-        return None;
-    };
+    let content_type = text(header::CONTENT_TYPE)?;
     let kind = content_type.split(';').next().unwrap_or("").trim();
     let wanted = match mode {
         ResponseMode::Stream => "text/event-stream",

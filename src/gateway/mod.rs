@@ -168,13 +168,12 @@ impl Gateway {
 
 /// Refuses a field by which one of the model's providers would run or charge something else.
 fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> std::result::Result<(), ApiError> {
-    let upstreams = model
+    let mut upstreams = model
         .targets
         .iter()
         .filter_map(|target| snapshot.upstreams.get(&target.provider));
     upstreams
-        .map(|upstream| body.check_fields(&upstream.rules))
-        .collect::<std::result::Result<(), _>>()
+        .try_for_each(|upstream| body.check_fields(&upstream.rules))
         .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 
@@ -193,7 +192,9 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
         let timeouts = ctx.snapshot.config.timeouts;
         let downstream = session.as_downstream_mut();
-        if downstream.get_keepalive().is_some() {
+        if downstream.req_header().version < http::Version::HTTP_11 {
+            downstream.set_keepalive(None);
+        } else if downstream.get_keepalive().is_some() {
             downstream.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
         }
         // The whole body has its own time-out; this one only ends what that does not see.
@@ -247,6 +248,19 @@ impl ProxyHttp for Gateway {
         ctx: &mut Ctx,
     ) -> Result<()> {
         forward::judge(response, ctx, &self.clock)
+    }
+
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        _ctx: &mut Ctx,
+    ) -> Result<()> {
+        // Pingora adds chunks to every answer without a length, but HTTP/1.0 knows none: there the connection's end is the body's.
+        if session.req_header().version < http::Version::HTTP_11 {
+            response.remove_header(&http::header::TRANSFER_ENCODING);
+        }
+        Ok(())
     }
 
     fn response_body_filter(

@@ -20,6 +20,7 @@ use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
 use crate::clock::Clock;
 use crate::config::{Config, Store};
+use crate::pure::tokens::{self, Encoding};
 use crate::store::{self, Ledger};
 
 /// What cannot be started.
@@ -49,6 +50,9 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Resul
     };
     let snapshot = Snapshot::load(config, &upstreams)?;
     upstreams.resolve_unknown();
+    // Loading takes a while, which no caller should wait for.
+    tokens::load(Encoding::O200k);
+    tokens::load(Encoding::Cl100k);
     for warning in &snapshot.warnings {
         log::warn!("{warning}");
     }

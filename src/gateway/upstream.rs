@@ -54,10 +54,13 @@ pub(super) struct Breaker {
     open_until: AtomicI64,
 }
 
+/// By host, port and whether TLS is spoken.
+type Hosts = HashMap<(String, u16, bool), Arc<Addresses>>;
+
 /// All hosts, over reloads.
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
-    hosts: Arc<Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>>,
+    hosts: Arc<Mutex<Hosts>>,
 }
 
 impl Upstreams {
@@ -291,7 +294,7 @@ fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
     Ok(certificates.into())
 }
 
-fn all(hosts: &Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>) -> Vec<Arc<Addresses>> {
+fn all(hosts: &Mutex<Hosts>) -> Vec<Arc<Addresses>> {
     hosts
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -300,7 +303,7 @@ fn all(hosts: &Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>) -> Vec<Arc<A
         .collect()
 }
 
-fn refresh(hosts: &Weak<Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>>) {
+fn refresh(hosts: &Weak<Mutex<Hosts>>) {
     loop {
         let Some(hosts) = hosts.upgrade() else { return };
         for host in all(&hosts) {

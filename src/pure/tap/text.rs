@@ -26,6 +26,8 @@ pub(super) struct Tally {
     marks: Vec<Mark>,
     /// Where in `waiting` the text begins that has no mark yet.
     open: usize,
+    /// The kind of that text.
+    open_kind: Kind,
     /// What is counted of the choice at hand, but not committed.
     choice: Choice,
     committed: u64,
@@ -62,6 +64,7 @@ impl Tally {
             waiting: Vec::new(),
             marks: Vec::new(),
             open: 0,
+            open_kind: Kind::Content,
             choice: Choice::default(),
             committed: 0,
         }
@@ -69,6 +72,7 @@ impl Tally {
 
     /// More of a text, which [`Tally::end`] will end.
     pub(super) fn part(&mut self, kind: Kind, mut part: &[u8]) {
+        self.open_kind = kind;
         while self.waiting.len() + part.len() > WAITING_BYTES_MAX {
             let room = WAITING_BYTES_MAX.saturating_sub(self.waiting.len());
             let (now, later) = part.split_at_checked(room).unwrap_or((part, b""));
@@ -85,6 +89,11 @@ impl Tally {
             self.open = self.waiting.len();
             self.mark(Mark::Text(kind, self.open));
         }
+    }
+
+    /// The answer was cut within a text: what there is of it is a text too.
+    pub(super) fn end_cut(&mut self) {
+        self.end(self.open_kind);
     }
 
     /// The choice ended.

@@ -31,6 +31,7 @@ impl WholeTap {
         if self.reported().is_some() {
             self.reading.tally.discard();
         } else {
+            self.reading.tally.end_cut();
             self.reading.tally.commit();
         }
     }

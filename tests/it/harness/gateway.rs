@@ -76,8 +76,13 @@ pub struct KeySpec {
 impl Setup {
     /// The default configuration with the provider `main` at this upstream.
     pub fn over(main: &Upstream) -> Setup {
+        Setup::at(&main.base_url())
+    }
+
+    /// The same with the provider's address.
+    pub fn at(base_url: &str) -> Setup {
         let conf = json!({
-            "providers": { "main": { "base_url": main.base_url(), "api_key_env": "SET_MAIN" } },
+            "providers": { "main": { "base_url": base_url, "api_key_env": "SET_MAIN" } },
             "tiers": {}, "timeouts": {},
         });
         let setup = Setup {

@@ -8,6 +8,7 @@ pub mod client;
 pub mod gateway;
 pub mod raw;
 pub mod reply;
+pub mod simulated;
 pub mod tls;
 pub mod upstream;
 
@@ -17,7 +18,7 @@ pub use answer::{Answer, Events, deltas};
 pub use gateway::{Gateway, KeySpec, Setup};
 pub use raw::Raw;
 pub use reply::{Cue, Reply};
-pub use upstream::{Seen, Upstream};
+pub use upstream::Upstream;
 
 /// The longest that a test waits for one thing. Far above what it takes, so that a slow machine fails no test.
 const WAIT_MAX: Duration = Duration::from_secs(20);

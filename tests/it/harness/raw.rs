@@ -63,6 +63,17 @@ impl Raw {
         }
     }
 
+    /// The next answer, whose body ends with the connection.
+    pub async fn until_closed(&mut self) -> Answer {
+        let mut answer = self.head().await;
+        let mut body = std::mem::take(&mut self.unread);
+        within("the connection's end", self.socket.read_to_end(&mut body))
+            .await
+            .unwrap();
+        answer.body = body.into();
+        answer
+    }
+
     /// Checks that the gateway closes the connection and sends nothing more.
     pub async fn closed(&mut self) {
         let mut rest = std::mem::take(&mut self.unread);
@@ -99,7 +110,8 @@ impl Raw {
         }
     }
 
-    async fn take(&mut self, length: usize) -> Bytes {
+    /// So many bytes of what comes next.
+    pub async fn take(&mut self, length: usize) -> Bytes {
         while self.unread.len() < length {
             self.read_more().await;
         }

@@ -167,6 +167,12 @@ impl Reply {
         self.step(Step::Send(Bytes::copy_from_slice(bytes.as_ref())))
     }
 
+    /// Then this.
+    pub fn and(mut self, rest: Reply) -> Reply {
+        self.steps.extend(rest.steps);
+        self
+    }
+
     /// Waits for the test here.
     pub fn wait(self, cue: &Cue) -> Reply {
         self.step(Step::Wait(cue.clone()))

@@ -94,6 +94,19 @@ fn lone_surrogates_read_as_the_replacement_character() {
 }
 
 #[test]
+fn an_answer_that_stops_within_a_text_is_counted_up_to_there() {
+    let (head, said) = (
+        r#"{"choices":[{"message":{"role":"assistant","content":""#,
+        "One two three, four.",
+    );
+    for length in 0..=said.len() {
+        let stopped = format!("{head}{}", &said[..length]);
+        let counted = tap(stopped.as_bytes(), &[]).delivered().0;
+        assert_eq!(counted, tokens::count(&said[..length], Encoding::O200k), "{stopped}");
+    }
+}
+
+#[test]
 fn what_is_no_whole_document_is_not_complete() {
     for answer in [
         "",
