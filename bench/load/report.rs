@@ -194,7 +194,7 @@ fn steady_table(all: &[Series]) -> String {
 }
 
 fn syscalls_table(syscalls: &[SystemCalls]) -> String {
-    let head = ["subject", "load", "calls each", "of which"].map(str::to_owned);
+    let head = ["subject", "load", "system calls", "of which"].map(str::to_owned);
     let row = |s: &SystemCalls| {
         let most = s
             .by_name
@@ -203,7 +203,7 @@ fn syscalls_table(syscalls: &[SystemCalls]) -> String {
             .map(|(name, calls)| format!("{name} {calls:.2}"));
         [
             s.subject.clone(),
-            format!("{}, a {}", s.part, s.unit.name()),
+            format!("{}, each {}", s.part, s.unit.name()),
             format!("{:.2}", s.a_unit),
             most.collect::<Vec<_>>().join(", "),
         ]

@@ -103,7 +103,8 @@ struct Answers {
     embeddings: Vec<u8>,
     not_found: Vec<u8>,
     stream_head: Vec<u8>,
-    event: Vec<u8>,
+    /// A token each, taken in turn.
+    events: Vec<Vec<u8>>,
     finish: Vec<u8>,
     usage: Vec<u8>,
     done: Vec<u8>,
@@ -122,15 +123,14 @@ impl Answers {
         let embeddings = format!(
             r#"{{"object":"list","data":[{{"object":"embedding","index":0,"embedding":[{numbers}]}}],"model":"sim","usage":{{"prompt_tokens":210,"total_tokens":210}}}}"#
         );
-        let content = "one delta of a burst that is long enough to count as a sentence of its own now ";
         Self {
             whole: json("200 OK", &whole),
             embeddings: json("200 OK", &embeddings),
             not_found: json("404 Not Found", r#"{"error":{"code":404,"message":"the simulated upstream has no such path","type":"not_found_error"}}"#),
             stream_head: b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n".to_vec(),
-            event: chunk(&format!(r#"{{"index":0,"delta":{{"content":"{content}"}},"logprobs":null,"finish_reason":null}}"#), ""),
-            finish: chunk(r#"{"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}"#, ""),
-            usage: chunk("", r#","usage":{"prompt_tokens":220,"completion_tokens":1700,"total_tokens":1920}"#),
+            events: WORDS.iter().map(|word| chunk(&choice(&format!(r#""content":"{word}""#), "null"), "null")).collect(),
+            finish: chunk(&choice("", r#""stop""#), "null"),
+            usage: chunk("", r#"{"prompt_tokens":220,"completion_tokens":100,"total_tokens":320}"#),
             done: { let mut out = Vec::new(); wire::push_chunk(&mut out, b"data: [DONE]\n\n"); out.extend_from_slice(b"0\r\n\r\n"); out },
         }
     }
@@ -144,14 +144,19 @@ fn json(status: &str, body: &str) -> Vec<u8> {
     .into_bytes()
 }
 
-/// An event of a stream as one chunk, with room for a time in its id.
+/// The one choice of an event.
+fn choice(delta: &str, finish_reason: &str) -> String {
+    format!(r#"{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish_reason}}}"#)
+}
+
+/// An event of a stream as one chunk, in the shape that OpenAI gives it, with room for a time.
 fn chunk(choice: &str, usage: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let stamp = "0".repeat(wire::STAMP_DIGITS);
     let event = format!(
-        "data: {{\"id\":\"chatcmpl-sim-{stamp}\",\"object\":\"chat.completion.chunk\",\"created\":1760000000,\"model\":\"sim\",\"choices\":[{choice}]{usage}}}\n\n"
+        r#"{{"id":"chatcmpl-sim-0123456789","object":"chat.completion.chunk","created":1760000000,"model":"sim-2026-01-01","service_tier":"default","system_fingerprint":"fp_0123456789","choices":[{choice}],"usage":{usage},"obfuscation":"{stamp}"}}"#
     );
-    wire::push_chunk(&mut out, event.as_bytes());
+    wire::push_chunk(&mut out, format!("data: {event}\n\n").as_bytes());
     out
 }
 
@@ -251,7 +256,8 @@ impl Connection {
                 tokio::time::sleep(Duration::from_millis(script.pace_ms.into())).await;
             }
             let start = self.out.len();
-            self.out.extend_from_slice(&answers.event);
+            let token = usize::try_from(event).unwrap_or_default() % answers.events.len();
+            self.out.extend_from_slice(&answers.events[token]);
             if script.pace_ms > 0 {
                 stamp(&mut self.out[start..]);
                 self.flush().await?;
@@ -299,7 +305,7 @@ fn wants_usage(body: &[u8]) -> bool {
     })
 }
 
-/// Writes the time into the id of an event.
+/// Writes the time into an event.
 fn stamp(event: &mut [u8]) {
     let Some(place) = wire::stamp_place(event) else { return };
     let mut now = process::monotonic_ns();
@@ -313,5 +319,24 @@ fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
 }
 
+/// A usual delta is one token.
+const WORDS: [&str; 16] = [
+    "The",
+    " answer",
+    " is",
+    " that",
+    " a",
+    " gateway",
+    " counts",
+    " what",
+    " it",
+    " delivers",
+    ",",
+    " and",
+    " nothing",
+    " else",
+    ".",
+    "\\n\\n",
+];
 /// The script stands in the first message.
 const SCRIPT_WITHIN: usize = 1024;

@@ -236,8 +236,8 @@ pub(crate) fn stamp(bytes: &[u8]) -> Option<u64> {
     digits.parse().ok().filter(|stamp| *stamp > 0)
 }
 
-/// What stands before the time in the `id` of a simulated event.
-pub(crate) const STAMP_BEFORE: &[u8] = b"\"id\":\"chatcmpl-sim-";
+/// What stands before the time in a simulated event: a field that differs from event to event in real streams too.
+pub(crate) const STAMP_BEFORE: &[u8] = b"\"obfuscation\":\"";
 /// Digits of the time.
 pub(crate) const STAMP_DIGITS: usize = 20;
 const HEADERS_MAX: usize = 64;
