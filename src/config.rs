@@ -287,7 +287,7 @@ impl Config {
     /// When it cannot be read, has an unknown key (the nearest known one is named), or a value that makes no sense.
     pub fn load(path: &Path) -> Result<Config, ConfigError> {
         let text = read(path)?;
-        Config::parse(path, &text, &|name| std::env::var(name).ok())
+        Config::parse(path, &text, &environment)
     }
 
     /// The same from text; `environment` gives the credentials.
@@ -382,6 +382,11 @@ impl BaseUrl {
             path: path.trim_end_matches('/').to_owned(),
         })
     }
+}
+
+/// A variable of this process's environment; nothing when it is not set or not UTF-8.
+pub fn environment(name: &str) -> Option<String> {
+    std::env::var(name).ok()
 }
 
 fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {

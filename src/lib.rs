@@ -41,6 +41,8 @@
 //! snapshot of configuration and catalogue is taken when a request begins, so a reload does not touch one that is under way.
 
 #[cfg(feature = "serve")]
+pub mod cli;
+#[cfg(feature = "serve")]
 pub mod clock;
 #[cfg(feature = "serve")]
 pub mod config;

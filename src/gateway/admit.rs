@@ -9,7 +9,7 @@ use super::stage::Admission;
 use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::catalogue::{Model, ModelKind};
-use crate::pure::chat::{Cap, CapField, Endpoint, PromptLimits, RequestBody};
+use crate::pure::chat::{Endpoint, PromptLimits, RequestBody};
 use crate::pure::error::{ApiError, CreditShortage, LimitKind};
 use crate::pure::hold::{Bound, WorstCase};
 use crate::pure::ids::RequestId;
@@ -96,7 +96,6 @@ pub(super) async fn admit(
     caller: Caller,
     permit: Permit,
     body: &RequestBody,
-    cap_field: CapField,
 ) -> Result<Admission, Refused> {
     let model = Arc::clone(permit.model());
     let prompt_limits = PromptLimits {
@@ -106,7 +105,7 @@ pub(super) async fn admit(
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&prompt_limits));
     let mut worst = cheap;
     let mut reply = try_reserve(door, &caller, &model, body, &worst).await?;
-    if matches!(reply, Err(Denial::Credit { .. } | Denial::Quota { .. })) {
+    if worth_counting(&reply) {
         worst = counted(&model, body, &prompt_limits, &cheap).await;
         reply = try_reserve(door, &caller, &model, body, &worst).await?;
     }
@@ -115,21 +114,22 @@ pub(super) async fn admit(
         Err(denial) => return Err(refused(door.snapshot, &caller, &model, &worst, denial)),
     };
     if worst == cheap && hold.amount() < wanted(&worst, &model)? {
-        // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its bound is one
-        // more that the answer may have.
+        // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
+        // bound is one more that the answer may have.
         worst = counted(&model, body, &prompt_limits, &cheap).await;
     }
     let cap = if hold.amount() >= wanted(&worst, &model)? {
         None
     } else {
-        // At least one token a choice is covered: less would not have been granted.
         let each = worst
             .affordable_each(hold.amount(), &model.pricing)
             .and_then(NonZeroU64::new);
-        each.map(|tokens| Cap {
-            tokens,
-            field: cap_field,
-        })
+        if each.is_none() {
+            // Not reached: what is granted covers the prompt and a token a choice. An answer without a limit would not be covered.
+            hold.release();
+            return Err(ApiError::Internal.into());
+        }
+        each
     };
     Ok(Admission {
         permit,
@@ -137,6 +137,15 @@ pub(super) async fn admit(
         hold,
         cap,
     })
+}
+
+/// Whether counting the prompt could turn a refusal: not when there is nothing to spend at all.
+fn worth_counting(reply: &Result<crate::store::Hold, Denial>) -> bool {
+    match reply {
+        Err(Denial::Credit { available, .. }) => *available > Credits::ZERO,
+        Err(Denial::Quota { .. }) => true,
+        _ => false,
+    }
 }
 
 async fn try_reserve(
@@ -186,12 +195,21 @@ async fn counted(model: &Model, body: &RequestBody, limits: &PromptLimits, cheap
         count_text(body, encoding)
     } else {
         let body = body.clone();
+        let Ok(_place) = COUNTING.acquire().await else {
+            return *cheap;
+        };
         match tokio::task::spawn_blocking(move || count_text(&body, encoding)).await {
             Ok(tokens) => tokens,
             Err(_) => return *cheap,
         }
     };
-    let with_margin = text_tokens.saturating_add(text_tokens / 10).saturating_add(8);
+    // Another family's tokenizer may need more than the one that counts here.
+    let margin = if Encoding::is_known_for(&model.id) {
+        text_tokens / 10
+    } else {
+        text_tokens
+    };
+    let with_margin = text_tokens.saturating_add(margin).saturating_add(8);
     let prompt = body.prompt_tokens_of_text(with_margin, limits).min(cheap.prompt.0);
     WorstCase {
         prompt: PromptTokens(prompt),
@@ -263,6 +281,7 @@ fn refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCas
                 quota: monthly_quota(snapshot, caller),
                 used,
                 held,
+                needed,
             };
             Refused {
                 error,
@@ -280,3 +299,6 @@ fn shown(name: &str) -> String {
 
 /// Prompts up to this many bytes are counted where they are (about 1 ms); longer ones on a thread for such work.
 const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How many long prompts are counted at once for admission: it is work for callers who may not be able to pay.
+static COUNTING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);

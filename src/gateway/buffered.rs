@@ -11,6 +11,7 @@
 //! It rests on an interface that Pingora does not document: the dependency is pinned.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -32,42 +33,56 @@ use super::life::Cut;
 pub(super) struct Carriage {
     /// The longest silence of the upstream once its answer has begun.
     pub(super) idle: Duration,
-    /// How long the upstream is read on for a client that has gone; none when it is closed at once.
-    pub(super) drain: Option<Duration>,
+    /// How long the upstream of a drained call is read on for a client that has gone.
+    pub(super) drain_max: Duration,
     /// Ends the call when a stop no longer waits for it.
     pub(super) cut: Cut,
 }
 
-/// The owner's end: where the real session comes back to.
-pub(super) struct Ticket(Arc<Mutex<Option<Box<ServerSession>>>>);
+/// The owner's end: where the real session comes back to, and what the two ends tell each other.
+pub(super) struct Ticket(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    home: Mutex<Option<Box<ServerSession>>>,
+    /// Whether the target that is tried now is drained for a client that has gone.
+    drains: AtomicBool,
+    gone: AtomicBool,
+}
+
+/// One of the calls that are drained: their number has a limit, beyond which an upstream is closed at once.
+struct DrainPlace;
 
 /// The session that Pingora sees.
 struct Buffered {
     real: Option<Box<ServerSession>>,
-    home: Arc<Mutex<Option<Box<ServerSession>>>>,
-    body: Bytes,
+    shared: Arc<Shared>,
     carriage: Carriage,
     gone_at: Option<Instant>,
+    /// Holds a place among the calls that are drained.
+    drained: Option<DrainPlace>,
     /// When the upstream was last heard; none before its answer has begun.
     heard_at: Option<Instant>,
     alarm: Option<Pin<Box<tokio::time::Sleep>>>,
 }
 
-/// Puts a session that replays `body` in the place of the real one.
-pub(super) fn install(session: &mut Session, body: Bytes, carriage: Carriage) -> Ticket {
-    let home = Arc::new(Mutex::new(None));
+/// Puts a session that has its body already in the place of the real one.
+///
+/// It hands out one byte for it: Pingora only asks whether there is something to send, and the gateway's body filter says what.
+pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
+    let shared = Arc::new(Shared::default());
     let real = std::mem::replace(&mut session.downstream_session, placeholder());
     let buffered = Buffered {
         real: Some(real),
-        home: Arc::clone(&home),
-        body,
+        shared: Arc::clone(&shared),
         carriage,
         gone_at: None,
+        drained: None,
         heard_at: None,
         alarm: None,
     };
     *session.downstream_session = ServerSession::new_custom(Box::new(buffered));
-    Ticket(home)
+    Ticket(shared)
 }
 
 impl Ticket {
@@ -75,17 +90,53 @@ impl Ticket {
     pub(super) fn redeem(self, session: &mut Session) {
         // Dropping the stand-in sends the real one home.
         session.downstream_session = placeholder();
-        if let Some(real) = self.0.lock().unwrap_or_else(PoisonError::into_inner).take() {
+        if let Some(real) = self.0.home.lock().unwrap_or_else(PoisonError::into_inner).take() {
             session.downstream_session = real;
         }
     }
+
+    /// Says whether the target that is tried next is drained.
+    pub(super) fn set_drains(&self, drains: bool) {
+        self.0.drains.store(drains, Ordering::Relaxed);
+    }
+
+    /// Whether the client has gone while the upstream was drained.
+    pub(super) fn client_is_gone(&self) -> bool {
+        self.0.gone.load(Ordering::Relaxed)
+    }
 }
 
-/// Ends the call as if its upstream had failed: a stream's client gets the error event and a clean end.
-fn upstream_error<T>(why: &'static str) -> Result<T> {
-    let mut error = Error::explain(ErrorType::ReadTimedout, why);
+/// Whether an error is one of this session's own, for which the upstream is to blame: Pingora takes all that comes from a downstream
+/// session for the client's.
+pub(super) fn is_upstreams_fault(error: &Error) -> bool {
+    matches!(error.etype(), ErrorType::Custom(what) if [SILENT, STOPPING].contains(what))
+}
+
+fn interrupted(what: &'static str) -> Box<Error> {
+    let mut error = Error::new(ErrorType::Custom(what));
     error.as_up();
-    Err(error)
+    error
+}
+
+fn drained_out() -> Box<Error> {
+    let mut error = Error::explain(ErrorType::ConnectionClosed, "the client has gone, and draining ended");
+    error.as_down();
+    error
+}
+
+impl DrainPlace {
+    fn take() -> Option<DrainPlace> {
+        let taken = DRAINED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
+            (n < DRAINED_MAX).then_some(n + 1)
+        });
+        taken.ok().map(|_| DrainPlace)
+    }
+}
+
+impl Drop for DrainPlace {
+    fn drop(&mut self) {
+        DRAINED.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 /// `()` implements the trait: a session that is never asked anything, without an allocation for its inside.
@@ -110,19 +161,27 @@ impl Buffered {
 
     /// The client has gone: an error, unless this call is drained.
     fn client_gone(&mut self, error: Box<Error>) -> Result<()> {
-        if self.carriage.drain.is_none() {
+        if self.is_gone() {
+            return Ok(());
+        }
+        // Before the answer has begun nothing is owed, so nothing is worth waiting for.
+        if !self.shared.drains.load(Ordering::Relaxed) || self.heard_at.is_none() {
             return Err(error);
         }
-        self.gone_at.get_or_insert_with(crate::clock::monotonic);
+        let Some(place) = DrainPlace::take() else {
+            return Err(error);
+        };
+        self.drained = Some(place);
+        self.gone_at = Some(crate::clock::monotonic());
+        self.shared.gone.store(true, Ordering::Relaxed);
+        // Whatever was half written, this connection is of no more use.
+        self.real_mut().set_keepalive(None);
         Ok(())
     }
 
     fn check_drain(&self) -> Result<()> {
-        match (self.gone_at, self.carriage.drain) {
-            (Some(at), Some(max)) if at.elapsed() >= max => Error::e_explain(
-                ErrorType::ConnectionClosed,
-                "the client has gone and draining took too long",
-            ),
+        match self.gone_at {
+            Some(at) if at.elapsed() >= self.carriage.drain_max => Err(drained_out()),
             _ => Ok(()),
         }
     }
@@ -147,7 +206,7 @@ impl Buffered {
 
 impl Drop for Buffered {
     fn drop(&mut self) {
-        *self.home.lock().unwrap_or_else(PoisonError::into_inner) = self.real.take();
+        *self.shared.home.lock().unwrap_or_else(PoisonError::into_inner) = self.real.take();
     }
 }
 
@@ -198,7 +257,14 @@ impl CustomSession for Buffered {
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
-        self.heard_at = Some(crate::clock::monotonic());
+        let begun = tasks.iter().any(|task| match task {
+            HttpTask::Header(header, _) => !header.status.is_informational(),
+            HttpTask::Body(..) | HttpTask::UpgradedBody(..) | HttpTask::Trailer(_) | HttpTask::Done => true,
+            HttpTask::Failed(_) => false,
+        });
+        if begun {
+            self.heard_at = Some(crate::clock::monotonic());
+        }
         if self.is_gone() {
             self.check_drain()?;
             let mut ended = false;
@@ -211,7 +277,12 @@ impl CustomSession for Buffered {
             return Ok(ended);
         }
         let ended = tasks.iter().any(HttpTask::is_end);
-        match self.real_mut().response_duplex_vec(tasks).await {
+        let written = self.real_mut().response_duplex_vec(tasks).await;
+        if begun {
+            // A client that was slow to take this is not an upstream that was silent.
+            self.heard_at = Some(crate::clock::monotonic());
+        }
+        match written {
             Ok(done) => Ok(done),
             Err(error) if *error.esource() == ErrorSource::Upstream => Err(error),
             Err(error) => self.client_gone(error).map(|()| ended),
@@ -246,8 +317,11 @@ impl CustomSession for Buffered {
         self.real().request_summary()
     }
 
+    /// A `100 Continue` is no answer yet.
     fn response_written(&self) -> Option<&ResponseHeader> {
-        self.real().response_written()
+        self.real()
+            .response_written()
+            .filter(|header| !header.status.is_informational())
     }
 
     async fn shutdown(&mut self, _code: u32, _context: &str) {
@@ -260,41 +334,43 @@ impl CustomSession for Buffered {
 
     async fn finish(&mut self) -> Result<()> {
         if self.is_gone() {
-            return Ok(());
+            // An error, so that the connection is not used again.
+            return Err(drained_out());
         }
-        match self.real_mut().finish_body().await {
-            Ok(()) => Ok(()),
-            Err(error) => self.client_gone(error),
-        }
+        self.real_mut().finish_body().await
     }
 
     fn is_body_empty(&mut self) -> bool {
-        self.body.is_empty()
+        false
     }
 
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
-        let (heard_at, idle, gone) = (self.heard_at, self.carriage.idle, self.is_gone());
-        let Buffered {
-            real, alarm, carriage, ..
-        } = self;
-        let Some(real) = real.as_mut() else { return Ok(None) };
-        let client = async {
-            if gone {
-                return std::future::pending().await;
-            }
-            real.read_body_or_idle(true).await
-        };
-        let read = tokio::select! {
-            biased;
-            read = client => read,
-            () = Buffered::silence(alarm, heard_at, idle) => return upstream_error("the upstream fell silent"),
-            _ = carriage.cut.wait_for(|cut| *cut) => return upstream_error("the gateway is stopping"),
-        };
-        match read {
-            Ok(bytes) => Ok(bytes),
-            Err(error) => {
-                self.client_gone(error)?;
-                std::future::pending().await
+        loop {
+            let (heard_at, idle, gone_at, max) =
+                (self.heard_at, self.carriage.idle, self.gone_at, self.carriage.drain_max);
+            let Buffered {
+                real, alarm, carriage, ..
+            } = self;
+            let Some(real) = real.as_mut() else { return Ok(None) };
+            let client = async {
+                match gone_at {
+                    None => real.read_body_or_idle(true).await,
+                    Some(at) => {
+                        tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
+                        Err(drained_out())
+                    }
+                }
+            };
+            let read = tokio::select! {
+                biased;
+                read = client => read,
+                () = Buffered::silence(alarm, heard_at, idle) => return Err(interrupted(SILENT)),
+                _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
+            };
+            match read {
+                Ok(bytes) => return Ok(bytes),
+                Err(error) if gone_at.is_some() => return Err(error),
+                Err(error) => self.client_gone(error)?,
             }
         }
     }
@@ -327,14 +403,17 @@ impl CustomSession for Buffered {
         self.real().to_h1_raw()
     }
 
-    fn enable_retry_buffering(&mut self) {}
+    /// Pingora calls this when an attempt begins.
+    fn enable_retry_buffering(&mut self) {
+        self.heard_at = None;
+    }
 
     fn retry_buffer_truncated(&self) -> bool {
         false
     }
 
     fn get_retry_buffer(&self) -> Option<Bytes> {
-        (!self.body.is_empty()).then(|| self.body.clone())
+        Some(Bytes::from_static(b"{"))
     }
 
     async fn finish_custom(&mut self) -> Result<()> {
@@ -362,3 +441,10 @@ impl CustomSession for Buffered {
         Ok(())
     }
 }
+
+/// An upstream that had begun to answer has been silent for too long.
+const SILENT: &str = "UpstreamSilent";
+/// The process stops and no longer waits.
+const STOPPING: &str = "GatewayStopping";
+static DRAINED: AtomicUsize = AtomicUsize::new(0);
+const DRAINED_MAX: usize = 256;

@@ -1,6 +1,7 @@
 //! The way to an upstream and back: peer, request, the judgement of its answer, and what follows when it fails.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{self, HeaderValue};
@@ -9,12 +10,15 @@ use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 
+use super::buffered::{self, Ticket};
 use super::meter::Meter;
 use super::respond;
 use super::route::{self, Candidate};
+use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
 use crate::clock::Clock;
-use crate::pure::chat::{Edit, Endpoint, ResponseMode};
+use crate::config::OnDisconnect;
+use crate::pure::chat::{Cap, Edit, Endpoint, ResponseMode};
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::tokens::Encoding;
 
@@ -29,7 +33,7 @@ const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", en
 /// # Errors
 /// When no target is left, or none has a known address: the call's `failure` says what the client is told.
 pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer>> {
-    let snapshot = std::sync::Arc::clone(&ctx.snapshot);
+    let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "the call was not admitted");
     };
@@ -38,25 +42,21 @@ pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer
             .attempt
             .take()
             .filter(|attempt| !call.tried.contains(&attempt.candidate.index));
-        let attempt = match again {
+        let mut attempt = match again {
             Some(attempt) => attempt,
-            None => {
-                let Some(admission) = call.admission.as_ref() else {
-                    return Error::e_explain(ErrorType::InternalError, "the call was settled already");
-                };
-                let model = admission.permit.model();
-                let Some(candidate) = route::next_target(&snapshot, model, &call.tried, clock.now()) else {
+            None => match next_attempt(&snapshot, call, clock) {
+                Some(attempt) => attempt,
+                None => {
                     call.failure.get_or_insert(ApiError::UpstreamUnreachable);
                     return Error::e_explain(ErrorType::ConnectNoRoute, "no target is left");
-                };
-                let body = call.body.edit(&Edit {
-                    model: &candidate.model,
-                    cap: admission.cap,
-                });
-                Attempt { candidate, body }
-            }
+                }
+            },
         };
         if let Some(peer) = attempt.candidate.upstream.peer() {
+            attempt.addresses_tried = attempt.addresses_tried.saturating_add(1);
+            if let Some(ticket) = &call.ticket {
+                ticket.set_drains(attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
+            }
             call.attempt = Some(attempt);
             return Ok(Box::new(peer));
         }
@@ -67,6 +67,25 @@ pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer
         call.tried.push(attempt.candidate.index);
         call.failure = Some(ApiError::UpstreamUnreachable);
     }
+}
+
+fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attempt> {
+    let admission = call.admission.as_ref()?;
+    let model = admission.permit.model();
+    let candidate = route::next_target(snapshot, &model.id, &call.tried, clock.now())?;
+    let cap = admission.cap.map(|tokens| Cap {
+        tokens,
+        field: candidate.upstream.cap_field,
+    });
+    let body = call.body.edit(&Edit {
+        model: &candidate.model,
+        cap,
+    });
+    Some(Attempt {
+        candidate,
+        body,
+        addresses_tried: 0,
+    })
 }
 
 /// Builds the upstream's request from nothing: what the client sent does not leave, but for its body.
@@ -97,8 +116,8 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
     if let Some(authorization) = &upstream.authorization {
         request.insert_header(header::AUTHORIZATION, authorization)?;
     }
-    for (name, value) in &upstream.provider.headers {
-        request.insert_header(name.clone(), value.as_str())?;
+    for (name, value) in &upstream.headers {
+        request.insert_header(name, value)?;
     }
     *upstream_request = request;
     Ok(())
@@ -113,7 +132,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
     if status < 200 {
         return Ok(());
     }
-    let snapshot = std::sync::Arc::clone(&ctx.snapshot);
+    let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else { return Ok(()) };
     let now = clock.now();
     let problem = unusable(upstream_response, call.body.mode());
@@ -142,7 +161,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
     if provider_fault {
         give_up_target(call);
         let left = call.admission.as_ref().is_some_and(|admission| {
-            route::next_target(&snapshot, admission.permit.model(), &call.tried, now).is_some()
+            route::next_target(&snapshot, &admission.permit.model().id, &call.tried, now).is_some()
         });
         let mut error = Error::explain(ErrorType::HTTPStatus(status), "the upstream failed");
         error.as_up();
@@ -171,6 +190,9 @@ fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Res
         }
     }
     call.answer = Answer::Metered(Box::new(meter));
+    if let Some(attempt) = &mut call.attempt {
+        attempt.body = Bytes::new(); // No other attempt will be made.
+    }
     respond::decorate(&mut header, ctx)?;
     header.set_version(upstream_response.version);
     *upstream_response = header;
@@ -179,11 +201,15 @@ fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Res
 
 /// The upstream's refusal is put in the interface's shape, with its own message when that can be read.
 fn refuse(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError) -> pingora::Result<()> {
-    let length = upstream_response.headers.get(header::CONTENT_LENGTH);
-    let has_body = match length {
-        Some(length) => length != HeaderValue::from_static("0"),
-        None => upstream_response.headers.contains_key(header::TRANSFER_ENCODING),
-    };
+    let headers = &upstream_response.headers;
+    let empty = headers
+        .get(header::CONTENT_LENGTH)
+        .is_some_and(|length| length == HeaderValue::from_static("0"));
+    // Without a length or a coding, as in HTTP/2, its type tells whether there is a body.
+    let has_body = !empty
+        && [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONTENT_TYPE]
+            .iter()
+            .any(|h| headers.contains_key(h));
     if !has_body {
         // Nothing will pass that could be replaced: the answer is written where failures are.
         let mut failed = Error::explain(
@@ -237,8 +263,23 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, call: &mut Call) -> pin
     }
 }
 
+/// The upstream ended its answer with trailers: what is left to send. The trailers themselves stay inside.
+pub(super) fn trailers(call: &mut Call) -> pingora::Result<Option<Bytes>> {
+    let mut body = None;
+    pass(&mut body, true, call)?;
+    Ok(body.filter(|bytes| !bytes.is_empty()))
+}
+
 /// A connection could not be made: is there another target?
 pub(super) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock) -> Box<Error> {
+    if let Some(call) = ctx.call()
+        && let Some(attempt) = &mut call.attempt
+        && attempt.addresses_tried < attempt.candidate.upstream.place.count().min(ADDRESSES_MAX)
+    {
+        // The host has another address.
+        error.set_retry(true);
+        return error;
+    }
     let left = failed_target(ctx, clock, ApiError::UpstreamUnreachable);
     error.set_retry(left);
     error
@@ -253,7 +294,20 @@ pub(super) fn proxy_failed(
     clock: &Clock,
 ) -> Box<Error> {
     error.retry.decide_reuse(reused);
-    if *error.esource() != ErrorSource::Upstream || session.response_written().is_some() {
+    let client_is_gone = ctx
+        .call()
+        .and_then(|call| call.ticket.as_ref())
+        .is_some_and(Ticket::client_is_gone);
+    let written = session
+        .response_written()
+        .is_some_and(|header| !header.status.is_informational());
+    if is_upstreams(&error)
+        && written
+        && let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref())
+    {
+        attempt.candidate.breaker.failed(clock.now(), None);
+    }
+    if !is_upstreams(&error) || written || client_is_gone {
         error.set_retry(false);
         return error;
     }
@@ -283,15 +337,20 @@ pub(super) fn proxy_failed(
 /// What the client is told when no attempt is left and nothing was sent yet.
 pub(super) fn final_error(call: Option<&mut Call>, error: &Error) -> ApiError {
     let failure = call.and_then(|call| call.failure.take());
-    match (failure, error.esource()) {
-        (Some(failure), _) => failure,
-        (None, ErrorSource::Upstream) => ApiError::UpstreamUnreachable,
-        (None, _) => ApiError::Internal,
-    }
+    failure.unwrap_or(if is_upstreams(error) {
+        ApiError::UpstreamUnreachable
+    } else {
+        ApiError::Internal
+    })
+}
+
+/// Whether the upstream is to blame.
+pub(super) fn is_upstreams(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Upstream || buffered::is_upstreams_fault(error)
 }
 
 fn failed_target(ctx: &mut Ctx, clock: &Clock, failure: ApiError) -> bool {
-    let snapshot = std::sync::Arc::clone(&ctx.snapshot);
+    let snapshot = Arc::clone(&ctx.snapshot);
     let now = clock.now();
     let Some(call) = ctx.call() else { return false };
     if let Some(attempt) = &call.attempt {
@@ -300,9 +359,9 @@ fn failed_target(ctx: &mut Ctx, clock: &Clock, failure: ApiError) -> bool {
     call.answer = Answer::None;
     call.failure = Some(failure);
     give_up_target(call);
-    call.admission
-        .as_ref()
-        .is_some_and(|admission| route::next_target(&snapshot, admission.permit.model(), &call.tried, now).is_some())
+    call.admission.as_ref().is_some_and(|admission| {
+        route::next_target(&snapshot, &admission.permit.model().id, &call.tried, now).is_some()
+    })
 }
 
 fn give_up_target(call: &mut Call) {
@@ -326,9 +385,7 @@ fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static st
     if text(header::CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Some("a content-encoding that was not asked for");
     }
-    let Some(content_type) = text(header::CONTENT_TYPE) else {
-        return None;
-    };
+    let content_type = text(header::CONTENT_TYPE)?;
     let kind = content_type.split(';').next().unwrap_or("").trim();
     let wanted = match mode {
         ResponseMode::Stream => "text/event-stream",
@@ -377,5 +434,7 @@ impl Call {
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Most characters of that message that are passed on.
 const REFUSAL_CHARS_MAX: usize = 2_000;
+/// How many addresses of one host are tried before the next target.
+const ADDRESSES_MAX: usize = 3;
 /// How often a call may meet connections that had been closed while they waited in the pool.
 const STALE_RETRIES_MAX: u32 = 3;

@@ -31,6 +31,8 @@ pub(super) struct Metered {
     pub(super) delivered: CompletionTokens,
     /// The upstream said that it failed, or what came was no answer.
     pub(super) is_error: bool,
+    /// The answer came to its end.
+    pub(super) is_complete: bool,
     /// Whether anything was passed on.
     pub(super) began: bool,
     /// Reports that were not believed.
@@ -103,6 +105,7 @@ impl Meter {
                 Metered {
                     delivered: tap.delivered(),
                     is_error: tap.error_event(),
+                    is_complete: tap.finished(),
                     began,
                     ..metered
                 }
@@ -113,6 +116,7 @@ impl Meter {
                 Metered {
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),
+                    is_complete: tap.complete(),
                     began,
                     ..metered
                 }
@@ -128,6 +132,7 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         rejected_reports: reports.rejected(),
         delivered: CompletionTokens(0),
         is_error: false,
+        is_complete: false,
         began: false,
     }
 }

@@ -33,7 +33,7 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, Result};
 
-use self::buffered::Carriage;
+use self::buffered::{Carriage, Ticket};
 use self::life::Life;
 use self::native::Failed;
 use self::route::Route;
@@ -41,9 +41,8 @@ use self::settle::{Biller, Ending};
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
 use crate::clock::Clock;
-use crate::config::OnDisconnect;
 use crate::pure::catalogue::Model;
-use crate::pure::chat::{CapField, Endpoint, RequestBody};
+use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::error::ApiError;
 use crate::store::{Caller, Ledger};
 
@@ -94,13 +93,13 @@ impl Gateway {
         }
         let prefix = &ctx.snapshot.config.key_prefix;
         let caller = authenticate::caller(&request.headers, prefix, &self.ledger, &self.clock).await?;
+        let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
+        ctx.rate = Some(self.ledger.rate(&caller, &scope, limits));
         let Route::Model(endpoint) = route else {
             let from = authenticate::provenance(&request.headers);
             if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
                 return Err(ApiError::Forbidden("This key may not be used from this domain.".to_owned()).into());
             }
-            let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
-            ctx.rate = Some(self.ledger.rate(&caller, &scope, limits));
             native::for_caller(self, session, ctx, &route, &caller).await?;
             return Ok(true);
         };
@@ -126,30 +125,29 @@ impl Gateway {
             .into());
         }
         let bytes = receive::body(session, config.body_bytes_max, config.timeouts.body).await?;
-        let body = RequestBody::parse(bytes.clone(), endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
+        let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
         let from = authenticate::provenance(&session.req_header().headers);
         let permit = admit::permit(&snapshot, &caller, &body, endpoint, from)?;
-        let (drain, cap_field) = by_providers(&snapshot, permit.model(), &body)?;
+        check_fields(&snapshot, permit.model(), &body)?;
         let door = admit::Door {
             ledger: &self.ledger,
             clock: &self.clock,
             snapshot: &snapshot,
             id: ctx.id,
         };
-        let admission = match admit::admit(&door, caller, permit, &body, cap_field).await {
+        let admission = match admit::admit(&door, caller, permit, &body).await {
             Ok(admission) => admission,
             Err(refused) => {
-                ctx.rate = refused.rate;
+                ctx.rate = refused.rate.or(ctx.rate);
                 return Err(refused.error.into());
             }
         };
         ctx.rate = Some(admission.hold.rate());
         let ticket = buffered::install(
             session,
-            bytes,
             Carriage {
                 idle: config.timeouts.idle,
-                drain,
+                drain_max: DRAIN_MAX,
                 cut: self.life.cut(),
             },
         );
@@ -168,26 +166,15 @@ impl Gateway {
     }
 }
 
-/// What the providers of a model ask of a call: whether it is drained, which name a maximum has, and which fields it may carry.
-fn by_providers(
-    snapshot: &Snapshot,
-    model: &Model,
-    body: &RequestBody,
-) -> std::result::Result<(Option<Duration>, CapField), ApiError> {
-    let mut drain = None;
-    let mut cap_field = None;
-    for target in &model.targets {
-        let Some(upstream) = snapshot.upstreams.get(&target.provider) else {
-            continue;
-        };
-        body.check_fields(&upstream.rules)
-            .map_err(|error| ApiError::BadRequest(sentence(&error)))?;
-        if upstream.provider.on_disconnect == OnDisconnect::Drain {
-            drain = Some(DRAIN_MAX);
-        }
-        cap_field.get_or_insert(upstream.cap_field);
-    }
-    Ok((drain, cap_field.unwrap_or(CapField::MaxTokens)))
+/// Refuses a field by which one of the model's providers would run or charge something else.
+fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> std::result::Result<(), ApiError> {
+    let mut upstreams = model
+        .targets
+        .iter()
+        .filter_map(|target| snapshot.upstreams.get(&target.provider));
+    upstreams
+        .try_for_each(|upstream| body.check_fields(&upstream.rules))
+        .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 
 #[async_trait]
@@ -205,12 +192,17 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
         let timeouts = ctx.snapshot.config.timeouts;
         let downstream = session.as_downstream_mut();
-        if downstream.get_keepalive().is_some() {
+        if downstream.req_header().version < http::Version::HTTP_11 {
+            downstream.set_keepalive(None);
+        } else if downstream.get_keepalive().is_some() {
             downstream.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
         }
-        downstream.set_read_timeout(Some(timeouts.body));
+        // The whole body has its own time-out; this one only ends what that does not see.
+        downstream.set_read_timeout(Some(timeouts.body.saturating_mul(2)));
         downstream.set_write_timeout(Some(timeouts.write));
         downstream.set_total_drain_timeout(Some(SHORT_BODY_MAX));
+        // A provider's early hints are not for our callers. Our own 100 Continue is not meant by this.
+        downstream.set_ignore_info_resp(true);
         ctx.origin = session.req_header().headers.get(http::header::ORIGIN).cloned();
         Ok(())
     }
@@ -258,6 +250,19 @@ impl ProxyHttp for Gateway {
         forward::judge(response, ctx, &self.clock)
     }
 
+    async fn response_filter(
+        &self,
+        session: &mut Session,
+        response: &mut ResponseHeader,
+        _ctx: &mut Ctx,
+    ) -> Result<()> {
+        // Pingora adds chunks to every answer without a length, but HTTP/1.0 knows none: there the connection's end is the body's.
+        if session.req_header().version < http::Version::HTTP_11 {
+            response.remove_header(&http::header::TRANSFER_ENCODING);
+        }
+        Ok(())
+    }
+
     fn response_body_filter(
         &self,
         _session: &mut Session,
@@ -268,6 +273,16 @@ impl ProxyHttp for Gateway {
         ctx.call()
             .map_or(Ok(()), |call| forward::pass(body, end_of_stream, call))
             .map(|()| None)
+    }
+
+    async fn response_trailer_filter(
+        &self,
+        _session: &mut Session,
+        trailers: &mut http::HeaderMap,
+        ctx: &mut Ctx,
+    ) -> Result<Option<Bytes>> {
+        trailers.clear();
+        ctx.call().map_or(Ok(None), forward::trailers)
     }
 
     fn fail_to_connect(&self, _: &mut Session, _: &HttpPeer, ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
@@ -286,7 +301,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Ctx) -> FailToProxy {
-        if *error.esource() == ErrorSource::Downstream {
+        if *error.esource() == ErrorSource::Downstream && !buffered::is_upstreams_fault(error) {
             return FailToProxy {
                 error_code: 0,
                 can_reuse_downstream: false,
@@ -294,7 +309,10 @@ impl ProxyHttp for Gateway {
         }
         let wire = forward::final_error(ctx.call(), error).to_wire();
         let written = if session.response_written().is_none() {
-            // Pingora closes the connection after an upstream's failure; say so.
+            // The real session is needed back: Pingora closes its connection after an upstream's failure, and this says so.
+            if let Some(ticket) = ctx.call().and_then(|call| call.ticket.take()) {
+                ticket.redeem(session);
+            }
             session.as_downstream_mut().set_keepalive(None);
             respond::error(session, ctx, &wire).await
         } else {
@@ -319,7 +337,7 @@ impl ProxyHttp for Gateway {
 
     fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, error: &Error) -> bool {
         // Clients that leave are normal traffic.
-        *error.esource() == ErrorSource::Downstream
+        *error.esource() == ErrorSource::Downstream && !buffered::is_upstreams_fault(error)
     }
 
     fn request_summary(&self, session: &Session, ctx: &Ctx) -> String {
@@ -328,9 +346,11 @@ impl ProxyHttp for Gateway {
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
         if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
-            let ending = match error.map(Error::esource) {
+            let gone = call.ticket.as_ref().is_some_and(Ticket::client_is_gone);
+            let ending = match error {
                 None => Ending::Complete,
-                Some(ErrorSource::Downstream) => Ending::ClientGone,
+                Some(error) if forward::is_upstreams(error) && !gone => Ending::UpstreamFailed,
+                Some(error) if gone || *error.esource() == ErrorSource::Downstream => Ending::ClientGone,
                 Some(_) => Ending::UpstreamFailed,
             };
             call.settle(ending);

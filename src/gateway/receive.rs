@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use bytes::{Bytes, BytesMut};
 use http::header;
+use pingora::ErrorType;
 use pingora::proxy::Session;
 
 use super::native::Failed;
@@ -31,6 +32,7 @@ pub(super) async fn body(session: &mut Session, bytes_max: u64, timeout: Duratio
         proceed(session).await?;
     }
     match tokio::time::timeout(timeout, read(session, length, bytes_max)).await {
+        Ok(Err(Failed::Wire(error))) => Err(unreadable(session, error)),
         Ok(read) => read,
         Err(_) => Err(ApiError::BodyTimeout.into()),
     }
@@ -54,6 +56,18 @@ async fn read(session: &mut Session, length: Option<u64>, bytes_max: u64) -> Res
         match session.as_downstream_mut().read_request_body().await? {
             Some(chunk) => whole.extend_from_slice(&chunk),
             None => return Ok(whole.freeze()),
+        }
+    }
+}
+
+/// A body that cannot be read is its sender's fault: slow, gone, or not framed as HTTP wants it.
+fn unreadable(session: &mut Session, error: Box<pingora::Error>) -> Failed {
+    match error.etype() {
+        ErrorType::ReadTimedout => ApiError::BodyTimeout.into(),
+        ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::H2Error => Failed::Wire(error.into_down()),
+        _ => {
+            session.as_downstream_mut().set_keepalive(None);
+            ApiError::BadRequest("The body is not framed as HTTP wants it.".to_owned()).into()
         }
     }
 }

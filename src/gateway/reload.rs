@@ -63,7 +63,9 @@ impl Reloader {
         match self.read(&old.config) {
             Ok(new) => {
                 report(&old, &new);
-                self.seen = stamps(&new.config);
+                if new.config.catalogue != old.config.catalogue {
+                    self.seen = stamps(&new.config);
+                }
                 current.store(Arc::new(new));
                 Reloaded::Changed
             }

@@ -73,29 +73,27 @@ pub(super) fn error_header(error: &WireError, ctx: &Ctx) -> pingora::Result<Resp
 
 /// Answers with an error. A short request body that is still on its way is read first, so that the connection can be used again.
 pub(super) async fn error(session: &mut Session, ctx: &Ctx, error: &WireError) -> pingora::Result<()> {
-    take_short_body(session).await?;
+    take_short_body(session).await;
     let body = Bytes::from(error.body());
     let mut header = error_header(error, ctx)?;
     header.insert_header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))?;
-    session.write_response_header(Box::new(header), false).await?;
-    session.write_response_body(Some(body), true).await
+    write(session, header, body).await
 }
 
 /// Answers 200 with JSON that holds for this caller and this moment.
 pub(super) async fn json(session: &mut Session, ctx: &Ctx, body: String) -> pingora::Result<()> {
-    take_short_body(session).await?;
+    take_short_body(session).await;
     let mut header = ResponseHeader::build(200, Some(HEADERS))?;
     header.insert_header(header::CONTENT_TYPE, JSON)?;
     header.insert_header(header::CACHE_CONTROL, NO_STORE)?;
     header.insert_header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))?;
     decorate(&mut header, ctx)?;
-    session.write_response_header(Box::new(header), false).await?;
-    session.write_response_body(Some(Bytes::from(body)), true).await
+    write(session, header, Bytes::from(body)).await
 }
 
 /// Answers with a rendered document, or 304 when the caller has it.
 pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Document) -> pingora::Result<()> {
-    take_short_body(session).await?;
+    take_short_body(session).await;
     let known = session
         .req_header()
         .headers
@@ -103,7 +101,8 @@ pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Docume
         .and_then(|value| value.to_str().ok());
     let same = known.is_some_and(|tags| {
         tags.split(',')
-            .any(|tag| tag.trim().trim_start_matches("W/") == document.etag)
+            .map(|tag| tag.trim().trim_start_matches("W/"))
+            .any(|tag| tag == "*" || tag == document.etag)
     });
     let mut header = ResponseHeader::build(if same { 304 } else { 200 }, Some(HEADERS))?;
     header.insert_header(header::ETAG, document.etag.as_str())?;
@@ -114,13 +113,12 @@ pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Docume
     }
     header.insert_header(header::CONTENT_TYPE, JSON)?;
     header.insert_header(header::CONTENT_LENGTH, HeaderValue::from(document.body.len()))?;
-    session.write_response_header(Box::new(header), false).await?;
-    session.write_response_body(Some(document.body.clone()), true).await
+    write(session, header, document.body.clone()).await
 }
 
 /// Answers a preflight.
 pub(super) async fn preflight(session: &mut Session, ctx: &Ctx, allow: &'static str) -> pingora::Result<()> {
-    take_short_body(session).await?;
+    take_short_body(session).await;
     let mut header = ResponseHeader::build(204, Some(HEADERS))?;
     let requested = session
         .req_header()
@@ -135,20 +133,29 @@ pub(super) async fn preflight(session: &mut Session, ctx: &Ctx, allow: &'static 
 
 /// Pingora closes a connection that is answered before its request was read. For a short body reading it is cheaper than a new
 /// connection; a long one, or one of unknown length, is not worth it.
-async fn take_short_body(session: &mut Session) -> pingora::Result<()> {
+async fn take_short_body(session: &mut Session) {
     let headers = &session.req_header().headers;
     if headers.contains_key(header::EXPECT) || headers.contains_key(header::TRANSFER_ENCODING) {
-        return Ok(());
+        return;
     }
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    match length {
-        Some(length) if length > 0 && length <= DRAINED_BYTES_MAX => {
-            session.as_downstream_mut().drain_request_body().await
-        }
-        _ => Ok(()),
+    if length.is_some_and(|length| length > 0 && length <= DRAINED_BYTES_MAX)
+        && session.as_downstream_mut().drain_request_body().await.is_err()
+    {
+        // It does not come: the answer is given all the same, and the connection closed.
+        session.as_downstream_mut().set_keepalive(None);
     }
+}
+
+/// Writes an answer; to a HEAD its header alone, which HTTP/2 would not see to.
+async fn write(session: &mut Session, header: ResponseHeader, body: Bytes) -> pingora::Result<()> {
+    if session.req_header().method == http::Method::HEAD {
+        return session.write_response_header(Box::new(header), true).await;
+    }
+    session.write_response_header(Box::new(header), false).await?;
+    session.write_response_body(Some(body), true).await
 }
 
 const DRAINED_BYTES_MAX: u64 = 64 << 10;

@@ -7,6 +7,7 @@ use crate::pure::chat::Endpoint;
 use crate::pure::error::ApiError;
 use crate::pure::time::Timestamp;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// What a request asks for (INTERFACE.md section 4, and the paths that OpenAI's clients add to a base address).
@@ -102,44 +103,32 @@ pub(super) struct Candidate {
     pub(super) upstream: Arc<Upstream>,
     pub(super) breaker: Arc<Breaker>,
     /// The upstream's name of the model.
-    pub(super) model: String,
+    pub(super) model: Arc<str>,
 }
 
 /// The first target that was not tried and whose breaker is closed; when all that are left are open, the one that closes first.
-pub(super) fn next_target(snapshot: &Snapshot, model: &Model, tried: &[usize], now: Timestamp) -> Option<Candidate> {
-    let untried = model
-        .targets
-        .iter()
-        .enumerate()
-        .filter(|(index, _)| !tried.contains(index));
-    let mut candidates = untried
-        .filter_map(|(index, target)| candidate(snapshot, index, target))
-        .peekable();
-    let mut least_bad: Option<Candidate> = None;
-    candidates.peek()?;
-    for candidate in candidates {
-        if !candidate.breaker.is_open(now) {
-            return Some(candidate);
-        }
-        let better = least_bad
-            .as_ref()
-            .is_none_or(|least| candidate.breaker.open_until() < least.breaker.open_until());
-        if better {
-            least_bad = Some(candidate);
-        }
-    }
-    least_bad
+pub(super) fn next_target(snapshot: &Snapshot, model: &str, tried: &[usize], now: Timestamp) -> Option<Candidate> {
+    let candidates = snapshot.candidates.get(model)?;
+    let untried = || candidates.iter().filter(|candidate| !tried.contains(&candidate.index));
+    let closed = untried().find(|candidate| !candidate.breaker.is_open(now));
+    closed
+        .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
+        .cloned()
 }
 
-fn candidate(snapshot: &Snapshot, index: usize, target: &Target) -> Option<Candidate> {
-    let upstream = Arc::clone(snapshot.upstreams.get(&target.provider)?);
-    let breaker = upstream.place.breaker(&target.model);
-    Some(Candidate {
-        index,
-        upstream,
-        breaker,
-        model: target.model.clone(),
-    })
+/// A model's targets, each with its upstream and breaker.
+pub(super) fn candidates(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Arc<[Candidate]> {
+    let candidate = |(index, target): (usize, &Target)| {
+        let upstream = Arc::clone(upstreams.get(&target.provider)?);
+        let breaker = upstream.breaker(&target.model);
+        Some(Candidate {
+            index,
+            upstream,
+            breaker,
+            model: Arc::from(target.model.as_str()),
+        })
+    };
+    model.targets.iter().enumerate().filter_map(candidate).collect()
 }
 
 fn printable(path: &str) -> String {

@@ -1,5 +1,6 @@
 //! What a call owes, and the closing of its hold. With the ledger's recovery the only place that resolves one.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
@@ -68,7 +69,12 @@ impl Biller {
             bill.admission.hold.release();
             return;
         };
-        let metered = meter.finish();
+        let hold = bill.admission.hold.id();
+        let Ok(metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
+            log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
+            debit_hold(bill.admission);
+            return;
+        };
         if metered.rejected_reports > 0 {
             let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
             log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
@@ -118,14 +124,18 @@ impl Biller {
     }
 }
 
-/// The rule: the provider's report wins; without one, an answer that has begun costs its prompt and what was delivered; an upstream
-/// that failed with nothing delivered is free.
+/// The rule: an upstream that failed with nothing delivered is free; the provider's report of a whole answer wins; without one, an
+/// answer that has begun costs its prompt and what was delivered.
 fn owed(metered: &Metered, ending: Ending) -> Owed {
     let delivered = metered.delivered.0 > 0;
-    if metered.is_error && !delivered {
+    if !delivered && (metered.is_error || (ending == Ending::UpstreamFailed && !metered.is_complete)) {
         return Owed::Nothing;
     }
-    if let Some(reported) = metered.reported {
+    if let Some(mut reported) = metered.reported {
+        if !metered.is_complete {
+            // A report that came before the end, such as one with each event, may be behind what was delivered.
+            reported.completion = reported.completion.max(metered.delivered);
+        }
         return Owed::Reported(reported);
     }
     match ending {
@@ -139,7 +149,15 @@ fn owed(metered: &Metered, ending: Ending) -> Owed {
 
 fn count_and_debit(bill: Bill, metered: &Metered) {
     let Bill { admission, body, .. } = bill;
-    let prompt = metered.prompt.unwrap_or_else(|| counted_prompt(&admission, &body));
+    let counted = || metered.prompt.unwrap_or_else(|| counted_prompt(&admission, &body));
+    let Ok(prompt) = std::panic::catch_unwind(AssertUnwindSafe(counted)) else {
+        log::error!(
+            "MONEY: the prompt of request {} could not be counted; what it held is taken",
+            admission.hold.id()
+        );
+        debit_hold(admission);
+        return;
+    };
     debit(
         admission,
         Usage {
@@ -172,35 +190,38 @@ fn counted_prompt(admission: &Admission, body: &RequestBody) -> PromptTokens {
 }
 
 fn debit(admission: Admission, usage: Usage) {
-    let Admission {
-        permit, caller, hold, ..
-    } = admission;
-    let model = permit.model();
-    match model.pricing.cost(usage) {
+    match admission.permit.model().pricing.cost(usage) {
         Ok(cost) => {
+            let Admission {
+                permit, caller, hold, ..
+            } = admission;
             hold.settle(Debit {
-                model: Arc::clone(&model.id),
+                model: Arc::clone(&permit.model().id),
                 key: caller.key.id.clone(),
                 usage,
                 cost,
             });
         }
         Err(error) => {
-            // A usage that no account could pay is no usage. What was held is the most that the call could cost: take that.
-            log::error!(
-                "MONEY: request {}: {error}; its hold of {} is taken",
-                hold.id(),
-                hold.amount()
-            );
-            let cost = hold.amount().max(Credits::ZERO);
-            hold.settle(Debit {
-                model: Arc::clone(&model.id),
-                key: caller.key.id.clone(),
-                usage: Usage::default(),
-                cost,
-            });
+            log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
+            debit_hold(admission);
         }
     }
+}
+
+/// The last resort, when a call's use cannot be known: what was held is the most that it could cost.
+fn debit_hold(admission: Admission) {
+    let Admission {
+        permit, caller, hold, ..
+    } = admission;
+    let (model, key) = (Arc::clone(&permit.model().id), caller.key.id.clone());
+    let cost = hold.amount().max(Credits::ZERO);
+    hold.settle(Debit {
+        model,
+        key,
+        usage: Usage::default(),
+        cost,
+    });
 }
 
 /// Prompts up to this many bytes are counted where the call ends (about 1 ms).
@@ -224,26 +245,38 @@ mod tests {
             prompt: None,
             delivered: CompletionTokens(delivered),
             is_error: false,
+            is_complete: false,
             began: true,
             rejected_reports: 0,
         }
     }
 
     #[test]
-    fn a_report_wins_however_the_call_ended() {
+    fn a_report_of_a_whole_answer_wins_however_the_call_ended() {
         for ending in [
             Ending::Complete,
             Ending::ClientGone,
             Ending::UpstreamFailed,
             Ending::Dropped,
         ] {
-            assert!(matches!(owed(&metered(Some((0, 0)), 5), ending), Owed::Reported(usage) if usage.prompt.0 == 0));
+            let whole = Metered {
+                is_complete: true,
+                ..metered(Some((0, 0)), 5)
+            };
+            assert!(matches!(owed(&whole, ending), Owed::Reported(usage) if usage.completion.0 == 0));
         }
+    }
+
+    #[test]
+    fn a_report_of_a_broken_answer_is_not_below_what_was_delivered() {
+        let owed = owed(&metered(Some((7, 1)), 5), Ending::ClientGone);
+        assert!(matches!(owed, Owed::Reported(usage) if usage.prompt.0 == 7 && usage.completion.0 == 5));
     }
 
     #[test]
     fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
         assert_eq!(owed(&metered(None, 0), Ending::UpstreamFailed), Owed::Nothing);
+        assert_eq!(owed(&metered(Some((9, 0)), 0), Ending::UpstreamFailed), Owed::Nothing);
         assert_eq!(owed(&metered(None, 1), Ending::UpstreamFailed), Owed::PromptToCount);
         let error = Metered {
             is_error: true,

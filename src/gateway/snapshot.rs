@@ -1,12 +1,13 @@
 //! What a request sees of configuration and catalogue: one consistent state, made when a file changes, not per request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use super::route::{self, Candidate};
 use super::upstream::{Upstream, Upstreams};
 use crate::config::{Config, ConfigError};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
@@ -20,6 +21,8 @@ pub struct Snapshot {
     /// The models that have a provider which is switched on.
     pub catalogue: Catalogue,
     pub(super) upstreams: BTreeMap<String, Arc<Upstream>>,
+    /// The targets of each model, by its id.
+    pub(super) candidates: HashMap<Arc<str>, Arc<[Candidate]>>,
     pub(super) listings: Listings,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
@@ -103,10 +106,13 @@ impl Snapshot {
         }
         let upstreams = upstreams.for_config(&config)?;
         let listings = Listings::render(&catalogue);
+        let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), route::candidates(&upstreams, model));
+        let candidates = catalogue.models().iter().map(with_targets).collect();
         Ok(Snapshot {
             config,
             catalogue,
             upstreams,
+            candidates,
             listings,
             warnings,
         })

@@ -1,5 +1,6 @@
 //! What is known of a request while it passes: its stage says what may happen to it next.
 
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +13,7 @@ use super::meter::Meter;
 use super::route::Candidate;
 use super::settle::{Bill, Biller};
 use super::snapshot::Snapshot;
-use crate::pure::chat::{Cap, RequestBody};
+use crate::pure::chat::RequestBody;
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
@@ -52,8 +53,8 @@ pub(super) struct Admission {
     pub(super) permit: Permit,
     pub(super) caller: Caller,
     pub(super) hold: Hold,
-    /// The maximum that the gateway writes into the request.
-    pub(super) cap: Option<Cap>,
+    /// The most completion tokens of a choice, where the gateway writes it into the request.
+    pub(super) cap: Option<NonZeroU64>,
 }
 
 /// An admitted call on its way.
@@ -79,6 +80,8 @@ pub(super) struct Attempt {
     pub(super) candidate: Candidate,
     /// The body as this target gets it.
     pub(super) body: Bytes,
+    /// How many of its host's addresses were tried.
+    pub(super) addresses_tried: usize,
 }
 
 /// What is sent to the client.

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use http::HeaderValue;
+use http::{HeaderName, HeaderValue};
 use pingora::protocols::ALPN;
 use pingora::protocols::TcpKeepalive;
 use pingora::protocols::tls::CaType;
@@ -31,6 +31,8 @@ pub(super) struct Upstream {
     pub(super) authorization: Option<HeaderValue>,
     pub(super) rules: FieldRules,
     pub(super) cap_field: CapField,
+    /// Headers that the configuration adds.
+    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
     ca: Option<Arc<CaType>>,
     timeouts: Timeouts,
 }
@@ -41,7 +43,7 @@ pub(super) struct Addresses {
     url: BaseUrl,
     known: ArcSwap<Vec<SocketAddr>>,
     next: AtomicUsize,
-    /// Failures in a row of each upstream model name.
+    /// By provider and upstream model.
     breakers: Mutex<HashMap<String, Arc<Breaker>>>,
 }
 
@@ -52,10 +54,13 @@ pub(super) struct Breaker {
     open_until: AtomicI64,
 }
 
+/// By host, port and whether TLS is spoken.
+type Hosts = HashMap<(String, u16, bool), Arc<Addresses>>;
+
 /// All hosts, over reloads.
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
-    hosts: Arc<Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>>,
+    hosts: Arc<Mutex<Hosts>>,
 }
 
 impl Upstreams {
@@ -83,6 +88,7 @@ impl Upstreams {
                 rules: FieldRules::allowing(provider.allow_fields.iter().map(String::as_str))
                     .map_err(|error| fail(format!("allow_fields: {error}")))?,
                 cap_field: cap_field(&provider.base_url),
+                headers: headers(&provider.headers).map_err(fail)?,
                 ca: provider.ca_file.as_deref().map(read_ca).transpose().map_err(fail)?,
                 timeouts: config.timeouts,
                 provider: provider.clone(),
@@ -125,7 +131,10 @@ impl Addresses {
     fn resolve(&self) {
         match (self.url.host.as_str(), self.url.port).to_socket_addrs() {
             Ok(found) => {
+                // The resolver puts what this machine can reach best first (RFC 6724); the other family is left out.
                 let mut found: Vec<SocketAddr> = found.collect();
+                let reachable = found.first().is_some_and(SocketAddr::is_ipv6);
+                found.retain(|address| address.is_ipv6() == reachable);
                 found.sort();
                 found.dedup();
                 if !found.is_empty() && **self.known.load() != found {
@@ -144,17 +153,28 @@ impl Addresses {
         known.get(turn).copied()
     }
 
-    /// The breaker of an upstream model.
-    pub(super) fn breaker(&self, model: &str) -> Arc<Breaker> {
+    /// How many addresses are known.
+    pub(super) fn count(&self) -> usize {
+        self.known.load().len()
+    }
+
+    /// The breaker of a target, which outlives reloads.
+    fn breaker(&self, provider: &str, model: &str) -> Arc<Breaker> {
+        let model = format!("{provider}\n{model}");
         let mut breakers = self.breakers.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(breaker) = breakers.get(model) {
+        if let Some(breaker) = breakers.get(&model) {
             return Arc::clone(breaker);
         }
-        Arc::clone(breakers.entry(model.to_owned()).or_default())
+        Arc::clone(breakers.entry(model).or_default())
     }
 }
 
 impl Upstream {
+    /// The breaker of one of the provider's models.
+    pub(super) fn breaker(&self, model: &str) -> Arc<Breaker> {
+        self.place.breaker(&self.provider.name, model)
+    }
+
     /// A peer for Pingora, with every time-out set. None when no address is known.
     pub(super) fn peer(&self) -> Option<HttpPeer> {
         let url = &self.provider.base_url;
@@ -228,6 +248,28 @@ fn authorization(credential: &Credential) -> Result<Option<HeaderValue>, String>
     Ok(Some(value))
 }
 
+/// The configuration's own headers; those that the request's framing and authority rest on cannot be among them.
+fn headers(configured: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+    const OURS: [&str; 7] = [
+        "host",
+        "content-length",
+        "content-type",
+        "transfer-encoding",
+        "connection",
+        "accept-encoding",
+        "expect",
+    ];
+    let header = |(name, value): (&String, &String)| {
+        let bad = || format!("headers: {name:?} cannot be set");
+        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        if OURS.contains(&parsed.as_str()) {
+            return Err(bad());
+        }
+        Ok((parsed, HeaderValue::from_str(value).map_err(|_| bad())?))
+    };
+    configured.iter().map(header).collect()
+}
+
 /// OpenAI's reasoning models take only the newer name of the limit; nearly everyone else reads the older one.
 fn cap_field(url: &BaseUrl) -> CapField {
     if url.host == "api.openai.com" {
@@ -252,7 +294,7 @@ fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
     Ok(certificates.into())
 }
 
-fn all(hosts: &Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>) -> Vec<Arc<Addresses>> {
+fn all(hosts: &Mutex<Hosts>) -> Vec<Arc<Addresses>> {
     hosts
         .lock()
         .unwrap_or_else(PoisonError::into_inner)
@@ -261,7 +303,7 @@ fn all(hosts: &Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>) -> Vec<Arc<A
         .collect()
 }
 
-fn refresh(hosts: &Weak<Mutex<HashMap<(String, u16, bool), Arc<Addresses>>>>) {
+fn refresh(hosts: &Weak<Mutex<Hosts>>) {
     loop {
         let Some(hosts) = hosts.upgrade() else { return };
         for host in all(&hosts) {

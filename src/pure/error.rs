@@ -2,7 +2,8 @@
 //!
 //! The only file that names HTTP status numbers (INTERFACE.md section 7). Whatever a caller branches on is a variant here.
 
-use serde_json::{Map, Value, json};
+use serde::Serialize;
+use serde_json::json;
 
 use super::money::Credits;
 
@@ -30,6 +31,8 @@ pub enum ApiError {
         used: Credits,
         /// Held by the caller's own running calls.
         held: Credits,
+        /// What the call needs at least.
+        needed: Credits,
     },
     /// Tier or domain lock forbid it; the text says which.
     Forbidden(String),
@@ -134,8 +137,8 @@ pub struct WireError {
     pub kind: &'static str,
     /// `error.message`.
     pub message: String,
-    /// `error.metadata`, when there is any.
-    pub metadata: Option<Value>,
+    /// `error.metadata` as JSON text, when there is any: text, so that amounts keep all their digits.
+    pub metadata: Option<String>,
     /// `Retry-After` in seconds.
     pub retry_after_secs: Option<u64>,
     /// Sends `x-should-retry: false`: a retry cannot help.
@@ -168,21 +171,24 @@ impl WireError {
         self
     }
 
-    fn with(mut self, metadata: Value) -> WireError {
-        self.metadata = Some(metadata);
+    fn with(mut self, metadata: &impl Serialize) -> WireError {
+        self.metadata = serde_json::to_string(metadata).ok();
         self
     }
 
     /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `metadata` when there is any (INTERFACE.md section 7).
     pub fn body(&self) -> Vec<u8> {
-        let mut error = Map::new();
-        error.insert("code".into(), json!(self.status));
-        error.insert("message".into(), json!(self.message));
-        error.insert("type".into(), json!(self.kind));
-        if let Some(metadata) = &self.metadata {
-            error.insert("metadata".into(), metadata.clone());
-        }
-        json!({ "error": error }).to_string().into_bytes()
+        let (message, kind) = (json!(self.message), json!(self.kind));
+        let metadata = self
+            .metadata
+            .as_ref()
+            .map(|text| format!(",\"metadata\":{text}"))
+            .unwrap_or_default();
+        format!(
+            "{{\"error\":{{\"code\":{},\"message\":{message},\"type\":{kind}{metadata}}}}}",
+            self.status
+        )
+        .into_bytes()
     }
 }
 
@@ -208,7 +214,12 @@ impl ApiError {
                 WireError::new(401, "authentication_error", message).final_answer()
             }
             ApiError::InsufficientCredits(shortage) => credits(shortage),
-            ApiError::QuotaExceeded { quota, used, held } => quota_exceeded(*quota, *used, *held),
+            ApiError::QuotaExceeded {
+                quota,
+                used,
+                held,
+                needed,
+            } => quota_exceeded(*quota, *used, *held, *needed),
             ApiError::Forbidden(message) => WireError::new(403, "permission_error", message).final_answer(),
             ApiError::NotFound(message) => WireError::new(404, "not_found_error", message).final_answer(),
             ApiError::MethodNotAllowed { allow } => {
@@ -227,7 +238,7 @@ impl ApiError {
                     "rate_limit_error",
                     format!("Rate limit reached: {name}, limit {value}."),
                 )
-                .with(json!({ "limit": name, "value": value }))
+                .with(&json!({ "limit": name, "value": value }))
                 .retry_after(*retry_after_secs)
             }
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),
@@ -275,6 +286,16 @@ impl ApiError {
 /// What `Retry-After` says when nobody knows better, in seconds.
 pub const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
 
+#[derive(Serialize)]
+struct CreditMetadata {
+    available: Credits,
+    held: Credits,
+    needed: Credits,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    affordable_tokens: Option<u64>,
+    reason: &'static str,
+}
+
 fn credits(shortage: &CreditShortage) -> WireError {
     let CreditShortage {
         available,
@@ -282,43 +303,53 @@ fn credits(shortage: &CreditShortage) -> WireError {
         needed,
         affordable_tokens,
         in_flight,
-    } = shortage;
+    } = *shortage;
     let mut message = format!("Not enough credit: this call needs {needed}, {available} is available");
-    if *held > Credits::ZERO {
+    if held > Credits::ZERO {
         message.push_str(&format!(" ({held} is held by your running calls)"));
     }
     message.push('.');
-    let mut metadata = Map::new();
-    metadata.insert("available".into(), json!(available));
-    metadata.insert("held".into(), json!(held));
-    metadata.insert("needed".into(), json!(needed));
     if let Some(tokens) = affordable_tokens {
         message.push_str(&format!(" It can pay for {tokens} completion tokens."));
-        metadata.insert("affordable_tokens".into(), json!(tokens));
     }
-    let reason = if *in_flight {
-        "in_flight"
-    } else {
-        "insufficient_credits"
+    let reason = if in_flight { "in_flight" } else { "insufficient_credits" };
+    let metadata = CreditMetadata {
+        available,
+        held,
+        needed,
+        affordable_tokens,
+        reason,
     };
-    metadata.insert("reason".into(), json!(reason));
-    let wire = WireError::new(402, "insufficient_credits", message).with(Value::Object(metadata));
-    if *in_flight {
+    let wire = WireError::new(402, "insufficient_credits", message).with(&metadata);
+    if in_flight {
         wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS)
     } else {
         wire.final_answer()
     }
 }
 
-fn quota_exceeded(quota: Credits, used: Credits, held: Credits) -> WireError {
-    let in_flight = held > Credits::ZERO && used < quota;
+#[derive(Serialize)]
+struct QuotaMetadata {
+    monthly_quota: Credits,
+    monthly_used: Credits,
+    held: Credits,
+    needed: Credits,
+    reason: &'static str,
+}
+
+fn quota_exceeded(quota: Credits, used: Credits, held: Credits, needed: Credits) -> WireError {
+    let in_flight = held > Credits::ZERO && used.saturating_add(needed) <= quota;
     let reason = if in_flight { "in_flight" } else { "quota_exceeded" };
-    let wire = WireError::new(
-        402,
-        "quota_exceeded",
-        format!("The monthly quota of {quota} does not cover this call; {used} is used."),
-    )
-    .with(json!({ "monthly_quota": quota, "monthly_used": used, "held": held, "reason": reason }));
+    let metadata = QuotaMetadata {
+        monthly_quota: quota,
+        monthly_used: used,
+        held,
+        needed,
+        reason,
+    };
+    let message =
+        format!("The monthly quota of {quota} does not cover this call, which needs {needed}; {used} is used.");
+    let wire = WireError::new(402, "quota_exceeded", message).with(&metadata);
     if in_flight {
         wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS)
     } else {
@@ -330,6 +361,8 @@ const IN_FLIGHT_RETRY_AFTER_SECS: u64 = 2;
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     #[test]
@@ -363,7 +396,7 @@ mod tests {
         };
         let wire = ApiError::InsufficientCredits(shortage.clone()).to_wire();
         assert!(wire.retry_after_secs.is_some() && !wire.retry_is_useless);
-        assert_eq!(wire.metadata.unwrap()["reason"], "in_flight");
+        assert!(wire.metadata.unwrap().contains("\"reason\":\"in_flight\""));
         shortage.in_flight = false;
         let wire = ApiError::InsufficientCredits(shortage).to_wire();
         assert!(wire.retry_after_secs.is_none() && wire.retry_is_useless);

@@ -68,7 +68,7 @@ impl WorstCase {
 
     fn cost(&self, pricing: &Pricing, completion_each: u64) -> Result<Credits, MoneyError> {
         let completion = CompletionTokens(completion_each.saturating_mul(self.choices));
-        pricing.cost(Usage {
+        pricing.cost_at_most(Usage {
             prompt: self.prompt,
             completion,
         })

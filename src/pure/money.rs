@@ -254,6 +254,14 @@ impl Pricing {
             .ok_or_else(|| MoneyError::OutOfRange(format!("the cost of {usage:?}")))
     }
 
+    /// The same, rounded up: what a hold must have so that it covers the exact cost.
+    pub fn cost_at_most(&self, usage: Usage) -> Result<Credits, MoneyError> {
+        self.units(usage)
+            .and_then(|units| i64::try_from(units.div_ceil(UNITS_PER_PICO)).ok())
+            .map(Credits)
+            .ok_or_else(|| MoneyError::OutOfRange(format!("the cost of {usage:?}")))
+    }
+
     /// How many completion tokens `amount` pays for beside `prompt` tokens. The cost of that many never exceeds `amount`.
     /// `u64::MAX` when completion tokens cost nothing; nothing when not even the prompt is paid for.
     pub fn affordable_completion(&self, amount: Credits, prompt: super::usage::PromptTokens) -> Option<u64> {

@@ -166,6 +166,16 @@ impl Framer {
         }
     }
 
+    /// What goes before more data of the event at hand: nothing within a line of data, else the start of one.
+    pub fn before_data(&self) -> &'static [u8] {
+        match self.line {
+            Line::Data => b"",
+            Line::Start if !self.after_cr => b"data:",
+            Line::Start | Line::Mark(_) | Line::Name(..) | Line::Colon(_) => b"\ndata:",
+            Line::ErrorName(_) | Line::Comment | Line::Ignored => b"\ndata:",
+        }
+    }
+
     /// How many lines of data have ended in this event.
     pub fn data_lines(&self) -> u32 {
         self.data_lines

@@ -20,6 +20,11 @@ pub enum Encoding {
 }
 
 impl Encoding {
+    /// Whether the counts are those of the model's own tokenizer, by its id's provider.
+    pub fn is_known_for(model_id: &str) -> bool {
+        model_id.starts_with("openai/")
+    }
+
     /// The encoding of a model's family, by its id, with or without `<provider>/` before it.
     pub fn for_model(model_id: &str) -> Encoding {
         let name = model_id.rsplit('/').next().unwrap_or(model_id);

@@ -1,6 +1,6 @@
 //! The operator's commands as values: what the command line asks, what a store answers, and over which wire.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
@@ -29,6 +29,7 @@ pub enum AdminOp {
         /// The new tier.
         tier: Option<Tier>,
         /// The new quota: `Some(None)` goes back to the tier's.
+        #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
         quota_pico: Option<Option<i64>>,
     },
     /// One account with its keys.
@@ -229,4 +230,9 @@ impl KeyRef {
             KeyRef::Digest(hex) => *hex == digest.to_hex(),
         }
     }
+}
+
+/// A field that is there, even as null: serde alone reads null as a field that is missing.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }

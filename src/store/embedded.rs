@@ -171,7 +171,7 @@ impl Embedded {
                 cell: Arc::clone(cell),
                 debit,
                 day: now.day(),
-                month: now.month(),
+                month: state.month(),
                 month_used: state.month_used(now),
                 producer: settlement.producer,
                 sequence: settlement.sequence,
@@ -235,6 +235,7 @@ impl Embedded {
 
     fn wake(&self) {
         if self.commands.send(Command::Commit).is_err() {
+            self.shared.unwritable.store(true, Ordering::Relaxed);
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }
     }
@@ -322,7 +323,7 @@ fn take_lock(path: &Path) -> Result<File, StoreError> {
         .open(&lock_path)
         .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
     lock.try_lock().map_err(|_| {
-        unavailable(format!(
+        StoreError::Owned(format!(
             "another process owns {} (locked by {})",
             path.display(),
             lock_path.display()

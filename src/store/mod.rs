@@ -147,6 +147,9 @@ pub enum StoreError {
     /// It cannot be reached or written, or did not answer in time.
     #[error("the ledger's store is unavailable: {0}")]
     Unavailable(String),
+    /// Another process owns it: a gateway, or a command for a moment.
+    #[error("the ledger's store is unavailable: {0}")]
+    Owned(String),
     /// It answered what cannot be.
     #[error("the ledger's store holds something unreadable: {0}")]
     Corrupt(String),

@@ -172,7 +172,9 @@ impl Database {
     ) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
         for (account, debit) in group {
-            write_debit(&transaction, account, debit, today)?;
+            if !is_written(&transaction, account, debit)? {
+                write_debit(&transaction, account, debit, today)?;
+            }
         }
         transaction.commit()?;
         Ok(())
@@ -187,7 +189,9 @@ impl Database {
             transaction.commit()?;
             Ok(value)
         })();
-        self.connection.pragma_update(None, "synchronous", "NORMAL")?;
+        if let Err(error) = self.connection.pragma_update(None, "synchronous", "NORMAL") {
+            log::warn!("the ledger's file stays at full synchronisation: {error}");
+        }
         written
     }
 
@@ -368,6 +372,20 @@ impl Database {
         }
         Ok(accounts)
     }
+}
+
+/// Whether a group that was tried before reached the file although its commit reported an error: it is written whole or not at all.
+fn is_written(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit) -> Result<bool, StoreError> {
+    for (producer, sequence) in &debit.sequences {
+        let stored: Option<i64> = t
+            .prepare_cached("SELECT sequence FROM producers WHERE account = ?1 AND producer = ?2")?
+            .query_row(params![account.as_str(), producer.0.cast_signed()], |row| row.get(0))
+            .optional()?;
+        if stored.is_some_and(|stored| u64::try_from(stored).is_ok_and(|stored| stored >= *sequence)) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, today: Day) -> Result<(), StoreError> {

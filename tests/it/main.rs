@@ -1,1 +1,29 @@
-//! The one integration binary.
+//! The one integration binary. Each test has a gateway of its own, on a free port, with its own ledger; test names cite the clause of
+//! the interface (`s4_…` is its section 4) or of the design (`d8_…`) that they hold the gateway to.
+#![expect(
+    unreachable_pub,
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::print_stdout,
+    reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
+)]
+
+mod auth;
+mod bad_input;
+mod bad_paths;
+mod bodies;
+mod chat;
+mod connections;
+mod disconnect;
+mod domains;
+mod embeddings;
+mod failover;
+mod harness;
+mod holds;
+mod limits;
+mod listings;
+mod natives;
+mod regression;
+mod reload;
+mod streams;
+mod tls;

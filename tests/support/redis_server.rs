@@ -43,6 +43,11 @@ impl RedisServer {
         self.port
     }
 
+    /// Its process.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.as_ref().expect("redis-server runs").id()
+    }
+
     /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)

@@ -143,8 +143,10 @@ const HIDDEN_PROMPT: &str = "it adds text to the prompt that is not in the reque
 const KEPT: &str = "the upstream keeps the answer or gives it later";
 const MORE_ANSWERS: &str = "the upstream generates more tokens than it delivers";
 
+const OTHER_SPELLING: &str = "max_completion_tokens, max_tokens and n say it";
+
 /// All known fields, at most 64.
-const FIELDS: [(&str, Rule); 56] = [
+const FIELDS: [(&str, Rule); 61] = [
     ("model", Rule::Read(Read::Model)),
     ("messages", Rule::Read(Read::Messages)),
     ("input", Rule::Read(Read::Input)),
@@ -172,6 +174,12 @@ const FIELDS: [(&str, Rule); 56] = [
         "extra_body",
         Rule::Refused("it carries fields past the checks of this gateway"),
     ),
+    // Other spellings of the maximum and of `n`, which the hold would not know of.
+    ("max_new_tokens", Rule::Refused(OTHER_SPELLING)),
+    ("max_output_tokens", Rule::Refused(OTHER_SPELLING)),
+    ("num_predict", Rule::Refused(OTHER_SPELLING)),
+    ("num_return_sequences", Rule::Refused(OTHER_SPELLING)),
+    ("candidate_count", Rule::Refused(OTHER_SPELLING)),
     // Another price for the same tokens.
     ("service_tier", Rule::Refused(OTHER_PRICE)),
     ("speed", Rule::Refused(OTHER_PRICE)),

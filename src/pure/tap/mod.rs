@@ -9,6 +9,8 @@
 
 mod event;
 mod fault;
+#[doc(hidden)]
+pub mod fuzz;
 mod output;
 mod reading;
 mod scan;

@@ -8,6 +8,8 @@
 use super::reading::{Choices, Reading};
 use super::shape::{Node, Role};
 
+mod closing;
+
 /// The scanner of one document.
 #[derive(Debug)]
 pub(super) struct Scanner {
@@ -45,8 +47,8 @@ enum State {
     Escape,
     /// So many hexadecimal digits of `\u` were seen, and their value.
     Unicode(u8, u16),
-    /// A number, `true`, `false` or `null`.
-    Literal,
+    /// A word, by its first byte and the number of bytes seen, or a number, by the last byte seen.
+    Literal(u8, u8),
     /// A comma, or the end of the container.
     AfterValue,
     Complete,
@@ -97,7 +99,7 @@ impl Scanner {
         while let Some((&byte, after)) = rest.split_first() {
             rest = match self.state {
                 State::String => self.string(rest, reading),
-                State::Literal => self.literal(rest, reading),
+                State::Literal(first, seen) => self.literal(rest, first, seen, reading),
                 State::Escape | State::Unicode(..) => {
                     self.escape(byte, reading);
                     after
@@ -107,7 +109,11 @@ impl Scanner {
                     if !matches!(byte, b' ' | b'\n' | b'\r' | b'\t') {
                         self.structure(byte, self.offset - after.len(), reading);
                     }
-                    if self.state == State::Literal { rest } else { after }
+                    if matches!(self.state, State::Literal(..)) {
+                        rest
+                    } else {
+                        after
+                    }
                 }
             };
         }
@@ -132,7 +138,7 @@ impl Scanner {
             (State::Value | State::ValueOrEnd, b'[') => self.open(false, self.role.array(), reading),
             (State::Value | State::ValueOrEnd, b'-' | b'0'..=b'9' | b'a'..=b'z') => {
                 self.kept.clear();
-                State::Literal
+                State::Literal(byte, 0)
             }
             (State::Colon, b':') => State::Value,
             (State::AfterValue, b',') if self.in_object() => State::Key,
@@ -206,7 +212,13 @@ impl Scanner {
     /// Inside a string: all up to its end, or to an escape.
     fn string<'a>(&mut self, rest: &'a [u8], reading: &mut Reading) -> &'a [u8] {
         let length = memchr::memchr2(b'"', b'\\', rest).unwrap_or(rest.len());
+        let start = self.offset - rest.len();
         let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
+        if self.in_key && start == self.string_start && rest.first() == Some(&b'"') {
+            // Most keys are whole: they need not be kept to be known.
+            self.role = self.node().member(run);
+            return self.end_key(rest.get(1..).unwrap_or_default());
+        }
         if !run.is_empty() {
             self.end_lone_surrogate(reading);
             self.keep(run, reading);
@@ -222,6 +234,20 @@ impl Scanner {
             self.end_string(self.offset - after.len() - 1, reading);
         }
         after
+    }
+
+    /// A key ended, and its role is known. The colon mostly follows at once.
+    fn end_key<'a>(&mut self, rest: &'a [u8]) -> &'a [u8] {
+        match rest.split_first() {
+            Some((b':', after)) => {
+                self.state = State::Value;
+                after
+            }
+            _ => {
+                self.state = State::Colon;
+                rest
+            }
+        }
     }
 
     fn end_string(&mut self, end: usize, reading: &mut Reading) {
@@ -321,7 +347,7 @@ impl Scanner {
         }
     }
 
-    fn literal<'a>(&mut self, rest: &'a [u8], reading: &mut Reading) -> &'a [u8] {
+    fn literal<'a>(&mut self, rest: &'a [u8], first: u8, seen: u8, reading: &mut Reading) -> &'a [u8] {
         let is_literal = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'z' | b'.' | b'-' | b'+' | b'E');
         let length = rest.iter().position(|byte| !is_literal(byte)).unwrap_or(rest.len());
         let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
@@ -329,7 +355,15 @@ impl Scanner {
             let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
             self.kept.extend_from_slice(run.get(..room).unwrap_or(run));
         }
-        if !rest.is_empty() {
+        if rest.is_empty() {
+            let seen = seen.saturating_add(u8::try_from(run.len()).unwrap_or(u8::MAX));
+            let byte = if matches!(first, b't' | b'f' | b'n') {
+                first
+            } else {
+                run.last().copied().unwrap_or(first)
+            };
+            self.state = State::Literal(byte, seen);
+        } else {
             let role = std::mem::replace(&mut self.role, Role::Skip);
             if role.is_kept() {
                 reading.literal(role, &self.kept);

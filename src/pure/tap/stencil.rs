@@ -2,7 +2,9 @@
 //!
 //! A stencil is cut from an event that was read in full and that did nothing but deliver one text. Another event with
 //! the same bytes around a plain string in the text's place is the same JSON with another text, so it need not be read
-//! again. An escape in the string, or any other difference, sends it the long way.
+//! again. Any other difference sends it the long way.
+
+use std::borrow::Cow;
 
 use super::reading::{Choices, Reading, Seen};
 
@@ -25,10 +27,10 @@ enum Layout {
 }
 
 /// An event that a stencil matches.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Match<'a> {
     /// What it delivers.
-    pub(super) text: &'a [u8],
+    pub(super) text: Cow<'a, [u8]>,
     /// What follows the event.
     pub(super) rest: &'a [u8],
 }
@@ -41,16 +43,26 @@ impl Stencil {
         }
         let (first, rest) = split_string(bytes.strip_prefix(self.before.as_slice())?)?;
         let (second, rest) = match self.layout {
-            Layout::Nothing | Layout::Text => (first, rest),
+            Layout::Nothing | Layout::Text => (Quoted::NONE, rest),
             Layout::TextThenPadding | Layout::PaddingThenText => {
                 split_string(rest.strip_prefix(self.between.as_slice())?)?
             }
         };
         let rest = rest.strip_prefix(self.after.as_slice())?;
-        let text = if self.layout == Layout::PaddingThenText {
-            second
+        let is_padding_first = self.layout == Layout::PaddingThenText;
+        let (text, padding) = if is_padding_first {
+            (second, first)
         } else {
-            first
+            (first, second)
+        };
+        // Padding has no escapes. If it ever has, the event goes the long way.
+        if padding.is_escaped {
+            return None;
+        }
+        let text = if text.is_escaped {
+            Cow::Owned(text.unescape()?)
+        } else {
+            Cow::Borrowed(text.bytes)
         };
         Some(Match { text, rest })
     }
@@ -97,10 +109,68 @@ impl Stencil {
     }
 }
 
-/// The plain string that `bytes` begin with, and its closing quote with all that follows; `None` if it has an escape or
-/// a control character, or does not end.
-fn split_string(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = bytes.iter().position(|byte| matches!(byte, b'"' | b'\\' | 0..=0x1F))?;
+/// A JSON string without its quotes.
+#[derive(Clone, Copy, Debug)]
+struct Quoted<'a> {
+    bytes: &'a [u8],
+    is_escaped: bool,
+}
+
+impl Quoted<'_> {
+    const NONE: Quoted<'static> = Quoted {
+        bytes: b"",
+        is_escaped: false,
+    };
+
+    /// The text; `None` if an escape or a character is wrong.
+    fn unescape(self) -> Option<Vec<u8>> {
+        let text: String = serde_json::from_slice(&[b"\"", self.bytes, b"\""].concat()).ok()?;
+        Some(text.into_bytes())
+    }
+}
+
+/// The string that `bytes` begin with, and its closing quote with all that follows; `None` if it has a control
+/// character, or does not end.
+#[inline]
+fn split_string(bytes: &[u8]) -> Option<(Quoted<'_>, &[u8])> {
+    let end = bytes.iter().position(|byte| is_special(*byte))?;
     let (string, rest) = bytes.split_at_checked(end)?;
-    (rest.first() == Some(&b'"')).then_some((string, rest))
+    match rest.first() {
+        Some(b'"') => Some((
+            Quoted {
+                bytes: string,
+                is_escaped: false,
+            },
+            rest,
+        )),
+        Some(b'\\') => split_escaped(bytes, end),
+        _ => None,
+    }
+}
+
+/// The same of a string whose first backslash is at `end`.
+#[cold]
+fn split_escaped(bytes: &[u8], mut end: usize) -> Option<(Quoted<'_>, &[u8])> {
+    loop {
+        match bytes.get(end..)? {
+            [b'"', ..] => break,
+            [b'\\', 0x20..=0xFF, ..] => end += 2,
+            _ => return None,
+        }
+        end += bytes.get(end..)?.iter().position(|byte| is_special(*byte))?;
+    }
+    let (string, rest) = bytes.split_at_checked(end)?;
+    Some((
+        Quoted {
+            bytes: string,
+            is_escaped: true,
+        },
+        rest,
+    ))
+}
+
+/// A byte that ends a string, or that does not stand for itself in one.
+#[inline]
+fn is_special(byte: u8) -> bool {
+    matches!(byte, b'"' | b'\\' | 0..=0x1F)
 }

@@ -9,6 +9,7 @@ use super::output::Output;
 use super::reading::{Choices, Identity, Reading};
 use super::scan::Scanner;
 use super::stencil::Stencil;
+use super::text::cut_character;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
@@ -37,8 +38,9 @@ pub const HOLD_BYTES_MAX: usize = 64 * 1024;
 /// So that 1 and 2 hold however a stream is cut, and so that a stream which dies in the middle of an event leaves no
 /// half of it behind, the bytes of an event that is not yet complete wait here. That delays no client, since none can
 /// read an incomplete event: bytes wait only while the event's JSON is incomplete (not for its blank line) and only up
-/// to [`TapOptions::hold_bytes_max`]. Beyond that an event passes as it comes and cannot be left out any more; it is
-/// counted like any other.
+/// to [`TapOptions::hold_bytes_max`]. Beyond that an event passes as it comes (but for half a character at its end) and
+/// cannot be left out any more; it is counted like any other. If the stream dies within it, its JSON is closed, so that
+/// the client reads the error event that follows and not a broken one.
 #[derive(Debug)]
 pub struct StreamTap {
     options: TapOptions,
@@ -251,7 +253,7 @@ impl StreamTap {
     fn usual_events<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
         while let Some(usual) = self.stencil.find(rest) {
-            self.reading.tally.commit_text(usual.text);
+            self.reading.tally.commit_text(&usual.text);
             rest = usual.rest;
         }
         rest
@@ -312,9 +314,16 @@ impl StreamTap {
             }
         }
         self.released = true;
-        output.insert(&self.held);
-        output.pass(start..chunk.len());
-        self.held.clear();
+        if cut_character(tail) == 0 && (tail.len() >= 3 || self.held.is_empty()) {
+            output.insert(&self.held);
+            output.pass(start..chunk.len());
+            return self.held.clear();
+        }
+        // Half a character could not be closed if the stream died here, so it waits for its other half.
+        self.held.extend_from_slice(tail);
+        let whole = self.held.len() - cut_character(&self.held);
+        output.insert(self.held.get(..whole).unwrap_or_default());
+        self.held.drain(..whole);
     }
 
     /// The lines of the event at hand so far are an event that passes, which only its blank line is missing of; then
@@ -350,8 +359,14 @@ impl StreamTap {
         if self.released {
             self.deliver();
             // When the framer has seen the event's end, that end has not passed.
-            let closing = self.framer.closing();
-            out.put_slice(if closing.is_empty() { b"\n\n" } else { closing });
+            let (closing, ended) = (self.framer.closing(), self.framer.closing().is_empty());
+            if let Some(json) = self.scanner.closing().filter(|json| !json.is_empty() && !ended) {
+                out.put_slice(self.framer.before_data());
+                out.put_slice(&json);
+                out.put_slice(b"\n\n");
+            } else {
+                out.put_slice(if ended { b"\n\n" } else { closing });
+            }
         } else {
             self.reading.tally.discard();
         }

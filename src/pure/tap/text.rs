@@ -192,7 +192,7 @@ impl Choice {
 }
 
 /// How many bytes at the end of `text` are of a character whose rest is still to come.
-fn cut_character(text: &[u8]) -> usize {
+pub(super) fn cut_character(text: &[u8]) -> usize {
     let lead = text.iter().rev().take(3).position(|byte| byte & 0xC0 != 0x80);
     let Some(after) = lead else { return 0 };
     let length = match text.iter().rev().nth(after).copied().unwrap_or_default() {

@@ -116,6 +116,8 @@ proptest::proptest! {
 
 #[test]
 fn hostile_megabytes_count_in_linear_time() {
+    // Without optimisation, and beside other tests, it takes its time; it would take hours if it were quadratic.
+    let bound_ms = if cfg!(debug_assertions) { 20_000 } else { 1000 };
     let megabyte = |unit: &str| unit.repeat((1 << 20) / unit.len());
     let mut noise = 1u64;
     let mut letter = || {
@@ -152,7 +154,7 @@ fn hostile_megabytes_count_in_linear_time() {
             let tokens = count(&text, encoding);
             let spent = start.elapsed();
             assert!(
-                tokens > 0 && spent.as_millis() < 1000,
+                tokens > 0 && spent.as_millis() < bound_ms,
                 "{spent:?} for {:?}...",
                 text.get(..8)
             );

@@ -49,6 +49,7 @@ impl Committer {
     }
 
     pub(super) fn run(mut self) {
+        let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
             let command = match self.commit_at {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
@@ -67,7 +68,7 @@ impl Committer {
                     self.commit_or_retry();
                 }
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
-                    self.commit_or_retry();
+                    self.commit_at_the_end();
                     if !self.unwritten.is_empty() {
                         log::error!(
                             "MONEY: {} debits could not be written before the end",
@@ -96,6 +97,17 @@ impl Committer {
         Ok(())
     }
 
+    /// Tries for a while: what cannot be written now is lost.
+    fn commit_at_the_end(&mut self) {
+        for _ in 0..END_TRIES {
+            self.commit_or_retry();
+            if self.unwritten.is_empty() {
+                return;
+            }
+            std::thread::sleep(END_PAUSE);
+        }
+    }
+
     fn commit_within(&mut self, window: Duration) {
         if self.commit_at.is_none() {
             self.commit_at = crate::clock::monotonic().checked_add(window);
@@ -116,6 +128,15 @@ impl Committer {
                 self.commit_within(RETRY_EVERY);
             }
         }
+    }
+}
+
+/// Without its thread the ledger can write nothing: however the thread ends, new reserves are refused from then on.
+struct Unwritable(Arc<Shared>);
+
+impl Drop for Unwritable {
+    fn drop(&mut self) {
+        self.0.unwritable.store(true, Ordering::Relaxed);
     }
 }
 
@@ -145,3 +166,5 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
 }
 
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+const END_TRIES: u32 = 50;
+const END_PAUSE: Duration = Duration::from_millis(200);

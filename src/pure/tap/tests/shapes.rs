@@ -1,5 +1,6 @@
 //! The recorded shapes of providers' streams, cut at every byte.
 
+use super::super::fuzz::{fuzz_sse, fuzz_usage};
 use super::*;
 
 #[path = "../../../../tests/it/stream_shapes/mod.rs"]
@@ -13,7 +14,8 @@ fn expected(shape: &Shape, options: TapOptions) -> String {
     let mut expected = String::new();
     for (index, event) in shape.events.iter().enumerate() {
         let left_out = options.drop_usage_chunk && shape.usage_chunk == Some(index);
-        if !left_out && !(is_error && index + 1 == shape.events.len()) {
+        let masked = is_error && index + 1 == shape.events.len();
+        if !left_out && !masked {
             expected.push_str(event);
             expected.push_str(shape.end);
         }
@@ -69,6 +71,21 @@ fn every_shape_cut_at_every_byte() {
             for cut in 0..length {
                 check(shape, options, [cut, (cut + 1).min(length)]);
             }
+        }
+    }
+}
+
+#[test]
+fn the_fuzz_targets_take_every_prefix_of_every_shape() {
+    for (index, shape) in shapes().enumerate() {
+        let mut input = vec![u8::try_from(index % 251).unwrap()];
+        input.extend(shape.bytes());
+        for end in (0..=input.len()).step_by(3) {
+            fuzz_sse(&input[..end]);
+        }
+        for event in shape.events {
+            let answer = event.strip_prefix("data: ").unwrap_or(event);
+            fuzz_usage(&[&[3], answer.as_bytes()].concat());
         }
     }
 }

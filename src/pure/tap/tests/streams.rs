@@ -251,10 +251,29 @@ proptest! {
                 Forward::Replace(bytes) => passed.extend(&bytes),
             }
             prop_assert!(came.starts_with(&passed));
-            prop_assert!(came.len() - passed.len() <= hold_bytes_max);
+            prop_assert!(came.len() - passed.len() <= hold_bytes_max.max(3));
         }
         passed.extend(tap.end());
         prop_assert!(passed.starts_with(&came));
+    }
+
+    #[test]
+    fn an_event_that_is_too_large_to_hold_is_closed_where_it_dies(value in chunk(), named in any::<bool>(),
+        ascii in any::<bool>(), cut in any::<prop::sample::Index>(), step in 1usize..9) {
+        let stream = write(&[(Line::Json { value, pretty: false, ascii }, "\n", true)], false, 0);
+let stream = if named { [b"event: message\n".to_vec(), stream].concat() } else { stream };
+        let head = &stream[..cut.index(stream.len() + 1)];
+        let options = TapOptions { hold_bytes_max: 0, ..TapOptions::default() };
+        let (mut out, mut tap) = pass(&head.chunks(step).collect::<Vec<_>>(), options);
+        out.extend(tap.fail("gone", "upstream_error", 502));
+        let out = String::from_utf8(out).expect("whole characters");
+        let data: Vec<_> = out.lines().filter_map(|line| line.strip_prefix("data:")).map(str::trim).collect();
+        let (done, events) = data.split_last().unwrap();
+        prop_assert_eq!(*done, "[DONE]");
+        for event in events {
+            prop_assert!(event.is_empty() || serde_json::from_str::<Value>(event).is_ok(), "{}", event);
+        }
+        prop_assert!(events.last().unwrap().contains("upstream_error"));
     }
 
     #[test]

@@ -105,7 +105,15 @@ fn a_stencil_finds_the_like_and_nothing_else() {
             );
             assert_eq!(found(b"", b"abcdef"), Some((Vec::new(), next)));
         }
-        for odd in [&b"\\n"[..], b"\"", b"\n", b"\r", b"\t", b"\\", b"x\",\"error\":\"y"] {
+        if !has_note {
+            assert_eq!(found(b"\\n\\u00e9\\\\", b"x").unwrap().0, "\né\\".as_bytes());
+            assert_eq!(found(b"\\x", b""), None);
+            assert_eq!(found(b"\\ud800", b""), None);
+        }
+        if shape.contains('~') {
+            assert_eq!(found(b"text", b"\\n"), None);
+        }
+        for odd in [&b"\""[..], b"\n", b"\r", b"\t", b"\\", b"x\",\"error\":\"y"] {
             assert_eq!(found(odd, b"x"), None, "{odd:?}");
         }
         assert_eq!(stencil.find(&write(shape, b"text", b"pad", "\n")), None);

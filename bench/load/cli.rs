@@ -1,0 +1,264 @@
+//! What was typed, and what it means: the options of a run and the hidden ones by which the bench starts its own roles.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::{Parser, ValueEnum};
+
+use crate::{Result, waiting::Waiting};
+
+/// Load-tests the gateway beside a bare Pingora pass-through, each as its own process, on loopback.
+///
+/// Without a scenario it runs all of them but soak (with --quick, soak too). Figures go to a table, to JSON and to SVG plots.
+#[derive(Parser, Debug, Clone)]
+#[command(name = "cargo bench --bench load --", bin_name = "cargo bench --bench load --")]
+pub(crate) struct Options {
+    /// What to run; without one: all but soak
+    #[arg(value_enum)]
+    pub(crate) scenarios: Vec<Scenario>,
+
+    /// What to put under load; without it: all that can be started, except direct
+    #[arg(long, value_enum, value_delimiter = ',', value_name = "SUBJECT,…")]
+    pub(crate) subjects: Vec<Variant>,
+
+    /// Load a gateway that already runs, at its base URL (http://host:port/api/v1), in place of starting one
+    #[arg(long, value_name = "URL", requires = "key")]
+    pub(crate) against: Option<String>,
+
+    /// The key to call the gateway of --against with
+    #[arg(long)]
+    pub(crate) key: Option<String>,
+
+    /// Process id of the gateway of --against, when it runs on this machine: its CPU and memory are then measured too
+    #[arg(long, requires = "against")]
+    pub(crate) pid: Option<u32>,
+
+    /// Chat model to ask for
+    #[arg(long, default_value = "bench/chat")]
+    pub(crate) model: String,
+
+    /// Embedding model to ask for
+    #[arg(long, default_value = "bench/embed")]
+    pub(crate) embedding_model: String,
+
+    /// Requests a second in the fixed-rate part (open loop, latency from the intended start)
+    #[arg(long, default_value_t = 1000)]
+    pub(crate) rate: u32,
+
+    /// Connections in the saturated part (closed loop); streams at once in stream-burst are half of it
+    #[arg(long, default_value_t = 64)]
+    pub(crate) connections: usize,
+
+    /// Seconds of each measured round
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<f64>,
+
+    /// Rounds of each subject; they alternate (A B, B A) and ratios are taken within a round: many short ones tell more
+    /// than few long ones where the machine's speed drifts
+    #[arg(long, value_name = "N")]
+    pub(crate) rounds: Option<usize>,
+
+    /// Worker threads of the gateway and of what it is compared with
+    #[arg(long, default_value_t = 1)]
+    pub(crate) threads: usize,
+
+    /// Requests of soak
+    #[arg(long, value_name = "N")]
+    pub(crate) requests: Option<u64>,
+
+    /// Idle streams of open, in ascending steps
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
+    pub(crate) streams: Vec<usize>,
+
+    /// Nice value for all processes (negative ones need privileges): -20 steadies the figures on a busy machine
+    #[arg(long, allow_negative_numbers = true, value_name = "N")]
+    pub(crate) nice: Option<i32>,
+
+    /// Let the load and the upstream poll without sleeping: their wake-ups then cost the subject nothing, as on a real
+    /// network, and a busy machine disturbs less; needs cores of their own
+    #[arg(long)]
+    pub(crate) busy_poll: bool,
+
+    /// Another gateway binary in place of the one built with this bench, such as an earlier release
+    #[arg(long, value_name = "FILE")]
+    pub(crate) binary: Option<PathBuf>,
+
+    /// A few seconds in all: shows that everything works, the figures mean little
+    #[arg(long)]
+    pub(crate) quick: bool,
+
+    /// Where the table, the JSON file and the plots go
+    #[arg(long, value_name = "DIR", default_value = "target/bench")]
+    pub(crate) out: PathBuf,
+
+    /// Run as one of the bench's own processes
+    #[arg(long, value_enum, hide = true, requires = "listen")]
+    pub(crate) role: Option<Role>,
+
+    /// Address that a role listens on
+    #[arg(long, hide = true)]
+    pub(crate) listen: Option<SocketAddr>,
+
+    /// Address that the baseline passes requests on to
+    #[arg(long, hide = true)]
+    pub(crate) upstream: Option<SocketAddr>,
+
+    /// Cargo passes it to every bench; its absence means `cargo test --benches`, which only wants a smoke run
+    #[arg(long, hide = true)]
+    pub(crate) bench: bool,
+}
+
+/// A kind of load.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scenario {
+    /// Whole answers: 1 KB in, 1.4 KB out; saturated, then at the fixed rate
+    Whole,
+    /// 100 KB in, 1.4 KB out
+    Big,
+    /// Embeddings of 1536 numbers
+    Embeddings,
+    /// Streams with 20 ms between events
+    StreamPaced,
+    /// Streams of 100 events without a pause
+    StreamBurst,
+    /// Idle streams: memory and open files
+    Open,
+    /// System calls a request and an event, counted by strace
+    Syscalls,
+    /// Floods of 401, 402 and 429 (gateway only)
+    Denied,
+    /// All shapes at once
+    Mixed,
+    /// Many mixed requests; memory and open files over time, then an audit (gateway only)
+    Soak,
+}
+
+/// What is put under load.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Variant {
+    /// The simulated upstream without a proxy: the floor of latency, the ceiling of the load generator
+    Direct,
+    /// A bare Pingora pass-through with the system allocator
+    Baseline,
+    /// The same with the gateway's allocator
+    BaselineJemalloc,
+    /// Tollgate with the embedded ledger
+    Embedded,
+    /// Tollgate with a redis-server
+    Redis,
+    /// nginx as a pass-through
+    Nginx,
+    /// HAProxy as a pass-through
+    Haproxy,
+}
+
+/// A process of the bench's own.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Role {
+    Upstream,
+    Baseline,
+}
+
+impl Options {
+    /// Reads the command line; prints help or a usage error and ends the process where clap would.
+    pub(crate) fn read() -> Self {
+        let mut options = Self::parse();
+        if !options.bench && options.role.is_none() && std::env::args().len() == 1 {
+            options.quick = true;
+        }
+        options
+    }
+
+    /// Refuses what cannot be measured.
+    pub(crate) fn check(&self) -> Result<()> {
+        let seconds = self.seconds.unwrap_or(1.0);
+        if !(0.05..=3600.0).contains(&seconds) {
+            return Err("--seconds must be between 0.05 and 3600".into());
+        }
+        if self.threads == 0 || self.connections == 0 || self.rate == 0 || self.rounds == Some(0) {
+            return Err("--threads, --connections, --rate and --rounds must be at least 1".into());
+        }
+        if self.connections > CONNECTIONS_MAX || self.streams.iter().any(|streams| *streams > STREAMS_MAX) {
+            return Err(format!("at most {CONNECTIONS_MAX} connections and {STREAMS_MAX} idle streams").into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        if !self.scenarios.is_empty() {
+            return self.scenarios.clone();
+        }
+        let all = Scenario::value_variants().iter().copied();
+        all.filter(|scenario| self.quick || *scenario != Scenario::Soak)
+            .collect()
+    }
+
+    pub(crate) fn variants(&self) -> Vec<Variant> {
+        if !self.subjects.is_empty() {
+            return self.subjects.clone();
+        }
+        if self.against.is_some() {
+            return Vec::new();
+        }
+        Variant::value_variants()
+            .iter()
+            .copied()
+            .filter(|variant| *variant != Variant::Direct)
+            .collect()
+    }
+
+    pub(crate) fn rounds(&self) -> usize {
+        self.rounds.unwrap_or(if self.quick { 1 } else { 11 })
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        Duration::from_secs_f64(self.seconds.unwrap_or(if self.quick { 0.2 } else { 1.0 }))
+    }
+
+    /// Load before each measured round, with the same connections.
+    pub(crate) fn warm_up(&self) -> Duration {
+        Duration::from_millis(if self.quick { 50 } else { 300 })
+    }
+
+    /// How the load and the upstream wait for work.
+    pub(crate) fn waiting(&self) -> Waiting {
+        if self.busy_poll {
+            Waiting::Polling
+        } else {
+            Waiting::Asleep
+        }
+    }
+
+    pub(crate) fn idle_streams(&self) -> Vec<usize> {
+        let mut streams = match (self.streams.is_empty(), self.quick) {
+            (false, _) => self.streams.clone(),
+            (true, true) => vec![100],
+            (true, false) => vec![1000, 5000, 10_000],
+        };
+        streams.sort_unstable();
+        streams.dedup();
+        streams
+    }
+
+    pub(crate) fn soak_requests(&self) -> u64 {
+        self.requests.unwrap_or(if self.quick { 2000 } else { 2_000_000 })
+    }
+}
+
+impl Scenario {
+    /// The name as it is typed.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+impl Variant {
+    /// The name as it is typed.
+    pub(crate) fn name(self) -> String {
+        self.to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+}
+
+const CONNECTIONS_MAX: usize = 10_000;
+const STREAMS_MAX: usize = 25_000;

@@ -1,0 +1,243 @@
+//! The load generator's HTTP client: one keep-alive connection, requests rendered beforehand, every answer checked.
+
+use std::{io, net::SocketAddr, ops::ControlFlow};
+
+use bytes::Bytes;
+use memchr::memmem;
+use thiserror::Error;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{
+    process,
+    wire::{self, Chunked, EventCounter, Framing, Head, Malformed},
+};
+
+/// A request, ready to be sent, and what a right answer to it is.
+#[derive(Debug, Clone)]
+pub(crate) struct Shot {
+    pub(crate) bytes: Bytes,
+    pub(crate) expect: Expect,
+}
+
+/// What a right answer is.
+#[derive(Debug, Clone)]
+pub(crate) enum Expect {
+    /// 200 with a JSON object that holds usage.
+    Json,
+    /// 200 with a stream that ends with `[DONE]`, of so many events if that is known.
+    Stream { events: Option<u64> },
+    /// One of these statuses with an error object.
+    Denied(&'static [u16]),
+}
+
+/// A right answer.
+pub(crate) struct Reply {
+    pub(crate) status: u16,
+}
+
+/// Why an answer is not right, or there is none.
+#[derive(Debug, Error)]
+pub(crate) enum Failure {
+    #[error("cannot connect: {0}")]
+    Connect(io::Error),
+    #[error("connection broke: {0}")]
+    Broken(#[from] io::Error),
+    #[error("closed before the answer was complete")]
+    Closed,
+    #[error(transparent)]
+    Malformed(#[from] Malformed),
+    #[error("status {0}: {1}")]
+    Status(u16, String),
+    #[error("{0}")]
+    Body(&'static str),
+    #[error("{0} events in place of {1}")]
+    Events(u64, u64),
+    /// Not a failure of the answer: the listener wanted no more of it.
+    #[error("stopped")]
+    Stopped,
+}
+
+/// Who hears of the events of a stream as they arrive.
+pub(crate) trait Listener {
+    /// `new` events have arrived; `delay_ns` ago the upstream wrote the last of them, if it says so. `Break` ends the
+    /// exchange with [`Failure::Stopped`].
+    fn events(&mut self, new: u64, delay_ns: Option<u64>) -> ControlFlow<()>;
+}
+
+/// A connection, used for one exchange after the other. After a failure it must be dropped.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    buffer: Vec<u8>,
+    body: Vec<u8>,
+    is_open: bool,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: SocketAddr) -> Result<Self, Failure> {
+        let stream = TcpStream::connect(address).await.map_err(Failure::Connect)?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            buffer: Vec::new(),
+            body: Vec::new(),
+            is_open: true,
+        })
+    }
+
+    /// Whether another exchange may follow.
+    pub(crate) fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// Sends a request and reads the answer to its end.
+    pub(crate) async fn exchange(&mut self, shot: &Shot, listener: &mut impl Listener) -> Result<Reply, Failure> {
+        self.stream.write_all(&shot.bytes).await?;
+        let head = loop {
+            if let Some(head) = wire::response_head(&self.buffer)? {
+                break head;
+            }
+            self.more().await?;
+        };
+        self.is_open = head.keep_alive && head.framing != Framing::UntilClose;
+        self.body.clear();
+        match (&shot.expect, head.status) {
+            (Expect::Stream { events }, 200) => {
+                let counted = self.read_stream(&head, listener).await?;
+                if !counted.done {
+                    return Err(Failure::Body("a stream without [DONE]"));
+                }
+                if let Some(expected) = events.filter(|expected| *expected != counted.events) {
+                    return Err(Failure::Events(counted.events, expected));
+                }
+            }
+            (Expect::Json, 200) => {
+                self.read_whole(&head).await?;
+                check_json(&self.body, b"\"usage\"")?;
+            }
+            (Expect::Denied(statuses), status) if statuses.contains(&status) => {
+                self.read_whole(&head).await?;
+                // A limit lets the first calls pass.
+                check_json(&self.body, if status == 200 { b"{" } else { b"\"error\"" })?;
+            }
+            (_, status) => {
+                self.read_whole(&head).await?;
+                let text = String::from_utf8_lossy(&self.body[..self.body.len().min(SHOWN_MAX)]).into_owned();
+                return Err(Failure::Status(status, text));
+            }
+        }
+        Ok(Reply { status: head.status })
+    }
+
+    /// Reads the body into `self.body`, and takes the message off the buffer.
+    async fn read_whole(&mut self, head: &Head) -> Result<(), Failure> {
+        let end = match head.framing {
+            Framing::Length(length) => {
+                let end = head.bytes + length;
+                self.buffer.reserve(end.saturating_sub(self.buffer.len()));
+                while self.buffer.len() < end {
+                    self.more().await?;
+                }
+                self.body.extend_from_slice(&self.buffer[head.bytes..end]);
+                end
+            }
+            Framing::Chunked => {
+                let (mut coding, mut at) = (Chunked::default(), head.bytes);
+                loop {
+                    at += coding.feed(&self.buffer[at..], |piece| self.body.extend_from_slice(piece))?;
+                    if coding.is_done() {
+                        break at;
+                    }
+                    self.more().await?;
+                }
+            }
+            Framing::UntilClose => {
+                while self.more_or_end().await? {}
+                self.body.extend_from_slice(&self.buffer[head.bytes..]);
+                self.buffer.len()
+            }
+        };
+        self.finish(end)
+    }
+
+    /// Reads a stream and tells the listener of its events.
+    async fn read_stream(&mut self, head: &Head, listener: &mut impl Listener) -> Result<EventCounter, Failure> {
+        let (mut coding, mut counter) = (Chunked::default(), EventCounter::default());
+        let mut at = head.bytes;
+        loop {
+            let before = counter.events;
+            let mut stamp = None;
+            let mut take = |piece: &[u8]| {
+                counter.feed(piece);
+                stamp = wire::stamp(piece);
+            };
+            let left = match head.framing {
+                Framing::Chunked => {
+                    let used = coding.feed(&self.buffer[at..], take)?;
+                    if coding.is_done() { Some(at + used) } else { None }
+                }
+                Framing::Length(_) | Framing::UntilClose => {
+                    take(&self.buffer[at..]);
+                    None
+                }
+            };
+            let new = counter.events - before;
+            let delay = stamp.map(|stamp| process::monotonic_ns().saturating_sub(stamp));
+            if new > 0 && listener.events(new, delay).is_break() {
+                return Err(Failure::Stopped);
+            }
+            if let Some(end) = left {
+                self.finish(end)?;
+                return Ok(counter);
+            }
+            self.buffer.clear();
+            at = 0;
+            if !self.more_or_end().await? {
+                return if head.framing == Framing::UntilClose {
+                    Ok(counter)
+                } else {
+                    Err(Failure::Closed)
+                };
+            }
+        }
+    }
+
+    /// The message ended at `end` of the buffer: nothing may follow it, since nothing was asked.
+    fn finish(&mut self, end: usize) -> Result<(), Failure> {
+        if end != self.buffer.len() {
+            return Err(Failure::Body("bytes after the end of the answer"));
+        }
+        self.buffer.clear();
+        Ok(())
+    }
+
+    async fn more(&mut self) -> Result<(), Failure> {
+        if self.more_or_end().await? {
+            Ok(())
+        } else {
+            Err(Failure::Closed)
+        }
+    }
+
+    async fn more_or_end(&mut self) -> Result<bool, Failure> {
+        if self.buffer.capacity() - self.buffer.len() < READ_MIN {
+            self.buffer.reserve(READ_SIZE);
+        }
+        Ok(self.stream.read_buf(&mut self.buffer).await? > 0)
+    }
+}
+
+fn check_json(body: &[u8], holds: &[u8]) -> Result<(), Failure> {
+    let is_object = body.first() == Some(&b'{') && body.trim_ascii_end().last() == Some(&b'}');
+    if is_object && memmem::find(body, holds).is_some() {
+        return Ok(());
+    }
+    Err(Failure::Body("an answer that is not the JSON object expected"))
+}
+
+const READ_MIN: usize = 2048;
+const READ_SIZE: usize = 8192;
+/// Bytes of an unexpected answer that are shown.
+const SHOWN_MAX: usize = 160;

@@ -1,0 +1,383 @@
+//! Puts load on one address for a while, in a closed loop (each connection sends its next request when it has its
+//! answer) or an open one (requests are due at fixed times, and latency counts from when they were due, so that a
+//! stalled gateway cannot hide behind requests that were never sent), and measures between two marks.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    net::SocketAddr,
+    ops::ControlFlow,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU8, AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+use hdrhistogram::Histogram;
+use tokio::{sync::Notify, task::JoinSet};
+
+use crate::{
+    Result,
+    client::{Connection, Failure, Listener, Shot},
+    pacer::Pacer,
+    process::monotonic_ns,
+    waiting::Waiting,
+};
+
+/// When requests are sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Arrivals {
+    /// When a connection has its answer.
+    Closed,
+    /// So many a second, evenly.
+    Rate(u32),
+}
+
+/// A load.
+pub(crate) struct Plan {
+    pub(crate) address: SocketAddr,
+    /// Sent in turn by each connection.
+    pub(crate) shots: Vec<Shot>,
+    pub(crate) arrivals: Arrivals,
+    pub(crate) connections: usize,
+    pub(crate) workers: usize,
+    pub(crate) waiting: Waiting,
+    pub(crate) warm_up: Duration,
+    pub(crate) length: Duration,
+    /// Ends the measure early when so many requests have been answered.
+    pub(crate) requests_max: Option<u64>,
+}
+
+/// What was seen between the marks.
+pub(crate) struct Outcome<M> {
+    pub(crate) seconds: f64,
+    pub(crate) requests: u64,
+    pub(crate) events: u64,
+    /// What the caller read at both marks.
+    pub(crate) marks: (M, M),
+    pub(crate) tally: Tally,
+}
+
+/// What the connections recorded; times in nanoseconds.
+#[derive(Clone)]
+pub(crate) struct Tally {
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) first_event: Histogram<u64>,
+    /// From the upstream's write of an event to its arrival.
+    pub(crate) event_delay: Histogram<u64>,
+    /// How late the generator itself sent.
+    pub(crate) lag: Histogram<u64>,
+    pub(crate) statuses: BTreeMap<u16, u64>,
+    pub(crate) errors: BTreeMap<String, u64>,
+    pub(crate) reconnects: u64,
+}
+
+/// Runs a plan. `mark` is called when the measure begins and when it ends; `watch` about ten times a second between.
+pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64)) -> Result<Outcome<M>> {
+    let plan = Arc::new(plan);
+    let workers: Vec<Arc<Worker>> = (0..plan.workers).map(|_| Arc::new(Worker::new())).collect();
+    let threads = workers.iter().enumerate().map(|(index, worker)| {
+        let (plan, worker) = (Arc::clone(&plan), Arc::clone(worker));
+        let runtime = plan.waiting.runtime()?;
+        Ok(thread::spawn(move || runtime.block_on(work(&plan, &worker, index))))
+    });
+    let threads = threads.collect::<Result<Vec<_>>>()?;
+    let enter = |phase| workers.iter().for_each(|worker| worker.phase.store(phase, Relaxed));
+    let count = || {
+        let sum = |counter: fn(&Worker) -> &AtomicU64| workers.iter().map(|w| counter(w).load(Relaxed)).sum::<u64>();
+        (sum(|w| &w.requests), sum(|w| &w.events))
+    };
+
+    thread::sleep(plan.warm_up);
+    let (begun, first, before) = (monotonic_ns(), mark(), count());
+    enter(MEASURE);
+    loop {
+        let elapsed = Duration::from_nanos(monotonic_ns() - begun);
+        let requests = count().0 - before.0;
+        let hopeless = requests == 0
+            && workers
+                .iter()
+                .all(|worker| worker.failures.load(Relaxed) > FAILURES_MAX);
+        if elapsed >= plan.length || hopeless || plan.requests_max.is_some_and(|max| requests >= max) {
+            break;
+        }
+        watch(requests);
+        thread::sleep((plan.length - elapsed).min(WATCH_EVERY));
+    }
+    let (after, last, ended) = (count(), mark(), monotonic_ns());
+    enter(STOP);
+
+    for thread in threads {
+        thread.join().map_err(|_| "a thread of the load generator panicked")??;
+    }
+    let mut tally = Tally::new();
+    for worker in workers {
+        tally.add(&worker.tally());
+    }
+    Ok(Outcome {
+        seconds: Duration::from_nanos(ended - begun).as_secs_f64(),
+        requests: after.0 - before.0,
+        events: after.1 - before.1,
+        marks: (first, last),
+        tally,
+    })
+}
+
+/// A thread's share of a run, and what it tells of it.
+struct Worker {
+    phase: AtomicU8,
+    requests: AtomicU64,
+    events: AtomicU64,
+    failures: AtomicU64,
+    tally: Mutex<Tally>,
+}
+
+impl Worker {
+    fn new() -> Self {
+        Self {
+            phase: AtomicU8::new(WARM_UP),
+            requests: AtomicU64::new(0),
+            events: AtomicU64::new(0),
+            failures: AtomicU64::new(0),
+            tally: Mutex::new(Tally::new()),
+        }
+    }
+
+    fn tally(&self) -> std::sync::MutexGuard<'_, Tally> {
+        self.tally.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn failed(&self, failure: &Failure) {
+        self.failures.fetch_add(1, Relaxed);
+        let mut tally = self.tally();
+        let mut kind = failure.to_string();
+        if tally.errors.len() >= ERROR_KINDS_MAX && !tally.errors.contains_key(&kind) {
+            "other errors".clone_into(&mut kind);
+        }
+        *tally.errors.entry(kind).or_default() += 1;
+    }
+
+    fn stopped(&self) -> bool {
+        self.phase.load(Relaxed) == STOP
+    }
+}
+
+async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Result<()> {
+    let mine = (plan.connections / plan.workers + usize::from(index < plan.connections % plan.workers)).max(1);
+    let queue = Arc::new(Queue::default());
+    let mut tasks = JoinSet::new();
+    plan.waiting.begin();
+    for number in 0..mine {
+        let client = Client {
+            plan: Arc::clone(plan),
+            worker: Arc::clone(worker),
+            connection: None,
+            next: number,
+        };
+        match plan.arrivals {
+            Arrivals::Closed => tasks.spawn(client.closed()),
+            Arrivals::Rate(_) => tasks.spawn(client.open(Arc::clone(&queue))),
+        };
+    }
+    if let Arrivals::Rate(rate) = plan.arrivals {
+        pace(plan.workers, rate, index, worker, &queue).await?;
+    } else {
+        while !worker.stopped() {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+    queue.due.notify_waiters();
+    let stuck = async { while tasks.join_next().await.is_some() {} };
+    if tokio::time::timeout(STOP_TIMEOUT, stuck).await.is_err() {
+        let stuck = u64::try_from(tasks.len()).unwrap_or_default();
+        *worker
+            .tally()
+            .errors
+            .entry("no end of the answer".to_owned())
+            .or_default() += stuck;
+    }
+    Ok(())
+}
+
+/// Requests that are due, by when.
+#[derive(Default)]
+struct Queue {
+    times: Mutex<std::collections::VecDeque<u64>>,
+    due: Notify,
+}
+
+/// Puts this worker's share of the arrivals into the queue when they are due.
+async fn pace(workers: usize, rate: u32, index: usize, worker: &Worker, queue: &Queue) -> io::Result<()> {
+    let pacer = Pacer::new()?;
+    let begun = monotonic_ns();
+    let mut number = index as u64;
+    while !worker.stopped() {
+        let at = begun + number * 1_000_000_000 / u64::from(rate);
+        pacer.until(at).await?;
+        queue.times.lock().unwrap_or_else(PoisonError::into_inner).push_back(at);
+        queue.due.notify_one();
+        number += workers as u64;
+        // When late, many are due at once: let the connections take them.
+        tokio::task::yield_now().await;
+    }
+    Ok(())
+}
+
+/// One connection and what it sends.
+struct Client {
+    plan: Arc<Plan>,
+    worker: Arc<Worker>,
+    connection: Option<Connection>,
+    next: usize,
+}
+
+impl Client {
+    async fn closed(mut self) {
+        while !self.worker.stopped() {
+            let begun = monotonic_ns();
+            self.exchange(begun).await;
+        }
+    }
+
+    async fn open(mut self, queue: Arc<Queue>) {
+        loop {
+            let waiting = queue.due.notified();
+            let at = queue.times.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            match at {
+                // What was due before the end is still sent: leaving it out would flatter a stalled gateway.
+                Some(at) => self.exchange(at).await,
+                None if self.worker.stopped() => return,
+                None => waiting.await,
+            }
+        }
+    }
+
+    /// One exchange that was due at `due`, and its record.
+    async fn exchange(&mut self, due: u64) {
+        let Err(failure) = self.attempt(due).await else { return };
+        self.connection = None;
+        if !matches!(failure, Failure::Stopped) {
+            self.worker.failed(&failure);
+            tokio::time::sleep(FAILURE_PAUSE).await;
+        }
+    }
+
+    async fn attempt(&mut self, due: u64) -> std::result::Result<(), Failure> {
+        let connection = match self.connection.take().filter(Connection::is_open) {
+            Some(connection) => self.connection.insert(connection),
+            None => {
+                self.worker.tally().reconnects += 1;
+                self.connection.insert(Connection::open(self.plan.address).await?)
+            }
+        };
+        let shot = &self.plan.shots[self.next % self.plan.shots.len()];
+        self.next += 1;
+        let sent = monotonic_ns();
+        let mut hearing = Hearing {
+            worker: &self.worker,
+            due,
+            is_first: true,
+        };
+        let reply = connection.exchange(shot, &mut hearing).await?;
+        let worker = &self.worker;
+        worker.requests.fetch_add(1, Relaxed);
+        if worker.phase.load(Relaxed) != WARM_UP {
+            let mut tally = worker.tally();
+            tally.latency.saturating_record(monotonic_ns().saturating_sub(due));
+            tally.lag.saturating_record(sent.saturating_sub(due));
+            *tally.statuses.entry(reply.status).or_default() += 1;
+        }
+        Ok(())
+    }
+}
+
+/// Counts a stream's events as they arrive.
+struct Hearing<'a> {
+    worker: &'a Worker,
+    due: u64,
+    is_first: bool,
+}
+
+impl Listener for Hearing<'_> {
+    fn events(&mut self, new: u64, delay_ns: Option<u64>) -> ControlFlow<()> {
+        self.worker.events.fetch_add(new, Relaxed);
+        let is_first = std::mem::take(&mut self.is_first);
+        if (is_first || delay_ns.is_some()) && self.worker.phase.load(Relaxed) == MEASURE {
+            let mut tally = self.worker.tally();
+            if is_first {
+                tally
+                    .first_event
+                    .saturating_record(monotonic_ns().saturating_sub(self.due));
+            }
+            if let Some(delay) = delay_ns {
+                tally.event_delay.saturating_record(delay);
+            }
+        }
+        if self.worker.stopped() {
+            ControlFlow::Break(())
+        } else {
+            ControlFlow::Continue(())
+        }
+    }
+}
+
+impl Tally {
+    pub(crate) fn new() -> Self {
+        let empty = || Histogram::new_with_max(LATENCY_MAX_NS, 3).unwrap_or_else(|e| unreachable!("valid bounds: {e}"));
+        Self {
+            latency: empty(),
+            first_event: empty(),
+            event_delay: empty(),
+            lag: empty(),
+            statuses: BTreeMap::new(),
+            errors: BTreeMap::new(),
+            reconnects: 0,
+        }
+    }
+
+    /// Adds what another recorded.
+    pub(crate) fn add(&mut self, other: &Self) {
+        let Self {
+            latency,
+            first_event,
+            event_delay,
+            lag,
+            statuses,
+            errors,
+            reconnects,
+        } = other;
+        let pairs = [
+            (&mut self.latency, latency),
+            (&mut self.first_event, first_event),
+            (&mut self.event_delay, event_delay),
+            (&mut self.lag, lag),
+        ];
+        for (mine, theirs) in pairs {
+            mine.add(theirs)
+                .unwrap_or_else(|e| unreachable!("all have the same bounds: {e}"));
+        }
+        for (status, n) in statuses {
+            *self.statuses.entry(*status).or_default() += n;
+        }
+        for (kind, n) in errors {
+            *self.errors.entry(kind.clone()).or_default() += n;
+        }
+        self.reconnects += reconnects;
+    }
+}
+
+const WARM_UP: u8 = 0;
+const MEASURE: u8 = 1;
+const STOP: u8 = 2;
+const WATCH_EVERY: Duration = Duration::from_millis(100);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long an answer may take to end after the measure has.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+/// Pause of a connection after a failure, so that a refusing gateway is not flooded.
+const FAILURE_PAUSE: Duration = Duration::from_millis(20);
+/// Failures of each worker without any success after which a run is given up.
+const FAILURES_MAX: u64 = 200;
+const ERROR_KINDS_MAX: usize = 20;
+const LATENCY_MAX_NS: u64 = 120_000_000_000;

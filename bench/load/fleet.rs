@@ -1,0 +1,199 @@
+//! What is put under load: starts each variant with what it needs, and stops it when its value is dropped.
+
+use std::{
+    env, fs,
+    net::{SocketAddr, ToSocketAddrs},
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use tempfile::TempDir;
+
+use crate::{
+    Result, allocator,
+    cli::{Options, Role, Variant},
+    gateway,
+    machine::Cores,
+    peers,
+    process::{self, Ending, Process},
+};
+
+/// One thing under load.
+pub(crate) struct Subject {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    /// Value of the Host header.
+    pub(crate) host: String,
+    /// What stands before `/chat/completions`.
+    pub(crate) base: String,
+    pub(crate) key: String,
+    /// Keys that must be refused; none for a pass-through.
+    pub(crate) refused: Vec<Refused>,
+    pub(crate) model: String,
+    pub(crate) embedding_model: String,
+    /// Whether the simulated upstream is behind it, so that the events of a stream are known.
+    pub(crate) is_simulated: bool,
+    /// Processes whose CPU and memory are the subject's.
+    pub(crate) pids: Vec<u32>,
+    /// Processes of its store.
+    pub(crate) store_pids: Vec<u32>,
+    /// What an operator would run to check the books.
+    pub(crate) audit: Option<gateway::Audit>,
+    /// Held so that they live for as long as the subject.
+    pub(crate) _processes: Vec<Process>,
+}
+
+/// A key that must be refused, and how.
+pub(crate) struct Refused {
+    pub(crate) name: &'static str,
+    pub(crate) key: String,
+    pub(crate) statuses: &'static [u16],
+}
+
+/// What all subjects share: the upstream, the cores, a directory.
+pub(crate) struct Fleet {
+    pub(crate) options: Options,
+    pub(crate) cores: Cores,
+    pub(crate) upstream: SocketAddr,
+    directory: TempDir,
+    process: Process,
+}
+
+impl Fleet {
+    /// Starts the simulated upstream, with a directory for what the subjects write inside `options.out`.
+    pub(crate) fn start(options: Options, cores: Cores) -> Result<Self> {
+        let out = &options.out;
+        fs::create_dir_all(out).map_err(|e| format!("cannot create {}: {e}", out.display()))?;
+        let out = fs::canonicalize(out)?;
+        let directory = tempfile::Builder::new().prefix("run-").tempdir_in(out)?;
+        let upstream = process::free_address()?;
+        let mut command = role(Role::Upstream, upstream, cores.load_threads())?;
+        if options.busy_poll {
+            command.arg("--busy-poll");
+        }
+        let mut process = Process::start("upstream", command, &cores.load, Ending::Kill, directory.path())?;
+        process.wait_listening(upstream)?;
+        Ok(Self {
+            options,
+            cores,
+            upstream,
+            directory,
+            process,
+        })
+    }
+
+    pub(crate) fn upstream_pids(&self) -> &[u32] {
+        self.process.family()
+    }
+
+    /// Starts a variant. Errors say what is missing.
+    pub(crate) fn launch(&self, variant: Variant) -> Result<Subject> {
+        match variant {
+            Variant::Direct => Ok(self.pass_through(&variant.name(), self.upstream, Vec::new())),
+            Variant::Baseline | Variant::BaselineJemalloc => self.baseline(variant),
+            Variant::Embedded | Variant::Redis => gateway::launch(self, variant),
+            Variant::Nginx => peers::nginx(self),
+            Variant::Haproxy => peers::haproxy(self),
+        }
+    }
+
+    /// A gateway that runs already.
+    pub(crate) fn deployed(&self, url: &str) -> Result<Subject> {
+        let rest = url
+            .strip_prefix("http://")
+            .ok_or("--against takes an http:// URL; TLS is not spoken by the bench")?;
+        let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
+        let with_port = if host.contains(':') {
+            host.to_owned()
+        } else {
+            format!("{host}:80")
+        };
+        let address = with_port
+            .to_socket_addrs()
+            .map_err(|e| format!("cannot resolve {host}: {e}"))?
+            .next();
+        let path = path.trim_end_matches('/');
+        Ok(Subject {
+            name: "against".to_owned(),
+            address: address.ok_or_else(|| format!("{host} has no address"))?,
+            host: host.to_owned(),
+            base: if path.is_empty() {
+                String::new()
+            } else {
+                format!("/{path}")
+            },
+            key: self.options.key.clone().unwrap_or_default(),
+            refused: Vec::new(),
+            model: self.options.model.clone(),
+            embedding_model: self.options.embedding_model.clone(),
+            is_simulated: false,
+            pids: self.options.pid.into_iter().collect(),
+            store_pids: Vec::new(),
+            audit: None,
+            _processes: Vec::new(),
+        })
+    }
+
+    fn baseline(&self, variant: Variant) -> Result<Subject> {
+        let (name, address) = (variant.name(), process::free_address()?);
+        let mut command = role(Role::Baseline, address, self.options.threads)?;
+        command.arg("--upstream").arg(self.upstream.to_string());
+        if variant == Variant::BaselineJemalloc {
+            command.env(allocator::JEMALLOC_ENV, "1");
+        }
+        let mut process = Process::start(&name, command, &self.cores.subject, Ending::Kill, self.path())?;
+        process.wait_listening(address)?;
+        Ok(self.pass_through(&name, address, vec![process]))
+    }
+
+    /// A subject that passes on what it gets, so the requests are as the upstream takes them.
+    pub(crate) fn pass_through(&self, name: &str, address: SocketAddr, processes: Vec<Process>) -> Subject {
+        Subject {
+            name: name.to_owned(),
+            address,
+            host: address.to_string(),
+            base: "/api/v1".to_owned(),
+            key: "x".repeat(KEY_LENGTH),
+            refused: Vec::new(),
+            model: self.options.model.clone(),
+            embedding_model: self.options.embedding_model.clone(),
+            is_simulated: true,
+            pids: processes.iter().flat_map(Process::family).copied().collect(),
+            store_pids: Vec::new(),
+            audit: None,
+            _processes: processes,
+        }
+    }
+
+    /// The directory of this run; it goes when the fleet does.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// A new directory of its own for a subject.
+    pub(crate) fn directory(&self, name: &str) -> Result<PathBuf> {
+        let path = tempfile::Builder::new()
+            .prefix(&format!("{name}-"))
+            .tempdir_in(self.path())?
+            .keep();
+        Ok(path)
+    }
+}
+
+/// This program again, in a role.
+fn role(role: Role, listen: SocketAddr, threads: usize) -> Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    let name = if role == Role::Upstream { "upstream" } else { "baseline" };
+    command.args([
+        "--role",
+        name,
+        "--listen",
+        &listen.to_string(),
+        "--threads",
+        &threads.to_string(),
+    ]);
+    Ok(command)
+}
+
+/// About what a key has, so that requests to a pass-through are as long.
+const KEY_LENGTH: usize = 52;

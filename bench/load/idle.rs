@@ -1,0 +1,212 @@
+//! Open streams that are idle most of the time: the memory and the files that each costs.
+
+use std::{
+    net::SocketAddr,
+    ops::ControlFlow,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+use serde::Serialize;
+use tokio::sync::Semaphore;
+
+use crate::{
+    Result,
+    client::{Connection, Failure, Listener, Shot},
+    fleet::{Fleet, Subject},
+    report::Report,
+    request::Shape,
+    say,
+    steady::{files, memory},
+    upstream::Script,
+};
+
+/// What a subject held with so many streams open. Memory in KiB.
+#[derive(Serialize)]
+pub(crate) struct OpenStreams {
+    pub(crate) subject: String,
+    pub(crate) streams: usize,
+    pub(crate) memory_kib: u64,
+    /// Warm, without streams.
+    pub(crate) memory_before_kib: u64,
+    /// What each stream added.
+    pub(crate) kib_a_stream: f64,
+    pub(crate) open_files: Option<u64>,
+    pub(crate) errors: u64,
+    pub(crate) first_error: Option<String>,
+}
+
+/// Opens streams in steps on a fresh process of each subject. `files_max` is the limit of open files.
+pub(crate) fn run(fleet: &Fleet, files_max: u64, report: &mut Report) -> Result<()> {
+    let streams_max = usize::try_from(files_max.saturating_sub(FILES_SPARE) / 2)?;
+    for variant in fleet.options.variants() {
+        let Some(subject) = crate::launch(fleet, variant, report) else {
+            continue;
+        };
+        measure(fleet, &subject, streams_max, report)?;
+    }
+    if let Some(url) = &fleet.options.against {
+        let subject = fleet.deployed(url)?;
+        measure(fleet, &subject, streams_max, report)?;
+    }
+    Ok(())
+}
+
+fn measure(fleet: &Fleet, subject: &Subject, streams_max: usize, report: &mut Report) -> Result<()> {
+    if subject.pids.is_empty() {
+        return Ok(());
+    }
+    let before = memory(subject).unwrap_or_default();
+    let crowd = Crowd::new()?;
+    let shot = Shape::Stream(Script {
+        events: EVENTS,
+        pace_ms: if fleet.options.quick { PACE_QUICK_MS } else { PACE_MS },
+    })
+    .shot(subject);
+    for asked in fleet.options.idle_streams() {
+        let wanted = asked.min(streams_max);
+        if wanted < asked {
+            let subject = &subject.name;
+            report.note(format!(
+                "open: {wanted} streams of {subject} and not {asked}, by the limit of open files"
+            ));
+        }
+        if let Err(error) = crowd.grow(subject.address, &shot, wanted) {
+            report.note(format!("open {wanted} of {} given up: {error}", subject.name));
+            break;
+        }
+        let held = memory(subject).unwrap_or_default();
+        let failed = crowd.failed();
+        let open = OpenStreams {
+            subject: subject.name.clone(),
+            streams: wanted,
+            memory_kib: held,
+            memory_before_kib: before,
+            kib_a_stream: held.saturating_sub(before) as f64 / wanted as f64,
+            open_files: files(subject),
+            errors: failed.len() as u64,
+            first_error: failed.into_iter().next(),
+        };
+        let note = open.first_error.as_ref().map_or_else(String::new, |error| {
+            format!("  {} ERRORS, such as: {error}", open.errors)
+        });
+        say(&format!(
+            "open {wanted}  {:<18} {:.1} KiB a stream, {} KiB in all{note}",
+            subject.name, open.kib_a_stream, held
+        ));
+        report.open.push(open);
+    }
+    Ok(())
+}
+
+/// Streams that stay open until this is dropped.
+struct Crowd {
+    runtime: tokio::runtime::Runtime,
+    seen: Arc<Seen>,
+    asked: std::cell::Cell<usize>,
+}
+
+#[derive(Default)]
+struct Seen {
+    /// Streams that had their second event, or failed.
+    settled: AtomicU64,
+    failed: std::sync::Mutex<Vec<String>>,
+}
+
+impl Crowd {
+    fn new() -> Result<Self> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()?;
+        Ok(Self {
+            runtime,
+            seen: Arc::default(),
+            asked: std::cell::Cell::new(0),
+        })
+    }
+
+    /// Opens streams until there are `wanted`, and waits until each has had two events.
+    fn grow(&self, address: SocketAddr, shot: &Shot, wanted: usize) -> Result<()> {
+        let opening = Arc::new(Semaphore::new(OPENING_MAX));
+        for _ in self.asked.replace(wanted)..wanted {
+            let (seen, shot, opening) = (Arc::clone(&self.seen), shot.clone(), Arc::clone(&opening));
+            self.runtime.spawn(async move {
+                let Ok(permit) = opening.acquire_owned().await else {
+                    return;
+                };
+                let mut pulse = Pulse {
+                    seen: Arc::clone(&seen),
+                    events: 0,
+                    permit: Some(permit),
+                };
+                let result = async { Connection::open(address).await?.exchange(&shot, &mut pulse).await }.await;
+                let failure = result.err().unwrap_or(Failure::Closed).to_string();
+                seen.failed
+                    .lock()
+                    .unwrap_or_else(std::sync::PoisonError::into_inner)
+                    .push(failure);
+                if pulse.events < EVENTS_SETTLED {
+                    seen.settled.fetch_add(1, Relaxed);
+                }
+            });
+        }
+        let begun = Instant::now();
+        while self.seen.settled.load(Relaxed) < wanted as u64 {
+            if begun.elapsed() > SETTLE_TIMEOUT {
+                return Err(format!(
+                    "only {} of {wanted} streams have begun",
+                    self.seen.settled.load(Relaxed)
+                )
+                .into());
+            }
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(())
+    }
+
+    /// Why streams ended that should be open.
+    fn failed(&self) -> Vec<String> {
+        self.seen
+            .failed
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+            .clone()
+    }
+}
+
+/// Waits for the second event of a stream.
+struct Pulse {
+    seen: Arc<Seen>,
+    events: u64,
+    /// Held until the first event, so that not all connect at once.
+    permit: Option<tokio::sync::OwnedSemaphorePermit>,
+}
+
+impl Listener for Pulse {
+    fn events(&mut self, new: u64, _delay_ns: Option<u64>) -> ControlFlow<()> {
+        self.permit = None;
+        let before = self.events;
+        self.events += new;
+        if before < EVENTS_SETTLED && self.events >= EVENTS_SETTLED {
+            self.seen.settled.fetch_add(1, Relaxed);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Between events of an idle stream.
+const PACE_MS: u32 = 3000;
+const PACE_QUICK_MS: u32 = 200;
+/// Longer than a run lasts.
+const EVENTS: u32 = 10_000;
+/// A stream's buffers have been used when it has had so many events.
+const EVENTS_SETTLED: u64 = 2;
+const OPENING_MAX: usize = 200;
+const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
+/// Open files that are not streams.
+const FILES_SPARE: u64 = 100;

@@ -1,0 +1,265 @@
+//! Child processes and what the kernel knows about any process: CPU time to the nanosecond, memory, open files.
+//!
+//! A child is killed when its handle is dropped, and by the kernel when the bench dies first.
+
+use std::{
+    fs, io,
+    net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream},
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use crate::Result;
+
+/// How a child is asked to end.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Ending {
+    /// At once.
+    Kill,
+    /// By SIGTERM, so that it can end children of its own.
+    Terminate,
+}
+
+/// A child process, alive for as long as this value.
+pub(crate) struct Process {
+    name: String,
+    child: Child,
+    ending: Ending,
+    log: PathBuf,
+    family: Vec<u32>,
+}
+
+impl Process {
+    /// Starts `command` on `cores` (anywhere when empty), its output in `<dir>/<name>.log`.
+    pub(crate) fn start(name: &str, mut command: Command, cores: &[usize], ending: Ending, dir: &Path) -> Result<Self> {
+        let log = dir.join(format!("{name}.log"));
+        let output = fs::File::create(&log).map_err(|e| format!("cannot write {}: {e}", log.display()))?;
+        let errors = output
+            .try_clone()
+            .map_err(|e| format!("cannot write {}: {e}", log.display()))?;
+        command.stdin(Stdio::null()).stdout(output).stderr(errors);
+        let set = cpu_set(cores);
+        let signal = if ending == Ending::Kill {
+            libc::SIGKILL
+        } else {
+            libc::SIGTERM
+        };
+        // SAFETY: between fork and exec only two system calls are made; they allocate nothing and take no lock.
+        unsafe {
+            command.pre_exec(move || {
+                if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+                set.as_ref().map_or(Ok(()), pin)
+            });
+        }
+        let program = command.get_program().to_string_lossy().into_owned();
+        let child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
+        let family = vec![child.id()];
+        Ok(Self {
+            name: name.to_owned(),
+            child,
+            ending,
+            log,
+            family,
+        })
+    }
+
+    /// Waits until the child accepts connections at `address`. Errors with the end of its output when it ended, or when
+    /// it took too long.
+    pub(crate) fn wait_listening(&mut self, address: SocketAddr) -> Result<()> {
+        let begun = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait()? {
+                return Err(format!("{} ended at once ({status}){}", self.name, self.last_words()).into());
+            }
+            if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
+                self.family = family(self.child.id());
+                return Ok(());
+            }
+            if begun.elapsed() > START_TIMEOUT {
+                return Err(format!("{} does not listen on {address}{}", self.name, self.last_words()).into());
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+
+    /// The process and the children it had when it was ready.
+    pub(crate) fn family(&self) -> &[u32] {
+        &self.family
+    }
+
+    fn last_words(&self) -> String {
+        let text = fs::read(&self.log).unwrap_or_default();
+        let text = String::from_utf8_lossy(&text).into_owned();
+        let lines: Vec<&str> = text.trim().lines().rev().take(3).collect();
+        if lines.is_empty() {
+            String::new()
+        } else {
+            format!(": {}", lines.into_iter().rev().collect::<Vec<_>>().join(" | "))
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if self.ending == Ending::Terminate {
+            // SAFETY: the child has not been waited for, so its id is still its own.
+            unsafe { libc::kill(self.child.id().cast_signed(), libc::SIGTERM) };
+            let begun = Instant::now();
+            while begun.elapsed() < STOP_TIMEOUT {
+                if matches!(self.child.try_wait(), Ok(Some(_))) {
+                    return;
+                }
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+        // Errors mean that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+}
+
+/// Runs `command` to its end and returns what it wrote. Errors with its own words when it fails or takes too long.
+pub(crate) fn run(mut command: Command) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let shown = command
+        .get_args()
+        .map(|arg| arg.to_string_lossy().into_owned())
+        .collect::<Vec<_>>()
+        .join(" ");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|e| format!("cannot start {program}: {e}"))?;
+    let begun = Instant::now();
+    // What these commands print fits a pipe's buffer, so waiting before reading cannot block them.
+    while child.try_wait()?.is_none() {
+        if begun.elapsed() > START_TIMEOUT {
+            child.kill().ok();
+            child.wait().ok();
+            return Err(format!("`{program} {shown}` did not end").into());
+        }
+        thread::sleep(Duration::from_millis(5));
+    }
+    let output = child.wait_with_output()?;
+    if output.status.success() {
+        return Ok(String::from_utf8_lossy(&output.stdout).into_owned());
+    }
+    let errors = String::from_utf8_lossy(&output.stderr);
+    Err(format!("`{program} {shown}` failed: {}", errors.trim()).into())
+}
+
+/// A port that nothing listens on now. Another process may take it before it is used; the start then fails and says so.
+pub(crate) fn free_address() -> Result<SocketAddr> {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(|e| format!("no free port: {e}"))?;
+    Ok(listener.local_addr()?)
+}
+
+/// CPU time of a process since its start in nanoseconds, threads that ended included. None when it is gone.
+pub(crate) fn cpu_ns(pid: u32) -> Option<u64> {
+    let mut clock = 0;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: both calls only write to the two locals.
+    let read = unsafe {
+        libc::clock_getcpuclockid(pid.cast_signed(), &mut clock) == 0 && libc::clock_gettime(clock, &mut time) == 0
+    };
+    if read { nanoseconds(time) } else { schedstat_ns(pid) }
+}
+
+/// The same from /proc, without threads that ended.
+fn schedstat_ns(pid: u32) -> Option<u64> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+    tasks
+        .filter_map(|task| fs::read_to_string(task.ok()?.path().join("schedstat")).ok())
+        .map(|text| first_number(&text))
+        .sum()
+}
+
+/// Resident memory of a process in KiB. None when it is gone.
+pub(crate) fn resident_kib(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    first_number(status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?)
+}
+
+/// Open files of a process. None when it is gone.
+pub(crate) fn open_files(pid: u32) -> Option<u64> {
+    u64::try_from(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count()).ok()
+}
+
+/// Nanoseconds of a clock that all processes of the machine share.
+pub(crate) fn monotonic_ns() -> u64 {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the call only writes to the local.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    nanoseconds(time).unwrap_or_default()
+}
+
+/// Puts the calling thread, and those it starts, on `cores` (anywhere when empty).
+pub(crate) fn pin_here(cores: &[usize]) -> Result<()> {
+    cpu_set(cores)
+        .as_ref()
+        .map_or(Ok(()), pin)
+        .map_err(|e| format!("cannot pin to cores {cores:?}: {e}").into())
+}
+
+fn pin(set: &libc::cpu_set_t) -> io::Result<()> {
+    // SAFETY: the set is initialised and its size is given.
+    let done = unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), set) };
+    if done == 0 {
+        Ok(())
+    } else {
+        Err(io::Error::last_os_error())
+    }
+}
+
+fn cpu_set(cores: &[usize]) -> Option<libc::cpu_set_t> {
+    if cores.is_empty() {
+        return None;
+    }
+    // SAFETY: all zeroes is the empty set; CPU_SET checks its bound.
+    unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        for core in cores {
+            libc::CPU_SET(*core, &mut set);
+        }
+        Some(set)
+    }
+}
+
+/// `pid` and its children, as nginx has them.
+fn family(pid: u32) -> Vec<u32> {
+    let mut family = vec![pid];
+    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
+        let Some(other) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
+        // The name in parentheses may hold anything; the parent is the second field after it.
+        let parent = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        if parent == Some(pid) {
+            family.push(other);
+        }
+    }
+    family
+}
+
+fn nanoseconds(time: libc::timespec) -> Option<u64> {
+    u64::try_from(time.tv_sec)
+        .ok()?
+        .checked_mul(1_000_000_000)?
+        .checked_add(u64::try_from(time.tv_nsec).ok()?)
+}
+
+fn first_number(text: &str) -> Option<u64> {
+    text.split_whitespace().next()?.parse().ok()
+}
+
+const START_TIMEOUT: Duration = Duration::from_secs(15);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);

@@ -1,0 +1,156 @@
+//! The shapes of arguments, read once: durations, amounts, quotas, limits.
+
+use std::str::FromStr;
+
+use crate::pure::money::Credits;
+use crate::pure::time::Period;
+
+/// A length of time from now, in milliseconds; above 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lifetime {
+    pub(super) millis: i64,
+}
+
+/// An account's quota: its own, or that of its tier.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Quota {
+    Own(Credits),
+    OfTier,
+}
+
+impl FromStr for Lifetime {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Lifetime, String> {
+        let bad = || format!("{text:?} is not a time such as 30d, 12h, 90m or 45s");
+        let unit = text.chars().next_back().ok_or_else(bad)?;
+        let digits = text.strip_suffix(unit).unwrap_or_default();
+        let unit_millis: i64 = match unit {
+            'd' => 86_400_000,
+            'h' => 3_600_000,
+            'm' => 60_000,
+            's' => 1_000,
+            _ => return Err(bad()),
+        };
+        if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
+            return Err(bad());
+        }
+        let count: Option<i64> = digits.parse().ok();
+        let millis = count.and_then(|count| count.checked_mul(unit_millis));
+        match millis.filter(|millis| *millis <= LIFETIME_MILLIS_MAX) {
+            Some(0) => Err("the time must be above 0".to_owned()),
+            Some(millis) => Ok(Lifetime { millis }),
+            None => Err("the time is longer than 36500d; leave it out for a key that does not expire".to_owned()),
+        }
+    }
+}
+
+impl FromStr for Quota {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Quota, String> {
+        if text == "default" {
+            return Ok(Quota::OfTier);
+        }
+        quota(text).map(Quota::Own)
+    }
+}
+
+/// An amount of 0 or more.
+pub(super) fn quota(text: &str) -> Result<Credits, String> {
+    let amount: Credits = text.parse().map_err(|error| format!("{error}"))?;
+    if amount < Credits::ZERO {
+        return Err("a quota cannot be negative".to_owned());
+    }
+    Ok(amount)
+}
+
+/// An amount above 0.
+pub(super) fn amount(text: &str) -> Result<Credits, String> {
+    let amount: Credits = text.parse().map_err(|error| format!("{error}"))?;
+    if amount <= Credits::ZERO {
+        return Err("the amount must be above 0".to_owned());
+    }
+    Ok(amount)
+}
+
+/// A rate limit: at least 1, and small enough for every store to count exactly.
+pub(super) fn limit(text: &str) -> Result<u64, String> {
+    match text.parse() {
+        Ok(0) => Err("a limit must be at least 1; to stop a key, revoke it".to_owned()),
+        Ok(limit) if limit <= LIMIT_MAX => Ok(limit),
+        _ => Err(format!("{text:?} is not a whole number from 1 to {LIMIT_MAX}")),
+    }
+}
+
+/// A period by its name.
+pub(super) fn period(text: &str) -> Result<Period, String> {
+    Period::parse(text).ok_or_else(|| {
+        let names: Vec<&str> = Period::ALL.into_iter().map(Period::name).collect();
+        format!("{text:?} is not one of {}", names.join(", "))
+    })
+}
+
+/// 36500 days.
+const LIFETIME_MILLIS_MAX: i64 = 36_500 * 86_400_000;
+const LIMIT_MAX: u64 = 1 << 53;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lifetimes() {
+        let good = [
+            ("30d", 2_592_000_000),
+            ("12h", 43_200_000),
+            ("90m", 5_400_000),
+            ("45s", 45_000),
+            ("036500d", LIFETIME_MILLIS_MAX),
+        ];
+        for (text, millis) in good {
+            assert_eq!(text.parse(), Ok(Lifetime { millis }), "{text}");
+        }
+        for bad in [
+            "",
+            "d",
+            "30",
+            "0s",
+            "-1d",
+            "+1d",
+            "1.5h",
+            "1w",
+            "30D",
+            " 1d",
+            "1d ",
+            "1h30m",
+            "36501d",
+            "99999999999999999999d",
+            "1é",
+        ] {
+            assert!(bad.parse::<Lifetime>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn amounts_and_quotas() {
+        assert_eq!(amount("10.50").unwrap().pico(), 10_500_000_000_000);
+        assert_eq!(amount("0.000000000001").unwrap(), Credits::PICO);
+        for bad in ["0", "0.0", "-1", "", "1,5", "1e3", "1.0000000000001", "10000000", "NaN"] {
+            assert!(amount(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!("default".parse(), Ok(Quota::OfTier));
+        assert_eq!("0".parse(), Ok(Quota::Own(Credits::ZERO)));
+        assert!("-1".parse::<Quota>().is_err() && "Default".parse::<Quota>().is_err());
+    }
+
+    #[test]
+    fn limits_and_periods() {
+        assert_eq!(limit("1"), Ok(1));
+        for bad in ["0", "-1", "1.5", "", "9007199254740993"] {
+            assert!(limit(bad).is_err(), "{bad:?}");
+        }
+        assert_eq!(period("7d"), Ok(Period::Week));
+        assert!(period("week").unwrap_err().contains("today, 7d, 30d, all"));
+    }
+}

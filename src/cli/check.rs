@@ -1,0 +1,148 @@
+//! `tollgate check`: would the gateway start with this configuration, and what would be missing?
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::catalogue::Stock;
+use super::failure::Failure;
+use super::output::{Answer, Format, Show};
+use crate::config::{Config, Credential, Provider, Store};
+
+pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
+    let mut findings = Findings::default();
+    match super::load(conf) {
+        Ok(config) => findings.see(&config),
+        Err(failure) => findings.errors.push(failure.to_string()),
+    }
+    findings.good = findings.errors.is_empty();
+    Answer::of(&findings, format)
+}
+
+/// What was seen: an error keeps the gateway from starting, a warning does not.
+#[derive(Debug, Default, Serialize)]
+struct Findings {
+    #[serde(rename = "ok")]
+    good: bool,
+    errors: Vec<String>,
+    warnings: Vec<String>,
+    /// What is in order.
+    passed: Vec<String>,
+}
+
+impl Findings {
+    fn see(&mut self, config: &Config) {
+        let store = match &config.store {
+            Store::Sqlite(path) => format!("embedded, in {}", path.display()),
+            // The address may have a password in it.
+            Store::Redis(_) => "Redis".to_owned(),
+        };
+        self.passed.push(format!("{}: it is valid", config.path.display()));
+        self.passed
+            .push(format!("clients: {}, below {}/", scheme(config), config.base_path));
+        self.passed.push(format!("ledger: {store}"));
+        self.see_addresses(config);
+        self.see_files(config);
+        for provider in config.providers.values() {
+            self.see_provider(provider);
+        }
+        match Stock::of(config) {
+            Ok(stock) => {
+                let (path, models, on_sale) = (config.catalogue.display(), stock.models, stock.on_sale);
+                self.passed.push(format!("{path}: {models} models, {on_sale} on sale"));
+                self.warnings.extend(stock.warnings);
+            }
+            Err(failure) => self.errors.push(failure.to_string()),
+        }
+    }
+
+    fn see_addresses(&mut self, config: &Config) {
+        if config.listen == config.admin_listen {
+            let address = config.listen;
+            self.errors.push(format!(
+                "listen and admin_listen are both {address}: each needs its own port"
+            ));
+        }
+        if !config.admin_listen.ip().is_loopback() {
+            let address = config.admin_listen;
+            self.warnings.push(format!(
+                "admin_listen: {address} is reachable from outside and asks for no key: keep it behind a firewall"
+            ));
+        }
+        if config.tls.is_none() && !config.listen.ip().is_loopback() {
+            let address = config.listen;
+            self.warnings.push(format!(
+                "listen: {address} takes keys over plain HTTP: set tls, or put a proxy with TLS in front"
+            ));
+        }
+    }
+
+    fn see_files(&mut self, config: &Config) {
+        let of_tls = config
+            .tls
+            .iter()
+            .flat_map(|tls| [("tls.cert", &tls.cert), ("tls.key", &tls.key)]);
+        for (key, path) in of_tls {
+            self.see_file(key, path);
+        }
+        for provider in config.providers.values() {
+            if let Some(path) = &provider.ca_file {
+                self.see_file(&format!("providers.{}.ca_file", provider.name), path);
+            }
+        }
+    }
+
+    fn see_file(&mut self, key: &str, path: &Path) {
+        if let Err(error) = std::fs::File::open(path) {
+            self.errors
+                .push(format!("{key}: cannot read {}: {error}", path.display()));
+        }
+    }
+
+    fn see_provider(&mut self, provider: &Provider) {
+        let (name, host) = (&provider.name, &provider.base_url.authority);
+        match &provider.credential {
+            Credential::Bearer(_) => self.passed.push(format!("provider {name}: on, at {host}")),
+            Credential::None => self
+                .passed
+                .push(format!("provider {name}: on without a credential, at {host}")),
+            Credential::Missing(variable) => self.warnings.push(format!(
+                "provider {name} is switched off: the environment variable {variable} is not set"
+            )),
+        }
+        if matches!(provider.credential, Credential::Bearer(_)) && !provider.base_url.tls && !is_loopback(provider) {
+            self.warnings.push(format!(
+                "provider {name}: its credential goes over plain HTTP to {host}"
+            ));
+        }
+    }
+}
+
+impl Show for Findings {
+    fn text(&self) -> String {
+        let lines = |word: &str, findings: &[String]| {
+            let lines = findings.iter().map(|finding| format!("{word:<7}  {finding}\n"));
+            lines.collect::<String>()
+        };
+        let mut text = lines("ok", &self.passed) + &lines("warning", &self.warnings);
+        if self.good {
+            text.push_str("\nthe gateway can be started: tollgate serve\n");
+        }
+        text
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.errors.clone()
+    }
+}
+
+fn scheme(config: &Config) -> String {
+    let scheme = if config.tls.is_some() { "https" } else { "http" };
+    format!("{scheme}://{}", config.listen)
+}
+
+fn is_loopback(provider: &Provider) -> bool {
+    let host = &provider.base_url.host;
+    host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
+}

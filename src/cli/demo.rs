@@ -1,0 +1,250 @@
+//! `tollgate demo`: a gateway to play with, set up from nothing: configuration, catalogue, simulated provider, account, credit, key.
+//!
+//! It writes only into its data directory. The other commands work on it with `--conf`.
+
+mod files;
+mod greeting;
+mod simulated;
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use clap::Args;
+
+use self::files::{Layout, Supply};
+use self::greeting::Greeting;
+use self::simulated::Simulated;
+use super::catalogue::on_sale;
+use super::failure::Failure;
+use super::key::{create_plain, random};
+use super::ledger::{ask, open};
+use super::output::{Answer, Format};
+use super::serve::{Environment, gateway};
+use crate::config::{self, Config};
+use crate::gateway::server::StartError;
+use crate::pure::catalogue::Purpose;
+use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
+use crate::pure::money::Credits;
+use crate::store::admin::{AdminOp, AdminReply};
+use crate::store::control::Door;
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  tollgate demo\n  tollgate demo --listen 127.0.0.1:0 --json\n  \
+    OPENAI_API_KEY=sk-… tollgate demo\n\n\
+    It needs no configuration: it writes its own into the data directory and prints\n\
+    its path, for the other commands' --conf.\n\n\
+    With OPENAI_API_KEY or OPENROUTER_API_KEY set the real provider is asked, and you\n\
+    pay it. Else, and with --simulated, answers come from a simulated provider on this\n\
+    machine: no language model, but it streams, counts tokens, and fails on request:\n\
+    begin a message with simulate:500, simulate:slow or simulate:cut."
+)]
+pub(super) struct DemoArgs {
+    /// Where to listen [default: 127.0.0.1:8080 or a free port]
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Where its configuration and ledger are
+    #[arg(long, value_name = "DIR", default_value = "data/demo")]
+    data_dir: PathBuf,
+    /// Never ask a real provider
+    #[arg(long)]
+    simulated: bool,
+}
+
+pub(super) fn run(args: &DemoArgs, format: Format) -> Result<Answer, Failure> {
+    let demo = Demo::prepare(args, config::environment)?;
+    demo.serve(format, |config| gateway(config, demo_environment))?;
+    Ok(Answer::default())
+}
+
+/// A demo that is set up and only has to be served.
+struct Demo {
+    config: Config,
+    greeting: Greeting,
+    /// Asked until the gateway has stopped.
+    simulated: Option<Simulated>,
+}
+
+impl Demo {
+    fn prepare(args: &DemoArgs, environment: Environment) -> Result<Demo, Failure> {
+        let folder = folder(&args.data_dir)?;
+        free_ledger(&folder)?;
+        let (listen, admin_listen) = addresses(args.listen)?;
+        let layout = Layout {
+            folder,
+            listen,
+            admin_listen,
+        };
+        let real = if args.simulated {
+            None
+        } else {
+            real(&layout, environment)?
+        };
+        let (config, simulated) = match real {
+            Some(config) => (config, None),
+            None => simulate(&layout).map(|(config, simulated)| (config, Some(simulated)))?,
+        };
+        let key = account_with_key(&config)?;
+        let live = on_sale(&config, &config.load_catalogue()?);
+        let model = live
+            .default_for(Purpose::Chat)
+            .ok_or_else(|| Failure::new("no model of the purpose chat is on sale: try `tollgate demo --simulated`"))?;
+        let greeting = Greeting {
+            base_url: format!("http://{}{}", reachable(config.listen), config.base_path),
+            key: key.reveal().to_owned(),
+            account: ACCOUNT,
+            conf: config.path.clone(),
+            model: model.id.to_string(),
+            simulated: simulated.is_some(),
+        };
+        Ok(Demo {
+            config,
+            greeting,
+            simulated,
+        })
+    }
+
+    /// Runs the gateway, and greets once it answers.
+    fn serve(self, format: Format, gateway: impl FnOnce(Config) -> Result<(), StartError>) -> Result<(), Failure> {
+        let Demo {
+            config,
+            greeting,
+            simulated,
+        } = self;
+        let stopped = AtomicBool::new(false);
+        let health = format!("{}/llm/health", config.base_path);
+        let address = reachable(config.listen);
+        let ended = std::thread::scope(|scope| {
+            let greeter = std::thread::Builder::new().name("greeting".to_owned());
+            greeter
+                .spawn_scoped(scope, || greeting.when_healthy(address, &health, &stopped, format))
+                .map_err(|error| Failure::new(format!("cannot start a thread: {error}")))?;
+            let ended = gateway(config).map_err(|error| Failure::new(error.to_string()));
+            stopped.store(true, Ordering::Relaxed);
+            ended
+        });
+        drop(simulated);
+        ended
+    }
+}
+
+/// The data directory, made if it is missing; absolute, so that what is written there works from everywhere.
+fn folder(wanted: &Path) -> Result<PathBuf, Failure> {
+    std::fs::create_dir_all(wanted)
+        .and_then(|()| wanted.canonicalize())
+        .map_err(|error| Failure::new(format!("cannot make the directory {}: {error}", wanted.display())))
+}
+
+/// Refuses to touch the files of a demo that runs.
+fn free_ledger(folder: &Path) -> Result<(), Failure> {
+    match open(&folder.join(files::LEDGER))? {
+        Door::Own(_) => Ok(()),
+        Door::Socket(_) => Err(Failure::new(format!(
+            "a gateway runs already on {}: stop it, or choose another directory with --data-dir",
+            folder.display()
+        ))),
+    }
+}
+
+/// Where the gateway is to listen. Its server cannot say which port it got, so free ones are looked for here.
+fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, SocketAddr), Failure> {
+    let failed = |address: SocketAddr, error: std::io::Error| {
+        Failure::new(format!(
+            "cannot listen on {address}: {error}; choose another with --listen ADDRESS:PORT"
+        ))
+    };
+    let loopback = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let usual = |port| match TcpListener::bind(loopback(port)) {
+        Err(error) if error.kind() == ErrorKind::AddrInUse => TcpListener::bind(loopback(0)),
+        bound => bound,
+    };
+    let (listen, bound) = match wanted {
+        Some(address) => (address, TcpListener::bind(address)),
+        None => (loopback(LISTEN_PORT), usual(LISTEN_PORT)),
+    };
+    // Both are open until both are known, so that they differ.
+    let bound = bound.map_err(|error| failed(listen, error))?;
+    let admin = usual(ADMIN_PORT).map_err(|error| failed(loopback(ADMIN_PORT), error))?;
+    let listen = bound.local_addr().map_err(|error| failed(listen, error))?;
+    let admin_listen = admin
+        .local_addr()
+        .map_err(|error| failed(loopback(ADMIN_PORT), error))?;
+    Ok((listen, admin_listen))
+}
+
+/// The address by which this machine reaches a listener.
+fn reachable(mut address: SocketAddr) -> SocketAddr {
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => IpAddr::V4(Ipv4Addr::LOCALHOST),
+            SocketAddr::V6(_) => IpAddr::V6(Ipv6Addr::LOCALHOST),
+        });
+    }
+    address
+}
+
+/// The shipped configuration, when this environment has a credential that it can show something with.
+fn real(layout: &Layout, environment: Environment) -> Result<Option<Config>, Failure> {
+    let shown = |variable: &&str| environment(variable).is_some_and(|value| !value.trim().is_empty());
+    if !REAL.iter().any(shown) {
+        return Ok(None);
+    }
+    let text = layout.write(&Supply::Real)?;
+    Ok(Some(Config::parse(&layout.conf(), &text, &environment)?))
+}
+
+/// The simulated provider and the configuration that asks it.
+fn simulate(layout: &Layout) -> Result<(Config, Simulated), Failure> {
+    let fresh = format!("simulated-{}", hex(&random()?));
+    let credential = CREDENTIAL.get_or_init(|| fresh);
+    let simulated = Simulated::start(credential.clone())?;
+    let text = layout.write(&Supply::Simulated(simulated.address()))?;
+    Ok((Config::parse(&layout.conf(), &text, &demo_environment)?, simulated))
+}
+
+/// This process's environment, with the simulated provider's credential in it.
+fn demo_environment(name: &str) -> Option<String> {
+    match name {
+        files::SIMULATED_KEY => CREDENTIAL.get().cloned(),
+        _ => config::environment(name),
+    }
+}
+
+/// The account with its credit, made at the first start, and a fresh key: the last one cannot be shown again.
+fn account_with_key(config: &Config) -> Result<ApiKey, Failure> {
+    let account: AccountId = ACCOUNT.parse().map_err(|error| Failure::new(format!("{error}")))?;
+    let create = AdminOp::AccountCreate {
+        account: account.clone(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    };
+    let AdminReply::Accounts { accounts } = ask(config, AdminOp::AccountList)? else {
+        return Err(Failure::wrong_reply());
+    };
+    if accounts.iter().all(|known| known.record.id != account) {
+        ask(config, create)?;
+    }
+    let add = AdminOp::CreditsAdd {
+        account: account.clone(),
+        amount: Credits::from_pico(CREDIT_PICO),
+        reference: "demo-start".to_owned(),
+    };
+    ask(config, add)?;
+    create_plain(config, account)
+}
+
+/// Known to this process alone: the gateway asks with it, and the simulated provider answers nobody else.
+static CREDENTIAL: OnceLock<String> = OnceLock::new();
+
+const ACCOUNT: &str = "demo";
+const CREDIT_PICO: i64 = 10_000_000_000_000;
+const LISTEN_PORT: u16 = 8080;
+const ADMIN_PORT: u16 = 9090;
+/// Credentials with which the demo asks the real providers.
+const REAL: [&str; 2] = ["OPENAI_API_KEY", "OPENROUTER_API_KEY"];
+
+#[cfg(test)]
+mod tests;

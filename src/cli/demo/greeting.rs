@@ -1,0 +1,152 @@
+//! What the demo says once its gateway answers: one line of JSON, or lines to paste.
+
+use std::io::{BufRead, BufReader, ErrorKind, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use serde::Serialize;
+
+use crate::cli::failure::Failure;
+use crate::cli::output::{Format, json_line};
+use crate::clock::monotonic;
+
+/// Everything one needs to call the demo.
+#[derive(Serialize)]
+pub(super) struct Greeting {
+    pub(super) base_url: String,
+    pub(super) key: String,
+    pub(super) account: &'static str,
+    /// The generated configuration.
+    pub(super) conf: PathBuf,
+    #[serde(skip)]
+    pub(super) model: String,
+    #[serde(skip)]
+    pub(super) simulated: bool,
+}
+
+impl Greeting {
+    /// Writes the greeting to standard output as soon as the gateway answers at `address`; nothing when it stops before.
+    pub(super) fn when_healthy(&self, address: SocketAddr, health: &str, stopped: &AtomicBool, format: Format) {
+        let started = monotonic();
+        while !is_healthy(address, health) {
+            if stopped.load(Ordering::Relaxed) {
+                return;
+            }
+            if started.elapsed() > START_WAIT_MAX {
+                log::error!("the gateway does not answer at {address}{health}");
+                return;
+            }
+            std::thread::sleep(POLL_PAUSE);
+        }
+        match self.written(format) {
+            Ok(text) => write(&text),
+            Err(failure) => log::error!("{failure}"),
+        }
+    }
+
+    pub(super) fn written(&self, format: Format) -> Result<String, Failure> {
+        match format {
+            Format::Json => json_line(self),
+            Format::Text => Ok(self.text()),
+        }
+    }
+
+    fn text(&self) -> String {
+        let Greeting {
+            base_url,
+            key,
+            account,
+            conf,
+            model,
+            simulated,
+        } = self;
+        let tollgate = program();
+        let conf = shell_word(conf);
+        let provider = match simulated {
+            true => {
+                "Answers come from a simulated provider, not from a language model.\n\
+                     For a real one, stop this and set OPENAI_API_KEY or OPENROUTER_API_KEY."
+            }
+            false => "Answers come from the real provider, whose price you pay.",
+        };
+        let body = format!(
+            r#"{{"model":"{model}","stream":true,"messages":[{{"role":"user","content":"Tell me a short story."}}]}}"#
+        );
+        format!(
+            "\n\
+             Tollgate is running. {provider}\n\
+             \n\
+             base URL  {base_url}  (also for OpenAI clients)\n\
+             key       {key}\n\
+             account   {account}, tier pro, prepaid credit\n\
+             \n\
+             A streamed completion:\n\
+             \n\
+             curl -N {base_url}/llm/chat/stream \\\n  \
+               -H 'Authorization: Bearer {key}' \\\n  \
+               -H 'Content-Type: application/json' \\\n  \
+               -d '{body}'\n\
+             \n\
+             What it cost: the balance, today's usage by model, and the models with their prices:\n\
+             \n\
+             curl {base_url}/llm/balance -H 'Authorization: Bearer {key}'\n\
+             \n\
+             curl {base_url}/llm/usage -H 'Authorization: Bearer {key}'\n\
+             \n\
+             curl '{base_url}/llm/public/models?per_page=5'\n\
+             \n\
+             The operator's side, in another terminal:\n\
+             \n\
+             {tollgate} account show {account} --conf {conf}\n\
+             \n\
+             Ctrl-C stops it. Balance and usage are kept for the next start.\n\n"
+        )
+    }
+}
+
+/// One bare request: the gateway speaks, and not just some listener on its port.
+fn is_healthy(address: SocketAddr, path: &str) -> bool {
+    let asked = || -> std::io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_WAIT_MAX)?;
+        stream.set_read_timeout(Some(ANSWER_WAIT_MAX))?;
+        stream.set_write_timeout(Some(ANSWER_WAIT_MAX))?;
+        let request = format!("GET {path} HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+        stream.write_all(request.as_bytes())?;
+        let mut status = String::new();
+        BufReader::new(stream).read_line(&mut status)?;
+        Ok(status.starts_with("HTTP/1.1 200"))
+    };
+    asked().unwrap_or(false)
+}
+
+fn write(text: &str) {
+    let mut stdout = std::io::stdout();
+    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => log::error!("cannot write the greeting: {error}"),
+        _ => {}
+    }
+}
+
+/// This program as it was called, for lines to paste.
+fn program() -> String {
+    let called = std::env::args_os().next().map(PathBuf::from);
+    let path = called.filter(|path| path.components().count() > 1);
+    path.map_or_else(|| "tollgate".to_owned(), |path| shell_word(&path))
+}
+
+/// The path as one word of a shell.
+fn shell_word(path: &Path) -> String {
+    let text = path.display().to_string();
+    let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-' | '+' | ':' | '@' | '=');
+    match text.chars().all(plain) {
+        true => text,
+        false => format!("'{}'", text.replace('\'', r"'\''")),
+    }
+}
+
+const START_WAIT_MAX: Duration = Duration::from_secs(60);
+const ANSWER_WAIT_MAX: Duration = Duration::from_secs(2);
+const POLL_PAUSE: Duration = Duration::from_millis(20);

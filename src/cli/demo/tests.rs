@@ -1,0 +1,202 @@
+use std::io::{Read, Write};
+
+use serde_json::Value;
+
+use super::*;
+use crate::config::Credential;
+
+fn args(folder: &tempfile::TempDir, listen: &str) -> DemoArgs {
+    DemoArgs {
+        listen: Some(listen.parse().unwrap()),
+        data_dir: folder.path().join("demo"),
+        simulated: false,
+    }
+}
+
+fn no_environment(_: &str) -> Option<String> {
+    None
+}
+
+/// What a bare HTTP request is answered.
+fn ask_http(address: SocketAddr, request: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(address).unwrap();
+    stream.write_all(request.as_bytes()).unwrap();
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).unwrap();
+    answer
+}
+
+#[test]
+fn a_demo_is_set_up_from_nothing_and_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = args(&folder, "127.0.0.1:0");
+    let first = Demo::prepare(&args, no_environment).unwrap();
+    assert_ne!(first.config.listen.port(), 0);
+    assert_ne!(first.config.listen, first.config.admin_listen);
+    let catalogue = first.config.load_catalogue().unwrap();
+    assert_eq!(
+        catalogue.default_for(Purpose::Chat).unwrap().id.as_ref(),
+        "simulated/chat"
+    );
+    assert!(
+        catalogue
+            .model("simulated/vendor/model:free")
+            .unwrap()
+            .pricing
+            .is_free()
+    );
+
+    // Other commands read the same file, without the credential.
+    let config = Config::load(&first.config.path).unwrap();
+    assert_eq!(config.store, first.config.store);
+    let AdminReply::Account(view) = ask(
+        &config,
+        AdminOp::AccountShow {
+            account: "demo".parse().unwrap(),
+        },
+    )
+    .unwrap() else {
+        panic!("not an account");
+    };
+    assert_eq!(
+        (
+            view.figures.balance.to_string().as_str(),
+            view.record.tier,
+            view.keys.len()
+        ),
+        ("10", Tier::Pro, 1)
+    );
+
+    let second = Demo::prepare(&args, no_environment).unwrap();
+    assert_ne!(first.greeting.key, second.greeting.key);
+    let AdminReply::Account(view) = ask(
+        &config,
+        AdminOp::AccountShow {
+            account: "demo".parse().unwrap(),
+        },
+    )
+    .unwrap() else {
+        panic!("not an account");
+    };
+    assert_eq!(
+        (view.figures.balance.to_string().as_str(), view.keys.len()),
+        ("10", 2),
+        "credit comes once"
+    );
+}
+
+#[test]
+fn the_simulated_provider_answers_the_gateway_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = Demo::prepare(&args(&folder, "127.0.0.1:0"), no_environment).unwrap();
+    let address = demo.simulated.as_ref().unwrap().address();
+    let provider = &demo.config.providers["simulated"];
+    assert_eq!(provider.base_url.port, address.port());
+    let Credential::Bearer(credential) = &provider.credential else {
+        panic!("no credential")
+    };
+    let request = |credential: &str| {
+        format!("GET /v1/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {credential}\r\nconnection: close\r\n\r\n")
+    };
+    let answer = ask_http(address, &request(credential));
+    assert!(
+        answer.starts_with("HTTP/1.1 200") && answer.contains("vendor/model:free"),
+        "{answer}"
+    );
+    assert!(ask_http(address, &request("guessed")).starts_with("HTTP/1.1 401"));
+}
+
+#[test]
+fn the_greeting_comes_when_the_gateway_answers() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = Demo::prepare(&args(&folder, "127.0.0.1:0"), no_environment).unwrap();
+    let address = demo.config.listen;
+    let greeting = Greeting {
+        conf: demo.greeting.conf.clone(),
+        key: "K".into(),
+        base_url: "B".into(),
+        model: "m".into(),
+        ..demo.greeting
+    };
+    let conf = greeting.conf.display().to_string();
+    let json = greeting.written(Format::Json).unwrap();
+    assert_eq!(json.lines().count(), 1);
+    let value: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!(
+        value,
+        serde_json::json!({"base_url": "B", "key": "K", "account": "demo", "conf": conf})
+    );
+    let text = greeting.written(Format::Text).unwrap();
+    for part in [
+        "curl -N B/llm/chat/stream",
+        "Bearer K",
+        "B/llm/balance",
+        "B/llm/usage",
+        "B/llm/public/models",
+        &conf,
+    ] {
+        assert!(text.contains(part), "{part} is not in {text}");
+    }
+
+    // A gateway that refuses at first: the greeting waits for its 200.
+    let demo = Demo { greeting, ..demo };
+    let ended = demo.serve(Format::Json, |config| {
+        let listener = TcpListener::bind(config.listen)?;
+        for status in ["503 Busy", "200 OK"] {
+            let (mut stream, _) = listener.accept()?;
+            let mut request = [0; 512];
+            let length = stream.read(&mut request)?;
+            assert!(request[..length].starts_with(b"GET /api/v1/llm/health "));
+            stream.write_all(format!("HTTP/1.1 {status}\r\ncontent-length: 0\r\n\r\n").as_bytes())?;
+        }
+        Err("stopped".into())
+    });
+    assert_eq!(ended.unwrap_err().to_string(), "stopped");
+    assert!(TcpListener::bind(address).is_ok());
+}
+
+#[test]
+fn with_a_credential_the_real_provider_is_asked() {
+    let folder = tempfile::tempdir().unwrap();
+    fn environment(name: &str) -> Option<String> {
+        (name == "OPENAI_API_KEY").then(|| "sk-secret".to_owned())
+    }
+    let mut args = args(&folder, "127.0.0.1:0");
+    let demo = Demo::prepare(&args, environment).unwrap();
+    assert!(demo.simulated.is_none() && demo.config.providers["openai"].is_on());
+    assert!(demo.greeting.model.starts_with("openai/"), "{}", demo.greeting.model);
+    assert!(demo.config.catalogue.starts_with(folder.path().canonicalize().unwrap()));
+    assert_eq!(demo.config.store, Config::load(&demo.config.path).unwrap().store);
+    let written = std::fs::read_to_string(&demo.config.path).unwrap();
+    assert!(!written.contains("sk-secret"));
+    args.simulated = true;
+    assert!(Demo::prepare(&args, environment).unwrap().simulated.is_some());
+}
+
+#[test]
+fn a_demo_leaves_what_is_not_its_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = args(&folder, "127.0.0.1:0");
+    std::fs::create_dir_all(&args.data_dir).unwrap();
+    let conf = args.data_dir.join("tollgate.yaml");
+    std::fs::write(&conf, "listen: 127.0.0.1:1\n").unwrap();
+    let error = Demo::prepare(&args, no_environment).err().unwrap().to_string();
+    assert!(error.contains("--data-dir"), "{error}");
+    assert_eq!(std::fs::read_to_string(&conf).unwrap(), "listen: 127.0.0.1:1\n");
+
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let listen = taken.local_addr().unwrap();
+    let args = DemoArgs {
+        listen: Some(listen),
+        ..args
+    };
+    let error = Demo::prepare(&args, no_environment).err().unwrap().to_string();
+    assert!(error.contains("--listen"), "{error}");
+}
+
+#[test]
+fn any_address_is_reached_over_loopback() {
+    assert_eq!(reachable("0.0.0.0:5".parse().unwrap()).to_string(), "127.0.0.1:5");
+    assert_eq!(reachable("[::]:5".parse().unwrap()).to_string(), "[::1]:5");
+    assert_eq!(reachable("10.0.0.1:5".parse().unwrap()).to_string(), "10.0.0.1:5");
+}

@@ -1,0 +1,85 @@
+//! Why a command failed, in a sentence that says what to do.
+
+use crate::config::ConfigError;
+use crate::store::StoreError;
+use crate::store::admin::AdminError;
+
+/// A sentence for the operator. Nothing branches on it.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub(super) struct Failure(String);
+
+impl Failure {
+    pub(super) fn new(sentence: impl Into<String>) -> Failure {
+        Failure(sentence.into())
+    }
+
+    /// The store answered one command with the reply of another.
+    pub(super) fn wrong_reply() -> Failure {
+        Failure::new(
+            "the gateway that owns the ledger answers in another form: run the tollgate of its version, or restart it",
+        )
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Failure {
+        Failure(error.to_string())
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let hint = match &error {
+            StoreError::Owned(_) => " and does not answer commands: if it is on its way up or down, try again",
+            StoreError::Unavailable(_) | StoreError::Corrupt(_) => "",
+        };
+        Failure(format!("{error}{hint}"))
+    }
+}
+
+impl From<AdminError> for Failure {
+    fn from(error: AdminError) -> Failure {
+        let hint = match &error {
+            AdminError::NoAccount(_) => "; `tollgate account list` shows all accounts",
+            AdminError::AccountExists(_) => "; `tollgate account set` changes it",
+            AdminError::NoKey => "; `tollgate key list NAME` shows the ids of an account's keys",
+            AdminError::ReferenceConflict(_) => "; each payment needs a reference of its own",
+            AdminError::Invalid(_) | AdminError::Store(_) => "",
+        };
+        Failure(format!("{error}{hint}"))
+    }
+}
+
+impl From<serde_json::Error> for Failure {
+    fn from(error: serde_json::Error) -> Failure {
+        Failure(format!("the answer cannot be written as JSON: {error}"))
+    }
+}
+
+/// The text with every word blotted out that may be a key, whole or cut off: what was typed in the wrong place is quoted in errors.
+pub(super) fn without_keys(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find(in_word) {
+        let (before, from) = rest.split_at(start);
+        let (word, after) = from.split_at(from.find(|c| !in_word(c)).unwrap_or(from.len()));
+        clean.push_str(before);
+        clean.push_str(if may_be_key(word) { "<key>" } else { word });
+        rest = after;
+    }
+    clean.push_str(rest);
+    clean
+}
+
+fn in_word(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '_' || c == '-'
+}
+
+fn may_be_key(word: &str) -> bool {
+    word.split(|c: char| !c.is_ascii_hexdigit())
+        .any(|run| run.len() >= HEX_RUN_MIN)
+}
+
+/// A key has 72 hexadecimal digits in a row, its id 16.
+const HEX_RUN_MIN: usize = 24;

@@ -1,0 +1,284 @@
+//! `tollgate key`: make, list and revoke keys. A key is made here, shown once, and only its digest leaves this process.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::arguments::{Lifetime, limit};
+use super::failure::Failure;
+use super::ledger::ask;
+use super::output::{Align, Answer, Format, Show, Table, line};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
+use crate::pure::limits::LimitOverrides;
+use crate::pure::policy::DomainPattern;
+use crate::store::KeyRecord;
+use crate::store::admin::{AdminOp, AdminReply, KeyRef};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum KeyCommand {
+    /// Make a key for an account and show it, once
+    #[command(after_help = "Examples:\n  tollgate key create --account acme\n  \
+        tollgate key create --account acme --tier lite --expires 30d --rpm 60\n  \
+        tollgate key create --account acme --domain app.example.com --domain '*.example.org'\n\n\
+        *.example.org means the subdomains, not example.org itself. A key with limits of its\n\
+        own is counted by itself; others are counted together, by account.\n\n\
+        Only a digest of the key is stored: a key that is lost cannot be shown again,\n\
+        only revoked and replaced.")]
+    Create(CreateArgs),
+    /// List an account's keys; they are shown by their ids
+    List {
+        /// The account's name
+        name: AccountId,
+    },
+    /// Revoke a key for good; it is refused within a second
+    #[command(
+        after_help = "Examples:\n  tollgate key revoke key_0123456789abcdef\n  tollgate key revoke \"$LEAKED_KEY\""
+    )]
+    Revoke {
+        /// The key's id, or the key itself
+        key_or_id: String,
+    },
+}
+
+#[derive(Debug, Args)]
+pub(super) struct CreateArgs {
+    /// Who pays for its calls
+    #[arg(long, value_name = "NAME")]
+    account: AccountId,
+    /// A tier below the account's: free, lite or pro
+    #[arg(long)]
+    tier: Option<Tier>,
+    /// Only pages of this host may use it, or *.example.com; repeatable
+    #[arg(long = "domain", value_name = "HOST")]
+    domains: Vec<DomainPattern>,
+    /// How long it works, such as 30d, 12h, 90m or 45s [default: for ever]
+    #[arg(long, value_name = "TIME")]
+    expires: Option<Lifetime>,
+    /// Requests a minute, in place of its tier's limit
+    #[arg(long, value_name = "N", value_parser = limit)]
+    rpm: Option<u64>,
+    /// Tokens a minute, in place of its tier's limit
+    #[arg(long, value_name = "N", value_parser = limit)]
+    tpm: Option<u64>,
+    /// Calls at once, in place of its tier's limit
+    #[arg(long, value_name = "N", value_parser = limit)]
+    concurrency: Option<u64>,
+}
+
+pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
+    match command {
+        KeyCommand::Create(args) => {
+            let (key, id) = create(config, args)?;
+            Answer::of(&Created { key: key.reveal(), id }, format)
+        }
+        KeyCommand::List { name } => match ask(config, AdminOp::KeyList { account: name.clone() })? {
+            AdminReply::Keys { keys } => {
+                let keys = keys.into_iter().map(KeyShown::of).collect();
+                Answer::of(&KeysShown { account: name, keys }, format)
+            }
+            _ => Err(Failure::wrong_reply()),
+        },
+        KeyCommand::Revoke { key_or_id } => {
+            let key = named(&key_or_id)?;
+            match ask(config, AdminOp::KeyRevoke { key })? {
+                AdminReply::Key(record) => Answer::of(&Revoked(KeyShown::of(record)), format),
+                _ => Err(Failure::wrong_reply()),
+            }
+        }
+    }
+}
+
+/// Makes a plain key for an account: no limits of its own, no expiry.
+pub(super) fn create_plain(config: &Config, account: AccountId) -> Result<ApiKey, Failure> {
+    let args = CreateArgs {
+        account,
+        tier: None,
+        domains: Vec::new(),
+        expires: None,
+        rpm: None,
+        tpm: None,
+        concurrency: None,
+    };
+    create(config, args).map(|(key, _)| key)
+}
+
+fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure> {
+    let key = ApiKey::from_random(&config.key_prefix, random()?);
+    let op = AdminOp::KeyCreate {
+        digest: key.digest().to_hex(),
+        account: args.account,
+        tier: args.tier,
+        domains: args.domains,
+        expires_in_ms: args.expires.map(|lifetime| lifetime.millis),
+        limits: LimitOverrides {
+            rpm: args.rpm,
+            tpm: args.tpm,
+            concurrency: args.concurrency,
+        },
+    };
+    match ask(config, op)? {
+        AdminReply::Key(record) => Ok((key, record.id)),
+        _ => Err(Failure::wrong_reply()),
+    }
+}
+
+/// 256 bits from the operating system.
+pub(super) fn random() -> Result<[u8; 32], Failure> {
+    let mut bytes = [0; 32];
+    getrandom::fill(&mut bytes)
+        .map_err(|error| Failure::new(format!("the operating system gives no random numbers: {error}")))?;
+    Ok(bytes)
+}
+
+/// What the operator means. A key is known by its checksum, whatever its prefix was when it was made. The text itself is in no error.
+fn named(text: &str) -> Result<KeyRef, Failure> {
+    let prefix = text.len().checked_sub(KEY_DIGITS).and_then(|at| text.get(..at));
+    if let Some(key) = prefix.and_then(|prefix| ApiKey::parse(prefix, text)) {
+        return Ok(KeyRef::Digest(key.digest().to_hex()));
+    }
+    let digits = text.strip_prefix("key_").unwrap_or_default();
+    if digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(KeyRef::Id(KeyId::from(text.to_ascii_lowercase())));
+    }
+    Err(Failure::new(
+        "that is neither a whole key nor the id of one (key_ and 16 hexadecimal digits); `tollgate key list NAME` shows the ids",
+    ))
+}
+
+/// A key for its new owner: the only place that shows one.
+#[derive(Serialize)]
+struct Created<'k> {
+    key: &'k str,
+    id: KeyId,
+}
+
+impl Show for Created<'_> {
+    fn text(&self) -> String {
+        let Created { key, id } = self;
+        format!(
+            "key  {key}\nid   {id}\n\nKeep the key now: it is shown once. The id is for lists and for revoking it.\n"
+        )
+    }
+}
+
+#[derive(Serialize)]
+struct KeysShown {
+    account: AccountId,
+    keys: Vec<KeyShown>,
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Revoked(KeyShown);
+
+/// A key as lists show it.
+#[derive(Serialize)]
+pub(super) struct KeyShown {
+    id: KeyId,
+    account: AccountId,
+    state: KeyState,
+    tier: Option<Tier>,
+    domains: Vec<DomainPattern>,
+    rpm: Option<u64>,
+    tpm: Option<u64>,
+    concurrency: Option<u64>,
+    created: String,
+    expires: Option<String>,
+    revoked: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum KeyState {
+    Active,
+    Expired,
+    Revoked,
+}
+
+impl KeyShown {
+    pub(super) fn of(record: KeyRecord) -> KeyShown {
+        let now = Clock::System.now();
+        let state = match (record.revoked, record.expires) {
+            (Some(_), _) => KeyState::Revoked,
+            (None, Some(expires)) if expires <= now => KeyState::Expired,
+            (None, _) => KeyState::Active,
+        };
+        KeyShown {
+            id: record.id,
+            account: record.account,
+            state,
+            tier: record.tier,
+            domains: record.domains,
+            rpm: record.limits.rpm,
+            tpm: record.limits.tpm,
+            concurrency: record.limits.concurrency,
+            created: record.created.to_string(),
+            expires: record.expires.map(|at| at.to_string()),
+            revoked: record.revoked.map(|at| at.to_string()),
+        }
+    }
+
+    /// What sets the key apart from its account, in words.
+    fn rules(&self) -> String {
+        let mut rules = Vec::new();
+        let numbers = [("rpm", self.rpm), ("tpm", self.tpm), ("concurrency", self.concurrency)];
+        rules.extend(self.tier.map(|tier| format!("tier {}", tier.name())));
+        rules.extend(
+            numbers
+                .iter()
+                .filter_map(|(name, value)| value.map(|value| format!("{name} {value}"))),
+        );
+        rules.extend(self.domains.iter().map(|domain| format!("only {domain}")));
+        rules.join(", ")
+    }
+}
+
+/// Keys, one a line; what sets one apart from its account stands below it.
+pub(super) fn key_table(keys: &[KeyShown]) -> String {
+    let mut table = Table::new(&[
+        ("KEY", Align::Left),
+        ("STATE", Align::Left),
+        ("CREATED", Align::Left),
+        ("EXPIRES", Align::Left),
+    ]);
+    for key in keys {
+        let state = match key.state {
+            KeyState::Active => "active",
+            KeyState::Expired => "expired",
+            KeyState::Revoked => "revoked",
+        };
+        let expires = key.expires.clone().unwrap_or_else(|| "never".to_owned());
+        table.row(vec![key.id.to_string(), state.to_owned(), key.created.clone(), expires]);
+    }
+    let rows = table.text();
+    let mut lines = rows.lines();
+    let mut text = String::new();
+    line(&mut text, format_args!("{}", lines.next().unwrap_or_default()));
+    for (row, key) in lines.zip(keys) {
+        line(&mut text, format_args!("{row}"));
+        let rules = key.rules();
+        if !rules.is_empty() {
+            line(&mut text, format_args!("  {rules}"));
+        }
+    }
+    text
+}
+
+impl Show for KeysShown {
+    fn text(&self) -> String {
+        match self.keys.is_empty() {
+            true => format!("no keys: tollgate key create --account {}\n", self.account),
+            false => key_table(&self.keys),
+        }
+    }
+}
+
+impl Show for Revoked {
+    fn text(&self) -> String {
+        format!("{} of {} is revoked\n", self.0.id, self.0.account)
+    }
+}
+
+/// Digits at a key's end: 256 random bits and the checksum.
+const KEY_DIGITS: usize = 72;

@@ -1,0 +1,150 @@
+//! `tollgate ledger`, and how every command reaches the ledger.
+
+use std::path::Path;
+use std::time::Duration;
+
+use clap::Subcommand;
+use serde::Serialize;
+
+use super::failure::Failure;
+use super::output::{Align, Answer, Format, Show, Table, counted, facts};
+use crate::clock::monotonic;
+use crate::config::{Config, Store};
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+use crate::store::StoreError;
+use crate::store::admin::{AdminOp, AdminReply, AuditReport, RecoverReport};
+use crate::store::control::Door;
+
+#[derive(Debug, Subcommand)]
+pub(super) enum LedgerCommand {
+    /// Check that the books balance; exit status 1 when they do not
+    #[command(after_help = "For each account: top-ups - debits = balance, sum of holds = held, usage = debits.")]
+    Audit,
+    /// Show what was recovered from the journals of processes that died
+    Recover,
+}
+
+/// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file.
+pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
+    match &config.store {
+        Store::Sqlite(path) => Ok(open(path)?.run(op)?),
+        Store::Redis(_) => Err(Failure::new(
+            "store: the commands do not support Redis yet: use \"sqlite://data/ledger.db\"",
+        )),
+    }
+}
+
+pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
+    match command {
+        LedgerCommand::Audit => match ask(config, AdminOp::Audit)? {
+            AdminReply::Audit(report) => Answer::of(&Audit::of(report), format),
+            _ => Err(Failure::wrong_reply()),
+        },
+        LedgerCommand::Recover => match ask(config, AdminOp::Recover)? {
+            AdminReply::Recovered(report) => Answer::of(&Recovered(report), format),
+            _ => Err(Failure::wrong_reply()),
+        },
+    }
+}
+
+/// The door to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:
+/// that is waited for.
+pub(super) fn open(path: &Path) -> Result<Door, StoreError> {
+    let started = monotonic();
+    loop {
+        match Door::to_embedded(path) {
+            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_WAIT_MAX => std::thread::sleep(OWNED_PAUSE),
+            other => return other,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct Audit {
+    balanced: bool,
+    accounts: u64,
+    at: String,
+    findings: Vec<Finding>,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    account: AccountId,
+    rule: String,
+    expected: Credits,
+    found: Credits,
+}
+
+impl Audit {
+    fn of(report: AuditReport) -> Audit {
+        let findings = report.findings.into_iter().map(|finding| Finding {
+            account: finding.account,
+            rule: finding.rule,
+            expected: finding.expected,
+            found: finding.found,
+        });
+        let findings: Vec<Finding> = findings.collect();
+        Audit {
+            balanced: findings.is_empty(),
+            accounts: report.accounts,
+            at: report.at.to_string(),
+            findings,
+        }
+    }
+}
+
+impl Show for Audit {
+    fn text(&self) -> String {
+        let checked = format!("{} checked at {}", counted(self.accounts, "account"), self.at);
+        if self.balanced {
+            return format!("the books balance: {checked}\n");
+        }
+        let mut table = Table::new(&[
+            ("ACCOUNT", Align::Left),
+            ("RULE", Align::Left),
+            ("EXPECTED", Align::Point),
+            ("FOUND", Align::Point),
+        ]);
+        for finding in &self.findings {
+            table.row(vec![
+                finding.account.to_string(),
+                finding.rule.clone(),
+                finding.expected.to_string(),
+                finding.found.to_string(),
+            ]);
+        }
+        format!("{checked}\n\n{}", table.text())
+    }
+
+    fn problems(&self) -> Vec<String> {
+        let findings = u64::try_from(self.findings.len()).unwrap_or(u64::MAX);
+        match self.balanced {
+            true => Vec::new(),
+            false => vec![format!("the books do not balance: {}", counted(findings, "finding"))],
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Recovered(RecoverReport);
+
+impl Show for Recovered {
+    fn text(&self) -> String {
+        let report = &self.0;
+        facts(&[
+            ("journals read", report.journals.to_string()),
+            ("debits taken", report.settled.to_string()),
+            ("debits known before", report.already.to_string()),
+            ("holds given back", report.released.to_string()),
+        ])
+    }
+
+    fn problems(&self) -> Vec<String> {
+        self.0.refused.clone()
+    }
+}
+
+const OWNED_WAIT_MAX: Duration = Duration::from_secs(5);
+const OWNED_PAUSE: Duration = Duration::from_millis(10);

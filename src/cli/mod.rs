@@ -1,0 +1,185 @@
+//! The command line: what the operator types becomes a call, and what the call answers becomes text or JSON.
+//!
+//! Nothing here decides about money or access: commands go to the ledger as [`AdminOp`](crate::store::admin::AdminOp) values. `main` calls
+//! [`execute`] and does nothing else; a new command is a variant of `Command`, a file, and a line in `run`.
+
+mod account;
+mod arguments;
+mod catalogue;
+mod check;
+mod credits;
+mod demo;
+mod failure;
+mod key;
+mod ledger;
+mod maintenance;
+mod output;
+mod serve;
+mod usage;
+
+use std::ffi::OsString;
+use std::io::IsTerminal;
+use std::path::{Path, PathBuf};
+
+use clap::{Parser, Subcommand};
+
+use self::failure::{Failure, without_keys};
+use self::output::{Answer, Format};
+use crate::config::Config;
+
+/// What a run of the program leaves to be written, and how it ends.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Outcome {
+    /// For standard output.
+    pub stdout: String,
+    /// For standard error.
+    pub stderr: String,
+    /// The exit status: 0, 1 for an error or a failed check, 2 for wrong usage.
+    pub status: u8,
+}
+
+/// A gateway for language models on prepaid credit.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, after_help = EXAMPLES, disable_help_subcommand = true)]
+struct Cli {
+    /// The configuration file
+    #[arg(long, global = true, value_name = "FILE", default_value = "conf/tollgate.yaml", help_heading = EVERYWHERE)]
+    conf: PathBuf,
+    /// Answer in JSON, with exact amounts
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    json: bool,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway until it is told to stop (SIGTERM, SIGINT)
+    Serve,
+    /// Run a gateway to play with: account, credit, key, and lines to paste
+    Demo(demo::DemoArgs),
+    /// Check the configuration, the catalogue and the credentials
+    Check,
+    /// Make, change and show accounts: who pays
+    #[command(subcommand)]
+    Account(account::AccountCommand),
+    /// Add credit to an account
+    #[command(subcommand)]
+    Credits(credits::CreditsCommand),
+    /// Make, list and revoke keys: what callers present
+    #[command(subcommand)]
+    Key(key::KeyCommand),
+    /// Show what an account has used, by model and day
+    Usage(usage::UsageArgs),
+    /// Check the books, and what was left by processes that died
+    #[command(subcommand)]
+    Ledger(ledger::LedgerCommand),
+    /// Check the list of models and prices
+    #[command(subcommand)]
+    Catalogue(catalogue::CatalogueCommand),
+    /// Refuse calls with 503 while you work on something, or take them again
+    Maintenance(maintenance::MaintenanceArgs),
+}
+
+/// Reads the arguments (the first is the program's name) and does what they say. Only `serve` and `demo` write anything themselves;
+/// they return when the gateway has stopped.
+pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
+    let cli = match Cli::try_parse_from(arguments) {
+        Ok(cli) => cli,
+        Err(error) => return unparsed(&error),
+    };
+    start_log(&cli.command);
+    match run(cli) {
+        Ok(answer) => Outcome {
+            stdout: answer.text,
+            stderr: answer.problems.iter().map(|problem| error_line(problem)).collect(),
+            status: u8::from(!answer.problems.is_empty()),
+        },
+        Err(failure) => Outcome {
+            stdout: String::new(),
+            stderr: error_line(&failure.to_string()),
+            status: 1,
+        },
+    }
+}
+
+fn run(cli: Cli) -> Result<Answer, Failure> {
+    let format = if cli.json { Format::Json } else { Format::Text };
+    let config = || load(&cli.conf);
+    match cli.command {
+        Command::Serve => serve::run(config()?),
+        Command::Demo(args) => demo::run(&args, format),
+        Command::Check => check::run(&cli.conf, format),
+        Command::Account(command) => account::run(command, &config()?, format),
+        Command::Credits(command) => credits::run(command, &config()?, format),
+        Command::Key(command) => key::run(command, &config()?, format),
+        Command::Usage(args) => usage::run(args, &config()?, format),
+        Command::Ledger(command) => ledger::run(&command, &config()?, format),
+        Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
+        Command::Maintenance(args) => maintenance::run(&args, &config()?, format),
+    }
+}
+
+fn load(path: &Path) -> Result<Config, Failure> {
+    if !path.exists() {
+        let path = path.display();
+        return Err(Failure::new(format!(
+            "there is no configuration at {path}: name it with --conf FILE"
+        )));
+    }
+    Ok(Config::load(path)?)
+}
+
+/// What clap has to say: help and version are answers, everything else is wrong usage.
+fn unparsed(error: &clap::Error) -> Outcome {
+    let styled = |terminal: bool| match terminal {
+        true => error.render().ansi().to_string(),
+        false => error.render().to_string(),
+    };
+    if error.use_stderr() {
+        let stderr = without_keys(&styled(std::io::stderr().is_terminal()));
+        return Outcome {
+            stdout: String::new(),
+            stderr,
+            status: 2,
+        };
+    }
+    let stdout = styled(std::io::stdout().is_terminal());
+    Outcome {
+        stdout,
+        ..Outcome::default()
+    }
+}
+
+fn error_line(problem: &str) -> String {
+    format!("error: {}\n", without_keys(problem))
+}
+
+fn start_log(command: &Command) {
+    let level = match command {
+        Command::Serve | Command::Demo(_) => "info,pingora_core=warn",
+        _ => "warn",
+    };
+    let filter = env_logger::Env::default().default_filter_or(level);
+    // It only fails when a log exists already, as it does in tests; then that one serves.
+    drop(env_logger::Builder::from_env(filter).try_init());
+}
+
+const EVERYWHERE: &str = "With every command";
+const EXAMPLES: &str = "\
+Examples:
+  tollgate demo                                          see it work
+  tollgate check                                         before you start it
+  tollgate serve
+  tollgate account create acme --tier pro                who pays
+  tollgate credits add acme 10.50 --reference INVOICE-7  what they can spend
+  tollgate key create --account acme                     what they call with
+  tollgate usage acme --period 30d
+
+All commands work while the gateway runs and take effect within a second.
+Relative paths in the configuration count from the current directory. Errors go
+to standard error; the exit status is 1 for an error or a failed check and 2 for
+wrong usage.";
+
+#[cfg(test)]
+mod tests;

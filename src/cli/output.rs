@@ -1,0 +1,190 @@
+//! How answers look: tables for people, one line of JSON for programs.
+
+use serde::Serialize;
+
+use super::failure::Failure;
+
+/// What the operator wants to read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Format {
+    Text,
+    Json,
+}
+
+/// What a command has to say. Problems go to standard error and make the exit status 1.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) text: String,
+    pub(super) problems: Vec<String>,
+}
+
+/// Something to show. JSON comes from its `Serialize`, never by way of `serde_json::Value`, which would round amounts.
+pub(super) trait Show: Serialize {
+    /// For people; whole lines.
+    fn text(&self) -> String;
+
+    /// What is wrong, a sentence each.
+    fn problems(&self) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// Where the cells of a column stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Align {
+    Left,
+    Right,
+    /// Decimal points under each other.
+    Point,
+}
+
+/// Rows under a heading, aligned. A first cell that would make a line longer than [`LINE_MAX`] gets a line of its own.
+pub(super) struct Table {
+    columns: Vec<(&'static str, Align)>,
+    rows: Vec<Vec<String>>,
+}
+
+impl Answer {
+    pub(super) fn of(shown: &impl Show, format: Format) -> Result<Answer, Failure> {
+        let text = match format {
+            Format::Text => shown.text(),
+            Format::Json => json_line(shown)?,
+        };
+        Ok(Answer {
+            text,
+            problems: shown.problems(),
+        })
+    }
+}
+
+pub(super) fn json_line(shown: &impl Serialize) -> Result<String, Failure> {
+    let mut text = serde_json::to_string(shown)?;
+    text.push('\n');
+    Ok(text)
+}
+
+/// `name  value` lines with the values under each other.
+pub(super) fn facts(facts: &[(&str, String)]) -> String {
+    let width = facts.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
+    let mut text = String::new();
+    for (name, value) in facts {
+        line(&mut text, format_args!("{name:width$}  {value}"));
+    }
+    text
+}
+
+/// Appends a line without blanks at its end.
+pub(super) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    text.push_str(&arguments.to_string());
+    text.truncate(text.trim_end_matches(' ').len());
+    text.push('\n');
+}
+
+/// `1 call`, `2 calls`.
+pub(super) fn counted(number: u64, one: &str) -> String {
+    match number {
+        1 => format!("1 {one}"),
+        _ => format!("{number} {one}s"),
+    }
+}
+
+impl Table {
+    pub(super) fn new(columns: &[(&'static str, Align)]) -> Table {
+        Table {
+            columns: columns.to_vec(),
+            rows: Vec::new(),
+        }
+    }
+
+    /// Adds a row; it has as many cells as there are columns.
+    pub(super) fn row(&mut self, cells: Vec<String>) {
+        self.rows.push(cells);
+    }
+
+    pub(super) fn text(&self) -> String {
+        let rows = self.pointed();
+        let mut widths: Vec<usize> = Vec::with_capacity(self.columns.len());
+        for (at, (title, _)) in self.columns.iter().enumerate() {
+            let cells = rows
+                .iter()
+                .filter_map(|row| row.get(at))
+                .map(|cell| cell.chars().count());
+            widths.push(cells.max().unwrap_or(0).max(title.chars().count()));
+        }
+        if let Some((first, others)) = widths.split_first_mut() {
+            let rest: usize = others.iter().map(|width| width + GAP.len()).sum();
+            let title = self.columns.first().map_or(0, |(title, _)| title.len());
+            *first = (*first).min(LINE_MAX.saturating_sub(rest).max(title).max(FIRST_MIN));
+        }
+        let mut text = String::new();
+        let titles: Vec<String> = self.columns.iter().map(|(title, _)| (*title).to_owned()).collect();
+        self.write_row(&mut text, &titles, &widths);
+        for row in &rows {
+            self.write_row(&mut text, row, &widths);
+        }
+        text
+    }
+
+    fn write_row(&self, text: &mut String, cells: &[String], widths: &[usize]) {
+        let mut out = String::new();
+        for (at, ((cell, width), (_, align))) in cells.iter().zip(widths).zip(&self.columns).enumerate() {
+            if at > 0 {
+                out.push_str(GAP);
+            } else if cell.chars().count() > *width {
+                line(text, format_args!("{cell}"));
+                out.push_str(&" ".repeat(*width));
+                continue;
+            }
+            out.push_str(&match align {
+                Align::Left => format!("{cell:width$}"),
+                Align::Right | Align::Point => format!("{cell:>width$}"),
+            });
+        }
+        line(text, format_args!("{out}"));
+    }
+
+    /// The rows, with the cells of point columns filled up so that their points meet when they are set flush right.
+    fn pointed(&self) -> Vec<Vec<String>> {
+        let decimals = |cell: &String| cell.split_once('.').map_or(0, |(_, decimals)| decimals.len() + 1);
+        let mut rows = self.rows.clone();
+        for (at, (_, align)) in self.columns.iter().enumerate() {
+            if *align != Align::Point {
+                continue;
+            }
+            let most = rows
+                .iter()
+                .filter_map(|row| row.get(at))
+                .map(decimals)
+                .max()
+                .unwrap_or(0);
+            for cell in rows.iter_mut().filter_map(|row| row.get_mut(at)) {
+                let missing = most.saturating_sub(decimals(cell));
+                cell.push_str(&" ".repeat(missing));
+            }
+        }
+        rows
+    }
+}
+
+const GAP: &str = "  ";
+const LINE_MAX: usize = 80;
+const FIRST_MIN: usize = 12;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_meet_and_long_names_get_their_own_line() {
+        let mut table = Table::new(&[("MODEL", Align::Left), ("CALLS", Align::Right), ("COST", Align::Point)]);
+        table.row(vec!["a/b".into(), "1".into(), "10".into()]);
+        table.row(vec!["m".repeat(70), "12".into(), "0.123".into()]);
+        let long = "m".repeat(70);
+        let first = 80 - (2 + 5) - (2 + 6);
+        let expected = format!(
+            "{:first$}  CALLS    COST\n{:first$}      1  10\n{long}\n{:first$}     12   0.123\n",
+            "MODEL", "a/b", ""
+        );
+        assert_eq!(table.text(), expected);
+    }
+}

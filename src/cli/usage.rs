@@ -1,0 +1,208 @@
+//! `tollgate usage`: what an account has used, by model and by day.
+
+use std::collections::BTreeMap;
+
+use clap::Args;
+use serde::Serialize;
+
+use super::arguments::period;
+use super::failure::Failure;
+use super::ledger::ask;
+use super::output::{Align, Answer, Format, Show, Table, counted};
+use crate::config::Config;
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+use crate::pure::time::{Day, Period};
+use crate::store::UsageRow;
+use crate::store::admin::{AdminOp, AdminReply};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json")]
+pub(super) struct UsageArgs {
+    /// The account's name
+    name: AccountId,
+    /// Which UTC days: today, 7d, 30d or all
+    #[arg(long, default_value = "today", value_parser = period)]
+    period: Period,
+}
+
+pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+    let op = AdminOp::Usage {
+        account: args.name.clone(),
+        period: args.period,
+    };
+    match ask(config, op)? {
+        AdminReply::Usage { rows } => {
+            let currency = config.currency.clone();
+            Answer::of(&UsageShown::of(args.name, args.period, currency, &rows), format)
+        }
+        _ => Err(Failure::wrong_reply()),
+    }
+}
+
+/// The sums of `GET /llm/usage` under the same names, and more of them.
+#[derive(Debug, Serialize)]
+pub(super) struct UsageShown {
+    account: AccountId,
+    period: Period,
+    currency: String,
+    total_requests: u64,
+    total_prompt_tokens: u64,
+    total_completion_tokens: u64,
+    total_tokens: u64,
+    total_cost: Credits,
+    by_model: Vec<ModelSums>,
+    by_day: Vec<DaySums>,
+}
+
+#[derive(Debug, Serialize)]
+struct ModelSums {
+    model: String,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+#[derive(Debug, Serialize)]
+struct DaySums {
+    day: String,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Sums {
+    requests: u64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    tokens: u64,
+    cost: Credits,
+}
+
+impl Sums {
+    fn add(&mut self, row: &UsageRow) {
+        self.requests = self.requests.saturating_add(row.requests);
+        self.prompt_tokens = self.prompt_tokens.saturating_add(row.prompt_tokens);
+        self.completion_tokens = self.completion_tokens.saturating_add(row.completion_tokens);
+        self.tokens = self.prompt_tokens.saturating_add(self.completion_tokens);
+        self.cost = self.cost.saturating_add(row.cost);
+    }
+}
+
+impl UsageShown {
+    pub(super) fn of(account: AccountId, period: Period, currency: String, rows: &[UsageRow]) -> UsageShown {
+        let mut total = Sums::default();
+        let mut models: BTreeMap<&str, Sums> = BTreeMap::new();
+        let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
+        for row in rows {
+            total.add(row);
+            models.entry(&row.model).or_default().add(row);
+            days.entry(row.day).or_default().add(row);
+        }
+        let by_model = models.into_iter().map(|(model, sums)| ModelSums {
+            model: model.to_owned(),
+            sums,
+        });
+        let mut by_model: Vec<ModelSums> = by_model.collect();
+        // The dearest first; the sort is stable, so equal ones stay in the order of their names.
+        by_model.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
+        let by_day = days.into_iter().map(|(day, sums)| DaySums {
+            day: day.to_string(),
+            sums,
+        });
+        UsageShown {
+            account,
+            period,
+            currency,
+            total_requests: total.requests,
+            total_prompt_tokens: total.prompt_tokens,
+            total_completion_tokens: total.completion_tokens,
+            total_tokens: total.tokens,
+            total_cost: total.cost,
+            by_model,
+            by_day: by_day.collect(),
+        }
+    }
+
+    fn total(&self) -> Sums {
+        Sums {
+            requests: self.total_requests,
+            prompt_tokens: self.total_prompt_tokens,
+            completion_tokens: self.total_completion_tokens,
+            tokens: self.total_tokens,
+            cost: self.total_cost,
+        }
+    }
+
+    fn day_table(&self) -> Table {
+        let mut table = Table::new(&[
+            ("DAY", Align::Left),
+            ("REQUESTS", Align::Right),
+            ("TOKENS", Align::Right),
+            ("COST", Align::Point),
+            ("", Align::Left),
+        ]);
+        let most = self.by_day.iter().map(|line| line.sums.cost.pico()).max().unwrap_or(0);
+        for line in &self.by_day {
+            let sums = &line.sums;
+            table.row(vec![
+                line.day.clone(),
+                sums.requests.to_string(),
+                sums.tokens.to_string(),
+                sums.cost.to_string(),
+                bar(sums.cost.pico(), most),
+            ]);
+        }
+        table
+    }
+}
+
+impl Show for UsageShown {
+    fn text(&self) -> String {
+        let (account, period) = (&self.account, self.period.name());
+        if self.by_model.is_empty() {
+            return format!("{account} has used nothing in the period {period}\n");
+        }
+        let mut table = Table::new(&[
+            ("MODEL", Align::Left),
+            ("REQUESTS", Align::Right),
+            ("PROMPT", Align::Right),
+            ("COMPLETION", Align::Right),
+            ("COST", Align::Point),
+        ]);
+        let mut row = |name: &str, sums: &Sums| {
+            table.row(vec![
+                name.to_owned(),
+                sums.requests.to_string(),
+                sums.prompt_tokens.to_string(),
+                sums.completion_tokens.to_string(),
+                sums.cost.to_string(),
+            ]);
+        };
+        for line in &self.by_model {
+            row(&line.model, &line.sums);
+        }
+        row("total", &self.total());
+        let days = counted(u64::try_from(self.by_day.len()).unwrap_or(u64::MAX), "day");
+        let mut text = format!(
+            "usage of {account}, period {period}: {days} (UTC) with calls, costs in {}\n\n",
+            self.currency
+        );
+        text.push_str(&table.text());
+        if self.by_day.len() > 1 {
+            text.push('\n');
+            text.push_str(&self.day_table().text());
+        }
+        text
+    }
+}
+
+/// A bar whose length is to [`BAR_MAX`] as `value` is to `most`; what is above 0 shows.
+fn bar(value: i64, most: i64) -> String {
+    if value <= 0 || most <= 0 {
+        return String::new();
+    }
+    let length = i128::from(value) * BAR_MAX / i128::from(most);
+    "█".repeat(usize::try_from(length.clamp(1, BAR_MAX)).unwrap_or(0))
+}
+
+const BAR_MAX: i128 = 24;

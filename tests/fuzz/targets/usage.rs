@@ -1,0 +1,4 @@
+//! `cargo +nightly fuzz run usage --fuzz-dir tests/fuzz`
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate::pure::tap::fuzz::fuzz_usage(data));

@@ -1,0 +1,161 @@
+//! Clients that leave before the end (DESIGN.md section 5).
+
+use rust_decimal::Decimal;
+use serde_json::json;
+
+use crate::chat::{request, streaming};
+use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
+
+/// A stream that stops after two words and goes on at the cue.
+fn gated(cue: &Cue) -> Reply {
+    Reply::stream()
+        .role()
+        .text("Hello")
+        .text(" world")
+        .wait(cue)
+        .text(" and more")
+        .finish()
+        .usage(50, 30)
+        .done()
+}
+
+/// Drains instead of cancelling.
+fn draining(upstream: &Upstream) -> Setup {
+    Setup::over(upstream).conf(|conf| conf["providers"]["main"]["on_disconnect"] = json!("drain"))
+}
+
+#[tokio::test]
+async fn d5_a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delivered() {
+    let cue = Cue::new();
+    for over_h2 in [false, true] {
+        let upstream = Upstream::always(gated(&cue)).await;
+        let gateway = Gateway::over(&upstream).await;
+        let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+        let mut events = client.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        for _ in 0..3 {
+            events.next().await.unwrap();
+        }
+        assert!(gateway.held().await > Decimal::ZERO);
+        drop(events);
+        upstream.hung_up().await;
+        assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d5_a_client_that_leaves_before_the_upstream_answers_pays_nothing() {
+    for (name, reply) in [("whole", request(SMALL)), ("stream", streaming(SMALL))] {
+        let upstream = Upstream::always(Reply::default().silence()).await;
+        let gateway = Gateway::over(&upstream).await;
+        let mut raw = Raw::connect(gateway.address).await;
+        let (key, length) = (&gateway.key, reply.len());
+        raw.send(format!(
+            "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{reply}"
+        ))
+        .await;
+        upstream.asked(1).await;
+        assert!(gateway.held().await > Decimal::ZERO, "{name}");
+        raw.close();
+        upstream.hung_up().await;
+        assert_eq!(gateway.spent().await, Decimal::ZERO, "{name}");
+        assert_eq!(gateway.usage().await, []);
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d5_a_provider_that_is_drained_is_read_to_its_end_and_billed_as_it_reports() {
+    for over_h2 in [false, true] {
+        let cue = Cue::new();
+        let upstream = Upstream::always(gated(&cue)).await;
+        let gateway = draining(&upstream).start().await;
+        let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+        let mut events = client.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        for _ in 0..3 {
+            events.next().await.unwrap();
+        }
+        drop(events);
+        // The client has gone when its hold is all that is left; the upstream still waits for its cue.
+        tokio::task::yield_now().await;
+        assert!(gateway.held().await > Decimal::ZERO, "the call goes on");
+        cue.give();
+        assert_eq!(gateway.spent().await, cost(SMALL, 50, 30));
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d5_a_drained_upstream_that_falls_silent_is_billed_by_what_was_delivered() {
+    let cue = Cue::new();
+    let upstream = Upstream::always(gated(&cue)).await;
+    let gateway = draining(&upstream)
+        .conf(|conf| conf["timeouts"]["idle_ms"] = 200.into())
+        .start()
+        .await;
+    let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    for _ in 0..3 {
+        events.next().await.unwrap();
+    }
+    drop(events);
+    upstream.hung_up().await;
+    assert_eq!(gateway.spent().await, cost(SMALL, 7, 2));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d5_a_client_that_closes_right_after_done_pays_what_was_reported() {
+    let cue = Cue::new();
+    let reply = Reply::stream()
+        .role()
+        .text("Hi")
+        .finish()
+        .usage(50, 30)
+        .event("[DONE]")
+        .wait(&cue)
+        .end();
+    for over_h2 in [false, true] {
+        let upstream = Upstream::always(reply.clone()).await;
+        let gateway = Gateway::over(&upstream).await;
+        let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+        let mut events = client.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        while events.next().await.unwrap() != "[DONE]" {}
+        drop(events);
+        assert_eq!(gateway.spent().await, cost(SMALL, 50, 30));
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d5_a_client_that_leaves_within_a_whole_answer_pays_for_it() {
+    let cue = Cue::new();
+    let body = crate::harness::reply::whole_chat(&"word ".repeat(400), Some((50, 400))).to_string();
+    let (first, second) = body.split_at(body.len() / 2);
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let upstream = Upstream::always(Reply::default().bytes(head).bytes(first).wait(&cue).bytes(second)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = Raw::connect(gateway.address).await;
+    let (key, ask) = (&gateway.key, request(SMALL));
+    let length = ask.len();
+    raw.send(format!(
+        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{ask}"
+    ))
+    .await;
+    raw.head().await.ok();
+    raw.take(first.len()).await;
+    raw.close();
+    upstream.hung_up().await;
+    gateway.settled_balance().await;
+    let rows = gateway.usage().await;
+    assert_eq!(rows.len(), 1);
+    assert_eq!(rows[0].prompt_tokens, 7);
+    assert!(
+        (150..=210).contains(&rows[0].completion_tokens),
+        "half of the words were passed on: {rows:?}"
+    );
+    gateway.check_books().await;
+}

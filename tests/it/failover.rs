@@ -1,0 +1,335 @@
+//! When upstreams fail: the next target, the statuses of INTERFACE.md section 7, and no word of theirs (DESIGN.md section 6).
+
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+use crate::chat::{request, streaming};
+use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::{Cue, Reply, Setup, Upstream};
+
+/// The ways of an upstream to fail before the first byte of an answer that could be passed on.
+fn failures() -> Vec<(&'static str, Reply)> {
+    let mut failures: Vec<(&str, Reply)> = [500, 502, 503, 504, 529, 429, 401, 402, 403, 408, 301, 204, 201]
+        .into_iter()
+        .map(|status| ("a status", Reply::status(status)))
+        .collect();
+    failures.extend([
+        ("closed without an answer", Reply::default().close()),
+        ("reset without an answer", Reply::default().reset()),
+        (
+            "closed within the head",
+            Reply::default().bytes("HTTP/1.1 200 OK\r\ncontent-ty").close(),
+        ),
+        ("no HTTP", Reply::default().bytes("SSH-2.0-OpenSSH_9.9\r\n").close()),
+        ("no answer in time", Reply::default().silence()),
+        (
+            "HTML for JSON",
+            Reply::new(200, &[("content-type", "text/html")], "<h1>Welcome</h1>"),
+        ),
+        (
+            "compressed",
+            Reply::new(
+                200,
+                &[("content-type", "application/json"), ("content-encoding", "gzip")],
+                "x",
+            ),
+        ),
+    ]);
+    failures
+}
+
+#[tokio::test]
+async fn d6_the_second_target_answers_when_the_first_fails_in_any_way() {
+    for (name, failure) in failures() {
+        println!("{name} {failure:?}");
+        let main = Upstream::always(failure).await;
+        let spare = Upstream::by(|_, seen| match seen.json()["stream"] {
+            Value::Bool(true) => Reply::stream_of(&["Hi"], 9, 1),
+            _ => Reply::chat("Hi", 9, 1),
+        })
+        .await;
+        let setup = Setup::over(&main).spare(&spare);
+        let gateway = setup
+            .conf(|conf| conf["timeouts"] = json!({ "first_byte_ms": 50, "idle_ms": 50 }))
+            .start()
+            .await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            assert_eq!(
+                client.post("/llm/chat", request(TWIN)).await.ok().json()["object"],
+                "chat.completion"
+            );
+            let events = client.stream("/llm/chat", streaming(TWIN)).await.ok().rest().await;
+            assert_eq!(events.last().unwrap(), "[DONE]");
+        }
+        for seen in spare.seen() {
+            assert_eq!(seen.json()["model"], "up-twin-2");
+            assert_eq!(seen.header("authorization"), Some("Bearer credential-SET_SPARE"));
+            assert_eq!(seen.header("host").unwrap(), spare.address.to_string());
+        }
+        assert_eq!(spare.seen().len(), 4);
+        assert_eq!(gateway.spent().await, cost(TWIN, 36, 4));
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d6_the_second_target_answers_when_the_first_cannot_be_reached() {
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    for base_url in ["http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"] {
+        let setup = Setup::over(&spare)
+            .spare(&spare)
+            .provider("main", json!({ "base_url": base_url }));
+        let gateway = setup.start().await;
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        gateway
+            .http1
+            .post("/llm/chat", request(SMALL))
+            .await
+            .error(502, "upstream_error");
+        assert_eq!(gateway.spent().await, cost(TWIN, 9, 1));
+    }
+}
+
+#[tokio::test]
+async fn s7_when_all_targets_fail_their_statuses_are_mapped_and_their_words_stay_inside() {
+    for (status, mapped, kind) in [
+        (500, 500, "upstream_error"),
+        (501, 500, "upstream_error"),
+        (502, 500, "upstream_error"),
+        (503, 500, "upstream_error"),
+        (529, 500, "upstream_error"),
+        (504, 502, "upstream_error"),
+        (408, 502, "upstream_error"),
+        (429, 429, "rate_limit_error"),
+        (401, 500, "upstream_error"),
+        (402, 500, "upstream_error"),
+        (403, 500, "upstream_error"),
+        (302, 500, "upstream_error"),
+    ] {
+        let main = Upstream::always(Reply::status(status)).await;
+        let gateway = Setup::over(&main).spare(&main).start().await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            for model in [SMALL, TWIN] {
+                for body in [request(model), streaming(model)] {
+                    let answer = client.post("/llm/chat", body).await;
+                    answer.error(mapped, kind);
+                    assert_eq!(answer.header("retry-after").is_empty(), mapped != 429, "{status}");
+                    assert_eq!(answer.header("x-should-retry"), "", "a retry may help");
+                }
+            }
+        }
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        assert_eq!(gateway.usage().await, []);
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn s7_an_upstream_that_does_not_answer_is_502() {
+    for (name, failure) in failures()
+        .into_iter()
+        .filter(|(name, _)| *name != "a status" && *name != "compressed")
+    {
+        println!("{name}");
+        let upstream = Upstream::always(failure).await;
+        let setup =
+            Setup::over(&upstream).conf(|conf| conf["timeouts"] = json!({ "first_byte_ms": 50, "idle_ms": 50 }));
+        let gateway = setup.start().await;
+        let status = if name == "HTML for JSON" { 500 } else { 502 };
+        gateway
+            .http1
+            .post("/llm/chat", request(SMALL))
+            .await
+            .error(status, "upstream_error");
+        gateway
+            .h2c
+            .post("/llm/chat/stream", request(SMALL))
+            .await
+            .error(status, "upstream_error");
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d6_a_busy_upstreams_retry_after_is_passed_on() {
+    for (said, passed) in [
+        (vec![("retry-after", "17")], "17"),
+        (vec![], "5"),
+        (vec![("retry-after", "Fri, 20 Nov 2026 10:00:17 GMT")], "5"),
+    ] {
+        let upstream = Upstream::always(Reply::refusal(429, &said, "slow down")).await;
+        let gateway = Setup::over(&upstream).start().await;
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(429, "rate_limit_error");
+        assert_eq!(answer.header("retry-after"), passed);
+        assert!(!answer.text().contains("slow down"));
+    }
+}
+
+#[tokio::test]
+async fn d6_what_the_upstream_refuses_is_the_clients_with_status_and_message() {
+    for (status, kind) in [
+        (400, "invalid_request_error"),
+        (404, "not_found_error"),
+        (409, "invalid_request_error"),
+        (413, "invalid_request_error"),
+        (415, "invalid_request_error"),
+        (422, "invalid_request_error"),
+    ] {
+        let main = Upstream::always(Reply::refusal(
+            status,
+            &[("x-internal", "1")],
+            "temperature must be below 2",
+        ))
+        .await;
+        let spare = Upstream::unused().await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            for body in [request(TWIN), streaming(TWIN)] {
+                let answer = client.post("/llm/chat", body).await;
+                assert_eq!(answer.error(status, kind)["message"], "temperature must be below 2");
+                assert_eq!(answer.header("x-should-retry"), "false");
+                assert_eq!(answer.header("x-internal"), "");
+            }
+        }
+        assert!(spare.seen().is_empty(), "a refusal is not tried elsewhere");
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d6_a_refusal_in_any_other_shape_is_put_in_ours() {
+    let json = ("content-type", "application/json");
+    let long = "x".repeat(5_000);
+    for (reply, message) in [
+        (Reply::new(400, &[json], r#"{"message":"at the top"}"#), "at the top"),
+        (Reply::new(400, &[json], r#"{"error":"just a text"}"#), "just a text"),
+        (Reply::new(400, &[("content-type", "text/plain")], "no JSON"), ""),
+        (Reply::new(400, &[], ""), ""),
+        (Reply::new(400, &[json], r#"{"error":{"message":1}}"#), ""),
+        (Reply::new(400, &[json], r#"{"error":{"message":"cut"#), ""),
+        (
+            Reply::new(400, &[json], json!({ "error": { "message": long } }).to_string()),
+            &long[..2_000],
+        ),
+    ] {
+        let upstream = Upstream::always(reply).await;
+        let gateway = Setup::over(&upstream).start().await;
+        for path in ["/llm/chat", "/llm/chat/stream"] {
+            let error = gateway
+                .http1
+                .post(path, request(SMALL))
+                .await
+                .error(400, "invalid_request_error");
+            assert!(message.is_empty() || error["message"] == message, "{error}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn d6_after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds() {
+    let main = Upstream::always(Reply::status(500)).await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..8 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (5, 8));
+    gateway.clock.advance(9_999);
+    gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    assert_eq!(main.seen().len(), 5);
+    gateway.clock.advance(1);
+    gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    assert_eq!(main.seen().len(), 6, "it is tried again");
+    gateway
+        .http1
+        .post("/llm/chat", request(SMALL))
+        .await
+        .error(500, "upstream_error");
+}
+
+#[tokio::test]
+async fn d6_a_retry_after_opens_the_breaker_for_as_long_as_it_says() {
+    let main = Upstream::of([
+        Reply::refusal(429, &[("retry-after", "30")], "x"),
+        Reply::chat("Hi", 9, 1),
+    ])
+    .await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for (pause, from_main, from_spare) in [(0, 1, 1), (29_999, 1, 2), (1, 2, 2), (0, 3, 2)] {
+        gateway.clock.advance(pause);
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        assert_eq!((main.seen().len(), spare.seen().len()), (from_main, from_spare));
+    }
+}
+
+#[tokio::test]
+async fn d6_when_every_target_is_down_the_least_bad_is_tried() {
+    let main = Upstream::always(Reply::refusal(429, &[("retry-after", "60")], "x")).await;
+    let spare = Upstream::of([
+        Reply::refusal(429, &[("retry-after", "30")], "x"),
+        Reply::chat("Hi", 9, 1),
+    ])
+    .await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    gateway
+        .http1
+        .post("/llm/chat", request(TWIN))
+        .await
+        .error(429, "rate_limit_error");
+    gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    assert_eq!((main.seen().len(), spare.seen().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn d6_a_refusal_by_the_client_itself_keeps_the_breaker_closed() {
+    let main = Upstream::always(Reply::refusal(400, &[], "bad")).await;
+    let spare = Upstream::unused().await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..10 {
+        gateway
+            .http1
+            .post("/llm/chat", request(TWIN))
+            .await
+            .error(400, "invalid_request_error");
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (10, 0));
+}
+
+#[tokio::test]
+async fn d6_a_pooled_connection_that_was_closed_meanwhile_is_no_failure() {
+    let cue = Cue::new();
+    let upstream = Upstream::by({
+        let cue = cue.clone();
+        move |_, _| Reply::chat("Hi", 9, 1).wait(&cue).close()
+    })
+    .await;
+    let gateway = Setup::over(&upstream).start().await;
+    for calls in 1..=4 {
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+        assert_eq!(upstream.seen().len(), calls);
+        // The upstream closes the connection that now waits in the pool.
+        cue.give();
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 36, 4));
+}
+
+#[tokio::test]
+async fn d6_nothing_is_tried_again_once_something_was_delivered() {
+    let main = Upstream::always(Reply::stream().role().text("Hello").close()).await;
+    let spare = Upstream::unused().await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    let events = gateway
+        .http1
+        .stream("/llm/chat/stream", request(TWIN))
+        .await
+        .ok()
+        .rest()
+        .await;
+    assert!(events[events.len() - 2].contains("\"code\":502"), "{events:?}");
+    assert!(spare.seen().is_empty());
+    assert_eq!(gateway.spent().await, cost(TWIN, 7, 1));
+}

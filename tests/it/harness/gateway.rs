@@ -1,0 +1,377 @@
+//! A gateway of a test's own: configuration and catalogue in a temporary folder, an embedded ledger, a listener on a free port.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use pingora::apps::{HttpServerOptions, ServerApp};
+use pingora::protocols::Stream;
+use pingora::protocols::l4::stream::Stream as L4Stream;
+use pingora::server::configuration::ServerConf;
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tollgate::clock::Clock;
+use tollgate::config::Config;
+use tollgate::gateway::reload::Reloader;
+use tollgate::gateway::snapshot::Snapshot;
+use tollgate::gateway::upstream::Upstreams;
+use tollgate::pure::ids::{AccountId, ApiKey, Tier};
+use tollgate::pure::limits::LimitOverrides;
+use tollgate::pure::time::{Period, Timestamp};
+use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef};
+use tollgate::store::embedded::Embedded;
+use tollgate::store::{Ledger, UsageRow};
+
+use super::catalogue;
+use super::client::Client;
+use super::eventually;
+use super::upstream::Upstream;
+
+/// What a gateway is started with. The values are those of the two files, to be changed at will.
+pub struct Setup {
+    /// `tollgate.yaml`.
+    pub conf: Value,
+    /// `catalogue.yaml`.
+    pub catalogue: Value,
+    tier: Tier,
+    credit: String,
+}
+
+/// A running gateway with one account, which has one key.
+pub struct Gateway {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// The account's key.
+    pub key: String,
+    /// The time, which only moves when told.
+    pub clock: Clock,
+    /// HTTP/1.1.
+    pub http1: Client,
+    /// HTTP/2 in clear text.
+    pub h2c: Client,
+    /// What is paid in so far.
+    pub paid_in: Decimal,
+    ledger: Ledger,
+    reloader: Reloader,
+    dir: TempDir,
+    _shutdown: watch::Sender<bool>,
+}
+
+/// A key to be made.
+#[derive(Default)]
+pub struct KeySpec {
+    /// A tier of its own.
+    pub tier: Option<Tier>,
+    /// Its domain lock.
+    pub domains: &'static [&'static str],
+    /// How long it lives.
+    pub expires_in_ms: Option<i64>,
+    /// Limits of its own.
+    pub limits: LimitOverrides,
+}
+
+impl Setup {
+    /// The default configuration with the provider `main` at this upstream.
+    pub fn over(main: &Upstream) -> Setup {
+        let conf = json!({
+            "providers": { "main": { "base_url": main.base_url(), "api_key_env": "SET_MAIN" } },
+            "tiers": {}, "timeouts": {},
+        });
+        let setup = Setup {
+            conf,
+            catalogue: catalogue::catalogue(),
+            tier: Tier::Pro,
+            credit: "100".to_owned(),
+        };
+        // Nobody listens there, until a test says who.
+        setup.provider("spare", json!({ "base_url": "http://127.0.0.1:1/v1" }))
+    }
+
+    /// The provider `spare` at this upstream: the second target of the model with two.
+    pub fn spare(self, spare: &Upstream) -> Setup {
+        self.provider(
+            "spare",
+            json!({ "base_url": spare.base_url(), "api_key_env": "SET_SPARE" }),
+        )
+    }
+
+    /// A provider, as the configuration writes it.
+    pub fn provider(mut self, name: &str, provider: Value) -> Setup {
+        self.conf["providers"][name] = provider;
+        self
+    }
+
+    /// Changes the configuration.
+    pub fn conf(mut self, change: impl FnOnce(&mut Value)) -> Setup {
+        change(&mut self.conf);
+        self
+    }
+
+    /// Changes one model of the catalogue.
+    pub fn model(mut self, id: &str, change: impl FnOnce(&mut Value)) -> Setup {
+        let models = self.catalogue["models"].as_array_mut().unwrap();
+        change(models.iter_mut().find(|model| model["id"] == id).unwrap());
+        self
+    }
+
+    /// The account's tier.
+    pub fn tier(self, tier: Tier) -> Setup {
+        Setup { tier, ..self }
+    }
+
+    /// What is paid into the account at first.
+    pub fn credit(self, credit: &str) -> Setup {
+        let credit = credit.to_owned();
+        Setup { credit, ..self }
+    }
+
+    /// Starts it.
+    pub async fn start(mut self) -> Gateway {
+        let dir = TempDir::new().unwrap();
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        self.conf["data_dir"] = path("data").into();
+        self.conf["catalogue"] = path("catalogue.yaml").into();
+        std::fs::write(path("catalogue.yaml"), self.catalogue.to_string()).unwrap();
+        std::fs::write(path("tollgate.yaml"), self.conf.to_string()).unwrap();
+        let config = Config::parse(path("tollgate.yaml").as_ref(), &self.conf.to_string(), &environment).unwrap();
+
+        let clock = Clock::manual(NOW);
+        let upstreams = Upstreams::start().unwrap();
+        let snapshot = Snapshot::load(config, &upstreams).unwrap();
+        upstreams.resolve_unknown();
+        let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
+        let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
+        let reloader = Reloader::new(&snapshot, upstreams, environment);
+        let (shutdown, address) = serve(snapshot, ledger.clone(), clock.clone()).await;
+
+        let mut gateway = Gateway {
+            address,
+            key: String::new(),
+            clock,
+            http1: Client::http1(address),
+            h2c: Client::h2c(address),
+            paid_in: Decimal::ZERO,
+            ledger,
+            reloader,
+            dir,
+            _shutdown: shutdown,
+        };
+        gateway.create_account(ACCOUNT, self.tier).await;
+        if self.credit != "0" {
+            gateway.pay_in(&self.credit, "first").await;
+        }
+        gateway.key = gateway.new_key(KeySpec::default()).await;
+        gateway.http1.key = gateway.key.clone();
+        gateway.h2c.key = gateway.key.clone();
+        gateway
+    }
+}
+
+impl Gateway {
+    /// A gateway with the defaults over this upstream.
+    pub async fn over(main: &Upstream) -> Gateway {
+        Setup::over(main).start().await
+    }
+
+    /// Runs an operator's command.
+    pub async fn run(&self, op: AdminOp) -> AdminReply {
+        self.ledger.run(op).await.unwrap()
+    }
+
+    /// Makes another account.
+    pub async fn create_account(&self, name: &str, tier: Tier) {
+        self.run(AdminOp::AccountCreate {
+            account: name.parse().unwrap(),
+            tier,
+            quota_pico: None,
+        })
+        .await;
+    }
+
+    /// Pays credit into the account.
+    pub async fn pay_in(&mut self, amount: &str, reference: &str) {
+        self.paid_in += amount.parse::<Decimal>().unwrap();
+        self.run(AdminOp::CreditsAdd {
+            account: account(),
+            amount: amount.parse().unwrap(),
+            reference: reference.to_owned(),
+        })
+        .await;
+    }
+
+    /// Gives the account a monthly quota of its own.
+    pub async fn set_quota(&self, quota: &str) {
+        let quota: tollgate::pure::money::Credits = quota.parse().unwrap();
+        self.run(AdminOp::AccountSet {
+            account: account(),
+            tier: None,
+            quota_pico: Some(Some(quota.pico())),
+        })
+        .await;
+    }
+
+    /// Makes another key of the account; its text.
+    pub async fn new_key(&self, spec: KeySpec) -> String {
+        self.new_key_of(ACCOUNT, spec).await
+    }
+
+    /// Makes a key of any account; its text.
+    pub async fn new_key_of(&self, name: &str, spec: KeySpec) -> String {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random).unwrap();
+        let key = ApiKey::from_random("tg_", random);
+        self.run(AdminOp::KeyCreate {
+            digest: key.digest().to_hex(),
+            account: name.parse().unwrap(),
+            tier: spec.tier,
+            domains: spec.domains.iter().map(|domain| domain.parse().unwrap()).collect(),
+            expires_in_ms: spec.expires_in_ms,
+            limits: spec.limits,
+        })
+        .await;
+        key.reveal().to_owned()
+    }
+
+    /// Revokes a key.
+    pub async fn revoke(&self, key: &str) {
+        let digest = ApiKey::parse("tg_", key).unwrap().digest().to_hex();
+        self.run(AdminOp::KeyRevoke {
+            key: KeyRef::Digest(digest),
+        })
+        .await;
+    }
+
+    /// The account as it stands now.
+    pub async fn account(&self) -> AccountView {
+        match self.run(AdminOp::AccountShow { account: account() }).await {
+            AdminReply::Account(view) => view,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// What is held now.
+    pub async fn held(&self) -> Decimal {
+        decimal(self.account().await.figures.held)
+    }
+
+    /// The account's balance once all its calls are closed.
+    pub async fn settled_balance(&self) -> Decimal {
+        let view = eventually("every hold is closed", async || {
+            Some(self.account().await).filter(|view| view.open_holds == 0)
+        })
+        .await;
+        assert_eq!(
+            decimal(view.figures.held),
+            Decimal::ZERO,
+            "no hold is open, yet something is held"
+        );
+        decimal(view.figures.balance)
+    }
+
+    /// What the account has spent, once all its calls are closed.
+    pub async fn spent(&self) -> Decimal {
+        self.paid_in - self.settled_balance().await
+    }
+
+    /// Usage since ever.
+    pub async fn usage(&self) -> Vec<UsageRow> {
+        let (account, period) = (account(), Period::All);
+        match self.run(AdminOp::Usage { account, period }).await {
+            AdminReply::Usage { rows } => rows,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Checks that nothing is held and the books balance.
+    pub async fn check_books(&self) {
+        self.settled_balance().await;
+        let report = match self.run(AdminOp::Audit).await {
+            AdminReply::Audit(report) => report,
+            other => panic!("{other:?}"),
+        };
+        let findings = AuditReport::default().findings;
+        assert_eq!(report.findings, findings);
+    }
+
+    /// Checks that nothing was held, spent or counted, and that no upstream was asked: what a refused call must leave behind.
+    pub async fn check_untouched(&self, upstream: &Upstream) {
+        assert_eq!(self.held().await, Decimal::ZERO);
+        assert_eq!(self.spent().await, Decimal::ZERO);
+        assert_eq!(self.usage().await, []);
+        assert_eq!(upstream.connections(), 0, "an upstream was asked");
+    }
+
+    /// Writes another catalogue in the file's place.
+    pub fn write_catalogue(&self, text: &str) {
+        std::fs::write(self.dir.path().join("catalogue.yaml"), text).unwrap();
+    }
+
+    /// Writes another configuration in the file's place.
+    pub fn write_conf(&self, text: &str) {
+        std::fs::write(self.dir.path().join("tollgate.yaml"), text).unwrap();
+    }
+
+    /// The configuration's text.
+    pub fn conf_text(&self) -> String {
+        std::fs::read_to_string(self.dir.path().join("tollgate.yaml")).unwrap()
+    }
+
+    /// Looks at the files once.
+    pub fn check_files(&mut self) -> tollgate::gateway::reload::Reloaded {
+        self.reloader.check(false)
+    }
+}
+
+/// Serves on a free port of loopback.
+async fn serve(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> (watch::Sender<bool>, SocketAddr) {
+    let conf = ServerConf {
+        max_retries: 16,
+        ..ServerConf::default()
+    };
+    let mut proxy = pingora::proxy::http_proxy(
+        &Arc::new(conf),
+        tollgate::gateway::Gateway::new(snapshot, ledger, clock),
+    );
+    let mut options = HttpServerOptions::default();
+    options.h2c = true;
+    proxy.server_options = Some(options);
+    let proxy = Arc::new(proxy);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let (stop, stopping) = watch::channel(false);
+    tokio::spawn(async move {
+        while let Ok((socket, _)) = listener.accept().await {
+            socket.set_nodelay(true).unwrap();
+            let (proxy, stopping) = (Arc::clone(&proxy), stopping.clone());
+            tokio::spawn(async move {
+                let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
+                while let Some(stream) = next {
+                    next = proxy.process_new(stream, &stopping).await;
+                }
+            });
+        }
+    });
+    (stop, address)
+}
+
+/// The environment of a test's gateway: variables that begin with `SET_` are set, others are not.
+fn environment(name: &str) -> Option<String> {
+    name.starts_with("SET_").then(|| format!("credential-{name}"))
+}
+
+/// An amount as an exact decimal.
+pub fn decimal(credits: tollgate::pure::money::Credits) -> Decimal {
+    Decimal::from_i128_with_scale(i128::from(credits.pico()), 12).normalize()
+}
+
+fn account() -> AccountId {
+    ACCOUNT.parse().unwrap()
+}
+
+/// The account that every gateway has.
+pub const ACCOUNT: &str = "acme";
+/// Where a test's clock stands at first: 2026-11-20T10:00:00Z.
+pub const NOW: Timestamp = Timestamp(1_795_168_800_000);

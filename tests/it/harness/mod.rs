@@ -1,0 +1,43 @@
+//! What the tests stand on: a gateway of its own for each test on a free port, upstreams that do as they are told, and clients.
+//!
+//! Nothing here sleeps to wait for something: [`eventually`] polls a condition until a deadline, and [`within`] bounds every wait.
+
+pub mod answer;
+pub mod catalogue;
+pub mod client;
+pub mod gateway;
+pub mod raw;
+pub mod reply;
+pub mod tls;
+pub mod upstream;
+
+use std::time::{Duration, Instant};
+
+pub use answer::{Answer, Events, deltas};
+pub use gateway::{Gateway, KeySpec, Setup};
+pub use raw::Raw;
+pub use reply::{Cue, Reply};
+pub use upstream::Upstream;
+
+/// The longest that a test waits for one thing. Far above what it takes, so that a slow machine fails no test.
+const WAIT_MAX: Duration = Duration::from_secs(20);
+
+/// Polls until `probe` gives something.
+pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>) -> T {
+    let started = Instant::now();
+    loop {
+        if let Some(found) = probe().await {
+            return found;
+        }
+        assert!(started.elapsed() < WAIT_MAX, "not seen in {WAIT_MAX:?}: {what}");
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
+
+/// Waits for `what`, but not for ever.
+pub async fn within<T>(what: &str, future: impl Future<Output = T>) -> T {
+    match tokio::time::timeout(WAIT_MAX, future).await {
+        Ok(value) => value,
+        Err(_) => panic!("took longer than {WAIT_MAX:?}: {what}"),
+    }
+}

@@ -1,0 +1,128 @@
+//! A client that writes bytes to a socket and reads answers off it, for what no well-behaved client sends.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+
+use super::answer::Answer;
+use super::within;
+
+/// The client.
+pub struct Raw {
+    socket: TcpStream,
+    unread: Vec<u8>,
+}
+
+impl Raw {
+    /// Connects.
+    pub async fn connect(address: SocketAddr) -> Raw {
+        let socket = TcpStream::connect(address).await.unwrap();
+        socket.set_nodelay(true).unwrap();
+        Raw {
+            socket,
+            unread: Vec::new(),
+        }
+    }
+
+    /// Sends bytes as they are.
+    pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        self.socket.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// The next answer: to its end by its length or its chunks.
+    pub async fn answer(&mut self) -> Answer {
+        let mut answer = self.head().await;
+        answer.body = if answer.header("transfer-encoding") == "chunked" {
+            self.chunks().await
+        } else {
+            let length = answer.header("content-length").parse().unwrap_or(0);
+            self.take(length).await
+        };
+        answer
+    }
+
+    /// The head of the next answer, without a body: what HEAD gets, and an interim answer.
+    pub async fn head(&mut self) -> Answer {
+        let head = self.until(b"\r\n\r\n").await;
+        let text = String::from_utf8(head).unwrap();
+        let mut lines = text.split("\r\n");
+        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
+        let mut headers = HeaderMap::new();
+        for line in lines.filter(|line| !line.is_empty()) {
+            let (name, value) = line.split_once(": ").unwrap();
+            let name = HeaderName::from_bytes(name.to_ascii_lowercase().as_bytes()).unwrap();
+            headers.append(name, HeaderValue::from_str(value).unwrap());
+        }
+        Answer {
+            status,
+            headers,
+            body: Bytes::new(),
+        }
+    }
+
+    /// The next answer, whose body ends with the connection.
+    pub async fn until_closed(&mut self) -> Answer {
+        let mut answer = self.head().await;
+        let mut body = std::mem::take(&mut self.unread);
+        within("the connection's end", self.socket.read_to_end(&mut body))
+            .await
+            .unwrap();
+        answer.body = body.into();
+        answer
+    }
+
+    /// Checks that the gateway closes the connection and sends nothing more.
+    pub async fn closed(&mut self) {
+        let mut rest = std::mem::take(&mut self.unread);
+        // A reset is a close too.
+        let _ended = within("the connection's end", self.socket.read_to_end(&mut rest)).await;
+        assert_eq!(String::from_utf8_lossy(&rest), "");
+    }
+
+    /// Closes the connection, with what is unread.
+    pub fn close(self) {
+        drop(self);
+    }
+
+    async fn chunks(&mut self) -> Bytes {
+        let mut body = Vec::new();
+        loop {
+            let line = String::from_utf8(self.until(b"\r\n").await).unwrap();
+            let length = usize::from_str_radix(line.trim(), 16).unwrap();
+            body.extend_from_slice(&self.take(length).await);
+            self.take(2).await;
+            if length == 0 {
+                return body.into();
+            }
+        }
+    }
+
+    async fn until(&mut self, end: &[u8]) -> Vec<u8> {
+        loop {
+            let found = self.unread.windows(end.len()).position(|window| window == end);
+            if let Some(at) = found {
+                return self.unread.drain(..at + end.len()).collect();
+            }
+            self.read_more().await;
+        }
+    }
+
+    /// So many bytes of what comes next.
+    pub async fn take(&mut self, length: usize) -> Bytes {
+        while self.unread.len() < length {
+            self.read_more().await;
+        }
+        self.unread.drain(..length).collect()
+    }
+
+    async fn read_more(&mut self) {
+        let read = within("more of an answer", self.socket.read_buf(&mut self.unread))
+            .await
+            .unwrap();
+        let unread = String::from_utf8_lossy(&self.unread);
+        assert!(read > 0, "the connection was closed within an answer: {unread:?}");
+    }
+}

@@ -1,0 +1,55 @@
+//! A private certificate authority, and the certificates it gives to upstreams.
+
+use std::sync::Arc;
+
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair, KeyUsagePurpose};
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::rustls::ServerConfig;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{PrivateKeyDer, PrivatePkcs8KeyDer};
+
+/// The authority.
+pub struct Authority {
+    /// Its certificate.
+    pub pem: String,
+    issuer: Issuer<'static, KeyPair>,
+}
+
+/// A server's certificate with its key.
+pub struct Identity(Arc<ServerConfig>);
+
+impl Authority {
+    /// A new one.
+    pub fn new() -> Authority {
+        let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        params.key_usages = vec![KeyUsagePurpose::KeyCertSign];
+        let key = KeyPair::generate().unwrap();
+        let pem = params.self_signed(&key).unwrap().pem();
+        Authority {
+            pem,
+            issuer: Issuer::new(params, key),
+        }
+    }
+
+    /// A certificate for this name.
+    pub fn identity(&self, name: &str) -> Identity {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.issuer).unwrap();
+        let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .unwrap()
+            .with_no_client_auth()
+            .with_single_cert(vec![certificate.der().clone()], key)
+            .unwrap();
+        Identity(Arc::new(config))
+    }
+}
+
+impl Identity {
+    pub(super) fn acceptor(&self) -> TlsAcceptor {
+        TlsAcceptor::from(Arc::clone(&self.0))
+    }
+}

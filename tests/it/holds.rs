@@ -1,0 +1,341 @@
+//! Holds and refusals for want of credit: INTERFACE.md sections 7 and 8 (402), DESIGN.md section 3.
+
+use futures::future::join_all;
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+use crate::chat::{request, streaming};
+use crate::harness::catalogue::{EMBED, FREE, LARGE, SMALL, cost};
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream};
+
+/// A request with a maximum.
+fn with_max(model: &str, max_tokens: u64) -> String {
+    json!({ "model": model, "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": max_tokens })
+        .to_string()
+}
+
+/// An upstream that says nothing until the cue.
+async fn gated(cue: &Cue, reply: Reply) -> Upstream {
+    Upstream::always(Reply::default().wait(cue).and(reply)).await
+}
+
+#[tokio::test]
+async fn d3_the_worst_case_is_held_before_the_upstream_is_asked_and_given_back_after() {
+    for (reply, body) in [
+        (Reply::chat("Hi", 9, 1), with_max(LARGE, 1_000)),
+        (
+            Reply::stream_of(&["Hi"], 9, 1),
+            with_max(LARGE, 1_000).replacen('{', "{\"stream\":true,", 1),
+        ),
+    ] {
+        let cue = Cue::new();
+        let upstream = gated(&cue, reply).await;
+        let gateway = Gateway::over(&upstream).await;
+        let call = gateway.http1.post("/llm/chat", body);
+        let watch = async {
+            upstream.asked(1).await;
+            let held = gateway.held().await;
+            assert!(held >= cost(LARGE, 9, 1_000), "{held}");
+            assert!(held < cost(LARGE, 2_000, 1_000), "{held}");
+            let answer = gateway.http1.get("/llm/balance").await.ok();
+            assert_eq!(answer.number("held"), held.to_string());
+            assert_eq!(answer.number("balance"), "100", "a hold is no change of the balance");
+            cue.give();
+        };
+        let (answer, ()) = tokio::join!(call, watch);
+        answer.ok();
+        assert_eq!(gateway.spent().await, cost(LARGE, 9, 1).round_dp(12));
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d3_every_choice_is_held() {
+    let cue = Cue::new();
+    let upstream = gated(&cue, Reply::chat("Hi", 9, 10)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let body = json!({ "model": SMALL, "messages": [{ "role": "user", "content": "x" }], "max_tokens": 1_000, "n": 8 });
+    let watch = async {
+        upstream.asked(1).await;
+        let held = gateway.held().await;
+        assert!(held >= cost(SMALL, 1, 8_000), "{held}");
+        cue.give();
+    };
+    tokio::join!(gateway.http1.post("/llm/chat", body.to_string()), watch)
+        .0
+        .ok();
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d3_a_failed_call_gives_its_hold_back() {
+    let upstream = Upstream::of([
+        Reply::status(500),
+        Reply::default().close(),
+        Reply::refusal(400, &[], "no"),
+    ])
+    .await;
+    let gateway = Gateway::over(&upstream).await;
+    for status in [500, 502, 400] {
+        assert_eq!(gateway.http1.post("/llm/chat", request(SMALL)).await.status, status);
+    }
+    assert_eq!(gateway.spent().await, Decimal::ZERO);
+    assert_eq!(gateway.usage().await, []);
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn s7_402_says_how_many_tokens_can_be_paid_and_that_many_can() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    // About a thousand tokens' worth.
+    let gateway = Setup::over(&upstream).credit("0.0007").start().await;
+    for (path, body) in [
+        ("/llm/chat", with_max(SMALL, 4_000)),
+        ("/llm/chat/stream", with_max(SMALL, 4_000)),
+        (
+            "/chat/completions",
+            with_max(SMALL, 4_000).replace("max_tokens", "max_completion_tokens"),
+        ),
+    ] {
+        let answer = gateway.http1.post(path, body).await;
+        let error = answer.error(402, "insufficient_credits");
+        assert_eq!(error["metadata"]["reason"], "insufficient_credits");
+        assert_eq!(
+            (answer.header("retry-after"), answer.header("x-should-retry")),
+            ("", "false")
+        );
+        let affordable = error["metadata"]["affordable_tokens"].as_u64().unwrap();
+        assert!((900..=1_014).contains(&affordable), "{error}");
+        assert!(
+            error["message"]
+                .as_str()
+                .unwrap()
+                .contains(&format!("{affordable} completion tokens")),
+            "{error}"
+        );
+        assert!(upstream.seen().is_empty());
+    }
+    gateway.check_untouched(&upstream).await;
+    let error = gateway
+        .http1
+        .post("/llm/chat", with_max(SMALL, 4_000))
+        .await
+        .error(402, "insufficient_credits");
+    let affordable = error["metadata"]["affordable_tokens"].as_u64().unwrap();
+    gateway
+        .http1
+        .post("/llm/chat", with_max(SMALL, affordable + 1))
+        .await
+        .error(402, "insufficient_credits");
+    gateway.http1.post("/llm/chat", with_max(SMALL, affordable)).await.ok();
+    assert_eq!(upstream.only().json()["max_tokens"], affordable);
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
+}
+
+#[tokio::test]
+async fn s8_without_credit_paid_models_are_402_and_free_ones_work() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Setup::over(&upstream).credit("0").start().await;
+    for (path, body) in [
+        ("/llm/chat", request(SMALL)),
+        ("/llm/chat", with_max(SMALL, 1)),
+        ("/llm/chat/stream", request(LARGE)),
+        ("/llm/embeddings", json!({ "model": EMBED, "input": "x" }).to_string()),
+    ] {
+        let answer = gateway.http1.post(path, body).await;
+        let error = answer.error(402, "insufficient_credits");
+        assert_eq!(error["metadata"]["reason"], "insufficient_credits");
+        assert_eq!(answer.header("retry-after"), "");
+    }
+    gateway.check_untouched(&upstream).await;
+    gateway.http1.post("/llm/chat", request(FREE)).await.ok();
+    assert_eq!(gateway.spent().await, Decimal::ZERO);
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d3_a_shortage_by_ones_own_running_calls_says_when_to_come_back() {
+    let cue = Cue::new();
+    let upstream = gated(&cue, Reply::chat("Hi", 9, 1)).await;
+    let gateway = Setup::over(&upstream).credit("0.001").start().await;
+    let watch = async {
+        upstream.asked(1).await;
+        let answer = gateway.http1.post("/llm/chat", with_max(SMALL, 1_000)).await;
+        let error = answer.error(402, "insufficient_credits");
+        assert_eq!(error["metadata"]["reason"], "in_flight");
+        assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
+        assert_eq!(answer.header("x-should-retry"), "");
+        let too_much = gateway.http1.post("/llm/chat", with_max(SMALL, 100_000)).await;
+        assert_eq!(
+            too_much.error(402, "insufficient_credits")["metadata"]["reason"],
+            "insufficient_credits"
+        );
+        assert_eq!(upstream.seen().len(), 1);
+        cue.give_all();
+    };
+    tokio::join!(gateway.http1.post("/llm/chat", with_max(SMALL, 1_000)), watch)
+        .0
+        .ok();
+    gateway.settled_balance().await;
+    gateway.http1.post("/llm/chat", with_max(SMALL, 1_000)).await.ok();
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
+}
+
+#[tokio::test]
+async fn s8_over_the_monthly_quota_is_402_until_the_month_ends() {
+    let upstream = Upstream::always(Reply::chat("Hi", 2_000, 1_000)).await;
+    let gateway = Gateway::over(&upstream).await;
+    gateway.set_quota("0.002").await;
+    gateway.http1.post("/llm/chat", with_max(SMALL, 1_000)).await.ok();
+    let once = cost(SMALL, 2_000, 1_000);
+    assert_eq!(gateway.spent().await, once);
+    let answer = gateway.http1.post("/llm/chat", with_max(SMALL, 2_000)).await;
+    let error = answer.error(402, "quota_exceeded");
+    assert_eq!(error["metadata"]["reason"], "quota_exceeded");
+    assert!(
+        answer
+            .text()
+            .contains(&format!("\"monthly_used\":{}", once.normalize())),
+        "{error}"
+    );
+    assert!(answer.text().contains("\"monthly_quota\":0.002"), "{error}");
+    assert_eq!(
+        (answer.header("retry-after"), answer.header("x-should-retry")),
+        ("", "false")
+    );
+    assert_eq!(upstream.seen().len(), 1);
+    gateway.clock.advance(11 * 86_400_000);
+    gateway.http1.post("/llm/chat", with_max(SMALL, 1_000)).await.ok();
+    assert_eq!(gateway.spent().await, once + once);
+}
+
+#[tokio::test]
+async fn d3_without_a_maximum_the_upstream_is_told_what_is_affordable() {
+    let upstream = Upstream::always(Reply::stream_of(&["Hi"], 9, 500)).await;
+    let gateway = Setup::over(&upstream).credit("0.0007").start().await;
+    gateway
+        .http1
+        .stream("/llm/chat/stream", request(SMALL))
+        .await
+        .ok()
+        .rest()
+        .await;
+    let seen = upstream.only().json();
+    let cap = seen["max_tokens"].as_u64().unwrap();
+    assert!((900..=1_014).contains(&cap), "{seen}");
+    assert_eq!(seen["messages"], json!([{ "role": "user", "content": "Hello" }]));
+    assert!(
+        cost(SMALL, PROMPT_AT_LEAST, cap) <= "0.0007".parse().unwrap(),
+        "the cap's worst case is covered"
+    );
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 500));
+}
+
+#[tokio::test]
+async fn d3_with_enough_credit_no_maximum_is_added_and_a_clients_own_stays() {
+    let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
+    let gateway = Gateway::over(&upstream).await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(upstream.asked(1).await.json().get("max_tokens"), None);
+    gateway.http1.post("/llm/chat", with_max(SMALL, 17)).await.ok();
+    assert_eq!(upstream.asked(2).await.json()["max_tokens"], 17);
+}
+
+#[tokio::test]
+async fn d3_with_credit_for_k_calls_exactly_k_of_many_at_once_go_through() {
+    let cue = Cue::new();
+    let upstream = gated(&cue, Reply::chat("Hi", 9, 1)).await;
+    let mut gateway = Setup::over(&upstream).credit("1").start().await;
+    // What one call holds, seen from outside.
+    let probe = async {
+        upstream.asked(1).await;
+        let held = gateway.held().await;
+        cue.give();
+        held
+    };
+    let (answer, each) = tokio::join!(gateway.http1.post("/llm/chat", with_max(SMALL, 500)), probe);
+    answer.ok();
+    let balance = gateway.settled_balance().await;
+    let (k, n) = (7, 30);
+    let spend = balance - each * Decimal::from(k);
+    // Down to k calls' worth: an account can only be filled, so a second one is filled exactly.
+    assert!(spend > Decimal::ZERO);
+    gateway = Setup::over(&upstream)
+        .credit(&(each * Decimal::from(k)).to_string())
+        .start()
+        .await;
+    let before = upstream.seen().len();
+    let calls = join_all((0..n).map(|_| gateway.http1.post("/llm/chat", with_max(SMALL, 500))));
+    let watch = async {
+        upstream.asked(before + k).await;
+        crate::harness::eventually("all money is held", async || {
+            (gateway.held().await == each * Decimal::from(k)).then_some(())
+        })
+        .await;
+        // The others are refused while these run; only then may these end.
+        let refused = gateway.http1.post("/llm/chat", with_max(SMALL, 500)).await;
+        assert_eq!(
+            refused.error(402, "insufficient_credits")["metadata"]["reason"],
+            "in_flight"
+        );
+        assert_eq!(upstream.seen().len(), before + k);
+    };
+    let opened = async {
+        watch.await;
+        tokio::task::yield_now().await;
+        cue.give_all();
+    };
+    let (answers, ()) = tokio::join!(calls, opened);
+    let won = answers.iter().filter(|answer| answer.status == 200).count();
+    assert!(won >= k, "{won}");
+    for answer in answers.iter().filter(|answer| answer.status != 200) {
+        assert_eq!(
+            answer.error(402, "insufficient_credits")["metadata"]["reason"],
+            "in_flight"
+        );
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 9 * won as u64, won as u64));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d3_an_overrun_is_debited_whole_and_may_take_the_balance_below_zero() {
+    let upstream = Upstream::always(Reply::chat("Hi", 1_000_000, 1_000_000)).await;
+    let gateway = Setup::over(&upstream).credit("0.001").start().await;
+    gateway.http1.post("/llm/chat", with_max(SMALL, 100)).await.ok();
+    assert_eq!(gateway.spent().await, cost(SMALL, 1_000_000, 1_000_000));
+    let answer = gateway.http1.get("/llm/balance").await.ok();
+    assert_eq!(answer.number("balance"), "-0.8615");
+    gateway.clock.advance(60_000);
+    gateway
+        .http1
+        .post("/llm/chat", with_max(SMALL, 1))
+        .await
+        .error(402, "insufficient_credits");
+    gateway
+        .http1
+        .post("/llm/chat", streaming(SMALL))
+        .await
+        .error(402, "insufficient_credits");
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d3_a_call_dearer_than_any_account_is_a_bad_request() {
+    let upstream = Upstream::unused().await;
+    let gateway = Setup::over(&upstream)
+        .model(SMALL, |model| model["pricing"]["completion"] = "0.9".into())
+        .start()
+        .await;
+    let body: Value =
+        json!({ "model": SMALL, "messages": [{ "content": "x" }], "max_tokens": 4_294_967_295_u64, "n": 1_000 });
+    gateway
+        .http1
+        .post("/llm/chat", body.to_string())
+        .await
+        .error(400, "invalid_request_error");
+    gateway.check_untouched(&upstream).await;
+}
+
+/// Fewer tokens than this the prompt of [`request`] cannot have.
+const PROMPT_AT_LEAST: u64 = 7;

@@ -1,0 +1,227 @@
+//! Rate limits: 429 of INTERFACE.md section 7, and DESIGN.md section 7.
+
+use serde_json::json;
+use tollgate::pure::limits::LimitOverrides;
+
+use crate::chat::{request, streaming};
+use crate::harness::catalogue::{FREE, SMALL, cost};
+use crate::harness::{Answer, Cue, Gateway, KeySpec, Reply, Setup, Upstream};
+
+/// The six headers: limit, remaining and reset, of requests and of tokens.
+fn headers(answer: &Answer) -> [String; 6] {
+    [
+        "limit-requests",
+        "remaining-requests",
+        "reset-requests",
+        "limit-tokens",
+        "remaining-tokens",
+        "reset-tokens",
+    ]
+    .map(|name| answer.header(&format!("x-ratelimit-{name}")).to_owned())
+}
+
+/// A gateway with these limits for the tier Pro.
+async fn limited(upstream: &Upstream, rpm: u64, tpm: u64, concurrency: u64) -> Gateway {
+    let limits = json!({ "rpm": rpm, "tpm": tpm, "concurrency": concurrency });
+    Setup::over(upstream)
+        .conf(|conf| conf["tiers"]["pro"] = limits)
+        .start()
+        .await
+}
+
+#[tokio::test]
+async fn s7_requests_a_minute_429_says_when_to_come_back() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = limited(&upstream, 3, 100_000, 10).await;
+    for left in ["2", "1", "0"] {
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+        let [limit, remaining, reset, ..] = headers(&answer);
+        assert_eq!((limit.as_str(), remaining.as_str(), reset.as_str()), ("3", left, "60s"));
+        gateway.settled_balance().await;
+    }
+    gateway.clock.advance(18_500);
+    for path in ["/llm/chat", "/llm/chat/stream"] {
+        let answer = gateway.http1.post(path, request(SMALL)).await;
+        let error = answer.error(429, "rate_limit_error");
+        assert_eq!(error["metadata"], json!({ "limit": "requests_per_minute", "value": 3 }));
+        assert_eq!(answer.header("retry-after"), "42");
+        let [limit, remaining, reset, ..] = headers(&answer);
+        assert_eq!((limit.as_str(), remaining.as_str(), reset.as_str()), ("3", "0", "42s"));
+    }
+    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(
+        gateway.spent().await,
+        cost(SMALL, 27, 3),
+        "a refused call costs nothing"
+    );
+    gateway.clock.advance(41_499);
+    gateway
+        .http1
+        .post("/llm/chat", request(SMALL))
+        .await
+        .error(429, "rate_limit_error");
+    gateway.clock.advance(1);
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+}
+
+#[tokio::test]
+async fn s7_tokens_a_minute_count_what_was_really_used() {
+    let upstream = Upstream::always(Reply::chat("Hi", 400, 100)).await;
+    let gateway = limited(&upstream, 100, 1_200, 10).await;
+    let body =
+        json!({ "model": SMALL, "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 150 }).to_string();
+    for _ in 0..2 {
+        gateway.http1.post("/llm/chat", body.clone()).await.ok();
+        gateway.settled_balance().await;
+    }
+    // Two calls used 500 each: a call that may use 150 more and has a prompt still fits, one that may use 200 does not.
+    let large = body.replace("150", "200");
+    let answer = gateway.http1.post("/llm/chat", large.clone()).await;
+    let error = answer.error(429, "rate_limit_error");
+    assert_eq!(
+        error["metadata"],
+        json!({ "limit": "tokens_per_minute", "value": 1_200 })
+    );
+    assert_eq!(answer.header("retry-after"), "60");
+    let [.., limit, remaining, reset] = headers(&answer);
+    assert_eq!(
+        (limit.as_str(), remaining.as_str(), reset.as_str()),
+        ("1200", "200", "60s")
+    );
+    gateway.http1.post("/llm/chat", body).await.ok();
+    gateway.settled_balance().await;
+    gateway.clock.advance(60_000);
+    gateway.http1.post("/llm/chat", large).await.ok();
+    assert_eq!(upstream.seen().len(), 4);
+}
+
+#[tokio::test]
+async fn s7_calls_at_once_are_limited_and_free_again_when_they_end() {
+    let cue = Cue::new();
+    let upstream = Upstream::always(Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done()).await;
+    let gateway = limited(&upstream, 100, 100_000, 2).await;
+    let first = gateway.http1.stream("/llm/chat", streaming(SMALL)).await.ok();
+    let second = gateway.h2c.stream("/llm/chat", streaming(FREE)).await.ok();
+    let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+    let error = answer.error(429, "rate_limit_error");
+    assert_eq!(error["metadata"], json!({ "limit": "concurrent_requests", "value": 2 }));
+    assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
+    assert_eq!(upstream.seen().len(), 2);
+    cue.give();
+    cue.give();
+    for events in [first, second] {
+        assert_eq!(events.rest().await.last().unwrap(), "[DONE]");
+    }
+    gateway.settled_balance().await;
+    cue.give_all();
+    gateway
+        .http1
+        .stream("/llm/chat", streaming(SMALL))
+        .await
+        .ok()
+        .rest()
+        .await;
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d7_a_keys_own_limits_are_its_own_and_other_keys_share_the_accounts() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = limited(&upstream, 2, 100_000, 10).await;
+    let own = LimitOverrides {
+        rpm: Some(1),
+        ..LimitOverrides::default()
+    };
+    let limited = KeySpec {
+        limits: own,
+        ..KeySpec::default()
+    };
+    let limited = gateway.http1.with_key(&gateway.new_key(limited).await);
+    let sister = gateway.http1.with_key(&gateway.new_key(KeySpec::default()).await);
+    limited.post("/llm/chat", request(SMALL)).await.ok();
+    limited
+        .post("/llm/chat", request(SMALL))
+        .await
+        .error(429, "rate_limit_error");
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    sister.post("/llm/chat", request(SMALL)).await.ok();
+    for client in [&gateway.http1, &sister] {
+        client
+            .post("/llm/chat", request(SMALL))
+            .await
+            .error(429, "rate_limit_error");
+    }
+    assert_eq!(
+        limited
+            .get("/llm/balance")
+            .await
+            .ok()
+            .header("x-ratelimit-limit-requests"),
+        "1"
+    );
+    assert_eq!(
+        sister
+            .get("/llm/balance")
+            .await
+            .ok()
+            .header("x-ratelimit-remaining-requests"),
+        "0"
+    );
+}
+
+#[tokio::test]
+async fn d7_every_answer_to_a_known_caller_has_the_headers() {
+    let upstream = Upstream::of([
+        Reply::chat("Hi", 9, 1),
+        Reply::stream_of(&["Hi"], 9, 1),
+        Reply::refusal(400, &[], "x"),
+        Reply::status(500),
+    ])
+    .await;
+    let gateway = limited(&upstream, 50, 5_000, 10).await;
+    let mut answers = vec![
+        gateway.http1.post("/llm/chat", request(SMALL)).await,
+        gateway.http1.post("/llm/chat", streaming(SMALL)).await,
+        gateway.http1.post("/llm/chat", request(SMALL)).await,
+        gateway.http1.post("/llm/chat", request(SMALL)).await,
+    ];
+    for path in [
+        "/llm/balance",
+        "/llm/usage",
+        "/llm/models",
+        "/llm/models/purposes",
+        "/models",
+        "/models/acme/small",
+        "/models/none",
+    ] {
+        answers.push(gateway.h2c.get(path).await);
+    }
+    let calls = answers.len();
+    for answer in answers {
+        let found = headers(&answer);
+        assert_eq!(
+            (found[0].as_str(), found[3].as_str()),
+            ("50", "5000"),
+            "{}",
+            answer.text()
+        );
+        assert!(found.iter().all(|value| !value.is_empty()), "{found:?}");
+    }
+    let last = gateway.http1.get("/llm/balance").await.ok();
+    assert_eq!(
+        last.header("x-ratelimit-remaining-requests"),
+        "46",
+        "of {calls} answers only the calls to models count"
+    );
+}
+
+#[tokio::test]
+async fn d7_bad_requests_use_up_no_limit() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = limited(&upstream, 1, 100_000, 1).await;
+    for body in ["", "{}", "not json", r#"{"model":"no/such","messages":[{}]}"#] {
+        assert!(gateway.http1.post("/llm/chat", body).await.status >= 400);
+    }
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+}

@@ -1,0 +1,259 @@
+//! Streams: never delayed, metered, and always ended (INTERFACE.md section 6, DESIGN.md section 5).
+
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+use crate::chat::request;
+use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::client::Client;
+use crate::harness::reply::UPSTREAM_SECRET;
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, deltas};
+
+/// The prompt of [`request`] as OpenAI's chat format counts it: one token of text, three that frame a message with its role, three that
+/// prime the reply.
+const PROMPT: u64 = 7;
+
+/// Starts the stream that every test here asks for.
+async fn open(client: &Client) -> crate::harness::Events {
+    client.stream("/llm/chat/stream", request(SMALL)).await.ok()
+}
+
+/// Checks the two events that end a stream whose upstream failed.
+fn check_failed(events: &[String]) {
+    let [.., error, done] = events else {
+        panic!("{events:?}")
+    };
+    assert_eq!(done, "[DONE]", "{events:?}");
+    let error: Value = serde_json::from_str(error).unwrap();
+    assert_eq!(error["object"], "chat.completion.chunk");
+    let choice = json!([{ "index": 0, "delta": { "content": "" }, "finish_reason": "error" }]);
+    assert_eq!(error["choices"], choice);
+    assert_eq!(error["error"]["code"], 502);
+    assert_eq!(error["error"]["type"], "upstream_error");
+    assert!(error["error"]["message"].as_str().is_some_and(|text| !text.is_empty()));
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.contains("finish_reason\":\"error"))
+            .count(),
+        1
+    );
+    assert!(!events.concat().contains(UPSTREAM_SECRET), "{events:?}");
+}
+
+/// Runs a stream that fails over both protocols; gives what each cost.
+async fn failed(reply: Reply, delivered: &str, change: impl FnOnce(&mut Value)) -> Decimal {
+    let upstream = Upstream::always(reply).await;
+    let gateway = Setup::over(&upstream).conf(change).start().await;
+    for client in [&gateway.http1, &gateway.h2c] {
+        let events = open(client).await.rest().await;
+        check_failed(&events);
+        assert_eq!(deltas(&events), delivered);
+    }
+    gateway.check_books().await;
+    gateway.spent().await / Decimal::TWO
+}
+
+#[tokio::test]
+async fn d5_each_event_reaches_the_client_when_the_upstream_sends_it() {
+    let cue = Cue::new();
+    let gated = ["one ", "two ", "three"]
+        .iter()
+        .fold(Reply::stream().role(), |reply, text| reply.wait(&cue).text(text));
+    let upstream = Upstream::always(gated.wait(&cue).finish().usage(9, 3).done()).await;
+    let gateway = Gateway::over(&upstream).await;
+    for client in [&gateway.http1, &gateway.h2c] {
+        let mut events = open(client).await;
+        // The upstream has sent this one event and is waiting: were anything held back, this would wait too.
+        assert_eq!(events.next_json().await["choices"][0]["delta"]["role"], "assistant");
+        for text in ["one ", "two ", "three"] {
+            cue.give();
+            assert_eq!(events.next_json().await["choices"][0]["delta"]["content"], text);
+        }
+        cue.give();
+        assert_eq!(events.rest().await.len(), 2);
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 18, 6));
+}
+
+#[tokio::test]
+async fn d5_an_event_in_pieces_is_passed_when_it_is_complete() {
+    let cue = Cue::new();
+    let event = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+    let (first, second) = event.split_at(30);
+    let reply = Reply::stream()
+        .chunk(first)
+        .wait(&cue)
+        .chunk(second)
+        .wait(&cue)
+        .usage(9, 1)
+        .done();
+    let upstream = Upstream::always(reply).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut events = open(&gateway.http1).await;
+    cue.give();
+    assert_eq!(events.next_json().await["choices"][0]["delta"]["content"], "Hi");
+    cue.give();
+    assert_eq!(events.rest().await, ["[DONE]"]);
+}
+
+#[tokio::test]
+async fn d5_a_stream_that_the_upstream_ends_without_done_gets_it() {
+    let chunked = Reply::stream().role().text("Hi").finish().usage(9, 1).end();
+    let open_event = Reply::stream()
+        .role()
+        .text("Hi")
+        .finish()
+        .usage(9, 1)
+        .chunk("data: {\"choices\":[]}")
+        .end();
+    for (reply, count) in [(chunked, 4), (open_event, 5)] {
+        let upstream = Upstream::always(reply).await;
+        let gateway = Gateway::over(&upstream).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            let events = open(client).await.rest().await;
+            assert_eq!(events.len(), count, "{events:?}");
+            assert_eq!(events.last().unwrap(), "[DONE]");
+        }
+        assert_eq!(gateway.spent().await, cost(SMALL, 18, 2));
+    }
+}
+
+#[tokio::test]
+async fn d5_an_upstream_that_dies_mid_stream_becomes_an_error_event_and_a_clean_end() {
+    let begun = || Reply::stream().role().text("Hello").text(" world");
+    let expected = cost(SMALL, PROMPT, 2);
+    let none = |_: &mut Value| {};
+    assert_eq!(failed(begun().close(), "Hello world", none).await, expected, "closed");
+    assert_eq!(failed(begun().reset(), "Hello world", none).await, expected, "reset");
+    let half = begun().chunk("data: {\"choices\":[{\"index\":0,\"delta\":{\"cont");
+    assert_eq!(
+        failed(half.close(), "Hello world", none).await,
+        expected,
+        "within an event"
+    );
+    let within_chunk = begun().bytes("fff\r\ndata: {\"choices\":[");
+    assert_eq!(
+        failed(within_chunk.close(), "Hello world", none).await,
+        expected,
+        "within a chunk"
+    );
+    let nonsense = begun().bytes("this is no chunk\r\n");
+    assert_eq!(
+        failed(nonsense.silence(), "Hello world", none).await,
+        expected,
+        "broken framing"
+    );
+}
+
+#[tokio::test]
+async fn d5_an_upstream_that_falls_silent_is_cut_after_the_idle_time() {
+    let reply = Reply::stream().role().text("Hello").text(" world").silence();
+    let spent = failed(reply, "Hello world", |conf| conf["timeouts"]["idle_ms"] = 100.into()).await;
+    assert_eq!(spent, cost(SMALL, PROMPT, 2));
+}
+
+#[tokio::test]
+async fn d5_an_upstream_that_dies_with_nothing_delivered_is_free() {
+    let none = |_: &mut Value| {};
+    assert_eq!(failed(Reply::stream().close(), "", none).await, Decimal::ZERO);
+    assert_eq!(failed(Reply::stream().role().close(), "", none).await, Decimal::ZERO);
+    assert_eq!(failed(Reply::stream().role().reset(), "", none).await, Decimal::ZERO);
+}
+
+#[tokio::test]
+async fn d5_an_upstream_that_dies_after_its_usage_report_is_billed_as_reported() {
+    let reply = Reply::stream().role().text("Hello").finish().usage(50, 30).close();
+    let upstream = Upstream::always(reply).await;
+    let gateway = Gateway::over(&upstream).await;
+    let events = open(&gateway.http1).await.rest().await;
+    assert_eq!(events.last().unwrap(), "[DONE]");
+    assert_eq!(gateway.spent().await, cost(SMALL, 50, 30));
+}
+
+#[tokio::test]
+async fn d5_an_error_event_of_the_upstream_is_put_in_our_words() {
+    let said = format!(r#"{{"error":{{"message":"{UPSTREAM_SECRET}","code":500}}}}"#);
+    let none = |_: &mut Value| {};
+    let reply = Reply::stream().role().text("Hello").text(" world").event(&said).end();
+    assert_eq!(failed(reply, "Hello world", none).await, cost(SMALL, PROMPT, 2));
+    assert_eq!(
+        failed(Reply::stream().event(&said).end(), "", none).await,
+        Decimal::ZERO
+    );
+}
+
+#[tokio::test]
+async fn d5_comments_and_unknown_lines_pass_unharmed() {
+    let reply = Reply::stream()
+        .chunk(": ping\n\n")
+        .role()
+        .chunk(": OPENROUTER PROCESSING\n\n")
+        .text("Hi")
+        .chunk("event: x\ndata: {not json\n\n");
+    let upstream = Upstream::always(reply.finish().usage(9, 1).done()).await;
+    let gateway = Gateway::over(&upstream).await;
+    let answer = gateway.http1.post("/llm/chat/stream", request(SMALL)).await.ok();
+    for piece in [
+        ": ping\n\n",
+        ": OPENROUTER PROCESSING\n\n",
+        "event: x\ndata: {not json\n\n",
+    ] {
+        assert!(answer.text().contains(piece), "{piece:?} in {:?}", answer.text());
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
+}
+
+#[tokio::test]
+async fn d5_without_a_usage_report_prompt_and_delivered_text_are_counted() {
+    let stream = Reply::stream().role().text("Hello").text(" world").finish().done();
+    let upstream = Upstream::of([stream, Reply::chat_without_usage("Hello world")]).await;
+    let gateway = Gateway::over(&upstream).await;
+    open(&gateway.http1).await.rest().await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    let rows = gateway.usage().await;
+    assert_eq!(gateway.spent().await, cost(SMALL, 2 * PROMPT, 4), "{rows:?}");
+}
+
+#[tokio::test]
+async fn d5_a_report_that_cannot_be_is_not_believed() {
+    for usage in [
+        r#"{"prompt_tokens":-1,"completion_tokens":2}"#,
+        r#"{"prompt_tokens":7,"completion_tokens":1.5}"#,
+        r#"{"prompt_tokens":7,"completion_tokens":99999999999999}"#,
+        r#"{"prompt_tokens":"7","completion_tokens":2}"#,
+    ] {
+        let reported = format!(r#"{{"id":"x","choices":[],"usage":{usage}}}"#);
+        let reply = Reply::stream()
+            .role()
+            .text("Hello")
+            .text(" world")
+            .finish()
+            .event(&reported)
+            .done();
+        let upstream = Upstream::always(reply).await;
+        let gateway = Gateway::over(&upstream).await;
+        open(&gateway.http1).await.rest().await;
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2), "{usage}");
+    }
+}
+
+#[tokio::test]
+async fn d5_the_highest_report_stands_and_an_explicit_zero_is_one() {
+    let upstream = Upstream::of([
+        Reply::stream()
+            .role()
+            .usage(9, 1)
+            .text("Hello")
+            .usage(9, 5)
+            .usage(9, 4)
+            .done(),
+        Reply::stream().role().text("Hello").usage(0, 0).done(),
+    ])
+    .await;
+    let gateway = Gateway::over(&upstream).await;
+    open(&gateway.http1).await.rest().await;
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 5));
+    open(&gateway.http1).await.rest().await;
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 5));
+}
