@@ -25,7 +25,6 @@ fn the_largest_and_the_smallest_balance_stay_exact_through_100_000_operations() 
         caller_of(&ledger, name, balance, LimitOverrides::default());
         let book = RedisBook::new(&ledger, name);
         let mut expected = credits(balance).pico();
-        let mut sequence = 0;
         for n in 0..25_000u64 {
             if expected == 0 {
                 let again = AdminOp::CreditsAdd {
@@ -55,13 +54,12 @@ fn the_largest_and_the_smallest_balance_stay_exact_through_100_000_operations() 
                 "all the rest"
             );
             assert_eq!(book.release(twin.id), Some(twin.wanted));
-            sequence += 1;
             let settlement = Settlement {
                 hold: wanted.id,
                 cost: wanted.wanted,
                 tokens: 2,
                 producer: ProducerId(7),
-                sequence,
+                sequence: n + 1,
             };
             assert_eq!(
                 book.settle(&settlement, &debit(wanted.wanted), None),
