@@ -38,9 +38,24 @@ impl RedisServer {
         panic!("redis-server does not start: is it installed?");
     }
 
+    /// Its port on 127.0.0.1.
+    pub(crate) fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// Its process.
+    pub(crate) fn process_id(&self) -> u32 {
+        self.process.as_ref().expect("redis-server runs").id()
+    }
+
     /// Its address.
     pub(crate) fn url(&self) -> String {
         format!("redis://127.0.0.1:{}", self.port)
+    }
+
+    /// Its folder.
+    pub(crate) fn folder(&self) -> &std::path::Path {
+        self.folder.path()
     }
 
     /// Stops it as a debugger would: connections stay, nothing is answered.

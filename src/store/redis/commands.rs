@@ -3,11 +3,12 @@
 use redis::Value;
 
 use super::account::{account_keys, keys_of_account};
+use super::books;
+use super::core::{Core, key_name, read_record};
 use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::watch::{Change, channel, maintenance_key};
-use super::{Core, books, key_name, read_record};
 use crate::clock::Clock;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;

@@ -10,6 +10,7 @@ mod address;
 mod books;
 mod cache;
 mod commands;
+mod core;
 mod guard;
 mod holds;
 mod link;
@@ -24,25 +25,21 @@ use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use redis::Value;
-
 pub use self::account::Account;
-use self::account::scope_text;
 use self::address::Address;
-use self::cache::{Cache, Entry};
+use self::cache::Cache;
+use self::core::Core;
 use self::guard::Guard;
 use self::holds::{OpenHold, OpenHolds};
-use self::link::{Call, Link, Unanswered};
+use self::link::Link;
 use self::queue::{Queue, ReleaseKind};
-use self::script::{By, PREFIX, Script};
 use self::settler::Settler;
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
+use super::{Caller, Debit, Figures, Place, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest, Scope};
 use crate::pure::ids::{KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
-use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
 /// What an operator, or a test, may choose.
@@ -90,22 +87,6 @@ pub struct RedisLedger {
     core: Arc<Core>,
     settler: Mutex<Option<std::thread::JoinHandle<()>>>,
     commands: Mutex<Option<tokio::runtime::Runtime>>,
-}
-
-/// What calls, commands and the ledger's thread share.
-#[derive(Debug)]
-struct Core {
-    /// Tells this ledger's connections from another's.
-    number: u64,
-    address: Address,
-    options: Options,
-    guard: Guard,
-    cache: Cache,
-    queue: Queue,
-    holds: OpenHolds,
-    maintenance: AtomicBool,
-    /// Redis' clock less this machine's, in milliseconds.
-    ahead_ms: AtomicI64,
 }
 
 impl RedisLedger {
@@ -262,182 +243,6 @@ impl Drop for RedisLedger {
     }
 }
 
-impl Core {
-    /// This runtime's way to Redis.
-    fn link(&self) -> Arc<Link> {
-        Link::of_runtime(self.number)
-    }
-
-    /// The time that a script is to take: empty for Redis' own.
-    fn now_text(&self) -> String {
-        match &self.options.clock {
-            Clock::System => String::new(),
-            manual @ Clock::Manual(_) => manual.now().0.to_string(),
-        }
-    }
-
-    /// Redis' time, as far as it is known here.
-    fn redis_now(&self) -> Timestamp {
-        self.options
-            .clock
-            .now()
-            .plus_millis(self.ahead_ms.load(Ordering::Relaxed))
-    }
-
-    async fn run_script(
-        &self,
-        link: &Link,
-        script: &'static Script,
-        keys: &[&str],
-        arguments: &[&str],
-    ) -> Result<Value, StoreError> {
-        let mut command = script.call(By::Hash, keys);
-        command.arg(arguments);
-        let call = Call {
-            command,
-            script: Some(script),
-        };
-        Ok(self.ask(link, &call).await?)
-    }
-
-    async fn command(&self, link: &Link, command: redis::Cmd) -> Result<Value, StoreError> {
-        Ok(self.ask(link, &Call { command, script: None }).await?)
-    }
-
-    async fn ask(&self, link: &Link, call: &Call) -> Result<Value, Unanswered> {
-        link.ask(&self.address, &self.guard, call, self.options.timeout).await
-    }
-
-    async fn try_reserve(
-        &self,
-        link: &Link,
-        account: &Arc<Account>,
-        request: &ReserveRequest,
-    ) -> Result<Result<Granted, Denial>, StoreError> {
-        let call = Call {
-            command: self.reserve_command(account, request),
-            script: Some(&script::RESERVE),
-        };
-        let mut doubt = Doubt {
-            core: self,
-            account,
-            hold: request.id,
-            armed: true,
-        };
-        let answered = self.ask(link, &call).await;
-        doubt.armed = matches!(&answered, Err(unanswered) if unanswered.sent);
-        let reserved = reply::reserved(&answered?, request)?;
-        account.saw(&request.scope, reserved.window);
-        let ahead = reserved.now.since(self.options.clock.now());
-        self.ahead_ms.store(ahead, Ordering::Relaxed);
-        Ok(reserved.outcome)
-    }
-
-    fn reserve_command(&self, account: &Account, request: &ReserveRequest) -> redis::Cmd {
-        let limits = request.limits;
-        let tpm = limits.tpm.min(COUNT_MAX);
-        let zero_or = |amount: Credits| amount.pico().max(0);
-        let (wanted, at_least, quota) = (zero_or(request.wanted), request.at_least.pico(), request.quota.pico());
-        let mut command = script::RESERVE.call(By::Hash, &account.keys());
-        command
-            .arg(self.now_text())
-            .arg(request.id.as_bytes())
-            .arg(scope_text(&request.scope))
-            .arg(limits.rpm)
-            .arg(tpm)
-            .arg(limits.concurrency)
-            .arg(wanted)
-            .arg(at_least)
-            .arg(quota)
-            .arg(quota.saturating_sub(wanted))
-            .arg(quota.saturating_sub(at_least))
-            .arg(request.tokens.min(tpm))
-            .arg(request.expires.since(self.options.clock.now()));
-        command
-    }
-
-    async fn show(&self, link: &Link, keys: [&str; 2]) -> Result<Option<reply::Shown>, StoreError> {
-        let now = self.now_text();
-        reply::shown(&self.run_script(link, &script::SHOW, &keys, &[&now]).await?)
-    }
-
-    /// Reads a key and its account's facts, and keeps them.
-    async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<Entry>, StoreError> {
-        let generation = self.cache.generation();
-        let read_ms = self.guard.now_ms();
-        let mut command = redis::cmd("HMGET");
-        command.arg(key_name(digest)).arg("record").arg("revoked");
-        let Some(key) = read_record(&self.command(link, command).await?)? else {
-            return Ok(None);
-        };
-        let account = self.cache.account(&key.account);
-        let facts = self.read_facts(link, &account).await?;
-        let entry = Entry {
-            key: Arc::new(key),
-            facts: Arc::new(facts),
-            account,
-            read_ms,
-        };
-        self.cache.put(*digest, entry.clone(), generation);
-        Ok(Some(entry))
-    }
-
-    async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
-        let [name, _] = account.keys();
-        let mut command = redis::cmd("HMGET");
-        command.arg(name).arg("tier").arg("quota").arg("created");
-        let value = self.command(link, command).await?;
-        let [tier, quota, created] = reply::list(&value)? else {
-            return Err(reply::corrupt("an account has other fields than it should"));
-        };
-        let tier = reply::optional_text(tier)?.ok_or_else(reply::no_account)?;
-        let quota = reply::optional_text(quota)?;
-        Ok(AccountRecord {
-            id: account.id().clone(),
-            tier: tier.parse().map_err(|_| reply::corrupt("an account has no tier"))?,
-            monthly_quota: quota.map(|quota| reply::credits(Some(quota))).transpose()?,
-            created: Timestamp(reply::number(reply::optional_text(created)?)?),
-        })
-    }
-}
-
-/// A reserve whose answer did not come, or whose caller went away, may have held something: it is given back.
-struct Doubt<'a> {
-    core: &'a Core,
-    account: &'a Arc<Account>,
-    hold: RequestId,
-    armed: bool,
-}
-
-impl Drop for Doubt<'_> {
-    fn drop(&mut self) {
-        if self.armed {
-            self.core.queue.release(self.account, self.hold, ReleaseKind::Doubtful);
-        }
-    }
-}
-
-/// The name of a key's record.
-fn key_name(digest: &KeyDigest) -> String {
-    format!("{PREFIX}key:{}", digest.to_hex())
-}
-
-/// Reads the fields `record` and `revoked`; nothing when there is no such key.
-fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError> {
-    let [record, revoked] = reply::list(value)? else {
-        return Ok(None);
-    };
-    let Some(record) = reply::optional_text(record)? else {
-        return Ok(None);
-    };
-    let mut key: KeyRecord =
-        serde_json::from_str(record).map_err(|error| StoreError::Corrupt(format!("a key's record: {error}")))?;
-    if let Some(at) = reply::optional_text(revoked)? {
-        key.revoked = Some(Timestamp(reply::number(Some(at))?));
-    }
-    Ok(Some(key))
-}
-
 /// A process is a new producer each time it starts, so that its numbers never continue another's.
 fn fresh_producer() -> Result<ProducerId, StoreError> {
     let mut bytes = [0u8; 8];
@@ -455,9 +260,6 @@ fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {
 fn unavailable(what: &str) -> StoreError {
     StoreError::Unavailable(what.to_owned())
 }
-
-/// The largest count that a script keeps exactly.
-const COUNT_MAX: u64 = 1 << 53;
 
 #[cfg(test)]
 pub(super) mod tests;

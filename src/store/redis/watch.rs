@@ -11,8 +11,9 @@ use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
 use redis::{RedisResult, Value};
 
 use super::address::Connection;
+use super::core::Core;
 use super::script::PREFIX;
-use super::{Core, reply, unavailable};
+use super::{reply, unavailable};
 use crate::pure::ids::{AccountId, KeyDigest};
 use crate::store::StoreError;
 

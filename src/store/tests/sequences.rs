@@ -2,20 +2,23 @@
 //!
 //! `TOLLGATE_LEDGER_SEQUENCES` is the number of sequences a store (500).
 
+mod model;
+mod steps;
+
 use std::cell::Cell;
-use std::collections::BTreeMap;
 
-use proptest::prelude::*;
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
+use proptest::{prop_assert, prop_assert_eq};
 
-use super::rig::{NOW, Rig, audit, request_id, run};
+use self::model::{Last, Model};
+use self::steps::{Known, Step, hold_id, move_clock, step};
+use super::rig::{NOW, Rig, audit, run};
 use crate::clock::Clock;
-use crate::pure::account::{AccountState, Denial, Granted, ProducerId, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Granted, ReserveRequest, Scope, Settled, Settlement};
 use crate::pure::ids::{RequestId, Tier};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
-use crate::pure::time::{Day, Period, Timestamp};
-use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use crate::pure::time::{Period, Timestamp};
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
 use crate::store::{Debit, Figures, Ledger, UsageRow};
 
@@ -31,96 +34,6 @@ pub(in crate::store) trait Book {
     fn rate(&self, scope: &Scope, limits: Limits) -> Option<RateView>;
     /// Figures and number of open holds, after what is over has expired.
     fn view(&self) -> (Figures, usize);
-}
-
-/// One step.
-#[derive(Clone, Debug)]
-enum Step {
-    Reserve {
-        slot: u8,
-        wanted: i64,
-        least_percent: u8,
-        tokens: u64,
-        scope: u8,
-        tight: bool,
-        quota: Quota,
-        ttl_ms: i64,
-    },
-    Settle {
-        slot: u8,
-        cost: Cost,
-        tokens: u64,
-        producer: u8,
-        number: Number,
-        known: Known,
-        model: u8,
-    },
-    Release(u8),
-    Renew(u8, i64),
-    Expire,
-    TopUp(i64),
-    /// The same reference again, with the same or another amount.
-    TopUpAgain(bool),
-    Clock(Move),
-    /// The last reserve or settlement once more, as after a lost answer.
-    Again,
-    Look,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Quota {
-    Far,
-    Near(i64),
-    Zero,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Cost {
-    Zero,
-    Below,
-    Exactly,
-    Above(i64),
-    Any(i64),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Number {
-    Next,
-    Before(u8),
-    Ahead(u8),
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Known {
-    Nothing,
-    Truth,
-    Lie,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Move {
-    Forward(i64),
-    Back(i64),
-    /// One millisecond before the next midnight.
-    ToMidnight,
-    /// One millisecond before the next month.
-    ToMonth,
-}
-
-/// The reference with what it does not keep: usage, top-ups and the steps that can be repeated.
-struct Model {
-    state: AccountState,
-    usage: BTreeMap<(Day, String), (u64, u64, u64, Credits)>,
-    holds: BTreeMap<u8, (Scope, Credits)>,
-    /// Spent in the month of the last settlement.
-    used: Credits,
-    top_ups: Vec<i64>,
-    last: Option<Last>,
-}
-
-enum Last {
-    Reserve(ReserveRequest),
-    Settle(Settlement, Debit),
 }
 
 #[test]
@@ -147,7 +60,7 @@ fn all_sequences(rig: &Rig, open: impl Fn(&str) -> Box<dyn Book>) {
         ..Config::default()
     });
     let count = Cell::new(0u32);
-    let outcome = runner.run(&prop::collection::vec(step(), 1..60), |steps| {
+    let outcome = runner.run(&proptest::collection::vec(step(), 1..60), |steps| {
         count.set(count.get() + 1);
         let name = format!("account-{}", count.get());
         let create = AdminOp::AccountCreate {
@@ -169,14 +82,7 @@ fn all_sequences(rig: &Rig, open: impl Fn(&str) -> Box<dyn Book>) {
 }
 
 fn sequence(ledger: &Ledger, name: &str, book: &dyn Book, steps: &[Step]) -> Result<(), TestCaseError> {
-    let mut model = Model {
-        state: AccountState::default(),
-        usage: BTreeMap::new(),
-        holds: BTreeMap::new(),
-        used: Credits::ZERO,
-        top_ups: Vec::new(),
-        last: None,
-    };
+    let mut model = Model::default();
     for step in steps {
         take(ledger, name, book, &mut model, step)?;
     }
@@ -327,225 +233,4 @@ fn rows(ledger: &Ledger, name: &str) -> Vec<UsageRow> {
         AdminReply::Usage { rows } => rows,
         other => panic!("{other:?}"),
     }
-}
-
-impl Model {
-    fn request(&self, step: &Step, now: Timestamp) -> Option<ReserveRequest> {
-        let Step::Reserve {
-            slot,
-            wanted,
-            least_percent,
-            tokens,
-            scope,
-            tight,
-            quota,
-            ttl_ms,
-        } = *step
-        else {
-            return None;
-        };
-        let limits = if tight {
-            Limits {
-                rpm: 5,
-                tpm: 500,
-                concurrency: 3,
-            }
-        } else {
-            Limits {
-                rpm: 1000,
-                tpm: 100_000,
-                concurrency: 1000,
-            }
-        };
-        // Beyond the range the stores may differ in what they refuse; a test of its own looks at that.
-        self.used
-            .checked_add(self.state.held())?
-            .checked_add(Credits::from_pico(wanted))?;
-        let used = self.state.month_used(now).pico();
-        let at_least = i128::from(wanted) * i128::from(least_percent) / 100;
-        Some(ReserveRequest {
-            id: hold_id(slot),
-            scope: scope_of(scope),
-            limits,
-            quota: Credits::from_pico(match quota {
-                Quota::Far => i64::MAX,
-                Quota::Near(more) => used.saturating_add(more),
-                Quota::Zero => 0,
-            }),
-            wanted: Credits::from_pico(wanted),
-            at_least: Credits::from_pico(i64::try_from(at_least).unwrap()),
-            tokens,
-            expires: now.plus_millis(ttl_ms),
-        })
-    }
-
-    fn settlement(&self, step: &Step, now: Timestamp) -> Option<(Settlement, Debit)> {
-        let Step::Settle {
-            slot,
-            cost,
-            tokens,
-            producer,
-            number,
-            model,
-            ..
-        } = *step
-        else {
-            return None;
-        };
-        let held = self.holds.get(&slot).map_or(0, |(_, amount)| amount.pico());
-        let cost = match cost {
-            Cost::Zero => 0,
-            Cost::Below => held / 2,
-            Cost::Exactly => held,
-            Cost::Above(more) => held.saturating_add(more),
-            Cost::Any(cost) => cost,
-        };
-        // Beyond the range the stores may differ in what they refuse; a test of its own looks at that.
-        let (balance, held) = (self.state.balance().pico(), self.state.held().pico());
-        let used = self.state.month_used(now).pico();
-        let far = |sum: i128| sum.unsigned_abs() > 9_000_000_000_000_000_000;
-        if far(i128::from(balance) - i128::from(held) - i128::from(cost))
-            || far(i128::from(used) + i128::from(held) + i128::from(cost))
-        {
-            return None;
-        }
-        let producer = ProducerId(u64::MAX - u64::from(producer));
-        let last = self.state.last_sequence(producer);
-        let settlement = Settlement {
-            hold: hold_id(slot),
-            cost: Credits::from_pico(cost),
-            tokens,
-            producer,
-            sequence: match number {
-                Number::Next => last + 1,
-                Number::Before(n) => last.saturating_sub(u64::from(n)),
-                Number::Ahead(n) => last + 2 + u64::from(n),
-            },
-        };
-        let debit = Debit {
-            model: format!("provider/model-{model}").into(),
-            key: "key_x".to_owned().into(),
-            usage: Usage {
-                prompt: PromptTokens(tokens / 3),
-                completion: CompletionTokens(tokens - tokens / 3),
-            },
-            cost: settlement.cost,
-        };
-        Some((settlement, debit))
-    }
-
-    fn settle(&mut self, settlement: &Settlement, debit: &Debit, now: Timestamp) -> Settled {
-        let settled = self.state.settle(settlement, now);
-        if let Settled::Now { .. } = settled {
-            self.used = self.state.month_used(now);
-            let row = self.usage.entry((now.day(), debit.model.to_string())).or_default();
-            row.0 += 1;
-            row.1 += debit.usage.prompt.0;
-            row.2 += debit.usage.completion.0;
-            row.3 = row.3.checked_add(debit.cost).unwrap();
-        }
-        settled
-    }
-
-    fn rows(&self) -> Vec<UsageRow> {
-        let row = |((day, model), sums): (&(Day, String), &(u64, u64, u64, Credits))| UsageRow {
-            day: *day,
-            model: model.clone(),
-            requests: sums.0,
-            prompt_tokens: sums.1,
-            completion_tokens: sums.2,
-            cost: sums.3,
-        };
-        self.usage.iter().map(row).collect()
-    }
-}
-
-fn hold_id(slot: u8) -> RequestId {
-    request_id(u64::from(slot) + 1)
-}
-
-fn scope_of(scope: u8) -> Scope {
-    match scope {
-        0 | 1 => Scope::Account,
-        n => Scope::Key(format!("key_{n:016x}").into()),
-    }
-}
-
-fn move_clock(clock: &Clock, to: Move) {
-    let now = clock.now();
-    clock.advance(match to {
-        Move::Forward(ms) => ms,
-        Move::Back(ms) => -ms,
-        Move::ToMidnight => (now.day().0 + 1) * 86_400_000 - 1 - now.0,
-        Move::ToMonth => {
-            let next = (1..=31).map(|days| Day(now.day().0 + days));
-            let first = next.into_iter().find(|day| day.month() != now.month()).unwrap();
-            first.0 * 86_400_000 - 1 - now.0
-        }
-    });
-}
-
-/// Amounts of every size: what a call costs, the smallest, those that a double cannot hold, and the largest.
-fn amount() -> impl Strategy<Value = i64> {
-    prop_oneof![
-        4 => 1i64..2000,
-        2 => Just(1i64),
-        2 => (1i64 << 52)..(1 << 54),
-        1 => Just(9_000_000_000_000_000_000i64),
-        1 => 1i64..(1 << 62),
-    ]
-}
-
-fn step() -> impl Strategy<Value = Step> {
-    let slot = || 0u8..6;
-    let ttl = || prop_oneof![3 => 1i64..120_000, 1 => Just(60_000i64), 1 => -5i64..5];
-    let quota = prop_oneof![4 => Just(Quota::Far), 2 => amount().prop_map(Quota::Near), 1 => Just(Quota::Zero)];
-    let cost = prop_oneof![
-        Just(Cost::Zero),
-        Just(Cost::Below),
-        Just(Cost::Exactly),
-        amount().prop_map(Cost::Above),
-        amount().prop_map(Cost::Any),
-    ];
-    let number = prop_oneof![
-        8 => Just(Number::Next),
-        1 => (0u8..3).prop_map(Number::Before),
-        1 => (0u8..3).prop_map(Number::Ahead),
-    ];
-    let known = prop_oneof![1 => Just(Known::Nothing), 3 => Just(Known::Truth), 1 => Just(Known::Lie)];
-    let clock = prop_oneof![
-        3 => (1i64..20_000).prop_map(Move::Forward),
-        1 => (55_000i64..65_000).prop_map(Move::Forward),
-        1 => (1i64..90_000_000).prop_map(Move::Back),
-        1 => Just(Move::ToMidnight),
-        1 => Just(Move::ToMonth),
-    ];
-    let wanted = prop_oneof![1 => Just(0i64), 6 => amount()];
-    let reserve = (
-        slot(),
-        wanted,
-        0u8..=100,
-        0u64..600,
-        0u8..4,
-        any::<bool>(),
-        quota,
-        ttl(),
-    );
-    let settle = (slot(), cost, 0u64..600, 0u8..3, number, known, 0u8..3);
-    prop_oneof![
-        8 => reserve.prop_map(|(slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms)| Step::Reserve {
-            slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms,
-        }),
-        6 => settle.prop_map(|(slot, cost, tokens, producer, number, known, model)| Step::Settle {
-            slot, cost, tokens, producer, number, known, model,
-        }),
-        1 => slot().prop_map(Step::Release),
-        1 => (slot(), ttl()).prop_map(|(slot, ttl)| Step::Renew(slot, ttl)),
-        1 => Just(Step::Expire),
-        3 => amount().prop_map(Step::TopUp),
-        1 => any::<bool>().prop_map(Step::TopUpAgain),
-        3 => clock.prop_map(Step::Clock),
-        1 => Just(Step::Again),
-        1 => Just(Step::Look),
-    ]
 }

@@ -34,7 +34,7 @@ local amount = '0'
 if wanted ~= '0' then
   if less(avail, at_least) then return answer('credit', avail .. ' ' .. committed .. ' ' .. used) end
   local in_month, spent = committed, used
-  if tonumber(fact[4]) ~= month_of(day_of(now)) then
+  if tonumber(fact[4]) < month_of(day_of(now)) then
     in_month, spent = sum(account, committed, negated(used)), '0'
   end
   if less(below_least, in_month) then return answer('quota', spent .. ' ' .. in_month) end

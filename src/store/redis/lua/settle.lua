@@ -23,7 +23,7 @@ local delta, surplus = ARGV[5], nil
 if amount ~= held then
   delta, surplus = negated(cost), amount
 end
-local fresh = tonumber(fact[3]) ~= month
+local fresh = tonumber(fact[3]) < month
 local over = fresh and negated(fact[2]) or '0'
 local available = add(account, 'avail', delta)
 local begun = available and add(account, 'committed', over)

@@ -5,5 +5,5 @@ local fact = redis.call('HMGET', account, 'avail', 'next')
 if not fact[1] then return false end
 expire_due(account, order, now, fact[2])
 fact = redis.call('HMGET', account, 'tier', 'quota', 'created', 'avail', 'committed', 'used', 'month')
-local current = tonumber(fact[7]) == month_of(day_of(now))
+local current = tonumber(fact[7]) >= month_of(day_of(now))
 return { fact[1], fact[2] or '', fact[3], fact[4], fact[5], fact[6], current and 1 or 0, redis.call('ZCARD', order) }

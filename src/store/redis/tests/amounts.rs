@@ -54,13 +54,12 @@ fn the_largest_and_the_smallest_balance_stay_exact_through_100_000_operations() 
                 "all the rest"
             );
             assert_eq!(book.release(twin.id), Some(twin.wanted));
-            let sequence = n + 1;
             let settlement = Settlement {
                 hold: wanted.id,
                 cost: wanted.wanted,
                 tokens: 2,
                 producer: ProducerId(7),
-                sequence,
+                sequence: n + 1,
             };
             assert_eq!(
                 book.settle(&settlement, &debit(wanted.wanted), None),

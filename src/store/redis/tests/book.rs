@@ -5,11 +5,12 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::super::account::Account;
+use super::super::core::Core;
 use super::super::holds::OpenHold;
 use super::super::link::{Call, Link};
 use super::super::queue::QueuedDebit;
 use super::super::script::{self, By, Script};
-use super::super::{Core, reply, settler};
+use super::super::{reply, settler};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope, Settled, Settlement};
 use crate::pure::ids::RequestId;

@@ -1,0 +1,191 @@
+//! What a reserve and its settlement cost on each store: pairs a second, and microseconds of CPU a pair, of this process and of
+//! redis-server.
+//!
+//! `cargo bench --bench ledger -- [embedded] [redis] [SECONDS]`; redis-server has to be installed. A pair is over when its
+//! settlement is acknowledged (Redis) or in memory (embedded).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use tollgate::config::Store;
+use tollgate::pure::account::{ReserveRequest, Scope};
+use tollgate::pure::ids::{ApiKey, RequestId, Tier};
+use tollgate::pure::limits::{LimitOverrides, Limits};
+use tollgate::pure::money::Credits;
+use tollgate::pure::time::Timestamp;
+use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use tollgate::store::admin::AdminOp;
+use tollgate::store::{Caller, Debit, Ledger, open};
+
+#[path = "../tests/support/redis_server.rs"]
+#[expect(dead_code, reason = "the tests use more of it")]
+mod redis_server;
+
+fn main() {
+    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
+    let seconds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(3.0);
+    let wanted = |store: &str| !words.iter().any(|w| w == "embedded" || w == "redis") || words.iter().any(|w| w == store);
+    println!("store     callers accounts   pairs/s   us a pair: here  redis-server   p50 us   p99 us (reserve)");
+    for (callers, accounts) in [(1, 1), (16, 1), (256, 1), (256, 64)] {
+        if wanted("embedded") {
+            let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
+            let store = Store::Sqlite(folder.path().join("ledger.db"));
+            measure("embedded", &store, None, callers, accounts, seconds);
+        }
+        if wanted("redis") {
+            let server = redis_server::RedisServer::start_with(&["--appendonly", "yes", "--save", ""]);
+            measure("redis", &Store::Redis(server.url()), Some(server.process_id()), callers, accounts, seconds);
+        }
+    }
+}
+
+fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, accounts: u64, seconds: f64) {
+    let ledger = open(store).unwrap_or_else(|error| panic!("{error}"));
+    let callers_of: Vec<Caller> = (0..accounts).map(|n| caller(&ledger, n)).collect();
+    let workers = callers.min(2);
+    let pairs = AtomicU64::new(0);
+    let (here, there) = (cpu("self"), server.map(|id| cpu(&id.to_string())));
+    let start = Instant::now();
+    let mut waits: Vec<u32> = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..workers)
+            .map(|worker| {
+                let (ledger, callers_of, pairs) = (&ledger, &callers_of, &pairs);
+                scope.spawn(move || {
+                    let runtime = runtime();
+                    let each = async |n: u64| {
+                        let caller = &callers_of[usize::try_from(n % accounts).unwrap_or(0)];
+                        work(ledger, caller, n, start, Duration::from_secs_f64(seconds), pairs).await
+                    };
+                    let mine = (0..callers).filter(|n| n % workers == worker).map(each);
+                    runtime.block_on(futures::future::join_all(mine))
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).flatten().collect()
+    });
+    let runtime = runtime();
+    for caller in &callers_of {
+        runtime.block_on(ledger.figures(caller)).unwrap_or_else(|error| panic!("{error}"));
+    }
+    let (took, pairs) = (start.elapsed().as_secs_f64(), pairs.into_inner());
+    let a_pair = |from: f64, to: f64| (to - from) * 1e6 / pairs as f64;
+    waits.sort_unstable();
+    let rank = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(0) as f64 / 1000.0;
+    let there = server.zip(there).map_or(0.0, |(id, before)| a_pair(before, cpu(&id.to_string())));
+    println!(
+        "{name:9} {callers:7} {accounts:8} {:9.0} {:17.2} {there:13.2} {:8.1} {:8.1}",
+        pairs as f64 / took,
+        a_pair(here, cpu("self")),
+        rank(50),
+        rank(99),
+    );
+    ledger.close();
+}
+
+async fn work(
+    ledger: &Ledger,
+    caller: &Caller,
+    n: u64,
+    start: Instant,
+    time: Duration,
+    pairs: &AtomicU64,
+) -> Vec<u32> {
+    let (mut count, mut waits) = (0u64, Vec::new());
+    let debit = Debit {
+        model: Arc::from("provider/model"),
+        key: caller.key.id.clone(),
+        usage: Usage {
+            prompt: PromptTokens(100),
+            completion: CompletionTokens(200),
+        },
+        cost: Credits::from_pico(123_456),
+    };
+    while start.elapsed() < time {
+        count += 1;
+        let mut id = [0u8; 16];
+        id[..8].copy_from_slice(&n.to_be_bytes());
+        id[8..].copy_from_slice(&count.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        let now = Timestamp(i64::try_from(std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_millis())).unwrap_or(0));
+        let request = ReserveRequest {
+            id: RequestId::from_bytes(id),
+            scope: Scope::Account,
+            limits: Limits {
+                rpm: u64::MAX,
+                tpm: 1 << 53,
+                concurrency: u64::MAX,
+            },
+            quota: Credits::MAX,
+            wanted: Credits::from_pico(1_000_000),
+            at_least: Credits::from_pico(1_000_000),
+            tokens: 300,
+            expires: ledger.hold_expiry(now),
+        };
+        let asked = Instant::now();
+        let hold = ledger.reserve(caller, &request).await;
+        waits.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
+        match hold {
+            Ok(Ok(hold)) => hold.settle(debit.clone()),
+            other => panic!("{other:?}"),
+        }
+        pairs.fetch_add(1, Ordering::Relaxed);
+        if count % 64 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    waits
+}
+
+fn caller(ledger: &Ledger, n: u64) -> Caller {
+    let runtime = runtime();
+    let account: tollgate::pure::ids::AccountId = format!("account-{n}").parse().unwrap_or_else(|_| panic!("a name"));
+    let mut random = [7; 32];
+    random[..8].copy_from_slice(&n.to_be_bytes());
+    let digest = ApiKey::from_random("tg_", random).digest();
+    let ops = [
+        AdminOp::AccountCreate {
+            account: account.clone(),
+            tier: Tier::Pro,
+            quota_pico: None,
+        },
+        AdminOp::CreditsAdd {
+            account: account.clone(),
+            amount: Credits::from_pico(9_000_000_000_000_000_000),
+            reference: "bench".to_owned(),
+        },
+        AdminOp::KeyCreate {
+            digest: digest.to_hex(),
+            account,
+            tier: None,
+            domains: Vec::new(),
+            expires_in_ms: None,
+            limits: LimitOverrides::default(),
+        },
+    ];
+    for op in ops {
+        runtime.block_on(ledger.run(op)).unwrap_or_else(|error| panic!("{error}"));
+    }
+    match runtime.block_on(ledger.authenticate(&digest)) {
+        Ok(Some(caller)) => caller,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// CPU seconds of all threads of a process.
+fn cpu(process: &str) -> f64 {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{process}/task")) else {
+        return 0.0;
+    };
+    let of_task = |task: std::fs::DirEntry| {
+        let text = std::fs::read_to_string(task.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<f64>().ok()
+    };
+    tasks.flatten().filter_map(of_task).sum::<f64>() / 1e9
+}
