@@ -25,7 +25,8 @@ mod redis_server;
 fn main() {
     let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with('-')).collect();
     let seconds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(3.0);
-    let wanted = |store: &str| !words.iter().any(|w| w == "embedded" || w == "redis") || words.iter().any(|w| w == store);
+    let wanted =
+        |store: &str| !words.iter().any(|w| w == "embedded" || w == "redis") || words.iter().any(|w| w == store);
     println!("store     callers accounts   pairs/s   us a pair: here  redis-server   p50 us   p99 us (reserve)");
     for (callers, accounts) in [(1, 1), (16, 1), (256, 1), (256, 64)] {
         if wanted("embedded") {
@@ -35,7 +36,14 @@ fn main() {
         }
         if wanted("redis") {
             let server = redis_server::RedisServer::start_with(&["--appendonly", "yes", "--save", ""]);
-            measure("redis", &Store::Redis(server.url()), Some(server.process_id()), callers, accounts, seconds);
+            measure(
+                "redis",
+                &Store::Redis(server.url()),
+                Some(server.process_id()),
+                callers,
+                accounts,
+                seconds,
+            );
         }
     }
 }
@@ -62,17 +70,25 @@ fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, account
                 })
             })
             .collect();
-        threads.into_iter().flat_map(|thread| thread.join().unwrap_or_default()).flatten().collect()
+        threads
+            .into_iter()
+            .flat_map(|thread| thread.join().unwrap_or_default())
+            .flatten()
+            .collect()
     });
     let runtime = runtime();
     for caller in &callers_of {
-        runtime.block_on(ledger.figures(caller)).unwrap_or_else(|error| panic!("{error}"));
+        runtime
+            .block_on(ledger.figures(caller))
+            .unwrap_or_else(|error| panic!("{error}"));
     }
     let (took, pairs) = (start.elapsed().as_secs_f64(), pairs.into_inner());
     let a_pair = |from: f64, to: f64| (to - from) * 1e6 / pairs as f64;
     waits.sort_unstable();
     let rank = |part: usize| waits.get(waits.len() * part / 100).copied().unwrap_or(0) as f64 / 1000.0;
-    let there = server.zip(there).map_or(0.0, |(id, before)| a_pair(before, cpu(&id.to_string())));
+    let there = server
+        .zip(there)
+        .map_or(0.0, |(id, before)| a_pair(before, cpu(&id.to_string())));
     println!(
         "{name:9} {callers:7} {accounts:8} {:9.0} {:17.2} {there:13.2} {:8.1} {:8.1}",
         pairs as f64 / took,
@@ -83,14 +99,7 @@ fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, account
     ledger.close();
 }
 
-async fn work(
-    ledger: &Ledger,
-    caller: &Caller,
-    n: u64,
-    start: Instant,
-    time: Duration,
-    pairs: &AtomicU64,
-) -> Vec<u32> {
+async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Duration, pairs: &AtomicU64) -> Vec<u32> {
     let (mut count, mut waits) = (0u64, Vec::new());
     let debit = Debit {
         model: Arc::from("provider/model"),
@@ -163,7 +172,9 @@ fn caller(ledger: &Ledger, n: u64) -> Caller {
         },
     ];
     for op in ops {
-        runtime.block_on(ledger.run(op)).unwrap_or_else(|error| panic!("{error}"));
+        runtime
+            .block_on(ledger.run(op))
+            .unwrap_or_else(|error| panic!("{error}"));
     }
     match runtime.block_on(ledger.authenticate(&digest)) {
         Ok(Some(caller)) => caller,

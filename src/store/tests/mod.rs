@@ -6,4 +6,5 @@ pub(super) mod sequences;
 
 /// Real redis-server processes.
 #[path = "../../../tests/support/redis_server.rs"]
+#[expect(dead_code, reason = "the benches use more of it")]
 pub(super) mod redis_server;

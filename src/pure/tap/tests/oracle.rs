@@ -92,7 +92,7 @@ fn is_usage_chunk(value: &Value) -> bool {
 
 /// Whether a first line of data is all of an event that passes, so that no later line can change that.
 fn is_settled(first: &[u8], options: TapOptions) -> bool {
-    let passes = |value: Value| !is_error(&value) && !(options.drop_usage_chunk && is_usage_chunk(&value));
+    let passes = |value: Value| !(is_error(&value) || options.drop_usage_chunk && is_usage_chunk(&value));
     is_done(first) || serde_json::from_slice::<Value>(first).is_ok_and(passes)
 }
 
