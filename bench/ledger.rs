@@ -4,6 +4,8 @@
 //! `cargo bench --bench ledger -- [embedded] [redis] [SECONDS]`; redis-server has to be installed. A pair is over when its
 //! settlement is acknowledged (Redis) or in memory (embedded).
 
+#![expect(clippy::print_stdout, reason = "its report is its output")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -19,7 +21,11 @@ use tollgate::store::admin::AdminOp;
 use tollgate::store::{Caller, Debit, Ledger, open};
 
 #[path = "../tests/support/redis_server.rs"]
-#[expect(dead_code, reason = "the tests use more of it")]
+#[expect(
+    dead_code,
+    clippy::expect_used,
+    reason = "a bench without its redis-server cannot go on; the tests use more of it"
+)]
 mod redis_server;
 
 fn main() {

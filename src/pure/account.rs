@@ -196,7 +196,8 @@ impl AccountState {
 
     /// Spent in the UTC month of `now`.
     pub fn month_used(&self, now: Timestamp) -> Credits {
-        if self.month == now.month() {
+        // A clock that steps back over the month's edge does not open the month again.
+        if self.month >= now.month() {
             self.month_used
         } else {
             Credits::ZERO
@@ -288,7 +289,7 @@ impl AccountState {
             return Settled::OutOfRange;
         };
         self.balance = balance;
-        self.month = now.month();
+        self.month = self.month.max(now.month());
         self.month_used = month_used;
         self.producers.insert(settlement.producer, settlement.sequence);
         let held = self.close(settlement.hold, Some(settlement.tokens));
