@@ -25,10 +25,7 @@ impl Clock {
     /// The wall clock's time.
     pub fn now(&self) -> Timestamp {
         match self {
-            Clock::System => match SystemTime::now().duration_since(UNIX_EPOCH) {
-                Ok(since) => Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
-                Err(before) => Timestamp(-i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX)),
-            },
+            Clock::System => timestamp(SystemTime::now()),
             Clock::Manual(millis) => Timestamp(millis.load(Ordering::SeqCst)),
         }
     }
@@ -38,6 +35,14 @@ impl Clock {
         if let Clock::Manual(now) = self {
             now.fetch_add(millis, Ordering::SeqCst);
         }
+    }
+}
+
+/// A time of the system, such as a file's, as a timestamp.
+pub fn timestamp(time: SystemTime) -> Timestamp {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX)),
+        Err(before) => Timestamp(-i64::try_from(before.duration().as_millis()).unwrap_or(i64::MAX)),
     }
 }
 

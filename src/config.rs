@@ -13,6 +13,7 @@ use crate::pure::catalogue::Catalogue;
 use crate::pure::ids::Tier;
 use crate::pure::limits::Limits;
 use crate::pure::money::{Credits, Markup};
+use crate::pure::time::Timestamp;
 
 /// The whole configuration, checked.
 #[derive(Clone, Debug)]
@@ -51,6 +52,23 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// How long a stop waits for running streams.
     pub drain: Duration,
+    /// How long `/readyz` says 503 before a stop closes the listeners.
+    pub unready: Duration,
+    /// Where a line for each request goes.
+    pub access_log: AccessLog,
+    /// How often the gateway audits the books; zero for never.
+    pub audit_every: Duration,
+}
+
+/// Where the access log goes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AccessLog {
+    /// Nowhere.
+    Off,
+    /// To standard output, as JSON; as columns when that is a terminal.
+    Stdout,
+    /// To the end of this file, as JSON.
+    File(PathBuf),
 }
 
 /// Where the ledger is kept.
@@ -195,6 +213,9 @@ struct Raw {
     body_bytes_max: u64,
     tls: Option<TlsFiles>,
     drain_seconds: u64,
+    unready_seconds: u64,
+    access_log: String,
+    audit_seconds: u64,
 }
 
 #[derive(Deserialize)]
@@ -276,6 +297,9 @@ impl Default for Raw {
             body_bytes_max: 32 << 20,
             tls: None,
             drain_seconds: 120,
+            unready_seconds: 0,
+            access_log: "stdout".to_owned(),
+            audit_seconds: 300,
         }
     }
 }
@@ -329,6 +353,12 @@ impl Config {
             }
         }
         Ok(catalogue)
+    }
+
+    /// When the catalogue's file was changed last; nothing when that is not known.
+    pub fn catalogue_modified(&self) -> Option<Timestamp> {
+        let modified = std::fs::metadata(&self.catalogue).and_then(|file| file.modified());
+        modified.ok().map(crate::clock::timestamp)
     }
 
     /// What applies to a tier.
@@ -443,7 +473,19 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
         body_bytes_max: raw.body_bytes_max,
         tls: raw.tls,
         drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
+        unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
+        access_log: checked_log(raw.access_log)?,
+        audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
     })
+}
+
+fn checked_log(text: String) -> Result<AccessLog, String> {
+    match text.as_str() {
+        "off" => Ok(AccessLog::Off),
+        "stdout" => Ok(AccessLog::Stdout),
+        "" => Err("access_log: it must be stdout, off, or a file's path".to_owned()),
+        _ => Ok(AccessLog::File(text.into())),
+    }
 }
 
 fn checked_provider(

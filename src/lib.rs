@@ -11,9 +11,10 @@
 //! - [`store`]: the ledger. One contract, and the embedded store: accounts in memory over a SQLite file. The operator's commands
 //!   reach the process that owns it through its control socket.
 //! - [`gateway`]: the path of a request, one file a step: authenticate, admit, route, forward, meter, settle.
+//! - [`telemetry`]: what an operator sees: metrics, access log. It counts, and decides nothing.
 //! - [`config`], [`clock`], `cli`, [`demo`] (the simulated provider).
 //!
-//! Imports point down only: `cli` -> `gateway` -> `store` -> `pure`.
+//! Imports point down only: `cli` -> `gateway` -> `telemetry` -> `store` -> `pure`.
 //!
 //! # Flow
 //!
@@ -53,3 +54,5 @@ pub mod gateway;
 pub mod pure;
 #[cfg(feature = "serve")]
 pub mod store;
+#[cfg(feature = "serve")]
+pub mod telemetry;

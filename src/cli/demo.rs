@@ -23,7 +23,7 @@ use super::key::{create_plain, random};
 use super::ledger::{ask, open};
 use super::output::{Answer, Format};
 use super::serve::{Environment, gateway};
-use crate::config::{self, Config};
+use crate::config::{self, AccessLog, Config};
 use crate::gateway::server::StartError;
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
@@ -110,10 +110,14 @@ impl Demo {
     /// Runs the gateway, and greets once it answers.
     fn serve(self, format: Format, gateway: impl FnOnce(Config) -> Result<(), StartError>) -> Result<(), Failure> {
         let Demo {
-            config,
+            mut config,
             greeting,
             simulated,
         } = self;
+        if format == Format::Json {
+            // Programs read one line from it; what follows they would not expect.
+            config.access_log = AccessLog::Off;
+        }
         let stopped = AtomicBool::new(false);
         let health = format!("{}/llm/health", config.base_path);
         let address = reachable(config.listen);

@@ -136,6 +136,7 @@ pub(super) async fn admit(
         caller,
         hold,
         cap,
+        tally: None,
     })
 }
 

@@ -10,6 +10,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 
 use super::buffered::{self, Ticket};
+use super::observe;
 use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
@@ -128,6 +129,7 @@ pub(super) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock
         error.set_retry(true);
         return error;
     }
+    observe::fault(ctx, observe::fault_of(&error));
     let left = failed_target(ctx, clock, ApiError::UpstreamUnreachable);
     error.set_retry(left);
     error
@@ -154,6 +156,7 @@ pub(super) fn proxy_failed(
         && let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref())
     {
         attempt.candidate.breaker.failed(clock.now(), None);
+        observe::fault(ctx, observe::fault_of(&error));
     }
     if !is_upstreams(&error) || written || client_is_gone {
         error.set_retry(false);
@@ -181,6 +184,7 @@ pub(super) fn proxy_failed(
         error.set_retry(true);
         return error;
     }
+    observe::fault(ctx, observe::fault_of(&error));
     let left = failed_target(ctx, clock, ApiError::UpstreamUnreachable);
     error.set_retry(left);
     error
@@ -217,6 +221,9 @@ pub(super) fn give_up_target(ctx: &mut Ctx, clock: &Clock) -> bool {
     let Some(call) = ctx.call() else { return false };
     if let Some(attempt) = &call.attempt {
         call.tried.push(attempt.candidate.index);
+    }
+    if let Some(tally) = call.tally() {
+        tally.begins_again();
     }
     call.admission.as_ref().is_some_and(|admission| {
         route::next_target(&snapshot, &admission.permit.model().id, &call.tried, clock.now()).is_some()

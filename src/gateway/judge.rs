@@ -7,6 +7,7 @@ use pingora::{Error, ErrorType};
 
 use super::forward::{EVENT_STREAM, JSON, give_up_target};
 use super::meter::{Meter, Passed};
+use super::observe;
 use super::respond;
 use super::stage::{Answer, Call, Ctx};
 use crate::clock::Clock;
@@ -45,6 +46,9 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
     }
     if let ApiError::UpstreamRefused { .. } = error {
         call.failure = Some(error.clone());
+        if let Some(tally) = call.tally() {
+            tally.failed(&error);
+        }
         if let Some(attempt) = &call.attempt {
             attempt.candidate.breaker.succeeded();
         }
@@ -58,6 +62,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
 fn failed(ctx: &mut Ctx, error: ApiError, status: u16, retry_after_secs: Option<u64>, clock: &Clock) -> Box<Error> {
     let refused = matches!(error, ApiError::UpstreamRefused { .. });
     let mut left = false;
+    observe::fault(ctx, observe::fault_of_status(status));
     if let Some(call) = ctx.call() {
         if let Some(attempt) = call.attempt.as_ref().filter(|_| !refused) {
             attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
@@ -138,6 +143,11 @@ fn refuse(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError
 /// When what came is no answer, and when a refusal's words do not end.
 pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
     let Some(call) = ctx.call() else { return Ok(()) };
+    if (ends || body.as_ref().is_some_and(|bytes| !bytes.is_empty()))
+        && let Some(tally) = call.tally()
+    {
+        tally.passed(ends);
+    }
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
         Answer::Metered(meter) => meter.pass(body, ends),
@@ -148,6 +158,9 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
         Passed::Died => {
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock.now(), None);
+            }
+            if let Some(tally) = call.tally() {
+                tally.died();
             }
             Ok(())
         }

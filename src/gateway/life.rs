@@ -42,6 +42,11 @@ impl Life {
         InFlight(Arc::clone(self))
     }
 
+    /// How many requests are under way.
+    pub(super) fn in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::SeqCst)
+    }
+
     /// Tells when a stop no longer waits.
     pub(super) fn cut(&self) -> Cut {
         self.cut.subscribe()

@@ -3,6 +3,7 @@
 //! This file is Pingora's view of it: each hook is a few lines. `stage` holds what is known of a request; `receive` reads its body,
 //! `buffered` carries it through Pingora's proxy loop, `native` answers what needs no upstream, `respond` and `cors` write.
 
+pub mod admin;
 mod admit;
 mod authenticate;
 mod buffered;
@@ -14,6 +15,7 @@ mod judge;
 mod life;
 mod meter;
 mod native;
+mod observe;
 mod receive;
 pub mod reload;
 mod respond;
@@ -23,6 +25,7 @@ mod settle;
 pub mod snapshot;
 mod stage;
 pub mod upstream;
+mod watch;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +39,7 @@ use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, Result};
 
+use self::admin::Admin;
 use self::buffered::{Carriage, Ticket};
 use self::life::Life;
 use self::native::Failed;
@@ -43,11 +47,14 @@ use self::route::Route;
 use self::settle::{Biller, Ending};
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
+use self::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::catalogue::Model;
 use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::error::ApiError;
 use crate::store::{Caller, Ledger};
+use crate::telemetry::Telemetry;
+use crate::telemetry::record::{MAINTENANCE, RouteName};
 
 /// The gateway: what Pingora calls for each request.
 pub struct Gateway {
@@ -56,6 +63,8 @@ pub struct Gateway {
     clock: Clock,
     biller: Arc<Biller>,
     life: Arc<Life>,
+    telemetry: Arc<Telemetry>,
+    audited: Arc<Audited>,
 }
 
 impl Gateway {
@@ -67,6 +76,26 @@ impl Gateway {
             clock,
             biller: Biller::new(),
             life: Life::new(),
+            telemetry: Arc::default(),
+            audited: Arc::default(),
+        }
+    }
+
+    /// The same, counting in `telemetry`.
+    pub fn observed_by(self, telemetry: &Arc<Telemetry>) -> Gateway {
+        let telemetry = Arc::clone(telemetry);
+        Gateway { telemetry, ..self }
+    }
+
+    /// What the admin listener answers from.
+    pub fn admin(&self) -> Admin {
+        Admin {
+            snapshot: Arc::clone(&self.snapshot),
+            ledger: self.ledger.clone(),
+            clock: self.clock.clone(),
+            life: Arc::clone(&self.life),
+            telemetry: Arc::clone(&self.telemetry),
+            audited: Arc::clone(&self.audited),
         }
     }
 
@@ -85,6 +114,14 @@ impl Gateway {
     async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> std::result::Result<bool, Failed> {
         let request = session.req_header();
         let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path())?;
+        let name = if request.method == http::Method::OPTIONS {
+            RouteName::Preflight
+        } else {
+            observe::name(&route)
+        };
+        if let Some(tally) = &mut ctx.tally {
+            tally.route(name);
+        }
         if request.method == http::Method::OPTIONS {
             respond::preflight(session, ctx, route.allow()).await?;
             return Ok(true);
@@ -96,6 +133,9 @@ impl Gateway {
         }
         let prefix = &ctx.snapshot.config.key_prefix;
         let caller = authenticate::caller(&request.headers, prefix, &self.ledger, &self.clock).await?;
+        if let Some(tally) = &mut ctx.tally {
+            tally.caller(&caller.account.id, &caller.key.id);
+        }
         let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
         ctx.rate = Some(self.ledger.rate(&caller, &scope, limits));
         let Route::Model(endpoint) = route else {
@@ -120,6 +160,9 @@ impl Gateway {
         let snapshot = Arc::clone(&ctx.snapshot);
         let config = &snapshot.config;
         if self.ledger.in_maintenance() {
+            if let Some(tally) = &mut ctx.tally {
+                tally.because(MAINTENANCE);
+            }
             let message = "The service is under maintenance.";
             return Err(ApiError::Unavailable {
                 message,
@@ -127,9 +170,16 @@ impl Gateway {
             }
             .into());
         }
+        let began = crate::clock::monotonic();
         let bytes = receive::body(session, config.body_bytes_max, config.timeouts.body).await?;
+        if let Some(tally) = &mut ctx.tally {
+            tally.waited_for_body(began.elapsed());
+        }
         let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
         let from = authenticate::provenance(&session.req_header().headers);
+        if let (Some(tally), Some(model)) = (&mut ctx.tally, snapshot.catalogue.resolve(body.model())) {
+            tally.model(&model.id);
+        }
         let permit = admit::permit(&snapshot, &caller, &body, endpoint, from)?;
         check_fields(&snapshot, permit.model(), &body)?;
         let door = admit::Door {
@@ -138,7 +188,7 @@ impl Gateway {
             snapshot: &snapshot,
             id: ctx.id,
         };
-        let admission = match admit::admit(&door, caller, permit, &body).await {
+        let mut admission = match admit::admit(&door, caller, permit, &body).await {
             Ok(admission) => admission,
             Err(refused) => {
                 ctx.rate = refused.rate.or(ctx.rate);
@@ -146,6 +196,7 @@ impl Gateway {
             }
         };
         ctx.rate = Some(admission.hold.rate());
+        admission.tally = ctx.tally.take();
         let ticket = buffered::install(
             session,
             Carriage {
@@ -186,7 +237,7 @@ impl ProxyHttp for Gateway {
     type CTX = Ctx;
 
     fn new_ctx(&self) -> Ctx {
-        Ctx::new(self.snapshot.load_full(), self.life.enter())
+        Ctx::new(self.snapshot.load_full(), &self.telemetry, self.life.enter())
     }
 
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {
@@ -214,13 +265,20 @@ impl ProxyHttp for Gateway {
     async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
         match self.decide(session, ctx).await {
             Ok(answered) => Ok(answered),
-            Err(Failed::Api(error)) => respond::error(session, ctx, &error.to_wire()).await.map(|()| true),
+            Err(Failed::Api(error)) => {
+                if let Some(tally) = &mut ctx.tally {
+                    tally.failed(&error);
+                }
+                respond::error(session, ctx, &error.to_wire()).await.map(|()| true)
+            }
             Err(Failed::Wire(error)) => Err(error),
         }
     }
 
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
-        forward::peer(ctx, &self.clock)
+        let peer = forward::peer(ctx, &self.clock)?;
+        observe::attempt(ctx);
+        Ok(peer)
     }
 
     async fn upstream_request_filter(
@@ -309,8 +367,12 @@ impl ProxyHttp for Gateway {
                 can_reuse_downstream: false,
             };
         }
-        let wire = forward::final_error(ctx.call(), error).to_wire();
+        let failure = forward::final_error(ctx.call(), error);
+        let wire = failure.to_wire();
         let written = if session.response_written().is_none() {
+            if let Some(tally) = ctx.tally() {
+                tally.failed(&failure);
+            }
             // The real session is needed back: Pingora closes its connection after an upstream's failure, and this says so.
             if let Some(ticket) = ctx.call().and_then(|call| call.ticket.take()) {
                 ticket.redeem(session);
@@ -347,20 +409,21 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
+        let ticket = ctx.call().and_then(|call| call.ticket.as_ref());
+        let gone = ticket.is_some_and(Ticket::client_is_gone);
+        let ending = match error {
+            None => Ending::Complete,
+            Some(error) if forward::is_upstreams(error) && !gone => Ending::UpstreamFailed,
+            Some(error) if gone || *error.esource() == ErrorSource::Downstream => Ending::ClientGone,
+            Some(_) => Ending::UpstreamFailed,
+        };
+        observe::ended(session, ctx, ending);
         if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
-            let gone = call.ticket.as_ref().is_some_and(Ticket::client_is_gone);
-            let ending = match error {
-                None => Ending::Complete,
-                Some(error) if forward::is_upstreams(error) && !gone => Ending::UpstreamFailed,
-                Some(error) if gone || *error.esource() == ErrorSource::Downstream => Ending::ClientGone,
-                Some(_) => Ending::UpstreamFailed,
-            };
             call.settle(ending);
             if let Some(ticket) = call.ticket.take() {
                 ticket.redeem(session);
             }
         }
-        log::debug!("request {} took {:?}", ctx.id, ctx.started.elapsed());
     }
 }
 

@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
 use crate::config::{Config, ConfigError};
+use crate::telemetry::Telemetry;
 
 /// What a reload did.
 #[derive(Debug)]
@@ -28,6 +29,7 @@ pub struct Reloader {
     upstreams: Upstreams,
     environment: fn(&str) -> Option<String>,
     seen: Vec<(PathBuf, Stamp)>,
+    telemetry: Arc<Telemetry>,
 }
 
 /// What tells one version of a file from the next.
@@ -46,7 +48,14 @@ impl Reloader {
             upstreams,
             environment,
             seen,
+            telemetry: Arc::default(),
         }
+    }
+
+    /// The same, telling `telemetry` what it does.
+    pub fn observed_by(self, telemetry: &Arc<Telemetry>) -> Reloader {
+        let telemetry = Arc::clone(telemetry);
+        Reloader { telemetry, ..self }
     }
 
     /// Looks for changes, and swaps the snapshot when the changed files are good. `force` re-reads them in any case.
@@ -67,10 +76,12 @@ impl Reloader {
                     self.seen = stamps(&new.config);
                 }
                 current.store(Arc::new(new));
+                self.telemetry.reloaded(false);
                 Reloaded::Changed
             }
             Err(error) => {
                 log::error!("refused a reload, the old state stays: {error}");
+                self.telemetry.reloaded(true);
                 Reloaded::Refused(error)
             }
         }
@@ -109,9 +120,13 @@ fn report(old: &Snapshot, new: &Snapshot) {
         && a.threads == b.threads
         && a.store == b.store
         && a.data_dir == b.data_dir
+        && a.access_log == b.access_log
+        && a.audit_every == b.audit_every
         && a.tls == b.tls;
     if !fixed {
-        log::warn!("listen, admin_listen, threads, data_dir, store and tls take effect at the next start");
+        log::warn!(
+            "listen, admin_listen, threads, data_dir, store, access_log, audit_seconds and tls take effect at the next start"
+        );
     }
     log::info!(
         "reloaded: {} models, {} providers",

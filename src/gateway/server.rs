@@ -7,9 +7,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora::apps::HttpServerOptions;
-use pingora::apps::http_app::ServeHttp;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
-use pingora::protocols::http::ServerSession;
 use pingora::server::configuration::ServerConf;
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
@@ -18,10 +16,12 @@ use super::life::Life;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
+use super::watch::Audited;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::pure::tokens::{self, Encoding};
 use crate::store::{self, Ledger};
+use crate::telemetry::{Telemetry, access_log};
 
 /// What cannot be started.
 pub type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -79,8 +79,16 @@ impl Prepared {
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
         let config = self.snapshot.load_full().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
-        Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment).watch(Arc::clone(&hang_up))?;
-        let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), Clock::System);
+        let telemetry: Arc<Telemetry> = Arc::default();
+        let log = access_log::Writer::start(&telemetry, &config.access_log)?;
+        Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment)
+            .observed_by(&telemetry)
+            .watch(Arc::clone(&hang_up))?;
+        let gateway =
+            Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), Clock::System).observed_by(&telemetry);
+        let admin = gateway.admin();
+        Audited::watch(&admin.audited, self.ledger.clone(), Clock::System, config.audit_every)?;
+        admin.listen(config.admin_listen)?;
         let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
         let life = gateway.life();
         let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
@@ -94,21 +102,22 @@ impl Prepared {
         }
         service.add_listener(listener(&config)?);
         server.add_service(service);
-        server.add_service(admin_service(&config, Arc::clone(&life)));
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
         let end = {
-            let (finish, ledger) = (Arc::clone(&finish), self.ledger.clone());
+            let (finish, ledger, log) = (Arc::clone(&finish), self.ledger.clone(), Arc::new(Mutex::new(log)));
             move || {
                 if let Some(finish) = finish.lock().unwrap_or_else(PoisonError::into_inner).take() {
                     finish();
                     ledger.close();
+                    log.lock().unwrap_or_else(PoisonError::into_inner).close();
                 }
             }
         };
         let stop = Stop {
             life,
             drain: config.drain,
+            unready: config.unready,
             end: Box::new(end.clone()),
         };
         server.run(RunArgs {
@@ -127,6 +136,7 @@ impl Prepared {
 struct Stop {
     life: Arc<Life>,
     drain: Duration,
+    unready: Duration,
     end: Box<dyn Fn() + Send>,
 }
 
@@ -177,35 +187,6 @@ fn listener(config: &Config) -> Result<ListenerConfig, StartError> {
     Ok(listener)
 }
 
-/// The admin listener: liveness and readiness.
-struct Admin {
-    life: Arc<Life>,
-}
-
-#[async_trait]
-impl ServeHttp for Admin {
-    async fn response(&self, session: &mut ServerSession) -> http::Response<Vec<u8>> {
-        let (status, body) = match session.req_header().uri.path() {
-            "/healthz" => (200, "ok\n"),
-            "/readyz" if self.life.is_stopping() => (503, "stopping\n"),
-            "/readyz" => (200, "ready\n"),
-            _ => (404, "not found\n"),
-        };
-        let mut response = http::Response::new(body.as_bytes().to_vec());
-        *response.status_mut() = http::StatusCode::from_u16(status).unwrap_or(http::StatusCode::INTERNAL_SERVER_ERROR);
-        let length = http::HeaderValue::from(body.len());
-        response.headers_mut().insert(http::header::CONTENT_LENGTH, length);
-        response
-    }
-}
-
-fn admin_service(config: &Config, life: Arc<Life>) -> pingora::services::listening::Service<Admin> {
-    let mut service = pingora::services::listening::Service::new("admin".to_owned(), Admin { life });
-    service.threads = Some(1);
-    service.add_tcp(&config.admin_listen.to_string());
-    service
-}
-
 /// SIGTERM and SIGINT stop, SIGHUP re-reads the files.
 struct Signals {
     stop: Mutex<Option<Stop>>,
@@ -235,6 +216,8 @@ impl ShutdownSignalWatch for Signals {
         if let Some(stop) = stop
             && stop.life.begin_stop()
         {
+            // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
+            tokio::time::sleep(stop.unready).await;
             log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
             if let Err(error) = std::thread::Builder::new().name("stop".to_owned()).spawn(|| stop.run()) {
                 log::error!("cannot start the thread that stops: {error}");

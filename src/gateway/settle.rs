@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use super::admit::count_text;
 use super::meter::{Meter, Metered};
+use super::observe;
 use super::stage::Admission;
 use crate::pure::chat::{PromptLimits, RequestBody};
 use crate::pure::money::Credits;
@@ -78,6 +79,9 @@ impl Biller {
         if metered.rejected_reports > 0 {
             let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
             log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
+            if let Some(tally) = &mut bill.admission.tally {
+                tally.reports_rejected(metered.rejected_reports);
+            }
         }
         match owed(&metered, bill.ending) {
             Owed::Nothing => bill.admission.hold.release(),
@@ -189,9 +193,10 @@ fn counted_prompt(admission: &Admission, body: &RequestBody) -> PromptTokens {
     PromptTokens(counted.min(body.prompt_tokens_bound(&limits)))
 }
 
-fn debit(admission: Admission, usage: Usage) {
+fn debit(mut admission: Admission, usage: Usage) {
     match admission.permit.model().pricing.cost(usage) {
         Ok(cost) => {
+            observe::billed(&mut admission, usage, cost);
             let Admission {
                 permit, caller, hold, ..
             } = admission;
@@ -210,12 +215,13 @@ fn debit(admission: Admission, usage: Usage) {
 }
 
 /// The last resort, when a call's use cannot be known: what was held is the most that it could cost.
-fn debit_hold(admission: Admission) {
+fn debit_hold(mut admission: Admission) {
+    let cost = admission.hold.amount().max(Credits::ZERO);
+    observe::billed(&mut admission, Usage::default(), cost);
     let Admission {
         permit, caller, hold, ..
     } = admission;
     let (model, key) = (Arc::clone(&permit.model().id), caller.key.id.clone());
-    let cost = hold.amount().max(Credits::ZERO);
     hold.settle(Debit {
         model,
         key,

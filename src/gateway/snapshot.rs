@@ -12,6 +12,7 @@ use super::upstream::{Upstream, Upstreams};
 use crate::config::{Config, ConfigError};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::ids::{Tier, hex};
+use crate::pure::time::Timestamp;
 
 /// Configuration, the live part of the catalogue, and the listings, rendered.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub struct Snapshot {
     /// The targets of each model, by its id.
     pub(super) candidates: HashMap<Arc<str>, Arc<[Candidate]>>,
     pub(super) listings: Listings,
+    /// When the catalogue's file was changed last.
+    pub(super) catalogue_modified: Option<Timestamp>,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
 }
@@ -106,6 +109,7 @@ impl Snapshot {
         }
         let upstreams = upstreams.for_config(&config)?;
         let listings = Listings::render(&catalogue);
+        let catalogue_modified = config.catalogue_modified();
         let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), route::candidates(&upstreams, model));
         let candidates = catalogue.models().iter().map(with_targets).collect();
         Ok(Snapshot {
@@ -114,6 +118,7 @@ impl Snapshot {
             upstreams,
             candidates,
             listings,
+            catalogue_modified,
             warnings,
         })
     }

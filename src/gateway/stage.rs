@@ -2,7 +2,6 @@
 
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -19,13 +18,13 @@ use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 use crate::pure::policy::Permit;
 use crate::store::{Caller, Hold};
+use crate::telemetry::Telemetry;
+use crate::telemetry::record::Tally;
 
 /// Pingora's context of one request.
 pub struct Ctx {
     /// The request's id.
     pub(super) id: RequestId,
-    /// When its header had arrived.
-    pub(super) started: Instant,
     /// Configuration and catalogue as they were then: a reload does not touch a request that is under way.
     pub(super) snapshot: Arc<Snapshot>,
     /// The page's origin, for CORS.
@@ -34,6 +33,8 @@ pub struct Ctx {
     pub(super) rate: Option<RateView>,
     /// How far the request has come.
     pub(super) stage: Stage,
+    /// What is noted of it, until its admission takes that over.
+    pub(super) tally: Option<Tally>,
     /// Counts the request as under way. The last field: it is dropped after the stage, whose drop settles the call.
     _in_flight: InFlight,
 }
@@ -55,6 +56,8 @@ pub(super) struct Admission {
     pub(super) hold: Hold,
     /// The most completion tokens of a choice, where the gateway writes it into the request.
     pub(super) cap: Option<NonZeroU64>,
+    /// What is noted of the call: counted when it is dropped, with the hold.
+    pub(super) tally: Option<Tally>,
 }
 
 /// An admitted call on its way.
@@ -100,10 +103,11 @@ pub(super) enum Answer {
 }
 
 impl Ctx {
-    pub(super) fn new(snapshot: Arc<Snapshot>, in_flight: InFlight) -> Ctx {
+    pub(super) fn new(snapshot: Arc<Snapshot>, telemetry: &Arc<Telemetry>, in_flight: InFlight) -> Ctx {
+        let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
         Ctx {
-            id: RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes()),
-            started: crate::clock::monotonic(),
+            id,
+            tally: Some(Tally::new(telemetry, id, crate::clock::monotonic())),
             snapshot,
             origin: None,
             rate: None,
@@ -121,6 +125,14 @@ impl Ctx {
         HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
     }
 
+    /// What is noted of the request, wherever it is kept; nothing once it is counted.
+    pub(super) fn tally(&mut self) -> Option<&mut Tally> {
+        match &mut self.stage {
+            Stage::Admitted(call) => call.tally(),
+            Stage::Arrived | Stage::Ended => self.tally.as_mut(),
+        }
+    }
+
     /// The call, when one was admitted.
     pub(super) fn call(&mut self) -> Option<&mut Call> {
         match &mut self.stage {
@@ -131,6 +143,11 @@ impl Ctx {
 }
 
 impl Call {
+    /// What is noted of the call.
+    pub(super) fn tally(&mut self) -> Option<&mut Tally> {
+        self.admission.as_mut()?.tally.as_mut()
+    }
+
     /// Closes the hold by what the meter saw. A second call does nothing.
     pub(super) fn settle(&mut self, ending: super::settle::Ending) {
         let Some(admission) = self.admission.take() else { return };

@@ -27,6 +27,8 @@ use crate::pure::time::Timestamp;
 #[derive(Debug)]
 pub(super) struct Upstream {
     pub(super) provider: Provider,
+    /// The provider's name, for metrics.
+    pub(super) name: Arc<str>,
     pub(super) place: Arc<Addresses>,
     pub(super) authorization: Option<HeaderValue>,
     pub(super) rules: FieldRules,
@@ -91,6 +93,7 @@ impl Upstreams {
                 headers: headers(&provider.headers).map_err(fail)?,
                 ca: provider.ca_file.as_deref().map(read_ca).transpose().map_err(fail)?,
                 timeouts: config.timeouts,
+                name: Arc::from(provider.name.as_str()),
                 provider: provider.clone(),
             };
             upstreams.insert(provider.name.clone(), Arc::new(upstream));

@@ -6,6 +6,7 @@ pub mod account;
 pub mod catalogue;
 pub mod chat;
 pub mod error;
+pub mod histogram;
 pub mod hold;
 pub mod ids;
 pub mod limits;

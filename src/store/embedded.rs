@@ -20,13 +20,14 @@ use arc_swap::ArcSwap;
 use self::committer::{Command, Committer};
 use super::admin::{AdminError, AdminOp, AdminReply};
 use super::sqlite::Database;
+use super::vitals::{Times, Vitals};
 use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{AccountState, Denial, Granted, ProducerId, ReserveRequest, Scope, Settled, Settlement};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
-use crate::pure::time::{Day, Month};
+use crate::pure::time::{Day, Month, Timestamp};
 
 /// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
 pub const COMMIT_WINDOW: Duration = Duration::from_millis(50);
@@ -58,6 +59,9 @@ struct Shared {
     unwritable: AtomicBool,
     producer: ProducerId,
     clock: Clock,
+    commits: Times,
+    /// Debits that the thread has taken and not written, with when the first was queued.
+    unwritten: Mutex<(usize, Option<Timestamp>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -77,6 +81,7 @@ struct QueuedDebit {
     month_used: Credits,
     producer: ProducerId,
     sequence: u64,
+    queued: Timestamp,
 }
 
 impl Embedded {
@@ -175,6 +180,7 @@ impl Embedded {
                 month_used: state.month_used(now),
                 producer: settlement.producer,
                 sequence: settlement.sequence,
+                queued: now,
             };
             let first = {
                 let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -202,6 +208,35 @@ impl Embedded {
 
     pub(super) fn in_maintenance(&self) -> bool {
         self.shared.maintenance.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn vitals(&self) -> Vitals {
+        let shared = &self.shared;
+        let lock = |mutex: &Mutex<(usize, Option<Timestamp>)>| *mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, oldest) = lock(&shared.unwritten);
+        let (queued, first) = {
+            let queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            (queue.len(), queue.first().map(|debit| debit.queued))
+        };
+        let age = oldest.or(first).map_or(0, |since| shared.clock.now().since(since));
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let mut vitals = Vitals {
+            kind: "embedded",
+            holds_open: 0,
+            held: Credits::ZERO,
+            unsettled: count(taken.saturating_add(queued)),
+            unsettled_age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
+            below_zero: Some(0),
+            latency: shared.commits.histogram(),
+        };
+        for cell in shared.accounts.read().unwrap_or_else(PoisonError::into_inner).values() {
+            let state = cell.state();
+            vitals.holds_open = vitals.holds_open.saturating_add(count(state.open_holds()));
+            vitals.held = vitals.held.saturating_add(state.held());
+            let below = u64::from(state.balance() < Credits::ZERO);
+            vitals.below_zero = vitals.below_zero.map(|sum| sum.saturating_add(below));
+        }
+        vitals
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
@@ -298,6 +333,8 @@ impl Shared {
             unwritable: AtomicBool::new(false),
             producer: fresh_producer()?,
             clock,
+            commits: Times::default(),
+            unwritten: Mutex::default(),
         })
     }
 }

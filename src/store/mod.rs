@@ -9,6 +9,7 @@ pub mod control;
 pub mod embedded;
 pub mod redis;
 pub mod sqlite;
+pub mod vitals;
 
 use std::sync::Arc;
 

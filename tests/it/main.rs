@@ -33,4 +33,5 @@ mod reload;
 mod shapes;
 mod stream_shapes;
 mod streams;
+mod telemetry;
 mod tls;

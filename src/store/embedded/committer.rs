@@ -91,10 +91,22 @@ impl Committer {
         if self.unwritten.is_empty() {
             return Ok(());
         }
+        self.tell_unwritten();
         let group = sums(&self.unwritten);
-        self.database.write_debits(&group, self.shared.clock.now().day())?;
+        let began = crate::clock::monotonic();
+        let written = self.database.write_debits(&group, self.shared.clock.now().day());
+        self.shared.commits.observe(began.elapsed());
+        written?;
         self.unwritten.clear();
+        self.tell_unwritten();
         Ok(())
+    }
+
+    /// For metrics: what waits to be written.
+    fn tell_unwritten(&self) {
+        let oldest = self.unwritten.first().map(|debit| debit.queued);
+        let mut told = self.shared.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = (self.unwritten.len(), oldest);
     }
 
     /// Tries for a while: what cannot be written now is lost.

@@ -19,6 +19,7 @@ use crate::pure::account::{Denial, Granted, ReserveRequest};
 use crate::pure::ids::{KeyDigest, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
+use crate::store::vitals::Times;
 use crate::store::{AccountRecord, KeyRecord, StoreError};
 
 /// What calls, commands and the ledger's thread share.
@@ -35,6 +36,8 @@ pub(super) struct Core {
     pub(super) maintenance: AtomicBool,
     /// Redis' clock less this machine's, in milliseconds.
     pub(super) ahead_ms: AtomicI64,
+    /// How long reserves took.
+    pub(super) times: Times,
 }
 
 impl Core {

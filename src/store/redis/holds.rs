@@ -47,6 +47,16 @@ impl OpenHolds {
         self.lock().remove(&id)
     }
 
+    /// How many are open, and what they hold together.
+    pub(super) fn sums(&self) -> (u64, Credits) {
+        let holds = self.lock();
+        let count = u64::try_from(holds.len()).unwrap_or(u64::MAX);
+        let held = holds
+            .values()
+            .fold(Credits::ZERO, |sum, hold| sum.saturating_add(hold.amount));
+        (count, held)
+    }
+
     /// Those that have lived half of their life or more at `now_ms`, grouped by what one call can renew.
     pub(super) fn due(&self, now_ms: u64) -> Vec<(Arc<Account>, u64, Vec<RequestId>)> {
         let mut groups: Vec<(Arc<Account>, u64, Vec<RequestId>)> = Vec::new();

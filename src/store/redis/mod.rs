@@ -35,6 +35,7 @@ use self::link::Link;
 use self::queue::{Queue, ReleaseKind};
 use self::settler::Settler;
 use super::admin::{AdminError, AdminOp, AdminReply};
+use super::vitals::{Times, Vitals};
 use super::{Caller, Debit, Figures, Place, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest, Scope};
@@ -106,6 +107,7 @@ impl RedisLedger {
             holds: OpenHolds::default(),
             maintenance: AtomicBool::new(false),
             ahead_ms: AtomicI64::new(0),
+            times: Times::default(),
             options,
         });
         let runtime = runtime()?;
@@ -149,11 +151,13 @@ impl RedisLedger {
             .check(core.guard.now_ms(), options.unsettled_max, options.unsettled_age_max)?;
         let link = core.link();
         let under_way = account.is_under_way();
+        let began = crate::clock::monotonic();
         let mut outcome = core.try_reserve(&link, account, request).await?;
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
         if outcome.is_err() && under_way && core.queue.barrier(account, options.timeout).await.is_ok() {
             outcome = core.try_reserve(&link, account, request).await?;
         }
+        core.times.observe(began.elapsed());
         if let Ok(granted) = &outcome {
             let ttl = request.expires.since(options.clock.now());
             let open = OpenHold {
@@ -195,6 +199,20 @@ impl RedisLedger {
         core.queue.barrier(account, core.options.timeout).await?;
         let shown = core.show(&core.link(), account.keys()).await?;
         shown.map(|shown| shown.figures).ok_or_else(reply::no_account)
+    }
+
+    pub(super) fn vitals(&self) -> Vitals {
+        let core = &self.core;
+        let (holds_open, held) = core.holds.sums();
+        Vitals {
+            kind: "redis",
+            holds_open,
+            held,
+            unsettled: u64::try_from(core.queue.unsettled()).unwrap_or(u64::MAX),
+            unsettled_age: Duration::from_millis(core.queue.oldest_age_ms(core.guard.now_ms())),
+            below_zero: None,
+            latency: core.times.histogram(),
+        }
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {

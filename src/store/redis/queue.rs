@@ -175,17 +175,21 @@ impl Queue {
     /// # Errors
     /// When so many settlements wait, or for so long, that no more calls may be admitted.
     pub(super) fn check(&self, now_ms: u64, count_max: usize, age_max: Duration) -> Result<(), StoreError> {
-        let (count, oldest) = (
-            self.unsettled.load(Ordering::Relaxed),
-            self.oldest_ms.load(Ordering::Relaxed),
-        );
-        let age = if oldest == 0 { 0 } else { now_ms.saturating_sub(oldest) };
+        let (count, age) = (self.unsettled.load(Ordering::Relaxed), self.oldest_age_ms(now_ms));
         if self.closed.load(Ordering::Relaxed) || count >= count_max || age > millis(age_max) {
             return Err(StoreError::Unavailable(format!(
                 "{count} settlements wait for Redis, the oldest for {age} ms"
             )));
         }
         Ok(())
+    }
+
+    /// For how long the oldest settlement has waited; 0 when none does.
+    pub(super) fn oldest_age_ms(&self, now_ms: u64) -> u64 {
+        match self.oldest_ms.load(Ordering::Relaxed) {
+            0 => 0,
+            oldest => now_ms.saturating_sub(oldest),
+        }
     }
 
     /// Takes everything that was queued.

@@ -56,6 +56,11 @@ impl Client {
         }
     }
 
+    /// Whether anybody answers at all.
+    pub async fn listens(&self) -> bool {
+        self.http.get(&self.base).send().await.is_ok()
+    }
+
     /// A GET with the client's key.
     pub async fn get(&self, path: &str) -> Answer {
         ask(self.request(Method::GET, path)).await

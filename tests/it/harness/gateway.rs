@@ -8,7 +8,7 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::Clock;
-use tollgate::config::Config;
+use tollgate::config::{AccessLog, Config};
 use tollgate::gateway::reload::Reloader;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::gateway::upstream::Upstreams;
@@ -18,11 +18,13 @@ use tollgate::pure::time::{Period, Timestamp};
 use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef};
 use tollgate::store::embedded::Embedded;
 use tollgate::store::{Ledger, UsageRow};
+use tollgate::telemetry::{Telemetry, access_log};
 
 use super::catalogue;
 use super::client::Client;
 use super::eventually;
 use super::listener::{Served, serve};
+use super::metrics::Metrics;
 use super::upstream::Upstream;
 
 /// What a gateway is started with. The values are those of the two files, to be changed at will.
@@ -53,6 +55,8 @@ pub struct Gateway {
     reloader: Reloader,
     dir: TempDir,
     served: Served,
+    telemetry: Arc<Telemetry>,
+    log: access_log::Writer,
 }
 
 /// A key to be made.
@@ -144,8 +148,11 @@ impl Setup {
         upstreams.resolve_unknown();
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
-        let reloader = Reloader::new(&snapshot, upstreams, environment);
-        let (served, address) = serve(snapshot, ledger.clone(), clock.clone()).await;
+        let telemetry: Arc<Telemetry> = Arc::default();
+        let log = dir.path().join("access.log");
+        let log = access_log::Writer::start(&telemetry, &AccessLog::File(log)).unwrap();
+        let reloader = Reloader::new(&snapshot, upstreams, environment).observed_by(&telemetry);
+        let (served, address) = serve(snapshot, ledger.clone(), clock.clone(), &telemetry).await;
 
         let mut gateway = Gateway {
             address,
@@ -158,6 +165,8 @@ impl Setup {
             reloader,
             dir,
             served,
+            telemetry,
+            log,
         };
         gateway.create_account(ACCOUNT, self.tier).await;
         if self.credit != "0" {
@@ -312,6 +321,28 @@ impl Gateway {
         assert_eq!(self.spent().await, Decimal::ZERO);
         assert_eq!(self.usage().await, []);
         assert_eq!(upstream.connections(), 0, "an upstream was asked");
+    }
+
+    /// The page of metrics as it is now.
+    pub fn metrics(&self) -> Metrics {
+        Metrics::read(&self.served.admin.metrics().unwrap())
+    }
+
+    /// Waits until so many requests are counted.
+    pub async fn counted(&self, requests: u64) {
+        eventually("every request is counted", async || {
+            let figures = self.telemetry.figures();
+            let counts = figures.targets.values().flat_map(|target| &target.requests);
+            (counts.map(|(_, count)| count).sum::<u64>() >= requests).then_some(())
+        })
+        .await;
+    }
+
+    /// Ends the access log, and gives its lines.
+    pub fn access_log(&mut self) -> Vec<String> {
+        self.log.close();
+        let text = std::fs::read_to_string(self.dir.path().join("access.log")).unwrap();
+        text.lines().map(str::to_owned).collect()
     }
 
     /// Drops every connection with its request where it stands, as a runtime does that ends.

@@ -12,11 +12,15 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
+use tollgate::gateway::admin::Admin;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::store::Ledger;
+use tollgate::telemetry::Telemetry;
 
 /// The task that accepts connections.
 pub struct Served {
+    /// What the admin listener would answer from.
+    pub admin: Admin,
     serving: AbortHandle,
     _stop: watch::Sender<bool>,
 }
@@ -29,15 +33,19 @@ impl Served {
 }
 
 /// Serves on a free port of loopback.
-pub async fn serve(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> (Served, SocketAddr) {
+pub async fn serve(
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    ledger: Ledger,
+    clock: Clock,
+    telemetry: &Arc<Telemetry>,
+) -> (Served, SocketAddr) {
     let conf = ServerConf {
         max_retries: 16,
         ..ServerConf::default()
     };
-    let mut proxy = pingora::proxy::http_proxy(
-        &Arc::new(conf),
-        tollgate::gateway::Gateway::new(snapshot, ledger, clock),
-    );
+    let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, clock).observed_by(telemetry);
+    let admin = gateway.admin();
+    let mut proxy = pingora::proxy::http_proxy(&Arc::new(conf), gateway);
     let mut options = HttpServerOptions::default();
     options.h2c = true;
     proxy.server_options = Some(options);
@@ -60,6 +68,7 @@ pub async fn serve(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Cloc
         }
     });
     let served = Served {
+        admin,
         serving: serving.abort_handle(),
         _stop: stop,
     };

@@ -8,6 +8,8 @@ pub mod client;
 pub mod gateway;
 pub mod h2_upstream;
 pub mod listener;
+pub mod metrics;
+pub mod process;
 pub mod raw;
 pub mod reply;
 pub mod simulated;

@@ -1,0 +1,183 @@
+//! The admin listener: liveness, readiness, metrics. It has a thread and a runtime of its own, so that it answers until the process
+//! ends: during a stop `/readyz` says 503 while the calls that still run come to their end.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
+use pingora::apps::ServerApp;
+use pingora::apps::http_app::ServeHttp;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::stream::Stream as L4Stream;
+use tokio::sync::{Semaphore, watch};
+
+use super::life::Life;
+use super::snapshot::Snapshot;
+use super::watch::Audited;
+use crate::clock::Clock;
+use crate::store::Ledger;
+use crate::telemetry::Telemetry;
+use crate::telemetry::exposition::{self, Gauges};
+
+/// What the admin listener answers from.
+pub struct Admin {
+    pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(super) ledger: Ledger,
+    pub(super) clock: Clock,
+    pub(super) life: Arc<Life>,
+    pub(super) telemetry: Arc<Telemetry>,
+    pub(super) audited: Arc<Audited>,
+}
+
+impl Admin {
+    /// The metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// When they cannot be encoded.
+    pub fn metrics(&self) -> Result<String, prometheus::Error> {
+        exposition::page(&self.telemetry.figures(), &self.gauges())
+    }
+
+    /// Serves until the process ends. An address that is in use is tried until it is free: in an upgrade the process before has it for a while.
+    ///
+    /// # Errors
+    /// When the address cannot be had for another reason, or the thread cannot be started.
+    pub fn listen(self, address: SocketAddr) -> std::io::Result<()> {
+        let listener = match bind(address) {
+            Ok(listener) => Some(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                log::warn!("admin_listen: {address} is in use; it is tried until it is free");
+                None
+            }
+            Err(error) => {
+                return Err(std::io::Error::new(
+                    error.kind(),
+                    format!("admin_listen: {address}: {error}"),
+                ));
+            }
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let serve = move || {
+            let listener = listener.unwrap_or_else(|| bind_at_last(address));
+            runtime.block_on(async move {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => self.serve(listener).await,
+                    Err(error) => log::error!("admin_listen: {address}: {error}"),
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("admin".to_owned());
+        thread.spawn(serve).map(|_| ())
+    }
+
+    /// Serves connections of `listener`, each in a task of its own.
+    pub async fn serve(self, listener: tokio::net::TcpListener) {
+        let (app, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        // Pingora's own stop is nothing to this listener.
+        let (_running, stopping) = watch::channel(false);
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let socket = match listener.accept().await {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    log::warn!("the admin listener cannot accept: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let (app, stopping) = (Arc::clone(&app), stopping.clone());
+            tokio::spawn(async move {
+                let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
+                while let Some(stream) = next {
+                    next = app.process_new(stream, &stopping).await;
+                }
+                drop(place);
+            });
+        }
+    }
+
+    fn gauges(&self) -> Gauges {
+        let (snapshot, now) = (self.snapshot.load(), self.clock.now());
+        let secs = |since: i64| since.max(0) / 1000;
+        let mut breakers: Vec<(String, String, bool)> = Vec::new();
+        for candidate in snapshot.candidates.values().flat_map(|targets| targets.iter()) {
+            let name = candidate.upstream.provider.name.clone();
+            breakers.push((name, candidate.model.to_string(), candidate.breaker.is_open(now)));
+        }
+        breakers.sort();
+        breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
+        let audit = self.audited.last();
+        Gauges {
+            ready: !self.life.is_stopping(),
+            maintenance: self.ledger.in_maintenance(),
+            in_flight: self.life.in_flight(),
+            vitals: self.ledger.vitals(),
+            breakers,
+            models: snapshot.catalogue.models().len(),
+            catalogue_age_secs: snapshot.catalogue_modified.map(|at| secs(now.since(at))),
+            reloads: self.telemetry.reloads(),
+            reload_refused: self.telemetry.reload_is_refused(),
+            audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
+            below_zero: audit.and_then(|audit| audit.below_zero),
+            lines: self.telemetry.lines(),
+        }
+    }
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
+        match session.req_header().uri.path() {
+            "/healthz" => answer(StatusCode::OK, PLAIN, "ok\n"),
+            "/readyz" if self.life.is_stopping() => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "stopping\n"),
+            "/readyz" => answer(StatusCode::OK, PLAIN, "ready\n"),
+            "/metrics" => match self.metrics() {
+                Ok(page) => answer(StatusCode::OK, METRICS, page),
+                Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+            },
+            _ => answer(StatusCode::NOT_FOUND, PLAIN, "not found\n"),
+        }
+    }
+}
+
+fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Vec<u8>>) -> Response<Vec<u8>> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let length = HeaderValue::from(response.body().len());
+    response.headers_mut().insert(header::CONTENT_LENGTH, length);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn bind_at_last(address: SocketAddr) -> TcpListener {
+    loop {
+        std::thread::sleep(BIND_EVERY);
+        if let Ok(listener) = bind(address) {
+            log::info!("admin_listen: {address} is free now");
+            return listener;
+        }
+    }
+}
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const CONNECTIONS_MAX: usize = 64;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+const BIND_EVERY: Duration = Duration::from_millis(500);

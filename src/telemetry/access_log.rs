@@ -1,0 +1,162 @@
+//! The access log's writer: a thread that takes what requests have left, ten times a second, and writes it in one piece.
+//!
+//! Requests never wait for it. When it falls behind (a full disk, a reader that stalls), lines are dropped and counted.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::Telemetry;
+use super::line::Lines;
+use super::record::Record;
+use crate::config::AccessLog;
+
+/// The writer, for whoever stops the process.
+#[derive(Debug)]
+pub struct Writer {
+    closing: Arc<(Mutex<bool>, Condvar)>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Where the lines go.
+#[derive(Debug)]
+enum Sink {
+    /// Standard output; columns when it is a terminal.
+    Stdout,
+    /// A file, opened again when it was moved away.
+    File { path: PathBuf, file: File },
+}
+
+impl Writer {
+    /// Starts writing. Nothing is started for [`AccessLog::Off`].
+    ///
+    /// # Errors
+    /// When the file cannot be opened.
+    pub fn start(telemetry: &Arc<Telemetry>, to: &AccessLog) -> std::io::Result<Writer> {
+        let closing = Arc::new((Mutex::new(false), Condvar::new()));
+        let sink = match to {
+            AccessLog::Off => return Ok(Writer { closing, thread: None }),
+            AccessLog::Stdout => Sink::Stdout,
+            AccessLog::File(path) => Sink::File {
+                file: open(path)?,
+                path: path.clone(),
+            },
+        };
+        telemetry.logs.store(true, Ordering::Relaxed);
+        let (telemetry, closes) = (Arc::downgrade(telemetry), Arc::clone(&closing));
+        let thread = std::thread::Builder::new()
+            .name("access-log".to_owned())
+            .spawn(move || run(&telemetry, sink, &closes))?;
+        Ok(Writer {
+            closing,
+            thread: Some(thread),
+        })
+    }
+
+    /// Writes what is left. Blocks; called once, after the last request.
+    pub fn close(&mut self) {
+        let (lock, condition) = &*self.closing;
+        *lock.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        condition.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that writes the access log panicked");
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Condvar)) {
+    let (mut lines, mut buffer) = (Lines::default(), Vec::new());
+    let human = matches!(sink, Sink::Stdout) && std::io::stdout().is_terminal();
+    let mut failing = false;
+    loop {
+        let closes = {
+            let (lock, condition) = closing;
+            let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            let waited = condition.wait_timeout_while(guard, WRITE_EVERY, |closes| !*closes);
+            *waited.unwrap_or_else(PoisonError::into_inner).0
+        };
+        let Some(telemetry) = telemetry.upgrade() else { return };
+        let mut count = 0u64;
+        telemetry.take_waiting(|records: Vec<Box<Record>>| {
+            for record in records {
+                match human {
+                    true => lines.human(&record, &mut buffer),
+                    false => lines.json(&record, &mut buffer),
+                }
+                count = count.saturating_add(1);
+            }
+        });
+        if !buffer.is_empty() {
+            match sink.write(&buffer) {
+                Ok(()) => {
+                    telemetry.lines.fetch_add(count, Ordering::Relaxed);
+                    failing = false;
+                }
+                Err(error) if error.kind() == ErrorKind::BrokenPipe => {
+                    log::warn!("the access log's reader has gone; it is off from now on");
+                    telemetry.logs.store(false, Ordering::Relaxed);
+                    return;
+                }
+                Err(error) => {
+                    telemetry.lines_lost(count);
+                    if !std::mem::replace(&mut failing, true) {
+                        log::error!("the access log cannot be written, its lines are dropped: {error}");
+                    }
+                }
+            }
+            buffer.clear();
+            buffer.shrink_to(BUFFER_KEPT_BYTES);
+        }
+        if closes {
+            return;
+        }
+    }
+}
+
+impl Sink {
+    fn write(&mut self, text: &[u8]) -> std::io::Result<()> {
+        match self {
+            Sink::Stdout => {
+                let mut stdout = std::io::stdout().lock();
+                stdout.write_all(text)?;
+                stdout.flush()
+            }
+            Sink::File { path, file } => {
+                if moved_away(path, file) {
+                    *file = open(path)?;
+                }
+                file.write_all(text)
+            }
+        }
+    }
+}
+
+/// Whether the path names another file by now, or none: a rotation.
+fn moved_away(path: &Path, file: &File) -> bool {
+    match (std::fs::metadata(path), file.metadata()) {
+        (Ok(named), Ok(open)) => (named.dev(), named.ino()) != (open.dev(), open.ino()),
+        _ => true,
+    }
+}
+
+fn open(path: &Path) -> std::io::Result<File> {
+    let open = OpenOptions::new().create(true).append(true).open(path);
+    open.map_err(|error| std::io::Error::new(error.kind(), format!("access_log {}: {error}", path.display())))
+}
+
+const WRITE_EVERY: Duration = Duration::from_millis(100);
+/// What the buffer keeps after a burst.
+const BUFFER_KEPT_BYTES: usize = 1 << 20;

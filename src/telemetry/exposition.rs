@@ -1,0 +1,360 @@
+//! The text that Prometheus reads. Figures come in as they were counted; only here do they become floats, as the format wants it.
+//!
+//! A sample of Prometheus is a double: amounts are exact to 15 significant digits, token counts to 2^53. The ledger's own figures stay exact.
+
+use prometheus::TextEncoder;
+use prometheus::core::Collector;
+use prometheus::process_collector::ProcessCollector;
+use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
+
+use super::figures::{Figures, TargetFigures};
+use super::record::{STORE, TargetName};
+use crate::pure::histogram::Histogram;
+use crate::store::vitals::Vitals;
+
+/// What is not counted but looked up at each scrape.
+#[derive(Debug)]
+pub struct Gauges {
+    /// Whether new calls are welcome: false from the beginning of a stop.
+    pub ready: bool,
+    /// Whether the operator has switched maintenance on.
+    pub maintenance: bool,
+    /// Requests under way.
+    pub in_flight: usize,
+    /// The ledger.
+    pub vitals: Vitals,
+    /// Provider, upstream's name of the model, and whether the target is passed over.
+    pub breakers: Vec<(String, String, bool)>,
+    /// Models on sale.
+    pub models: usize,
+    /// Seconds since the catalogue's file changed.
+    pub catalogue_age_secs: Option<i64>,
+    /// Reloads that took effect, and that were refused.
+    pub reloads: (u64, u64),
+    /// Whether the files as they are now were refused.
+    pub reload_refused: bool,
+    /// The last audit: seconds since it, and what it found.
+    pub audit: Option<(i64, u64)>,
+    /// Accounts below zero.
+    pub below_zero: Option<u64>,
+    /// Lines of the access log: written and dropped.
+    pub lines: (u64, u64),
+}
+
+/// The whole page.
+///
+/// # Errors
+/// When the encoder fails.
+pub fn page(figures: &Figures, gauges: &Gauges) -> Result<String, prometheus::Error> {
+    let mut page = Page(Vec::new());
+    page.gateway(gauges);
+    page.requests(figures);
+    page.money(figures, gauges);
+    page.upstreams(figures, gauges);
+    page.times(figures, gauges);
+    page.catalogue(gauges);
+    page.0.extend(ProcessCollector::for_self().collect());
+    TextEncoder::new().encode_to_string(&page.0)
+}
+
+struct Page(Vec<MetricFamily>);
+
+impl Page {
+    fn gateway(&mut self, gauges: &Gauges) {
+        let version = [("version", env!("CARGO_PKG_VERSION"))];
+        self.gauges(
+            "tollgate_build_info",
+            "The version that runs.",
+            vec![gauge(&version, 1.0)],
+        );
+        self.gauge(
+            "tollgate_ready",
+            "1 while new calls are welcome, 0 once a stop has begun.",
+            flag(gauges.ready),
+        );
+        let help = "1 while calls are refused for maintenance.";
+        self.gauge("tollgate_maintenance", help, flag(gauges.maintenance));
+        self.gauge(
+            "tollgate_requests_in_flight",
+            "Requests under way.",
+            size(gauges.in_flight),
+        );
+        let (written, dropped) = gauges.lines;
+        let series = [("written", written), ("dropped", dropped)];
+        let series = series.map(|(result, lines)| counter(&[("result", result)], number(lines)));
+        let help = "Lines of the access log: written, or dropped because the writer could not keep up.";
+        self.counters("tollgate_access_log_lines_total", help, series.into());
+    }
+
+    fn requests(&mut self, figures: &Figures) {
+        let (mut requests, mut live) = (Vec::new(), Vec::new());
+        for (name, target) in sorted(figures) {
+            for ((route, status, outcome), count) in &target.requests {
+                let status = status.to_string();
+                let labels = [
+                    ("route", route.name()),
+                    ("model", &*name.model),
+                    ("provider", &*name.provider),
+                    ("status", &status),
+                    ("outcome", outcome.name()),
+                ];
+                requests.push(counter(&labels, number(*count)));
+            }
+            if !name.provider.is_empty() {
+                live.push(gauge(&of(name), signed(target.live)));
+            }
+        }
+        let help = "Requests that are over. Status 499: the client left before it had one; 0: the gateway dropped it.";
+        self.counters("tollgate_requests_total", help, requests);
+        self.gauges("tollgate_calls_in_flight", "Calls that a provider works on.", live);
+        let denials = figures.denials.iter();
+        let denials = denials.map(|(reason, count)| counter(&[("reason", reason)], number(*count)));
+        let help = "Requests that the gateway refused, by reason.";
+        self.counters("tollgate_denials_total", help, denials.collect());
+    }
+
+    fn money(&mut self, figures: &Figures, gauges: &Gauges) {
+        let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, target) in sorted(figures)
+            .into_iter()
+            .filter(|(name, _)| !name.provider.is_empty())
+        {
+            let [model, provider] = of(name);
+            for (kind, count) in [
+                ("prompt", target.prompt_tokens),
+                ("completion", target.completion_tokens),
+            ] {
+                tokens.push(counter(&[model, provider, ("type", kind)], number(count)));
+            }
+            credits.push(counter(&of(name), amount(target.cost_pico)));
+            debits.push(counter(&of(name), number(target.debits)));
+            overruns.push(counter(&of(name), number(target.overruns)));
+            over.push(counter(&of(name), amount(target.overrun_pico)));
+            rejected.push(counter(&of(name), number(target.reports_rejected)));
+        }
+        self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
+        self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
+        self.counters("tollgate_debits_total", "Calls that were billed.", debits);
+        self.counters(
+            "tollgate_overruns_total",
+            "Debits above what was held for the call.",
+            overruns,
+        );
+        self.counters(
+            "tollgate_overrun_credits_total",
+            "By how much they were above it.",
+            over,
+        );
+        let help = "Usage reports of providers that cannot be, and were not believed.";
+        self.counters("tollgate_usage_reports_rejected_total", help, rejected);
+        let vitals = &gauges.vitals;
+        self.gauge(
+            "tollgate_holds_open",
+            "Holds of running calls.",
+            number(vitals.holds_open),
+        );
+        let held = amount(i128::from(vitals.held.pico()));
+        self.gauge("tollgate_held_credits", "What they hold.", held);
+        let help = "Debits that the ledger's store has not acknowledged.";
+        self.gauge("tollgate_unsettled_debits", help, number(vitals.unsettled));
+        let help = "How long the oldest of them has waited.";
+        self.gauge(
+            "tollgate_settlement_lag_seconds",
+            help,
+            vitals.unsettled_age.as_secs_f64(),
+        );
+        if let Some(accounts) = gauges.below_zero.or(vitals.below_zero) {
+            let help = "Accounts whose balance is below zero.";
+            self.gauge("tollgate_accounts_below_zero", help, number(accounts));
+        }
+        if let Some((age, findings)) = gauges.audit {
+            let help = "What the last audit of the books found: 0 when they balance.";
+            self.gauge("tollgate_audit_findings", help, number(findings));
+            self.gauge("tollgate_audit_age_seconds", "Since the last audit.", signed(age));
+        }
+    }
+
+    fn upstreams(&mut self, figures: &Figures, gauges: &Gauges) {
+        let faults = figures.faults.iter();
+        let faults = faults.map(|(fault, count)| {
+            let labels = [("provider", &*fault.provider), ("kind", fault.kind)];
+            counter(&labels, number(*count))
+        });
+        let help = "Attempts that a provider failed, by what went wrong.";
+        self.counters("tollgate_upstream_errors_total", help, faults.collect());
+        let tried = sorted(figures)
+            .into_iter()
+            .filter(|(name, _)| !name.provider.is_empty());
+        let failovers = tried.map(|(name, target)| counter(&of(name), number(target.failovers)));
+        let help = "Attempts at another target after one that failed; the provider is the one that was tried last.";
+        self.counters("tollgate_failovers_total", help, failovers.collect());
+        let breakers = gauges.breakers.iter();
+        let breakers = breakers.map(|(provider, model, open)| {
+            let labels = [("provider", provider.as_str()), ("upstream_model", model.as_str())];
+            gauge(&labels, flag(*open))
+        });
+        let help = "1 while a target is passed over because it failed.";
+        self.gauges("tollgate_breaker_open", help, breakers.collect());
+    }
+
+    fn times(&mut self, figures: &Figures, gauges: &Gauges) {
+        let (mut durations, mut firsts) = (Vec::new(), Vec::new());
+        for (name, target) in sorted(figures)
+            .into_iter()
+            .filter(|(name, _)| !name.provider.is_empty())
+        {
+            let labels = [
+                ("gen_ai_operation_name", target.operation),
+                ("gen_ai_request_model", &*name.model),
+                ("gen_ai_provider_name", &*name.provider),
+            ];
+            durations.push(histogram(&labels, &target.duration));
+            firsts.push(histogram(&labels, &target.first_event));
+        }
+        let help = "From a call's arrival to the end of its answer.";
+        self.histograms("gen_ai_server_request_duration_seconds", help, durations);
+        let help = "From a call's arrival to the first piece of its answer.";
+        self.histograms("gen_ai_server_time_to_first_token_seconds", help, firsts);
+        let overheads = figures.overheads.iter();
+        let overheads = overheads.map(|(route, times)| histogram(&[("route", route.name())], times));
+        let help = "The gateway's own time: not spent waiting for the provider or for the request's body.";
+        self.histograms("tollgate_overhead_seconds", help, overheads.collect());
+        let store = [("store", gauges.vitals.kind)];
+        let help = "How long the ledger's store took: a reserve in Redis, a commit of the embedded ledger.";
+        self.histograms(
+            "tollgate_store_latency_seconds",
+            help,
+            vec![histogram(&store, &gauges.vitals.latency)],
+        );
+        let errors = figures.denials.get(STORE).copied().unwrap_or(0);
+        let help = "Calls that were refused because the ledger's store could not be asked.";
+        self.counters(
+            "tollgate_store_errors_total",
+            help,
+            vec![counter(&store, number(errors))],
+        );
+    }
+
+    fn catalogue(&mut self, gauges: &Gauges) {
+        self.gauge("tollgate_catalogue_models", "Models on sale.", size(gauges.models));
+        if let Some(age) = gauges.catalogue_age_secs {
+            let help = "Since the catalogue's file changed.";
+            self.gauge("tollgate_catalogue_age_seconds", help, signed(age));
+        }
+        let (changed, refused) = gauges.reloads;
+        let reloads = [("changed", changed), ("refused", refused)];
+        let reloads = reloads.map(|(result, count)| counter(&[("result", result)], number(count)));
+        let help = "Reloads of configuration and catalogue: in force, or refused for a mistake.";
+        self.counters("tollgate_reloads_total", help, reloads.into());
+        let help = "1 while the files on disk have a mistake and an older state is in force.";
+        self.gauge("tollgate_reload_refused", help, flag(gauges.reload_refused));
+    }
+
+    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+        self.gauges(name, help, vec![gauge(&[], value)]);
+    }
+
+    fn gauges(&mut self, name: &str, help: &str, metrics: Vec<Metric>) {
+        self.family(name, help, MetricType::GAUGE, metrics);
+    }
+
+    fn counters(&mut self, name: &str, help: &str, metrics: Vec<Metric>) {
+        self.family(name, help, MetricType::COUNTER, metrics);
+    }
+
+    fn histograms(&mut self, name: &str, help: &str, metrics: Vec<Metric>) {
+        self.family(name, help, MetricType::HISTOGRAM, metrics);
+    }
+
+    /// The encoder refuses a family without a series.
+    fn family(&mut self, name: &str, help: &str, kind: MetricType, metrics: Vec<Metric>) {
+        if metrics.is_empty() {
+            return;
+        }
+        let mut family = MetricFamily::default();
+        family.set_name(name.to_owned());
+        family.set_help(help.to_owned());
+        family.set_field_type(kind);
+        family.set_metric(metrics);
+        self.0.push(family);
+    }
+}
+
+/// The targets in the order of their names, so that a page is like the one before.
+fn sorted(figures: &Figures) -> Vec<(&TargetName, &TargetFigures)> {
+    let mut targets: Vec<_> = figures.targets.iter().collect();
+    targets.sort_by_key(|(name, _)| *name);
+    targets
+}
+
+fn of(name: &TargetName) -> [(&'static str, &str); 2] {
+    [("model", &*name.model), ("provider", &*name.provider)]
+}
+
+fn labelled(labels: &[(&str, &str)]) -> Metric {
+    let pair = |(name, value): &(&str, &str)| {
+        let mut pair = LabelPair::default();
+        pair.set_name((*name).to_owned());
+        pair.set_value((*value).to_owned());
+        pair
+    };
+    Metric::from_label(labels.iter().map(pair).collect())
+}
+
+fn counter(labels: &[(&str, &str)], value: f64) -> Metric {
+    let mut counter = Counter::default();
+    counter.set_value(value);
+    let mut metric = labelled(labels);
+    metric.set_counter(counter);
+    metric
+}
+
+fn gauge(labels: &[(&str, &str)], value: f64) -> Metric {
+    let mut gauge = Gauge::default();
+    gauge.set_value(value);
+    let mut metric = labelled(labels);
+    metric.set_gauge(gauge);
+    metric
+}
+
+fn histogram(labels: &[(&str, &str)], times: &Histogram) -> Metric {
+    let bucket = |(bound, count): (u64, u64)| {
+        let mut bucket = Bucket::default();
+        bucket.set_upper_bound(number(bound) / NANOS);
+        bucket.set_cumulative_count(count);
+        bucket
+    };
+    let mut histogram = prometheus::proto::Histogram::default();
+    histogram.set_sample_count(times.count());
+    histogram.set_sample_sum(number(times.sum_nanos()) / NANOS);
+    histogram.set_bucket(times.cumulative().map(bucket).collect());
+    let mut metric = labelled(labels);
+    metric.set_histogram(histogram);
+    metric
+}
+
+fn flag(value: bool) -> f64 {
+    f64::from(u8::from(value))
+}
+
+/// Exact below 2^53.
+fn number(value: u64) -> f64 {
+    value as f64
+}
+
+fn signed(value: i64) -> f64 {
+    value as f64
+}
+
+fn size(value: usize) -> f64 {
+    value as f64
+}
+
+/// Credits of 10^-12 credit. The nearest double, whose shortest text has the exact digits as long as there are at most 15.
+fn amount(pico: i128) -> f64 {
+    pico as f64 / PICO
+}
+
+const PICO: f64 = 1e12;
+const NANOS: f64 = 1e9;

@@ -1,0 +1,177 @@
+//! What an operator sees of the gateway: metrics, the access log, and the series of the status page.
+//!
+//! It counts and tells, and decides nothing: no call waits for it, and no request fails because of it. [`record`] is what a request notes
+//! on its way, [`figures`] the counts, [`access_log`] the lines, [`exposition`] the text that Prometheus reads.
+
+pub mod access_log;
+pub mod exposition;
+pub mod figures;
+mod line;
+pub mod record;
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use self::figures::Figures;
+use self::record::{Record, TargetName};
+
+/// The counts of a process, and the lines that wait to be written.
+#[derive(Debug)]
+pub struct Telemetry {
+    shards: Box<[Shard; SHARDS]>,
+    /// The name of the target of requests that have none.
+    no_target: TargetName,
+    /// Whether somebody writes the access log.
+    logs: AtomicBool,
+    /// Lines that were written.
+    lines: AtomicU64,
+    /// Reloads that took effect, and that were refused.
+    reloads: [AtomicU64; 2],
+    /// Whether the last one was refused.
+    reload_refused: AtomicBool,
+}
+
+/// One thread's counts, on cache lines of their own.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+struct Shard(Mutex<Counts>);
+
+#[derive(Debug, Default)]
+struct Counts {
+    figures: Figures,
+    /// Requests whose lines are not written yet.
+    waiting: Vec<Box<Record>>,
+    /// Requests whose lines never will be.
+    dropped: u64,
+}
+
+impl Default for Telemetry {
+    fn default() -> Telemetry {
+        let nothing: Arc<str> = Arc::from("");
+        Telemetry {
+            shards: Box::new(std::array::from_fn(|_| Shard::default())),
+            no_target: TargetName {
+                model: Arc::clone(&nothing),
+                provider: nothing,
+            },
+            logs: AtomicBool::new(false),
+            lines: AtomicU64::new(0),
+            reloads: Default::default(),
+            reload_refused: AtomicBool::new(false),
+        }
+    }
+}
+
+impl Telemetry {
+    /// All counts so far.
+    pub fn figures(&self) -> Figures {
+        let mut sum = Figures::default();
+        for shard in self.shards.iter() {
+            sum.add(&shard.lock().figures);
+        }
+        sum
+    }
+
+    /// Lines of the access log: written, and dropped because the writer could not keep up.
+    pub fn lines(&self) -> (u64, u64) {
+        let dropped = self.shards.iter().map(|shard| shard.lock().dropped);
+        (self.lines.load(Ordering::Relaxed), dropped.sum())
+    }
+
+    /// A reload of configuration and catalogue took effect, or was refused.
+    pub fn reloaded(&self, refused: bool) {
+        let [changed, refusals] = &self.reloads;
+        let count = if refused { refusals } else { changed };
+        count.fetch_add(1, Ordering::Relaxed);
+        self.reload_refused.store(refused, Ordering::Relaxed);
+    }
+
+    /// Reloads that took effect, and that were refused.
+    pub fn reloads(&self) -> (u64, u64) {
+        let [changed, refused] = &self.reloads;
+        (changed.load(Ordering::Relaxed), refused.load(Ordering::Relaxed))
+    }
+
+    /// Whether the last reload was refused: the files have a mistake, and an older state is in force.
+    pub fn reload_is_refused(&self) -> bool {
+        self.reload_refused.load(Ordering::Relaxed)
+    }
+
+    /// The writer could not write so many lines.
+    fn lines_lost(&self, lines: u64) {
+        let mut counts = self.own().lock();
+        counts.dropped = counts.dropped.saturating_add(lines);
+    }
+
+    /// Counts a request that is over.
+    fn count(&self, record: Box<Record>, live: bool) {
+        let mut counts = self.own().lock();
+        counts.figures.count(&record, live);
+        if !self.logs.load(Ordering::Relaxed) {
+            return;
+        }
+        if counts.waiting.len() < WAITING_MAX {
+            counts.waiting.push(record);
+        } else {
+            counts.dropped = counts.dropped.saturating_add(1);
+        }
+    }
+
+    /// A call begins at a provider, perhaps after it has left another.
+    fn moved(&self, left: Option<&TargetName>, provider: &Arc<str>, model: &Arc<str>) {
+        let entered = TargetName {
+            model: Arc::clone(model),
+            provider: Arc::clone(provider),
+        };
+        let mut counts = self.own().lock();
+        if let Some(left) = left {
+            counts.figures.moved(left, -1);
+        }
+        counts.figures.moved(&entered, 1);
+    }
+
+    /// Takes the requests whose lines are to be written.
+    fn take_waiting(&self, mut each: impl FnMut(Vec<Box<Record>>)) {
+        for shard in self.shards.iter() {
+            let taken = {
+                let mut counts = shard.lock();
+                let room = Vec::with_capacity(counts.waiting.len());
+                std::mem::replace(&mut counts.waiting, room)
+            };
+            if !taken.is_empty() {
+                each(taken);
+            }
+        }
+    }
+
+    /// The shard of this thread.
+    fn own(&self) -> &Shard {
+        let number = NUMBER.with(|number| {
+            if number.get() == usize::MAX {
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed));
+            }
+            number.get()
+        });
+        &self.shards[number % SHARDS]
+    }
+}
+
+impl Shard {
+    fn lock(&self) -> MutexGuard<'_, Counts> {
+        // Counting never leaves anything half done that matters: a panic in the middle costs a count, not the gateway.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+thread_local! {
+    /// This thread's number among those that have counted something.
+    static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+}
+
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+
+/// Threads beyond this number share shards.
+const SHARDS: usize = 32;
+/// Most requests of a thread whose lines wait: what it serves in a tenth of a second, and more.
+const WAITING_MAX: usize = 16_384;

@@ -1,0 +1,394 @@
+//! What is noted of one request while it passes, and the one moment at which it is counted: when nothing of it is left.
+//!
+//! A [`Tally`] goes with the request, and from its admission on with its hold. Dropping it counts the request and hands its line to the
+//! access log, so that no way of ending is forgotten and none counts twice.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use crate::clock::monotonic;
+use crate::pure::error::{ApiError, KeyFault};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+use crate::pure::usage::Usage;
+
+use super::Telemetry;
+
+/// What a request asked for, as metrics and the access log name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouteName {
+    /// No path of the interface, or a request that was not looked at.
+    #[default]
+    None,
+    /// A chat completion, in whole or streamed by the body's wish.
+    Chat,
+    /// A chat completion that is always streamed.
+    ChatStream,
+    /// Embeddings.
+    Embeddings,
+    /// The balance.
+    Balance,
+    /// The usage summary.
+    Usage,
+    /// The models of the key's tier, in either shape.
+    Models,
+    /// The purposes.
+    Purposes,
+    /// The public list of models.
+    PublicModels,
+    /// Liveness.
+    Health,
+    /// A browser's question before its request.
+    Preflight,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// Answered to the end.
+    Complete,
+    /// Refused by the gateway: `reason` says why.
+    Denied,
+    /// Refused by the provider as the client's own mistake.
+    Refused,
+    /// The provider failed, before or within the answer.
+    UpstreamFailed,
+    /// The client went away before the end.
+    ClientGone,
+    /// The gateway dropped it: a stop that no longer waited, or a panic.
+    #[default]
+    Dropped,
+}
+
+/// Where a call ran. Both are empty for a request that reached no provider; the model alone is known of one that was denied.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TargetName {
+    /// The model's id in the catalogue: never what a caller wrote.
+    pub model: Arc<str>,
+    /// The provider's name in the configuration.
+    pub provider: Arc<str>,
+}
+
+/// What went wrong with a provider.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct UpstreamFault {
+    /// The provider's name in the configuration.
+    pub provider: Arc<str>,
+    /// One of the few names that this module gives.
+    pub kind: &'static str,
+}
+
+/// What a call was billed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Billed {
+    /// Tokens.
+    pub usage: Usage,
+    /// Their exact cost.
+    pub cost: Credits,
+    /// What was held for it.
+    pub held: Credits,
+}
+
+/// One request.
+#[derive(Debug)]
+pub struct Record {
+    /// Its id, which `x-request-id` told the client.
+    pub id: RequestId,
+    /// What it asked for.
+    pub route: RouteName,
+    /// The status that the client got, or 499 when it left before; 0 when there was none.
+    pub status: u16,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Why it was denied.
+    pub reason: Option<&'static str>,
+    /// Who called.
+    pub caller: Option<(AccountId, KeyId)>,
+    /// Where it ran last.
+    pub target: TargetName,
+    /// The upstream's name of the model.
+    pub upstream_model: Option<Arc<str>>,
+    /// Targets that were tried.
+    pub attempts: u32,
+    /// What went wrong with providers on the way.
+    pub faults: Vec<UpstreamFault>,
+    /// What it was billed: nothing for a call that was free of charge because nothing was delivered.
+    pub billed: Option<Billed>,
+    /// Usage reports that were not believed.
+    pub reports_rejected: u64,
+    /// From the header's arrival to the end.
+    pub duration: Duration,
+    /// From the header's arrival to the first piece of the answer.
+    pub first_event: Option<Duration>,
+    /// Time not spent waiting for the provider or for the request's body.
+    pub overhead: Duration,
+}
+
+/// A request's notes on their way.
+#[derive(Debug)]
+pub struct Tally {
+    record: Option<Box<Record>>,
+    telemetry: Arc<Telemetry>,
+    started: Instant,
+    body_wait: Duration,
+    sent: Option<Instant>,
+    first: Option<Instant>,
+    last: Option<Instant>,
+    /// Counted as under way at the record's target.
+    live: bool,
+    over: bool,
+}
+
+impl Tally {
+    /// Notes for a request that began at `started`.
+    pub fn new(telemetry: &Arc<Telemetry>, id: RequestId, started: Instant) -> Tally {
+        let record = Record {
+            id,
+            route: RouteName::None,
+            status: 0,
+            outcome: Outcome::default(),
+            reason: None,
+            caller: None,
+            target: telemetry.no_target.clone(),
+            upstream_model: None,
+            attempts: 0,
+            faults: Vec::new(),
+            billed: None,
+            reports_rejected: 0,
+            duration: Duration::ZERO,
+            first_event: None,
+            overhead: Duration::ZERO,
+        };
+        Tally {
+            record: Some(Box::new(record)),
+            telemetry: Arc::clone(telemetry),
+            started,
+            body_wait: Duration::ZERO,
+            sent: None,
+            first: None,
+            last: None,
+            live: false,
+            over: false,
+        }
+    }
+
+    /// What it asks for.
+    pub fn route(&mut self, route: RouteName) {
+        self.note(|record| record.route = route);
+    }
+
+    /// Who calls.
+    pub fn caller(&mut self, account: &AccountId, key: &KeyId) {
+        self.note(|record| record.caller = Some((account.clone(), key.clone())));
+    }
+
+    /// The request's body took so long to arrive.
+    pub fn waited_for_body(&mut self, wait: Duration) {
+        self.body_wait = wait;
+    }
+
+    /// The model, as the catalogue names it.
+    pub fn model(&mut self, model: &Arc<str>) {
+        self.note(|record| record.target.model = Arc::clone(model));
+    }
+
+    /// An error of the interface is what the client gets.
+    pub fn failed(&mut self, error: &ApiError) {
+        self.note(|record| {
+            (record.outcome, record.reason) = match error {
+                ApiError::UpstreamRefused { .. } => (Outcome::Refused, None),
+                ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed | ApiError::UpstreamUnreachable => {
+                    (Outcome::UpstreamFailed, None)
+                }
+                denial => (Outcome::Denied, record.reason.or(reason(denial))),
+            };
+        });
+    }
+
+    /// The provider failed within an answer, and the client was told so in it.
+    pub fn died(&mut self) {
+        self.fault("cut");
+        self.note(|record| record.outcome = Outcome::UpstreamFailed);
+    }
+
+    /// Why it will be denied, where the error does not say.
+    pub fn because(&mut self, reason: &'static str) {
+        self.note(|record| record.reason = Some(reason));
+    }
+
+    /// An attempt at this target begins.
+    pub fn attempt(&mut self, provider: &Arc<str>, upstream_model: &Arc<str>, number: usize) {
+        if self.sent.is_none() {
+            self.sent = Some(monotonic());
+        }
+        let Some(record) = self.record.as_mut() else { return };
+        let same = Arc::ptr_eq(&record.target.provider, provider) && self.live;
+        if !same {
+            self.telemetry
+                .moved(self.live.then_some(&record.target), provider, &record.target.model);
+            self.live = true;
+        }
+        record.target.provider = Arc::clone(provider);
+        record.upstream_model = Some(Arc::clone(upstream_model));
+        record.attempts = u32::try_from(number).unwrap_or(u32::MAX);
+    }
+
+    /// Something went wrong with the provider that is tried now.
+    pub fn fault(&mut self, kind: &'static str) {
+        self.note(|record| {
+            let provider = Arc::clone(&record.target.provider);
+            record.faults.push(UpstreamFault { provider, kind });
+        });
+    }
+
+    /// A piece of the answer passes; `ends` with its last.
+    pub fn passed(&mut self, ends: bool) {
+        if self.first.is_none() {
+            self.first = Some(monotonic());
+        }
+        if ends {
+            self.last = Some(monotonic());
+        }
+    }
+
+    /// What came so far will not reach the client: another attempt follows.
+    pub fn begins_again(&mut self) {
+        (self.first, self.last) = (None, None);
+    }
+
+    /// The request is over for its connection; it is counted when its hold is closed too.
+    pub fn ended(&mut self, status: u16, outcome: Outcome) {
+        self.over = true;
+        let now = monotonic();
+        let duration = now.saturating_duration_since(self.started);
+        // Without an upstream all of it is ours. With one: what came before it was asked, and what came after its last byte.
+        let ours = match (self.sent, self.last) {
+            (None, _) => duration,
+            (Some(sent), None) => sent.saturating_duration_since(self.started),
+            (Some(sent), Some(last)) => {
+                let before = sent.saturating_duration_since(self.started);
+                before.saturating_add(now.saturating_duration_since(last))
+            }
+        };
+        let overhead = ours.saturating_sub(self.body_wait);
+        let first_event = self.first.map(|at| at.saturating_duration_since(self.started));
+        self.note(|record| {
+            (record.status, record.outcome) = (status, outcome);
+            (record.duration, record.overhead, record.first_event) = (duration, overhead, first_event);
+        });
+    }
+
+    /// How the request ended, as far as an error has said so already.
+    pub fn said(&self) -> Option<Outcome> {
+        let outcome = self.record.as_ref()?.outcome;
+        (outcome != Outcome::Dropped).then_some(outcome)
+    }
+
+    /// The call is billed.
+    pub fn billed(&mut self, usage: Usage, cost: Credits, held: Credits) {
+        self.note(|record| record.billed = Some(Billed { usage, cost, held }));
+    }
+
+    /// So many usage reports were not believed.
+    pub fn reports_rejected(&mut self, reports: u64) {
+        self.note(|record| record.reports_rejected = reports);
+    }
+
+    fn note(&mut self, write: impl FnOnce(&mut Record)) {
+        if let Some(record) = &mut self.record {
+            write(record);
+        }
+    }
+}
+
+impl Drop for Tally {
+    fn drop(&mut self) {
+        if !self.over {
+            self.ended(0, Outcome::Dropped);
+        }
+        if let Some(record) = self.record.take() {
+            self.telemetry.count(record, self.live);
+        }
+    }
+}
+
+impl RouteName {
+    /// The label's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteName::None => "none",
+            RouteName::Chat => "chat",
+            RouteName::ChatStream => "chat_stream",
+            RouteName::Embeddings => "embeddings",
+            RouteName::Balance => "balance",
+            RouteName::Usage => "usage",
+            RouteName::Models => "models",
+            RouteName::Purposes => "purposes",
+            RouteName::PublicModels => "public_models",
+            RouteName::Health => "health",
+            RouteName::Preflight => "preflight",
+        }
+    }
+
+    /// The operation's name in OpenTelemetry's conventions for generative AI.
+    pub fn operation(self) -> &'static str {
+        match self {
+            RouteName::Embeddings => "embeddings",
+            _ => "chat",
+        }
+    }
+}
+
+impl Outcome {
+    /// The value in the access log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::Denied => "denied",
+            Outcome::Refused => "refused",
+            Outcome::UpstreamFailed => "upstream_failed",
+            Outcome::ClientGone => "client_gone",
+            Outcome::Dropped => "dropped",
+        }
+    }
+}
+
+impl Record {
+    /// When it arrived: its id is a UUIDv7, which begins with the milliseconds since 1970.
+    pub fn at(&self) -> Timestamp {
+        let [a, b, c, d, e, f, ..] = *self.id.as_bytes();
+        Timestamp(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+}
+
+/// The reasons of denials. Each is a label's value, so there are few of them and none comes from a caller.
+fn reason(error: &ApiError) -> Option<&'static str> {
+    Some(match error {
+        ApiError::BadRequest(_) => "invalid_request",
+        ApiError::BodyTooLarge { .. } => "body_too_large",
+        ApiError::BodyTimeout => "body_timeout",
+        ApiError::Unauthenticated(KeyFault::Missing) => "key_missing",
+        ApiError::Unauthenticated(KeyFault::Invalid) => "key_invalid",
+        ApiError::InsufficientCredits(shortage) if shortage.in_flight => "credit_in_flight",
+        ApiError::InsufficientCredits(_) => "insufficient_credits",
+        ApiError::QuotaExceeded { .. } => "quota_exceeded",
+        ApiError::Forbidden(_) => "forbidden",
+        ApiError::NotFound(_) => "not_found",
+        ApiError::MethodNotAllowed { .. } => "method_not_allowed",
+        ApiError::RateLimited { limit, .. } => limit.name(),
+        ApiError::Internal => "internal",
+        ApiError::Unavailable { .. } => STORE,
+        ApiError::UpstreamRefused { .. }
+        | ApiError::UpstreamBusy { .. }
+        | ApiError::UpstreamFailed
+        | ApiError::UpstreamUnreachable => return None,
+    })
+}
+
+/// The reason of a call that was denied because the ledger could not be asked.
+pub const STORE: &str = "store";
+/// The reason of a call that was denied for maintenance.
+pub const MAINTENANCE: &str = "maintenance";
+/// The status of a client that left before it got one.
+pub const CLIENT_GONE: u16 = 499;
