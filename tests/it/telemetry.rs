@@ -314,7 +314,8 @@ async fn readiness_says_503_until_the_last_call_of_a_stop_has_ended() {
     assert_eq!(events.rest().await.last().unwrap(), "[DONE]");
     assert!(process.ended().await.success());
     let log = std::fs::read_to_string(process.path("access.log")).unwrap();
-    let line: Value = serde_json::from_str(log.lines().next().unwrap()).unwrap();
+    let line = log.lines().find(|line| line.contains(SMALL)).unwrap();
+    let line: Value = serde_json::from_str(line).unwrap();
     assert_eq!(
         (&line["outcome"], &line["completion_tokens"]),
         (&"complete".into(), &1.into())

@@ -61,11 +61,6 @@ impl Process {
         process
     }
 
-    /// Runs a command on its configuration, and gives what it printed.
-    pub fn command(&self, arguments: &[&str]) -> String {
-        run(command(&self.dir, arguments))
-    }
-
     /// Sends it a signal, by its name.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill")
