@@ -2,6 +2,8 @@
 //!
 //! The only file that reads configuration files and the environment.
 
+pub mod import;
+
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -9,9 +11,10 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::pure::catalogue::Catalogue;
+use crate::pure::catalogue::{Catalogue, CatalogueError};
 use crate::pure::ids::Tier;
 use crate::pure::limits::Limits;
+use crate::pure::lines;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::time::Timestamp;
 
@@ -58,6 +61,19 @@ pub struct Config {
     pub access_log: AccessLog,
     /// How often the gateway audits the books; zero for never.
     pub audit_every: Duration,
+    /// Whether and how the catalogue follows a provider's list.
+    pub catalogue_refresh: Option<Refresh>,
+}
+
+/// How the catalogue follows a provider's list of models.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refresh {
+    /// Whose list.
+    pub provider: String,
+    /// The rules of the import.
+    pub rules: PathBuf,
+    /// How often it is fetched.
+    pub every: Duration,
 }
 
 /// Where the access log goes.
@@ -186,11 +202,13 @@ pub struct TlsFiles {
 
 /// What is wrong with a configuration or catalogue file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{}: {problem}", path.display())]
+#[error("{}{}: {problem}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
 pub struct ConfigError {
     /// The file.
     pub path: PathBuf,
-    /// What is wrong, with key or line where it is known.
+    /// The line, from 1, where it is known.
+    pub line: Option<usize>,
+    /// What is wrong, with the key where there is one.
     pub problem: String,
 }
 
@@ -216,6 +234,16 @@ struct Raw {
     unready_seconds: u64,
     access_log: String,
     audit_seconds: u64,
+    catalogue_refresh: Option<RawRefresh>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawRefresh {
+    provider: String,
+    #[serde(default = "import_rules")]
+    rules: PathBuf,
+    every_minutes: u64,
 }
 
 #[derive(Deserialize)]
@@ -300,6 +328,7 @@ impl Default for Raw {
             unready_seconds: 0,
             access_log: "stdout".to_owned(),
             audit_seconds: 300,
+            catalogue_refresh: None,
         }
     }
 }
@@ -316,16 +345,15 @@ impl Config {
 
     /// The same from text; `environment` gives the credentials.
     pub fn parse(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
-        let fail = |problem: String| ConfigError {
-            path: path.to_owned(),
-            problem,
-        };
         let raw: Raw = if text.trim().is_empty() {
             Raw::default()
         } else {
-            serde_yaml_ng::from_str(text).map_err(|error| fail(explain(&error.to_string())))?
+            serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, &error))?
         };
-        checked(path, raw, environment).map_err(fail)
+        checked(path, raw, environment).map_err(|problem| {
+            let line = line_of(text, &problem);
+            ConfigError::new(path, problem).at(line)
+        })
     }
 
     /// Reads the catalogue that the configuration names: all of it, whatever providers have credentials.
@@ -333,12 +361,24 @@ impl Config {
     /// # Errors
     /// As [`Catalogue::parse`], and when a target names a provider that is not configured.
     pub fn load_catalogue(&self) -> Result<Catalogue, ConfigError> {
-        let fail = |problem: String| ConfigError {
-            path: self.catalogue.clone(),
-            problem,
+        self.catalogue_of(&read(&self.catalogue)?)
+    }
+
+    /// The same of a text that is, or is to be, the catalogue's.
+    ///
+    /// # Errors
+    /// As [`Config::load_catalogue`].
+    pub fn catalogue_of(&self, text: &str) -> Result<Catalogue, ConfigError> {
+        let fail = |line: Option<usize>, problem: String| Err(ConfigError::new(&self.catalogue, problem).at(line));
+        let catalogue = match Catalogue::parse(text, self.markup) {
+            Ok(catalogue) => catalogue,
+            Err(CatalogueError::Format(problem)) => {
+                let (problem, line) = placed(&explain(&problem));
+                return fail(line, problem);
+            }
+            Err(error @ CatalogueError::Model { .. }) => return fail(error.line(text), error.to_string()),
+            Err(error @ CatalogueError::Purpose { .. }) => return fail(error.line(text), error.to_string()),
         };
-        let text = read(&self.catalogue)?;
-        let catalogue = Catalogue::parse(&text, self.markup).map_err(|error| fail(explain(&error.to_string())))?;
         for model in catalogue.models() {
             if let Some(target) = model
                 .targets
@@ -347,9 +387,10 @@ impl Config {
             {
                 let (id, provider) = (&model.id, &target.provider);
                 let near = nearest(provider, self.providers.keys().map(String::as_str));
-                return Err(fail(format!(
-                    "{id}: its target names the provider {provider}, which is not configured{near}"
-                )));
+                return fail(
+                    lines::of_entry(text, id, "targets"),
+                    format!("{id}: its target names the provider {provider}, which is not configured{near}"),
+                );
             }
         }
         Ok(catalogue)
@@ -370,6 +411,27 @@ impl Config {
             Tier::Pro => pro,
             Tier::Enterprise => enterprise,
         }
+    }
+}
+
+impl ConfigError {
+    /// A mistake somewhere in the file.
+    pub fn new(path: &Path, problem: impl Into<String>) -> ConfigError {
+        ConfigError {
+            path: path.to_owned(),
+            line: None,
+            problem: problem.into(),
+        }
+    }
+
+    /// The same on this line.
+    pub fn at(self, line: Option<usize>) -> ConfigError {
+        ConfigError { line, ..self }
+    }
+
+    fn of_yaml(path: &Path, error: &serde_yaml_ng::Error) -> ConfigError {
+        let (problem, line) = placed(&explain(&error.to_string()));
+        ConfigError::new(path, problem).at(line)
     }
 }
 
@@ -451,6 +513,10 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
         let provider = checked_provider(&name, provider, environment).map_err(|e| format!("providers.{name}: {e}"))?;
         providers.insert(name, provider);
     }
+    let catalogue_refresh = raw
+        .catalogue_refresh
+        .map(|refresh| checked_refresh(refresh, &providers))
+        .transpose()?;
     let store = match raw.store {
         Some(text) => checked_store(&text)?,
         None => Store::Sqlite(raw.data_dir.join("ledger.db")),
@@ -476,6 +542,28 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
         unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
         access_log: checked_log(raw.access_log)?,
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
+        catalogue_refresh,
+    })
+}
+
+fn checked_refresh(raw: RawRefresh, providers: &BTreeMap<String, Provider>) -> Result<Refresh, String> {
+    if !providers.contains_key(&raw.provider) {
+        let near = nearest(&raw.provider, providers.keys().map(String::as_str));
+        return Err(format!(
+            "catalogue_refresh.provider: {} is not configured{near}",
+            raw.provider
+        ));
+    }
+    if !(1..=525_600).contains(&raw.every_minutes) {
+        return Err(format!(
+            "catalogue_refresh.every_minutes: {} is not from 1 to 525600",
+            raw.every_minutes
+        ));
+    }
+    Ok(Refresh {
+        provider: raw.provider,
+        rules: raw.rules,
+        every: Duration::from_secs(raw.every_minutes.saturating_mul(60)),
     })
 }
 
@@ -590,10 +678,7 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
 }
 
 fn read(path: &Path) -> Result<String, ConfigError> {
-    std::fs::read_to_string(path).map_err(|error| ConfigError {
-        path: path.to_owned(),
-        problem: error.to_string(),
-    })
+    std::fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))
 }
 
 /// Puts the nearest known key behind serde's message about an unknown one, in place of the whole list.
@@ -612,6 +697,24 @@ fn explain(message: &str) -> String {
     format!("{before}unknown key {unknown}{}{place}", nearest(unknown, known))
 }
 
+/// A message of the YAML reader without the place at its end, and the line.
+fn placed(message: &str) -> (String, Option<usize>) {
+    let Some((problem, place)) = message.rsplit_once(" at line ") else {
+        return (message.to_owned(), None);
+    };
+    match place.split(' ').next().map(str::parse) {
+        Some(Ok(line)) => (problem.to_owned(), Some(line)),
+        _ => (message.to_owned(), None),
+    }
+}
+
+/// The line of the key that a problem begins with, such as `providers.openai: …`.
+fn line_of(text: &str, problem: &str) -> Option<usize> {
+    let (path, _) = problem.split_once(": ")?;
+    let path: Vec<&str> = path.split('.').collect();
+    lines::of_key(text, &path)
+}
+
 fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     known
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
@@ -619,6 +722,10 @@ fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
         .filter(|(distance, name)| *distance <= name.len().max(3) / 2)
         .map(|(_, name)| format!(" (did you mean {name}?)"))
         .unwrap_or_default()
+}
+
+fn import_rules() -> PathBuf {
+    "conf/import.yaml".into()
 }
 
 fn yes() -> bool {

@@ -1,5 +1,7 @@
 //! `tollgate catalogue`: what is on sale, what is switched off, and why.
 
+mod import;
+
 use std::collections::BTreeSet;
 
 use clap::Subcommand;
@@ -18,11 +20,14 @@ pub(super) enum CatalogueCommand {
         A running gateway reads the file again when it changes; one with a mistake is\n\
         refused and the old one stays in force.")]
     Check,
+    /// Take over a provider's list of models and prices, by rules
+    Import(import::ImportArgs),
 }
 
 pub(super) fn run(command: &CatalogueCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
     match command {
         CatalogueCommand::Check => Answer::of(&Stock::of(config)?, format),
+        CatalogueCommand::Import(args) => import::run(args, config, format),
     }
 }
 

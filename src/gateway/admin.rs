@@ -115,6 +115,7 @@ impl Admin {
         breakers.sort();
         breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
         let audit = self.audited.last();
+        let (refreshed, unrefreshed, refreshed_at) = self.telemetry.refreshes();
         Gauges {
             ready: !self.life.is_stopping(),
             maintenance: self.ledger.in_maintenance(),
@@ -122,7 +123,11 @@ impl Admin {
             vitals: self.ledger.vitals(),
             breakers,
             models: snapshot.catalogue.models().len(),
-            catalogue_age_secs: snapshot.catalogue_modified.map(|at| secs(now.since(at))),
+            catalogue_age_secs: snapshot
+                .catalogue_modified
+                .max(refreshed_at)
+                .map(|at| secs(now.since(at))),
+            refreshes: (refreshed, unrefreshed),
             reloads: self.telemetry.reloads(),
             reload_refused: self.telemetry.reload_is_refused(),
             audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),

@@ -17,6 +17,7 @@ mod meter;
 mod native;
 mod observe;
 mod receive;
+mod refresh;
 pub mod reload;
 mod respond;
 mod route;
@@ -177,10 +178,9 @@ impl Gateway {
         }
         let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
         let from = authenticate::provenance(&session.req_header().headers);
-        if let (Some(tally), Some(model)) = (&mut ctx.tally, snapshot.catalogue.resolve(body.model())) {
-            tally.model(&model.id);
-        }
-        let permit = admit::permit(&snapshot, &caller, &body, endpoint, from)?;
+        let permit = admit::permit(&snapshot, &caller, &body, endpoint, from);
+        observe::model(ctx, permit.as_ref().ok(), &body);
+        let permit = permit?;
         check_fields(&snapshot, permit.model(), &body)?;
         let door = admit::Door {
             ledger: &self.ledger,

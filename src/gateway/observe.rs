@@ -6,8 +6,9 @@ use pingora::{Error, ErrorType};
 use super::route::Route;
 use super::settle::Ending;
 use super::stage::{Admission, Ctx};
-use crate::pure::chat::Endpoint;
+use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::money::Credits;
+use crate::pure::policy::Permit;
 use crate::pure::usage::Usage;
 use crate::telemetry::record::{CLIENT_GONE, Outcome, RouteName};
 
@@ -23,6 +24,18 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::Purposes => RouteName::Purposes,
         Route::PublicModels => RouteName::PublicModels,
         Route::Health => RouteName::Health,
+    }
+}
+
+/// The model that a call asks for, whether it may have it or not.
+pub(super) fn model(ctx: &mut Ctx, permit: Option<&Permit>, body: &RequestBody) {
+    let Some(tally) = &mut ctx.tally else { return };
+    let model = match permit {
+        Some(permit) => Some(permit.model()),
+        None => ctx.snapshot.catalogue.resolve(body.model()),
+    };
+    if let Some(model) = model {
+        tally.model(&model.id);
     }
 }
 

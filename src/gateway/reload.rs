@@ -10,6 +10,7 @@ use arc_swap::ArcSwap;
 use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
 use crate::config::{Config, ConfigError};
+use crate::pure::catalogue::changes::Changes;
 use crate::telemetry::Telemetry;
 
 /// What a reload did.
@@ -102,10 +103,8 @@ impl Reloader {
     }
 
     fn read(&self, old: &Config) -> Result<Snapshot, ConfigError> {
-        let text = std::fs::read_to_string(&old.path).map_err(|error| ConfigError {
-            path: old.path.clone(),
-            problem: error.to_string(),
-        })?;
+        let text =
+            std::fs::read_to_string(&old.path).map_err(|error| ConfigError::new(&old.path, error.to_string()))?;
         let config = Config::parse(&old.path, &text, &self.environment)?;
         let snapshot = Snapshot::load(config, &self.upstreams)?;
         self.upstreams.resolve_unknown();
@@ -133,6 +132,14 @@ fn report(old: &Snapshot, new: &Snapshot) {
         new.catalogue.models().len(),
         new.config.providers.len()
     );
+    let changes = Changes::between(&old.catalogue, &new.catalogue);
+    if !changes.is_empty() {
+        log::info!("the catalogue: {}", changes.summary());
+    }
+    let text = changes.to_string();
+    text.lines()
+        .take(CHANGES_LOGGED_MAX)
+        .for_each(|line| log::info!("{line}"));
     for warning in new.warnings.iter().filter(|warning| !old.warnings.contains(warning)) {
         log::warn!("{warning}");
     }
@@ -149,4 +156,6 @@ fn stamp(path: &Path) -> Stamp {
     Some((metadata.modified().ok()?, metadata.len()))
 }
 
+/// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.
+const CHANGES_LOGGED_MAX: usize = 100;
 const CHECK_EVERY: Duration = Duration::from_millis(500);

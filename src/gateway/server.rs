@@ -13,6 +13,7 @@ use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
 use super::Gateway;
 use super::life::Life;
+use super::refresh;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
 use super::upstream::Upstreams;
@@ -84,6 +85,7 @@ impl Prepared {
         Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment)
             .observed_by(&telemetry)
             .watch(Arc::clone(&hang_up))?;
+        refresh::watch(&self.snapshot, &telemetry)?;
         let gateway =
             Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), Clock::System).observed_by(&telemetry);
         let admin = gateway.admin();

@@ -80,10 +80,8 @@ impl Upstreams {
     pub(super) fn for_config(&self, config: &Config) -> Result<BTreeMap<String, Arc<Upstream>>, ConfigError> {
         let mut upstreams = BTreeMap::new();
         for provider in config.providers.values().filter(|provider| provider.is_on()) {
-            let fail = |problem: String| ConfigError {
-                path: config.path.clone(),
-                problem: format!("providers.{}: {problem}", provider.name),
-            };
+            let fail =
+                |problem: String| ConfigError::new(&config.path, format!("providers.{}: {problem}", provider.name));
             let upstream = Upstream {
                 place: self.host(&provider.base_url),
                 authorization: authorization(&provider.credential).map_err(fail)?,

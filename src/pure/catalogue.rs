@@ -3,12 +3,15 @@
 //! A catalogue that was made is consistent: ids are unique, every price is exact decimal text, every purpose has a default
 //! that exists and carries it. It knows nothing of providers' addresses or credentials.
 
+pub mod changes;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use serde::Deserialize;
 
 use super::ids::Tier;
+use super::lines;
 use super::money::{Markup, Pricing, ProviderPrice};
 
 /// A named category with a default model (INTERFACE.md section 2).
@@ -169,6 +172,23 @@ pub enum CatalogueError {
     },
 }
 
+impl CatalogueError {
+    /// The line, from 1, of a mistake in what the catalogue says; none where its text does not show it.
+    pub fn line(&self, yaml: &str) -> Option<usize> {
+        match self {
+            CatalogueError::Format(_) => None,
+            CatalogueError::Model { model, problem } if problem == TWICE => {
+                lines::of_entries(yaml, model).last().copied()
+            }
+            CatalogueError::Model { model, problem } => {
+                let key = problem.split(' ').next().unwrap_or_default();
+                lines::of_entry(yaml, model, key)
+            }
+            CatalogueError::Purpose { purpose, .. } => lines::of_key(yaml, &["purposes", purpose]),
+        }
+    }
+}
+
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RawCatalogue {
@@ -218,7 +238,7 @@ impl Catalogue {
                 .insert(Arc::clone(&model.id), Arc::clone(&model))
                 .is_some()
             {
-                let problem = "this id stands in the file twice".to_owned();
+                let problem = TWICE.to_owned();
                 return Err(CatalogueError::Model {
                     model: model.id.to_string(),
                     problem,
@@ -367,6 +387,8 @@ fn defaults(
 pub fn names() -> Vec<&'static str> {
     Purpose::ALL.iter().map(|p| p.name()).collect()
 }
+
+const TWICE: &str = "this id stands in the file twice";
 
 /// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.
 const TOKENS_MAX: u64 = 1_000_000_000;

@@ -121,7 +121,7 @@ impl Serialize for Credits {
 }
 
 /// The provider's base price of one token, before the markup: at least 0, below 1 credit, at most 18 decimals.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProviderPrice(Decimal);
 
 impl FromStr for ProviderPrice {
@@ -153,6 +153,11 @@ impl<'de> Deserialize<'de> for ProviderPrice {
 }
 
 impl ProviderPrice {
+    /// The price as it was written, without trailing zeros.
+    pub fn decimal(self) -> Decimal {
+        self.0
+    }
+
     /// The price that callers see and pay.
     pub fn with_markup(self, markup: Markup) -> ListPrice {
         // 18 + 6 decimals and values below 1 and 100: the product has at most 26 digits, which a Decimal holds exactly.

@@ -11,9 +11,8 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::Telemetry;
 use super::line::Lines;
-use super::record::Record;
+use super::{Telemetry, Waiting};
 use crate::config::AccessLog;
 
 /// The writer, for whoever stops the process.
@@ -90,7 +89,7 @@ fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Cond
         };
         let Some(telemetry) = telemetry.upgrade() else { return };
         let mut count = 0u64;
-        telemetry.take_waiting(|records: Vec<Box<Record>>| {
+        telemetry.take_waiting(|records: Waiting| {
             for record in records {
                 match human {
                     true => lines.human(&record, &mut buffer),

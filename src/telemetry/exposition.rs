@@ -27,10 +27,12 @@ pub struct Gauges {
     pub breakers: Vec<(String, String, bool)>,
     /// Models on sale.
     pub models: usize,
-    /// Seconds since the catalogue's file changed.
+    /// Seconds since the catalogue's file changed, or was found to be up to date.
     pub catalogue_age_secs: Option<i64>,
     /// Reloads that took effect, and that were refused.
     pub reloads: (u64, u64),
+    /// Refreshes of the catalogue that came to their end, and that failed.
+    pub refreshes: (u64, u64),
     /// Whether the files as they are now were refused.
     pub reload_refused: bool,
     /// The last audit: seconds since it, and what it found.
@@ -239,7 +241,7 @@ impl Page {
     fn catalogue(&mut self, gauges: &Gauges) {
         self.gauge("tollgate_catalogue_models", "Models on sale.", size(gauges.models));
         if let Some(age) = gauges.catalogue_age_secs {
-            let help = "Since the catalogue's file changed.";
+            let help = "Since the catalogue's file changed, or a refresh found it up to date.";
             self.gauge("tollgate_catalogue_age_seconds", help, signed(age));
         }
         let (changed, refused) = gauges.reloads;
@@ -247,6 +249,11 @@ impl Page {
         let reloads = reloads.map(|(result, count)| counter(&[("result", result)], number(count)));
         let help = "Reloads of configuration and catalogue: in force, or refused for a mistake.";
         self.counters("tollgate_reloads_total", help, reloads.into());
+        let (done, failed) = gauges.refreshes;
+        let refreshes = [("done", done), ("failed", failed)];
+        let refreshes = refreshes.map(|(result, count)| counter(&[("result", result)], number(count)));
+        let help = "Refreshes of the catalogue from a provider's list.";
+        self.counters("tollgate_catalogue_refreshes_total", help, refreshes.into());
         let help = "1 while the files on disk have a mistake and an older state is in force.";
         self.gauge("tollgate_reload_refused", help, flag(gauges.reload_refused));
     }

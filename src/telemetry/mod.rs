@@ -10,11 +10,13 @@ mod line;
 pub mod record;
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use self::figures::Figures;
 use self::record::{Record, TargetName};
+use crate::clock::Clock;
+use crate::pure::time::Timestamp;
 
 /// The counts of a process, and the lines that wait to be written.
 #[derive(Debug)]
@@ -30,6 +32,10 @@ pub struct Telemetry {
     reloads: [AtomicU64; 2],
     /// Whether the last one was refused.
     reload_refused: AtomicBool,
+    /// Refreshes of the catalogue that came to their end, and that failed.
+    refreshes: [AtomicU64; 2],
+    /// When the last one came to its end, in milliseconds since 1970; 0 before the first.
+    refreshed_at: AtomicI64,
 }
 
 /// One thread's counts, on cache lines of their own.
@@ -41,10 +47,13 @@ struct Shard(Mutex<Counts>);
 struct Counts {
     figures: Figures,
     /// Requests whose lines are not written yet.
-    waiting: Vec<Box<Record>>,
+    waiting: Waiting,
     /// Requests whose lines never will be.
     dropped: u64,
 }
+
+/// Requests as they are handed over: a pointer each, so that none is copied under the lock.
+type Waiting = Vec<Box<Record>>;
 
 impl Default for Telemetry {
     fn default() -> Telemetry {
@@ -59,6 +68,8 @@ impl Default for Telemetry {
             lines: AtomicU64::new(0),
             reloads: Default::default(),
             reload_refused: AtomicBool::new(false),
+            refreshes: Default::default(),
+            refreshed_at: AtomicI64::new(0),
         }
     }
 }
@@ -98,6 +109,27 @@ impl Telemetry {
         self.reload_refused.load(Ordering::Relaxed)
     }
 
+    /// A refresh of the catalogue came to its end, or failed.
+    pub fn refreshed(&self, well: bool) {
+        let [done, failed] = &self.refreshes;
+        let count = if well { done } else { failed };
+        count.fetch_add(1, Ordering::Relaxed);
+        if well {
+            self.refreshed_at.store(Clock::System.now().0, Ordering::Relaxed);
+        }
+    }
+
+    /// Refreshes of the catalogue: done, failed, and when the last one was done.
+    pub fn refreshes(&self) -> (u64, u64, Option<Timestamp>) {
+        let [done, failed] = &self.refreshes;
+        let at = Some(self.refreshed_at.load(Ordering::Relaxed)).filter(|at| *at > 0);
+        (
+            done.load(Ordering::Relaxed),
+            failed.load(Ordering::Relaxed),
+            at.map(Timestamp),
+        )
+    }
+
     /// The writer could not write so many lines.
     fn lines_lost(&self, lines: u64) {
         let mut counts = self.own().lock();
@@ -132,7 +164,7 @@ impl Telemetry {
     }
 
     /// Takes the requests whose lines are to be written.
-    fn take_waiting(&self, mut each: impl FnMut(Vec<Box<Record>>)) {
+    fn take_waiting(&self, mut each: impl FnMut(Waiting)) {
         for shard in self.shards.iter() {
             let taken = {
                 let mut counts = shard.lock();

@@ -3,7 +3,6 @@
 #![expect(
     unreachable_pub,
     clippy::unwrap_used,
-    clippy::expect_used,
     clippy::print_stdout,
     reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
 )]
@@ -12,6 +11,7 @@ mod auth;
 mod bad_input;
 mod bad_paths;
 mod bodies;
+mod catalogue_import;
 mod chat;
 mod connections;
 mod disconnect;

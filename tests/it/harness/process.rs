@@ -36,7 +36,8 @@ impl Process {
             },
         });
         change(&mut conf);
-        std::fs::write(path("catalogue.yaml"), catalogue::catalogue().to_string()).unwrap();
+        let catalogue = serde_yaml_ng::to_string(&catalogue::catalogue()).unwrap();
+        std::fs::write(path("catalogue.yaml"), catalogue).unwrap();
         std::fs::write(path("tollgate.yaml"), conf.to_string()).unwrap();
         let command = |arguments: &[&str]| command(&dir, arguments);
         run(command(&["account", "create", "acme", "--tier", "pro"]));
@@ -59,6 +60,18 @@ impl Process {
         })
         .await;
         process
+    }
+
+    /// Runs a command on its configuration, and gives what it printed.
+    pub fn command(&self, arguments: &[&str]) -> String {
+        run(command(&self.dir, arguments))
+    }
+
+    /// Runs a command that fails, and gives its complaint.
+    pub fn refused(&self, arguments: &[&str]) -> String {
+        let output = command(&self.dir, arguments).output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        String::from_utf8(output.stderr).unwrap()
     }
 
     /// Sends it a signal, by its name.

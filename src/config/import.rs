@@ -1,0 +1,102 @@
+//! An import from file to file: the list and its rules are read, and the catalogue is replaced in one step, or left as it is.
+
+use std::path::Path;
+
+use super::{Config, ConfigError};
+use crate::pure::catalogue::Catalogue;
+use crate::pure::catalogue::changes::Changes;
+use crate::pure::import::{Imported, Rules, Skipped};
+
+/// What becomes of the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Write {
+    /// It is only shown.
+    No,
+    /// It takes the catalogue's place.
+    Yes,
+    /// The same, unless it looks like a mistake of the provider's: nobody is there to look at it first.
+    UnlessDoubtful,
+}
+
+/// What an import did, or would do.
+#[derive(Debug)]
+pub struct Import {
+    /// What changes for callers: prices are list prices.
+    pub changes: Changes,
+    /// Models of the list that are not sold.
+    pub skipped: Vec<Skipped>,
+    /// Models in the new catalogue.
+    pub models: usize,
+    /// Whether the file was written.
+    pub written: bool,
+}
+
+/// Imports `list`, which was read from `source`, by the rules of a file.
+///
+/// # Errors
+/// When the rules, the list, the catalogue as it is, or what would become of it has a mistake: the catalogue is left as it is.
+pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: Write) -> Result<Import, ConfigError> {
+    let rules_text = super::read(rules)?;
+    let rules = Rules::parse(&rules_text).map_err(|problem| ConfigError::new(rules, problem))?;
+    if !config.providers.contains_key(&rules.provider) {
+        let problem = format!(
+            "the rules name the provider {}, which is not configured",
+            rules.provider
+        );
+        return Err(ConfigError::new(source, problem));
+    }
+    let refused = |error: crate::pure::import::ImportError| {
+        ConfigError::new(source, error.problem).at(Some(error.line).filter(|line| *line > 0))
+    };
+    let mut imported = Imported::read(list, &rules).map_err(refused)?;
+    let path = &config.catalogue;
+    let old_text = match std::fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
+        Err(error) => return Err(ConfigError::new(path, error.to_string())),
+    };
+    let old = if old_text.trim().is_empty() {
+        Catalogue::default()
+    } else {
+        config.catalogue_of(&old_text)?
+    };
+    let here = |error: crate::pure::import::ImportError| ConfigError::new(path, error.problem);
+    let new_text = imported.into_catalogue(&old_text, &rules).map_err(here)?;
+    let new = config.catalogue_of(&new_text).map_err(|error| {
+        let problem = format!(
+            "after this import it would be wrong, so it is left as it is: {}",
+            error.problem
+        );
+        ConfigError::new(path, problem)
+    })?;
+    let changes = Changes::between(&old, &new);
+    if write == Write::UnlessDoubtful
+        && let Some(doubt) = changes.doubtful(old.models().len())
+    {
+        let problem = format!("{doubt}: if that is right, import it by hand (tollgate catalogue import)");
+        return Err(ConfigError::new(source, problem));
+    }
+    let written = write != Write::No && new_text != old_text;
+    if written {
+        replace(path, &new_text).map_err(|error| ConfigError::new(path, error.to_string()))?;
+    }
+    Ok(Import {
+        changes,
+        skipped: imported.skipped,
+        models: new.models().len(),
+        written,
+    })
+}
+
+/// Writes a file beside the old one and puts it in its place, so that no reader sees half of it.
+fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+    use std::io::Write as _;
+    let fresh = path.with_extension("new");
+    let mut file = std::fs::File::create(&fresh)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    if let Ok(old) = std::fs::metadata(path) {
+        file.set_permissions(old.permissions())?;
+    }
+    std::fs::rename(&fresh, path)
+}

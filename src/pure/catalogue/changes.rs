@@ -1,0 +1,166 @@
+//! What a new catalogue changes: for the operator to see before it is in force, and for the log after.
+
+use std::fmt;
+
+use serde::Serialize;
+
+use super::{Catalogue, Model};
+
+/// The difference of two catalogues, by model, in the order of the new one.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Changes {
+    /// Models that are new.
+    pub added: Vec<Added>,
+    /// Models that are gone, by id.
+    pub removed: Vec<String>,
+    /// Models that are not as they were.
+    pub changed: Vec<Changed>,
+}
+
+/// A new model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Added {
+    /// Its id.
+    pub model: String,
+    /// List price of a prompt token.
+    pub prompt: String,
+    /// List price of a completion token.
+    pub completion: String,
+    /// The lowest tier that may use it.
+    pub tier: &'static str,
+}
+
+/// A model that is not as it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Changed {
+    /// Its id.
+    pub model: String,
+    /// What changed in it.
+    pub fields: Vec<Field>,
+}
+
+/// A field that changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Field {
+    /// Its name.
+    pub name: &'static str,
+    /// What it was.
+    pub from: String,
+    /// What it is.
+    pub to: String,
+}
+
+impl Changes {
+    /// What `new` changes of `old`.
+    pub fn between(old: &Catalogue, new: &Catalogue) -> Changes {
+        let mut changes = Changes::default();
+        for model in new.models() {
+            match old.model(&model.id) {
+                None => changes.added.push(Added {
+                    model: model.id.to_string(),
+                    prompt: model.pricing.prompt.to_string(),
+                    completion: model.pricing.completion.to_string(),
+                    tier: model.tier.name(),
+                }),
+                Some(before) => {
+                    let fields = fields(before, model);
+                    if !fields.is_empty() {
+                        let model = model.id.to_string();
+                        changes.changed.push(Changed { model, fields });
+                    }
+                }
+            }
+        }
+        let gone = old.models().iter().filter(|model| new.model(&model.id).is_none());
+        changes.removed = gone.map(|model| model.id.to_string()).collect();
+        changes
+    }
+
+    /// Whether nothing changes.
+    pub fn is_empty(&self) -> bool {
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+    }
+
+    /// `3 models added, 1 removed, 2 changed`.
+    pub fn summary(&self) -> String {
+        let (added, removed, changed) = (self.added.len(), self.removed.len(), self.changed.len());
+        format!("{added} models added, {removed} removed, {changed} changed")
+    }
+
+    /// Why nobody should take this over without having looked: a list that shrank, or prices that fell to nothing, are more often a
+    /// provider's mistake than its wish. `before` is how many models there were.
+    pub fn doubtful(&self, before: usize) -> Option<String> {
+        if self.removed.len().saturating_mul(3) > before {
+            return Some(format!("it removes {} of {before} models", self.removed.len()));
+        }
+        let free = self.changed.iter().find(|changed| {
+            let mut prices = changed.fields.iter();
+            prices.any(|field| ["prompt price", "completion price"].contains(&field.name) && field.to == "0")
+        });
+        free.map(|changed| format!("{} would cost nothing from now on", changed.model))
+    }
+}
+
+impl fmt::Display for Changes {
+    /// A line for each model: `+` is new, `-` is gone, `~` has changed.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for added in &self.added {
+            let (prompt, completion) = (&added.prompt, &added.completion);
+            writeln!(f, "+ {}  {prompt} / {completion}, tier {}", added.model, added.tier)?;
+        }
+        for model in &self.removed {
+            writeln!(f, "- {model}")?;
+        }
+        for changed in &self.changed {
+            let fields = changed.fields.iter();
+            let fields: Vec<String> = fields
+                .map(|field| format!("{} {} -> {}", field.name, field.from, field.to))
+                .collect();
+            writeln!(f, "~ {}  {}", changed.model, fields.join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+fn fields(old: &Model, new: &Model) -> Vec<Field> {
+    let purposes = |model: &Model| {
+        let names: Vec<&str> = model.purposes.iter().map(|purpose| purpose.name()).collect();
+        names.join("+")
+    };
+    let targets = |model: &Model| {
+        let targets = model.targets.iter();
+        let targets: Vec<String> = targets
+            .map(|target| format!("{}:{}", target.provider, target.model))
+            .collect();
+        targets.join("+")
+    };
+    let all = [
+        (
+            "prompt price",
+            old.pricing.prompt.to_string(),
+            new.pricing.prompt.to_string(),
+        ),
+        (
+            "completion price",
+            old.pricing.completion.to_string(),
+            new.pricing.completion.to_string(),
+        ),
+        ("tier", old.tier.name().to_owned(), new.tier.name().to_owned()),
+        (
+            "context_length",
+            old.context_length.to_string(),
+            new.context_length.to_string(),
+        ),
+        (
+            "max_completion_tokens",
+            old.max_completion_tokens.to_string(),
+            new.max_completion_tokens.to_string(),
+        ),
+        ("modality", old.modality.clone(), new.modality.clone()),
+        ("name", old.name.clone(), new.name.clone()),
+        ("purposes", purposes(old), purposes(new)),
+        ("targets", targets(old), targets(new)),
+    ];
+    let changed = all.into_iter().filter(|(_, from, to)| from != to);
+    changed.map(|(name, from, to)| Field { name, from, to }).collect()
+}

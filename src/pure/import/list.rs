@@ -1,0 +1,101 @@
+//! OpenRouter's public list of models: the answer of `GET https://openrouter.ai/api/v1/models`, as its documentation describes it
+//! (openrouter.ai/docs, "Models": an object `data` of models with `id`, `name`, `context_length`, `architecture`, `pricing` as decimal
+//! text per token, `top_provider.max_completion_tokens`). Fields that are not read here may come and go.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+
+use super::ImportError;
+
+/// The list.
+#[derive(Debug, Deserialize)]
+pub(super) struct List {
+    pub(super) data: Vec<Listed>,
+}
+
+/// A model of the list.
+#[derive(Debug, Deserialize)]
+pub(super) struct Listed {
+    pub(super) id: String,
+    pub(super) name: String,
+    #[serde(default)]
+    pub(super) description: String,
+    pub(super) context_length: Option<u64>,
+    pub(super) architecture: Architecture,
+    /// By what is priced: `prompt`, `completion`, `request`, `image`, … as decimal text. `-1` means that it depends.
+    pub(super) pricing: BTreeMap<String, Price>,
+    #[serde(default)]
+    pub(super) top_provider: TopProvider,
+}
+
+/// What goes in and comes out, as two lists or as one text.
+#[derive(Debug, Deserialize)]
+pub(super) struct Architecture {
+    modality: Option<String>,
+    input_modalities: Option<Vec<String>>,
+    output_modalities: Option<Vec<String>>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(super) struct TopProvider {
+    pub(super) max_completion_tokens: Option<u64>,
+}
+
+/// Decimal text; newer entries hold more than a text under some keys, which are not read.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(super) enum Price {
+    Text(String),
+    Other(serde::de::IgnoredAny),
+}
+
+impl List {
+    /// # Errors
+    /// When it is no such list; the line is serde's.
+    pub(super) fn read(json: &str) -> Result<List, ImportError> {
+        serde_json::from_str(json).map_err(|error| ImportError {
+            line: error.line(),
+            problem: without_place(&error.to_string()),
+        })
+    }
+}
+
+impl Listed {
+    /// A price's text.
+    pub(super) fn price(&self, key: &str) -> Option<&str> {
+        match self.pricing.get(key)? {
+            Price::Text(text) => Some(text),
+            Price::Other(_) => None,
+        }
+    }
+}
+
+impl Architecture {
+    /// Inputs and outputs.
+    pub(super) fn sides(&self) -> (Vec<String>, Vec<String>) {
+        let (inputs, outputs) = self
+            .modality
+            .as_deref()
+            .unwrap_or("")
+            .split_once("->")
+            .unwrap_or_default();
+        let split = |side: &str| {
+            side.split('+')
+                .filter(|word| !word.is_empty())
+                .map(str::to_owned)
+                .collect()
+        };
+        let inputs = self.input_modalities.clone().unwrap_or_else(|| split(inputs));
+        let outputs = self.output_modalities.clone().unwrap_or_else(|| split(outputs));
+        (inputs, outputs)
+    }
+}
+
+/// serde's message without the place that stands before it already.
+fn without_place(message: &str) -> String {
+    message
+        .rsplit_once(" at line ")
+        .map_or(message, |(problem, _)| problem)
+        .to_owned()
+}

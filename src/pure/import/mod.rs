@@ -1,0 +1,372 @@
+//! From a provider's list of models to the catalogue: `tollgate catalogue import`, as a function of texts.
+//!
+//! The list is taken whole or not at all. What was imported stands between two marks in the catalogue's text; everything outside them
+//! is the operator's own, is left as it is, and wins where both name a model.
+
+mod list;
+mod rules;
+
+use std::collections::{HashMap, HashSet};
+use std::fmt::Write;
+
+use serde::Deserialize;
+
+use self::list::{List, Listed};
+use self::rules::Subject;
+pub use self::rules::{Pattern, Rules};
+use super::catalogue::Purpose;
+use super::ids::Tier;
+use super::money::ProviderPrice;
+
+/// Why a list is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct ImportError {
+    /// The line of the list, from 1; 0 where it is not known.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: String,
+}
+
+/// What a list gives.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// The models to be sold, in the list's order.
+    pub models: Vec<ImportedModel>,
+    /// Those that are not, and why.
+    pub skipped: Vec<Skipped>,
+}
+
+/// A model of the list that is not sold.
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
+pub struct Skipped {
+    /// Its id.
+    pub model: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// A model to be sold.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ImportedModel {
+    id: String,
+    name: String,
+    provider: String,
+    description: String,
+    context_length: u64,
+    max_completion_tokens: u64,
+    modality: String,
+    prompt: String,
+    completion: String,
+    tier: Tier,
+    purposes: Vec<Purpose>,
+}
+
+impl Imported {
+    /// Reads a list by the rules.
+    ///
+    /// # Errors
+    /// When it is not in OpenRouter's format, a price is no decimal text, or an id stands in it twice.
+    pub fn read(json: &str, rules: &Rules) -> Result<Imported, ImportError> {
+        let list = List::read(json)?;
+        let (mut models, mut skipped) = (Vec::new(), Vec::new());
+        let mut seen = HashSet::new();
+        for listed in &list.data {
+            let fail = |problem: String| ImportError {
+                line: line_of_id(json, &listed.id),
+                problem: format!("{}: {problem}", listed.id),
+            };
+            if !seen.insert(listed.id.as_str()) {
+                return Err(fail("this id stands in the list twice".to_owned()));
+            }
+            match taken(listed, rules).map_err(fail)? {
+                Ok(model) => models.push(model),
+                Err(reason) => skipped.push(Skipped {
+                    model: listed.id.clone(),
+                    reason,
+                }),
+            }
+        }
+        if models.is_empty() {
+            let problem = format!("none of the {} models of the list can be sold", list.data.len());
+            return Err(ImportError { line: 0, problem });
+        }
+        Ok(Imported { models, skipped })
+    }
+
+    /// Puts the models into a catalogue's text, in the place of what was imported from the same provider before. Models that the text
+    /// names itself are skipped. An empty text becomes a catalogue with the rules' default models.
+    ///
+    /// # Errors
+    /// When the text has no place for them.
+    pub fn into_catalogue(&mut self, text: &str, rules: &Rules) -> Result<String, ImportError> {
+        if text.trim().is_empty() {
+            return Ok(self.whole(rules));
+        }
+        let fail = |problem: &str| ImportError {
+            line: 0,
+            problem: problem.to_owned(),
+        };
+        let (begin, end) = marks(&rules.provider);
+        let own = match (text.find(&begin), text.find(&end)) {
+            (None, None) => {
+                let at = top_level(text, "purposes:").ok_or_else(|| fail("the catalogue has no line `purposes:`"))?;
+                if top_level(text, "models:").is_none_or(|models| models > at) {
+                    return Err(fail("the catalogue's list `models:` must stand before its `purposes:`"));
+                }
+                (text.get(..at), text.get(at..))
+            }
+            (Some(from), Some(to)) if from < to => {
+                let after = to.saturating_add(end.len());
+                (text.get(..from), text.get(after..))
+            }
+            _ => {
+                return Err(fail(
+                    "the marks of the last import do not stand in the catalogue as a pair",
+                ));
+            }
+        };
+        let (Some(before), Some(after)) = own else {
+            return Err(fail("the marks of the last import are cut"));
+        };
+        let named = own_ids(&format!("{before}{after}")).map_err(|problem| fail(&problem))?;
+        self.leave_out(&named);
+        let block = self.block(rules, list_indent(before));
+        if text.contains(&begin) {
+            return Ok(format!("{before}{block}{after}"));
+        }
+        let gap = if before.ends_with("\n\n") { "" } else { "\n" };
+        Ok(format!("{before}{gap}{block}\n{after}"))
+    }
+
+    fn leave_out(&mut self, named: &HashSet<String>) {
+        let (kept, own) = std::mem::take(&mut self.models)
+            .into_iter()
+            .partition(|model| !named.contains(&model.id));
+        self.models = kept;
+        let own: Vec<ImportedModel> = own;
+        self.skipped.extend(own.into_iter().map(|model| Skipped {
+            model: model.id,
+            reason: "the catalogue has an entry of its own".to_owned(),
+        }));
+    }
+
+    fn whole(&self, rules: &Rules) -> String {
+        let mut text = format!("models:\n\n{}\npurposes:\n", self.block(rules, LIST_INDENT));
+        for purpose in Purpose::ALL {
+            let chosen = rules.defaults.get(purpose.name()).cloned();
+            let first = || self.models.iter().find(|model| model.purposes.contains(&purpose));
+            if let Some(id) = chosen.or_else(|| first().map(|model| model.id.clone())) {
+                text.push_str(&format!("  {}: {}\n", purpose.name(), quoted(&id)));
+            }
+        }
+        text
+    }
+
+    /// The models between their marks, as entries of a list that is indented so far.
+    fn block(&self, rules: &Rules, indent: usize) -> String {
+        let dash = " ".repeat(indent);
+        let (begin, end) = marks(&rules.provider);
+        let mut text = begin;
+        for model in &self.models {
+            let names: Vec<&str> = model.purposes.iter().map(|purpose| purpose.name()).collect();
+            // Writing to a string does not fail.
+            let _written = write!(
+                text,
+                "{dash}- id: {}\n{dash}  name: {}\n{dash}  provider: {}\n{dash}  description: {}\n\
+                 {dash}  context_length: {}\n{dash}  max_completion_tokens: {}\n{dash}  modality: {}\n\
+                 {dash}  pricing: {{ prompt: {}, completion: {} }}\n{dash}  tier: {}\n\
+                 {dash}  purposes: [{}]\n{dash}  targets: [ {{ provider: {}, model: {} }} ]\n",
+                quoted(&model.id),
+                quoted(&model.name),
+                quoted(&model.provider),
+                quoted(&model.description),
+                model.context_length,
+                model.max_completion_tokens,
+                quoted(&model.modality),
+                quoted(&model.prompt),
+                quoted(&model.completion),
+                model.tier.name(),
+                names.join(", "),
+                quoted(&rules.provider),
+                quoted(&model.id),
+            );
+        }
+        text.push_str(&end);
+        text
+    }
+}
+
+/// A model of the list as one of the catalogue, or the reason why it is not sold.
+fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>, String> {
+    let no = |reason: &str| Ok(Err(reason.to_owned()));
+    if rules.skips(&listed.id) {
+        return no("a rule leaves it out");
+    }
+    let (inputs, outputs) = listed.architecture.sides();
+    let output = match outputs.iter().map(String::as_str).collect::<Vec<&str>>()[..] {
+        ["text"] => "text",
+        ["embedding" | "embeddings"] => "embedding",
+        [] => return no("the list does not say what it answers with"),
+        _ => {
+            return Ok(Err(format!(
+                "it answers with {}, which no token price covers",
+                outputs.join("+")
+            )));
+        }
+    };
+    let inputs = if inputs.is_empty() {
+        vec!["text".to_owned()]
+    } else {
+        inputs
+    };
+    let (prompt, completion) = match (price(listed, "prompt")?, price(listed, "completion")?) {
+        (Price::Fixed(prompt), Price::Fixed(completion)) => (prompt, completion),
+        (Price::Fixed(prompt), Price::Missing) if output == "embedding" => (prompt, ProviderPrice::default()),
+        (Price::Missing, _) | (_, Price::Missing) => return no("the list gives no price for it"),
+        (Price::Depends, _) | (_, Price::Depends) => return no("its price is not fixed"),
+    };
+    for (key, above) in [
+        ("request", ProviderPrice::default()),
+        ("internal_reasoning", completion),
+    ] {
+        match price(listed, key)? {
+            Price::Fixed(extra) if extra.decimal() > above.decimal() => {
+                return Ok(Err(format!(
+                    "it has a price of its own for {key}, which no token price covers"
+                )));
+            }
+            Price::Depends => return no("its price is not fixed"),
+            Price::Fixed(_) | Price::Missing => {}
+        }
+    }
+    let Some(context_length) = listed.context_length.filter(|tokens| *tokens > 0) else {
+        return no("the list does not say how long its context is");
+    };
+    let (provider, name) = match listed.name.split_once(": ") {
+        Some((provider, name)) => (provider, name),
+        None => (listed.id.split('/').next().unwrap_or_default(), listed.name.as_str()),
+    };
+    let subject = Subject {
+        id: &listed.id,
+        inputs: &inputs,
+        output,
+        context_length,
+        prompt: prompt.decimal(),
+        completion: completion.decimal(),
+    };
+    // What is held when a client sets no maximum: without the provider's word only the context bounds an answer.
+    let max = listed.top_provider.max_completion_tokens.filter(|max| *max > 0);
+    Ok(Ok(ImportedModel {
+        id: listed.id.clone(),
+        name: name.to_owned(),
+        provider: provider.to_owned(),
+        description: shortened(&listed.description, rules.description_chars_max),
+        context_length,
+        max_completion_tokens: if output == "embedding" {
+            0
+        } else {
+            max.unwrap_or(context_length)
+        },
+        modality: format!("{}->{output}", inputs.join("+")),
+        prompt: prompt.decimal().to_string(),
+        completion: completion.decimal().to_string(),
+        tier: rules.tier(&subject),
+        purposes: rules.purposes(&subject),
+    }))
+}
+
+enum Price {
+    Missing,
+    /// The list says -1: it depends on what answers.
+    Depends,
+    Fixed(ProviderPrice),
+}
+
+fn price(listed: &Listed, key: &str) -> Result<Price, String> {
+    match listed.price(key) {
+        None => Ok(Price::Missing),
+        Some(text) if text.starts_with('-') => Ok(Price::Depends),
+        Some(text) => match text.parse() {
+            Ok(price) => Ok(Price::Fixed(price)),
+            Err(error) => Err(format!("pricing.{key}: {error}")),
+        },
+    }
+}
+
+/// The first of the lines, up to so many characters.
+fn shortened(text: &str, chars_max: usize) -> String {
+    let line = text
+        .lines()
+        .map(str::trim)
+        .find(|line| !line.is_empty())
+        .unwrap_or_default();
+    if line.chars().count() <= chars_max {
+        return line.to_owned();
+    }
+    let mut short: String = line.chars().take(chars_max).collect();
+    short.push('…');
+    short
+}
+
+/// The marks around what was imported from a provider, each a whole line.
+fn marks(provider: &str) -> (String, String) {
+    (
+        format!(
+            "  # --- Imported from {provider} by `tollgate catalogue import`: what stands here is replaced by the next import. ---\n"
+        ),
+        format!("  # --- End of what was imported from {provider}. ---\n"),
+    )
+}
+
+/// The ids in the operator's own part of a catalogue.
+fn own_ids(text: &str) -> Result<HashSet<String>, String> {
+    #[derive(Deserialize)]
+    struct Own {
+        models: Option<Vec<HashMap<String, serde_yaml_ng::Value>>>,
+    }
+    let own: Own = serde_yaml_ng::from_str(text).map_err(|error| format!("the catalogue cannot be read: {error}"))?;
+    let models = own.models.unwrap_or_default();
+    Ok(models
+        .iter()
+        .filter_map(|model| model.get("id")?.as_str().map(str::to_owned))
+        .collect())
+}
+
+/// How far the entries of the list `models` are indented.
+fn list_indent(text: &str) -> usize {
+    let list = top_level(text, "models:")
+        .and_then(|at| text.get(at..))
+        .unwrap_or_default();
+    let mut entries = list.lines().skip(1).filter(|line| line.trim_start().starts_with("- "));
+    entries
+        .next()
+        .map_or(LIST_INDENT, |line| line.len().saturating_sub(line.trim_start().len()))
+}
+
+/// Where a line that begins with `key` stands.
+fn top_level(text: &str, key: &str) -> Option<usize> {
+    if text.starts_with(key) {
+        return Some(0);
+    }
+    text.find(&format!("\n{key}")).map(|at| at.saturating_add(1))
+}
+
+/// The line, from 1, on which a list names this id; the last of them for one that stands twice.
+fn line_of_id(json: &str, id: &str) -> usize {
+    let quoted = quoted(id);
+    let lines = json.lines().enumerate();
+    let named = lines.filter(|(_, line)| line.contains("\"id\"") && line.contains(&quoted));
+    named.last().map_or(0, |(at, _)| at.saturating_add(1))
+}
+
+/// Of a list that has no entry yet.
+const LIST_INDENT: usize = 2;
+
+/// A JSON text is a YAML text too.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+#[cfg(test)]
+mod tests;

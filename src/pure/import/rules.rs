@@ -1,0 +1,197 @@
+//! The rules of an import: which models are sold, to whom, and for what.
+
+use std::collections::BTreeMap;
+
+use rust_decimal::Decimal;
+use serde::Deserialize;
+
+use crate::pure::catalogue::Purpose;
+use crate::pure::ids::Tier;
+use crate::pure::money::ProviderPrice;
+
+/// The rules, as their file has them.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Rules {
+    /// The provider of the configuration that serves the models.
+    pub provider: String,
+    /// Models that are not sold.
+    #[serde(default)]
+    pub skip: Vec<Pattern>,
+    /// The first that fits gives the lowest tier that may use the model; the last one must fit everything.
+    tiers: Vec<TierRule>,
+    /// Each that fits adds its purposes.
+    #[serde(default)]
+    purposes: Vec<PurposeRule>,
+    /// The default model of each purpose, for a catalogue that has none yet.
+    #[serde(default)]
+    pub defaults: BTreeMap<String, String>,
+    /// Longer descriptions are cut.
+    #[serde(default = "description_chars_max")]
+    pub description_chars_max: usize,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct TierRule {
+    tier: Tier,
+    id: Option<Pattern>,
+    prompt_max: Option<ProviderPrice>,
+    completion_max: Option<ProviderPrice>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PurposeRule {
+    purposes: Vec<Purpose>,
+    id: Option<Pattern>,
+    input: Option<String>,
+    output: Option<String>,
+    context_min: Option<u64>,
+    prompt_max: Option<ProviderPrice>,
+    completion_max: Option<ProviderPrice>,
+}
+
+/// A text with `*` for anything; several, with `|` between them.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(transparent)]
+pub struct Pattern(String);
+
+/// What rules look at.
+pub(super) struct Subject<'a> {
+    pub(super) id: &'a str,
+    pub(super) inputs: &'a [String],
+    pub(super) output: &'a str,
+    pub(super) context_length: u64,
+    pub(super) prompt: Decimal,
+    pub(super) completion: Decimal,
+}
+
+impl Rules {
+    /// Reads and checks the rules.
+    ///
+    /// # Errors
+    /// With serde's words and line, or with what is missing.
+    pub fn parse(yaml: &str) -> Result<Rules, String> {
+        let rules: Rules = serde_yaml_ng::from_str(yaml).map_err(|error| error.to_string())?;
+        let last = rules.tiers.last();
+        if !last.is_some_and(|rule| rule.id.is_none() && rule.prompt_max.is_none() && rule.completion_max.is_none()) {
+            return Err("tiers: the last rule must have no condition, so that every model has a tier".to_owned());
+        }
+        if let Some(unknown) = rules.defaults.keys().find(|name| Purpose::parse(name).is_none()) {
+            return Err(format!("defaults.{unknown}: no such purpose"));
+        }
+        Ok(rules)
+    }
+
+    pub(super) fn skips(&self, id: &str) -> bool {
+        self.skip.iter().any(|pattern| pattern.fits(id))
+    }
+
+    /// The tier of the first rule that fits.
+    pub(super) fn tier(&self, subject: &Subject<'_>) -> Tier {
+        let fits = |rule: &&TierRule| {
+            rule.id.as_ref().is_none_or(|pattern| pattern.fits(subject.id))
+                && at_most(subject.prompt, rule.prompt_max.as_ref())
+                && at_most(subject.completion, rule.completion_max.as_ref())
+        };
+        self.tiers.iter().find(fits).map_or(Tier::Enterprise, |rule| rule.tier)
+    }
+
+    /// The purposes of all rules that fit, each once, in the interface's order.
+    pub(super) fn purposes(&self, subject: &Subject<'_>) -> Vec<Purpose> {
+        let fits = |rule: &&PurposeRule| {
+            rule.id.as_ref().is_none_or(|pattern| pattern.fits(subject.id))
+                && rule.input.as_ref().is_none_or(|input| subject.inputs.contains(input))
+                && rule.output.as_ref().is_none_or(|output| subject.output == output)
+                && rule.context_min.is_none_or(|least| subject.context_length >= least)
+                && at_most(subject.prompt, rule.prompt_max.as_ref())
+                && at_most(subject.completion, rule.completion_max.as_ref())
+        };
+        let mut purposes: Vec<Purpose> = self
+            .purposes
+            .iter()
+            .filter(fits)
+            .flat_map(|rule| rule.purposes.clone())
+            .collect();
+        purposes.sort();
+        purposes.dedup();
+        purposes
+    }
+}
+
+impl Pattern {
+    /// Whether the whole text is meant.
+    pub fn fits(&self, text: &str) -> bool {
+        self.0.split('|').any(|pattern| one_fits(pattern.trim(), text))
+    }
+}
+
+fn one_fits(pattern: &str, text: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = text.strip_prefix(first) else {
+        return false;
+    };
+    let mut parts = parts.peekable();
+    if parts.peek().is_none() {
+        return rest.is_empty();
+    }
+    while let Some(part) = parts.next() {
+        if parts.peek().is_none() {
+            return rest.ends_with(part);
+        }
+        match rest.find(part) {
+            Some(at) => rest = rest.get(at.saturating_add(part.len())..).unwrap_or_default(),
+            None => return false,
+        }
+    }
+    true
+}
+
+fn at_most(price: Decimal, max: Option<&ProviderPrice>) -> bool {
+    max.is_none_or(|max| price <= max.decimal())
+}
+
+fn description_chars_max() -> usize {
+    300
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns() {
+        let fits = |pattern: &str, text: &str| Pattern(pattern.to_owned()).fits(text);
+        for (pattern, text) in [
+            ("a/b", "a/b"),
+            ("*", ""),
+            ("*:free", "a/b:free"),
+            ("a/*", "a/"),
+            ("*code*|*dev*", "x/devstral"),
+            ("a*b*c", "aXXbYYbc"),
+            ("x | a/b", "a/b"),
+        ] {
+            assert!(fits(pattern, text), "{pattern} {text}");
+        }
+        for (pattern, text) in [
+            ("a/b", "a/bc"),
+            ("*:free", "a/b"),
+            ("a*b*c", "acb"),
+            ("a*a", "a"),
+            ("", "a"),
+        ] {
+            assert!(!fits(pattern, text), "{pattern} {text}");
+        }
+    }
+
+    #[test]
+    fn rules_that_leave_a_model_without_a_tier_are_refused() {
+        assert!(Rules::parse("provider: x\ntiers: []").is_err());
+        let error = Rules::parse("provider: x\ntiers: [ { tier: free, id: 'a/*' } ]").unwrap_err();
+        assert!(error.contains("no condition"), "{error}");
+        assert!(Rules::parse("provider: x\ntiers: [ { tier: free } ]\ndefaults: { talk: a/b }").is_err());
+        assert!(Rules::parse("provider: x\ntiers: [ { tier: free } ]\npurpose: []").is_err());
+    }
+}

@@ -1,0 +1,144 @@
+use super::*;
+use crate::pure::catalogue::Catalogue;
+use crate::pure::catalogue::changes::Changes;
+use crate::pure::money::Markup;
+
+#[path = "../../../tests/support/openrouter_list.rs"]
+mod openrouter_list;
+
+use openrouter_list::{openrouter_id, openrouter_list};
+
+fn rules() -> Rules {
+    Rules::parse(include_str!("../../../conf/import.yaml")).unwrap()
+}
+
+fn imported(json: &str) -> Imported {
+    Imported::read(json, &rules()).unwrap()
+}
+
+fn catalogue(text: &str) -> Catalogue {
+    Catalogue::parse(text, Markup::default()).unwrap_or_else(|error| panic!("{error}:\n{text}"))
+}
+
+#[test]
+fn a_list_of_660_becomes_a_catalogue() {
+    let mut list = imported(&openrouter_list(660, 0));
+    assert_eq!(list.models.len() + list.skipped.len(), 660);
+    let text = list.into_catalogue("", &rules()).unwrap();
+    let catalogue = catalogue(&text);
+    assert_eq!(catalogue.models().len(), list.models.len());
+    let model = catalogue.model(&openrouter_id(0)).unwrap();
+    assert_eq!((model.name.as_str(), model.provider.as_str()), ("Model 0", "Maker 0"));
+    assert_eq!(model.description, "The model of number 0, made up for tests.");
+    assert_eq!(
+        model.pricing.prompt.to_string(),
+        "0.0000000575",
+        "5 cents a million, and the markup"
+    );
+    assert_eq!(
+        model.max_completion_tokens, 8192,
+        "without a maximum the context bounds an answer"
+    );
+    assert_eq!(model.targets[0].model, openrouter_id(0));
+    assert!(model.purposes.contains(&Purpose::Chat));
+    let embedding = catalogue.model(&openrouter_id(13)).unwrap();
+    assert_eq!(
+        (embedding.modality.as_str(), embedding.max_completion_tokens),
+        ("text->embedding", 0)
+    );
+    assert!(catalogue.model(&openrouter_id(5)).unwrap().pricing.is_free());
+}
+
+#[test]
+fn what_no_token_price_covers_is_not_sold() {
+    let list = imported(&openrouter_list(660, 0));
+    let reason = |number: usize| {
+        let id = openrouter_id(number);
+        let skipped = list.skipped.iter().find(|skipped| skipped.model == id);
+        skipped.unwrap_or_else(|| panic!("{id} is sold")).reason.as_str()
+    };
+    assert_eq!(reason(17), "it answers with text+image, which no token price covers");
+    assert_eq!(reason(19), "its price is not fixed");
+    assert_eq!(
+        reason(41),
+        "it has a price of its own for request, which no token price covers"
+    );
+    assert!(
+        list.models.iter().any(|model| model.id == openrouter_id(63)),
+        "an object among the prices is not read"
+    );
+}
+
+#[test]
+fn an_import_replaces_the_one_before_and_nothing_else() {
+    let own = "# Mine.\nmodels:\n  - id: acme/chat-0   # my own price\n    name: Mine\n    provider: Me\n    context_length: 1\n    \
+               max_completion_tokens: 1\n    modality: text->text\n    pricing: { prompt: \"0.1\", completion: \"0.1\" }\n    tier: free\n    \
+               purposes: [chat, vision, code, fast, router, planner, executor, free, slide, slot_extract]\n    targets: [ { provider: mine, model: m } ]\n\npurposes:\n";
+    let whole = imported(&openrouter_list(100, 0)).into_catalogue("", &rules()).unwrap();
+    let own = format!("{own}{}", whole.split_once("\npurposes:\n").unwrap().1);
+    let own = own.replace("chat: \"acme/chat-0\"", "chat: acme/chat-0");
+
+    let mut first = imported(&openrouter_list(100, 0));
+    let first_text = first.into_catalogue(&own, &rules()).unwrap();
+    assert!(first.skipped.iter().any(|skipped| skipped.model == "acme/chat-0"));
+    let before = catalogue(&first_text);
+    assert_eq!(before.model("acme/chat-0").unwrap().name, "Mine");
+
+    let again = imported(&openrouter_list(100, 0))
+        .into_catalogue(&first_text, &rules())
+        .unwrap();
+    assert_eq!(again, first_text, "the same list changes nothing");
+
+    let second_text = imported(&openrouter_list(99, 1))
+        .into_catalogue(&first_text, &rules())
+        .unwrap();
+    let changes = Changes::between(&before, &catalogue(&second_text));
+    assert_eq!(changes.removed, [openrouter_id(99)]);
+    assert!(changes.added.is_empty());
+    assert!(changes.changed.iter().all(|changed| changed.model != "acme/chat-0"));
+    assert!(
+        changes.to_string().contains("prompt price 0.00000048 -> 0.0000004915"),
+        "{changes}"
+    );
+    assert!(second_text.starts_with("# Mine.\n") && second_text.contains("# my own price"));
+}
+
+#[test]
+fn a_broken_list_is_refused_with_its_line() {
+    let good = openrouter_list(30, 0);
+    let line = |what: &str| good.lines().position(|line| line.contains(what)).unwrap() + 1;
+    let second = format!("\"id\": \"{}\"", openrouter_id(1));
+    for (broken, at, problem) in [
+        (
+            good.replacen(&second, &format!("\"id\": \"{}\"", openrouter_id(0)), 1),
+            line(&second),
+            "twice",
+        ),
+        (
+            good.replacen("\"prompt\": \"0.00000042\"", "\"prompt\": \"cheap\"", 1),
+            line(&second),
+            "not a decimal number",
+        ),
+        (good.replacen(&second, "\"ID\": 1", 1), 0, "missing field `id`"),
+        (good[..good.len() / 2].to_owned(), 0, ""),
+        ("{\"data\": []}".to_owned(), 0, "none of the 0 models"),
+        ("<html>".to_owned(), 1, "expected value"),
+    ] {
+        let error = Imported::read(&broken, &rules()).unwrap_err();
+        assert!(error.problem.contains(problem), "{error:?}");
+        assert!(at == 0 || error.line == at, "{error:?} should be on line {at}");
+    }
+}
+
+#[test]
+fn a_catalogue_without_a_place_is_refused_and_left_alone() {
+    let list = openrouter_list(30, 0);
+    for text in [
+        "purposes:\nmodels:\n",
+        "models: []\n",
+        "x",
+        "models: []\npurposes: {\n  # --- End of what was imported from openrouter. ---\n",
+    ] {
+        assert!(imported(&list).into_catalogue(text, &rules()).is_err(), "{text}");
+    }
+}

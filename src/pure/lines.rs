@@ -1,0 +1,149 @@
+//! On which line of a YAML file something stands: for messages about what is right in shape and wrong in content, where the reader
+//! has no line to tell. It looks at indentation and keys only; where a file is written so that this finds nothing, nothing is told.
+
+/// The line, from 1, of the key at the end of this path, or of the last key on the way that was found.
+pub fn of_key(text: &str, path: &[&str]) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let (mut from, mut inside, mut found) = (0, 0, None);
+    for key in path {
+        let block = lines.iter().enumerate().skip(from);
+        let mut block = block.take_while(|(at, line)| *at == from || is_blank(line) || indent(line) >= inside);
+        let Some((at, line)) = block.find(|(at, line)| names(line, key, found == Some(at.saturating_add(1)))) else {
+            break;
+        };
+        found = Some(at.saturating_add(1));
+        let flow = line.contains('{');
+        // In a flow mapping the rest of the path stands on the same line, or below it.
+        from = if flow { at } else { at.saturating_add(1) };
+        inside = if flow {
+            indent(line)
+        } else {
+            indent(line).saturating_add(1)
+        };
+    }
+    found
+}
+
+/// The line, from 1, of the entry of a list whose `id` this is; of its key, when that is found in the entry.
+pub fn of_entry(text: &str, id: &str, key: &str) -> Option<usize> {
+    of_entries(text, id)
+        .first()
+        .and_then(|at| in_entry(text, *at, key).or(Some(*at)))
+}
+
+/// The lines, from 1, of all entries with this id.
+pub fn of_entries(text: &str, id: &str) -> Vec<usize> {
+    let is_it = |line: &str| {
+        let line = line
+            .trim_start()
+            .trim_start_matches("- ")
+            .trim_start()
+            .trim_start_matches(['{', '[', ' ']);
+        let line = line.trim_start_matches('"');
+        let Some(value) = line
+            .strip_prefix("id")
+            .and_then(|rest| rest.trim_start_matches('"').trim_start().strip_prefix(':'))
+        else {
+            return false;
+        };
+        let value = value.trim_start();
+        let (quote, bare) = match value.chars().next() {
+            Some(quote @ ('"' | '\'')) => (Some(quote), value.get(1..).unwrap_or_default()),
+            _ => (None, value),
+        };
+        let end = bare.find(|c| quote.map_or(matches!(c, ',' | ' ' | '}'), |quote| c == quote));
+        bare.get(..end.unwrap_or(bare.len())) == Some(id)
+    };
+    let lines = text.lines().enumerate().filter(|(_, line)| is_it(line));
+    lines.map(|(at, _)| at.saturating_add(1)).collect()
+}
+
+/// The line of a key of the entry whose id stands on the line `at`.
+fn in_entry(text: &str, at: usize, key: &str) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let begins = |line: &&str| line.trim_start().starts_with("- ");
+    let start = lines.get(..at)?.iter().rposition(begins)?;
+    let dash = indent(lines.get(start)?);
+    let entry = lines.iter().enumerate().skip(start);
+    let mut entry = entry.take_while(|(at, line)| *at == start || is_blank(line) || indent(line) > dash);
+    let found = entry.find(|(at, line)| names(line, key, *at == start));
+    found.map(|(at, _)| at.saturating_add(1))
+}
+
+/// Whether a line begins with the key, or has it in a flow mapping.
+fn names(line: &str, key: &str, flow: bool) -> bool {
+    let bare = line.trim_start().trim_start_matches("- ").trim_start();
+    let begins = |text: &str| {
+        let text = text.trim_start_matches(['{', ',', ' ', '"']);
+        text.strip_prefix(key)
+            .is_some_and(|rest| rest.trim_start_matches('"').trim_start().starts_with(':'))
+    };
+    begins(bare) || (flow && line.split(['{', ',']).skip(1).any(begins))
+}
+
+fn indent(line: &str) -> usize {
+    line.len().saturating_sub(line.trim_start().len())
+}
+
+fn is_blank(line: &str) -> bool {
+    let line = line.trim();
+    line.is_empty() || line.starts_with('#')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const YAML: &str = "\
+# A comment
+listen: 1
+providers:
+  # another
+  openai:
+    base_url: x
+
+  local: { base_url: y, headers: { a: b } }
+tiers:
+  free: { rpm: 1 }
+models:
+  - id: a/b
+    name: A
+    pricing: { prompt: \"0\" }
+  - { id: \"a/c:free\", name: C }
+  - name: D
+    id: 'a/d'
+    tier: free
+";
+
+    #[test]
+    fn keys() {
+        for (path, line) in [
+            (&["listen"][..], Some(2)),
+            (&["providers", "openai"], Some(5)),
+            (&["providers", "openai", "base_url"], Some(6)),
+            (&["providers", "local", "base_url"], Some(8)),
+            (&["providers", "local", "headers"], Some(8)),
+            (&["tiers", "free", "rpm"], Some(10)),
+            (&["tiers", "lite", "rpm"], Some(9)),
+            (&["nothing"], None),
+        ] {
+            assert_eq!(of_key(YAML, path), line, "{path:?}");
+        }
+    }
+
+    #[test]
+    fn entries() {
+        for (id, key, line) in [
+            ("a/b", "name", Some(13)),
+            ("a/b", "prompt", Some(12)),
+            ("a/b", "tier", Some(12)),
+            ("a/c:free", "name", Some(15)),
+            ("a/d", "tier", Some(18)),
+            ("a/e", "tier", None),
+            ("a", "tier", None),
+        ] {
+            assert_eq!(of_entry(YAML, id, key), line, "{id} {key}");
+        }
+        assert_eq!(of_entries("- id: a/b\n- id: a/b # again\n", "a/b"), [1, 2]);
+    }
+}
