@@ -3,6 +3,7 @@
 //! The only file that reads configuration files and the environment.
 
 pub mod import;
+pub mod mistakes;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -11,7 +12,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
-use crate::pure::catalogue::{Catalogue, CatalogueError};
+use crate::pure::catalogue::Catalogue;
 use crate::pure::ids::Tier;
 use crate::pure::limits::Limits;
 use crate::pure::lines;
@@ -369,31 +370,48 @@ impl Config {
     /// # Errors
     /// As [`Config::load_catalogue`].
     pub fn catalogue_of(&self, text: &str) -> Result<Catalogue, ConfigError> {
-        let fail = |line: Option<usize>, problem: String| Err(ConfigError::new(&self.catalogue, problem).at(line));
-        let catalogue = match Catalogue::parse(text, self.markup) {
-            Ok(catalogue) => catalogue,
-            Err(CatalogueError::Format(problem)) => {
-                let (problem, line) = placed(&explain(&problem));
-                return fail(line, problem);
-            }
-            Err(error @ CatalogueError::Model { .. }) => return fail(error.line(text), error.to_string()),
-            Err(error @ CatalogueError::Purpose { .. }) => return fail(error.line(text), error.to_string()),
-        };
-        for model in catalogue.models() {
-            if let Some(target) = model
-                .targets
-                .iter()
-                .find(|target| !self.providers.contains_key(&target.provider))
-            {
-                let (id, provider) = (&model.id, &target.provider);
-                let near = nearest(provider, self.providers.keys().map(String::as_str));
-                return fail(
-                    lines::of_entry(text, id, "targets"),
-                    format!("{id}: its target names the provider {provider}, which is not configured{near}"),
-                );
+        match self.read_catalogue(text) {
+            (Some(catalogue), mistakes) if mistakes.is_empty() => Ok(catalogue),
+            (_, mistakes) => {
+                let first = mistakes.into_iter().next();
+                Err(first.unwrap_or_else(|| ConfigError::new(&self.catalogue, "it cannot be read")))
             }
         }
-        Ok(catalogue)
+    }
+
+    /// All that is wrong with a text that is, or is to be, the catalogue's.
+    pub fn catalogue_mistakes(&self, text: &str) -> Vec<ConfigError> {
+        self.read_catalogue(text).1
+    }
+
+    fn read_catalogue(&self, text: &str) -> (Option<Catalogue>, Vec<ConfigError>) {
+        let fail = |line: Option<usize>, problem: String| ConfigError::new(&self.catalogue, problem).at(line);
+        let (catalogue, found) = match Catalogue::read(text, self.markup) {
+            Ok(read) => read,
+            Err(error) => {
+                let (problem, line) = placed(&explain(&error.to_string()));
+                return (None, vec![fail(line, problem)]);
+            }
+        };
+        let mut mistakes: Vec<ConfigError> = found
+            .iter()
+            .map(|error| fail(error.line(text), error.to_string()))
+            .collect();
+        for model in catalogue.models() {
+            let unknown = model
+                .targets
+                .iter()
+                .find(|target| !self.providers.contains_key(&target.provider));
+            if let Some(target) = unknown {
+                let (id, provider) = (&model.id, &target.provider);
+                let near = nearest(provider, self.providers.keys().map(String::as_str));
+                mistakes.push(fail(
+                    lines::of_entry(text, id, "targets"),
+                    format!("{id}: its target names the provider {provider}, which is not configured{near}"),
+                ));
+            }
+        }
+        (Some(catalogue), mistakes)
     }
 
     /// When the catalogue's file was changed last; nothing when that is not known.

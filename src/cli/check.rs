@@ -8,13 +8,13 @@ use serde::Serialize;
 use super::catalogue::Stock;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
-use crate::config::{Config, Credential, Provider, Store};
+use crate::config::{Config, Credential, Provider, Store, environment, mistakes};
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
     let mut findings = Findings::default();
     match super::load(conf) {
         Ok(config) => findings.see(&config),
-        Err(failure) => findings.errors.push(failure.to_string()),
+        Err(failure) => findings.errors.extend(mistakes_of(conf, &failure)),
     }
     findings.good = findings.errors.is_empty();
     Answer::of(&findings, format)
@@ -53,7 +53,13 @@ impl Findings {
                 self.passed.push(format!("{path}: {models} models, {on_sale} on sale"));
                 self.warnings.extend(stock.warnings);
             }
-            Err(failure) => self.errors.push(failure.to_string()),
+            Err(failure) => {
+                let mistakes = mistakes::of_catalogue(config);
+                if mistakes.is_empty() {
+                    self.errors.push(failure.to_string());
+                }
+                self.errors.extend(mistakes.iter().map(ToString::to_string));
+            }
         }
     }
 
@@ -135,6 +141,18 @@ impl Show for Findings {
     fn problems(&self) -> Vec<String> {
         self.errors.clone()
     }
+}
+
+/// Every mistake of a configuration that cannot be used, and not only the first.
+fn mistakes_of(conf: &Path, failure: &Failure) -> Vec<String> {
+    let Ok(text) = std::fs::read_to_string(conf) else {
+        return vec![failure.to_string()];
+    };
+    let mistakes = mistakes::of_config(conf, &text, &environment);
+    if mistakes.is_empty() {
+        return vec![failure.to_string()];
+    }
+    mistakes.iter().map(ToString::to_string).collect()
 }
 
 fn scheme(config: &Config) -> String {

@@ -15,6 +15,8 @@ mod ledger;
 mod maintenance;
 mod output;
 mod serve;
+mod shell;
+mod top;
 mod usage;
 
 use std::ffi::OsString;
@@ -79,6 +81,12 @@ enum Command {
     Catalogue(catalogue::CatalogueCommand),
     /// Refuse calls with 503 while you work on something, or take them again
     Maintenance(maintenance::MaintenanceArgs),
+    /// Watch what the gateway does now: calls, spend, the slowest providers
+    Top(top::TopArgs),
+    /// Write the completions of a shell to standard output
+    Completions(shell::CompletionsArgs),
+    /// Write the man page to standard output
+    Man,
 }
 
 /// Reads the arguments (the first is the program's name) and does what they say. Only `serve` and `demo` write anything themselves;
@@ -117,6 +125,9 @@ fn run(cli: Cli) -> Result<Answer, Failure> {
         Command::Ledger(command) => ledger::run(&command, &config()?, format),
         Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
         Command::Maintenance(args) => maintenance::run(&args, &config()?, format),
+        Command::Top(args) => top::run(&args, &config()?, format),
+        Command::Completions(args) => shell::completions(&args, format),
+        Command::Man => shell::man(format),
     }
 }
 
@@ -175,6 +186,7 @@ Examples:
   tollgate credits add acme 10.50 --reference INVOICE-7  what they can spend
   tollgate key create --account acme                     what they call with
   tollgate usage acme --period 30d
+  tollgate top                                           what happens now
 
 All commands work while the gateway runs and take effect within a second.
 Relative paths in the configuration count from the current directory. Errors go

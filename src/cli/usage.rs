@@ -53,7 +53,13 @@ pub(super) struct UsageShown {
     total_cost: Credits,
     by_model: Vec<ModelSums>,
     by_day: Vec<DaySums>,
+    /// What each day spent by model, for the plot.
+    #[serde(skip)]
+    spending: Spending,
 }
+
+/// Cost in 10^-12 credit, by day and model.
+type Spending = BTreeMap<String, BTreeMap<String, i64>>;
 
 #[derive(Debug, Serialize)]
 struct ModelSums {
@@ -93,10 +99,14 @@ impl UsageShown {
         let mut total = Sums::default();
         let mut models: BTreeMap<&str, Sums> = BTreeMap::new();
         let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
+        let mut spending = Spending::new();
         for row in rows {
             total.add(row);
             models.entry(&row.model).or_default().add(row);
             days.entry(row.day).or_default().add(row);
+            let spent = spending.entry(row.day.to_string()).or_default();
+            let spent = spent.entry(row.model.clone()).or_default();
+            *spent = spent.saturating_add(row.cost.pico());
         }
         let by_model = models.into_iter().map(|(model, sums)| ModelSums {
             model: model.to_owned(),
@@ -120,6 +130,7 @@ impl UsageShown {
             total_cost: total.cost,
             by_model,
             by_day: by_day.collect(),
+            spending,
         }
     }
 
@@ -131,6 +142,54 @@ impl UsageShown {
             tokens: self.total_tokens,
             cost: self.total_cost,
         }
+    }
+
+    /// The models that have a shade of their own: those that cost most.
+    fn shaded(&self) -> Vec<&str> {
+        let dear = self.by_model.iter().filter(|line| line.sums.cost > Credits::ZERO);
+        dear.take(SHADES.len() - 1).map(|line| line.model.as_str()).collect()
+    }
+
+    /// Which shade stands for which model.
+    fn legend(&self) -> String {
+        let shaded = self.shaded();
+        let mut lines = String::new();
+        for (model, shade) in shaded.iter().zip(SHADES) {
+            lines.push_str(&format!("{shade} {model}\n"));
+        }
+        let dear = self
+            .by_model
+            .iter()
+            .filter(|line| line.sums.cost > Credits::ZERO)
+            .count();
+        if dear > shaded.len() {
+            lines.push_str(&format!(
+                "{} {} others\n",
+                SHADES[SHADES.len() - 1],
+                dear - shaded.len()
+            ));
+        }
+        lines
+    }
+
+    /// A day's bar: as long as its cost is to `most`, in the shades of its models.
+    fn day_bar(&self, day: &str, most: i64) -> String {
+        let shaded = self.shaded();
+        let mut parts = [0i64; SHADES.len()];
+        for (model, cost) in self.spending.get(day).into_iter().flatten() {
+            let shade = shaded
+                .iter()
+                .position(|known| known == model)
+                .unwrap_or(SHADES.len() - 1);
+            parts[shade] = parts[shade].saturating_add(*cost);
+        }
+        let (mut drawn, mut sum) = (String::new(), 0i64);
+        for (part, shade) in parts.iter().zip(SHADES) {
+            let from = bar_length(sum, most);
+            sum = sum.saturating_add(*part);
+            drawn.extend(std::iter::repeat_n(shade, bar_length(sum, most).saturating_sub(from)));
+        }
+        drawn
     }
 
     fn day_table(&self) -> Table {
@@ -149,7 +208,7 @@ impl UsageShown {
                 sums.requests.to_string(),
                 sums.tokens.to_string(),
                 sums.cost.to_string(),
-                bar(sums.cost.pico(), most),
+                self.day_bar(&line.day, most),
             ]);
         }
         table
@@ -191,18 +250,22 @@ impl Show for UsageShown {
         if self.by_day.len() > 1 {
             text.push('\n');
             text.push_str(&self.day_table().text());
+            text.push('\n');
+            text.push_str(&self.legend());
         }
         text
     }
 }
 
-/// A bar whose length is to [`BAR_MAX`] as `value` is to `most`; what is above 0 shows.
-fn bar(value: i64, most: i64) -> String {
+/// The length that is to [`BAR_MAX`] as `value` is to `most`; what is above 0 shows.
+fn bar_length(value: i64, most: i64) -> usize {
     if value <= 0 || most <= 0 {
-        return String::new();
+        return 0;
     }
     let length = i128::from(value) * BAR_MAX / i128::from(most);
-    "█".repeat(usize::try_from(length.clamp(1, BAR_MAX)).unwrap_or(0))
+    usize::try_from(length.clamp(1, BAR_MAX)).unwrap_or(0)
 }
 
+/// From the dearest model to all the others.
+const SHADES: [char; 4] = ['█', '▓', '▒', '░'];
 const BAR_MAX: i128 = 24;

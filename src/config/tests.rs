@@ -53,7 +53,10 @@ fn each_mistake_names_its_key() {
     ];
     for (text, says) in cases {
         let error = parse(text).expect_err(text).to_string();
-        assert!(error.starts_with("t.yaml:1: ") && error.contains(says), "{text}: {error}");
+        assert!(
+            error.starts_with("t.yaml:1: ") && error.contains(says),
+            "{text}: {error}"
+        );
     }
 }
 

@@ -1,9 +1,9 @@
-//! The admin listener: liveness, readiness, metrics. It has a thread and a runtime of its own, so that it answers until the process
+//! The admin listener: liveness, readiness, metrics, and the status page. It has a thread and a runtime of its own, so that it answers until the process
 //! ends: during a stop `/readyz` says 503 while the calls that still run come to their end.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -21,9 +21,11 @@ use super::life::Life;
 use super::snapshot::Snapshot;
 use super::watch::Audited;
 use crate::clock::Clock;
+use crate::pure::time::Timestamp;
 use crate::store::Ledger;
 use crate::telemetry::Telemetry;
 use crate::telemetry::exposition::{self, Gauges};
+use crate::telemetry::status::{Process, Sample, Series, Status};
 
 /// What the admin listener answers from.
 pub struct Admin {
@@ -33,6 +35,8 @@ pub struct Admin {
     pub(super) life: Arc<Life>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) audited: Arc<Audited>,
+    pub(super) started: Timestamp,
+    pub(super) series: Mutex<Series>,
 }
 
 impl Admin {
@@ -79,6 +83,7 @@ impl Admin {
     /// Serves connections of `listener`, each in a task of its own.
     pub async fn serve(self, listener: tokio::net::TcpListener) {
         let (app, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        tokio::spawn(sample(Arc::downgrade(&app)));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
         loop {
@@ -102,6 +107,29 @@ impl Admin {
                 drop(place);
             });
         }
+    }
+
+    /// The state, as the status page and `tollgate top` read it.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn status(&self) -> Result<String, serde_json::Error> {
+        let (now, config) = (self.clock.now(), &self.snapshot.load().config);
+        let process = Process {
+            at_ms: now.0,
+            uptime_ms: now.since(self.started),
+            listen: config.listen.to_string(),
+            currency: config.currency.clone(),
+        };
+        let (figures, gauges) = (self.telemetry.figures(), self.gauges());
+        let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_string(&Status::of(&figures, &gauges, process, &series))
+    }
+
+    /// Keeps the state of this moment for the trends.
+    fn sample(&self) {
+        let sample = Sample::of(&self.telemetry.figures(), &self.gauges(), self.clock.now().0);
+        self.series.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
     }
 
     fn gauges(&self) -> Gauges {
@@ -148,8 +176,22 @@ impl ServeHttp for Admin {
                 Ok(page) => answer(StatusCode::OK, METRICS, page),
                 Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
             },
+            "/" | "/status" => answer(StatusCode::OK, HTML, PAGE),
+            "/status.json" => match self.status() {
+                Ok(status) => answer(StatusCode::OK, JSON, status),
+                Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+            },
             _ => answer(StatusCode::NOT_FOUND, PLAIN, "not found\n"),
         }
+    }
+}
+
+/// Keeps a sample every few seconds.
+async fn sample(admin: Weak<Admin>) {
+    while let Some(admin) = admin.upgrade() {
+        admin.sample();
+        drop(admin);
+        tokio::time::sleep(SAMPLE_EVERY).await;
     }
 }
 
@@ -182,6 +224,11 @@ fn bind_at_last(address: SocketAddr) -> TcpListener {
 }
 
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The status page: one file, which asks for `status.json`.
+const PAGE: &str = include_str!("status.html");
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const CONNECTIONS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

@@ -28,7 +28,7 @@ mod stage;
 pub mod upstream;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -97,6 +97,8 @@ impl Gateway {
             life: Arc::clone(&self.life),
             telemetry: Arc::clone(&self.telemetry),
             audited: Arc::clone(&self.audited),
+            started: self.clock.now(),
+            series: Mutex::default(),
         }
     }
 

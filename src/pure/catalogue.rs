@@ -229,25 +229,47 @@ impl Catalogue {
     /// # Errors
     /// Anything missing, unknown, a price that is not quoted decimal text, a duplicate id, a purpose without a fitting default.
     pub fn parse(yaml: &str, markup: Markup) -> Result<Catalogue, CatalogueError> {
+        let (catalogue, mistakes) = Catalogue::read(yaml, markup)?;
+        match mistakes.into_iter().next() {
+            None => Ok(catalogue),
+            Some(first) => Err(first),
+        }
+    }
+
+    /// What can be read of a catalogue, and all that is wrong with it; what is wrong is left out. Not to be served from unless nothing is.
+    ///
+    /// # Errors
+    /// When it has not the shape of a catalogue.
+    pub fn read(yaml: &str, markup: Markup) -> Result<(Catalogue, Vec<CatalogueError>), CatalogueError> {
         let raw: RawCatalogue = serde_yaml_ng::from_str(yaml).map_err(|e| CatalogueError::Format(e.to_string()))?;
-        let mut catalogue = Catalogue::default();
+        let (mut catalogue, mut mistakes) = (Catalogue::default(), Vec::new());
+        let mut wrong: Vec<String> = Vec::new();
         for model in raw.models {
-            let model = Arc::new(checked(model, markup)?);
+            let id = model.id.clone();
+            let model = match checked(model, markup) {
+                Ok(model) => Arc::new(model),
+                Err(mistake) => {
+                    wrong.push(id);
+                    mistakes.push(mistake);
+                    continue;
+                }
+            };
             if catalogue
                 .by_id
                 .insert(Arc::clone(&model.id), Arc::clone(&model))
                 .is_some()
             {
                 let problem = TWICE.to_owned();
-                return Err(CatalogueError::Model {
+                mistakes.push(CatalogueError::Model {
                     model: model.id.to_string(),
                     problem,
                 });
+                continue;
             }
             catalogue.models.push(model);
         }
-        catalogue.purposes = defaults(&raw.purposes, &catalogue.by_id)?;
-        Ok(catalogue)
+        catalogue.purposes = defaults(&raw.purposes, &catalogue.by_id, &wrong, &mut mistakes);
+        Ok((catalogue, mistakes))
     }
 
     /// The part of the catalogue whose models have a target that `usable` accepts, with only those targets. A purpose whose
@@ -348,39 +370,46 @@ fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
     })
 }
 
+/// The purposes' defaults. A default that is `wrong` itself has been told already.
 fn defaults(
     raw: &HashMap<String, String>,
     by_id: &HashMap<Arc<str>, Arc<Model>>,
-) -> Result<HashMap<&'static str, Arc<Model>>, CatalogueError> {
-    let fail = |purpose: &str, problem: String| {
-        Err(CatalogueError::Purpose {
+    wrong: &[String],
+    mistakes: &mut Vec<CatalogueError>,
+) -> HashMap<&'static str, Arc<Model>> {
+    let mut fail = |purpose: &str, problem: String| {
+        mistakes.push(CatalogueError::Purpose {
             purpose: purpose.to_owned(),
             problem,
-        })
+        });
     };
-    if let Some(unknown) = raw.keys().find(|name| Purpose::parse(name).is_none()) {
-        return fail(unknown, format!("no such purpose; there are {}", names().join(", ")));
+    let mut unknown: Vec<&String> = raw.keys().filter(|name| Purpose::parse(name).is_none()).collect();
+    unknown.sort();
+    for name in unknown {
+        fail(name, format!("no such purpose; there are {}", names().join(", ")));
     }
     let mut defaults = HashMap::new();
     for purpose in Purpose::ALL {
-        let Some(id) = raw.get(purpose.name()) else {
-            return fail(purpose.name(), "has no default model".to_owned());
+        let name = purpose.name();
+        let Some(id) = raw.get(name) else {
+            fail(name, "has no default model".to_owned());
+            continue;
         };
         let Some(model) = by_id.get(id.as_str()) else {
-            return fail(purpose.name(), format!("its default {id} is not among the models"));
+            if !wrong.contains(id) {
+                fail(name, format!("its default {id} is not among the models"));
+            }
+            continue;
         };
         if !model.purposes.contains(&purpose) {
-            return fail(purpose.name(), format!("its default {id} does not list this purpose"));
+            fail(name, format!("its default {id} does not list this purpose"));
+        } else if (purpose == Purpose::Embedding) != (model.kind() == ModelKind::Embedding) {
+            fail(name, format!("its default {id} has the modality {}", model.modality));
+        } else {
+            defaults.insert(name, Arc::clone(model));
         }
-        if (purpose == Purpose::Embedding) != (model.kind() == ModelKind::Embedding) {
-            return fail(
-                purpose.name(),
-                format!("its default {id} has the modality {}", model.modality),
-            );
-        }
-        defaults.insert(purpose.name(), Arc::clone(model));
     }
-    Ok(defaults)
+    defaults
 }
 
 /// The names of all purposes, for messages.

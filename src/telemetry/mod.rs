@@ -8,6 +8,7 @@ pub mod exposition;
 pub mod figures;
 mod line;
 pub mod record;
+pub mod status;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};

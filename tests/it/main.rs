@@ -13,6 +13,7 @@ mod bad_paths;
 mod bodies;
 mod catalogue_import;
 mod chat;
+mod commands;
 mod connections;
 mod disconnect;
 mod domains;

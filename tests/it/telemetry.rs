@@ -63,7 +63,11 @@ async fn mixed_load(gateway: &Gateway, other_key: &str) -> u64 {
     let one = async |worker: usize| {
         for round in 0..14 {
             let model = models[(worker + round) % models.len()];
-            let client = if worker.is_multiple_of(2) { &gateway.http1 } else { &gateway.h2c };
+            let client = if worker.is_multiple_of(2) {
+                &gateway.http1
+            } else {
+                &gateway.h2c
+            };
             let client = match round {
                 3 => client.with_key(&garbage),
                 n if n % 2 == 1 => client.with_key(other_key),

@@ -1,5 +1,6 @@
 //! The real binary, as an operator runs it: `tollgate serve` with a configuration of its own, and the commands beside it.
 
+use std::fs::OpenOptions;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -11,19 +12,28 @@ use super::client::Client;
 use super::upstream::Upstream;
 use super::{catalogue, eventually};
 
-/// A running gateway with one account that has credit and a key. It is killed when the test lets go of it.
+/// A gateway with one account that has credit and a key. It is killed when the test lets go of it.
 pub struct Process {
     /// A client with the account's key.
     pub client: Client,
     /// A client of the admin listener.
     pub admin: Client,
-    child: Child,
+    child: Option<Child>,
     dir: TempDir,
 }
 
 impl Process {
     /// Starts it over this upstream, with these changes to the configuration.
     pub async fn start(upstream: &Upstream, change: impl FnOnce(&mut Value)) -> Process {
+        let mut process = Process::prepare(upstream, change);
+        let conf = process.path("tollgate.yaml").to_str().unwrap().to_owned();
+        let words = [env!("CARGO_BIN_EXE_tollgate"), "serve", "--conf", &conf].map(str::to_owned);
+        process.start_with(&words).await;
+        process
+    }
+
+    /// Writes the files and makes account and key, but starts nothing yet.
+    pub fn prepare(upstream: &Upstream, change: impl FnOnce(&mut Value)) -> Process {
         let dir = TempDir::new().unwrap();
         let (listen, admin_listen) = (free_address(), free_address());
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
@@ -42,24 +52,28 @@ impl Process {
         let command = |arguments: &[&str]| command(&dir, arguments);
         run(command(&["account", "create", "acme", "--tier", "pro"]));
         run(command(&["credits", "add", "acme", "100", "--reference", "first"]));
-        let key: Value =
-            serde_json::from_str(&run(command(&["key", "create", "--account", "acme", "--json"]))).unwrap();
-        let mut serve = command(&["serve"]);
-        serve
-            .stdout(Stdio::null())
-            .stderr(std::fs::File::create(path("log")).unwrap());
-        let child = serve.spawn().unwrap();
-        let process = Process {
+        let key = run(command(&["key", "create", "--account", "acme", "--json"]));
+        let key: Value = serde_json::from_str(&key).unwrap();
+        Process {
             client: Client::http1(listen).with_key(key["key"].as_str().unwrap()),
             admin: Client::http1(admin_listen),
-            child,
+            child: None,
             dir,
-        };
-        eventually("the gateway listens", async || {
-            process.client.listens().await.then_some(())
-        })
-        .await;
-        process
+        }
+    }
+
+    /// Starts it by these words, and waits until it listens.
+    pub async fn start_with(&mut self, words: &[String]) {
+        let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let mut serve = Command::new(&words[0]);
+        serve.args(&words[1..]).stdout(Stdio::null()).stderr(log);
+        self.child = Some(serve.spawn().unwrap());
+        eventually("the gateway listens", async || self.client.listens().await.then_some(())).await;
+    }
+
+    /// Its process id.
+    pub fn id(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
     }
 
     /// Runs a command on its configuration, and gives what it printed.
@@ -77,14 +91,15 @@ impl Process {
     /// Sends it a signal, by its name.
     pub fn signal(&self, name: &str) {
         let status = Command::new("kill")
-            .args(["-s", name, &self.child.id().to_string()])
+            .args(["-s", name, &self.id().to_string()])
             .status();
         assert!(status.unwrap().success());
     }
 
     /// Waits for its end.
     pub async fn ended(&mut self) -> ExitStatus {
-        eventually("the process ends", async || self.child.try_wait().unwrap()).await
+        let child = self.child.as_mut().unwrap();
+        eventually("the process ends", async || child.try_wait().unwrap()).await
     }
 
     /// A file of its folder.
@@ -95,9 +110,11 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // It may have ended by itself.
-        drop(self.child.kill());
-        drop(self.child.wait());
+        if let Some(child) = &mut self.child {
+            // It may have ended by itself.
+            drop(child.kill());
+            drop(child.wait());
+        }
     }
 }
 

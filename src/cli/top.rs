@@ -1,0 +1,405 @@
+//! `tollgate top`: what the gateway does now, drawn anew every few seconds, from the admin listener's figures.
+
+use std::collections::HashMap;
+use std::io::{IsTerminal, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+use super::failure::Failure;
+use super::output::{Answer, Format};
+use crate::config::Config;
+use crate::pure::money::Credits;
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  tollgate top\n  tollgate top --once\n\n\
+    Ctrl-C ends it. LIVE are calls under way; rates and times are of the last interval.")]
+pub(super) struct TopArgs {
+    /// Seconds between two looks
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    interval: u64,
+    /// Look twice, print once, and end
+    #[arg(long)]
+    once: bool,
+}
+
+/// The gateway's state, as far as it is shown.
+#[derive(Debug, Deserialize)]
+struct Status {
+    version: String,
+    at_ms: i64,
+    uptime_ms: i64,
+    listen: String,
+    currency: String,
+    ready: bool,
+    maintenance: bool,
+    in_flight: u64,
+    totals: Totals,
+    targets: Vec<Target>,
+    providers: Vec<Provider>,
+    ledger: Ledger,
+    alarms: Vec<String>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Totals {
+    requests: u64,
+    denials: u64,
+    errors: u64,
+    cost: Box<RawValue>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Target {
+    model: String,
+    provider: String,
+    live: i64,
+    requests: u64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    cost: Box<RawValue>,
+    first_events: u64,
+    first_event_sum_ms: u64,
+}
+
+#[derive(Debug, Deserialize)]
+struct Provider {
+    provider: String,
+    live: i64,
+    requests: u64,
+    faults: u64,
+    breakers: u64,
+    breakers_open: u64,
+    first_events: u64,
+    first_event_sum_ms: u64,
+    first_event_p95_ms: Option<u64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Ledger {
+    kind: String,
+    holds_open: u64,
+    held: Box<RawValue>,
+    unsettled: u64,
+    lag_ms: u64,
+}
+
+pub(super) fn run(args: &TopArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+    let address = reachable(config.admin_listen);
+    let every = Duration::from_secs(args.interval);
+    if format == Format::Json {
+        return Ok(Answer {
+            text: format!("{}\n", ask(address)?.trim_end()),
+            ..Answer::default()
+        });
+    }
+    let mut before = read(address)?;
+    if args.once || !std::io::stdout().is_terminal() {
+        std::thread::sleep(every);
+        let now = read(address)?;
+        return Ok(Answer {
+            text: screen(&before, &now, LINES_ONCE),
+            ..Answer::default()
+        });
+    }
+    loop {
+        std::thread::sleep(every);
+        let now = read(address)?;
+        draw(&screen(&before, &now, rows()))?;
+        before = now;
+    }
+}
+
+/// The state by HTTP.
+fn read(address: SocketAddr) -> Result<Status, Failure> {
+    Ok(serde_json::from_str(&ask(address)?)?)
+}
+
+fn ask(address: SocketAddr) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::new(format!(
+            "no gateway answers at admin_listen ({address}): {error}. Does it run?"
+        ))
+    };
+    let mut stream = TcpStream::connect_timeout(&address, WAIT_MAX).map_err(failed)?;
+    stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
+    let request = format!("GET /status.json HTTP/1.1\r\nhost: {address}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).map_err(failed)?;
+    let mut answer = String::new();
+    stream
+        .take(ANSWER_BYTES_MAX)
+        .read_to_string(&mut answer)
+        .map_err(failed)?;
+    match answer.split_once("\r\n\r\n") {
+        Some((head, body)) if head.starts_with("HTTP/1.1 200") => Ok(body.to_owned()),
+        _ => {
+            let line = answer.lines().next().unwrap_or("nothing");
+            Err(Failure::new(format!(
+                "{address} does not answer as a gateway does: {line}"
+            )))
+        }
+    }
+}
+
+/// What is shown, in at most so many lines of 80 columns.
+fn screen(before: &Status, now: &Status, lines_max: usize) -> String {
+    let millis = now.at_ms.saturating_sub(before.at_ms).max(1);
+    let per_second = |now: u64, before: u64| rate(i128::from(now.saturating_sub(before)), millis);
+    let state = match (now.ready, now.maintenance) {
+        (false, _) => "stopping",
+        (true, true) => "maintenance",
+        (true, false) => "ready",
+    };
+    let (totals, old, ledger) = (&now.totals, &before.totals, &now.ledger);
+    let spend = pico(&totals.cost).saturating_sub(pico(&old.cost));
+    let mut lines = vec![
+        format!(
+            "tollgate {} at {}, up {}, {state}",
+            now.version,
+            now.listen,
+            span(now.uptime_ms)
+        ),
+        format!(
+            "{} in flight   {} requests/s   {} refused/s   {} errors/s",
+            now.in_flight,
+            per_second(totals.requests, old.requests),
+            per_second(totals.denials, old.denials),
+            per_second(totals.errors, old.errors),
+        ),
+        format!(
+            "spend {} {}/s   {} in all",
+            credit_rate(spend, millis),
+            now.currency,
+            totals.cost.get()
+        ),
+        format!(
+            "{} ledger   {} holds of {} {}   {} unsettled, oldest {} ms",
+            ledger.kind,
+            ledger.holds_open,
+            ledger.held.get(),
+            now.currency,
+            ledger.unsettled,
+            ledger.lag_ms
+        ),
+    ];
+    lines.extend(
+        now.alarms
+            .iter()
+            .take(ALARMS_MAX)
+            .map(|alarm| cut(&format!("ALARM {alarm}"), COLUMNS)),
+    );
+    lines.push(String::new());
+    lines.extend(slowest(before, now, millis));
+    lines.push(String::new());
+    let room = lines_max.saturating_sub(lines.len());
+    lines.extend(models(before, now, millis, room.max(4)));
+    lines.truncate(lines_max.max(8));
+    lines.iter().map(|line| format!("{}\n", line.trim_end())).collect()
+}
+
+/// Providers, the slowest of the interval first.
+fn slowest(before: &Status, now: &Status, millis: i64) -> Vec<String> {
+    let known: HashMap<&str, &Provider> = before
+        .providers
+        .iter()
+        .map(|line| (line.provider.as_str(), line))
+        .collect();
+    let mut rows: Vec<(Option<u64>, String)> = Vec::new();
+    for line in &now.providers {
+        let old = known.get(line.provider.as_str());
+        let old = |field: fn(&Provider) -> u64| old.map_or(0, |old| field(old));
+        let since = |field: fn(&Provider) -> u64| field(line).saturating_sub(old(field));
+        let mean = since(|line| line.first_event_sum_ms).checked_div(since(|line| line.first_events));
+        let breakers = match line.breakers_open {
+            0 => "closed".to_owned(),
+            open => format!("{open}/{} open", line.breakers),
+        };
+        let text = format!(
+            "{:<22}{:>6}{:>10}{:>10}{:>9}{:>9}  {breakers}",
+            cut(&line.provider, 21),
+            line.live,
+            rate(i128::from(since(|line| line.requests)), millis),
+            rate(i128::from(since(|line| line.faults)), millis),
+            shown(mean),
+            shown(line.first_event_p95_ms),
+        );
+        rows.push((mean, text));
+    }
+    rows.sort_by(|a, b| b.cmp(a));
+    let head = format!(
+        "{:<22}{:>6}{:>10}{:>10}{:>9}{:>9}  {}",
+        "PROVIDER", "LIVE", "CALLS/S", "FAILED/S", "FIRST ms", "P95 ms", "BREAKERS"
+    );
+    std::iter::once(head)
+        .chain(rows.into_iter().take(ROWS_OF_PROVIDERS_MAX).map(|(_, text)| text))
+        .collect()
+}
+
+/// Models, those that spend most in the interval first.
+fn models(before: &Status, now: &Status, millis: i64, rows_max: usize) -> Vec<String> {
+    let known: HashMap<(&str, &str), &Target> = before
+        .targets
+        .iter()
+        .map(|line| ((line.model.as_str(), line.provider.as_str()), line))
+        .collect();
+    let mut rows: Vec<(i128, i64, String)> = Vec::new();
+    for line in &now.targets {
+        let old = known.get(&(line.model.as_str(), line.provider.as_str()));
+        let since = |field: fn(&Target) -> u64| field(line).saturating_sub(old.map_or(0, |old| field(old)));
+        let spend = pico(&line.cost).saturating_sub(old.map_or(0, |old| pico(&old.cost)));
+        let tokens = since(|line| line.prompt_tokens.saturating_add(line.completion_tokens));
+        let mean = since(|line| line.first_event_sum_ms).checked_div(since(|line| line.first_events));
+        let text = format!(
+            "{:<34}{:>6}{:>9}{:>10}{:>12}{:>9}",
+            cut(&line.model, 33),
+            line.live,
+            rate(i128::from(since(|line| line.requests)), millis),
+            rate(i128::from(tokens), millis),
+            credit_rate(spend, millis),
+            shown(mean),
+        );
+        rows.push((spend, line.live, text));
+    }
+    rows.sort_by(|a, b| (b.0, b.1, &a.2).cmp(&(a.0, a.1, &b.2)));
+    let head = format!(
+        "{:<34}{:>6}{:>9}{:>10}{:>12}{:>9}",
+        "MODEL", "LIVE", "CALLS/S", "TOKENS/S", "SPEND/S", "FIRST ms"
+    );
+    std::iter::once(head)
+        .chain(
+            rows.into_iter()
+                .take(rows_max.saturating_sub(1))
+                .map(|(_, _, text)| text),
+        )
+        .collect()
+}
+
+/// Draws over what was there before.
+fn draw(text: &str) -> Result<(), Failure> {
+    let mut stdout = std::io::stdout().lock();
+    let drawn = write!(stdout, "\x1b[H\x1b[2J{text}").and_then(|()| stdout.flush());
+    drawn.map_err(|error| Failure::new(format!("cannot draw: {error}")))
+}
+
+/// The terminal's height, less the line of the cursor.
+fn rows() -> usize {
+    let size = terminal_size::terminal_size();
+    size.map_or(LINES_ONCE, |(_, height)| usize::from(height.0).saturating_sub(1))
+}
+
+/// An amount of the status, which writes it as an exact number, in 10^-12 credit.
+fn pico(amount: &RawValue) -> i128 {
+    amount
+        .get()
+        .parse::<Credits>()
+        .map_or(0, |credits| i128::from(credits.pico()))
+}
+
+/// So many in so many milliseconds, a second, with one decimal below 100.
+fn rate(count: i128, millis: i64) -> String {
+    let tenths = count
+        .saturating_mul(10_000)
+        .checked_div(i128::from(millis))
+        .unwrap_or(0);
+    if tenths >= 1_000 {
+        return (tenths / 10).to_string();
+    }
+    format!("{}.{}", tenths / 10, tenths % 10)
+}
+
+/// Credits a second, to six decimals.
+fn credit_rate(pico: i128, millis: i64) -> String {
+    let micro = pico.saturating_mul(1_000).checked_div(i128::from(millis)).unwrap_or(0) / 1_000_000;
+    format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000)
+}
+
+fn shown(value: Option<u64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
+}
+
+fn span(millis: i64) -> String {
+    let secs = millis / 1000;
+    match secs {
+        ..120 => format!("{secs} s"),
+        ..7200 => format!("{} min", secs / 60),
+        ..172_800 => format!("{} h", secs / 3600),
+        _ => format!("{} d", secs / 86_400),
+    }
+}
+
+fn cut(text: &str, chars_max: usize) -> String {
+    if text.chars().count() <= chars_max {
+        return text.to_owned();
+    }
+    let mut short: String = text.chars().take(chars_max.saturating_sub(1)).collect();
+    short.push('…');
+    short
+}
+
+/// An address that listens everywhere is asked on loopback.
+fn reachable(address: SocketAddr) -> SocketAddr {
+    let mut address = address;
+    if address.ip().is_unspecified() {
+        address.set_ip(match address {
+            SocketAddr::V4(_) => std::net::Ipv4Addr::LOCALHOST.into(),
+            SocketAddr::V6(_) => std::net::Ipv6Addr::LOCALHOST.into(),
+        });
+    }
+    address
+}
+
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+const COLUMNS: usize = 80;
+const LINES_ONCE: usize = 40;
+const ALARMS_MAX: usize = 4;
+const ROWS_OF_PROVIDERS_MAX: usize = 8;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn status(at_ms: i64, requests: u64, cost: &str) -> Status {
+        let target = serde_json::json!({
+            "model": format!("a-maker/{}", "m".repeat(60)), "provider": "main", "live": 3, "requests": requests, "errors": 0, "debits": requests,
+            "prompt_tokens": requests * 9, "completion_tokens": requests, "cost": 0, "first_events": requests,
+            "first_event_sum_ms": requests * 40, "first_event_p50_ms": 40, "first_event_p95_ms": 60,
+        });
+        let text = serde_json::json!({
+            "version": "1", "at_ms": at_ms, "uptime_ms": 3_600_000, "listen": "127.0.0.1:8080", "currency": "USD", "ready": true,
+            "maintenance": false, "in_flight": 3, "totals": { "requests": requests, "denials": 1, "errors": 0, "cost": 0 }, "targets": [target],
+            "providers": [{ "provider": "main", "live": 3, "requests": requests, "faults": 2, "breakers": 2, "breakers_open": 1,
+                "first_events": requests, "first_event_sum_ms": requests * 40, "first_event_p95_ms": null }],
+            "ledger": { "kind": "embedded", "holds_open": 3, "held": 0.5, "unsettled": 1, "lag_ms": 20 },
+            "alarms": ["main fails: a model with a name is passed over, and this sentence is longer than a line may be"],
+        });
+        serde_json::from_str(&text.to_string().replace("\"cost\":0", &format!("\"cost\":{cost}"))).unwrap()
+    }
+
+    #[test]
+    fn a_screen_shows_rates_within_80_columns() {
+        let text = screen(&status(0, 0, "0.000000000001"), &status(2_000, 500, "0.25"), 24);
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(
+            text.contains("250 requests/s") && text.contains("spend 0.124999 USD/s   0.25 in all"),
+            "{text}"
+        );
+        assert!(
+            text.contains("1/2 open") && text.contains("2500") && text.contains(" 40"),
+            "{text}"
+        );
+        assert!(text.lines().count() <= 24);
+    }
+
+    #[test]
+    fn rates() {
+        assert_eq!(
+            (rate(5, 2_000), rate(1_000, 1_000), rate(0, 1)),
+            ("2.5".into(), "1000".into(), "0.0".into())
+        );
+        assert_eq!(credit_rate(1_500_000_000_000, 1_000), "1.500000");
+    }
+}

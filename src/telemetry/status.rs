@@ -1,0 +1,391 @@
+//! The gateway's state as one JSON object, for the status page and `tollgate top`. Amounts keep all their digits.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+
+use super::exposition::Gauges;
+use super::figures::{Figures, TargetFigures};
+use super::record::{Outcome, TargetName};
+use crate::pure::histogram::Histogram;
+use crate::pure::money::Credits;
+
+/// Everything.
+#[derive(Debug, Serialize)]
+pub struct Status {
+    version: &'static str,
+    at_ms: i64,
+    uptime_ms: i64,
+    listen: String,
+    currency: String,
+    ready: bool,
+    maintenance: bool,
+    in_flight: usize,
+    totals: Totals,
+    /// By model and provider, the dearest first.
+    targets: Vec<TargetLine>,
+    providers: Vec<ProviderLine>,
+    denials: BTreeMap<&'static str, u64>,
+    ledger: LedgerLine,
+    catalogue: CatalogueLine,
+    /// What somebody should look at, a sentence each.
+    alarms: Vec<String>,
+    series: Vec<Sample>,
+}
+
+/// What identifies the process, for [`Status::of`].
+#[derive(Clone, Debug)]
+pub struct Process {
+    /// When it is, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// How long it has run, in milliseconds.
+    pub uptime_ms: i64,
+    /// Where callers connect.
+    pub listen: String,
+    /// What one credit is.
+    pub currency: String,
+}
+
+/// Sums since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Totals {
+    /// Requests that are over.
+    pub requests: u64,
+    /// Those that the gateway refused.
+    pub denials: u64,
+    /// Those that were answered with 500 or more, or cut.
+    pub errors: u64,
+    /// Calls that were billed.
+    pub debits: u64,
+    /// Tokens that were billed.
+    pub prompt_tokens: u64,
+    /// Tokens that were billed.
+    pub completion_tokens: u64,
+    /// What they cost.
+    pub cost: Credits,
+}
+
+/// The state at a moment of the past.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Sample {
+    /// When, in milliseconds since 1970.
+    pub at_ms: i64,
+    /// Sums since the start, then.
+    pub totals: Totals,
+    /// Requests under way.
+    pub in_flight: usize,
+    /// Open holds.
+    pub holds: u64,
+    /// What they held.
+    pub held: Credits,
+    /// Age of the oldest unsettled debit, in milliseconds.
+    pub lag_ms: u64,
+    /// Sum and number of the times to the first event, since the start.
+    pub first_event_ms: (u64, u64),
+    /// Targets that were passed over.
+    pub breakers_open: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct TargetLine {
+    model: String,
+    provider: String,
+    live: i64,
+    requests: u64,
+    errors: u64,
+    debits: u64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    cost: Credits,
+    #[serde(flatten)]
+    times: Times,
+}
+
+#[derive(Debug, Default, Serialize)]
+struct Times {
+    first_events: u64,
+    first_event_sum_ms: u64,
+    first_event_p50_ms: Option<u64>,
+    first_event_p95_ms: Option<u64>,
+}
+
+#[derive(Debug, Serialize)]
+struct ProviderLine {
+    provider: String,
+    live: i64,
+    requests: u64,
+    /// Attempts that failed.
+    faults: u64,
+    breakers: usize,
+    breakers_open: usize,
+    #[serde(flatten)]
+    times: Times,
+}
+
+#[derive(Debug, Serialize)]
+struct LedgerLine {
+    kind: &'static str,
+    holds_open: u64,
+    held: Credits,
+    unsettled: u64,
+    lag_ms: u64,
+    below_zero: Option<u64>,
+    audit_findings: Option<u64>,
+    audit_age_secs: Option<i64>,
+    overruns: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct CatalogueLine {
+    models: usize,
+    age_secs: Option<i64>,
+    reload_refused: bool,
+}
+
+/// The last samples.
+#[derive(Debug, Default)]
+pub struct Series(VecDeque<Sample>);
+
+impl Series {
+    /// Adds a sample, and forgets what is older than the page shows.
+    pub fn push(&mut self, sample: Sample) {
+        self.0.push_back(sample);
+        if self.0.len() > SAMPLES_MAX {
+            self.0.pop_front();
+        }
+    }
+
+    fn samples(&self) -> Vec<Sample> {
+        self.0.iter().copied().collect()
+    }
+}
+
+impl Sample {
+    /// The state now.
+    pub fn of(figures: &Figures, gauges: &Gauges, at_ms: i64) -> Sample {
+        let mut first = Times::default();
+        figures
+            .targets
+            .values()
+            .for_each(|target| first.add(&target.first_event));
+        Sample {
+            at_ms,
+            totals: Totals::of(figures),
+            in_flight: gauges.in_flight,
+            holds: gauges.vitals.holds_open,
+            held: gauges.vitals.held,
+            lag_ms: millis(gauges.vitals.unsettled_age),
+            first_event_ms: (first.first_event_sum_ms, first.first_events),
+            breakers_open: gauges.breakers.iter().filter(|(_, _, open)| *open).count(),
+        }
+    }
+}
+
+impl Totals {
+    fn of(figures: &Figures) -> Totals {
+        let mut totals = Totals::default();
+        let mut pico = 0i128;
+        for target in figures.targets.values() {
+            let sums = target.requests.iter();
+            totals.requests = sums.fold(totals.requests, |sum, (_, count)| sum.saturating_add(*count));
+            totals.errors = totals.errors.saturating_add(errors(target));
+            totals.debits = totals.debits.saturating_add(target.debits);
+            totals.prompt_tokens = totals.prompt_tokens.saturating_add(target.prompt_tokens);
+            totals.completion_tokens = totals.completion_tokens.saturating_add(target.completion_tokens);
+            pico = pico.saturating_add(target.cost_pico);
+        }
+        totals.denials = figures
+            .denials
+            .values()
+            .fold(0, |sum, count| sum.saturating_add(*count));
+        totals.cost = credits(pico);
+        totals
+    }
+}
+
+impl Status {
+    /// The state now.
+    pub fn of(figures: &Figures, gauges: &Gauges, process: Process, series: &Series) -> Status {
+        let mut targets: Vec<TargetLine> = figures
+            .targets
+            .iter()
+            .filter(|(name, _)| !name.provider.is_empty())
+            .map(|(name, target)| TargetLine::of(name, target))
+            .collect();
+        targets.sort_by(|a, b| (b.cost, &a.model, &a.provider).cmp(&(a.cost, &b.model, &b.provider)));
+        let vitals = &gauges.vitals;
+        let overruns = figures
+            .targets
+            .values()
+            .fold(0u64, |sum, target| sum.saturating_add(target.overruns));
+        Status {
+            version: env!("CARGO_PKG_VERSION"),
+            at_ms: process.at_ms,
+            uptime_ms: process.uptime_ms,
+            listen: process.listen,
+            currency: process.currency,
+            ready: gauges.ready,
+            maintenance: gauges.maintenance,
+            in_flight: gauges.in_flight,
+            totals: Totals::of(figures),
+            targets,
+            providers: providers(figures, gauges),
+            denials: figures.denials.clone(),
+            ledger: LedgerLine {
+                kind: vitals.kind,
+                holds_open: vitals.holds_open,
+                held: vitals.held,
+                unsettled: vitals.unsettled,
+                lag_ms: millis(vitals.unsettled_age),
+                below_zero: gauges.below_zero.or(vitals.below_zero),
+                audit_findings: gauges.audit.map(|(_, findings)| findings),
+                audit_age_secs: gauges.audit.map(|(age, _)| age),
+                overruns,
+            },
+            catalogue: CatalogueLine {
+                models: gauges.models,
+                age_secs: gauges.catalogue_age_secs,
+                reload_refused: gauges.reload_refused,
+            },
+            alarms: alarms(figures, gauges),
+            series: series.samples(),
+        }
+    }
+}
+
+impl TargetLine {
+    fn of(name: &TargetName, target: &TargetFigures) -> TargetLine {
+        TargetLine {
+            model: name.model.to_string(),
+            provider: name.provider.to_string(),
+            live: target.live,
+            requests: requests(target),
+            errors: errors(target),
+            debits: target.debits,
+            prompt_tokens: target.prompt_tokens,
+            completion_tokens: target.completion_tokens,
+            cost: credits(target.cost_pico),
+            times: Times::of(&target.first_event),
+        }
+    }
+}
+
+impl Times {
+    fn of(first_event: &Histogram) -> Times {
+        Times {
+            first_events: first_event.count(),
+            first_event_sum_ms: first_event.sum_nanos() / NANOS_PER_MS,
+            first_event_p50_ms: first_event.percentile(50).map(|nanos| nanos / NANOS_PER_MS),
+            first_event_p95_ms: first_event.percentile(95).map(|nanos| nanos / NANOS_PER_MS),
+        }
+    }
+
+    fn add(&mut self, first_event: &Histogram) {
+        self.first_events = self.first_events.saturating_add(first_event.count());
+        let millis = first_event.sum_nanos() / NANOS_PER_MS;
+        self.first_event_sum_ms = self.first_event_sum_ms.saturating_add(millis);
+    }
+}
+
+fn providers(figures: &Figures, gauges: &Gauges) -> Vec<ProviderLine> {
+    let mut lines: BTreeMap<String, (ProviderLine, Option<Histogram>)> = BTreeMap::new();
+    let new = |provider: &str| ProviderLine {
+        provider: provider.to_owned(),
+        live: 0,
+        requests: 0,
+        faults: 0,
+        breakers: 0,
+        breakers_open: 0,
+        times: Times::default(),
+    };
+    for (provider, _, open) in &gauges.breakers {
+        let (line, _) = lines.entry(provider.clone()).or_insert_with(|| (new(provider), None));
+        line.breakers = line.breakers.saturating_add(1);
+        line.breakers_open = line.breakers_open.saturating_add(usize::from(*open));
+    }
+    for (name, target) in figures.targets.iter().filter(|(name, _)| !name.provider.is_empty()) {
+        let (line, times) = lines
+            .entry(name.provider.to_string())
+            .or_insert_with(|| (new(&name.provider), None));
+        line.live = line.live.saturating_add(target.live);
+        line.requests = line.requests.saturating_add(requests(target));
+        match times {
+            Some(times) => times.add(&target.first_event),
+            None => *times = Some(target.first_event.clone()),
+        }
+    }
+    for (fault, count) in &figures.faults {
+        if let Some((line, _)) = lines.get_mut(&*fault.provider) {
+            line.faults = line.faults.saturating_add(*count);
+        }
+    }
+    let lines = lines.into_values().map(|(line, times)| ProviderLine {
+        times: times.as_ref().map(Times::of).unwrap_or_default(),
+        ..line
+    });
+    lines.collect()
+}
+
+/// What somebody should look at: the same rules as the alerts in conf/alerts.yaml, as far as one moment shows them.
+fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
+    let mut alarms = Vec::new();
+    let vitals = &gauges.vitals;
+    if let Some((_, findings)) = gauges.audit.filter(|(_, findings)| *findings > 0) {
+        alarms.push(format!(
+            "the books do not balance: {findings} findings of the last audit"
+        ));
+    }
+    if vitals.unsettled_age.as_secs() >= LAG_SECS_MAX {
+        let (count, secs) = (vitals.unsettled, vitals.unsettled_age.as_secs());
+        alarms.push(format!(
+            "{count} debits wait for the ledger's store, the oldest for {secs} s"
+        ));
+    }
+    if let Some(accounts) = gauges.below_zero.or(vitals.below_zero).filter(|accounts| *accounts > 0) {
+        alarms.push(format!("accounts below zero: {accounts}"));
+    }
+    let overruns = figures
+        .targets
+        .values()
+        .fold(0u64, |sum, target| sum.saturating_add(target.overruns));
+    if overruns > 0 {
+        alarms.push(format!("debits above what was held since the start: {overruns}"));
+    }
+    if gauges.reload_refused {
+        alarms.push("the files on disk have a mistake; an older state is in force".to_owned());
+    }
+    if gauges.maintenance {
+        alarms.push("maintenance: calls are refused".to_owned());
+    }
+    for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
+        alarms.push(format!("{provider} fails: {model} is passed over"));
+    }
+    alarms
+}
+
+fn requests(target: &TargetFigures) -> u64 {
+    target
+        .requests
+        .iter()
+        .fold(0, |sum, (_, count)| sum.saturating_add(*count))
+}
+
+fn errors(target: &TargetFigures) -> u64 {
+    let failed = |(_, status, outcome): &(_, u16, Outcome)| *status >= 500 || *outcome == Outcome::UpstreamFailed;
+    let errors = target.requests.iter().filter(|(key, _)| failed(key));
+    errors.fold(0, |sum, (_, count)| sum.saturating_add(*count))
+}
+
+fn credits(pico: i128) -> Credits {
+    Credits::from_pico(i64::try_from(pico).unwrap_or(i64::MAX))
+}
+
+fn millis(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+const NANOS_PER_MS: u64 = 1_000_000;
+/// A lag that is an alarm.
+const LAG_SECS_MAX: u64 = 10;
+/// Ten minutes of a sample every five seconds.
+const SAMPLES_MAX: usize = 120;

@@ -1,0 +1,104 @@
+// The status page in a real browser, on a real gateway under load: it reads well at both widths, and its figures are those of /metrics.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import readline from "node:readline";
+import { after, before, test } from "node:test";
+
+// The client is installed in the directory that the test is started in.
+const { chromium } = createRequire(path.join(process.cwd(), "package.json"))("playwright-core");
+const BINARY = process.env.TOLLGATE_BIN;
+const SHOTS = path.join(process.cwd(), "screenshots");
+
+let folder, gateway, browser, greeting, admin;
+
+before(async () => {
+  assert.ok(BINARY, "TOLLGATE_BIN names the binary");
+  folder = mkdtempSync(path.join(tmpdir(), "tollgate-status-"));
+  mkdirSync(SHOTS, { recursive: true });
+  gateway = spawn(BINARY, ["demo", "--simulated", "--json", "--listen", "127.0.0.1:0", "--data-dir", folder], { stdio: ["ignore", "pipe", "ignore"] });
+  const lines = readline.createInterface({ input: gateway.stdout });
+  greeting = JSON.parse((await lines[Symbol.asyncIterator]().next()).value);
+  admin = "http://" + /^admin_listen: "?([^"\n]+)/m.exec(readFileSync(greeting.conf, "utf8"))[1];
+  browser = await chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+});
+
+after(async () => {
+  await browser?.close();
+  if (gateway) {
+    const ended = new Promise(resolve => gateway.once("exit", resolve));
+    gateway.kill("SIGTERM");
+    await ended;
+  }
+  rmSync(folder, { recursive: true, force: true });
+});
+
+function call(body, key = greeting.key) {
+  return fetch(`${greeting.base_url}/llm/chat`, {
+    method: "POST", headers: { authorization: `Bearer ${key}`, "content-type": "application/json" }, body: JSON.stringify(body),
+  }).then(answer => answer.text());
+}
+
+const chat = (text, stream = false) => ({ model: "simulated/chat", stream, messages: [{ role: "user", content: text }] });
+
+// The sum of a metric's samples.
+async function metric(page, name) {
+  const lines = page.split("\n").filter(line => line.startsWith(name + "{") || line.startsWith(name + " "));
+  assert.ok(lines.length, name);
+  return lines.reduce((sum, line) => sum + Number(line.slice(line.lastIndexOf(" "))), 0);
+}
+
+async function load(rounds) {
+  const one = async worker => {
+    for (let round = 0; round < rounds; round++) {
+      await call(chat(round % 5 === 4 ? "simulate:500 please" : "Tell me a short story.", worker % 2 === 0));
+      if (round % 3 === 0) await call(chat("hello"), "tg_wrong");
+    }
+  };
+  await Promise.all(Array.from({ length: 6 }, (_, worker) => one(worker)));
+}
+
+async function figures(page) {
+  return page.$$eval("[data-figure]", boxes => Object.fromEntries(boxes.map(box => [box.dataset.figure, box.dataset.value])));
+}
+
+for (const [width, height] of [[1280, 900], [400, 860]]) {
+  test(`the page reads well at ${width} pixels, and its figures are those of /metrics`, async () => {
+    const page = await browser.newPage({ viewport: { width, height } });
+    const problems = [];
+    page.on("pageerror", error => problems.push(String(error)));
+    page.on("console", message => message.type() === "error" && problems.push(message.text()));
+    await page.goto(admin + "/");
+    await page.waitForSelector("body[data-at]");
+    const busy = load(12);
+    // Under load: two samples, so that there is a trend.
+    await page.waitForFunction(() => document.querySelectorAll("#models tr").length > 1 && document.body.dataset.at);
+    await page.screenshot({ path: path.join(SHOTS, `status-${width}-load.png`), fullPage: true });
+    await busy;
+
+    const metrics = async () => (await fetch(admin + "/metrics")).text();
+    const text = await metrics();
+    const at = await page.getAttribute("body", "data-at");
+    await page.waitForFunction(before => document.body.dataset.at !== before, at);
+    await page.waitForFunction(before => document.body.dataset.at !== before, await page.getAttribute("body", "data-at"));
+    const shown = await figures(page);
+    for (const [figure, name] of [["requests", "tollgate_requests_total"], ["cost", "tollgate_debited_credits_total"], ["tokens", "tollgate_tokens_total"],
+      ["debits", "tollgate_debits_total"], ["denials", "tollgate_denials_total"], ["holds", "tollgate_holds_open"], ["in_flight", "tollgate_requests_in_flight"],
+      ["unsettled", "tollgate_unsettled_debits"], ["models", "tollgate_catalogue_models"]]) {
+      const expected = await metric(text, name), found = Number(shown[figure]);
+      assert.ok(Math.abs(found - expected) < 1e-12, `${figure}: the page has ${found}, ${name} is ${expected}`);
+    }
+    assert.ok(Number(shown.requests) > 60 && Number(shown.cost) > 0, JSON.stringify(shown));
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(overflow <= 0, `the page is ${overflow} pixels wider than the window`);
+    // A trend needs three samples, which come every five seconds.
+    await page.waitForFunction(() => [...document.querySelectorAll("polyline")].some(line => line.getAttribute("points").trim().split(" ").length > 1));
+    await page.screenshot({ path: path.join(SHOTS, `status-${width}.png`), fullPage: true });
+    assert.deepEqual(problems, []);
+    await page.close();
+  });
+}

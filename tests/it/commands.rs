@@ -1,0 +1,137 @@
+//! The operator's commands on the real binary: `check` with every mistake, `top`, completions, the man page; and the commands of the systemd
+//! unit, as systemd would run them.
+
+use std::process::Command;
+
+use rust_decimal::Decimal;
+use serde_json::Value;
+
+use crate::chat::request;
+use crate::harness::catalogue::SMALL;
+use crate::harness::metrics::Metrics;
+use crate::harness::process::Process;
+use crate::harness::{Reply, Upstream, eventually};
+
+#[tokio::test]
+async fn check_tells_every_mistake_with_file_and_line() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let process = Process::start(&upstream, |_| ()).await;
+    let path = |name: &str| process.path(name).to_str().unwrap().to_owned();
+    let catalogue = std::fs::read_to_string(path("catalogue.yaml")).unwrap();
+    let broken = catalogue
+        .replacen("modality: text->embedding", "modality: vectors", 1)
+        .replacen("provider: spare", "provider: sparr", 1)
+        .replacen("planner: acme/large", "planner: acme/none", 1);
+    std::fs::write(path("catalogue.yaml"), &broken).unwrap();
+    let complaint = process.refused(&["check"]);
+    for mistake in ["modality must have the form", "did you mean spare?", "its default acme/none is not among the models"] {
+        let line = complaint.lines().find(|line| line.contains(mistake)).unwrap_or_else(|| panic!("{mistake}: {complaint}"));
+        let number = line.split("catalogue.yaml:").nth(1).and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+        assert!(number.is_some_and(|number| number > 1), "no line in {line}");
+    }
+
+    let conf = format!(
+        "listen: here\nmarcup: \"2\"\nthreads: 0\ncatalogue: {}\ntimeouts:\n  conect_ms: 1\nproviders:\n  main: {{ base_url: \"ftp://x\" }}\n  \
+         spare: {{ base_url: \"http://x\" }}\n",
+        path("catalogue.yaml")
+    );
+    std::fs::write(path("tollgate.yaml"), conf).unwrap();
+    let complaint = process.refused(&["check"]);
+    for (line, mistake) in [
+        (1, "listen: \"here\""),
+        (2, "unknown key marcup (did you mean markup?)"),
+        (3, "threads: 0 is not from 1 to 256"),
+        (6, "unknown key conect_ms (did you mean connect_ms?)"),
+        (8, "providers.main: base_url"),
+    ] {
+        let told = format!("tollgate.yaml:{line}: ");
+        assert!(complaint.lines().any(|text| text.contains(&told) && text.contains(mistake)), "{told}{mistake}: {complaint}");
+    }
+    assert_eq!(complaint.lines().count(), 5, "{complaint}");
+}
+
+#[tokio::test]
+async fn top_shows_what_happens_within_80_columns() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let process = Process::start(&upstream, |_| ()).await;
+    process.client.post("/llm/chat", request(SMALL)).await.ok();
+    let text = process.command(&["top", "--once", "--interval", "1"]);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(text.contains(SMALL) && text.contains("PROVIDER") && text.contains("ready"), "{text}");
+    let status: Value = serde_json::from_str(&process.command(&["top", "--json"])).unwrap();
+    let metrics = Metrics::read(process.admin.get("//metrics").await.text());
+    assert_eq!(metrics.sum("tollgate_tokens_total", &[]), 10.into());
+    assert_eq!(status["totals"]["prompt_tokens"], 9);
+    let page = process.admin.get("//").await;
+    assert!(page.header("content-type").starts_with("text/html") && page.text().contains("<title>Tollgate"));
+}
+
+#[test]
+fn completions_and_the_man_page_know_every_command() {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(arguments).output().unwrap();
+        assert!(output.status.success(), "{arguments:?}");
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let man = run(&["man"]);
+    for shell in ["bash", "zsh", "fish"] {
+        let script = run(&["completions", shell]);
+        for command in ["serve", "account", "catalogue", "maintenance", "top"] {
+            assert!(script.contains(command) && man.contains(&command.to_uppercase()), "{shell} {command}");
+        }
+    }
+    assert!(man.starts_with(".ie") || man.contains(".TH"), "{man}");
+}
+
+/// The words of a setting of the unit.
+fn unit(setting: &str) -> Vec<String> {
+    let text = std::fs::read_to_string("conf/systemd/tollgate.service").unwrap();
+    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{setting}="))).unwrap().to_owned();
+    line.split(' ').map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn the_units_commands_check_start_reload_stop_and_upgrade_the_binary() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let mut process = Process::prepare(&upstream, |_| ());
+    let installed = process.path("installed-tollgate");
+    let install = || std::fs::copy(env!("CARGO_BIN_EXE_tollgate"), &installed).unwrap();
+    let here = |word: String, process: &Process| match word.as_str() {
+        "/usr/local/bin/tollgate" => process.path("installed-tollgate").to_str().unwrap().to_owned(),
+        "/etc/tollgate/tollgate.yaml" => process.path("tollgate.yaml").to_str().unwrap().to_owned(),
+        "$MAINPID" => process.id().to_string(),
+        _ => word,
+    };
+    install();
+    let words = |setting: &str, process: &Process| -> Vec<String> {
+        unit(setting).into_iter().map(|word| here(word, process)).collect()
+    };
+    let check = words("ExecStartPre", &process);
+    assert!(Command::new(&check[0]).args(&check[1..]).output().unwrap().status.success());
+    let start = words("ExecStart", &process);
+    process.start_with(&start).await;
+    process.client.post("/llm/chat", request(SMALL)).await.ok();
+
+    let catalogue = std::fs::read_to_string(process.path("catalogue.yaml")).unwrap();
+    std::fs::write(process.path("catalogue.yaml"), catalogue.replacen("name: Small Chat", "name: Renamed", 1)).unwrap();
+    let reload = words("ExecReload", &process);
+    assert!(Command::new(&reload[0]).args(&reload[1..]).status().unwrap().success());
+    eventually("the new name", async || {
+        let listing = process.client.get("/llm/public/models?search=renamed").await.ok().json();
+        (listing["total"] == 1).then_some(())
+    })
+    .await;
+
+    // An upgrade: another file in the binary's place, then stop and start.
+    let balance = process.client.get("/llm/balance").await.ok().number("balance");
+    std::fs::remove_file(&installed).unwrap();
+    install();
+    let [signal] = &unit("KillSignal")[..] else { panic!() };
+    process.signal(signal.strip_prefix("SIG").unwrap());
+    assert!(process.ended().await.success());
+    process.start_with(&start).await;
+    assert_eq!(process.client.get("/llm/balance").await.ok().number("balance"), balance);
+    assert!(balance.parse::<Decimal>().unwrap() < 100.into());
+    process.signal("TERM");
+    assert!(process.ended().await.success());
+}
