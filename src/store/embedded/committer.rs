@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::{COMMIT_WINDOW, QueuedDebit, Shared};
+use crate::crash::point;
 use crate::pure::ids::AccountId;
 use crate::store::StoreError;
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
@@ -92,8 +93,12 @@ impl Committer {
             return Ok(());
         }
         let group = sums(&self.unwritten);
+        point("settlement", "before");
         self.database.write_debits(&group, self.shared.clock.now().day())?;
-        self.unwritten.clear();
+        point("settlement", "after");
+        for mut written in self.unwritten.drain(..) {
+            written.entry.close();
+        }
         Ok(())
     }
 

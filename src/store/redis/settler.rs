@@ -24,6 +24,7 @@ use super::queue::{QueuedDebit, Work};
 use super::replay::Ring;
 use super::script::{self, By};
 use super::{reply, watch};
+use crate::crash::point;
 
 /// The thread's state.
 pub(super) struct Settler {
@@ -227,10 +228,12 @@ impl Settler {
         let by = std::mem::replace(&mut self.by, By::Hash);
         let within = self.core.options.timeout;
         let mut answers: Vec<Option<Value>> = Vec::new();
+        point("settlement", "before");
         let sent = exchange(&self.core, &mut connection, &batch, by, &mut answers);
         if !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(()))) {
             self.link.give_up(number);
         }
+        point("settlement", "after");
         let outcome = self.read_answers(batch, answers, number);
         if outcome == Outcome::Progress {
             self.core.guard.answered();

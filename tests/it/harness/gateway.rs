@@ -17,6 +17,7 @@ use tollgate::pure::limits::LimitOverrides;
 use tollgate::pure::time::{Period, Timestamp};
 use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef};
 use tollgate::store::embedded::Embedded;
+use tollgate::store::journal::Journal;
 use tollgate::store::{Ledger, UsageRow};
 
 use super::catalogue;
@@ -50,6 +51,7 @@ pub struct Gateway {
     /// What is paid in so far.
     pub paid_in: Decimal,
     ledger: Ledger,
+    journal: Arc<Journal>,
     reloader: Reloader,
     dir: TempDir,
     served: Served,
@@ -145,7 +147,8 @@ impl Setup {
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
         let reloader = Reloader::new(&snapshot, upstreams, environment);
-        let (served, address) = serve(snapshot, ledger.clone(), clock.clone()).await;
+        let journal = Journal::open(path("data").as_ref());
+        let (served, address) = serve(snapshot, ledger.clone(), Arc::clone(&journal), clock.clone()).await;
 
         let mut gateway = Gateway {
             address,
@@ -155,6 +158,7 @@ impl Setup {
             h2c: Client::h2c(address),
             paid_in: Decimal::ZERO,
             ledger,
+            journal,
             reloader,
             dir,
             served,
