@@ -198,6 +198,7 @@ impl Entry {
             written.stage = Stage::Answered;
             point("first-byte", "before");
             slot.answered();
+            point("first-byte", "after");
         }
     }
 
