@@ -421,7 +421,7 @@ impl JournalFile {
 
 /// Writes zeros so that the disk's space is there, and maps them.
 fn grown(file: &File, at: usize, bytes: usize) -> io::Result<MmapRaw> {
-    const ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
     let offset = u64::try_from(at).map_err(io::Error::other)?;
     let mut written = 0;
     while written < bytes {

@@ -70,6 +70,33 @@ async fn d4_a_kill_at_any_moment_loses_and_doubles_nothing_on_redis() {
     random_kills(Ground::Redis(RedisServer::start())).await;
 }
 
+/// `tollgate ledger recover` does by hand what a start does.
+async fn recovered_by_hand(ground: Ground) {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(ground, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 20);
+    let running = load.start(&site);
+    eventually("calls run", async || (provider.seen() > 60).then_some(())).await;
+    site.kill();
+    load.finish(running).await;
+    let report = site.command(&["ledger", "recover"]);
+    assert_eq!(report["journals"], 1, "{report}");
+    assert!(report["settled"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(journals(&site.data_dir(), "journal"), 0);
+    load.record.check(&site.ledger(), &provider).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_the_command_recovers_by_hand_on_sqlite() {
+    recovered_by_hand(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_the_command_recovers_by_hand_on_redis() {
+    recovered_by_hand(Ground::Redis(RedisServer::start())).await;
+}
+
 /// The gateway kills itself at a point under load, is started again, and the books are right.
 async fn kill_at(ground: Ground, point: &str, times: u32) {
     let provider = Provider::start(PACE).await;

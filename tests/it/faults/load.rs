@@ -46,6 +46,11 @@ impl Load {
         }
     }
 
+    /// A worker's key.
+    pub fn key(&self, worker: usize) -> &Arc<ApiKey> {
+        &self.keys[worker]
+    }
+
     /// Sets every worker going.
     pub fn start(&self, site: &Site) -> Running {
         let stop = Arc::new(AtomicBool::new(false));
@@ -131,17 +136,17 @@ pub async fn one_call(client: &reqwest::Client, url: &str, key: &ApiKey, number:
     };
     let failed = text.windows(7).any(|window| window == b"\"error\"");
     let received = received(&text);
-    call.outcome = if whole && !failed {
-        Outcome::Whole { received }
-    } else {
-        Outcome::Cut { received }
+    call.outcome = match (whole, failed) {
+        (true, false) => Outcome::Whole { received },
+        (true, true) => Outcome::Failed { received },
+        (false, _) => Outcome::Cut { received },
     };
     call
 }
 
 /// Tokens of the answer's text as far as it came.
 fn received(text: &[u8]) -> u64 {
-    let events = text.windows(4).filter(|window| window == b" the").count();
-    let begins = text.windows(4).filter(|window| window == b"\"the").count();
+    let events = text.windows(6).filter(|window| window == b" apple").count();
+    let begins = text.windows(6).filter(|window| window == b"\"apple").count();
     u64::try_from(events + begins).unwrap()
 }

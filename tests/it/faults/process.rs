@@ -6,13 +6,14 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
-use tollgate::config::Store;
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
-use tollgate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, RecoverReport};
+use tollgate::store::Ledger;
+use tollgate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport};
 use tollgate::store::control::Door;
+use tollgate::store::redis::{Options, RedisLedger};
 
-use super::upstream::{MODEL, Provider};
+use super::upstream::Provider;
 use crate::harness::catalogue;
 use crate::redis_server::{RedisServer, free_port};
 
@@ -20,8 +21,6 @@ use crate::redis_server::{RedisServer, free_port};
 pub enum Ground {
     Sqlite,
     Redis(RedisServer),
-    /// A Redis that others run, by its address.
-    Address(String),
 }
 
 /// Configuration, ledger and folder of a gateway that may be started and killed again and again.
@@ -64,7 +63,6 @@ impl Site {
         match &self.ground {
             Ground::Sqlite => format!("sqlite://{}", self.path("ledger.db").display()),
             Ground::Redis(server) => server.url(),
-            Ground::Address(address) => address.clone(),
         }
     }
 
@@ -158,11 +156,17 @@ impl Site {
 
     /// The ledger, through the gateway that runs on it.
     pub fn ledger(&self) -> Books {
-        let store = match &self.ground {
-            Ground::Sqlite => Store::Sqlite(self.path("ledger.db")),
-            Ground::Redis(_) | Ground::Address(_) => Store::Redis(self.store_text()),
+        let open = || match &self.ground {
+            Ground::Sqlite => Door::to_embedded(&self.path("ledger.db")).unwrap(),
+            Ground::Redis(server) => {
+                let patient = Options {
+                    timeout: Duration::from_secs(10),
+                    ..Options::default()
+                };
+                Door::Own(Ledger::Redis(RedisLedger::connect(&server.url(), patient).unwrap()))
+            }
         };
-        tokio::task::block_in_place(|| Books(Some(Door::to(&store).unwrap())))
+        tokio::task::block_in_place(|| Books(Some(open())))
     }
 
     /// Runs the binary with these arguments and its `--json`; what it printed.
@@ -249,13 +253,6 @@ pub fn view(ledger: &Books, name: &str) -> AccountView {
 pub fn audit(ledger: &Books) -> AuditReport {
     match ledger.run(AdminOp::Audit).unwrap() {
         AdminReply::Audit(report) => report,
-        other => panic!("{other:?}"),
-    }
-}
-
-pub fn recovered(ledger: &Books) -> RecoverReport {
-    match ledger.run(AdminOp::Recover).unwrap() {
-        AdminReply::Recovered(report) => report,
         other => panic!("{other:?}"),
     }
 }

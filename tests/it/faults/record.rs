@@ -25,6 +25,8 @@ pub enum Outcome {
     Refused(u16),
     /// An answer that began and stopped in the middle.
     Cut { received: u64 },
+    /// A stream that ended with an error event.
+    Failed { received: u64 },
     /// An answer to its end.
     Whole { received: u64 },
 }
@@ -110,9 +112,9 @@ fn bounds(call: &Call, provider: &Provider) -> (Decimal, Decimal) {
             assert_eq!(Some(received), sent, "{call:?}");
             (most, most)
         }
-        Outcome::Cut { received: 0 } | Outcome::Unanswered => (Decimal::ZERO, most),
+        Outcome::Cut { received: 0 } | Outcome::Failed { received: 0 } | Outcome::Unanswered => (Decimal::ZERO, most),
         Outcome::Refused(_) => (Decimal::ZERO, Decimal::ZERO),
-        Outcome::Cut { received } => {
+        Outcome::Cut { received } | Outcome::Failed { received } => {
             assert!(Some(received) <= sent, "{call:?}");
             (cost(received), most)
         }

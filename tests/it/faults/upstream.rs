@@ -56,6 +56,11 @@ impl Provider {
         format!("http://{}/v1", self.address)
     }
 
+    /// How many calls it has seen.
+    pub fn seen(&self) -> usize {
+        self.sent.lock().unwrap().len()
+    }
+
     /// Tokens that were sent of a call, or nothing when it never came here.
     pub fn sent(&self, call: u64) -> Option<u64> {
         self.sent.lock().unwrap().get(&call).copied()
@@ -99,7 +104,7 @@ async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent) -> std::io::Res
             stream(&mut socket, pace, reports.then_some(usage), &sent, call).await?;
         } else {
             tokio::time::sleep(pace.pause).await;
-            let text = "the".to_owned() + &" the".repeat(usize::try_from(pace.tokens).unwrap() - 1);
+            let text = "apple".to_owned() + &" apple".repeat(usize::try_from(pace.tokens).unwrap() - 1);
             let answer = json!({
                 "id": "c", "object": "chat.completion", "created": 1, "model": "up-small", "usage": usage,
                 "choices": [{ "index": 0, "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
@@ -129,7 +134,7 @@ async fn stream(
         write_event(
             socket,
             &event(
-                json!([{ "index": 0, "delta": { "content": " the" }, "finish_reason": null }]),
+                json!([{ "index": 0, "delta": { "content": " apple" }, "finish_reason": null }]),
                 None,
             ),
         )

@@ -51,7 +51,6 @@ pub struct Gateway {
     /// What is paid in so far.
     pub paid_in: Decimal,
     ledger: Ledger,
-    journal: Arc<Journal>,
     reloader: Reloader,
     dir: TempDir,
     served: Served,
@@ -148,7 +147,7 @@ impl Setup {
         let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
         let reloader = Reloader::new(&snapshot, upstreams, environment);
         let journal = Journal::open(path("data").as_ref());
-        let (served, address) = serve(snapshot, ledger.clone(), Arc::clone(&journal), clock.clone()).await;
+        let (served, address) = serve(snapshot, ledger.clone(), journal, clock.clone()).await;
 
         let mut gateway = Gateway {
             address,
@@ -158,7 +157,6 @@ impl Setup {
             h2c: Client::h2c(address),
             paid_in: Decimal::ZERO,
             ledger,
-            journal,
             reloader,
             dir,
             served,
