@@ -324,8 +324,8 @@ fn span(millis: i64) -> String {
     let secs = millis / 1000;
     match secs {
         ..120 => format!("{secs} s"),
-        ..7200 => format!("{} min", secs / 60),
-        ..172_800 => format!("{} h", secs / 3600),
+        120..7200 => format!("{} min", secs / 60),
+        7200..172_800 => format!("{} h", secs / 3600),
         _ => format!("{} d", secs / 86_400),
     }
 }

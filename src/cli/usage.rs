@@ -269,3 +269,41 @@ fn bar_length(value: i64, most: i64) -> usize {
 /// From the dearest model to all the others.
 const SHADES: [char; 4] = ['█', '▓', '▒', '░'];
 const BAR_MAX: i128 = 24;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_a_bar_in_the_shades_of_its_models() {
+        let row = |day: i64, model: &str, cost: i64| UsageRow {
+            day: Day(20_000 + day),
+            model: model.to_owned(),
+            requests: 1,
+            prompt_tokens: 9,
+            completion_tokens: 1,
+            cost: Credits::from_pico(cost),
+        };
+        let mut rows = vec![
+            row(0, "a/dear", 600),
+            row(0, "a/cheap", 300),
+            row(1, "a/dear", 450),
+            row(2, "a/free", 0),
+        ];
+        rows.extend(["b/1", "b/2", "b/3"].map(|model| row(1, model, 1)));
+        let account = "acme".parse().unwrap();
+        let text = UsageShown::of(account, Period::Week, "USD".to_owned(), &rows).text();
+        assert!(
+            text.contains(&format!("{}{}\n", "█".repeat(16), "▓".repeat(8))),
+            "{text}"
+        );
+        assert!(text.contains(&format!("{}\n", "█".repeat(12))), "{text}");
+        for line in ["█ a/dear\n", "▓ a/cheap\n", "▒ b/1\n", "░ 2 others\n"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        assert!(
+            !text.contains("a/free\n") && text.lines().all(|line| line.chars().count() <= 80),
+            "{text}"
+        );
+    }
+}

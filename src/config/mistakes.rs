@@ -61,6 +61,13 @@ fn key_of(problem: &str) -> Option<Vec<String>> {
 
 /// The text without the deepest part of a path that it has.
 fn without(text: &str, path: &[String]) -> Option<String> {
+    // Of these a part is not enough: what is left without it would be a mistake of its own.
+    let whole_at = match path.first().map(String::as_str) {
+        Some("providers") => 2,
+        Some("tls" | "catalogue_refresh") => 1,
+        _ => path.len(),
+    };
+    let path = path.get(..whole_at).unwrap_or(path);
     let mut whole: Value = serde_yaml_ng::from_str(text).ok()?;
     let depth = (1..=path.len()).rev().find(|depth| {
         let found = path.get(..*depth).and_then(|path| path.split_last());

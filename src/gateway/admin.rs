@@ -23,6 +23,7 @@ use super::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::time::Timestamp;
 use crate::store::Ledger;
+use crate::store::journal::Journal;
 use crate::telemetry::Telemetry;
 use crate::telemetry::exposition::{self, Gauges};
 use crate::telemetry::status::{Process, Sample, Series, Status};
@@ -35,6 +36,7 @@ pub struct Admin {
     pub(super) life: Arc<Life>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) audited: Arc<Audited>,
+    pub(super) journal: Arc<Journal>,
     pub(super) started: Timestamp,
     pub(super) series: Mutex<Series>,
 }
@@ -114,7 +116,8 @@ impl Admin {
     /// # Errors
     /// When it cannot be written as JSON.
     pub fn status(&self) -> Result<String, serde_json::Error> {
-        let (now, config) = (self.clock.now(), &self.snapshot.load().config);
+        let (now, snapshot) = (self.clock.now(), self.snapshot.load());
+        let config = &snapshot.config;
         let process = Process {
             at_ms: now.0,
             uptime_ms: now.since(self.started),
@@ -149,6 +152,7 @@ impl Admin {
             maintenance: self.ledger.in_maintenance(),
             in_flight: self.life.in_flight(),
             vitals: self.ledger.vitals(),
+            journal: (self.journal.depth(), self.journal.is_usable()),
             breakers,
             models: snapshot.catalogue.models().len(),
             catalogue_age_secs: snapshot

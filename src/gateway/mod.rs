@@ -53,6 +53,7 @@ use crate::clock::Clock;
 use crate::pure::catalogue::Model;
 use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::error::ApiError;
+use crate::store::journal::Journal;
 use crate::store::{Caller, Ledger};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::{MAINTENANCE, RouteName};
@@ -61,6 +62,7 @@ use crate::telemetry::record::{MAINTENANCE, RouteName};
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Ledger,
+    journal: Arc<Journal>,
     clock: Clock,
     biller: Arc<Biller>,
     life: Arc<Life>,
@@ -69,11 +71,12 @@ pub struct Gateway {
 }
 
 impl Gateway {
-    /// A gateway over a ledger; `snapshot` may be swapped at any time.
-    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> Gateway {
+    /// A gateway over a ledger and its journal; `snapshot` may be swapped at any time.
+    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, journal: Arc<Journal>, clock: Clock) -> Gateway {
         Gateway {
             snapshot,
             ledger,
+            journal,
             clock,
             biller: Biller::new(),
             life: Life::new(),
@@ -97,6 +100,7 @@ impl Gateway {
             life: Arc::clone(&self.life),
             telemetry: Arc::clone(&self.telemetry),
             audited: Arc::clone(&self.audited),
+            journal: Arc::clone(&self.journal),
             started: self.clock.now(),
             series: Mutex::default(),
         }
@@ -186,6 +190,7 @@ impl Gateway {
         check_fields(&snapshot, permit.model(), &body)?;
         let door = admit::Door {
             ledger: &self.ledger,
+            journal: &self.journal,
             clock: &self.clock,
             snapshot: &snapshot,
             id: ctx.id,

@@ -23,6 +23,8 @@ pub struct Gauges {
     pub in_flight: usize,
     /// The ledger.
     pub vitals: Vitals,
+    /// The journal: calls and debits in it, and whether it can be written.
+    pub journal: (usize, bool),
     /// Provider, upstream's name of the model, and whether the target is passed over.
     pub breakers: Vec<(String, String, bool)>,
     /// Models on sale.
@@ -166,6 +168,11 @@ impl Page {
             help,
             vitals.unsettled_age.as_secs_f64(),
         );
+        let (depth, usable) = gauges.journal;
+        let help = "Calls and debits that stand in the journal: running, or not acknowledged by the ledger's store.";
+        self.gauge("tollgate_journal_depth", help, size(depth));
+        let help = "1 while the journal can be written; paid calls are refused while it cannot.";
+        self.gauge("tollgate_journal_usable", help, flag(usable));
         if let Some(accounts) = gauges.below_zero.or(vitals.below_zero) {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));

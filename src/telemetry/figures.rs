@@ -160,7 +160,7 @@ impl TargetFigures {
             self.operation = record.route.operation();
             self.duration.observe(nanos(record.duration));
         }
-        if let Some(first) = record.first_event {
+        if let Some(first) = record.first_event.filter(|_| record.outcome != Outcome::Refused) {
             self.first_event.observe(nanos(first));
         }
         add(&mut self.failovers, u64::from(record.attempts.saturating_sub(1)));

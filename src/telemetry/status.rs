@@ -129,6 +129,7 @@ struct LedgerLine {
     held: Credits,
     unsettled: u64,
     lag_ms: u64,
+    journal_depth: usize,
     below_zero: Option<u64>,
     audit_findings: Option<u64>,
     audit_age_secs: Option<i64>,
@@ -237,6 +238,7 @@ impl Status {
                 held: vitals.held,
                 unsettled: vitals.unsettled,
                 lag_ms: millis(vitals.unsettled_age),
+                journal_depth: gauges.journal.0,
                 below_zero: gauges.below_zero.or(vitals.below_zero),
                 audit_findings: gauges.audit.map(|(_, findings)| findings),
                 audit_age_secs: gauges.audit.map(|(age, _)| age),
@@ -330,6 +332,9 @@ fn providers(figures: &Figures, gauges: &Gauges) -> Vec<ProviderLine> {
 fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
     let mut alarms = Vec::new();
     let vitals = &gauges.vitals;
+    if !gauges.journal.1 {
+        alarms.push("the journal cannot be written: paid calls are refused".to_owned());
+    }
     if let Some((_, findings)) = gauges.audit.filter(|(_, findings)| *findings > 0) {
         alarms.push(format!(
             "the books do not balance: {findings} findings of the last audit"

@@ -24,9 +24,19 @@ async fn check_tells_every_mistake_with_file_and_line() {
         .replacen("planner: acme/large", "planner: acme/none", 1);
     std::fs::write(path("catalogue.yaml"), &broken).unwrap();
     let complaint = process.refused(&["check"]);
-    for mistake in ["modality must have the form", "did you mean spare?", "its default acme/none is not among the models"] {
-        let line = complaint.lines().find(|line| line.contains(mistake)).unwrap_or_else(|| panic!("{mistake}: {complaint}"));
-        let number = line.split("catalogue.yaml:").nth(1).and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
+    for mistake in [
+        "modality must have the form",
+        "did you mean spare?",
+        "its default acme/none is not among the models",
+    ] {
+        let line = complaint
+            .lines()
+            .find(|line| line.contains(mistake))
+            .unwrap_or_else(|| panic!("{mistake}: {complaint}"));
+        let number = line
+            .split("catalogue.yaml:")
+            .nth(1)
+            .and_then(|rest| rest.split(':').next()?.parse::<usize>().ok());
         assert!(number.is_some_and(|number| number > 1), "no line in {line}");
     }
 
@@ -45,7 +55,12 @@ async fn check_tells_every_mistake_with_file_and_line() {
         (8, "providers.main: base_url"),
     ] {
         let told = format!("tollgate.yaml:{line}: ");
-        assert!(complaint.lines().any(|text| text.contains(&told) && text.contains(mistake)), "{told}{mistake}: {complaint}");
+        assert!(
+            complaint
+                .lines()
+                .any(|text| text.contains(&told) && text.contains(mistake)),
+            "{told}{mistake}: {complaint}"
+        );
     }
     assert_eq!(complaint.lines().count(), 5, "{complaint}");
 }
@@ -57,7 +72,10 @@ async fn top_shows_what_happens_within_80_columns() {
     process.client.post("/llm/chat", request(SMALL)).await.ok();
     let text = process.command(&["top", "--once", "--interval", "1"]);
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-    assert!(text.contains(SMALL) && text.contains("PROVIDER") && text.contains("ready"), "{text}");
+    assert!(
+        text.contains(SMALL) && text.contains("PROVIDER") && text.contains("ready"),
+        "{text}"
+    );
     let status: Value = serde_json::from_str(&process.command(&["top", "--json"])).unwrap();
     let metrics = Metrics::read(process.admin.get("//metrics").await.text());
     assert_eq!(metrics.sum("tollgate_tokens_total", &[]), 10.into());
@@ -69,7 +87,10 @@ async fn top_shows_what_happens_within_80_columns() {
 #[test]
 fn completions_and_the_man_page_know_every_command() {
     let run = |arguments: &[&str]| {
-        let output = Command::new(env!("CARGO_BIN_EXE_tollgate")).args(arguments).output().unwrap();
+        let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(arguments)
+            .output()
+            .unwrap();
         assert!(output.status.success(), "{arguments:?}");
         String::from_utf8(output.stdout).unwrap()
     };
@@ -77,7 +98,10 @@ fn completions_and_the_man_page_know_every_command() {
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]);
         for command in ["serve", "account", "catalogue", "maintenance", "top"] {
-            assert!(script.contains(command) && man.contains(&command.to_uppercase()), "{shell} {command}");
+            assert!(
+                script.contains(command) && man.contains(&command.to_uppercase()),
+                "{shell} {command}"
+            );
         }
     }
     assert!(man.starts_with(".ie") || man.contains(".TH"), "{man}");
@@ -86,7 +110,11 @@ fn completions_and_the_man_page_know_every_command() {
 /// The words of a setting of the unit.
 fn unit(setting: &str) -> Vec<String> {
     let text = std::fs::read_to_string("conf/systemd/tollgate.service").unwrap();
-    let line = text.lines().find_map(|line| line.strip_prefix(&format!("{setting}="))).unwrap().to_owned();
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix(&format!("{setting}=")))
+        .unwrap()
+        .to_owned();
     line.split(' ').map(str::to_owned).collect()
 }
 
@@ -107,17 +135,33 @@ async fn the_units_commands_check_start_reload_stop_and_upgrade_the_binary() {
         unit(setting).into_iter().map(|word| here(word, process)).collect()
     };
     let check = words("ExecStartPre", &process);
-    assert!(Command::new(&check[0]).args(&check[1..]).output().unwrap().status.success());
+    assert!(
+        Command::new(&check[0])
+            .args(&check[1..])
+            .output()
+            .unwrap()
+            .status
+            .success()
+    );
     let start = words("ExecStart", &process);
     process.start_with(&start).await;
     process.client.post("/llm/chat", request(SMALL)).await.ok();
 
     let catalogue = std::fs::read_to_string(process.path("catalogue.yaml")).unwrap();
-    std::fs::write(process.path("catalogue.yaml"), catalogue.replacen("name: Small Chat", "name: Renamed", 1)).unwrap();
+    std::fs::write(
+        process.path("catalogue.yaml"),
+        catalogue.replacen("name: Small Chat", "name: Renamed", 1),
+    )
+    .unwrap();
     let reload = words("ExecReload", &process);
     assert!(Command::new(&reload[0]).args(&reload[1..]).status().unwrap().success());
     eventually("the new name", async || {
-        let listing = process.client.get("/llm/public/models?search=renamed").await.ok().json();
+        let listing = process
+            .client
+            .get("/llm/public/models?search=renamed")
+            .await
+            .ok()
+            .json();
         (listing["total"] == 1).then_some(())
     })
     .await;
@@ -126,8 +170,7 @@ async fn the_units_commands_check_start_reload_stop_and_upgrade_the_binary() {
     let balance = process.client.get("/llm/balance").await.ok().number("balance");
     std::fs::remove_file(&installed).unwrap();
     install();
-    let [signal] = &unit("KillSignal")[..] else { panic!() };
-    process.signal(signal.strip_prefix("SIG").unwrap());
+    process.signal(unit("KillSignal")[0].strip_prefix("SIG").unwrap());
     assert!(process.ended().await.success());
     process.start_with(&start).await;
     assert_eq!(process.client.get("/llm/balance").await.ok().number("balance"), balance);

@@ -3,6 +3,7 @@
 #![expect(
     unreachable_pub,
     clippy::unwrap_used,
+    clippy::expect_used,
     clippy::print_stdout,
     reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
 )]
@@ -19,6 +20,7 @@ mod disconnect;
 mod domains;
 mod embeddings;
 mod failover;
+mod faults;
 mod h2_upstreams;
 mod harness;
 mod holds;
@@ -36,3 +38,8 @@ mod stream_shapes;
 mod streams;
 mod telemetry;
 mod tls;
+
+/// Real redis-server processes.
+#[path = "../support/redis_server.rs"]
+#[expect(dead_code, reason = "the unit tests use more of it")]
+mod redis_server;

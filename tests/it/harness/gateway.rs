@@ -17,6 +17,7 @@ use tollgate::pure::limits::LimitOverrides;
 use tollgate::pure::time::{Period, Timestamp};
 use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef};
 use tollgate::store::embedded::Embedded;
+use tollgate::store::journal::Journal;
 use tollgate::store::{Ledger, UsageRow};
 use tollgate::telemetry::{Telemetry, access_log};
 
@@ -152,7 +153,8 @@ impl Setup {
         let log = dir.path().join("access.log");
         let log = access_log::Writer::start(&telemetry, &AccessLog::File(log)).unwrap();
         let reloader = Reloader::new(&snapshot, upstreams, environment).observed_by(&telemetry);
-        let (served, address) = serve(snapshot, ledger.clone(), clock.clone(), &telemetry).await;
+        let journal = Journal::open(path("data").as_ref());
+        let (served, address) = serve(snapshot, ledger.clone(), journal, clock.clone(), &telemetry).await;
 
         let mut gateway = Gateway {
             address,

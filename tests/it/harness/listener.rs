@@ -15,6 +15,7 @@ use tollgate::clock::Clock;
 use tollgate::gateway::admin::Admin;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::store::Ledger;
+use tollgate::store::journal::Journal;
 use tollgate::telemetry::Telemetry;
 
 /// The task that accepts connections.
@@ -36,6 +37,7 @@ impl Served {
 pub async fn serve(
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Ledger,
+    journal: Arc<Journal>,
     clock: Clock,
     telemetry: &Arc<Telemetry>,
 ) -> (Served, SocketAddr) {
@@ -43,7 +45,7 @@ pub async fn serve(
         max_retries: 16,
         ..ServerConf::default()
     };
-    let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, clock).observed_by(telemetry);
+    let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, journal, clock).observed_by(telemetry);
     let admin = gateway.admin();
     let mut proxy = pingora::proxy::http_proxy(&Arc::new(conf), gateway);
     let mut options = HttpServerOptions::default();

@@ -64,11 +64,18 @@ impl Process {
 
     /// Starts it by these words, and waits until it listens.
     pub async fn start_with(&mut self, words: &[String]) {
-        let log = OpenOptions::new().create(true).append(true).open(self.path("log")).unwrap();
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(self.path("log"))
+            .unwrap();
         let mut serve = Command::new(&words[0]);
         serve.args(&words[1..]).stdout(Stdio::null()).stderr(log);
         self.child = Some(serve.spawn().unwrap());
-        eventually("the gateway listens", async || self.client.listens().await.then_some(())).await;
+        eventually("the gateway listens", async || {
+            self.client.listens().await.then_some(())
+        })
+        .await;
     }
 
     /// Its process id.
@@ -90,9 +97,7 @@ impl Process {
 
     /// Sends it a signal, by its name.
     pub fn signal(&self, name: &str) {
-        let status = Command::new("kill")
-            .args(["-s", name, &self.id().to_string()])
-            .status();
+        let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
         assert!(status.unwrap().success());
     }
 
