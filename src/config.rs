@@ -349,7 +349,7 @@ impl Config {
         let raw: Raw = if text.trim().is_empty() {
             Raw::default()
         } else {
-            serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, &error))?
+            serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, text, &error))?
         };
         checked(path, raw, environment).map_err(|problem| {
             let line = line_of(text, &problem);
@@ -447,8 +447,14 @@ impl ConfigError {
         ConfigError { line, ..self }
     }
 
-    fn of_yaml(path: &Path, error: &serde_yaml_ng::Error) -> ConfigError {
+    fn of_yaml(path: &Path, text: &str, error: &serde_yaml_ng::Error) -> ConfigError {
         let (problem, line) = placed(&explain(&error.to_string()));
+        // The reader does not tell the line of a key at the top that it does not know.
+        let line = line.or_else(|| {
+            let key = mistakes::key_of(&problem)?;
+            let key: Vec<&str> = key.iter().map(String::as_str).collect();
+            lines::of_key(text, &key)
+        });
         ConfigError::new(path, problem).at(line)
     }
 }

@@ -43,7 +43,7 @@ pub fn of_catalogue(config: &Config) -> Vec<ConfigError> {
 }
 
 /// The key that a problem begins with, or that it says is unknown, as a path.
-fn key_of(problem: &str) -> Option<Vec<String>> {
+pub(super) fn key_of(problem: &str) -> Option<Vec<String>> {
     let mut path: Vec<String> = Vec::new();
     let mut rest = problem;
     while let Some((head, tail)) = rest.split_once(": ") {

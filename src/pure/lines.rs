@@ -6,20 +6,20 @@ pub fn of_key(text: &str, path: &[&str]) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
     let (mut from, mut inside, mut found) = (0, 0, None);
     for key in path {
+        let flow = found == Some(from.saturating_add(1));
         let block = lines.iter().enumerate().skip(from);
-        let mut block = block.take_while(|(at, line)| *at == from || is_blank(line) || indent(line) >= inside);
-        let Some((at, line)) = block.find(|(at, line)| names(line, key, found == Some(at.saturating_add(1)))) else {
+        let block = block.take_while(|(at, line)| (flow && *at == from) || is_blank(line) || indent(line) >= inside);
+        let mut keys = block.filter(|(_, line)| !is_blank(line)).peekable();
+        // The keys of a block stand under each other; what is further in belongs to one of them.
+        let column = keys.peek().map_or(0, |(_, line)| indent(line));
+        let mut keys = keys.filter(|(at, line)| (flow && *at == from) || indent(line) == column);
+        let Some((at, line)) = keys.find(|(at, line)| names(line, key, flow && *at == from)) else {
             break;
         };
         found = Some(at.saturating_add(1));
-        let flow = line.contains('{');
-        // In a flow mapping the rest of the path stands on the same line, or below it.
-        from = if flow { at } else { at.saturating_add(1) };
-        inside = if flow {
-            indent(line)
-        } else {
-            indent(line).saturating_add(1)
-        };
+        // In a flow mapping the rest of the path stands on the same line.
+        from = if line.contains('{') { at } else { at.saturating_add(1) };
+        inside = indent(line).saturating_add(1);
     }
     found
 }
@@ -126,6 +126,9 @@ models:
             (&["tiers", "free", "rpm"], Some(10)),
             (&["tiers", "lite", "rpm"], Some(9)),
             (&["nothing"], None),
+            (&["tier"], None),
+            (&["openai"], None),
+            (&["providers", "base_url"], Some(3)),
         ] {
             assert_eq!(of_key(YAML, path), line, "{path:?}");
         }

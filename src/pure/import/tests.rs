@@ -97,7 +97,7 @@ fn an_import_replaces_the_one_before_and_nothing_else() {
     assert!(changes.added.is_empty());
     assert!(changes.changed.iter().all(|changed| changed.model != "acme/chat-0"));
     assert!(
-        changes.to_string().contains("prompt price 0.00000048 -> 0.0000004915"),
+        changes.to_string().contains("prompt price 0.000000483 -> 0.0000004945"),
         "{changes}"
     );
     assert!(second_text.starts_with("# Mine.\n") && second_text.contains("# my own price"));
