@@ -23,6 +23,8 @@ pub(super) enum Command {
         op: AdminOp,
         reply: oneshot::Sender<Result<AdminReply, AdminError>>,
     },
+    /// Commit now, and say so.
+    Flush(oneshot::Sender<Result<(), StoreError>>),
     /// Commit and end.
     Close,
 }
@@ -63,6 +65,8 @@ impl Committer {
                     // The asker may have gone; the command has taken effect all the same.
                     drop(reply.send(self.execute(op)));
                 }
+                // The asker may have gone.
+                Ok(Command::Flush(written)) => drop(written.send(self.commit())),
                 Err(mpsc::RecvTimeoutError::Timeout) => {
                     self.commit_at = None;
                     self.commit_or_retry();
