@@ -7,9 +7,11 @@
 
 mod commands;
 mod committer;
+mod reports;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
@@ -18,6 +20,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use self::committer::{Command, Committer};
+use self::reports::Reports;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
 use super::sqlite::Database;
@@ -37,6 +40,7 @@ pub const COMMIT_WINDOW: Duration = Duration::from_millis(50);
 pub struct Embedded {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
+    reports: Reports,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
     _lock: File,
@@ -47,6 +51,8 @@ pub struct Embedded {
 pub struct Cell {
     record: ArcSwap<AccountRecord>,
     state: Mutex<AccountState>,
+    /// Held by whoever reads the account's usage.
+    reporting: tokio::sync::Mutex<()>,
 }
 
 /// What requests, commands and the ledger's thread share.
@@ -92,6 +98,7 @@ impl Embedded {
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
         let database = Database::open(path)?;
+        let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock)?);
         let (commands, inbox) = mpsc::channel();
         let committer = Committer::new(Arc::clone(&shared), database, inbox);
@@ -103,6 +110,7 @@ impl Embedded {
         Ok(Arc::new(Embedded {
             shared,
             commands,
+            reports,
             thread,
             path: path.to_owned(),
             _lock: lock,
@@ -322,6 +330,14 @@ impl Drop for Embedded {
 }
 
 impl Cell {
+    fn new(record: AccountRecord, state: AccountState) -> Cell {
+        Cell {
+            record: ArcSwap::from_pointee(record),
+            state: Mutex::new(state),
+            reporting: tokio::sync::Mutex::default(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, AccountState> {
         // Every step of an account leaves it whole, so a panic elsewhere while it was locked does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -344,11 +360,7 @@ impl Shared {
         for stored in database.accounts()? {
             let state = AccountState::restored(stored.balance, stored.month, stored.month_used, stored.producers);
             let id = stored.record.id.clone();
-            let cell = Cell {
-                record: ArcSwap::from_pointee(stored.record),
-                state: Mutex::new(state),
-            };
-            accounts.insert(id, Arc::new(cell));
+            accounts.insert(id, Arc::new(Cell::new(stored.record, state)));
         }
         let mut keys = HashMap::new();
         for (digest, record) in database.keys()? {
@@ -405,6 +417,7 @@ fn take_lock(path: &Path) -> Result<File, StoreError> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(0o600)
         .open(&lock_path)
         .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
     lock.try_lock().map_err(|_| {

@@ -328,13 +328,12 @@ impl Ledger {
 
     /// The account's usage by UTC day and model, oldest first; every settlement made before the call is in it.
     pub async fn usage(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
-        match self
-            .run(AdminOp::Usage {
-                account: account.clone(),
-                period,
-            })
-            .await
-        {
+        let account = account.clone();
+        let asked = match self {
+            Ledger::Embedded(store) => return store.usage(&account, period).await,
+            Ledger::Redis(store) => Box::pin(store.run(AdminOp::Usage { account, period })).await,
+        };
+        match asked {
             Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),

@@ -29,6 +29,7 @@ mod meter_leavers;
 mod meter_shapes;
 mod money;
 mod natives;
+mod nodes;
 mod regression;
 mod reload;
 mod shapes;

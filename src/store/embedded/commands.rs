@@ -1,9 +1,7 @@
 //! The operator's commands on the embedded ledger: the file first, then memory, on the ledger's own thread.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use arc_swap::ArcSwap;
+use std::sync::{Arc, PoisonError};
 
 use super::committer::Committer;
 use super::{Cell, KeyEntry, MAINTENANCE};
@@ -106,10 +104,7 @@ impl Committer {
             created: self.shared.clock.now(),
         };
         self.database.insert_account(&record).map_err(failed)?;
-        let cell = Arc::new(Cell {
-            record: ArcSwap::from_pointee(record),
-            state: Mutex::new(AccountState::default()),
-        });
+        let cell = Arc::new(Cell::new(record, AccountState::default()));
         let view = self.view(&cell, true);
         self.shared
             .accounts

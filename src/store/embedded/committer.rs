@@ -24,6 +24,8 @@ pub(super) enum Command {
         op: AdminOp,
         reply: oneshot::Sender<Result<AdminReply, AdminError>>,
     },
+    /// Commit now, and say so.
+    Flush(oneshot::Sender<Result<(), StoreError>>),
     /// Commit and end.
     Close,
 }
@@ -68,6 +70,8 @@ impl Committer {
                     // The asker may have gone; the command has taken effect all the same.
                     drop(reply.send(self.execute(op)));
                 }
+                // The asker may have gone.
+                Ok(Command::Flush(written)) => drop(written.send(self.commit())),
                 Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
