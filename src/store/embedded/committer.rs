@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{COMMIT_WINDOW, QueuedDebit, Shared};
+use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
 use crate::crash::point;
 use crate::pure::ids::AccountId;
 use crate::store::StoreError;
@@ -66,6 +66,19 @@ impl Committer {
             };
             match command {
                 Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
+                Ok(Command::Admin {
+                    op: AdminOp::HandOver,
+                    reply,
+                }) => match self.hand_over() {
+                    Ok(()) => {
+                        let lock = Arc::clone(&self.shared);
+                        drop(self);
+                        drop(lock.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+                        drop(reply.send(Ok(AdminReply::HandedOver)));
+                        return;
+                    }
+                    Err(error) => drop(reply.send(Err(AdminError::Store(error.to_string())))),
+                },
                 Ok(Command::Admin { op, reply }) => {
                     // The asker may have gone; the command has taken effect all the same.
                     drop(reply.send(self.execute(op)));
@@ -85,6 +98,22 @@ impl Committer {
                 }
             }
         }
+    }
+
+    /// Writes out everything and takes no more, so that the file can change hands.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        self.shared.handed_over.store(true, Ordering::Release);
+        // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
+        let cells: Vec<Arc<Cell>> = {
+            let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            accounts.values().cloned().collect()
+        };
+        cells.iter().for_each(|cell| drop(cell.state()));
+        let written = self.commit().and_then(|()| self.database.sync());
+        if written.is_err() {
+            self.shared.handed_over.store(false, Ordering::Release);
+        }
+        written
     }
 
     fn do_what_is_due(&mut self) {
