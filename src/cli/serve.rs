@@ -13,7 +13,7 @@ pub(super) type Environment = fn(&str) -> Option<String>;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Take over from the gateway that runs with the same data_dir: no connection is refused, no stream is cut
+    /// Take over from the gateway that runs with the same data_dir; nothing is refused or cut
     #[arg(long)]
     upgrade: bool,
 }

@@ -23,7 +23,7 @@ use crate::clock::Clock;
 use crate::config::{Config, Store};
 use crate::pure::tokens::{self, Encoding};
 use crate::store::journal::Journal;
-use crate::store::{self, Ledger};
+use crate::store::{self, Ledger, StoreError};
 
 /// What cannot be started.
 pub type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -54,7 +54,7 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
     if let (Some(_), Store::Sqlite(path)) = (&predecessor, &store) {
         store::embedded::request_handover(path)?;
     }
-    let ledger = store::open(&store)?;
+    let ledger = open_ledger(&store)?;
     if let Ledger::Embedded(embedded) = &ledger {
         store::control::listen(embedded)?;
     }
@@ -78,6 +78,17 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
         predecessor,
         environment,
     })
+}
+
+/// A command may own the embedded ledger for a moment, also while it changes hands.
+fn open_ledger(store: &Store) -> Result<Ledger, StoreError> {
+    let started = crate::clock::monotonic();
+    loop {
+        match store::open(store) {
+            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
+            opened => return opened,
+        }
+    }
 }
 
 impl Prepared {
@@ -318,6 +329,9 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
+/// How long another process may own the ledger before that is an error.
+const OWNED_MAX: Duration = Duration::from_secs(2);
+const OWNED_PAUSE: Duration = Duration::from_millis(10);
 /// How long an accepted connection may take until its request counts.
 const ACCEPTED_MAX: Duration = Duration::from_millis(100);
 /// How long requests that were cut may take to say so to their clients.

@@ -93,6 +93,17 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Gives up the socket's name, for a successor to listen on.
+pub(super) fn stop_listening(database: &Path) {
+    let socket = socket_path(database);
+    match std::fs::remove_file(&socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            log::error!("{} cannot be removed: {error}", socket.display());
+        }
+        _ => {}
+    }
+}
+
 fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
     stream.set_read_timeout(Some(WAIT_MAX))?;
     stream.set_write_timeout(Some(WAIT_MAX))?;

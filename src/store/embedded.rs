@@ -108,7 +108,7 @@ impl Embedded {
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, inbox) = mpsc::channel();
-        let committer = Committer::new(Arc::clone(&shared), database, inbox);
+        let committer = Committer::new(Arc::clone(&shared), database, path.to_owned(), inbox);
         let thread = std::thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || committer.run())

@@ -1,6 +1,7 @@
 //! The ledger's thread: commits queued debits in groups and runs the operator's commands.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
@@ -10,9 +11,9 @@ use tokio::sync::oneshot;
 use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
 use crate::crash::point;
 use crate::pure::ids::AccountId;
-use crate::store::StoreError;
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
 use crate::store::sqlite::{AccountDebit, Database};
+use crate::store::{StoreError, control};
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -34,6 +35,8 @@ pub(super) enum Command {
 pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) database: Database,
+    /// Where the file is.
+    path: PathBuf,
     inbox: mpsc::Receiver<Command>,
     /// Debits taken from the queue that could not be written yet.
     unwritten: Vec<QueuedDebit>,
@@ -43,8 +46,14 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, database: Database, inbox: mpsc::Receiver<Command>) -> Committer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        database: Database,
+        path: PathBuf,
+        inbox: mpsc::Receiver<Command>,
+    ) -> Committer {
         Committer {
+            path,
             shared,
             database,
             inbox,
@@ -102,6 +111,9 @@ impl Committer {
 
     /// Writes out everything and takes no more, so that the file can change hands.
     fn hand_over(&mut self) -> Result<(), StoreError> {
+        self.commit()?; // Where this fails, nothing has changed yet.
+        // Calls look for the successor's socket from now on, not for ours.
+        control::stop_listening(&self.path);
         self.shared.handed_over.store(true, Ordering::Release);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
         let cells: Vec<Arc<Cell>> = {
