@@ -13,7 +13,7 @@ pub(super) type Environment = fn(&str) -> Option<String>;
 
 #[derive(Debug, Args)]
 pub(super) struct ServeArgs {
-    /// Take over from the gateway that runs with the same data_dir; nothing is refused or cut
+    /// Take over from the gateway that runs, without refusing or cutting anything
     #[arg(long)]
     upgrade: bool,
 }
