@@ -1,5 +1,5 @@
 //! The admin listener: liveness, readiness, metrics, and the status page. It has a thread and a runtime of its own, so that it answers until the process
-//! ends: during a stop `/readyz` says 503 while the calls that still run come to their end.
+//! ends or another takes over: during a stop `/readyz` says 503 while the calls that still run come to their end.
 
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
@@ -82,8 +82,9 @@ impl Admin {
         thread.spawn(serve).map(|_| ())
     }
 
-    /// Serves connections of `listener`, each in a task of its own.
+    /// Serves connections of `listener`, each in a task of its own, until another process takes over.
     pub async fn serve(self, listener: tokio::net::TcpListener) {
+        let mut handed_over = self.life.handed_over();
         let (app, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         tokio::spawn(sample(Arc::downgrade(&app)));
         // Pingora's own stop is nothing to this listener.
@@ -92,7 +93,11 @@ impl Admin {
             let Ok(place) = Arc::clone(&places).acquire_owned().await else {
                 return;
             };
-            let socket = match listener.accept().await {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = handed_over.wait_for(|handed| *handed) => return,
+            };
+            let socket = match accepted {
                 Ok((socket, _)) => socket,
                 Err(error) => {
                     log::warn!("the admin listener cannot accept: {error}");

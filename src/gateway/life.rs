@@ -15,6 +15,8 @@ pub(super) struct Life {
     stopping: AtomicBool,
     in_flight: AtomicUsize,
     cut: watch::Sender<bool>,
+    /// Whether another process takes over what this one listens on.
+    handed_over: watch::Sender<bool>,
     ended: (Mutex<()>, Condvar),
 }
 
@@ -32,6 +34,7 @@ impl Life {
             stopping: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             cut,
+            handed_over: watch::Sender::new(false),
             ended: Default::default(),
         })
     }
@@ -40,6 +43,16 @@ impl Life {
     pub(super) fn enter(self: &Arc<Life>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(Arc::clone(self))
+    }
+
+    /// Another process takes over.
+    pub(super) fn hand_over(&self) {
+        self.handed_over.send_replace(true);
+    }
+
+    /// Tells when another process takes over.
+    pub(super) fn handed_over(&self) -> watch::Receiver<bool> {
+        self.handed_over.subscribe()
     }
 
     /// How many requests are under way.

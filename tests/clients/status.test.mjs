@@ -81,7 +81,10 @@ for (const [width, height] of [[1280, 900], [400, 860]]) {
     await busy;
 
     const metrics = async () => (await fetch(admin + "/metrics")).text();
-    const text = await metrics();
+    // Debits are committed in groups: the figures stand still once none is left.
+    let text = await metrics();
+    while (await metric(text, "tollgate_unsettled_debits") + await metric(text, "tollgate_holds_open") + await metric(text, "tollgate_requests_in_flight") > 0)
+      text = await metrics();
     const at = await page.getAttribute("body", "data-at");
     await page.waitForFunction(before => document.body.dataset.at !== before, at);
     await page.waitForFunction(before => document.body.dataset.at !== before, await page.getAttribute("body", "data-at"));

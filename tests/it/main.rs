@@ -31,6 +31,7 @@ mod meter_leavers;
 mod meter_shapes;
 mod money;
 mod natives;
+mod nodes;
 mod regression;
 mod reload;
 mod shapes;
@@ -38,8 +39,3 @@ mod stream_shapes;
 mod streams;
 mod telemetry;
 mod tls;
-
-/// Real redis-server processes.
-#[path = "../support/redis_server.rs"]
-#[expect(dead_code, reason = "the unit tests use more of it")]
-mod redis_server;
