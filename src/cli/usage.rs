@@ -163,11 +163,8 @@ impl UsageShown {
             .filter(|line| line.sums.cost > Credits::ZERO)
             .count();
         if dear > shaded.len() {
-            lines.push_str(&format!(
-                "{} {} others\n",
-                SHADES[SHADES.len() - 1],
-                dear - shaded.len()
-            ));
+            let others = u64::try_from(dear - shaded.len()).unwrap_or(u64::MAX);
+            lines.push_str(&format!("{} {}\n", SHADES[SHADES.len() - 1], counted(others, "other")));
         }
         lines
     }
