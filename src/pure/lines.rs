@@ -4,7 +4,7 @@
 /// The line, from 1, of the key at the end of this path, or of the last key on the way that was found.
 pub fn of_key(text: &str, path: &[&str]) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
-    let (mut from, mut inside, mut found) = (0, 0, None);
+    let (mut from, mut inside, mut found) = (0usize, 0usize, None);
     for key in path {
         let flow = found == Some(from.saturating_add(1));
         let block = lines.iter().enumerate().skip(from);
