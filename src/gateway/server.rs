@@ -52,16 +52,18 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
     // What can be wrong with the files is found before anything is taken from a gateway that runs.
     let snapshot = Snapshot::load(config, &upstreams)?;
     if let (Some(_), Store::Sqlite(path)) = (&predecessor, &store) {
+        drop(listener(&snapshot.config)?); // Its TLS files can be read.
         store::embedded::request_handover(path)?;
     }
     let ledger = open_ledger(&store)?;
+    // Nothing is granted before it is known what the calls of the processes before this one hold.
+    store::journal::recover::hold_for_predecessors(&data_dir, &ledger);
     if let Ledger::Embedded(embedded) = &ledger {
         store::control::listen(embedded)?;
     }
     // What a process that died has left is billed before the first call is admitted.
     let recovered = store::journal::recover::recover(&data_dir, &ledger);
     ledger.recovered(recovered);
-    store::journal::recover::hold_for_predecessors(&data_dir, &ledger);
     let journal = Journal::open(&data_dir);
     upstreams.resolve_unknown();
     // Loading takes a while, which no caller should wait for.
@@ -117,9 +119,6 @@ impl Prepared {
         let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
         let life = gateway.life();
         let upgrade_socket = upgrade::socket_path(&config.data_dir)?;
-        let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
-            log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
-        });
         let mut conf = server_conf(&config);
         conf.upgrade_sock = upgrade_socket.to_string_lossy().into_owned();
         let opt = Opt {
@@ -131,6 +130,9 @@ impl Prepared {
         }
         let mut server = Server::new_with_opt_and_conf(opt, conf);
         server.bootstrap();
+        let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
+            log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
+        });
         let mut service = pingora::proxy::http_proxy_service(&server.configuration, gateway);
         let mut options = HttpServerOptions::default();
         options.h2c = true;

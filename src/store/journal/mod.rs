@@ -126,6 +126,11 @@ impl Journal {
         })))
     }
 
+    /// Where this process' own journal is.
+    fn own(&self) -> Option<PathBuf> {
+        self.file.load().as_ref().map(|file| file.path().to_owned())
+    }
+
     /// Calls whose end the store does not know yet.
     pub fn depth(&self) -> usize {
         self.file.load().as_ref().map_or(0, |file| file.in_use())
@@ -203,9 +208,11 @@ impl Entry {
             written.delivered = delivered;
             slot.deliver(delivered, written.id);
         }
-        if written.prompt != prompt {
+        if let Some(tokens) = prompt
+            && written.prompt != prompt
+        {
             written.prompt = prompt;
-            slot.report_prompt(prompt.unwrap_or_default(), written.id);
+            slot.report_prompt(tokens, written.id);
         }
         if written.stage == Stage::Held {
             written.stage = Stage::Answered;
