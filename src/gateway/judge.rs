@@ -143,6 +143,7 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
         Answer::Metered(meter) => meter.pass(body, ends),
         Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
     };
+    note(call, body.as_ref());
     match passed {
         Passed::On => Ok(()),
         Passed::Died => {
@@ -170,6 +171,18 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
                 clock,
             ))
         }
+    }
+}
+
+/// What is about to be passed on stands in the journal before it is.
+fn note(call: &mut Call, passes: Option<&Bytes>) {
+    if passes.is_none_or(Bytes::is_empty) {
+        return;
+    }
+    if let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission)
+        && let Some((delivered, prompt)) = meter.owed_now()
+    {
+        admission.hold.pass(delivered, prompt);
     }
 }
 
