@@ -7,6 +7,7 @@
 
 mod commands;
 mod committer;
+mod handover;
 mod reports;
 
 use std::collections::HashMap;
@@ -20,6 +21,8 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use self::committer::{Command, Committer};
+use self::handover::Predecessors;
+pub use self::handover::{RemoteReply, RemoteReserve, request_handover};
 use self::reports::Reports;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
@@ -43,7 +46,6 @@ pub struct Embedded {
     reports: Reports,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
-    _lock: File,
 }
 
 /// An account in memory.
@@ -63,6 +65,11 @@ struct Shared {
     queue: Mutex<Vec<QueuedDebit>>,
     maintenance: AtomicBool,
     unwritable: AtomicBool,
+    /// Another process owns the ledger now.
+    handed_over: AtomicBool,
+    /// The lock on the file, given up when the ledger changes hands.
+    lock: Mutex<Option<File>>,
+    predecessors: Mutex<Predecessors>,
     /// What the start found in the journals of processes that had died.
     recovered: Mutex<RecoverReport>,
     producer: ProducerId,
@@ -99,9 +106,9 @@ impl Embedded {
         let lock = take_lock(path)?;
         let database = Database::open(path)?;
         let reports = Reports::open(path)?;
-        let shared = Arc::new(Shared::load(&database, clock)?);
+        let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, inbox) = mpsc::channel();
-        let committer = Committer::new(Arc::clone(&shared), database, inbox);
+        let committer = Committer::new(Arc::clone(&shared), database, path.to_owned(), inbox);
         let thread = std::thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || committer.run())
@@ -113,7 +120,6 @@ impl Embedded {
             reports,
             thread,
             path: path.to_owned(),
-            _lock: lock,
         }))
     }
 
@@ -133,14 +139,23 @@ impl Embedded {
         })
     }
 
-    pub(super) fn reserve(&self, cell: &Cell, request: &ReserveRequest) -> Result<Result<Granted, Denial>, StoreError> {
+    /// None when another process owns the ledger now: it is to be asked.
+    pub(super) fn reserve(
+        &self,
+        cell: &Cell,
+        request: &ReserveRequest,
+    ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
+        let mut state = cell.state();
+        if self.is_handed_over() {
+            return Ok(None);
+        }
         if self.shared.unwritable.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable(format!(
                 "{} cannot be written",
                 self.path.display()
             )));
         }
-        Ok(cell.state().reserve(request, self.shared.clock.now()))
+        Ok(Some(state.reserve(request, self.shared.clock.now())))
     }
 
     pub(super) fn settle(&self, cell: &Arc<Cell>, hold: RequestId, debit: Debit, entry: Entry) {
@@ -192,7 +207,9 @@ impl Embedded {
             entry.close();
             return settled;
         }
-        if let Settled::Now { .. } = settled {
+        if let Settled::Now { .. } = settled
+            && !self.is_handed_over()
+        {
             let queued = QueuedDebit {
                 cell: Arc::clone(cell),
                 debit,
@@ -287,6 +304,9 @@ impl Embedded {
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if self.is_handed_over() {
+            return self.ask_successor(op).await;
+        }
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.commands
             .send(Command::Admin { op, reply })
@@ -355,7 +375,7 @@ impl Cell {
 }
 
 impl Shared {
-    fn load(database: &Database, clock: Clock) -> Result<Shared, StoreError> {
+    fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
         let mut accounts = HashMap::new();
         for stored in database.accounts()? {
             let state = AccountState::restored(stored.balance, stored.month, stored.month_used, stored.producers);
@@ -382,6 +402,9 @@ impl Shared {
             queue: Mutex::default(),
             maintenance: AtomicBool::new(maintenance),
             unwritable: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
+            lock: Mutex::new(Some(lock)),
+            predecessors: Mutex::default(),
             recovered: Mutex::default(),
             producer: fresh_producer()?,
             clock,

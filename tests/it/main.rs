@@ -36,8 +36,3 @@ mod shapes;
 mod stream_shapes;
 mod streams;
 mod tls;
-
-/// Real redis-server processes.
-#[path = "../support/redis_server.rs"]
-#[expect(dead_code, reason = "the unit tests use more of it")]
-mod redis_server;

@@ -81,6 +81,18 @@ impl Committer {
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Recover => Ok(AdminReply::Recovered(self.recovered())),
+            AdminOp::Reserve(reserve) => {
+                let cell = self.cell(reserve.account())?;
+                let request = reserve.request();
+                let reply = cell.state().reserve(&request, self.shared.clock.now());
+                if reply.is_ok() {
+                    let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
+                    predecessors.insert(request.id, cell);
+                }
+                Ok(AdminReply::Reserved(reply.into()))
+            }
+            // The thread's own loop does this, since it ends the thread.
+            AdminOp::HandOver => Err(AdminError::Invalid("the ledger is not handed over twice".to_owned())),
         }
     }
 

@@ -55,6 +55,9 @@ impl Embedded {
         };
         let cell = cell.ok_or_else(|| StoreError::Corrupt("the account is not there".to_owned()))?;
         let _turn = cell.reporting.lock().await;
+        if self.is_handed_over() {
+            return self.usage_at_successor(account, period).await;
+        }
         let (written, is_written) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the ledger has stopped".to_owned());
         self.commands.send(Command::Flush(written)).map_err(|_| stopped())?;

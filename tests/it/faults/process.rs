@@ -15,12 +15,14 @@ use tollgate::store::redis::{Options, RedisLedger};
 
 use super::upstream::Provider;
 use crate::harness::catalogue;
-use crate::redis_server::{RedisServer, free_port};
+use crate::harness::redis_group::RedisUnderSentinels;
+use crate::harness::redis_server::{RedisServer, free_port};
 
 /// Where the ledger is.
 pub enum Ground {
     Sqlite,
     Redis(RedisServer),
+    Sentinels(RedisUnderSentinels),
 }
 
 /// Configuration, ledger and folder of a gateway that may be started and killed again and again.
@@ -63,6 +65,7 @@ impl Site {
         match &self.ground {
             Ground::Sqlite => format!("sqlite://{}", self.path("ledger.db").display()),
             Ground::Redis(server) => server.url(),
+            Ground::Sentinels(servers) => servers.url(),
         }
     }
 
@@ -119,6 +122,33 @@ impl Site {
         self.process.as_ref().unwrap().id()
     }
 
+    /// Starts another process in the place of the one that runs, which is given back.
+    pub fn upgrade(&mut self) -> Child {
+        let old = self.process.take().unwrap();
+        let log = std::fs::OpenOptions::new().append(true).open(self.path("log")).unwrap();
+        let new = Command::new(BINARY)
+            .args(["serve", "--upgrade", "--conf"])
+            .arg(self.path("tollgate.yaml"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.process = Some(new.unwrap());
+        old
+    }
+
+    /// Starts the gateway with arguments with which it does not start; what it says.
+    pub fn serve_and_fail(&self, arguments: &[&str]) -> String {
+        let output = Command::new(BINARY)
+            .arg("serve")
+            .args(arguments)
+            .arg("--conf")
+            .arg(self.path("tollgate.yaml"))
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    }
+
     /// `kill -9`.
     pub fn kill(&mut self) {
         if let Some(mut process) = self.process.take() {
@@ -158,12 +188,14 @@ impl Site {
     pub fn ledger(&self) -> Books {
         let open = || match &self.ground {
             Ground::Sqlite => Door::to_embedded(&self.path("ledger.db")).unwrap(),
-            Ground::Redis(server) => {
+            Ground::Redis(_) | Ground::Sentinels(_) => {
                 let patient = Options {
                     timeout: Duration::from_secs(10),
                     ..Options::default()
                 };
-                Door::Own(Ledger::Redis(RedisLedger::connect(&server.url(), patient).unwrap()))
+                Door::Own(Ledger::Redis(
+                    RedisLedger::connect(&self.store_text(), patient).unwrap(),
+                ))
             }
         };
         tokio::task::block_in_place(|| Books(Some(open())))
