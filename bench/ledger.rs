@@ -82,11 +82,13 @@ fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, account
             .flatten()
             .collect()
     });
+    // Until the last settlement is acknowledged; the figures are not there before.
     let runtime = runtime();
     for caller in &callers_of {
-        runtime
-            .block_on(ledger.figures(caller))
-            .unwrap_or_else(|error| panic!("{error}"));
+        let waiting = Instant::now();
+        while let Err(error) = runtime.block_on(ledger.figures(caller)) {
+            assert!(waiting.elapsed() < ACKNOWLEDGED_WITHIN, "{error}");
+        }
     }
     let (took, pairs) = (start.elapsed().as_secs_f64(), pairs.into_inner());
     let a_pair = |from: f64, to: f64| (to - from) * 1e6 / pairs as f64;
@@ -104,6 +106,9 @@ fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, account
     );
     ledger.close();
 }
+
+/// How long the last settlements may take.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
 
 async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Duration, pairs: &AtomicU64) -> Vec<u32> {
     let (mut count, mut waits) = (0u64, Vec::new());
