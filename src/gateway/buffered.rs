@@ -26,6 +26,7 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
+use super::comment::Comments;
 use super::drain::{DrainPlace, drained_out};
 use super::head::Head;
 use super::life::Cut;
@@ -38,6 +39,8 @@ pub(super) struct Carriage {
     pub(super) mode: ResponseMode,
     /// The longest silence of the upstream once its answer has begun.
     pub(super) idle: Duration,
+    /// The silence of the upstream that a comment ends; none: it is never commented on.
+    pub(super) comment_every: Option<Duration>,
     /// How long the upstream of a drained call is read on for a client that has gone.
     pub(super) drain_max: Duration,
     /// Ends the call when a stop no longer waits for it.
@@ -53,6 +56,10 @@ struct Shared {
     /// Whether the target that is tried now is drained for a client that has gone.
     drains: AtomicBool,
     gone: AtomicBool,
+    /// Whether what was passed on stands between two events of a stream.
+    between_events: AtomicBool,
+    /// Whether a comment was begun.
+    commented: AtomicBool,
 }
 
 /// The session that Pingora sees.
@@ -66,7 +73,22 @@ struct Buffered {
     /// When the upstream was last heard; none before its answer has begun.
     heard_at: Option<Instant>,
     alarm: Option<Pin<Box<tokio::time::Sleep>>>,
+    comments: Comments,
     head: Head,
+}
+
+/// What an upstream's silence has lasted for.
+enum Silence {
+    /// A comment.
+    Comment,
+    /// The longest that is waited for.
+    End,
+}
+
+/// What ends the wait for the client.
+enum Turn {
+    Client(Result<Option<Bytes>>),
+    Silence(Silence),
 }
 
 /// Puts a session that has its body already in the place of the real one.
@@ -79,6 +101,7 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         real: Some(real),
         shared: Arc::clone(&shared),
         head: Head::new(carriage.mode),
+        comments: Comments::new(carriage.comment_every),
         carriage,
         gone_at: None,
         drained: None,
@@ -104,6 +127,16 @@ impl Ticket {
         self.0.drains.store(drains, Ordering::Relaxed);
     }
 
+    /// Says whether what was passed on so far stands between two events of a stream.
+    pub(super) fn set_between_events(&self, between: bool) {
+        self.0.between_events.store(between, Ordering::Relaxed);
+    }
+
+    /// Whether the client was sent a comment.
+    pub(super) fn has_commented(&self) -> bool {
+        self.0.commented.load(Ordering::Relaxed)
+    }
+
     /// Whether the client has gone while the upstream was drained.
     pub(super) fn client_is_gone(&self) -> bool {
         self.0.gone.load(Ordering::Relaxed)
@@ -113,7 +146,12 @@ impl Ticket {
 /// Whether an error is one of this session's own, for which the upstream is to blame: Pingora takes all that comes from a downstream
 /// session for the client's.
 pub(super) fn is_upstreams_fault(error: &Error) -> bool {
-    matches!(error.etype(), ErrorType::Custom(what) if [SILENT, STOPPING].contains(what))
+    matches!(error.etype(), ErrorType::Custom(what) if [SILENT, STOPPING, EMPTY].contains(what))
+}
+
+/// A 200 whose head is all of it: no stream, and no JSON.
+fn is_empty_answer(task: &HttpTask) -> bool {
+    matches!(task, HttpTask::Header(header, true) if header.status == http::StatusCode::OK)
 }
 
 fn interrupted(what: &'static str) -> Box<Error> {
@@ -169,20 +207,54 @@ impl Buffered {
         }
     }
 
-    /// Waits until the upstream has been silent for too long. Never returns while it is heard, or before its answer begins: that
-    /// wait has the peer's own time-out.
-    async fn silence(alarm: &mut Option<Pin<Box<tokio::time::Sleep>>>, heard_at: Option<Instant>, idle: Duration) {
+    /// Waits until the upstream has been silent for so long that something must be done. Never returns while it is heard, or before
+    /// its answer begins: that wait has the peer's own time-out.
+    async fn silence(
+        alarm: &mut Option<Pin<Box<tokio::time::Sleep>>>,
+        heard_at: Option<Instant>,
+        idle: Duration,
+        comments: &Comments,
+    ) -> Silence {
         let Some(heard_at) = heard_at else {
             return std::future::pending().await;
         };
         loop {
-            let sleep = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
-            sleep.as_mut().await;
-            let left = idle.saturating_sub(heard_at.elapsed());
-            if left.is_zero() {
-                return;
+            let comment_in = comments
+                .due_at(heard_at)
+                .map(|due_at| due_at.saturating_duration_since(crate::clock::monotonic()));
+            let end_in = idle.saturating_sub(heard_at.elapsed());
+            if end_in.is_zero() {
+                return Silence::End;
             }
-            sleep.as_mut().reset(tokio::time::Instant::now() + left);
+            if comment_in.is_some_and(|left| left.is_zero()) {
+                return Silence::Comment;
+            }
+            let left = comment_in.map_or(end_in, |left| left.min(end_in));
+            let sleep = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(left)));
+            if sleep.is_elapsed() {
+                sleep.as_mut().reset(tokio::time::Instant::now() + left);
+            }
+            sleep.as_mut().await;
+        }
+    }
+
+    /// The upstream is silent: the client is told that the stream is alive, where that can be said.
+    fn comment(&mut self) {
+        let can = !self.is_gone() && self.shared.between_events.load(Ordering::Relaxed);
+        match self.real.as_mut() {
+            Some(real) if can && real.response_written().is_some() => {
+                self.shared.commented.store(true, Ordering::Relaxed);
+                self.comments.begin(real);
+            }
+            _ => self.comments.pass_over(),
+        }
+    }
+
+    /// Sends what is left of a comment, which nothing may overtake.
+    async fn end_comment(&mut self) -> Result<()> {
+        match self.real.as_mut() {
+            Some(real) if self.gone_at.is_none() && self.comments.is_begun(real) => self.comments.write(real).await,
+            _ => Ok(()),
         }
     }
 }
@@ -229,7 +301,11 @@ impl CustomSession for Buffered {
         if self.is_gone() {
             return Ok(());
         }
-        match self.real_mut().write_response_body(data, end).await {
+        let written = match self.end_comment().await {
+            Ok(()) => self.real_mut().write_response_body(data, end).await,
+            Err(error) => Err(error),
+        };
+        match written {
             Ok(()) => Ok(()),
             Err(error) => self.client_gone(error),
         }
@@ -240,6 +316,9 @@ impl CustomSession for Buffered {
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        if tasks.iter().any(is_empty_answer) {
+            return Err(interrupted(EMPTY));
+        }
         let begun = tasks.iter().any(|task| match task {
             HttpTask::Header(header, _) => !header.status.is_informational(),
             HttpTask::Body(..) | HttpTask::UpgradedBody(..) | HttpTask::Trailer(_) | HttpTask::Done => true,
@@ -263,7 +342,10 @@ impl CustomSession for Buffered {
             return Ok(false);
         };
         let ended = tasks.iter().any(HttpTask::is_end);
-        let written = self.real_mut().response_duplex_vec(tasks).await;
+        let written = match self.end_comment().await {
+            Ok(()) => self.real_mut().response_duplex_vec(tasks).await,
+            Err(error) => Err(error),
+        };
         if begun {
             // A client that was slow to take this is not an upstream that was silent.
             self.heard_at = Some(crate::clock::monotonic());
@@ -335,9 +417,24 @@ impl CustomSession for Buffered {
             let (heard_at, idle, gone_at, max) =
                 (self.heard_at, self.carriage.idle, self.gone_at, self.carriage.drain_max);
             let Buffered {
-                real, alarm, carriage, ..
+                real,
+                alarm,
+                carriage,
+                comments,
+                ..
             } = self;
             let Some(real) = real.as_mut() else { return Ok(None) };
+            if gone_at.is_none() && comments.is_begun(real) {
+                let written = tokio::select! {
+                    biased;
+                    written = comments.write(real) => written,
+                    _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
+                };
+                if let Err(error) = written {
+                    self.client_gone(error)?;
+                }
+                continue;
+            }
             let client = async {
                 match gone_at {
                     None => real.read_body_or_idle(true).await,
@@ -347,16 +444,18 @@ impl CustomSession for Buffered {
                     }
                 }
             };
-            let read = tokio::select! {
+            let turn = tokio::select! {
                 biased;
-                read = client => read,
-                () = Buffered::silence(alarm, heard_at, idle) => return Err(interrupted(SILENT)),
+                read = client => Turn::Client(read),
+                silence = Buffered::silence(alarm, heard_at, idle, comments) => Turn::Silence(silence),
                 _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
             };
-            match read {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) if gone_at.is_some() => return Err(error),
-                Err(error) => self.client_gone(error)?,
+            match turn {
+                Turn::Client(Ok(bytes)) => return Ok(bytes),
+                Turn::Client(Err(error)) if gone_at.is_some() => return Err(error),
+                Turn::Client(Err(error)) => self.client_gone(error)?,
+                Turn::Silence(Silence::Comment) => self.comment(),
+                Turn::Silence(Silence::End) => return Err(interrupted(SILENT)),
             }
         }
     }
@@ -431,5 +530,7 @@ impl CustomSession for Buffered {
 
 /// An upstream that had begun to answer has been silent for too long.
 const SILENT: &str = "UpstreamSilent";
+/// An upstream's answer of 200 had no body.
+const EMPTY: &str = "UpstreamEmpty";
 /// The process stops and no longer waits.
 const STOPPING: &str = "GatewayStopping";

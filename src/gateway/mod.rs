@@ -6,6 +6,7 @@
 mod admit;
 mod authenticate;
 mod buffered;
+mod comment;
 mod cors;
 mod drain;
 mod forward;
@@ -151,6 +152,7 @@ impl Gateway {
             Carriage {
                 mode: body.mode(),
                 idle: config.timeouts.idle,
+                comment_every: config.timeouts.comment,
                 drain_max: DRAIN_MAX,
                 cut: self.life.cut(),
             },
