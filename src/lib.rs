@@ -47,6 +47,8 @@ pub mod clock;
 #[cfg(feature = "serve")]
 pub mod config;
 #[cfg(feature = "serve")]
+mod crash;
+#[cfg(feature = "serve")]
 pub mod demo;
 #[cfg(feature = "serve")]
 pub mod gateway;

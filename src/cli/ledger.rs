@@ -15,13 +15,18 @@ use crate::pure::money::Credits;
 use crate::store::StoreError;
 use crate::store::admin::{AdminOp, AdminReply, AuditReport, RecoverReport};
 use crate::store::control::Door;
+use crate::store::journal::recover::recover;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
     /// Check that the books balance; exit status 1 when they do not
     #[command(after_help = "For each account: top-ups - debits = balance, sum of holds = held, usage = debits.")]
     Audit,
-    /// Show what was recovered from the journals of processes that died
+    /// Bill or give back what processes that died have left in their journals
+    #[command(
+        after_help = "A gateway does this when it starts. While one runs on the embedded ledger, this shows what its start did; \
+                            otherwise it does it now."
+    )]
     Recover,
 }
 
@@ -39,11 +44,31 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
             AdminReply::Audit(report) => Answer::of(&Audit::of(report), format),
             _ => Err(Failure::wrong_reply()),
         },
-        LedgerCommand::Recover => match ask(config, AdminOp::Recover)? {
-            AdminReply::Recovered(report) => Answer::of(&Recovered(report), format),
-            _ => Err(Failure::wrong_reply()),
-        },
+        LedgerCommand::Recover => Answer::of(&Recovered(recovered(config)?), format),
     }
+}
+
+fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
+    let door = match &config.store {
+        Store::Sqlite(path) => open(path)?,
+        Store::Redis(_) => Door::to(&config.store)?,
+    };
+    let done_now = match &door {
+        Door::Own(ledger) => recover(&config.data_dir, ledger),
+        Door::Socket(_) => RecoverReport::default(),
+    };
+    let AdminReply::Recovered(mut report) = door.run(AdminOp::Recover)? else {
+        return Err(Failure::wrong_reply());
+    };
+    if let Door::Own(ledger) = &door {
+        ledger.close(); // What was recovered is in the store now, and its journals are gone.
+    }
+    report.journals += done_now.journals;
+    report.settled += done_now.settled;
+    report.already += done_now.already;
+    report.released += done_now.released;
+    report.refused.extend(done_now.refused);
+    Ok(report)
 }
 
 /// The door to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:

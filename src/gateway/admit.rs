@@ -8,6 +8,7 @@ use super::snapshot::Snapshot;
 use super::stage::Admission;
 use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::bill::counted_text;
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::chat::{Endpoint, PromptLimits, RequestBody};
 use crate::pure::error::{ApiError, CreditShortage, LimitKind};
@@ -16,13 +17,15 @@ use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::policy::{self, Permit, Provenance, Refusal};
-use crate::pure::tokens::{self, Encoding};
+use crate::pure::tokens::Encoding;
 use crate::pure::usage::PromptTokens;
+use crate::store::journal::{Intent, Journal};
 use crate::store::{Caller, Ledger};
 
 /// Everything that admission looks at.
 pub(super) struct Door<'a> {
     pub(super) ledger: &'a Ledger,
+    pub(super) journal: &'a Journal,
     pub(super) clock: &'a Clock,
     pub(super) snapshot: &'a Snapshot,
     pub(super) id: RequestId,
@@ -98,10 +101,7 @@ pub(super) async fn admit(
     body: &RequestBody,
 ) -> Result<Admission, Refused> {
     let model = Arc::clone(permit.model());
-    let prompt_limits = PromptLimits {
-        image_tokens_each: model.image_tokens_max,
-        context_length: model.context_length,
-    };
+    let prompt_limits = prompt_limits(&model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&prompt_limits));
     let mut worst = cheap;
     let mut reply = try_reserve(door, &caller, &model, body, &worst).await?;
@@ -168,8 +168,18 @@ async fn try_reserve(
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
         expires: door.ledger.hold_expiry(door.clock.now()),
     };
+    let intent = Intent {
+        id: door.id,
+        account: &caller.account.id,
+        key: &caller.key.id,
+        model: &model.id,
+        pricing: model.pricing,
+        limits: prompt_limits(model),
+        endpoint: body.endpoint(),
+    };
+    let entry = door.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
     door.ledger
-        .reserve(caller, &request)
+        .reserve_journaled(caller, &request, entry)
         .await
         .map_err(|error| store_failed(error).into())
 }
@@ -192,13 +202,13 @@ fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
 async fn counted(model: &Model, body: &RequestBody, limits: &PromptLimits, cheap: &WorstCase) -> WorstCase {
     let encoding = Encoding::for_model(&model.id);
     let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
-        count_text(body, encoding)
+        counted_text(body, encoding)
     } else {
         let body = body.clone();
         let Ok(_place) = COUNTING.acquire().await else {
             return *cheap;
         };
-        match tokio::task::spawn_blocking(move || count_text(&body, encoding)).await {
+        match tokio::task::spawn_blocking(move || counted_text(&body, encoding)).await {
             Ok(tokens) => tokens,
             Err(_) => return *cheap,
         }
@@ -217,11 +227,12 @@ async fn counted(model: &Model, body: &RequestBody, limits: &PromptLimits, cheap
     }
 }
 
-/// Tokens of all the text that the model sees.
-pub(super) fn count_text(body: &RequestBody, encoding: Encoding) -> u64 {
-    let mut sum = 0u64;
-    body.visit_text(&mut |text| sum = sum.saturating_add(tokens::count(text, encoding)));
-    sum
+/// What bounds a prompt of the model.
+pub(super) fn prompt_limits(model: &Model) -> PromptLimits {
+    PromptLimits {
+        image_tokens_each: model.image_tokens_max,
+        context_length: model.context_length,
+    }
 }
 
 fn wanted(worst: &WorstCase, model: &Model) -> Result<Credits, Refused> {

@@ -10,7 +10,6 @@
 //!
 //! It rests on an interface that Pingora does not document: the dependency is pinned.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -30,6 +29,7 @@ use super::comment::Comments;
 use super::drain::{DrainPlace, drained_out};
 use super::head::Head;
 use super::life::Cut;
+use super::silence::{Due, Silence};
 use crate::pure::chat::ResponseMode;
 
 /// How a call is carried once its body is known.
@@ -70,25 +70,15 @@ struct Buffered {
     gone_at: Option<Instant>,
     /// Holds a place among the calls that are drained.
     drained: Option<DrainPlace>,
-    /// When the upstream was last heard; none before its answer has begun.
-    heard_at: Option<Instant>,
-    alarm: Option<Pin<Box<tokio::time::Sleep>>>,
+    silence: Silence,
     comments: Comments,
     head: Head,
-}
-
-/// What an upstream's silence has lasted for.
-enum Silence {
-    /// A comment.
-    Comment,
-    /// The longest that is waited for.
-    End,
 }
 
 /// What ends the wait for the client.
 enum Turn {
     Client(Result<Option<Bytes>>),
-    Silence(Silence),
+    Silence(Due),
 }
 
 /// Puts a session that has its body already in the place of the real one.
@@ -102,11 +92,10 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         shared: Arc::clone(&shared),
         head: Head::new(carriage.mode),
         comments: Comments::new(carriage.comment_every),
+        silence: Silence::new(carriage.idle),
         carriage,
         gone_at: None,
         drained: None,
-        heard_at: None,
-        alarm: None,
     };
     *session.downstream_session = ServerSession::new_custom(Box::new(buffered));
     Ticket(shared)
@@ -186,7 +175,7 @@ impl Buffered {
             return Ok(());
         }
         // Before the answer has begun nothing is owed, so nothing is worth waiting for.
-        if !self.shared.drains.load(Ordering::Relaxed) || self.heard_at.is_none() {
+        if !self.shared.drains.load(Ordering::Relaxed) || !self.silence.is_begun() {
             return Err(error);
         }
         let Some(place) = DrainPlace::take() else {
@@ -204,37 +193,6 @@ impl Buffered {
         match self.gone_at {
             Some(at) if at.elapsed() >= self.carriage.drain_max => Err(drained_out()),
             _ => Ok(()),
-        }
-    }
-
-    /// Waits until the upstream has been silent for so long that something must be done. Never returns while it is heard, or before
-    /// its answer begins: that wait has the peer's own time-out.
-    async fn silence(
-        alarm: &mut Option<Pin<Box<tokio::time::Sleep>>>,
-        heard_at: Option<Instant>,
-        idle: Duration,
-        comments: &Comments,
-    ) -> Silence {
-        let Some(heard_at) = heard_at else {
-            return std::future::pending().await;
-        };
-        loop {
-            let comment_in = comments
-                .due_at(heard_at)
-                .map(|due_at| due_at.saturating_duration_since(crate::clock::monotonic()));
-            let end_in = idle.saturating_sub(heard_at.elapsed());
-            if end_in.is_zero() {
-                return Silence::End;
-            }
-            if comment_in.is_some_and(|left| left.is_zero()) {
-                return Silence::Comment;
-            }
-            let left = comment_in.map_or(end_in, |left| left.min(end_in));
-            let sleep = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(left)));
-            if sleep.is_elapsed() {
-                sleep.as_mut().reset(tokio::time::Instant::now() + left);
-            }
-            sleep.as_mut().await;
         }
     }
 
@@ -325,7 +283,7 @@ impl CustomSession for Buffered {
             HttpTask::Failed(_) => false,
         });
         if begun {
-            self.heard_at = Some(crate::clock::monotonic());
+            self.silence.heard();
         }
         if self.is_gone() {
             self.check_drain()?;
@@ -348,7 +306,7 @@ impl CustomSession for Buffered {
         };
         if begun {
             // A client that was slow to take this is not an upstream that was silent.
-            self.heard_at = Some(crate::clock::monotonic());
+            self.silence.heard();
         }
         match written {
             Ok(done) => Ok(done),
@@ -414,11 +372,10 @@ impl CustomSession for Buffered {
 
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
         loop {
-            let (heard_at, idle, gone_at, max) =
-                (self.heard_at, self.carriage.idle, self.gone_at, self.carriage.drain_max);
+            let (gone_at, max) = (self.gone_at, self.carriage.drain_max);
             let Buffered {
                 real,
-                alarm,
+                silence,
                 carriage,
                 comments,
                 ..
@@ -447,15 +404,15 @@ impl CustomSession for Buffered {
             let turn = tokio::select! {
                 biased;
                 read = client => Turn::Client(read),
-                silence = Buffered::silence(alarm, heard_at, idle, comments) => Turn::Silence(silence),
+                due = silence.lasts(comments) => Turn::Silence(due),
                 _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
             };
             match turn {
                 Turn::Client(Ok(bytes)) => return Ok(bytes),
                 Turn::Client(Err(error)) if gone_at.is_some() => return Err(error),
                 Turn::Client(Err(error)) => self.client_gone(error)?,
-                Turn::Silence(Silence::Comment) => self.comment(),
-                Turn::Silence(Silence::End) => return Err(interrupted(SILENT)),
+                Turn::Silence(Due::Comment) => self.comment(),
+                Turn::Silence(Due::End) => return Err(interrupted(SILENT)),
             }
         }
     }
@@ -490,7 +447,7 @@ impl CustomSession for Buffered {
 
     /// Pingora calls this when an attempt begins.
     fn enable_retry_buffering(&mut self) {
-        self.heard_at = None;
+        self.silence.restart();
         self.head = Head::new(self.carriage.mode);
     }
 

@@ -147,6 +147,7 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
         Answer::Metered(meter) => pass_metered(body, ends, meter, call.ticket.as_ref()),
         Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
     };
+    note(call, body.as_ref());
     match passed {
         Passed::On => Ok(()),
         Passed::Died => {
@@ -187,6 +188,18 @@ fn pass_metered(body: &mut Option<Bytes>, ends: bool, meter: &mut Meter, ticket:
     let passed = meter.pass(body, ends);
     ticket.set_between_events(meter.is_between_events());
     passed
+}
+
+/// What is about to be passed on stands in the journal before it is.
+fn note(call: &mut Call, passes: Option<&Bytes>) {
+    if passes.is_none_or(Bytes::is_empty) {
+        return;
+    }
+    if let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission)
+        && let Some((delivered, prompt)) = meter.owed_now()
+    {
+        admission.hold.pass(delivered, prompt);
+    }
 }
 
 fn pass_refusal(body: &mut Option<Bytes>, ends: bool, error: &ApiError, words: &mut Vec<u8>) -> pingora::Result<()> {

@@ -137,6 +137,35 @@ impl Meter {
         }
     }
 
+    /// What an answer that stopped here would cost: completion tokens, and the prompt's where the provider reported it. None while what
+    /// came is an error, or nothing.
+    pub(super) fn owed_now(&self) -> Option<(CompletionTokens, Option<PromptTokens>)> {
+        let (delivered, reported, reports, is_whole, is_error) = match &self.tap {
+            Tap::Stream(tap) => {
+                let is_error = tap.error_event() || tap.died();
+                (tap.delivered(), tap.reported(), tap.reports(), tap.finished(), is_error)
+            }
+            Tap::Whole(whole) => {
+                let tap = &whole.tap;
+                (
+                    tap.delivered(),
+                    tap.reported(),
+                    tap.reports(),
+                    tap.complete(),
+                    tap.is_error(),
+                )
+            }
+        };
+        if is_error && delivered.0 == 0 {
+            return None;
+        }
+        match reported {
+            Some(usage) if is_whole => Some((usage.completion, Some(usage.prompt))),
+            Some(usage) => Some((usage.completion.max(delivered), Some(usage.prompt))),
+            None => Some((delivered, reports.prompt())),
+        }
+    }
+
     /// The upstream died: what is left to say to the client. None when nothing can mend the answer.
     pub(super) fn fail(&mut self) -> Option<Bytes> {
         match &mut self.tap {

@@ -21,6 +21,7 @@ mod respond;
 mod route;
 pub mod server;
 mod settle;
+mod silence;
 pub mod snapshot;
 mod stage;
 pub mod upstream;
@@ -48,23 +49,26 @@ use crate::clock::Clock;
 use crate::pure::catalogue::Model;
 use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::error::ApiError;
+use crate::store::journal::Journal;
 use crate::store::{Caller, Ledger};
 
 /// The gateway: what Pingora calls for each request.
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Ledger,
+    journal: Arc<Journal>,
     clock: Clock,
     biller: Arc<Biller>,
     life: Arc<Life>,
 }
 
 impl Gateway {
-    /// A gateway over a ledger; `snapshot` may be swapped at any time.
-    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> Gateway {
+    /// A gateway over a ledger and its journal; `snapshot` may be swapped at any time.
+    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, journal: Arc<Journal>, clock: Clock) -> Gateway {
         Gateway {
             snapshot,
             ledger,
+            journal,
             clock,
             biller: Biller::new(),
             life: Life::new(),
@@ -135,6 +139,7 @@ impl Gateway {
         check_fields(&snapshot, permit.model(), &body)?;
         let door = admit::Door {
             ledger: &self.ledger,
+            journal: &self.journal,
             clock: &self.clock,
             snapshot: &snapshot,
             id: ctx.id,

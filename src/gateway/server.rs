@@ -21,6 +21,7 @@ use super::upstream::Upstreams;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::pure::tokens::{self, Encoding};
+use crate::store::journal::Journal;
 use crate::store::{self, Ledger};
 
 /// What cannot be started.
@@ -31,6 +32,7 @@ pub struct Prepared {
     snapshot: Arc<ArcSwap<Snapshot>>,
     upstreams: Upstreams,
     ledger: Ledger,
+    journal: Arc<Journal>,
     environment: fn(&str) -> Option<String>,
 }
 
@@ -44,6 +46,10 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Resul
     if let Ledger::Embedded(embedded) = &ledger {
         store::control::listen(embedded)?;
     }
+    // What a process that died has left is billed before the first call is admitted.
+    let recovered = store::journal::recover::recover(&config.data_dir, &ledger);
+    ledger.recovered(recovered);
+    let journal = Journal::open(&config.data_dir);
     let snapshot = Snapshot::load(config, &upstreams)?;
     upstreams.resolve_unknown();
     // Loading takes a while, which no caller should wait for.
@@ -56,6 +62,7 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Resul
         snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
         upstreams,
         ledger,
+        journal,
         environment,
     })
 }
@@ -80,7 +87,9 @@ impl Prepared {
         let config = self.snapshot.load_full().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
         Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment).watch(Arc::clone(&hang_up))?;
-        let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), Clock::System);
+        let keeper = Keeper::start(&self.journal, &self.ledger)?;
+        let journal = Arc::clone(&self.journal);
+        let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), journal, Clock::System);
         let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
         let life = gateway.life();
         let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
@@ -98,11 +107,13 @@ impl Prepared {
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
         let end = {
-            let (finish, ledger) = (Arc::clone(&finish), self.ledger.clone());
+            let (finish, ledger, journal) = (Arc::clone(&finish), self.ledger.clone(), Arc::clone(&self.journal));
             move || {
                 if let Some(finish) = finish.lock().unwrap_or_else(PoisonError::into_inner).take() {
                     finish();
+                    keeper.stop();
                     ledger.close();
+                    journal.close();
                 }
             }
         };
@@ -120,6 +131,38 @@ impl Prepared {
         // Only reached when requests outlived the stop: their runtimes are gone, and each was billed when it was dropped.
         end();
         Ok(())
+    }
+}
+
+/// The thread that tends the journal.
+#[derive(Clone)]
+struct Keeper {
+    stopped: Arc<AtomicBool>,
+    thread: Arc<Mutex<Option<std::thread::JoinHandle<()>>>>,
+}
+
+impl Keeper {
+    fn start(journal: &Arc<Journal>, ledger: &Ledger) -> std::io::Result<Keeper> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (journal, ledger, told) = (Arc::clone(journal), ledger.clone(), Arc::clone(&stopped));
+        let keep = move || store::journal::recover::keep(&journal, &ledger, &told);
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(keep)?;
+        Ok(Keeper {
+            stopped,
+            thread: Arc::new(Mutex::new(Some(thread))),
+        })
+    }
+
+    /// Ends the thread, so that it hands nothing more to the ledger.
+    fn stop(&self) {
+        self.stopped.store(true, Ordering::Release);
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                log::error!("the journal's thread panicked");
+            }
+        }
     }
 }
 

@@ -4,13 +4,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use super::admit::count_text;
 use super::meter::{Meter, Metered};
 use super::stage::Admission;
-use crate::pure::chat::{PromptLimits, RequestBody};
+use crate::pure::bill::counted_prompt;
+use crate::pure::chat::RequestBody;
 use crate::pure::money::Credits;
-use crate::pure::tokens::{self, Encoding};
-use crate::pure::usage::{PromptTokens, Usage};
+use crate::pure::usage::Usage;
 use crate::store::Debit;
 
 /// How a call ended, as far as its connections tell. The tap knows better whether the answer was whole.
@@ -149,7 +148,13 @@ fn owed(metered: &Metered, ending: Ending) -> Owed {
 
 fn count_and_debit(bill: Bill, metered: &Metered) {
     let Bill { admission, body, .. } = bill;
-    let counted = || metered.prompt.unwrap_or_else(|| counted_prompt(&admission, &body));
+    let counted = || {
+        let model = admission.permit.model();
+        let limits = super::admit::prompt_limits(model);
+        metered
+            .prompt
+            .unwrap_or_else(|| counted_prompt(&body, &model.id, &limits))
+    };
     let Ok(prompt) = std::panic::catch_unwind(AssertUnwindSafe(counted)) else {
         log::error!(
             "MONEY: the prompt of request {} could not be counted; what it held is taken",
@@ -165,28 +170,6 @@ fn count_and_debit(bill: Bill, metered: &Metered) {
             completion: metered.delivered,
         },
     );
-}
-
-/// The prompt's tokens by the tokenizer of the model's family, with what the chat format adds.
-fn counted_prompt(admission: &Admission, body: &RequestBody) -> PromptTokens {
-    let model = admission.permit.model();
-    let text = count_text(body, Encoding::for_model(&model.id));
-    let embeddings = body.inputs() > 0;
-    let overhead = if embeddings {
-        body.token_ids()
-    } else {
-        tokens::chat_overhead(body.message_count(), 0)
-    };
-    // Where the text is not all of the prompt (images, files), its bound is all that is known; the hold covers it.
-    let images = body
-        .images()
-        .saturating_mul(model.image_tokens_max.min(IMAGE_TOKENS_USUAL));
-    let limits = PromptLimits {
-        image_tokens_each: model.image_tokens_max,
-        context_length: model.context_length,
-    };
-    let counted = text.saturating_add(overhead).saturating_add(images);
-    PromptTokens(counted.min(body.prompt_tokens_bound(&limits)))
 }
 
 fn debit(admission: Admission, usage: Usage) {
@@ -227,13 +210,10 @@ fn debit_hold(admission: Admission) {
 /// Prompts up to this many bytes are counted where the call ends (about 1 ms).
 const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 
-/// Tokens of an image where the provider did not report its prompt: what a common tiling of a large image comes to.
-const IMAGE_TOKENS_USUAL: u64 = 1_105;
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::usage::CompletionTokens;
+    use crate::pure::usage::{CompletionTokens, PromptTokens};
 
     fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         let usage = |(prompt, completion)| Usage {

@@ -273,6 +273,27 @@ impl Pricing {
         }
     }
 
+    /// Both prices, prompt first, as integers of 10^-24 credit: how the journal keeps them.
+    pub fn units_each(&self) -> [u128; 2] {
+        [self.prompt.units, self.completion.units]
+    }
+
+    /// The contrary of [`Pricing::units_each`]. None when one is beyond what a price can be.
+    pub fn from_units_each([prompt, completion]: [u128; 2]) -> Option<Pricing> {
+        let price = |units: u128| {
+            let mantissa = i128::try_from(units).ok()?;
+            let decimal = Decimal::try_from_i128_with_scale(mantissa, ListPrice::DECIMALS).ok()?;
+            Some(ListPrice {
+                decimal: decimal.normalize(),
+                units,
+            })
+        };
+        Some(Pricing {
+            prompt: price(prompt)?,
+            completion: price(completion)?,
+        })
+    }
+
     /// Whether both sides cost nothing.
     pub fn is_free(&self) -> bool {
         self.prompt.is_zero() && self.completion.is_zero()

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod control;
 pub mod embedded;
+pub mod journal;
 pub mod redis;
 pub mod sqlite;
 
@@ -14,15 +15,17 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pure::account::{Denial, Granted, ReserveRequest};
+use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::time::{Period, Timestamp};
-use crate::pure::usage::Usage;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
-use self::admin::{AdminError, AdminOp, AdminReply};
+use self::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+use self::journal::Entry;
+use crate::crash::point;
 
 /// A key as the store knows it: everything but its text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,7 +96,23 @@ pub struct Hold {
     place: Place,
     id: RequestId,
     granted: Granted,
+    entry: Entry,
     open: bool,
+}
+
+/// A call that its process left behind when it died, as its journal tells it.
+#[derive(Debug)]
+pub(crate) enum Orphan {
+    /// Nothing of an answer had been passed on: its hold is given back.
+    Held,
+    /// An answer had begun: this is what it costs.
+    Answered(Debit),
+    /// Its debit stood under a number, and the store may know it.
+    Owed {
+        debit: Debit,
+        producer: ProducerId,
+        sequence: u64,
+    },
 }
 
 /// What a call really used.
@@ -195,19 +214,86 @@ impl Ledger {
     ///
     /// # Errors
     /// [`StoreError`] when the store cannot say: nothing is held that would not expire by itself.
+    ///
+    /// For tests and benches: a call of a client has an entry in the journal ([`Ledger::reserve_journaled`]).
     pub async fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Result<Hold, Denial>, StoreError> {
+        self.reserve_journaled(caller, request, Entry::none()).await
+    }
+
+    /// [`Ledger::reserve`] for a call that stands in the journal already. The entry goes along with the hold, and is closed once the
+    /// store knows how the call ended.
+    ///
+    /// # Errors
+    /// As [`Ledger::reserve`].
+    pub async fn reserve_journaled(
+        &self,
+        caller: &Caller,
+        request: &ReserveRequest,
+        mut entry: Entry,
+    ) -> Result<Result<Hold, Denial>, StoreError> {
+        point("reserve", "before");
         let reply = match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.reserve(cell, request)?,
-            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request)).await?,
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => return Err(foreign()),
+            (Ledger::Embedded(store), Place::Embedded(cell)) => {
+                let reply = store.reserve(cell, request);
+                if !matches!(reply, Ok(Ok(_))) {
+                    entry.close();
+                }
+                reply?.map(|granted| (granted, entry))
+            }
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request, entry)).await?,
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
+                entry.close();
+                return Err(foreign());
+            }
         };
-        Ok(reply.map(|granted| Hold {
+        point("reserve", "after");
+        Ok(reply.map(|(granted, entry)| Hold {
             ledger: self.clone(),
             place: caller.place.clone(),
             id: request.id,
             granted,
+            entry,
             open: true,
         }))
+    }
+
+    /// Where the figures of an account are, for the calls that a dead process left.
+    ///
+    /// # Errors
+    /// When there is no such account.
+    pub(crate) fn place(&self, account: &AccountId) -> Result<Place, StoreError> {
+        match self {
+            Ledger::Embedded(store) => store.place(account),
+            Ledger::Redis(store) => Ok(store.place(account)),
+        }
+    }
+
+    /// Settles or releases a call that a dead process left. False when its debit is known to have been taken before.
+    ///
+    /// # Errors
+    /// When the place is another store's; the entry stays in its journal then.
+    pub(crate) fn take_over(
+        &self,
+        place: &Place,
+        hold: RequestId,
+        orphan: Orphan,
+        entry: Entry,
+    ) -> Result<bool, StoreError> {
+        match (self, place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.take_over(cell, hold, orphan, entry)),
+            (Ledger::Redis(store), Place::Redis(account)) => {
+                store.take_over(account, hold, orphan, entry);
+                Ok(true)
+            }
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
+        }
+    }
+
+    /// Keeps what the start recovered, to be shown on request.
+    pub fn recovered(&self, report: RecoverReport) {
+        if let Ledger::Embedded(store) = self {
+            store.recovered(report);
+        }
     }
 
     /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
@@ -299,12 +385,19 @@ impl Hold {
         self.granted.rate
     }
 
+    /// Tokens of the answer are about to be passed on: `delivered` in all, with the provider's report of the prompt where it has come.
+    /// Costs a few store instructions.
+    pub fn pass(&mut self, delivered: CompletionTokens, prompt: Option<PromptTokens>) {
+        self.entry.pass(delivered, prompt);
+    }
+
     /// Takes the exact cost and gives the rest back. Never waits; the debit is taken whole even above the hold.
     pub fn settle(mut self, debit: Debit) {
         self.open = false;
+        let entry = std::mem::replace(&mut self.entry, Entry::none());
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, debit),
-            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, debit),
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, debit, entry),
+            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, debit, entry),
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
                 log::error!("MONEY: request {}: {}", self.id, foreign());
             }
@@ -316,11 +409,18 @@ impl Hold {
         self.give_back();
     }
 
+    /// Leaves the hold as the death of the process would.
+    #[cfg(test)]
+    pub(crate) fn forget(mut self) {
+        self.open = false;
+    }
+
     fn give_back(&mut self) {
         self.open = false;
+        let entry = std::mem::replace(&mut self.entry, Entry::none());
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id),
-            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id),
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id, entry),
+            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id, entry),
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {}
         }
     }

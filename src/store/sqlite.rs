@@ -195,6 +195,14 @@ impl Database {
         written
     }
 
+    /// Brings everything that was committed to the disk. Blocks.
+    pub(super) fn sync(&self) -> Result<(), StoreError> {
+        // With `synchronous = NORMAL` a checkpoint is what syncs the log.
+        Ok(self
+            .connection
+            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+    }
+
     /// Adds an account.
     pub(super) fn insert_account(&mut self, record: &AccountRecord) -> Result<(), StoreError> {
         self.durably(|t| {

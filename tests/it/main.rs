@@ -18,6 +18,7 @@ mod disconnect;
 mod domains;
 mod embeddings;
 mod failover;
+mod faults;
 mod h2_upstreams;
 mod harness;
 mod holds;
@@ -36,3 +37,8 @@ mod shapes;
 mod stream_shapes;
 mod streams;
 mod tls;
+
+/// Real redis-server processes.
+#[path = "../support/redis_server.rs"]
+#[expect(dead_code, reason = "the unit tests use more of it")]
+mod redis_server;

@@ -101,6 +101,11 @@ enum StreamOptions {
 }
 
 impl RequestBody {
+    /// The body as the client sent it.
+    pub fn bytes(&self) -> &Bytes {
+        &self.bytes
+    }
+
     /// The model's name as the client means it, unescaped; never empty.
     pub fn model(&self) -> &str {
         match &self.model_unescaped {

@@ -82,7 +82,7 @@ impl Committer {
                 self.shared.maintenance.store(on, Ordering::Relaxed);
                 Ok(AdminReply::Maintenance { on })
             }
-            AdminOp::Recover => Ok(AdminReply::Recovered(RecoverReport::default())),
+            AdminOp::Recover => Ok(AdminReply::Recovered(self.recovered())),
         }
     }
 
@@ -282,6 +282,15 @@ impl Committer {
             at: self.shared.clock.now(),
             findings,
         })
+    }
+
+    /// What the start recovered.
+    fn recovered(&self) -> RecoverReport {
+        self.shared
+            .recovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     fn view(&self, cell: &Cell, with_keys: bool) -> AccountView {

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 use super::{COMMIT_WINDOW, QueuedDebit, Shared};
+use crate::crash::point;
 use crate::pure::ids::AccountId;
 use crate::store::StoreError;
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
@@ -35,6 +36,8 @@ pub(super) struct Committer {
     /// Debits taken from the queue that could not be written yet.
     unwritten: Vec<QueuedDebit>,
     commit_at: Option<Instant>,
+    /// When what was committed is brought to the disk, for the case that the machine dies.
+    sync_at: Option<Instant>,
 }
 
 impl Committer {
@@ -45,13 +48,15 @@ impl Committer {
             inbox,
             unwritten: Vec::new(),
             commit_at: None,
+            sync_at: None,
         }
     }
 
     pub(super) fn run(mut self) {
         let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
-            let command = match self.commit_at {
+            let due = [self.commit_at, self.sync_at].into_iter().flatten().min();
+            let command = match due {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(at) => self
                     .inbox
@@ -63,10 +68,7 @@ impl Committer {
                     // The asker may have gone; the command has taken effect all the same.
                     drop(reply.send(self.execute(op)));
                 }
-                Err(mpsc::RecvTimeoutError::Timeout) => {
-                    self.commit_at = None;
-                    self.commit_or_retry();
-                }
+                Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
                     if !self.unwritten.is_empty() {
@@ -77,6 +79,20 @@ impl Committer {
                     }
                     return;
                 }
+            }
+        }
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = crate::clock::monotonic();
+        if self.commit_at.is_some_and(|at| at <= now) {
+            self.commit_at = None;
+            self.commit_or_retry();
+        }
+        if self.sync_at.is_some_and(|at| at <= now) {
+            self.sync_at = None;
+            if let Err(error) = self.database.sync() {
+                log::error!("the ledger's file cannot be brought to the disk: {error}");
             }
         }
     }
@@ -92,8 +108,15 @@ impl Committer {
             return Ok(());
         }
         let group = sums(&self.unwritten);
+        point("settlement", "before");
         self.database.write_debits(&group, self.shared.clock.now().day())?;
-        self.unwritten.clear();
+        point("settlement", "after");
+        if self.sync_at.is_none() {
+            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
+        }
+        for mut written in self.unwritten.drain(..) {
+            written.entry.close();
+        }
         Ok(())
     }
 
@@ -165,6 +188,8 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
     group
 }
 
+/// What a machine that dies may lose.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 const END_TRIES: u32 = 50;
 const END_PAUSE: Duration = Duration::from_millis(200);

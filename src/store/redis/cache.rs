@@ -24,7 +24,7 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct Known {
-    keys: HashMap<KeyDigest, Entry>,
+    keys: HashMap<KeyDigest, KnownKey>,
     accounts: HashMap<AccountId, Arc<Account>>,
     /// Counts the invalidations: what was read before one may be what it was about.
     generation: u64,
@@ -32,7 +32,7 @@ struct Known {
 
 /// A key with its account's facts.
 #[derive(Clone, Debug)]
-pub(super) struct Entry {
+pub(super) struct KnownKey {
     pub(super) key: Arc<KeyRecord>,
     pub(super) facts: Arc<AccountRecord>,
     pub(super) account: Arc<Account>,
@@ -41,7 +41,7 @@ pub(super) struct Entry {
 
 impl Cache {
     /// The key, when what is known of it is current at `now_ms`.
-    pub(super) fn key(&self, digest: &KeyDigest, now_ms: u64) -> Option<Entry> {
+    pub(super) fn key(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
         let known = self.read();
         let entry = known.keys.get(digest)?;
         let live = now_ms < self.live_until_ms.load(Ordering::Acquire);
@@ -55,7 +55,7 @@ impl Cache {
     }
 
     /// Keeps what was read, unless something was invalidated since `generation`.
-    pub(super) fn put(&self, digest: KeyDigest, entry: Entry, generation: u64) {
+    pub(super) fn put(&self, digest: KeyDigest, entry: KnownKey, generation: u64) {
         let mut known = self.write();
         if known.generation != generation {
             return;

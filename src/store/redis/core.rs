@@ -7,7 +7,7 @@ use redis::Value;
 
 use super::account::{Account, scope_text};
 use super::address::Address;
-use super::cache::{Cache, Entry};
+use super::cache::{Cache, KnownKey};
 use super::guard::Guard;
 use super::holds::OpenHolds;
 use super::link::{Call, Link, Unanswered};
@@ -19,6 +19,7 @@ use crate::pure::account::{Denial, Granted, ReserveRequest};
 use crate::pure::ids::{KeyDigest, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
+use crate::store::journal::Entry;
 use crate::store::{AccountRecord, KeyRecord, StoreError};
 
 /// What calls, commands and the ledger's thread share.
@@ -88,6 +89,7 @@ impl Core {
         link: &Link,
         account: &Arc<Account>,
         request: &ReserveRequest,
+        entry: &mut Option<Entry>,
     ) -> Result<Result<Granted, Denial>, StoreError> {
         let call = Call {
             command: self.reserve_command(account, request),
@@ -97,6 +99,7 @@ impl Core {
             core: self,
             account,
             hold: request.id,
+            entry,
             armed: true,
         };
         let answered = self.ask(link, &call).await;
@@ -137,7 +140,7 @@ impl Core {
     }
 
     /// Reads a key and its account's facts, and keeps them.
-    pub(super) async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<Entry>, StoreError> {
+    pub(super) async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
         let generation = self.cache.generation();
         let read_ms = self.guard.now_ms();
         let mut command = redis::cmd("HMGET");
@@ -147,7 +150,7 @@ impl Core {
         };
         let account = self.cache.account(&key.account);
         let facts = self.read_facts(link, &account).await?;
-        let entry = Entry {
+        let entry = KnownKey {
             key: Arc::new(key),
             facts: Arc::new(facts),
             account,
@@ -181,13 +184,17 @@ struct Doubt<'a> {
     core: &'a Core,
     account: &'a Arc<Account>,
     hold: RequestId,
+    entry: &'a mut Option<Entry>,
     armed: bool,
 }
 
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if self.armed {
-            self.core.queue.release(self.account, self.hold, ReleaseKind::Doubtful);
+            let entry = self.entry.take().unwrap_or(Entry::none());
+            self.core
+                .queue
+                .release(self.account, self.hold, ReleaseKind::Doubtful, entry);
         }
     }
 }

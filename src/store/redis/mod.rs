@@ -35,10 +35,11 @@ use self::link::Link;
 use self::queue::{Queue, ReleaseKind};
 use self::settler::Settler;
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::{Caller, Debit, Figures, Place, StoreError};
+use super::journal::Entry;
+use super::{Caller, Debit, Figures, Orphan, Place, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest, Scope};
-use crate::pure::ids::{KeyDigest, RequestId};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::time::Timestamp;
 
@@ -142,17 +143,20 @@ impl RedisLedger {
         &self,
         account: &Arc<Account>,
         request: &ReserveRequest,
-    ) -> Result<Result<Granted, Denial>, StoreError> {
+        entry: Entry,
+    ) -> Result<Result<(Granted, Entry), Denial>, StoreError> {
         let core = &self.core;
         let options = &core.options;
+        // Wherever this ends, or is given up, without a hold: the entry is closed, unless a doubtful reserve has taken it along.
+        let mut entry = ClosesEntry(Some(entry));
         core.queue
             .check(core.guard.now_ms(), options.unsettled_max, options.unsettled_age_max)?;
         let link = core.link();
         let under_way = account.is_under_way();
-        let mut outcome = core.try_reserve(&link, account, request).await?;
+        let mut outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
         if outcome.is_err() && under_way && core.queue.barrier(account, options.timeout).await.is_ok() {
-            outcome = core.try_reserve(&link, account, request).await?;
+            outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
         }
         if let Ok(granted) = &outcome {
             let ttl = request.expires.since(options.clock.now());
@@ -165,18 +169,41 @@ impl RedisLedger {
             };
             core.holds.insert(request.id, open);
         }
-        Ok(outcome)
+        Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()))))
     }
 
-    pub(super) fn settle(&self, account: &Arc<Account>, hold: RequestId, debit: Debit) {
+    pub(super) fn settle(&self, account: &Arc<Account>, hold: RequestId, debit: Debit, entry: Entry) {
         let core = &self.core;
         let known = core.holds.remove(hold);
-        core.queue.settle(account, hold, known, debit, core.guard.now_ms());
+        core.queue
+            .settle(account, hold, known, debit, entry, core.guard.now_ms());
     }
 
-    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId) {
+    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, entry: Entry) {
         self.core.holds.remove(hold);
-        self.core.queue.release(account, hold, ReleaseKind::Sure);
+        self.core.queue.release(account, hold, ReleaseKind::Sure, entry);
+    }
+
+    /// Where the account's figures are.
+    pub(super) fn place(&self, account: &AccountId) -> Place {
+        Place::Redis(self.core.cache.account(account))
+    }
+
+    /// Settles or releases a call that a dead process left.
+    pub(super) fn take_over(&self, account: &Arc<Account>, hold: RequestId, orphan: Orphan, entry: Entry) {
+        let (queue, now_ms) = (&self.core.queue, self.core.guard.now_ms());
+        match orphan {
+            // Its reserve may be on its way still, from a process that died a moment ago.
+            Orphan::Held => queue.release(account, hold, ReleaseKind::Doubtful, entry),
+            Orphan::Answered(debit) => queue.settle(account, hold, None, debit, entry, now_ms),
+            Orphan::Owed {
+                debit,
+                producer,
+                sequence,
+            } => {
+                queue.settle_numbered(account, hold, debit, (producer, sequence), entry, now_ms);
+            }
+        }
     }
 
     pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {
@@ -239,6 +266,17 @@ impl Drop for RedisLedger {
         let runtime = self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(runtime) = runtime {
             runtime.shutdown_background();
+        }
+    }
+}
+
+/// Closes an entry that nobody took.
+struct ClosesEntry(Option<Entry>);
+
+impl Drop for ClosesEntry {
+    fn drop(&mut self) {
+        if let Some(entry) = &mut self.0 {
+            entry.close();
         }
     }
 }

@@ -12,10 +12,11 @@ use super::guard::millis;
 use super::holds::OpenHold;
 use crate::pure::account::ProducerId;
 use crate::pure::ids::{AccountId, RequestId};
+use crate::store::journal::Entry;
 use crate::store::{Debit, StoreError};
 
 /// A settlement on its way. It is sent until Redis acknowledges it; sending it twice is harmless.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct QueuedDebit {
     pub(super) account: Arc<Account>,
     pub(super) hold: RequestId,
@@ -27,6 +28,8 @@ pub(super) struct QueuedDebit {
     pub(super) sequence: u64,
     /// When it was queued, by the ledger's monotonic clock.
     pub(super) queued_ms: u64,
+    /// Closed once Redis has acknowledged it.
+    pub(super) entry: Entry,
 }
 
 /// One thing to tell Redis.
@@ -39,6 +42,8 @@ pub(super) enum Work {
         account: Arc<Account>,
         hold: RequestId,
         kind: ReleaseKind,
+        /// Closed once Redis has acknowledged it.
+        entry: Entry,
     },
     /// Somebody waits until everything of this account that stands before is acknowledged.
     Barrier {
@@ -111,18 +116,16 @@ impl Queue {
         hold: RequestId,
         known: Option<OpenHold>,
         debit: Debit,
+        mut entry: Entry,
         now_ms: u64,
     ) {
-        account.begin();
-        self.unsettled.fetch_add(1, Ordering::AcqRel);
-        if self.oldest_ms.load(Ordering::Relaxed) == 0 {
-            self.oldest_ms.store(now_ms.max(1), Ordering::Release);
-        }
+        self.count(account, now_ms);
         let mut inner = self.lock();
         let first = (inner.producer, 0);
         let number = inner.numbers.entry(account.id().clone()).or_insert(first);
         number.1 = number.1.saturating_add(1);
         let (producer, sequence) = *number;
+        entry.owe(&debit, producer, sequence);
         inner.work.push(Work::Settle(QueuedDebit {
             account: Arc::clone(account),
             hold,
@@ -131,18 +134,54 @@ impl Queue {
             producer,
             sequence,
             queued_ms: now_ms.max(1),
+            entry,
         }));
         self.wake_for(inner);
     }
 
+    /// Queues a settlement that a dead process left, with the number that it gave it.
+    pub(super) fn settle_numbered(
+        &self,
+        account: &Arc<Account>,
+        hold: RequestId,
+        debit: Debit,
+        (producer, sequence): (ProducerId, u64),
+        entry: Entry,
+        now_ms: u64,
+    ) {
+        self.count(account, now_ms);
+        let mut inner = self.lock();
+        inner.work.push(Work::Settle(QueuedDebit {
+            account: Arc::clone(account),
+            hold,
+            known: None,
+            debit,
+            producer,
+            sequence,
+            queued_ms: now_ms.max(1),
+            entry,
+        }));
+        self.wake_for(inner);
+    }
+
+    /// Counts a settlement that is about to be queued.
+    fn count(&self, account: &Account, now_ms: u64) {
+        account.begin();
+        self.unsettled.fetch_add(1, Ordering::AcqRel);
+        if self.oldest_ms.load(Ordering::Relaxed) == 0 {
+            self.oldest_ms.store(now_ms.max(1), Ordering::Release);
+        }
+    }
+
     /// Queues a release.
-    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, kind: ReleaseKind) {
+    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, kind: ReleaseKind, entry: Entry) {
         account.begin();
         let mut inner = self.lock();
         inner.work.push(Work::Release {
             account: Arc::clone(account),
             hold,
             kind,
+            entry,
         });
         self.wake_for(inner);
     }
@@ -208,6 +247,7 @@ impl Queue {
         let mut number = |debit: &mut QueuedDebit| {
             last += 1;
             (debit.producer, debit.sequence) = (new, last);
+            debit.entry.owe(&debit.debit, new, last);
         };
         work.for_each(&mut number);
         for waiting in &mut inner.work {

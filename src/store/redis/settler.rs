@@ -24,6 +24,7 @@ use super::queue::{QueuedDebit, Work};
 use super::replay::Ring;
 use super::script::{self, By};
 use super::{reply, watch};
+use crate::crash::point;
 
 /// The thread's state.
 pub(super) struct Settler {
@@ -118,10 +119,11 @@ impl Settler {
     /// Takes what was queued, and what is due again.
     fn take(&mut self) {
         let now = self.core.guard.now_ms();
-        if self.later.iter().any(|(due, _)| *due <= now) {
-            let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.later)
-                .into_iter()
-                .partition(|(due, _)| *due <= now);
+        // At the end there is no later: a second release comes at once.
+        let closed = self.core.queue.is_closed();
+        let is_due = |(due, work): &(u64, Work)| *due <= now || closed && matches!(work, Work::Release { .. });
+        if self.later.iter().any(is_due) {
+            let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.later).into_iter().partition(is_due);
             self.later = kept;
             let mut due: Vec<Work> = due.into_iter().map(|(_, work)| work).collect();
             due.sort_by_key(|work| match work {
@@ -227,10 +229,12 @@ impl Settler {
         let by = std::mem::replace(&mut self.by, By::Hash);
         let within = self.core.options.timeout;
         let mut answers: Vec<Option<Value>> = Vec::new();
+        point("settlement", "before");
         let sent = exchange(&self.core, &mut connection, &batch, by, &mut answers);
         if !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(()))) {
             self.link.give_up(number);
         }
+        point("settlement", "after");
         let outcome = self.read_answers(batch, answers, number);
         if outcome == Outcome::Progress {
             self.core.guard.answered();

@@ -17,6 +17,7 @@ use tollgate::pure::limits::LimitOverrides;
 use tollgate::pure::time::{Period, Timestamp};
 use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef};
 use tollgate::store::embedded::Embedded;
+use tollgate::store::journal::Journal;
 use tollgate::store::{Ledger, UsageRow};
 
 use super::catalogue;
@@ -145,7 +146,8 @@ impl Setup {
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
         let reloader = Reloader::new(&snapshot, upstreams, environment);
-        let (served, address) = serve(snapshot, ledger.clone(), clock.clone()).await;
+        let journal = Journal::open(path("data").as_ref());
+        let (served, address) = serve(snapshot, ledger.clone(), journal, clock.clone()).await;
 
         let mut gateway = Gateway {
             address,

@@ -14,6 +14,7 @@ use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::store::Ledger;
+use tollgate::store::journal::Journal;
 
 /// The task that accepts connections.
 pub struct Served {
@@ -29,14 +30,19 @@ impl Served {
 }
 
 /// Serves on a free port of loopback.
-pub async fn serve(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, clock: Clock) -> (Served, SocketAddr) {
+pub async fn serve(
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    ledger: Ledger,
+    journal: Arc<Journal>,
+    clock: Clock,
+) -> (Served, SocketAddr) {
     let conf = ServerConf {
         max_retries: 16,
         ..ServerConf::default()
     };
     let mut proxy = pingora::proxy::http_proxy(
         &Arc::new(conf),
-        tollgate::gateway::Gateway::new(snapshot, ledger, clock),
+        tollgate::gateway::Gateway::new(snapshot, ledger, journal, clock),
     );
     let mut options = HttpServerOptions::default();
     options.h2c = true;

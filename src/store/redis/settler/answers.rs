@@ -10,6 +10,7 @@ use crate::pure::account::{ProducerId, Settled};
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
 use crate::store::StoreError;
+use crate::store::journal::Entry;
 use crate::store::redis::account::Account;
 use crate::store::redis::guard::millis;
 use crate::store::redis::link::{is_unknown_script, needs_another};
@@ -37,12 +38,22 @@ impl Settler {
                         outcome = Outcome::Progress;
                     }
                 }
-                Work::Release { account, hold, kind } => match answer {
+                Work::Release {
+                    account,
+                    hold,
+                    kind,
+                    entry,
+                } => match answer {
                     Some(_) => {
                         outcome = Outcome::Progress;
-                        self.released(account, hold, kind);
+                        self.released(account, hold, kind, entry);
                     }
-                    None => kept.push(Work::Release { account, hold, kind }),
+                    None => kept.push(Work::Release {
+                        account,
+                        hold,
+                        kind,
+                        entry,
+                    }),
                 },
                 Work::Barrier { account, reached } => {
                     if kept.iter().any(|work| work.is_of(&account)) {
@@ -97,6 +108,7 @@ impl Settler {
             Some(Ok(Some(Settled::Now { .. } | Settled::Already))) => {
                 debit.account.end();
                 self.core.queue.settled();
+                debit.entry.close();
                 if debit.sequence == 1 {
                     self.met.push(Arc::clone(&debit.account));
                 }
@@ -132,16 +144,27 @@ impl Settler {
         false
     }
 
-    fn released(&mut self, account: Arc<Account>, hold: RequestId, kind: ReleaseKind) {
+    fn released(&mut self, account: Arc<Account>, hold: RequestId, kind: ReleaseKind, mut entry: Entry) {
         match kind {
-            ReleaseKind::Sure => account.end(),
+            ReleaseKind::Sure => {
+                account.end();
+                entry.close();
+            }
             ReleaseKind::Doubtful => {
                 account.end();
                 let due = self.core.guard.now_ms().saturating_add(millis(LATER));
                 let kind = ReleaseKind::Again;
-                self.later.push((due, Work::Release { account, hold, kind }));
+                self.later.push((
+                    due,
+                    Work::Release {
+                        account,
+                        hold,
+                        kind,
+                        entry,
+                    },
+                ));
             }
-            ReleaseKind::Again => {}
+            ReleaseKind::Again => entry.close(),
         }
     }
 

@@ -78,6 +78,7 @@ impl Book for RedisBook {
             producer: settlement.producer,
             sequence: settlement.sequence,
             queued_ms: 0,
+            entry: crate::store::journal::Entry::none(),
         };
         let command = settler::settle_command(&self.core, &queued, By::Hash);
         reply::settled(&self.call(command, &script::SETTLE)).unwrap().unwrap()

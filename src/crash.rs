@@ -1,0 +1,43 @@
+//! Named points at which a test kills its process, as `kill -9` would. A release build has none.
+//!
+//! `TOLLGATE_CRASH_AT=debit:after:3` kills the process when it passes the point `debit`, side `after`, for the third time.
+
+/// Kills the process when a test asked for it at this point.
+#[inline]
+pub(crate) fn point(name: &str, side: &str) {
+    #[cfg(debug_assertions)]
+    armed::pass(name, side);
+    #[cfg(not(debug_assertions))]
+    let _ = (name, side);
+}
+
+#[cfg(debug_assertions)]
+mod armed {
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    struct Bomb {
+        at: String,
+        left: AtomicI64,
+    }
+
+    pub(super) fn pass(name: &str, side: &str) {
+        static BOMB: OnceLock<Option<Bomb>> = OnceLock::new();
+        let Some(bomb) = BOMB.get_or_init(read) else { return };
+        if bomb.at.split_once(':') != Some((name, side)) || bomb.left.fetch_sub(1, Ordering::SeqCst) != 1 {
+            return;
+        }
+        // SAFETY: raises a signal in this process; nothing of Rust's is touched.
+        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    }
+
+    fn read() -> Option<Bomb> {
+        let text = std::env::var("TOLLGATE_CRASH_AT").ok()?;
+        let (at, times) = text.rsplit_once(':')?;
+        let left = AtomicI64::new(times.parse().ok()?);
+        Some(Bomb {
+            at: at.to_owned(),
+            left,
+        })
+    }
+}

@@ -1,0 +1,507 @@
+//! A journal's two files: the slots, and the prompts of the calls that run.
+//!
+//! `NAME.journal` is locked by its owner for as long as it lives; whoever gets the lock of another's file knows that the owner is dead. Both
+//! files grow by segments that are written before they are mapped, so that a full disk is an error when a call begins and never a
+//! fault when it is billed. A prompt is wiped when its call ends; a journal without calls is deleted.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use memmap2::{MmapOptions, MmapRaw};
+
+use super::slot::{PromptPlace, SLOT_BYTES, Slot};
+
+/// How the file of slots is named.
+pub(super) const EXTENSION: &str = "journal";
+const PROMPTS_EXTENSION: &str = "prompts";
+const ASIDE_EXTENSION: &str = "refused";
+
+/// A journal that this process owns: its own, or one of a process that has died.
+#[derive(Debug)]
+pub(super) struct JournalFile {
+    path: PathBuf,
+    slots_file: File,
+    prompts_file: Option<File>,
+    slots: [OnceLock<MmapRaw>; SLOT_SEGMENTS_MAX],
+    prompts: [OnceLock<MmapRaw>; PROMPT_SEGMENTS_MAX],
+    free: Mutex<Free>,
+    in_use: AtomicUsize,
+    origin: Origin,
+    /// Something in it is not believed: it is not deleted but put aside.
+    keep_aside: AtomicBool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Origin {
+    /// Made by this process, which goes on to use it.
+    Own,
+    /// Of a process that has died: it is deleted once every call in it is resolved.
+    Adopted,
+}
+
+/// What is free, the next to be used at the end.
+#[derive(Debug, Default)]
+struct Free {
+    slots: Vec<u32>,
+    slot_segments: usize,
+    blocks: Vec<u32>,
+    prompt_segments: usize,
+}
+
+/// The blocks that hold a prompt, in order.
+#[derive(Debug, Default)]
+pub(super) struct Blocks {
+    numbers: Vec<u32>,
+    bytes: usize,
+}
+
+/// A slot that was claimed, and where its prompt is.
+pub(super) struct Claim {
+    pub(super) slot: u32,
+    pub(super) blocks: Blocks,
+    pub(super) place: PromptPlace,
+}
+
+impl JournalFile {
+    /// Makes a new journal in the folder and locks it.
+    ///
+    /// # Errors
+    /// When the folder cannot be written or the disk is full.
+    pub(super) fn create(folder: &Path) -> io::Result<JournalFile> {
+        let name = uuid::Uuid::now_v7().simple().to_string();
+        let path = folder.join(name).with_extension(EXTENSION);
+        // It gets its name once it is locked: nobody must take it for a dead process' in between.
+        let new = path.with_extension("new");
+        let slots_file = open(&new, true)?;
+        let prompts_path = path.with_extension(PROMPTS_EXTENSION);
+        let made = slots_file
+            .try_lock()
+            .map_err(io::Error::from)
+            .and_then(|()| slots_file.write_all_at(&header(), 0))
+            .and_then(|()| open(&prompts_path, true))
+            .and_then(|prompts_file| {
+                let file = JournalFile::over(path.clone(), slots_file, Some(prompts_file), Origin::Own);
+                let mut free = file.free();
+                file.grow_slots(&mut free)?;
+                file.grow_prompts(&mut free)?;
+                drop(free);
+                std::fs::rename(&new, &path).map(|()| file)
+            });
+        if made.is_err() {
+            remove(&new);
+            remove(&prompts_path);
+        }
+        made
+    }
+
+    /// Takes over the journal of a process that has died. None when its owner lives, or another process was faster.
+    ///
+    /// # Errors
+    /// When it cannot be read. What cannot be a journal is an error of the kind `InvalidData`.
+    pub(super) fn adopt(path: &Path) -> io::Result<Option<JournalFile>> {
+        let slots_file = match open(path, false) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        match slots_file.try_lock() {
+            Ok(()) => {}
+            Err(std::fs::TryLockError::WouldBlock) => return Ok(None),
+            Err(std::fs::TryLockError::Error(error)) => return Err(error),
+        }
+        if !path.exists() {
+            return Ok(None); // Resolved and deleted by another process between the opening and the lock.
+        }
+        let mut found = [0u8; HEADER_BYTES];
+        slots_file
+            .read_exact_at(&mut found, 0)
+            .map_err(|_| invalid("it is shorter than a journal's header"))?;
+        if found.get(..MAGIC.len()) != Some(MAGIC.as_slice()) {
+            return Err(invalid("it does not begin as a journal of this version"));
+        }
+        let prompts_file = open(&path.with_extension(PROMPTS_EXTENSION), false).ok();
+        let file = JournalFile::over(path.to_owned(), slots_file, prompts_file, Origin::Adopted);
+        file.map_what_is_there()?;
+        Ok(Some(file))
+    }
+
+    fn over(path: PathBuf, slots_file: File, prompts_file: Option<File>, origin: Origin) -> JournalFile {
+        JournalFile {
+            path,
+            slots_file,
+            prompts_file,
+            slots: [const { OnceLock::new() }; SLOT_SEGMENTS_MAX],
+            prompts: [const { OnceLock::new() }; PROMPT_SEGMENTS_MAX],
+            free: Mutex::default(),
+            in_use: AtomicUsize::new(0),
+            origin,
+            keep_aside: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Calls that stand in the journal.
+    pub(super) fn in_use(&self) -> usize {
+        self.in_use.load(Ordering::Acquire)
+    }
+
+    /// Claims a slot, and keeps the prompt where there is room for it.
+    ///
+    /// # Errors
+    /// When the journal is full and cannot grow.
+    pub(super) fn claim(&self, prompt: &[u8]) -> io::Result<Claim> {
+        let mut free = self.free();
+        if free.slots.is_empty() {
+            self.grow_slots(&mut free)?;
+        }
+        let Some(slot) = free.slots.pop() else {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "the journal has no free slot",
+            ));
+        };
+        let numbers = self.take_blocks(&mut free, prompt.len());
+        drop(free);
+        self.in_use.fetch_add(1, Ordering::AcqRel);
+        let mut place = PromptPlace {
+            bytes: u32::try_from(prompt.len()).unwrap_or(u32::MAX),
+            ..PromptPlace::default()
+        };
+        if let Some(first) = numbers.first() {
+            self.write_prompt(&numbers, prompt);
+            place.first_block = *first;
+            place.checksum = crc32fast::hash(prompt);
+        }
+        let bytes = prompt.len();
+        Ok(Claim {
+            slot,
+            blocks: Blocks { numbers, bytes },
+            place,
+        })
+    }
+
+    /// Counts a slot of an adopted journal as one to be resolved.
+    pub(super) fn count_found(&self) {
+        self.in_use.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// Frees a slot and wipes its prompt. The last one of an adopted journal deletes it.
+    pub(super) fn release(&self, slot: u32, blocks: Blocks) {
+        if let Some(place) = self.slot(slot) {
+            place.free();
+        }
+        self.wipe(&blocks);
+        let mut free = self.free();
+        free.slots.push(slot);
+        free.blocks.extend(blocks.numbers.iter().rev());
+        drop(free);
+        self.forget_found();
+    }
+
+    /// The contrary of [`JournalFile::count_found`].
+    pub(super) fn forget_found(&self) {
+        let left = self.in_use.fetch_sub(1, Ordering::AcqRel).saturating_sub(1);
+        if left > 0 || self.origin == Origin::Own {
+            return;
+        }
+        if !self.keep_aside.load(Ordering::Acquire) {
+            return self.delete();
+        }
+        match JournalFile::put_aside(&self.path) {
+            Ok(aside) => log::error!("what could not be believed is kept in {}", aside.display()),
+            Err(error) => log::error!("{} cannot be put aside: {error}", self.path.display()),
+        }
+    }
+
+    /// Something in the journal is not believed.
+    pub(super) fn keep_aside(&self) {
+        self.keep_aside.store(true, Ordering::Release);
+    }
+
+    /// The slot of a number.
+    pub(super) fn slot(&self, number: u32) -> Option<&Slot> {
+        let number = usize::try_from(number).ok()?;
+        let segment = self.slots.get(number / SEGMENT_SLOTS)?.get()?;
+        let at = (number % SEGMENT_SLOTS).checked_mul(SLOT_BYTES)?;
+        if at.checked_add(SLOT_BYTES)? > segment.len() {
+            return None;
+        }
+        // SAFETY: the segment is mapped for as long as `self` lives, `at` is within it and a multiple of the slot's alignment, and every
+        // pattern of bits is a `Slot`.
+        Some(unsafe { &*segment.as_mut_ptr().add(at).cast::<Slot>() })
+    }
+
+    /// How many slots there are, used or free.
+    pub(super) fn slots(&self) -> u32 {
+        let bytes = self
+            .slots
+            .iter()
+            .map_while(OnceLock::get)
+            .map(|segment| segment.len() / SLOT_BYTES);
+        u32::try_from(bytes.sum::<usize>()).unwrap_or(u32::MAX)
+    }
+
+    /// The prompt that was kept, when all of it is there.
+    pub(super) fn prompt(&self, place: PromptPlace) -> Option<Vec<u8>> {
+        let bytes = usize::try_from(place.bytes)
+            .ok()
+            .filter(|bytes| *bytes <= PROMPT_BYTES_MAX)?;
+        let mut prompt = Vec::with_capacity(bytes);
+        let mut number = place.first_block;
+        while prompt.len() < bytes {
+            let block = self.block(number)?;
+            let wanted = (bytes - prompt.len()).min(BLOCK_TEXT_BYTES);
+            // SAFETY: `block` points to BLOCK_BYTES mapped bytes; nobody writes to a dead process' journal.
+            let text = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
+            let (next, text) = text.split_first_chunk::<4>()?;
+            prompt.extend_from_slice(text.get(..wanted)?);
+            number = u32::from_le_bytes(*next);
+        }
+        (crc32fast::hash(&prompt) == place.checksum && bytes > 0).then_some(prompt)
+    }
+
+    /// Brings what was written to the disk, for the case that the machine dies. Blocks.
+    pub(super) fn flush(&self) {
+        if let Err(error) = self.slots_file.sync_data() {
+            log::error!("the journal cannot be brought to the disk: {error}");
+        }
+    }
+
+    /// Deletes the files when no call stands in them.
+    pub(super) fn delete_if_empty(&self) -> bool {
+        let empty = self.in_use() == 0;
+        if empty {
+            self.delete();
+        }
+        empty
+    }
+
+    /// Puts the files aside under a name that is no journal's, for somebody to look at.
+    pub(super) fn put_aside(path: &Path) -> io::Result<PathBuf> {
+        let aside = path.with_extension(ASIDE_EXTENSION);
+        std::fs::rename(path, &aside)?;
+        Ok(aside)
+    }
+
+    /// Deletes what a process left that died while it made its journal: a file without its name yet, or prompts without slots.
+    pub(super) fn delete_if_unfinished(path: &Path) {
+        let [new, prompts] = ["new", PROMPTS_EXTENSION].map(|extension| path.with_extension(extension));
+        // In this order: a journal that is finished in between has got its name.
+        let dead = open(&new, false).is_ok_and(|file| file.try_lock().is_ok());
+        if dead
+            || !new.exists()
+                && !path.with_extension(EXTENSION).exists()
+                && !path.with_extension(ASIDE_EXTENSION).exists()
+        {
+            remove(&new);
+            remove(&prompts);
+        }
+    }
+
+    fn delete(&self) {
+        remove(&self.path.with_extension(PROMPTS_EXTENSION));
+        remove(&self.path);
+    }
+
+    fn free(&self) -> MutexGuard<'_, Free> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn grow_slots(&self, free: &mut Free) -> io::Result<()> {
+        let at = free.slot_segments;
+        let place = self.slots.get(at).ok_or_else(|| full("slots"))?;
+        let bytes = SEGMENT_SLOTS * SLOT_BYTES;
+        let map = grown(&self.slots_file, HEADER_BYTES + at * bytes, bytes)?;
+        if place.set(map).is_ok() {
+            free.slot_segments += 1;
+            free.slots.extend(numbers(at * SEGMENT_SLOTS, SEGMENT_SLOTS));
+        }
+        Ok(())
+    }
+
+    fn grow_prompts(&self, free: &mut Free) -> io::Result<()> {
+        let at = free.prompt_segments;
+        let place = self.prompts.get(at).ok_or_else(|| full("prompts"))?;
+        let file = self.prompts_file.as_ref().ok_or_else(|| full("prompts"))?;
+        let bytes = SEGMENT_BLOCKS * BLOCK_BYTES;
+        let map = grown(file, at * bytes, bytes)?;
+        if place.set(map).is_ok() {
+            free.prompt_segments += 1;
+            // Block numbers count from 1.
+            free.blocks.extend(numbers(at * SEGMENT_BLOCKS + 1, SEGMENT_BLOCKS));
+        }
+        Ok(())
+    }
+
+    fn map_what_is_there(&self) -> io::Result<()> {
+        let length = usize::try_from(self.slots_file.metadata()?.len()).unwrap_or(usize::MAX);
+        let whole_slots = length.saturating_sub(HEADER_BYTES) / SLOT_BYTES;
+        map_all(
+            &self.slots_file,
+            HEADER_BYTES,
+            whole_slots * SLOT_BYTES,
+            SEGMENT_SLOTS * SLOT_BYTES,
+            &self.slots,
+        )?;
+        if let Some(file) = &self.prompts_file {
+            let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
+            let whole_blocks = length / BLOCK_BYTES;
+            map_all(
+                file,
+                0,
+                whole_blocks * BLOCK_BYTES,
+                SEGMENT_BLOCKS * BLOCK_BYTES,
+                &self.prompts,
+            )?;
+        }
+        Ok(())
+    }
+
+    /// None is no harm: without its prompt a call that dies is billed by an estimate of it.
+    fn take_blocks(&self, free: &mut Free, bytes: usize) -> Vec<u32> {
+        if bytes > PROMPT_BYTES_MAX {
+            return Vec::new();
+        }
+        let wanted = bytes.div_ceil(BLOCK_TEXT_BYTES);
+        while free.blocks.len() < wanted {
+            if self.grow_prompts(free).is_err() {
+                return Vec::new();
+            }
+        }
+        let from = free.blocks.len() - wanted;
+        let mut numbers = free.blocks.split_off(from);
+        numbers.reverse();
+        numbers
+    }
+
+    fn write_prompt(&self, numbers: &[u32], prompt: &[u8]) {
+        let nexts = numbers.iter().skip(1).copied().chain([0]);
+        for ((number, next), text) in numbers.iter().zip(nexts).zip(prompt.chunks(BLOCK_TEXT_BYTES)) {
+            if let Some(block) = self.block(*number) {
+                // SAFETY: `block` points to BLOCK_BYTES mapped bytes that belong to this claim alone, and `text` is at most
+                // BLOCK_TEXT_BYTES long.
+                unsafe {
+                    std::ptr::copy_nonoverlapping(next.to_le_bytes().as_ptr(), block, 4);
+                    std::ptr::copy_nonoverlapping(text.as_ptr(), block.add(4), text.len());
+                }
+            }
+        }
+    }
+
+    fn wipe(&self, blocks: &Blocks) {
+        let mut left = blocks.bytes;
+        for number in &blocks.numbers {
+            let used = left.min(BLOCK_TEXT_BYTES);
+            if let Some(block) = self.block(*number) {
+                // SAFETY: as in `write_prompt`.
+                unsafe { std::ptr::write_bytes(block.add(4), 0, used) };
+            }
+            left -= used;
+        }
+    }
+
+    fn block(&self, number: u32) -> Option<*mut u8> {
+        let index = usize::try_from(number).ok()?.checked_sub(1)?;
+        let segment = self.prompts.get(index / SEGMENT_BLOCKS)?.get()?;
+        let at = (index % SEGMENT_BLOCKS) * BLOCK_BYTES;
+        if at + BLOCK_BYTES > segment.len() {
+            return None;
+        }
+        // SAFETY: within the mapping, as just checked.
+        Some(unsafe { segment.as_mut_ptr().add(at) })
+    }
+}
+
+/// Writes zeros so that the disk's space is there, and maps them.
+fn grown(file: &File, at: usize, bytes: usize) -> io::Result<MmapRaw> {
+    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
+    let offset = u64::try_from(at).map_err(io::Error::other)?;
+    let mut written = 0;
+    while written < bytes {
+        let piece = ZEROS.get(..ZEROS.len().min(bytes - written)).unwrap_or_default();
+        let place = offset + u64::try_from(written).map_err(io::Error::other)?;
+        file.write_all_at(piece, place)?;
+        written += piece.len();
+    }
+    MmapOptions::new().offset(offset).len(bytes).map_raw(file)
+}
+
+fn map_all(file: &File, from: usize, bytes: usize, each: usize, places: &[OnceLock<MmapRaw>]) -> io::Result<()> {
+    let mut at = 0;
+    for place in places {
+        let length = bytes.saturating_sub(at).min(each);
+        if length == 0 {
+            break;
+        }
+        let offset = u64::try_from(from + at).map_err(io::Error::other)?;
+        let map = MmapOptions::new().offset(offset).len(length).map_raw(file)?;
+        if place.set(map).is_err() {
+            break;
+        }
+        at += length;
+    }
+    Ok(())
+}
+
+/// In descending order, so that the lowest is used first.
+fn numbers(from: usize, count: usize) -> impl Iterator<Item = u32> {
+    (from..from + count)
+        .rev()
+        .filter_map(|number| u32::try_from(number).ok())
+}
+
+fn header() -> [u8; HEADER_BYTES] {
+    let mut header = [0u8; HEADER_BYTES];
+    if let Some(place) = header.first_chunk_mut::<8>() {
+        *place = *MAGIC;
+    }
+    header
+}
+
+/// Opens a file that only its owner may read: prompts stand in it.
+fn open(path: &Path, new: bool) -> io::Result<File> {
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create_new(new)
+        .mode(0o600)
+        .open(path)
+}
+
+fn remove(path: &Path) {
+    match std::fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            log::warn!("{} cannot be deleted: {error}", path.display());
+        }
+        _ => {}
+    }
+}
+
+fn invalid(what: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+fn full(of: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::StorageFull, format!("the journal has its most {of}"))
+}
+
+const MAGIC: &[u8; 8] = b"TGJRNL01";
+const HEADER_BYTES: usize = 4096;
+/// 2 MiB of slots; 64 of them are 262,144 calls at once.
+const SEGMENT_SLOTS: usize = 4096;
+const SLOT_SEGMENTS_MAX: usize = 64;
+const BLOCK_BYTES: usize = 1024;
+/// A block begins with the number of the next.
+const BLOCK_TEXT_BYTES: usize = BLOCK_BYTES - 4;
+/// 4 MiB of prompts; 64 of them are 256 MiB.
+const SEGMENT_BLOCKS: usize = 4096;
+const PROMPT_SEGMENTS_MAX: usize = 64;
+/// Longest prompt that is kept.
+const PROMPT_BYTES_MAX: usize = 8 << 20;

@@ -1,0 +1,217 @@
+//! Recovery: what processes that died have left in their journals is billed or given back.
+//!
+//! Nothing here can bill twice: a debit that stood in a journal goes to the store under the number that it had, and one that has to be made
+//! is written into the dead process' journal, with its new number, before the store hears of it. So a recovery that is killed
+//! itself is continued by the next.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::file::{EXTENSION, JournalFile};
+use super::slot::{Found, FoundStage};
+use super::{Entry, FLUSH_EVERY, Journal, Stage, Written};
+use crate::pure::bill::{counted_prompt, estimated_prompt};
+use crate::pure::chat::RequestBody;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use crate::store::admin::RecoverReport;
+use crate::store::{Debit, Ledger, Orphan, StoreError};
+
+/// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
+/// once nothing stands in it, and put aside when something in it could not be believed.
+pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
+    let mut report = RecoverReport::default();
+    for path in journals(folder, &mut report) {
+        match JournalFile::adopt(&path) {
+            Ok(None) => {}
+            Ok(Some(file)) => {
+                report.journals += 1;
+                resolve(&Arc::new(file), ledger, &mut report);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let aside = JournalFile::put_aside(&path);
+                let kept = aside.unwrap_or_else(|_| path.clone());
+                refuse(
+                    &mut report,
+                    format!("{}: {error}; kept as {}", path.display(), kept.display()),
+                );
+            }
+            Err(error) => refuse(&mut report, format!("{}: {error}", path.display())),
+        }
+    }
+    if report.journals > 0 {
+        log::warn!(
+            "recovered {} journals of dead processes: {} debits taken, {} known before, {} holds given back, {} refused",
+            report.journals,
+            report.settled,
+            report.already,
+            report.released,
+            report.refused.len()
+        );
+    }
+    report
+}
+
+/// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
+pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
+    let mut rounds: u32 = 0;
+    while !stopped.load(Ordering::Acquire) {
+        std::thread::park_timeout(FLUSH_EVERY);
+        journal.tend();
+        rounds = rounds.wrapping_add(1);
+        if rounds.is_multiple_of(ADOPT_ROUNDS) {
+            recover(&journal.folder, ledger);
+        }
+    }
+}
+
+fn resolve(file: &Arc<JournalFile>, ledger: &Ledger, report: &mut RecoverReport) {
+    let mut calls = Vec::new();
+    for number in 0..file.slots() {
+        match file.slot(number).map(|slot| slot.read()) {
+            None | Some(Ok(None)) => {}
+            Some(Ok(Some(found))) => {
+                file.count_found();
+                calls.push((number, found));
+            }
+            Some(Err(error)) => {
+                file.keep_aside();
+                refuse(report, format!("{}: call {number}: {error}", file.path().display()));
+            }
+        }
+    }
+    // The store takes the debits of a producer in the order of their numbers, and those that are made now after them.
+    calls.sort_by_key(|(_, found)| match found.stage {
+        FoundStage::Owed(debit) => (0, debit.sequence),
+        FoundStage::Answered { .. } => (1, 0),
+        FoundStage::Held => (2, 0),
+    });
+    file.count_found(); // So that the file stays until the last call was looked at.
+    for (number, found) in calls {
+        let id = found.id;
+        if let Err(error) = resolve_call(file, number, found, ledger, report) {
+            file.keep_aside();
+            file.forget_found();
+            refuse(report, format!("{}: request {id}: {error}", file.path().display()));
+        }
+    }
+    file.forget_found();
+}
+
+fn resolve_call(
+    file: &Arc<JournalFile>,
+    number: u32,
+    found: Found,
+    ledger: &Ledger,
+    report: &mut RecoverReport,
+) -> Result<(), StoreError> {
+    let (orphan, stage) = match found.stage {
+        FoundStage::Held => (Orphan::Held, Stage::Held),
+        FoundStage::Answered { delivered, prompt } => {
+            let debit = made_debit(file, &found, delivered, prompt)?;
+            (Orphan::Answered(debit), Stage::Answered)
+        }
+        FoundStage::Owed(numbered) => {
+            let debit = Debit {
+                model: found.model.as_str().into(),
+                key: found.key,
+                usage: numbered.usage,
+                cost: numbered.cost,
+            };
+            let (producer, sequence) = (numbered.producer, numbered.sequence);
+            (
+                Orphan::Owed {
+                    debit,
+                    producer,
+                    sequence,
+                },
+                Stage::Owed,
+            )
+        }
+    };
+    let place = ledger.place(&found.account)?;
+    let entry = Entry(Some(Written {
+        file: Arc::clone(file),
+        slot: number,
+        blocks: Default::default(),
+        id: found.id,
+        stage,
+        delivered: CompletionTokens(0),
+        prompt: None,
+    }));
+    let held = matches!(orphan, Orphan::Held);
+    let new = ledger.take_over(&place, found.id, orphan, entry)?;
+    match (held, new) {
+        (true, _) => report.released += 1,
+        (false, true) => report.settled += 1,
+        (false, false) => report.already += 1,
+    }
+    Ok(())
+}
+
+/// An answer that had begun costs its prompt and what was delivered (DESIGN section 4).
+fn made_debit(
+    file: &JournalFile,
+    found: &Found,
+    delivered: CompletionTokens,
+    reported: Option<PromptTokens>,
+) -> Result<Debit, StoreError> {
+    let counted = || {
+        let text = file.prompt(found.place)?;
+        let body = RequestBody::parse(text.into(), found.endpoint).ok()?;
+        Some(counted_prompt(&body, &found.model, &found.limits))
+    };
+    let prompt = reported.or_else(counted).unwrap_or_else(|| {
+        log::warn!(
+            "request {}: its prompt was not kept; it is billed by a low estimate",
+            found.id
+        );
+        estimated_prompt(u64::from(found.place.bytes))
+    });
+    let usage = Usage {
+        prompt,
+        completion: delivered,
+    };
+    let cost = found
+        .pricing
+        .cost(usage)
+        .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(Debit {
+        model: found.model.as_str().into(),
+        key: found.key.clone(),
+        usage,
+        cost,
+    })
+}
+
+/// The journals in the folder, oldest first. What a process left that died while it made its journal is deleted.
+fn journals(folder: &Path, report: &mut RecoverReport) -> Vec<PathBuf> {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) => {
+            refuse(report, format!("{}: {error}", folder.display()));
+            return Vec::new();
+        }
+    };
+    let mut journals: Vec<PathBuf> = Vec::new();
+    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some(EXTENSION) => journals.push(path),
+            Some("new" | "prompts") => JournalFile::delete_if_unfinished(&path),
+            _ => {}
+        }
+    }
+    journals.sort();
+    journals
+}
+
+fn refuse(report: &mut RecoverReport, line: String) {
+    log::error!("MONEY: {line}");
+    report.refused.push(line);
+}
+
+/// How many flushes lie between two looks for dead processes' journals.
+const ADOPT_ROUNDS: u32 = 5;
+const _: () = assert!(FLUSH_EVERY.as_millis() * ADOPT_ROUNDS as u128 <= Duration::from_secs(10).as_millis());

@@ -1,0 +1,143 @@
+//! `kill -9`, at random moments and at every named point.
+
+use std::time::Duration;
+
+use super::load::Load;
+use super::process::{Ground, Site, journals};
+use super::upstream::{Pace, Provider};
+use crate::harness::eventually;
+use crate::redis_server::RedisServer;
+
+const PACE: Pace = Pace {
+    tokens: 20,
+    pause: Duration::from_millis(4),
+};
+
+/// How many times the gateway is killed in a run of the tests. `TOLLGATE_KILLS` says another number.
+const KILLS: u64 = 6;
+
+fn kills() -> u64 {
+    std::env::var("TOLLGATE_KILLS").map_or(KILLS, |text| text.parse().unwrap())
+}
+
+/// Moments that differ from run to run; the first is printed with the test.
+fn random() -> u64 {
+    let [.., a, b] = *uuid::Uuid::now_v7().as_bytes();
+    u64::from(u16::from_le_bytes([a, b]))
+}
+
+async fn reconciled(site: &Site, load: &Load, provider: &Provider) {
+    let ledger = site.ledger();
+    let mut last = String::new();
+    let started = std::time::Instant::now();
+    while let Err(difference) = load.record.check(&ledger, provider) {
+        assert!(started.elapsed() < Duration::from_secs(15), "{difference}");
+        last.clone_from(&difference);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    eventually("the dead process' journal is resolved", async || {
+        (journals(&site.data_dir(), "journal") == 1).then_some(())
+    })
+    .await;
+    assert_eq!(journals(&site.data_dir(), "refused"), 0);
+}
+
+async fn random_kills(ground: Ground) {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(ground, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 50);
+    for n in 0..kills() {
+        let running = load.start(&site);
+        let moment = 20 + random() % 400;
+        println!("kill {n} after {moment} ms");
+        tokio::time::sleep(Duration::from_millis(moment)).await;
+        site.kill();
+        load.finish(running).await;
+        site.start(&[]);
+        reconciled(&site, &load, &provider).await;
+    }
+    println!("{} calls", load.record.all().count());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_a_kill_at_any_moment_loses_and_doubles_nothing_on_sqlite() {
+    random_kills(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_a_kill_at_any_moment_loses_and_doubles_nothing_on_redis() {
+    random_kills(Ground::Redis(RedisServer::start())).await;
+}
+
+/// `tollgate ledger recover` does by hand what a start does.
+async fn recovered_by_hand(ground: Ground) {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(ground, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 20);
+    let running = load.start(&site);
+    eventually("calls run", async || (provider.seen() > 60).then_some(())).await;
+    site.kill();
+    load.finish(running).await;
+    let report = site.command(&["ledger", "recover"]);
+    assert_eq!(report["journals"], 1, "{report}");
+    assert!(report["settled"].as_u64().unwrap() > 0, "{report}");
+    assert_eq!(journals(&site.data_dir(), "journal"), 0);
+    load.record.check(&site.ledger(), &provider).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_the_command_recovers_by_hand_on_sqlite() {
+    recovered_by_hand(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_the_command_recovers_by_hand_on_redis() {
+    recovered_by_hand(Ground::Redis(RedisServer::start())).await;
+}
+
+/// The gateway kills itself at a point under load, is started again, and the books are right.
+async fn kill_at(ground: Ground, point: &str, times: u32) {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(ground, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 20);
+    site.kill();
+    site.start(&[("TOLLGATE_CRASH_AT", &format!("{point}:{times}"))]);
+    let running = load.start(&site);
+    eventually("the gateway kills itself", async || site.has_ended().then_some(())).await;
+    site.kill();
+    load.finish(running).await;
+    site.start(&[]);
+    reconciled(&site, &load, &provider).await;
+}
+
+macro_rules! killed_at {
+    ($($name:ident, $redis:ident: $point:literal;)*) => {$(
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $name() {
+            kill_at(Ground::Sqlite, $point, 7).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn $redis() {
+            kill_at(Ground::Redis(RedisServer::start()), $point, 7).await;
+        }
+    )*};
+}
+
+killed_at! {
+    d4_killed_before_the_intent_on_sqlite, d4_killed_before_the_intent_on_redis: "intent:before";
+    d4_killed_after_the_intent_on_sqlite, d4_killed_after_the_intent_on_redis: "intent:after";
+    d4_killed_before_the_reserve_on_sqlite, d4_killed_before_the_reserve_on_redis: "reserve:before";
+    d4_killed_after_the_reserve_on_sqlite, d4_killed_after_the_reserve_on_redis: "reserve:after";
+    d4_killed_before_the_first_byte_on_sqlite, d4_killed_before_the_first_byte_on_redis: "first-byte:before";
+    d4_killed_after_the_first_byte_on_sqlite, d4_killed_after_the_first_byte_on_redis: "first-byte:after";
+    d4_killed_before_the_debit_is_written_on_sqlite, d4_killed_before_the_debit_is_written_on_redis: "debit:before";
+    d4_killed_after_the_debit_is_written_on_sqlite, d4_killed_after_the_debit_is_written_on_redis: "debit:after";
+    d4_killed_before_the_settlement_is_sent_on_sqlite, d4_killed_before_the_settlement_is_sent_on_redis: "settlement:before";
+    d4_killed_after_the_settlement_is_sent_on_sqlite, d4_killed_after_the_settlement_is_sent_on_redis: "settlement:after";
+    d4_killed_before_the_acknowledgement_on_sqlite, d4_killed_before_the_acknowledgement_on_redis: "acknowledged:before";
+    d4_killed_after_the_acknowledgement_on_sqlite, d4_killed_after_the_acknowledgement_on_redis: "acknowledged:after";
+}

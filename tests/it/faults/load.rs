@@ -1,0 +1,152 @@
+//! The workload: workers with an account each, one call at a time, streams and whole answers, until they are told to stop.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use serde_json::json;
+use tokio::task::JoinSet;
+use tollgate::pure::ids::ApiKey;
+
+use super::process::{Site, new_account};
+use super::record::{Call, Outcome, Record};
+use super::upstream::{MODEL, message, prompt_tokens};
+
+/// Workers and what they have seen.
+pub struct Load {
+    keys: Vec<Arc<ApiKey>>,
+    pub record: Record,
+    next_call: Arc<AtomicU64>,
+    client: reqwest::Client,
+}
+
+/// A load that runs.
+pub struct Running {
+    workers: JoinSet<(usize, Vec<Call>)>,
+    stop: Arc<AtomicBool>,
+}
+
+pub const CREDIT: &str = "100";
+
+pub fn account(worker: usize) -> String {
+    format!("worker-{worker}")
+}
+
+impl Load {
+    /// Makes the accounts.
+    pub fn new(site: &Site, workers: usize) -> Load {
+        let ledger = site.ledger();
+        let keys = (0..workers).map(|worker| Arc::new(new_account(&ledger, &account(worker), CREDIT)));
+        Load {
+            keys: keys.collect(),
+            record: Record::new(workers),
+            next_call: Arc::new(AtomicU64::new(1)),
+            client: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(),
+        }
+    }
+
+    /// A worker's key.
+    pub fn key(&self, worker: usize) -> &Arc<ApiKey> {
+        &self.keys[worker]
+    }
+
+    /// Sets every worker going.
+    pub fn start(&self, site: &Site) -> Running {
+        let stop = Arc::new(AtomicBool::new(false));
+        let mut workers = JoinSet::new();
+        for (worker, key) in self.keys.iter().enumerate() {
+            let (key, stop, next) = (Arc::clone(key), Arc::clone(&stop), Arc::clone(&self.next_call));
+            let (client, url) = (self.client.clone(), site.base_url());
+            workers.spawn(async move {
+                let mut calls = Vec::new();
+                while !stop.load(Ordering::Relaxed) {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let call = one_call(&client, &url, &key, number).await;
+                    if call.outcome == Outcome::Unanswered {
+                        tokio::time::sleep(Duration::from_millis(5)).await;
+                    }
+                    calls.push(call);
+                }
+                (worker, calls)
+            });
+        }
+        Running { workers, stop }
+    }
+
+    /// Waits until every worker has ended its call, and keeps what they saw.
+    pub async fn finish(&mut self, mut running: Running) {
+        running.stop.store(true, Ordering::Relaxed);
+        while let Some(ended) = running.workers.join_next().await {
+            let (worker, calls) = ended.unwrap();
+            self.record.keep(worker, calls);
+        }
+    }
+}
+
+impl Running {
+    /// The workers begin no more calls.
+    pub fn stop(&self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One call; every other one is a stream.
+pub async fn one_call(client: &reqwest::Client, url: &str, key: &ApiKey, number: u64) -> Call {
+    let streams = number.is_multiple_of(2);
+    let body = json!({
+        "model": MODEL, "stream": streams, "max_tokens": 500,
+        "messages": [{ "role": "user", "content": message(number) }],
+    });
+    let body = body.to_string();
+    let prompt = prompt_tokens(body.as_bytes());
+    let mut call = Call {
+        number,
+        prompt,
+        outcome: Outcome::Unanswered,
+    };
+    let asked = client
+        .post(format!("{url}/llm/chat"))
+        .bearer_auth(key.reveal())
+        .header("content-type", "application/json")
+        .body(body)
+        .send();
+    let Ok(answer) = asked.await else { return call };
+    if answer.status() != 200 {
+        call.outcome = Outcome::Refused(answer.status().as_u16());
+        return call;
+    }
+    let mut pieces = answer.bytes_stream();
+    let mut text = Vec::new();
+    while let Some(piece) = pieces.next().await {
+        match piece {
+            Ok(piece) => text.extend_from_slice(&piece),
+            Err(_) => {
+                call.outcome = Outcome::Cut {
+                    received: received(&text),
+                };
+                return call;
+            }
+        }
+    }
+    let whole = if streams {
+        text.ends_with(b"data: [DONE]\n\n")
+    } else {
+        text.ends_with(b"}")
+    };
+    let failed = text.windows(7).any(|window| window == b"\"error\"");
+    let received = received(&text);
+    call.outcome = match (whole, failed) {
+        (true, false) => Outcome::Whole { received },
+        (true, true) => Outcome::Failed { received },
+        (false, _) => Outcome::Cut { received },
+    };
+    call
+}
+
+/// Tokens of the answer's text as far as it came.
+fn received(text: &[u8]) -> u64 {
+    let events = text.windows(6).filter(|window| window == b" apple").count();
+    let begins = text.windows(6).filter(|window| window == b"\"apple").count();
+    u64::try_from(events + begins).unwrap()
+}
