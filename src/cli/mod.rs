@@ -55,7 +55,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Run the gateway until it is told to stop (SIGTERM, SIGINT)
-    Serve,
+    Serve(serve::ServeArgs),
     /// Run a gateway to play with: account, credit, key, and lines to paste
     Demo(demo::DemoArgs),
     /// Check the configuration, the catalogue and the credentials
@@ -107,7 +107,7 @@ fn run(cli: Cli) -> Result<Answer, Failure> {
     let format = if cli.json { Format::Json } else { Format::Text };
     let config = || load(&cli.conf);
     match cli.command {
-        Command::Serve => serve::run(config()?),
+        Command::Serve(args) => serve::run(&args, config()?),
         Command::Demo(args) => demo::run(&args, format),
         Command::Check => check::run(&cli.conf, format),
         Command::Account(command) => account::run(command, &config()?, format),
@@ -157,7 +157,7 @@ fn error_line(problem: &str) -> String {
 
 fn start_log(command: &Command) {
     let level = match command {
-        Command::Serve | Command::Demo(_) => "info,pingora_core=warn",
+        Command::Serve(_) | Command::Demo(_) => "info,pingora_core=warn",
         _ => "warn",
     };
     let filter = env_logger::Env::default().default_filter_or(level);

@@ -24,6 +24,7 @@ mod settle;
 mod silence;
 pub mod snapshot;
 mod stage;
+pub mod upgrade;
 pub mod upstream;
 
 use std::sync::Arc;
@@ -203,7 +204,7 @@ impl ProxyHttp for Gateway {
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
         let timeouts = ctx.snapshot.config.timeouts;
         let downstream = session.as_downstream_mut();
-        if downstream.req_header().version < http::Version::HTTP_11 {
+        if downstream.req_header().version < http::Version::HTTP_11 || self.life.is_stopping() {
             downstream.set_keepalive(None);
         } else if downstream.get_keepalive().is_some() {
             downstream.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));

@@ -10,19 +10,20 @@ use pingora::apps::HttpServerOptions;
 use pingora::apps::http_app::ServeHttp;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::protocols::http::ServerSession;
-use pingora::server::configuration::ServerConf;
+use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
 use super::Gateway;
 use super::life::Life;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
+use super::upgrade::{self, BOTH_ACCEPT, PidFile, Predecessor, Start};
 use super::upstream::Upstreams;
 use crate::clock::Clock;
-use crate::config::Config;
+use crate::config::{Config, Store};
 use crate::pure::tokens::{self, Encoding};
 use crate::store::journal::Journal;
-use crate::store::{self, Ledger};
+use crate::store::{self, Ledger, StoreError};
 
 /// What cannot be started.
 pub type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -33,6 +34,7 @@ pub struct Prepared {
     upstreams: Upstreams,
     ledger: Ledger,
     journal: Arc<Journal>,
+    predecessor: Option<Predecessor>,
     environment: fn(&str) -> Option<String>,
 }
 
@@ -40,17 +42,27 @@ pub struct Prepared {
 ///
 /// # Errors
 /// When a file is broken, the ledger is owned by another process, or the store cannot be reached.
-pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Result<Prepared, StartError> {
+pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: Start) -> Result<Prepared, StartError> {
     let upstreams = Upstreams::start()?;
-    let ledger = store::open(&config.store)?;
+    let predecessor = match start {
+        Start::Fresh => None,
+        Start::Upgrade => Some(Predecessor::find(&config.data_dir)?),
+    };
+    let (store, data_dir) = (config.store.clone(), config.data_dir.clone());
+    // What can be wrong with the files is found before anything is taken from a gateway that runs.
+    let snapshot = Snapshot::load(config, &upstreams)?;
+    if let (Some(_), Store::Sqlite(path)) = (&predecessor, &store) {
+        store::embedded::request_handover(path)?;
+    }
+    let ledger = open_ledger(&store)?;
     if let Ledger::Embedded(embedded) = &ledger {
         store::control::listen(embedded)?;
     }
     // What a process that died has left is billed before the first call is admitted.
-    let recovered = store::journal::recover::recover(&config.data_dir, &ledger);
+    let recovered = store::journal::recover::recover(&data_dir, &ledger);
     ledger.recovered(recovered);
-    let journal = Journal::open(&config.data_dir);
-    let snapshot = Snapshot::load(config, &upstreams)?;
+    store::journal::recover::hold_for_predecessors(&data_dir, &ledger);
+    let journal = Journal::open(&data_dir);
     upstreams.resolve_unknown();
     // Loading takes a while, which no caller should wait for.
     tokens::load(Encoding::O200k);
@@ -63,8 +75,20 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>) -> Resul
         upstreams,
         ledger,
         journal,
+        predecessor,
         environment,
     })
+}
+
+/// A command may own the embedded ledger for a moment, also while it changes hands.
+fn open_ledger(store: &Store) -> Result<Ledger, StoreError> {
+    let started = crate::clock::monotonic();
+    loop {
+        match store::open(store) {
+            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
+            opened => return opened,
+        }
+    }
 }
 
 impl Prepared {
@@ -92,7 +116,20 @@ impl Prepared {
         let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), journal, Clock::System);
         let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
         let life = gateway.life();
-        let mut server = Server::new_with_opt_and_conf(None, server_conf(&config));
+        let upgrade_socket = upgrade::socket_path(&config.data_dir)?;
+        let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
+            log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
+        });
+        let mut conf = server_conf(&config);
+        conf.upgrade_sock = upgrade_socket.to_string_lossy().into_owned();
+        let opt = Opt {
+            upgrade: self.predecessor.is_some(),
+            ..Opt::default()
+        };
+        if let Some(predecessor) = self.predecessor {
+            predecessor.call(upgrade_socket)?;
+        }
+        let mut server = Server::new_with_opt_and_conf(opt, conf);
         server.bootstrap();
         let mut service = pingora::proxy::http_proxy_service(&server.configuration, gateway);
         let mut options = HttpServerOptions::default();
@@ -176,9 +213,9 @@ struct Stop {
 impl Stop {
     /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
     /// something is, it returns, and Pingora's own shutdown drops what is left.
-    fn run(self) {
+    fn run(self, accepts_for: Duration) {
         // A connection that was accepted a moment ago has a request that is not counted yet.
-        std::thread::sleep(ACCEPTED_MAX);
+        std::thread::sleep(accepts_for.saturating_add(ACCEPTED_MAX));
         if !self.life.wait_idle(self.drain) {
             log::warn!("cutting the requests that outlived {:?}", self.drain);
             self.life.cut_now();
@@ -249,7 +286,7 @@ fn admin_service(config: &Config, life: Arc<Life>) -> pingora::services::listeni
     service
 }
 
-/// SIGTERM and SIGINT stop, SIGHUP re-reads the files.
+/// SIGTERM and SIGINT stop, SIGQUIT hands over to a new process, SIGHUP re-reads the files.
 struct Signals {
     stop: Mutex<Option<Stop>>,
     hang_up: Arc<AtomicBool>,
@@ -260,33 +297,41 @@ impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
         use tokio::signal::unix::{SignalKind, signal};
         let open = |kind: SignalKind| signal(kind).inspect_err(|error| log::error!("cannot wait for signals: {error}"));
-        let (Ok(mut term), Ok(mut int), Ok(mut hup)) = (
+        let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup)) = (
             open(SignalKind::terminate()),
+            open(SignalKind::quit()),
             open(SignalKind::interrupt()),
             open(SignalKind::hangup()),
         ) else {
             return std::future::pending().await;
         };
-        loop {
+        let (shutdown, accepts_for) = loop {
             tokio::select! {
-                _ = term.recv() => break,
-                _ = int.recv() => break,
+                _ = term.recv() => break (ShutdownSignal::GracefulTerminate, Duration::ZERO),
+                _ = int.recv() => break (ShutdownSignal::GracefulTerminate, Duration::ZERO),
+                _ = quit.recv() => break (ShutdownSignal::GracefulUpgrade, BOTH_ACCEPT),
                 _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
             }
-        }
+        };
         let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stop) = stop
             && stop.life.begin_stop()
         {
             log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
-            if let Err(error) = std::thread::Builder::new().name("stop".to_owned()).spawn(|| stop.run()) {
+            if let Err(error) = std::thread::Builder::new()
+                .name("stop".to_owned())
+                .spawn(move || stop.run(accepts_for))
+            {
                 log::error!("cannot start the thread that stops: {error}");
             }
         }
-        ShutdownSignal::GracefulTerminate
+        shutdown
     }
 }
 
+/// How long another process may own the ledger before that is an error.
+const OWNED_MAX: Duration = Duration::from_secs(2);
+const OWNED_PAUSE: Duration = Duration::from_millis(10);
 /// How long an accepted connection may take until its request counts.
 const ACCEPTED_MAX: Duration = Duration::from_millis(100);
 /// How long requests that were cut may take to say so to their clients.

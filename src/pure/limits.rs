@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::time::Timestamp;
 
 /// What applies to a caller: its tier's limits with its key's own in their place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Requests in one window.
     pub rpm: u64,
@@ -51,7 +51,7 @@ pub struct Window {
 }
 
 /// What the rate-limit headers say after a decision.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateView {
     /// The limits that were applied.
     pub limits: Limits,

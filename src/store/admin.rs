@@ -90,6 +90,10 @@ pub enum AdminOp {
     },
     /// Shows what start-up recovery would do or did: debits and holds of dead owners' journals.
     Recover,
+    /// Hands the embedded ledger over to the process that asks.
+    HandOver,
+    /// A reserve of the process that handed the ledger over.
+    Reserve(super::embedded::RemoteReserve),
 }
 
 /// How a command names a key.
@@ -142,6 +146,10 @@ pub enum AdminReply {
     },
     /// What recovery did.
     Recovered(RecoverReport),
+    /// The ledger has no owner now.
+    HandedOver,
+    /// A reserve.
+    Reserved(super::embedded::RemoteReply),
 }
 
 /// An account for showing.

@@ -93,6 +93,17 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// Gives up the socket's name, for a successor to listen on.
+pub(super) fn stop_listening(database: &Path) {
+    let socket = socket_path(database);
+    match std::fs::remove_file(&socket) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            log::error!("{} cannot be removed: {error}", socket.display());
+        }
+        _ => {}
+    }
+}
+
 fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
     stream.set_read_timeout(Some(WAIT_MAX))?;
     stream.set_write_timeout(Some(WAIT_MAX))?;
@@ -110,9 +121,13 @@ fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
     (&mut &*stream).write_all(&text)
 }
 
-fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
+pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
+    let stream = connect(socket).map_err(|error| AdminError::Store(format!("{}: {error}", socket.display())))?;
+    ask_on(stream, socket, op)
+}
+
+pub(super) fn ask_on(mut stream: UnixStream, socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
     let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
-    let mut stream = connect(socket).map_err(failed)?;
     stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
     let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
     text.push(b'\n');
@@ -123,7 +138,7 @@ fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
         .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
 }
 
-fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+pub(super) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     in_folder(socket, |short| UnixStream::connect(short))
 }
 
@@ -142,7 +157,7 @@ fn in_folder<T>(socket: &Path, act: impl FnOnce(&Path) -> std::io::Result<T>) ->
     act(&Path::new("/proc/self/fd").join(descriptor.to_string()).join(name))
 }
 
-fn socket_path(database: &Path) -> PathBuf {
+pub(super) fn socket_path(database: &Path) -> PathBuf {
     database.with_extension("control")
 }
 

@@ -7,9 +7,12 @@
 
 mod commands;
 mod committer;
+mod handover;
+mod reports;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
@@ -18,6 +21,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use self::committer::{Command, Committer};
+use self::handover::Predecessors;
+pub use self::handover::{RemoteReply, RemoteReserve, request_handover};
+use self::reports::Reports;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
 use super::sqlite::Database;
@@ -37,9 +43,9 @@ pub const COMMIT_WINDOW: Duration = Duration::from_millis(50);
 pub struct Embedded {
     shared: Arc<Shared>,
     commands: mpsc::Sender<Command>,
+    reports: Reports,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
-    _lock: File,
 }
 
 /// An account in memory.
@@ -47,6 +53,8 @@ pub struct Embedded {
 pub struct Cell {
     record: ArcSwap<AccountRecord>,
     state: Mutex<AccountState>,
+    /// Held by whoever reads the account's usage.
+    reporting: tokio::sync::Mutex<()>,
 }
 
 /// What requests, commands and the ledger's thread share.
@@ -57,6 +65,11 @@ struct Shared {
     queue: Mutex<Vec<QueuedDebit>>,
     maintenance: AtomicBool,
     unwritable: AtomicBool,
+    /// Another process owns the ledger now.
+    handed_over: AtomicBool,
+    /// The lock on the file, given up when the ledger changes hands.
+    lock: Mutex<Option<File>>,
+    predecessors: Mutex<Predecessors>,
     /// What the start found in the journals of processes that had died.
     recovered: Mutex<RecoverReport>,
     producer: ProducerId,
@@ -92,9 +105,10 @@ impl Embedded {
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
         let database = Database::open(path)?;
-        let shared = Arc::new(Shared::load(&database, clock)?);
+        let reports = Reports::open(path)?;
+        let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, inbox) = mpsc::channel();
-        let committer = Committer::new(Arc::clone(&shared), database, inbox);
+        let committer = Committer::new(Arc::clone(&shared), database, path.to_owned(), inbox);
         let thread = std::thread::Builder::new()
             .name("ledger".to_owned())
             .spawn(move || committer.run())
@@ -103,9 +117,9 @@ impl Embedded {
         Ok(Arc::new(Embedded {
             shared,
             commands,
+            reports,
             thread,
             path: path.to_owned(),
-            _lock: lock,
         }))
     }
 
@@ -125,14 +139,23 @@ impl Embedded {
         })
     }
 
-    pub(super) fn reserve(&self, cell: &Cell, request: &ReserveRequest) -> Result<Result<Granted, Denial>, StoreError> {
+    /// None when another process owns the ledger now: it is to be asked.
+    pub(super) fn reserve(
+        &self,
+        cell: &Cell,
+        request: &ReserveRequest,
+    ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
+        let mut state = cell.state();
+        if self.is_handed_over() {
+            return Ok(None);
+        }
         if self.shared.unwritable.load(Ordering::Relaxed) {
             return Err(StoreError::Unavailable(format!(
                 "{} cannot be written",
                 self.path.display()
             )));
         }
-        Ok(cell.state().reserve(request, self.shared.clock.now()))
+        Ok(Some(state.reserve(request, self.shared.clock.now())))
     }
 
     pub(super) fn settle(&self, cell: &Arc<Cell>, hold: RequestId, debit: Debit, entry: Entry) {
@@ -184,7 +207,9 @@ impl Embedded {
             entry.close();
             return settled;
         }
-        if let Settled::Now { .. } = settled {
+        if let Settled::Now { .. } = settled
+            && !self.is_handed_over()
+        {
             let queued = QueuedDebit {
                 cell: Arc::clone(cell),
                 debit,
@@ -279,6 +304,9 @@ impl Embedded {
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if self.is_handed_over() {
+            return self.ask_successor(op).await;
+        }
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.commands
             .send(Command::Admin { op, reply })
@@ -322,6 +350,14 @@ impl Drop for Embedded {
 }
 
 impl Cell {
+    fn new(record: AccountRecord, state: AccountState) -> Cell {
+        Cell {
+            record: ArcSwap::from_pointee(record),
+            state: Mutex::new(state),
+            reporting: tokio::sync::Mutex::default(),
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, AccountState> {
         // Every step of an account leaves it whole, so a panic elsewhere while it was locked does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -339,16 +375,12 @@ impl Cell {
 }
 
 impl Shared {
-    fn load(database: &Database, clock: Clock) -> Result<Shared, StoreError> {
+    fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
         let mut accounts = HashMap::new();
         for stored in database.accounts()? {
             let state = AccountState::restored(stored.balance, stored.month, stored.month_used, stored.producers);
             let id = stored.record.id.clone();
-            let cell = Cell {
-                record: ArcSwap::from_pointee(stored.record),
-                state: Mutex::new(state),
-            };
-            accounts.insert(id, Arc::new(cell));
+            accounts.insert(id, Arc::new(Cell::new(stored.record, state)));
         }
         let mut keys = HashMap::new();
         for (digest, record) in database.keys()? {
@@ -370,6 +402,9 @@ impl Shared {
             queue: Mutex::default(),
             maintenance: AtomicBool::new(maintenance),
             unwritable: AtomicBool::new(false),
+            handed_over: AtomicBool::new(false),
+            lock: Mutex::new(Some(lock)),
+            predecessors: Mutex::default(),
             recovered: Mutex::default(),
             producer: fresh_producer()?,
             clock,
@@ -405,6 +440,7 @@ fn take_lock(path: &Path) -> Result<File, StoreError> {
         .create(true)
         .truncate(false)
         .write(true)
+        .mode(0o600)
         .open(&lock_path)
         .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
     lock.try_lock().map_err(|_| {

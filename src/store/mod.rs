@@ -234,9 +234,14 @@ impl Ledger {
         point("reserve", "before");
         let reply = match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => {
-                let reply = store.reserve(cell, request);
-                if !matches!(reply, Ok(Ok(_))) {
-                    entry.close();
+                let reply = match store.reserve(cell, request) {
+                    Ok(None) => Box::pin(store.reserve_at_successor(cell, request)).await,
+                    Ok(Some(reply)) => Ok(reply),
+                    Err(error) => Err(error),
+                };
+                match &reply {
+                    Ok(Ok(granted)) => entry.granted(granted.amount),
+                    Ok(Err(_)) | Err(_) => entry.close(),
                 }
                 reply?.map(|granted| (granted, entry))
             }
@@ -289,6 +294,20 @@ impl Ledger {
         }
     }
 
+    /// Holds what the calls of a living process before this one hold: only the embedded ledger's owner has to be told.
+    pub(crate) fn hold_for_predecessor(&self, hold: &journal::LiveHold) {
+        if let Ledger::Embedded(store) = self {
+            store.hold_for_predecessor(hold);
+        }
+    }
+
+    /// Every process before this one has ended, and what it owed was taken.
+    pub(crate) fn predecessors_ended(&self) {
+        if let Ledger::Embedded(store) = self {
+            store.predecessors_ended();
+        }
+    }
+
     /// Keeps what the start recovered, to be shown on request.
     pub fn recovered(&self, report: RecoverReport) {
         if let Ledger::Embedded(store) = self {
@@ -320,6 +339,9 @@ impl Ledger {
     /// The account's figures now.
     pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
         match (self, &caller.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) if store.is_handed_over() => {
+                Box::pin(store.figures_at_successor(cell)).await
+            }
             (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),
             (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.figures(account)).await,
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
@@ -328,13 +350,12 @@ impl Ledger {
 
     /// The account's usage by UTC day and model, oldest first; every settlement made before the call is in it.
     pub async fn usage(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
-        match self
-            .run(AdminOp::Usage {
-                account: account.clone(),
-                period,
-            })
-            .await
-        {
+        let account = account.clone();
+        let asked = match self {
+            Ledger::Embedded(store) => return store.usage(&account, period).await,
+            Ledger::Redis(store) => Box::pin(store.run(AdminOp::Usage { account, period })).await,
+        };
+        match asked {
             Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),

@@ -3,11 +3,16 @@
 //! Debits are kept as sums: an account's balance and month, a usage row a day and model, and the number of each producer's
 //! last settlement. All of a group stand in one transaction, so the books balance at every moment on disk.
 
+mod reader;
+
 use std::collections::HashMap;
+use std::fs::OpenOptions;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+pub(super) use self::reader::Reader;
 use super::admin::AuditFinding;
 use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
 use crate::pure::account::ProducerId;
@@ -69,8 +74,9 @@ impl From<rusqlite::Error> for StoreError {
 impl Database {
     /// Opens or makes the file and brings its schema up to date.
     pub(super) fn open(path: &Path) -> Result<Database, StoreError> {
-        let connection = Connection::open(path)
-            .map_err(|error| StoreError::Unavailable(format!("cannot open {}: {error}", path.display())))?;
+        let unavailable = |error: String| StoreError::Unavailable(format!("cannot open {}: {error}", path.display()));
+        make_private(path).map_err(|error| unavailable(error.to_string()))?;
+        let connection = Connection::open(path).map_err(|error| unavailable(error.to_string()))?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -312,24 +318,7 @@ impl Database {
 
     /// An account's usage rows from a day on, oldest first.
     pub(super) fn usage(&self, account: &AccountId, from: Day) -> Result<Vec<UsageRow>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT day, model, requests, prompt, completion, cost FROM usage
-             WHERE account = ?1 AND day >= ?2 ORDER BY day, model",
-        )?;
-        let mut rows = statement.query(params![account.as_str(), from.0])?;
-        let mut usage = Vec::new();
-        while let Some(row) = rows.next()? {
-            let count = |value: i64| u64::try_from(value).map_err(corrupt);
-            usage.push(UsageRow {
-                day: Day(row.get(0)?),
-                model: row.get(1)?,
-                requests: count(row.get(2)?)?,
-                prompt_tokens: count(row.get(3)?)?,
-                completion_tokens: count(row.get(4)?)?,
-                cost: Credits::from_pico(row.get(5)?),
-            });
-        }
-        Ok(usage)
+        reader::usage(&self.connection, account, from)
     }
 
     /// A setting's value.
@@ -430,6 +419,12 @@ fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, t
         .execute(params![account.as_str(), day.0, model.as_ref(), sum.requests, sum.prompt, sum.completion, sum.cost])?;
     }
     Ok(())
+}
+
+/// A file that is not there is made so that only its owner reads it. SQLite gives the files that it puts beside it the same mode.
+fn make_private(path: &Path) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.create(true).append(true).mode(0o600).open(path).map(drop)
 }
 
 fn corrupt(error: impl std::fmt::Display) -> StoreError {

@@ -54,7 +54,7 @@ async fn d6_the_second_target_answers_when_the_first_fails_in_any_way() {
         .await;
         let setup = Setup::over(&main).spare(&spare);
         let gateway = setup
-            .conf(|conf| conf["timeouts"] = json!({ "first_byte_ms": 50, "idle_ms": 50 }))
+            .conf(|conf| conf["timeouts"] = json!({ "first_byte_ms": 300, "idle_ms": 300 }))
             .start()
             .await;
         for client in [&gateway.http1, &gateway.h2c] {
@@ -137,7 +137,7 @@ async fn s7_an_upstream_that_does_not_answer_is_502() {
         println!("{name}");
         let upstream = Upstream::always(failure).await;
         let setup =
-            Setup::over(&upstream).conf(|conf| conf["timeouts"] = json!({ "first_byte_ms": 50, "idle_ms": 50 }));
+            Setup::over(&upstream).conf(|conf| conf["timeouts"] = json!({ "first_byte_ms": 300, "idle_ms": 300 }));
         let gateway = setup.start().await;
         let status = if name == "HTML for JSON" { 500 } else { 502 };
         gateway

@@ -31,14 +31,10 @@ mod meter_memory;
 mod meter_shapes;
 mod money;
 mod natives;
+mod nodes;
 mod regression;
 mod reload;
 mod shapes;
 mod stream_shapes;
 mod streams;
 mod tls;
-
-/// Real redis-server processes.
-#[path = "../support/redis_server.rs"]
-#[expect(dead_code, reason = "the unit tests use more of it")]
-mod redis_server;

@@ -3,7 +3,7 @@
 //! It uses nothing of the crate, so that unit tests and the integration binary can both have it.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -84,16 +84,7 @@ impl RedisServer {
 
     /// Sends one command of plain words, and gives back the lines of its answer.
     pub(crate) fn ask(&self, command: &str) -> Vec<String> {
-        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("redis-server listens");
-        stream
-            .set_read_timeout(Some(Duration::from_secs(10)))
-            .expect("a time-out");
-        stream
-            .write_all(format!("{command}\r\nQUIT\r\n").as_bytes())
-            .expect("redis-server reads");
-        let mut lines: Vec<String> = BufReader::new(stream).lines().map_while(Result::ok).collect();
-        lines.pop(); // The answer to QUIT.
-        lines
+        ask(self.port, command)
     }
 
     fn launch(&mut self) -> bool {
@@ -113,15 +104,7 @@ impl RedisServer {
     }
 
     fn answers(&self) -> bool {
-        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else {
-            return false;
-        };
-        let mut answer = [0u8; 5];
-        let asked = stream
-            .set_read_timeout(Some(Duration::from_secs(1)))
-            .and_then(|()| stream.write_all(b"PING\r\n"))
-            .and_then(|()| stream.read_exact(&mut answer));
-        asked.is_ok() && &answer == b"+PONG"
+        answers(self.port)
     }
 
     fn has_ended(&mut self) -> bool {
@@ -142,6 +125,33 @@ impl Drop for RedisServer {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Sends one command of plain words to the server on a port of 127.0.0.1, and gives back the lines of its answer.
+pub(crate) fn ask(port: u16, command: &str) -> Vec<String> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("redis-server listens");
+    stream
+        .set_read_timeout(Some(Duration::from_secs(10)))
+        .expect("a time-out");
+    stream
+        .write_all(format!("{command}\r\n").as_bytes())
+        .expect("redis-server reads");
+    // It answers, and closes the connection for its part.
+    stream.shutdown(Shutdown::Write).expect("a connection");
+    BufReader::new(stream).lines().map_while(Result::ok).collect()
+}
+
+/// Whether a server answers on a port of 127.0.0.1.
+pub(crate) fn answers(port: u16) -> bool {
+    let Ok(mut stream) = TcpStream::connect(("127.0.0.1", port)) else {
+        return false;
+    };
+    let mut answer = [0u8; 5];
+    let asked = stream
+        .set_read_timeout(Some(Duration::from_secs(1)))
+        .and_then(|()| stream.write_all(b"PING\r\n"))
+        .and_then(|()| stream.read_exact(&mut answer));
+    asked.is_ok() && &answer == b"+PONG"
 }
 
 /// Waits until something is so, and fails the test when it is not within 20 seconds.

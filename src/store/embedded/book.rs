@@ -37,7 +37,7 @@ impl Book for EmbeddedBook {
     }
 
     fn reserve(&self, request: &ReserveRequest) -> Result<Granted, Denial> {
-        self.store.reserve(&self.cell, request).unwrap()
+        self.store.reserve(&self.cell, request).unwrap().unwrap()
     }
 
     fn settle(&self, settlement: &Settlement, debit: &Debit, _: Option<&(Scope, Credits)>) -> Settled {

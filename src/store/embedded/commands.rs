@@ -1,9 +1,7 @@
 //! The operator's commands on the embedded ledger: the file first, then memory, on the ledger's own thread.
 
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
-
-use arc_swap::ArcSwap;
+use std::sync::{Arc, PoisonError};
 
 use super::committer::Committer;
 use super::{Cell, KeyEntry, MAINTENANCE};
@@ -83,6 +81,18 @@ impl Committer {
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Recover => Ok(AdminReply::Recovered(self.recovered())),
+            AdminOp::Reserve(reserve) => {
+                let cell = self.cell(reserve.account())?;
+                let request = reserve.request();
+                let reply = cell.state().reserve(&request, self.shared.clock.now());
+                if reply.is_ok() {
+                    let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
+                    predecessors.insert(request.id, cell);
+                }
+                Ok(AdminReply::Reserved(reply.into()))
+            }
+            // The thread's own loop does this, since it ends the thread.
+            AdminOp::HandOver => Err(AdminError::Invalid("the ledger is not handed over twice".to_owned())),
         }
     }
 
@@ -106,10 +116,7 @@ impl Committer {
             created: self.shared.clock.now(),
         };
         self.database.insert_account(&record).map_err(failed)?;
-        let cell = Arc::new(Cell {
-            record: ArcSwap::from_pointee(record),
-            state: Mutex::new(AccountState::default()),
-        });
+        let cell = Arc::new(Cell::new(record, AccountState::default()));
         let view = self.view(&cell, true);
         self.shared
             .accounts

@@ -1,18 +1,19 @@
 //! The ledger's thread: commits queued debits in groups and runs the operator's commands.
 
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use super::{COMMIT_WINDOW, QueuedDebit, Shared};
+use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
 use crate::crash::point;
 use crate::pure::ids::AccountId;
-use crate::store::StoreError;
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
 use crate::store::sqlite::{AccountDebit, Database};
+use crate::store::{StoreError, control};
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) enum Command {
         op: AdminOp,
         reply: oneshot::Sender<Result<AdminReply, AdminError>>,
     },
+    /// Commit now, and say so.
+    Flush(oneshot::Sender<Result<(), StoreError>>),
     /// Commit and end.
     Close,
 }
@@ -32,6 +35,8 @@ pub(super) enum Command {
 pub(super) struct Committer {
     pub(super) shared: Arc<Shared>,
     pub(super) database: Database,
+    /// Where the file is.
+    path: PathBuf,
     inbox: mpsc::Receiver<Command>,
     /// Debits taken from the queue that could not be written yet.
     unwritten: Vec<QueuedDebit>,
@@ -41,8 +46,14 @@ pub(super) struct Committer {
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, database: Database, inbox: mpsc::Receiver<Command>) -> Committer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        database: Database,
+        path: PathBuf,
+        inbox: mpsc::Receiver<Command>,
+    ) -> Committer {
         Committer {
+            path,
             shared,
             database,
             inbox,
@@ -64,10 +75,25 @@ impl Committer {
             };
             match command {
                 Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
+                Ok(Command::Admin {
+                    op: AdminOp::HandOver,
+                    reply,
+                }) => match self.hand_over() {
+                    Ok(()) => {
+                        let lock = Arc::clone(&self.shared);
+                        drop(self);
+                        drop(lock.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+                        drop(reply.send(Ok(AdminReply::HandedOver)));
+                        return;
+                    }
+                    Err(error) => drop(reply.send(Err(AdminError::Store(error.to_string())))),
+                },
                 Ok(Command::Admin { op, reply }) => {
                     // The asker may have gone; the command has taken effect all the same.
                     drop(reply.send(self.execute(op)));
                 }
+                // The asker may have gone.
+                Ok(Command::Flush(written)) => drop(written.send(self.commit())),
                 Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
@@ -81,6 +107,25 @@ impl Committer {
                 }
             }
         }
+    }
+
+    /// Writes out everything and takes no more, so that the file can change hands.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        self.commit()?; // Where this fails, nothing has changed yet.
+        // Calls look for the successor's socket from now on, not for ours.
+        control::stop_listening(&self.path);
+        self.shared.handed_over.store(true, Ordering::Release);
+        // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
+        let cells: Vec<Arc<Cell>> = {
+            let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            accounts.values().cloned().collect()
+        };
+        cells.iter().for_each(|cell| drop(cell.state()));
+        let written = self.commit().and_then(|()| self.database.sync());
+        if written.is_err() {
+            self.shared.handed_over.store(false, Ordering::Release);
+        }
+        written
     }
 
     fn do_what_is_due(&mut self) {

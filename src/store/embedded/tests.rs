@@ -1,7 +1,9 @@
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::pure::ids::{ApiKey, Tier};
 use crate::pure::money::Credits;
-use crate::pure::time::Timestamp;
+use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::Ledger;
 use crate::store::admin::AuditReport;
@@ -84,6 +86,7 @@ fn debit(cost: &str) -> Debit {
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
     tokio::runtime::Builder::new_current_thread()
+        .enable_all()
         .build()
         .unwrap()
         .block_on(future)
@@ -171,6 +174,41 @@ fn a_reference_counts_once_and_not_with_another_amount() {
     };
     assert!(matches!(rig.store.run_blocking(nobody), Err(AdminError::NoAccount(_))));
     assert!(audit(&rig.store).findings.is_empty());
+}
+
+/// The ledger holds key digests and what everybody spends.
+#[test]
+fn the_files_are_their_owners_alone() {
+    let folder = tempfile::tempdir().unwrap();
+    let _store = open(&folder);
+    for entry in std::fs::read_dir(folder.path()).unwrap() {
+        let entry = entry.unwrap();
+        let mode = entry.metadata().unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600, "{:?}", entry.file_name());
+    }
+}
+
+/// While reports are read, however many, commands run.
+#[test]
+fn reports_hold_nobody_up() {
+    let rig = rig();
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    let report = || block_on(ledger.usage(&"acme".parse().unwrap(), Period::All));
+    std::thread::scope(|scope| {
+        let reading = rig.store.reports.held_up();
+        let reports = [(); 20].map(|()| scope.spawn(report));
+        let top_up = AdminOp::CreditsAdd {
+            account: "acme".parse().unwrap(),
+            amount: credits("1"),
+            reference: "B".into(),
+        };
+        assert!(rig.store.run_blocking(top_up).is_ok());
+        assert!(reports.iter().all(|report| !report.is_finished()));
+        drop(reading);
+        for report in reports {
+            assert_eq!(report.join().unwrap(), Ok(Vec::new()));
+        }
+    });
 }
 
 #[test]

@@ -129,6 +129,16 @@ impl JournalFile {
         Ok(Some(file))
     }
 
+    /// Looks into the journal of a process that lives.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(super) fn peek(path: &Path) -> io::Result<JournalFile> {
+        let file = JournalFile::over(path.to_owned(), open(path, false)?, None, Origin::Own);
+        file.map_what_is_there()?;
+        Ok(file)
+    }
+
     fn over(path: PathBuf, slots_file: File, prompts_file: Option<File>, origin: Origin) -> JournalFile {
         JournalFile {
             path,

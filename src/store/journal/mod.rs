@@ -27,11 +27,23 @@ pub use self::slot::{Intent, MODEL_BYTES_MAX};
 use super::{Debit, StoreError};
 use crate::crash::point;
 use crate::pure::account::ProducerId;
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
 /// How often the journal is brought to the disk.
 pub const FLUSH_EVERY: Duration = Duration::from_secs(1);
+
+/// A call that runs in another process, as that one's journal tells.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LiveHold {
+    /// The request, and its hold.
+    pub id: RequestId,
+    /// Who pays.
+    pub account: AccountId,
+    /// What is held.
+    pub amount: Credits,
+}
 
 /// This process' journal.
 #[derive(Debug)]
@@ -199,6 +211,14 @@ impl Entry {
             point("first-byte", "before");
             slot.answered();
             point("first-byte", "after");
+        }
+    }
+
+    /// The store has granted this.
+    pub(super) fn granted(&mut self, amount: Credits) {
+        let Some(written) = &self.0 else { return };
+        if let Some(slot) = written.file.slot(written.slot) {
+            slot.granted(amount);
         }
     }
 

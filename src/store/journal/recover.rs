@@ -11,9 +11,10 @@ use std::time::Duration;
 
 use super::file::{EXTENSION, JournalFile};
 use super::slot::{Found, FoundStage};
-use super::{Entry, FLUSH_EVERY, Journal, Stage, Written};
+use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
 use crate::pure::bill::{counted_prompt, estimated_prompt};
 use crate::pure::chat::RequestBody;
+use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::admin::RecoverReport;
 use crate::store::{Debit, Ledger, Orphan, StoreError};
@@ -21,10 +22,16 @@ use crate::store::{Debit, Ledger, Orphan, StoreError};
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
 /// once nothing stands in it, and put aside when something in it could not be believed.
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
+    recover_beside(folder, ledger, 0)
+}
+
+/// The same beside `own` journals that this process has itself. When no others live, no process before this one does.
+fn recover_beside(folder: &Path, ledger: &Ledger, own: usize) -> RecoverReport {
     let mut report = RecoverReport::default();
+    let mut alive = 0;
     for path in journals(folder, &mut report) {
         match JournalFile::adopt(&path) {
-            Ok(None) => {}
+            Ok(None) => alive += 1,
             Ok(Some(file)) => {
                 report.journals += 1;
                 resolve(&Arc::new(file), ledger, &mut report);
@@ -40,6 +47,9 @@ pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
             Err(error) => refuse(&mut report, format!("{}: {error}", path.display())),
         }
     }
+    if alive <= own {
+        ledger.predecessors_ended();
+    }
     if report.journals > 0 {
         log::warn!(
             "recovered {} journals of dead processes: {} debits taken, {} known before, {} holds given back, {} refused",
@@ -53,6 +63,29 @@ pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
     report
 }
 
+/// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
+pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
+    for path in journals(folder, &mut RecoverReport::default()) {
+        let file = match JournalFile::peek(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                log::error!("{}: {error}", path.display());
+                continue;
+            }
+        };
+        for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
+            let amount = slot.held();
+            // What cannot be read is being written at this moment.
+            if let Ok(Some(found)) = slot.read()
+                && amount > Credits::ZERO
+            {
+                let (id, account) = (found.id, found.account);
+                ledger.hold_for_predecessor(&LiveHold { id, account, amount });
+            }
+        }
+    }
+}
+
 /// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
 pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     let mut rounds: u32 = 0;
@@ -61,7 +94,7 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
         journal.tend();
         rounds = rounds.wrapping_add(1);
         if rounds.is_multiple_of(ADOPT_ROUNDS) {
-            recover(&journal.folder, ledger);
+            recover_beside(&journal.folder, ledger, 1);
         }
     }
 }
@@ -213,5 +246,5 @@ fn refuse(report: &mut RecoverReport, line: String) {
 }
 
 /// How many flushes lie between two looks for dead processes' journals.
-const ADOPT_ROUNDS: u32 = 5;
+const ADOPT_ROUNDS: u32 = 2;
 const _: () = assert!(FLUSH_EVERY.as_millis() * ADOPT_ROUNDS as u128 <= Duration::from_secs(10).as_millis());

@@ -5,7 +5,7 @@
 //! a kill or a bad disk leaves behind is either read as it was written or refused.
 
 use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 use crate::pure::account::ProducerId;
 use crate::pure::chat::{Endpoint, PromptLimits};
@@ -25,6 +25,8 @@ pub(super) struct Slot {
     delivered: AtomicU64,
     /// Prompt tokens that the provider reported, with their check.
     prompt: AtomicU64,
+    /// What is held, in 10^-12 credit; 0 until it is granted. Only read from a living process, so it has no check.
+    held: AtomicI64,
     intent: UnsafeCell<[u8; INTENT_BYTES]>,
     debit: UnsafeCell<[u8; DEBIT_BYTES]>,
 }
@@ -33,7 +35,7 @@ pub(super) struct Slot {
 // has taken the slot over, which is ordered by the lock of the free list or by the start of the process.
 unsafe impl Sync for Slot {}
 
-const INTENT_BYTES: usize = 400;
+const INTENT_BYTES: usize = 392;
 const DEBIT_BYTES: usize = 72;
 
 /// The states. No flipped byte turns one into another.
@@ -131,7 +133,18 @@ impl Slot {
         unsafe { *self.intent.get() = text };
         self.delivered.store(checked(0, intent.id), Ordering::Relaxed);
         self.prompt.store(NOT_REPORTED, Ordering::Relaxed);
+        self.held.store(0, Ordering::Relaxed);
         self.state.store(state::HELD, Ordering::Release);
+    }
+
+    /// The store has granted this.
+    pub(super) fn granted(&self, amount: Credits) {
+        self.held.store(amount.pico(), Ordering::Release);
+    }
+
+    /// What is held.
+    pub(super) fn held(&self) -> Credits {
+        Credits::from_pico(self.held.load(Ordering::Acquire))
     }
 
     /// An answer's first byte is about to be passed on.

@@ -430,8 +430,8 @@ fn damage_at_any_byte_never_stops_a_start_nor_invents_a_debit() {
     }
     // Whole starts at some of them: the header, each slot's state, counters, intent and debit, and truncations.
     let slots = [4096, 4608, 5120];
-    let in_first = [0, 30].map(|at| slots[0] + at);
-    let in_second = [0, 8, 20, 30].map(|at| slots[1] + at);
+    let in_first = [0, 40].map(|at| slots[0] + at);
+    let in_second = [0, 8, 20, 40].map(|at| slots[1] + at);
     let in_third = [0, 40, 430].map(|at| slots[2] + at);
     for at in [0, 7].into_iter().chain(in_first).chain(in_second).chain(in_third) {
         let mut damaged = journal.clone();

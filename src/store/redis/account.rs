@@ -15,6 +15,8 @@ pub struct Account {
     keys: [String; 2],
     /// Settlements and releases that Redis has not acknowledged.
     under_way: AtomicUsize,
+    /// Held by whoever reads the account's usage: one call at a time may ask Redis for so much.
+    pub(super) reporting: tokio::sync::Mutex<()>,
     windows: Mutex<Vec<(Scope, Window)>>,
 }
 
@@ -24,6 +26,7 @@ impl Account {
             keys: account_keys(&id),
             id,
             under_way: AtomicUsize::new(0),
+            reporting: tokio::sync::Mutex::default(),
             windows: Mutex::default(),
         }
     }

@@ -227,9 +227,14 @@ impl Address {
 impl Connection {
     /// Sends one command and waits for its answer. An error that Redis answers is an error.
     pub(super) async fn send(&mut self, command: &Cmd) -> RedisResult<Value> {
+        self.answer(command).await?.extract_error()
+    }
+
+    /// Sends one command and waits for its answer, which may be an error that Redis says.
+    pub(super) async fn answer(&mut self, command: &Cmd) -> RedisResult<Value> {
         match self {
-            Connection::One(connection) => connection.send_packed_command(command).await?.extract_error(),
-            Connection::Cluster(connection) => connection.req_packed_command(command).await?.extract_error(),
+            Connection::One(connection) => connection.send_packed_command(command).await,
+            Connection::Cluster(connection) => connection.req_packed_command(command).await,
         }
     }
 
@@ -286,7 +291,7 @@ fn unescaped(text: &str) -> Result<String, StoreError> {
 /// Commands that may wait to be written to one connection.
 const PIPELINE_MAX: usize = 4096;
 /// How often the cluster's client follows a redirection or asks anew for the slots.
-const CLUSTER_RETRIES: u32 = 3;
+const CLUSTER_RETRIES: u32 = 5;
 
 #[cfg(test)]
 mod tests {

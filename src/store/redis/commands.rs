@@ -84,6 +84,9 @@ impl Core {
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Recover => self.recover(link).await.map(AdminReply::Recovered),
+            AdminOp::HandOver | AdminOp::Reserve(_) => {
+                Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned()))
+            }
         }
     }
 
@@ -105,10 +108,12 @@ impl Core {
         let mut index = redis::cmd("SADD");
         index.arg(accounts_key()).arg(account.as_str());
         self.command(link, index).await?;
-        let [name, _] = account_keys(account);
+        let [name, order] = account_keys(account);
         let now = self.now_text();
         let arguments = [now.as_str(), tier.name(), quota.as_str()];
-        let created = self.run_script(link, &script::CREATE, &[&name], &arguments).await?;
+        let created = self
+            .run_script(link, &script::CREATE, &[&name, &order], &arguments)
+            .await?;
         match reply::text(&created)? {
             "created" => self.view(link, account).await.map(AdminReply::Account),
             _ => Err(AdminError::AccountExists(account.clone())),
@@ -304,6 +309,12 @@ impl Core {
     }
 
     async fn usage(&self, link: &Link, account: &AccountId, period: Period) -> Result<AdminReply, AdminError> {
+        let known = self.cache.account(account);
+        let Ok(_turn) = tokio::time::timeout(self.options.timeout, known.reporting.lock()).await else {
+            return Err(AdminError::Store(
+                "usage is asked for faster than it can be read".to_owned(),
+            ));
+        };
         self.settled(account).await?;
         let before = match period {
             Period::Today => "0",

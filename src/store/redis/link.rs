@@ -148,11 +148,6 @@ impl Link {
         }
     }
 
-    /// Gives up whatever connection there is.
-    pub(super) fn give_up_current(&self) {
-        self.lock().connection = None;
-    }
-
     fn found(&self) -> Option<(Connection, u64)> {
         let current = self.lock();
         current

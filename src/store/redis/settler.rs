@@ -6,7 +6,7 @@
 mod answers;
 mod send;
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,8 +35,8 @@ pub(super) struct Settler {
     /// What is sent again at a time of the ledger's monotonic clock.
     later: Vec<(u64, Work)>,
     ring: Ring,
-    /// Which servers hold the ledger; another answer means that the last moments may be lost.
-    servers: Option<String>,
+    /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
+    servers: BTreeSet<String>,
     /// The number of the connection that `servers` was asked on, and when.
     asked: (u64, u64),
     by: By,
@@ -63,7 +63,7 @@ impl Settler {
             link: Link::default(),
             backlog: VecDeque::new(),
             later: Vec::new(),
-            servers: None,
+            servers: BTreeSet::new(),
             asked: (0, 0),
             by: By::Hash,
             renewed_ms: 0,
@@ -156,41 +156,32 @@ impl Settler {
 
     /// The connection; when it is a new one, and every now and then, the servers behind it are asked who they are.
     async fn connection(&mut self) -> Option<(Connection, u64)> {
-        let within = self.core.options.timeout;
-        let asking = async {
-            let (mut connection, number) = self.link.connection(&self.core.address).await?;
-            let known = number == self.asked.0 && !self.core.guard.is_open() && !self.is_time_to_ask();
-            let servers = if known {
-                None
-            } else {
-                Some(watch::servers(&mut connection).await?)
-            };
-            RedisResult::Ok((connection, number, servers))
-        };
-        match tokio::time::timeout(within, asking).await {
-            Ok(Ok((connection, number, servers))) => {
+        let connecting = self.link.connection(&self.core.address);
+        let (mut connection, number) = in_time(self.core.options.timeout, connecting).await?;
+        if number == self.asked.0 && !self.core.guard.is_open() && !self.is_time_to_ask() {
+            return Some((connection, number));
+        }
+        match in_time(self.core.options.timeout, watch::servers(&mut connection)).await {
+            Some(servers) => {
                 self.core.guard.answered();
-                if let Some(servers) = servers {
-                    self.asked = (number, self.core.guard.now_ms());
-                    self.asked_servers(servers);
-                }
-                Some((connection, number))
+                self.asked_servers(servers);
             }
-            Ok(Err(error)) => {
-                log::debug!("Redis: {error}");
-                self.link.give_up_current();
-                None
-            }
-            Err(_) => {
-                self.link.give_up_current();
-                None
+            // One of its masters is away. The others serve, and whoever follows it is a server not seen before.
+            None if self.core.address.is_cluster() => {}
+            None => {
+                self.link.give_up(number);
+                return None;
             }
         }
+        self.asked = (number, self.core.guard.now_ms());
+        Some((connection, number))
     }
 
-    fn asked_servers(&mut self, servers: String) {
-        let before = self.servers.replace(servers);
-        if before.is_none() || before == self.servers {
+    fn asked_servers(&mut self, servers: BTreeSet<String>) {
+        let is_first = self.servers.is_empty();
+        let known = servers.is_subset(&self.servers);
+        self.servers.extend(servers);
+        if is_first || known {
             return;
         }
         let again = self.ring.take_all();
@@ -224,14 +215,20 @@ impl Settler {
         let Some((mut connection, number)) = self.connection().await else {
             return Outcome::Nothing;
         };
-        let count = self.backlog.len().min(BATCH_MAX);
+        let most = if self.core.address.is_cluster() {
+            CLUSTER_BATCH_MAX
+        } else {
+            BATCH_MAX
+        };
+        let count = self.backlog.len().min(most);
         let batch: Vec<Work> = self.backlog.drain(..count).collect();
         let by = std::mem::replace(&mut self.by, By::Hash);
         let within = self.core.options.timeout;
         let mut answers: Vec<Option<Value>> = Vec::new();
         point("settlement", "before");
         let sent = exchange(&self.core, &mut connection, &batch, by, &mut answers);
-        if !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(()))) {
+        let failed = !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(())));
+        if failed && answers.iter().all(Option::is_none) {
             self.link.give_up(number);
         }
         point("settlement", "after");
@@ -297,8 +294,22 @@ impl Settler {
     }
 }
 
+/// What came of it, unless it failed or took too long.
+async fn in_time<T>(within: Duration, asked: impl Future<Output = RedisResult<T>>) -> Option<T> {
+    match tokio::time::timeout(within, asked).await {
+        Ok(Ok(value)) => Some(value),
+        Ok(Err(error)) => {
+            log::debug!("Redis: {error}");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
 /// Settlements and releases in one batch.
 const BATCH_MAX: usize = 256;
+/// The same in a cluster: what waits for a master that is away must not fill the batch.
+const CLUSTER_BATCH_MAX: usize = 4096;
 /// Holds in one renewal.
 const RENEW_MAX: usize = 500;
 /// Wait after a batch without any answer, and its limit.

@@ -1,7 +1,7 @@
 //! What the ledger wants to know of its servers: whether they are fit to hold money, whether they are still the same, and what
 //! other nodes and commands have changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -101,18 +101,14 @@ pub(super) async fn check_server(core: &Core) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Which servers hold the ledger, as one text. It changes when one of them is restarted or replaced.
-pub(super) async fn servers(connection: &mut Connection) -> RedisResult<String> {
-    let mut servers: Vec<String> = info(connection)
-        .await?
-        .values()
-        .map(|facts| {
-            let fact = |name: &str| facts.get(name).map_or("", String::as_str);
-            format!("{} {}", fact("run_id"), fact("master_replid"))
-        })
-        .collect();
-    servers.sort();
-    Ok(servers.join(","))
+/// The servers that hold the ledger now. One that is restarted, or takes another's place, is not one that was there before.
+pub(super) async fn servers(connection: &mut Connection) -> RedisResult<BTreeSet<String>> {
+    let facts = info(connection).await?;
+    let name = |facts: &BTreeMap<String, String>| {
+        let fact = |name: &str| facts.get(name).map_or("", String::as_str);
+        format!("{} {}", fact("run_id"), fact("master_replid"))
+    };
+    Ok(facts.values().map(name).collect())
 }
 
 /// `INFO` of each server that is a master, by its name.

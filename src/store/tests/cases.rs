@@ -27,6 +27,7 @@ cases! {
         a_call_that_costs_nothing_needs_no_credit,
         a_hold_that_nobody_renews_expires_and_its_settlement_counts,
         the_same_request_holds_once,
+        a_settlement_counts_once_however_often_and_late_it_comes,
         of_many_callers_as_many_win_as_there_is_credit_for,
         the_smallest_and_the_largest_amounts_are_exact,
     ],

@@ -4,6 +4,9 @@ mod cases;
 pub(super) mod rig;
 pub(super) mod sequences;
 
+/// Clusters of them, and such as Sentinels watch.
+#[path = "../../../tests/support/redis_group.rs"]
+pub(super) mod redis_group;
 /// Real redis-server processes.
 #[path = "../../../tests/support/redis_server.rs"]
 #[expect(dead_code, reason = "the benches use more of it")]

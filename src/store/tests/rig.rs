@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::redis_server::RedisServer;
+use super::sequences::Book;
 use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
@@ -13,6 +14,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport};
+use crate::store::redis::tests::book::RedisBook;
 use crate::store::redis::{Options, RedisLedger};
 use crate::store::{Caller, Debit, Figures, Hold, Ledger, UsageRow, embedded};
 
@@ -66,6 +68,15 @@ impl Rig {
     /// A caller of an account, which is made when it is not there; its key has these limits of its own.
     pub(crate) fn caller_of(&self, name: &str, balance: &str, limits: LimitOverrides) -> Caller {
         caller_of(&self.ledger, name, balance, limits)
+    }
+
+    /// The steps of one account.
+    pub(crate) fn book(&self, caller: &Caller) -> Box<dyn Book> {
+        let name = caller.account.id.as_str();
+        match &self.ledger {
+            Ledger::Embedded(_) => Box::new(embedded::book::EmbeddedBook::new(&self.ledger, name)),
+            Ledger::Redis(_) => Box::new(RedisBook::new(&self.ledger, name)),
+        }
     }
 
     pub(crate) fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Hold, Denial> {

@@ -6,7 +6,7 @@ use super::load::Load;
 use super::process::{Ground, Site, journals};
 use super::upstream::{Pace, Provider};
 use crate::harness::eventually;
-use crate::redis_server::RedisServer;
+use crate::harness::redis_server::RedisServer;
 
 const PACE: Pace = Pace {
     tokens: 20,

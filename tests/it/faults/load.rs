@@ -19,6 +19,8 @@ pub struct Load {
     pub record: Record,
     next_call: Arc<AtomicU64>,
     client: reqwest::Client,
+    /// Every other worker keeps its connection from call to call.
+    pub keeps_connections: bool,
 }
 
 /// A load that runs.
@@ -43,6 +45,7 @@ impl Load {
             record: Record::new(workers),
             next_call: Arc::new(AtomicU64::new(1)),
             client: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(),
+            keeps_connections: false,
         }
     }
 
@@ -57,7 +60,13 @@ impl Load {
         let mut workers = JoinSet::new();
         for (worker, key) in self.keys.iter().enumerate() {
             let (key, stop, next) = (Arc::clone(key), Arc::clone(&stop), Arc::clone(&self.next_call));
-            let (client, url) = (self.client.clone(), site.base_url());
+            let keeps = self.keeps_connections && worker.is_multiple_of(2);
+            let client = if keeps {
+                reqwest::Client::new()
+            } else {
+                self.client.clone()
+            };
+            let url = site.base_url();
             workers.spawn(async move {
                 let mut calls = Vec::new();
                 while !stop.load(Ordering::Relaxed) {

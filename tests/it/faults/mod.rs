@@ -12,3 +12,4 @@ mod upstream;
 mod kills;
 mod outages;
 mod stops;
+mod upgrades;

@@ -8,7 +8,7 @@ use super::process::{BINARY, Ground, Site};
 use super::record::Outcome;
 use super::upstream::{Pace, Provider};
 use crate::harness::eventually;
-use crate::redis_server::RedisServer;
+use crate::harness::redis_server::RedisServer;
 
 const PACE: Pace = Pace {
     tokens: 20,

@@ -15,7 +15,7 @@ use tollgate::store::redis::{Options, RedisLedger};
 
 use super::upstream::Provider;
 use crate::harness::catalogue;
-use crate::redis_server::{RedisServer, free_port};
+use crate::harness::redis_server::{RedisServer, free_port};
 
 /// Where the ledger is.
 pub enum Ground {
@@ -117,6 +117,33 @@ impl Site {
 
     pub fn process_id(&self) -> u32 {
         self.process.as_ref().unwrap().id()
+    }
+
+    /// Starts another process in the place of the one that runs, which is given back.
+    pub fn upgrade(&mut self) -> Child {
+        let old = self.process.take().unwrap();
+        let log = std::fs::OpenOptions::new().append(true).open(self.path("log")).unwrap();
+        let new = Command::new(BINARY)
+            .args(["serve", "--upgrade", "--conf"])
+            .arg(self.path("tollgate.yaml"))
+            .stdout(Stdio::null())
+            .stderr(log)
+            .spawn();
+        self.process = Some(new.unwrap());
+        old
+    }
+
+    /// Starts the gateway with arguments with which it does not start; what it says.
+    pub fn serve_and_fail(&self, arguments: &[&str]) -> String {
+        let output = Command::new(BINARY)
+            .arg("serve")
+            .args(arguments)
+            .arg("--conf")
+            .arg(self.path("tollgate.yaml"))
+            .output()
+            .unwrap();
+        assert!(!output.status.success());
+        String::from_utf8_lossy(&output.stderr).into_owned()
     }
 
     /// `kill -9`.

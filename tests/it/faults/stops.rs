@@ -6,7 +6,7 @@ use super::load::{Load, one_call};
 use super::process::{Ground, Site, journals};
 use super::record::Outcome;
 use super::upstream::{Pace, Provider};
-use crate::redis_server::RedisServer;
+use crate::harness::redis_server::RedisServer;
 
 /// How long the process may take to end once nothing runs. A second, and what a busy machine adds.
 const END_MAX: Duration = Duration::from_millis(1500);

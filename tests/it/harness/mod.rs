@@ -5,10 +5,14 @@
 pub mod answer;
 pub mod catalogue;
 pub mod client;
+pub mod fleet;
 pub mod gateway;
 pub mod h2_upstream;
 pub mod listener;
 pub mod raw;
+#[path = "../../support/redis_server.rs"]
+#[expect(dead_code, reason = "the tests of the library and the benches use more of it")]
+pub mod redis_server;
 pub mod reply;
 pub mod simulated;
 pub mod tls;

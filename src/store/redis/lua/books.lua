@@ -1,3 +1,3 @@
 -- Everything of an account, as one moment has it: for the audit.
 -- KEYS account, order of expiry; ARGV now
-return { string.format('%.0f', clock(ARGV[1])), redis.call('HGETALL', KEYS[1]), redis.call('ZRANGE', KEYS[2], 0, -1) }
+return { string.format('%.0f', clock(ARGV[1])), redis.call('HGETALL', KEYS[1]), redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', '(+inf') }

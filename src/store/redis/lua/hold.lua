@@ -1,6 +1,7 @@
 -- Holds and rate windows, as pure/limits.rs and pure/account.rs have them. All texts, blanks between the parts:
 -- h<id>     amount, admitted (ms), tokens charged to the window, scope
 -- w<scope>  start of the window (ms), requests, tokens, open holds
+-- The order of expiry has a hold's id at its time in ms, and `end` behind them all.
 
 local COUNT_MAX = 9007199254740992
 
@@ -54,7 +55,7 @@ local function expire(account, order, now)
     freed = freed + #over
   until #over < 200
   local first = redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2]
-  if first then
+  if first and first ~= 'inf' then
     redis.call('HSET', account, 'next', first)
   else
     redis.call('HDEL', account, 'next')

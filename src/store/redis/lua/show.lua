@@ -6,4 +6,4 @@ if not fact[1] then return false end
 expire_due(account, order, now, fact[2])
 fact = redis.call('HMGET', account, 'tier', 'quota', 'created', 'avail', 'committed', 'used', 'month')
 local current = tonumber(fact[7]) >= month_of(day_of(now))
-return { fact[1], fact[2] or '', fact[3], fact[4], fact[5], fact[6], current and 1 or 0, redis.call('ZCARD', order) }
+return { fact[1], fact[2] or '', fact[3], fact[4], fact[5], fact[6], current and 1 or 0, redis.call('ZCOUNT', order, '-inf', '(+inf') }

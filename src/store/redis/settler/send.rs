@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use redis::{RedisResult, Value};
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::pure::ids::AccountId;
 use crate::store::redis::account::scope_text;
@@ -29,7 +30,9 @@ pub(super) async fn exchange(
         for (_, command) in commands {
             pipeline.add_command(command);
         }
-        answers.extend(send_group(connection.clone(), pipeline).await?.into_iter().map(Some));
+        if !pipeline.is_empty() {
+            answers.extend(connection.send_all(&pipeline).await?.into_iter().map(Some));
+        }
         return Ok(());
     }
     // A cluster takes together what is of one slot; the account's order is kept within its group.
@@ -43,30 +46,48 @@ pub(super) async fn exchange(
         answers.push(None);
     }
     let sent = groups.into_values().map(|(pipeline, places)| {
-        let connection = connection.clone();
-        async move { (places, send_group(connection, pipeline).await) }
+        let mut connection = connection.clone();
+        async move { (places, send_group(&mut connection, &pipeline).await) }
     });
-    for (places, group) in futures::future::join_all(sent).await {
-        match group {
-            Ok(group) => {
-                for (at, answer) in places.into_iter().zip(group) {
-                    if let Some(place) = answers.get_mut(at) {
-                        *place = Some(answer);
-                    }
-                }
+    // What has been answered is written down at once: it stands even when a group that is sent to a server without life uses up the
+    // time of all.
+    let mut sent: FuturesUnordered<_> = sent.collect();
+    while let Some((places, group)) = sent.next().await {
+        for (at, answer) in places.into_iter().zip(group) {
+            if let Some(place) = answers.get_mut(at) {
+                *place = Some(answer);
             }
-            // The cluster's client finds its way by itself, so one group's failure is not the connection's.
-            Err(error) => log::debug!("Redis: {error}"),
         }
     }
     Ok(())
 }
 
-async fn send_group(mut connection: Connection, pipeline: redis::Pipeline) -> RedisResult<Vec<Value>> {
-    if pipeline.is_empty() {
-        return Ok(Vec::new());
+/// The answers to the commands of one slot, in order, as far as they came. The cluster's client finds its way by itself, so a failure
+/// here is not the connection's.
+async fn send_group(connection: &mut Connection, pipeline: &redis::Pipeline) -> Vec<Value> {
+    let error = match connection.send_all(pipeline).await {
+        Ok(answers) => return answers,
+        Err(error) => error,
+    };
+    log::debug!("Redis: {error}");
+    let mut answers = Vec::new();
+    if is_redirection(&error) {
+        // A server that takes over a slot serves only the one command that follows `ASKING`, never all of a pipeline.
+        for command in pipeline.cmd_iter() {
+            match connection.answer(command).await {
+                Ok(answer) => answers.push(answer),
+                Err(_) => break,
+            }
+        }
     }
-    connection.send_all(&pipeline).await
+    answers
+}
+
+fn is_redirection(error: &RedisError) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::Moved)
+    )
 }
 
 fn command<'a>(core: &Core, work: &'a Work, by: By) -> Option<(&'a AccountId, redis::Cmd)> {

@@ -2,6 +2,8 @@
 
 mod amounts;
 pub(in crate::store) mod book;
+mod groups;
+mod load;
 mod losses;
 mod nodes;
 mod outages;
@@ -12,9 +14,9 @@ use std::time::Duration;
 use super::{Options, RedisLedger};
 use crate::clock::Clock;
 use crate::pure::account::ReserveRequest;
-use crate::store::Ledger;
 use crate::store::tests::redis_server::RedisServer;
-use crate::store::tests::rig;
+use crate::store::tests::rig::{self, block_on, redis_of};
+use crate::store::{Caller, Ledger, Place};
 
 /// Options of a node whose calls do not wait long.
 fn brisk() -> Options {
@@ -44,4 +46,16 @@ fn node(server: &RedisServer, options: Options) -> Ledger {
 
 fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
     RedisLedger::connect(&server.url(), options).unwrap()
+}
+
+/// The same caller as another node knows it.
+fn on_node(ledger: &Ledger, caller: &Caller) -> Caller {
+    let core = &redis_of(ledger).core;
+    let account = core.cache.account(&caller.account.id);
+    let facts = block_on(async { core.read_facts(&core.link(), &account).await.unwrap() });
+    Caller {
+        key: Arc::clone(&caller.key),
+        account: Arc::new(facts),
+        place: Place::Redis(account),
+    }
 }

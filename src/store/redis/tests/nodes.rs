@@ -5,18 +5,18 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 
-use super::{brisk, node, patient, request};
+use super::{brisk, node, on_node, patient, request};
 use crate::pure::account::{Denial, ProducerId, ReserveRequest, Settled, Settlement};
 use crate::pure::ids::{ApiKey, KeyId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits};
 use crate::pure::money::Credits;
+use crate::store::Ledger;
 use crate::store::admin::{AdminOp, KeyRef};
 use crate::store::redis::Options;
 use crate::store::redis::tests::book::RedisBook;
 use crate::store::tests::redis_server::{RedisServer, until};
 use crate::store::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_id, run};
 use crate::store::tests::sequences::Book;
-use crate::store::{Caller, Ledger};
 
 /// Three nodes, 2,000 callers, credit for 300 of them.
 #[test]
@@ -224,19 +224,4 @@ fn holds_live_as_long_as_their_node() {
     hold.settle(debit("1"));
     assert_eq!(block_on(alive.figures(&caller)).unwrap().balance, credits("1"));
     audit_is_clean(&alive);
-}
-
-/// The same caller as another node knows it.
-fn on_node(ledger: &Ledger, caller: &Caller) -> Caller {
-    let store = crate::store::tests::rig::redis_of(ledger);
-    let entry = block_on(async {
-        let account = store.core.cache.account(&caller.account.id);
-        let facts = store.core.read_facts(&store.core.link(), &account).await.unwrap();
-        (account, facts)
-    });
-    Caller {
-        key: std::sync::Arc::clone(&caller.key),
-        account: std::sync::Arc::new(entry.1),
-        place: crate::store::Place::Redis(entry.0),
-    }
 }

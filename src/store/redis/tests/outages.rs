@@ -6,9 +6,11 @@ use super::{brisk, node, patient, request, store};
 use crate::pure::ids::ApiKey;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::time::Period;
+use crate::store::admin::AdminOp;
 use crate::store::redis::{Options, RedisLedger};
 use crate::store::tests::redis_server::{RedisServer, until};
-use crate::store::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
+use crate::store::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, run};
 use crate::store::{Ledger, StoreError};
 
 /// A frozen Redis: calls fail within the bounded time, then at once, and are served again within two seconds of its return.
@@ -113,6 +115,33 @@ fn a_redis_that_evicts_is_refused() {
     drop(store(&server, brisk()));
 }
 
+/// The rights that README.md names are enough for all that a gateway and its commands do.
+#[test]
+fn a_user_with_few_rights_suffices() {
+    let server = RedisServer::start();
+    let rights = "~tg1:* &tg1:changed +@read +@write +@scripting +@pubsub +@connection +info +time";
+    assert_eq!(server.ask(&format!("ACL SETUSER gateway on >s3cret {rights}")), ["+OK"]);
+    let url = server.url().replace("redis://", "redis://gateway:s3cret@");
+    let ledger = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    let hold = block_on(ledger.reserve(&caller, &request(1, "1"))).unwrap().unwrap();
+    hold.settle(debit("1"));
+    let hold = block_on(ledger.reserve(&caller, &request(2, "1"))).unwrap().unwrap();
+    hold.release();
+    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("99"));
+    let usage = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
+    assert_eq!(usage.len(), 1);
+    let other = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
+    run(&ledger, AdminOp::Maintenance { on: true }).unwrap();
+    until("the other node hears of it", || other.in_maintenance());
+    audit_is_clean(&ledger);
+    assert_eq!(
+        server.ask("ACL LOG").first().map(String::as_str),
+        Some("*0"),
+        "nothing was refused"
+    );
+}
+
 #[test]
 fn no_redis_is_an_error_that_names_the_address() {
     let port = crate::store::tests::redis_server::free_port();
@@ -127,14 +156,20 @@ fn a_full_redis_refuses_calls_and_loses_no_debit() {
     let server = RedisServer::start();
     let ledger = node(&server, brisk());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
-    let hold = block_on(ledger.reserve(&caller, &request(1, "1"))).unwrap().unwrap();
+    // One that costs what it held, and one that costs less: their scripts write in another order.
+    let [first, second, third] =
+        [1, 2, 3].map(|n| block_on(ledger.reserve(&caller, &request(n, "1"))).unwrap().unwrap());
+    first.settle(debit("1"));
+    block_on(ledger.figures(&caller)).unwrap();
     server.ask("CONFIG SET maxmemory 1");
-    hold.settle(debit("1"));
-    let refused = block_on(ledger.reserve(&caller, &request(2, "1")));
+    second.settle(debit("1"));
+    third.settle(debit("0.5"));
+    let refused = block_on(ledger.reserve(&caller, &request(4, "1")));
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    assert!(block_on(ledger.figures(&caller)).is_err(), "the settlements wait");
     server.ask("CONFIG SET maxmemory 0");
     served_within_two_seconds(&ledger, &caller);
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("99"));
+    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("97.5"));
     audit_is_clean(&ledger);
 }
 

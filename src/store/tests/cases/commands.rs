@@ -41,6 +41,14 @@ pub(super) fn a_balance_cannot_leave_its_range(rig: &Rig) {
     assert!(rig.credit(&caller, "223372.036854775807", "to the brim").is_ok());
     assert_eq!(rig.figures(&caller).balance, Credits::MAX);
     assert!(rig.credit(&caller, "0.000000000001", "a drop more").is_err());
+    // A reference that has counted is answered as such, whether or not it would still fit.
+    let again = AdminReply::Credited {
+        added: false,
+        balance: Credits::MAX,
+    };
+    assert_eq!(rig.credit(&caller, "223372.036854775807", "to the brim"), Ok(again));
+    let other = rig.credit(&caller, "9000000", "to the brim");
+    assert_eq!(other, Err(AdminError::ReferenceConflict("to the brim".to_owned())));
     audit_is_clean(&rig.ledger);
 }
 

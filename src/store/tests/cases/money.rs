@@ -2,11 +2,11 @@
 
 use futures::future::join_all;
 
-use crate::pure::account::{Denial, ReserveRequest};
+use crate::pure::account::{Denial, ProducerId, ReserveRequest, Settled, Settlement};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::time::Period;
-use crate::store::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request};
+use crate::store::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request, request_id};
 
 pub(super) fn a_settlement_takes_the_cost_and_gives_the_rest_back(rig: &Rig) {
     let caller = rig.caller("10");
@@ -165,6 +165,48 @@ pub(super) fn the_same_request_holds_once(rig: &Rig) {
     assert_eq!((figures.balance, figures.held), (credits("0.5"), Credits::ZERO));
 }
 
+/// Twice, ten times, with another amount, above the hold, after the hold expired, and again a month later.
+pub(super) fn a_settlement_counts_once_however_often_and_late_it_comes(rig: &Rig) {
+    let caller = rig.caller("100");
+    let book = rig.book(&caller);
+    let settlement = |n, cost: &str| Settlement {
+        hold: request_id(n),
+        cost: credits(cost),
+        tokens: 7,
+        producer: ProducerId(5),
+        sequence: n,
+    };
+    let settle = |n, cost: &str| book.settle(&settlement(n, cost), &debit(cost), None);
+    let balance = || rig.figures(&caller).balance;
+    for n in 1..=3 {
+        book.reserve(&request(n, "10")).unwrap();
+    }
+    assert_eq!(settle(1, "4"), Settled::Now { overrun: false });
+    assert_eq!(settle(1, "4"), Settled::Already);
+    assert_eq!(balance(), credits("96"));
+    assert_eq!(settle(2, "25"), Settled::Now { overrun: true }, "above the hold");
+    assert_eq!(balance(), credits("71"), "taken whole");
+    rig.clock.advance(60_000);
+    assert_eq!(rig.figures(&caller).held, Credits::ZERO, "the third hold has expired");
+    assert_eq!(settle(3, "6"), Settled::Now { overrun: true });
+    assert_eq!(balance(), credits("65"));
+    rig.clock.advance(40 * 86_400_000);
+    for _ in 0..10 {
+        for (n, cost) in [(1, "4"), (2, "25"), (3, "6"), (3, "7")] {
+            assert_eq!(settle(n, cost), Settled::Already);
+        }
+    }
+    assert_eq!((balance(), rig.figures(&caller).held), (credits("65"), Credits::ZERO));
+    assert_eq!(
+        rig.usage(&caller, Period::All)
+            .iter()
+            .map(|row| row.requests)
+            .sum::<u64>(),
+        3
+    );
+    audit_is_clean(&rig.ledger);
+}
+
 /// 2,000 callers want one credit each, and there are 300: exactly 300 pay, and nobody is refused while credit is free.
 pub(super) fn of_many_callers_as_many_win_as_there_is_credit_for(rig: &Rig) {
     const WORKERS: usize = 4;
@@ -173,8 +215,17 @@ pub(super) fn of_many_callers_as_many_win_as_there_is_credit_for(rig: &Rig) {
     let won: usize = on_workers(WORKERS, |worker| {
         let call = async |n: usize| {
             let n = u64::try_from(worker * CALLERS + n).unwrap();
-            let hold = rig.ledger.reserve(&caller, &request(n, "1")).await.unwrap();
-            hold.map(|hold| hold.settle(debit("1"))).is_ok()
+            match rig.ledger.reserve(&caller, &request(n, "1")).await.unwrap() {
+                Ok(hold) => {
+                    hold.settle(debit("1"));
+                    true
+                }
+                Err(Denial::Credit { available, .. }) => {
+                    assert!(available < credits("1"), "refused although there was {available}");
+                    false
+                }
+                Err(other) => panic!("{other:?}"),
+            }
         };
         let all = block_on(join_all((0..CALLERS / WORKERS).map(call)));
         all.into_iter().filter(|paid| *paid).count()

@@ -1,0 +1,83 @@
+//! A new binary takes over from a running one under load: nothing is refused, cut, lost or billed twice.
+
+use std::process::Child;
+use std::time::{Duration, Instant};
+
+use super::load::Load;
+use super::process::{Ground, Site, journals};
+use super::record::Outcome;
+use super::upstream::{Pace, Provider};
+use crate::harness::eventually;
+use crate::harness::redis_server::RedisServer;
+
+async fn upgraded_under_load(ground: Ground) {
+    let pace = Pace {
+        tokens: 20,
+        pause: Duration::from_millis(30),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(ground, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 200);
+    load.keeps_connections = true;
+    let running = load.start(&site);
+    eventually("200 calls run", async || (provider.seen() >= 400).then_some(())).await;
+    let mut old = site.upgrade();
+    ended(&mut old).await;
+    let seen = provider.seen();
+    eventually("the new process serves", async || {
+        (provider.seen() > seen + 200).then_some(())
+    })
+    .await;
+    load.finish(running).await;
+    let others = load
+        .record
+        .all()
+        .filter(|call| !matches!(call.outcome, Outcome::Whole { .. }));
+    let others: Vec<_> = others.collect();
+    assert!(
+        others.is_empty(),
+        "{} of {}: {others:?}",
+        others.len(),
+        load.record.all().count()
+    );
+    let ledger = site.ledger();
+    eventually("the old process' journal is resolved", async || {
+        (journals(&site.data_dir(), "journal") == 1).then_some(())
+    })
+    .await;
+    let started = Instant::now();
+    while let Err(difference) = load.record.check(&ledger, &provider) {
+        assert!(started.elapsed() < Duration::from_secs(10), "{difference}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Waits until the old process has ended by itself, which takes the seconds in which both accept connections.
+async fn ended(old: &mut Child) {
+    eventually("the old process ends", async || old.try_wait().unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_an_upgrade_under_load_refuses_and_loses_nothing_on_sqlite() {
+    upgraded_under_load(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_an_upgrade_under_load_refuses_and_loses_nothing_on_redis() {
+    upgraded_under_load(Ground::Redis(RedisServer::start())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_an_upgrade_without_a_gateway_says_so() {
+    let provider = Provider::start(Pace {
+        tokens: 1,
+        pause: Duration::ZERO,
+    })
+    .await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[]);
+    site.kill();
+    let failed = site.serve_and_fail(&["--upgrade"]);
+    assert!(failed.contains("start without --upgrade"), "{failed}");
+}

@@ -1,0 +1,271 @@
+//! Redis servers that belong together, for tests: a cluster, and a master with a replica under Sentinels. Real processes.
+
+use std::process::{Child, Command, Stdio};
+
+use super::redis_server::{RedisServer, answers, ask, free_port, until};
+
+/// A cluster: some masters with equal parts of the slots, and perhaps a replica of the first of them.
+#[derive(Debug)]
+pub(crate) struct RedisCluster {
+    masters: Vec<RedisServer>,
+    replica: Option<RedisServer>,
+}
+
+impl RedisCluster {
+    /// Three masters.
+    pub(crate) fn start() -> RedisCluster {
+        RedisCluster::formed(None)
+    }
+
+    /// Three masters, the first of which has a replica that is up to date.
+    pub(crate) fn start_with_replica() -> RedisCluster {
+        RedisCluster::formed(Some(cluster_node()))
+    }
+
+    fn formed(replica: Option<RedisServer>) -> RedisCluster {
+        let cluster = RedisCluster {
+            masters: (0..MASTERS).map(|_| cluster_node()).collect(),
+            replica,
+        };
+        for (n, master) in (0..).zip(&cluster.masters) {
+            let (first, last) = (SLOTS * n / MASTERS, SLOTS * (n + 1) / MASTERS - 1);
+            good(master, &format!("CLUSTER ADDSLOTSRANGE {first} {last}"));
+            good(master, &format!("CLUSTER SET-CONFIG-EPOCH {}", n + 1));
+        }
+        let first = cluster.master(0);
+        for node in cluster.all().skip(1) {
+            let bus = node.ask("CONFIG GET cluster-port").last().cloned().unwrap_or_default();
+            good(first, &format!("CLUSTER MEET 127.0.0.1 {} {bus}", node.port()));
+        }
+        let count = cluster.all().count();
+        let known = format!("cluster_known_nodes:{count}");
+        until("all nodes know each other", || {
+            cluster.all().all(|node| says(node, "CLUSTER INFO", &known))
+        });
+        if let Some(replica) = &cluster.replica {
+            let id = id(first);
+            until("the replica follows", || {
+                replica.ask(&format!("CLUSTER REPLICATE {id}")) == ["+OK"]
+            });
+            until("the replica is up to date", || follows(replica));
+            // A master votes only for a replica that it knows as such.
+            let line = format!(" slave {id} ");
+            let knows = |node: &RedisServer| node.ask("CLUSTER NODES").iter().any(|node| node.contains(&line));
+            until("all masters know it", || cluster.masters.iter().all(knows));
+        }
+        until("the cluster serves", || {
+            cluster.all().all(|node| says(node, "CLUSTER INFO", "cluster_state:ok"))
+        });
+        cluster
+    }
+
+    /// Its address, as the configuration writes it.
+    pub(crate) fn url(&self) -> String {
+        let nodes: Vec<String> = self.all().map(|node| format!("127.0.0.1:{}", node.port())).collect();
+        format!("redis+cluster://{}", nodes.join(","))
+    }
+
+    /// One of its masters.
+    pub(crate) fn master(&self, n: usize) -> &RedisServer {
+        &self.masters[n]
+    }
+
+    /// The replica.
+    pub(crate) fn replica(&self) -> &RedisServer {
+        self.replica.as_ref().expect("a replica")
+    }
+
+    /// Kills the first master, as `kill -9` does.
+    pub(crate) fn kill_first(&mut self) {
+        self.masters[0].kill();
+    }
+
+    /// The slot of a key.
+    pub(crate) fn slot(&self, key: &str) -> u64 {
+        let answer = self.master(0).ask(&format!("CLUSTER KEYSLOT {key}"));
+        answer[0].trim_start_matches(':').parse().expect("a slot")
+    }
+
+    /// The master of a slot when the cluster was formed.
+    pub(crate) fn first_owner(&self, slot: u64) -> usize {
+        let ends = (1..=MASTERS).map(|n| SLOTS * n / MASTERS);
+        ends.take_while(|end| *end <= slot).count()
+    }
+
+    /// Opens a slot's way from one master to another: from here on the keys it lacks are asked for (ASK).
+    pub(crate) fn open_slot(&self, slot: u64, from: usize, to: usize) {
+        let (source, target) = (self.master(from), self.master(to));
+        good(target, &format!("CLUSTER SETSLOT {slot} IMPORTING {}", id(source)));
+        good(source, &format!("CLUSTER SETSLOT {slot} MIGRATING {}", id(target)));
+    }
+
+    /// Moves a key of the slot, if it is there.
+    pub(crate) fn move_key(&self, key: &str, from: usize, to: usize) {
+        let port = self.master(to).port();
+        let moved = self.master(from).ask(&format!("MIGRATE 127.0.0.1 {port} {key} 0 5000"));
+        assert!(moved == ["+OK"] || moved == ["+NOKEY"], "{moved:?}");
+    }
+
+    /// Gives the slot to its new master: from here on the old one answers MOVED.
+    pub(crate) fn close_slot(&self, slot: u64, to: usize) {
+        let owner = id(self.master(to));
+        let others = self.masters.iter().enumerate().filter(|(n, _)| *n != to);
+        for node in std::iter::once(self.master(to)).chain(others.map(|(_, node)| node)) {
+            good(node, &format!("CLUSTER SETSLOT {slot} NODE {owner}"));
+        }
+    }
+
+    /// How often its masters have answered an error of this kind.
+    pub(crate) fn errors(&self, kind: &str) -> u64 {
+        let prefix = format!("errorstat_{kind}:count=");
+        let count = |line: String| line.strip_prefix(&prefix).and_then(|count| count.parse::<u64>().ok());
+        let of_node = |node: &RedisServer| node.ask("INFO errorstats").into_iter().find_map(count).unwrap_or(0);
+        self.masters.iter().map(of_node).sum()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &RedisServer> {
+        self.masters.iter().chain(&self.replica)
+    }
+}
+
+/// A master and its replica, watched by three Sentinels.
+#[derive(Debug)]
+pub(crate) struct RedisUnderSentinels {
+    master: RedisServer,
+    replica: RedisServer,
+    sentinels: Vec<Sentinel>,
+}
+
+#[derive(Debug)]
+struct Sentinel {
+    port: u16,
+    process: Child,
+    _folder: tempfile::TempDir,
+}
+
+impl RedisUnderSentinels {
+    /// A master, a replica that is up to date, and three Sentinels that know both and each other.
+    pub(crate) fn start() -> RedisUnderSentinels {
+        let master = RedisServer::start_with(&MEMORY_ONLY);
+        let replica = RedisServer::start_with(&MEMORY_ONLY);
+        good(&replica, &format!("REPLICAOF 127.0.0.1 {}", master.port()));
+        until("the replica is up to date", || follows(&replica));
+        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::start(master.port())).collect();
+        until("the Sentinels know each other and the replica", || {
+            sentinels.iter().all(|sentinel| {
+                let facts = ask(sentinel.port, "SENTINEL MASTER mymaster");
+                let fact = |name: &str| facts.iter().skip_while(|line| *line != name).nth(2).cloned();
+                fact("num-slaves").as_deref() == Some("1") && fact("num-other-sentinels").as_deref() == Some("2")
+            })
+        });
+        RedisUnderSentinels {
+            master,
+            replica,
+            sentinels,
+        }
+    }
+
+    /// Their address, as the configuration writes it.
+    pub(crate) fn url(&self) -> String {
+        let nodes: Vec<String> = self.sentinels.iter().map(|s| format!("127.0.0.1:{}", s.port)).collect();
+        format!("redis+sentinel://{}/mymaster", nodes.join(","))
+    }
+
+    /// Kills the master, as `kill -9` does.
+    pub(crate) fn kill_master(&mut self) {
+        self.master.kill();
+    }
+
+    /// Whether the replica has become the master.
+    pub(crate) fn replica_leads(&self) -> bool {
+        says(&self.replica, "INFO replication", "role:master")
+    }
+}
+
+impl Sentinel {
+    fn start(master: u16) -> Sentinel {
+        for _ in 0..20 {
+            let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder for a Sentinel"));
+            let conf = folder.path().join("sentinel.conf");
+            let text = format!(
+                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} 2\n\
+                 sentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n",
+                folder.path().display()
+            );
+            std::fs::write(&conf, text).expect("the Sentinel's configuration");
+            let process = Command::new("redis-server")
+                .arg(&conf)
+                .arg("--sentinel")
+                .stdout(Stdio::null())
+                .stderr(Stdio::null())
+                .spawn();
+            let mut sentinel = Sentinel {
+                port,
+                process: process.expect("redis-server can be started"),
+                _folder: folder,
+            };
+            let mut ended = false;
+            until("the Sentinel answers or ends", || {
+                ended = !matches!(sentinel.process.try_wait(), Ok(None));
+                ended || answers(port)
+            });
+            if !ended {
+                return sentinel;
+            }
+        }
+        panic!("no Sentinel starts");
+    }
+}
+
+impl Drop for Sentinel {
+    fn drop(&mut self) {
+        self.process.kill().expect("a Sentinel can be killed");
+        self.process.wait().expect("a Sentinel has ended");
+    }
+}
+
+fn cluster_node() -> RedisServer {
+    let bus = free_port().to_string();
+    let cluster = [
+        "--cluster-enabled",
+        "yes",
+        "--cluster-node-timeout",
+        "1500",
+        "--cluster-port",
+        &bus,
+    ];
+    RedisServer::start_with(&[&MEMORY_ONLY[..], &cluster[..]].concat())
+}
+
+fn id(node: &RedisServer) -> String {
+    node.ask("CLUSTER MYID").remove(1)
+}
+
+fn says(node: &RedisServer, command: &str, line: &str) -> bool {
+    node.ask(command).iter().any(|said| said == line)
+}
+
+/// Whether a replica has all that its master has.
+fn follows(replica: &RedisServer) -> bool {
+    says(replica, "INFO replication", "master_link_status:up")
+}
+
+fn good(node: &RedisServer, command: &str) {
+    let answer = node.ask(command);
+    assert_eq!(answer, ["+OK"], "{command}");
+}
+
+/// Nothing on disk, and a replica that is fed at once.
+const MEMORY_ONLY: [&str; 8] = [
+    "--save",
+    "",
+    "--appendonly",
+    "no",
+    "--repl-diskless-sync-delay",
+    "0",
+    "--repl-ping-replica-period",
+    "1",
+];
+
+const MASTERS: u64 = 3;
+const SLOTS: u64 = 16_384;
