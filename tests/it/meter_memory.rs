@@ -141,8 +141,10 @@ async fn d5_streams_of_64_mb_of_events_of_1_mb_pass_in_bounded_memory() {
     let growth = served.peak_kib() - before;
     println!("the peak was {before} KiB, and grew by {growth} KiB");
     assert!(growth < GROWTH_KIB_MAX, "{growth} KiB");
-    let audit = command(&served.conf, "ledger audit");
-    println!("{audit}");
-    let usage = command(&served.conf, "usage acme --period all");
-    println!("{usage}");
+    let usage = eventually("all is settled", async || {
+        let usage = command(&served.conf, "usage acme --period all");
+        (usage["total_requests"] == 3).then_some(usage)
+    });
+    assert_eq!(usage.await["total_tokens"], 10 + 18 + 18);
+    assert_eq!(command(&served.conf, "ledger audit")["balanced"], true);
 }
