@@ -171,6 +171,18 @@ impl RedisUnderSentinels {
         format!("redis+sentinel://{}/mymaster", nodes.join(","))
     }
 
+    /// Leaves the replica behind: what the master takes from now on does not reach it.
+    pub(crate) fn starve_replica(&self) {
+        self.replica.freeze();
+        let cut = self.master.ask("CLIENT KILL TYPE replica");
+        assert_eq!(cut, [":1"], "the master had one replica");
+    }
+
+    /// Lets the replica go on where it was left.
+    pub(crate) fn thaw_replica(&self) {
+        self.replica.thaw();
+    }
+
     /// Kills the master, as `kill -9` does.
     pub(crate) fn kill_master(&mut self) {
         self.master.kill();

@@ -6,6 +6,7 @@ pub(super) mod sequences;
 
 /// Clusters of them, and such as Sentinels watch.
 #[path = "../../../tests/support/redis_group.rs"]
+#[expect(dead_code, reason = "the integration tests use more of it")]
 pub(super) mod redis_group;
 /// Real redis-server processes.
 #[path = "../../../tests/support/redis_server.rs"]

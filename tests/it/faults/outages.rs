@@ -8,7 +8,8 @@ use super::process::{BINARY, Ground, Site};
 use super::record::Outcome;
 use super::upstream::{Pace, Provider};
 use crate::harness::eventually;
-use crate::harness::redis_server::RedisServer;
+use crate::harness::redis_group::RedisUnderSentinels;
+use crate::harness::redis_server::{RedisServer, until};
 
 const PACE: Pace = Pace {
     tokens: 20,
@@ -34,7 +35,7 @@ async fn reconciled(site: &Site, load: &Load, provider: &Provider) {
 fn redis_of(site: &mut Site) -> &mut RedisServer {
     match &mut site.ground {
         Ground::Redis(server) => server,
-        Ground::Sqlite => panic!("no Redis"),
+        Ground::Sqlite | Ground::Sentinels(_) => panic!("no Redis of its own"),
     }
 }
 
@@ -111,6 +112,40 @@ async fn d4_calls_in_flight_are_billed_when_a_redis_that_was_away_is_back() {
         .find(|call| !matches!(call.outcome, Outcome::Whole { .. } | Outcome::Refused(503)));
     assert!(others.is_none(), "calls in flight finish: {others:?}");
     assert!(grown < 64 << 10, "{grown} KiB more after {:?}", outage());
+    reconciled(&site, &load, &provider).await;
+}
+
+/// The new master has not got the last debits: they are sent again.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_a_failover_to_a_replica_that_was_behind_loses_no_debit() {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(Ground::Sentinels(RedisUnderSentinels::start()), &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 30);
+    let running = load.start(&site);
+    eventually("calls run", async || (provider.seen() > 100).then_some(())).await;
+    let Ground::Sentinels(servers) = &mut site.ground else {
+        unreachable!()
+    };
+    servers.starve_replica();
+    let seen = provider.seen();
+    eventually("calls that the replica never hears of", async || {
+        (provider.seen() > seen + 100).then_some(())
+    })
+    .await;
+    let Ground::Sentinels(servers) = &mut site.ground else {
+        unreachable!()
+    };
+    servers.kill_master();
+    servers.thaw_replica();
+    tokio::task::block_in_place(|| until("the replica leads", || servers.replica_leads()));
+    let seen = provider.seen();
+    eventually("calls are served again", async || {
+        (provider.seen() > seen + 60).then_some(())
+    })
+    .await;
+    load.finish(running).await;
+    assert!(site.log().contains("sent again"), "{}", site.log());
     reconciled(&site, &load, &provider).await;
 }
 

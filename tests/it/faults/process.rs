@@ -15,12 +15,14 @@ use tollgate::store::redis::{Options, RedisLedger};
 
 use super::upstream::Provider;
 use crate::harness::catalogue;
+use crate::harness::redis_group::RedisUnderSentinels;
 use crate::harness::redis_server::{RedisServer, free_port};
 
 /// Where the ledger is.
 pub enum Ground {
     Sqlite,
     Redis(RedisServer),
+    Sentinels(RedisUnderSentinels),
 }
 
 /// Configuration, ledger and folder of a gateway that may be started and killed again and again.
@@ -63,6 +65,7 @@ impl Site {
         match &self.ground {
             Ground::Sqlite => format!("sqlite://{}", self.path("ledger.db").display()),
             Ground::Redis(server) => server.url(),
+            Ground::Sentinels(servers) => servers.url(),
         }
     }
 
@@ -185,12 +188,14 @@ impl Site {
     pub fn ledger(&self) -> Books {
         let open = || match &self.ground {
             Ground::Sqlite => Door::to_embedded(&self.path("ledger.db")).unwrap(),
-            Ground::Redis(server) => {
+            Ground::Redis(_) | Ground::Sentinels(_) => {
                 let patient = Options {
                     timeout: Duration::from_secs(10),
                     ..Options::default()
                 };
-                Door::Own(Ledger::Redis(RedisLedger::connect(&server.url(), patient).unwrap()))
+                Door::Own(Ledger::Redis(
+                    RedisLedger::connect(&self.store_text(), patient).unwrap(),
+                ))
             }
         };
         tokio::task::block_in_place(|| Books(Some(open())))

@@ -10,6 +10,9 @@ pub mod gateway;
 pub mod h2_upstream;
 pub mod listener;
 pub mod raw;
+#[path = "../../support/redis_group.rs"]
+#[expect(dead_code, reason = "the tests of the library use more of it")]
+pub mod redis_group;
 #[path = "../../support/redis_server.rs"]
 #[expect(dead_code, reason = "the tests of the library and the benches use more of it")]
 pub mod redis_server;

@@ -1,0 +1,203 @@
+//! What the journal costs a call and an event: `cargo bench --bench journal`.
+//!
+//! `call` is a call that is admitted, delivers an event and is settled, on the embedded ledger with the journal; `call_without` is the same
+//! without it; `event` is one event's tokens. Each prints nanoseconds. For instructions, which do not depend on the machine's mood:
+//! `valgrind --tool=callgrind --toggle-collect='*measured*' BINARY call --once 1000`.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::print_stdout,
+    reason = "a bench ends with a panic, and its result is its output"
+)]
+
+use std::sync::Arc;
+
+use tollgate::clock::Clock;
+use tollgate::pure::account::{ReserveRequest, Scope};
+use tollgate::pure::chat::{Endpoint, PromptLimits};
+use tollgate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
+use tollgate::pure::limits::{LimitOverrides, Limits};
+use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
+use tollgate::pure::time::Timestamp;
+use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use tollgate::store::admin::AdminOp;
+use tollgate::store::embedded::Embedded;
+use tollgate::store::journal::{Entry, Intent, Journal};
+use tollgate::store::{Caller, Debit, Hold, Ledger};
+
+struct Site {
+    _folder: tempfile::TempDir,
+    runtime: tokio::runtime::Runtime,
+    ledger: Ledger,
+    journal: Arc<Journal>,
+    caller: Caller,
+    pricing: Pricing,
+    prompt: String,
+    next: u128,
+}
+
+impl Site {
+    fn new() -> Site {
+        let folder = tempfile::tempdir().unwrap();
+        let ledger = Embedded::open(&folder.path().join("ledger.db"), Clock::System).unwrap();
+        let ledger = Ledger::Embedded(ledger);
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let account: AccountId = "acme".parse().unwrap();
+        let key = ApiKey::from_random("tg_", [7; 32]);
+        let make = [
+            AdminOp::AccountCreate {
+                account: account.clone(),
+                tier: Tier::Pro,
+                quota_pico: None,
+            },
+            AdminOp::CreditsAdd {
+                account: account.clone(),
+                amount: "1000000".parse().unwrap(),
+                reference: "first".to_owned(),
+            },
+            AdminOp::KeyCreate {
+                digest: key.digest().to_hex(),
+                account,
+                tier: None,
+                domains: Vec::new(),
+                expires_in_ms: None,
+                limits: LimitOverrides::default(),
+            },
+        ];
+        for op in make {
+            runtime.block_on(ledger.run(op)).unwrap();
+        }
+        let caller = runtime.block_on(ledger.authenticate(&key.digest())).unwrap().unwrap();
+        let price = |text: &str| text.parse::<ProviderPrice>().unwrap().with_markup(Markup::default());
+        Site {
+            journal: Journal::open(folder.path()),
+            _folder: folder,
+            runtime,
+            ledger,
+            caller,
+            pricing: Pricing {
+                prompt: price("0.00000015"),
+                completion: price("0.0000006"),
+            },
+            prompt: "x".repeat(1000),
+            next: 0,
+        }
+    }
+
+    fn reserve(&mut self, journaled: bool) -> Hold {
+        self.next += 1;
+        let id = RequestId::from_bytes(self.next.to_le_bytes());
+        let entry = if journaled {
+            let intent = Intent {
+                id,
+                account: &self.caller.account.id,
+                key: &self.caller.key.id,
+                model: "openai/gpt-4o-mini",
+                pricing: self.pricing,
+                limits: PromptLimits {
+                    image_tokens_each: 1000,
+                    context_length: 128_000,
+                },
+                endpoint: Endpoint::ChatStream,
+            };
+            self.journal.begin(&intent, self.prompt.as_bytes()).unwrap()
+        } else {
+            Entry::none()
+        };
+        let unlimited = u64::MAX;
+        let amount = "0.001".parse().unwrap();
+        let request = ReserveRequest {
+            id,
+            scope: Scope::Account,
+            limits: Limits {
+                rpm: unlimited,
+                tpm: unlimited,
+                concurrency: unlimited,
+            },
+            quota: Credits::MAX,
+            wanted: amount,
+            at_least: amount,
+            tokens: 100,
+            expires: Timestamp(i64::MAX),
+        };
+        let reserved = self.ledger.reserve_journaled(&self.caller, &request, entry);
+        self.runtime.block_on(reserved).unwrap().unwrap()
+    }
+
+    fn call(&mut self, journaled: bool) {
+        let mut hold = self.reserve(journaled);
+        let usage = Usage {
+            prompt: PromptTokens(250),
+            completion: CompletionTokens(1),
+        };
+        hold.pass(usage.completion, None);
+        hold.settle(Debit {
+            model: "openai/gpt-4o-mini".into(),
+            key: self.caller.key.id.clone(),
+            usage,
+            cost: self.pricing.cost(usage).unwrap(),
+        });
+    }
+}
+
+fn main() {
+    let arguments: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| argument != "--bench")
+        .collect();
+    let once = arguments.iter().position(|argument| argument == "--once");
+    let once: Option<u64> = once
+        .and_then(|at| arguments.get(at + 1))
+        .and_then(|count| count.parse().ok());
+    for name in ["call", "call_without", "event"] {
+        let named = arguments.iter().any(|argument| argument == name);
+        if !named
+            && arguments
+                .iter()
+                .any(|argument| ["call", "call_without", "event"].contains(&argument.as_str()))
+        {
+            continue;
+        }
+        let mut site = Site::new();
+        let mut operation: Box<dyn FnMut()> = match name {
+            "event" => {
+                let mut hold = Some(site.reserve(true));
+                let mut tokens = 0;
+                Box::new(move || {
+                    tokens += 1;
+                    if let Some(hold) = &mut hold {
+                        hold.pass(CompletionTokens(tokens), None);
+                    }
+                    std::hint::black_box(&site);
+                })
+            }
+            _ => Box::new(move || site.call(name == "call")),
+        };
+        (0..1000).for_each(|_| operation());
+        match once {
+            Some(count) => measured(&mut operation, count),
+            None => report(name, &mut operation),
+        }
+    }
+}
+
+fn report(name: &str, operation: &mut dyn FnMut()) {
+    let mut best = u128::MAX;
+    for _ in 0..20 {
+        let start = std::time::Instant::now();
+        measured(operation, 2000);
+        best = best.min(start.elapsed().as_nanos() / 2000);
+    }
+    println!("{name:24} {best:>9} ns");
+}
+
+/// What callgrind counts.
+#[inline(never)]
+fn measured(operation: &mut dyn FnMut(), count: u64) {
+    for _ in 0..count {
+        operation();
+    }
+}
