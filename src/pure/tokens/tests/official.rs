@@ -54,7 +54,6 @@ fn sum(texts: &[String], encoding: Encoding) -> u64 {
 
 /// Prints the table: `cargo test --lib official -- --nocapture`.
 #[test]
-#[expect(clippy::print_stdout, reason = "the table is what this test is for")]
 fn counts_are_within_a_hundredth_of_the_official_ones() {
     println!("text      encoding  official     whole  a token each  ten tokens each  40 characters each");
     for (name, text) in CORPUS {
