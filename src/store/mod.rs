@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod control;
 pub mod embedded;
+mod hold;
 pub mod journal;
 pub mod redis;
 pub mod sqlite;
@@ -15,15 +16,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest};
+use crate::pure::account::{Denial, ProducerId, ReserveRequest};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::time::{Period, Timestamp};
-use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use crate::pure::usage::Usage;
 
 use self::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+pub use self::hold::Hold;
 use self::journal::Entry;
 use crate::crash::point;
 
@@ -86,18 +88,6 @@ impl Caller {
             .tier
             .map_or(self.account.tier, |own| own.min(self.account.tier))
     }
-}
-
-/// Credit set aside for a running request. It is settled or released exactly once; dropped without either, it is released.
-#[must_use = "a hold has to be settled or released"]
-#[derive(Debug)]
-pub struct Hold {
-    ledger: Ledger,
-    place: Place,
-    id: RequestId,
-    granted: Granted,
-    entry: Entry,
-    open: bool,
 }
 
 /// A call that its process left behind when it died, as its journal tells it.
@@ -386,75 +376,6 @@ impl Ledger {
             Ledger::Redis(store) => {
                 store.close();
             }
-        }
-    }
-}
-
-impl Hold {
-    /// The request's id, which is the hold's.
-    pub fn id(&self) -> RequestId {
-        self.id
-    }
-
-    /// What is held.
-    pub fn amount(&self) -> Credits {
-        self.granted.amount
-    }
-
-    /// For the rate-limit headers.
-    pub fn rate(&self) -> RateView {
-        self.granted.rate
-    }
-
-    /// Tokens of the answer are about to be passed on: `delivered` in all, with the provider's report of the prompt where it has come.
-    /// Costs a few store instructions.
-    pub fn pass(&mut self, delivered: CompletionTokens, prompt: Option<PromptTokens>) {
-        self.entry.pass(delivered, prompt);
-    }
-
-    /// Takes the exact cost and gives the rest back. Never waits; the debit is taken whole even above the hold.
-    pub fn settle(mut self, debit: Debit) {
-        self.open = false;
-        let entry = std::mem::replace(&mut self.entry, Entry::none());
-        match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, debit, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, debit, entry),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
-                log::error!("MONEY: request {}: {}", self.id, foreign());
-            }
-        }
-    }
-
-    /// Gives everything back. Never waits.
-    pub fn release(mut self) {
-        self.give_back();
-    }
-
-    /// Leaves the hold as the death of the process would.
-    #[cfg(test)]
-    pub(crate) fn forget(mut self) {
-        self.open = false;
-    }
-
-    fn give_back(&mut self) {
-        self.open = false;
-        let entry = std::mem::replace(&mut self.entry, Entry::none());
-        match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id, entry),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {}
-        }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if self.open {
-            log::warn!(
-                "the hold of request {} was dropped without a settlement; it is released",
-                self.id
-            );
-            self.give_back();
         }
     }
 }

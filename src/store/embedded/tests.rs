@@ -1,7 +1,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
-use crate::pure::ids::{ApiKey, Tier};
+use crate::pure::ids::{ApiKey, RequestId, Tier};
 use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};

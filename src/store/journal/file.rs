@@ -1,18 +1,16 @@
 //! A journal's two files: the slots, and the prompts of the calls that run.
 //!
 //! `NAME.journal` is locked by its owner for as long as it lives; whoever gets the lock of another's file knows that the owner is dead. Both
-//! files grow by segments that are written before they are mapped, so that a full disk is an error when a call begins and never a
-//! fault when it is billed. A prompt is wiped when its call ends; a journal without calls is deleted.
+//! files grow with the calls that run ([`segments`](super::segments)). A prompt is wiped when its call ends; a journal without calls is deleted.
 
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use memmap2::{MmapOptions, MmapRaw};
-
+use super::segments::Segments;
 use super::slot::{PromptPlace, SLOT_BYTES, Slot};
 
 /// How the file of slots is named.
@@ -24,10 +22,9 @@ const ASIDE_EXTENSION: &str = "refused";
 #[derive(Debug)]
 pub(super) struct JournalFile {
     path: PathBuf,
-    slots_file: File,
-    prompts_file: Option<File>,
-    slots: [OnceLock<MmapRaw>; SLOT_SEGMENTS_MAX],
-    prompts: [OnceLock<MmapRaw>; PROMPT_SEGMENTS_MAX],
+    slots: Segments,
+    /// None where a dead process' prompts are not to be had.
+    prompts: Option<Segments>,
     free: Mutex<Free>,
     in_use: AtomicUsize,
     origin: Origin,
@@ -142,10 +139,8 @@ impl JournalFile {
     fn over(path: PathBuf, slots_file: File, prompts_file: Option<File>, origin: Origin) -> JournalFile {
         JournalFile {
             path,
-            slots_file,
-            prompts_file,
-            slots: [const { OnceLock::new() }; SLOT_SEGMENTS_MAX],
-            prompts: [const { OnceLock::new() }; PROMPT_SEGMENTS_MAX],
+            slots: Segments::new(slots_file, HEADER_BYTES, SEGMENT_SLOTS * SLOT_BYTES),
+            prompts: prompts_file.map(|file| Segments::new(file, 0, SEGMENT_BLOCKS * BLOCK_BYTES)),
             free: Mutex::default(),
             in_use: AtomicUsize::new(0),
             origin,
@@ -237,25 +232,16 @@ impl JournalFile {
 
     /// The slot of a number.
     pub(super) fn slot(&self, number: u32) -> Option<&Slot> {
-        let number = usize::try_from(number).ok()?;
-        let segment = self.slots.get(number / SEGMENT_SLOTS)?.get()?;
-        let at = (number % SEGMENT_SLOTS).checked_mul(SLOT_BYTES)?;
-        if at.checked_add(SLOT_BYTES)? > segment.len() {
-            return None;
-        }
-        // SAFETY: the segment is mapped for as long as `self` lives, `at` is within it and a multiple of the slot's alignment, and every
-        // pattern of bits is a `Slot`.
-        Some(unsafe { &*segment.as_mut_ptr().add(at).cast::<Slot>() })
+        let at = usize::try_from(number).ok()?.checked_mul(SLOT_BYTES)?;
+        let place = self.slots.at(at, SLOT_BYTES)?;
+        // SAFETY: these bytes stay mapped for as long as `self` lives, they begin at a multiple of the slot's alignment, and every pattern of
+        // bits is a `Slot`.
+        Some(unsafe { &*place.cast::<Slot>() })
     }
 
     /// How many slots there are, used or free.
     pub(super) fn slots(&self) -> u32 {
-        let bytes = self
-            .slots
-            .iter()
-            .map_while(OnceLock::get)
-            .map(|segment| segment.len() / SLOT_BYTES);
-        u32::try_from(bytes.sum::<usize>()).unwrap_or(u32::MAX)
+        u32::try_from(self.slots.bytes() / SLOT_BYTES).unwrap_or(u32::MAX)
     }
 
     /// The prompt that was kept, when all of it is there.
@@ -279,7 +265,7 @@ impl JournalFile {
 
     /// Brings what was written to the disk, for the case that the machine dies. Blocks.
     pub(super) fn flush(&self) {
-        if let Err(error) = self.slots_file.sync_data() {
+        if let Err(error) = self.slots.file().sync_data() {
             log::error!("the journal cannot be brought to the disk: {error}");
         }
     }
@@ -325,53 +311,29 @@ impl JournalFile {
     }
 
     fn grow_slots(&self, free: &mut Free) -> io::Result<()> {
-        let at = free.slot_segments;
-        let place = self.slots.get(at).ok_or_else(|| full("slots"))?;
-        let bytes = SEGMENT_SLOTS * SLOT_BYTES;
-        let map = grown(&self.slots_file, HEADER_BYTES + at * bytes, bytes)?;
-        if place.set(map).is_ok() {
-            free.slot_segments += 1;
-            free.slots.extend(numbers(at * SEGMENT_SLOTS, SEGMENT_SLOTS));
-        }
+        let segment = free.slot_segments;
+        self.slots.grow(segment)?;
+        free.slot_segments += 1;
+        free.slots.extend(numbers(segment * SEGMENT_SLOTS, SEGMENT_SLOTS));
         Ok(())
     }
 
     fn grow_prompts(&self, free: &mut Free) -> io::Result<()> {
-        let at = free.prompt_segments;
-        let place = self.prompts.get(at).ok_or_else(|| full("prompts"))?;
-        let file = self.prompts_file.as_ref().ok_or_else(|| full("prompts"))?;
-        let bytes = SEGMENT_BLOCKS * BLOCK_BYTES;
-        let map = grown(file, at * bytes, bytes)?;
-        if place.set(map).is_ok() {
-            free.prompt_segments += 1;
-            // Block numbers count from 1.
-            free.blocks.extend(numbers(at * SEGMENT_BLOCKS + 1, SEGMENT_BLOCKS));
-        }
+        let segment = free.prompt_segments;
+        let none = || io::Error::new(io::ErrorKind::NotFound, "the journal has no prompts");
+        self.prompts.as_ref().ok_or_else(none)?.grow(segment)?;
+        free.prompt_segments += 1;
+        // Block numbers count from 1.
+        free.blocks
+            .extend(numbers(segment * SEGMENT_BLOCKS + 1, SEGMENT_BLOCKS));
         Ok(())
     }
 
     fn map_what_is_there(&self) -> io::Result<()> {
-        let length = usize::try_from(self.slots_file.metadata()?.len()).unwrap_or(usize::MAX);
-        let whole_slots = length.saturating_sub(HEADER_BYTES) / SLOT_BYTES;
-        map_all(
-            &self.slots_file,
-            HEADER_BYTES,
-            whole_slots * SLOT_BYTES,
-            SEGMENT_SLOTS * SLOT_BYTES,
-            &self.slots,
-        )?;
-        if let Some(file) = &self.prompts_file {
-            let length = usize::try_from(file.metadata()?.len()).unwrap_or(usize::MAX);
-            let whole_blocks = length / BLOCK_BYTES;
-            map_all(
-                file,
-                0,
-                whole_blocks * BLOCK_BYTES,
-                SEGMENT_BLOCKS * BLOCK_BYTES,
-                &self.prompts,
-            )?;
-        }
-        Ok(())
+        self.slots.map_what_is_there(SLOT_BYTES)?;
+        self.prompts
+            .as_ref()
+            .map_or(Ok(()), |prompts| prompts.map_what_is_there(BLOCK_BYTES))
     }
 
     /// None is no harm: without its prompt a call that dies is billed by an estimate of it.
@@ -419,45 +381,8 @@ impl JournalFile {
 
     fn block(&self, number: u32) -> Option<*mut u8> {
         let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        let segment = self.prompts.get(index / SEGMENT_BLOCKS)?.get()?;
-        let at = (index % SEGMENT_BLOCKS) * BLOCK_BYTES;
-        if at + BLOCK_BYTES > segment.len() {
-            return None;
-        }
-        // SAFETY: within the mapping, as just checked.
-        Some(unsafe { segment.as_mut_ptr().add(at) })
+        self.prompts.as_ref()?.at(index.checked_mul(BLOCK_BYTES)?, BLOCK_BYTES)
     }
-}
-
-/// Writes zeros so that the disk's space is there, and maps them.
-fn grown(file: &File, at: usize, bytes: usize) -> io::Result<MmapRaw> {
-    static ZEROS: [u8; 64 << 10] = [0; 64 << 10];
-    let offset = u64::try_from(at).map_err(io::Error::other)?;
-    let mut written = 0;
-    while written < bytes {
-        let piece = ZEROS.get(..ZEROS.len().min(bytes - written)).unwrap_or_default();
-        let place = offset + u64::try_from(written).map_err(io::Error::other)?;
-        file.write_all_at(piece, place)?;
-        written += piece.len();
-    }
-    MmapOptions::new().offset(offset).len(bytes).map_raw(file)
-}
-
-fn map_all(file: &File, from: usize, bytes: usize, each: usize, places: &[OnceLock<MmapRaw>]) -> io::Result<()> {
-    let mut at = 0;
-    for place in places {
-        let length = bytes.saturating_sub(at).min(each);
-        if length == 0 {
-            break;
-        }
-        let offset = u64::try_from(from + at).map_err(io::Error::other)?;
-        let map = MmapOptions::new().offset(offset).len(length).map_raw(file)?;
-        if place.set(map).is_err() {
-            break;
-        }
-        at += length;
-    }
-    Ok(())
 }
 
 /// In descending order, so that the lowest is used first.
@@ -498,20 +423,14 @@ fn invalid(what: &str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-fn full(of: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::StorageFull, format!("the journal has its most {of}"))
-}
-
 const MAGIC: &[u8; 8] = b"TGJRNL01";
 const HEADER_BYTES: usize = 4096;
 /// 2 MiB of slots; 64 of them are 262,144 calls at once.
 const SEGMENT_SLOTS: usize = 4096;
-const SLOT_SEGMENTS_MAX: usize = 64;
 const BLOCK_BYTES: usize = 1024;
 /// A block begins with the number of the next.
 const BLOCK_TEXT_BYTES: usize = BLOCK_BYTES - 4;
 /// 4 MiB of prompts; 64 of them are 256 MiB.
 const SEGMENT_BLOCKS: usize = 4096;
-const PROMPT_SEGMENTS_MAX: usize = 64;
 /// Longest prompt that is kept.
 const PROMPT_BYTES_MAX: usize = 8 << 20;

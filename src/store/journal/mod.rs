@@ -10,6 +10,7 @@
 
 mod file;
 pub mod recover;
+mod segments;
 mod slot;
 
 use std::fmt;
