@@ -148,6 +148,8 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two pieces of the upstream's answer.
     pub idle: Duration,
+    /// The silence of an upstream after which its stream gets a comment; none: never.
+    pub comment: Option<Duration>,
     /// Until a caller's whole request body has arrived.
     pub body: Duration,
     /// Until a caller takes what is written to it.
@@ -239,6 +241,7 @@ struct RawTimeouts {
     connect_ms: u64,
     first_byte_ms: u64,
     idle_ms: u64,
+    comment_ms: u64,
     body_ms: u64,
     write_ms: u64,
     keepalive_ms: u64,
@@ -250,6 +253,7 @@ impl Default for RawTimeouts {
             connect_ms: 3_000,
             first_byte_ms: 120_000,
             idle_ms: 60_000,
+            comment_ms: 15_000,
             body_ms: 60_000,
             write_ms: 60_000,
             keepalive_ms: 75_000,
@@ -536,6 +540,10 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
         connect: millis("connect_ms", raw.connect_ms)?,
         first_byte: millis("first_byte_ms", raw.first_byte_ms)?,
         idle: millis("idle_ms", raw.idle_ms)?,
+        comment: match raw.comment_ms {
+            0 => None,
+            value => Some(millis("comment_ms", value)?),
+        },
         body: millis("body_ms", raw.body_ms)?,
         write: millis("write_ms", raw.write_ms)?,
         keepalive: millis("keepalive_ms", raw.keepalive_ms)?,

@@ -5,6 +5,7 @@ use http::header::{self, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
+use super::buffered::Ticket;
 use super::forward::{EVENT_STREAM, JSON, give_up_target};
 use super::meter::{Meter, Passed};
 use super::respond;
@@ -89,6 +90,9 @@ fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Res
             }
         }
     }
+    if let Some(ticket) = &call.ticket {
+        ticket.set_between_events(meter.is_between_events());
+    }
     call.answer = Answer::Metered(Box::new(meter));
     if let Some(attempt) = &mut call.attempt {
         attempt.body = Bytes::new(); // No other attempt will be made.
@@ -140,7 +144,7 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
     let Some(call) = ctx.call() else { return Ok(()) };
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
-        Answer::Metered(meter) => meter.pass(body, ends),
+        Answer::Metered(meter) => pass_metered(body, ends, meter, call.ticket.as_ref()),
         Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
     };
     note(call, body.as_ref());
@@ -172,6 +176,18 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
             ))
         }
     }
+}
+
+fn pass_metered(body: &mut Option<Bytes>, ends: bool, meter: &mut Meter, ticket: Option<&Ticket>) -> Passed {
+    let Some(ticket) = ticket else {
+        return meter.pass(body, ends);
+    };
+    if ticket.has_commented() {
+        meter.commented();
+    }
+    let passed = meter.pass(body, ends);
+    ticket.set_between_events(meter.is_between_events());
+    passed
 }
 
 /// What is about to be passed on stands in the journal before it is.

@@ -6,6 +6,7 @@
 mod admit;
 mod authenticate;
 mod buffered;
+mod comment;
 mod cors;
 mod drain;
 mod forward;
@@ -20,6 +21,7 @@ mod respond;
 mod route;
 pub mod server;
 mod settle;
+mod silence;
 pub mod snapshot;
 mod stage;
 pub mod upgrade;
@@ -156,6 +158,7 @@ impl Gateway {
             Carriage {
                 mode: body.mode(),
                 idle: config.timeouts.idle,
+                comment_every: config.timeouts.comment,
                 drain_max: DRAIN_MAX,
                 cut: self.life.cut(),
             },

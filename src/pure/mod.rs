@@ -11,6 +11,7 @@ pub mod hold;
 pub mod ids;
 pub mod limits;
 pub mod money;
+mod plain;
 pub mod policy;
 pub mod sse;
 pub mod tap;

@@ -23,6 +23,10 @@ fn failures() -> Vec<(&'static str, Reply)> {
         ("no HTTP", Reply::default().bytes("SSH-2.0-OpenSSH_9.9\r\n").close()),
         ("no answer in time", Reply::default().silence()),
         (
+            "an empty answer",
+            Reply::default().bytes("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        ),
+        (
             "HTML for JSON",
             Reply::new(200, &[("content-type", "text/html")], "<h1>Welcome</h1>"),
         ),

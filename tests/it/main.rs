@@ -26,6 +26,8 @@ mod limits;
 mod listings;
 mod meter_cuts;
 mod meter_leavers;
+mod meter_long;
+mod meter_memory;
 mod meter_shapes;
 mod money;
 mod natives;
