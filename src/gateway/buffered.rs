@@ -61,6 +61,8 @@ struct Buffered {
     shared: Arc<Shared>,
     carriage: Carriage,
     gone_at: Option<Instant>,
+    /// The client sent more than its request: that is not read, and the connection is not used again.
+    overran: bool,
     /// Holds a place among the calls that are drained.
     drained: Option<DrainPlace>,
     /// When the upstream was last heard; none before its answer has begun.
@@ -81,6 +83,7 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         head: Head::new(carriage.mode),
         carriage,
         gone_at: None,
+        overran: false,
         drained: None,
         heard_at: None,
         alarm: None,
@@ -334,12 +337,15 @@ impl CustomSession for Buffered {
         loop {
             let (heard_at, idle, gone_at, max) =
                 (self.heard_at, self.carriage.idle, self.gone_at, self.carriage.drain_max);
+            let overran = self.overran;
             let Buffered {
                 real, alarm, carriage, ..
             } = self;
             let Some(real) = real.as_mut() else { return Ok(None) };
             let client = async {
                 match gone_at {
+                    // That it leaves is seen when something is written.
+                    None if overran => std::future::pending().await,
                     None => real.read_body_or_idle(true).await,
                     Some(at) => {
                         tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
@@ -356,6 +362,11 @@ impl CustomSession for Buffered {
             match read {
                 Ok(bytes) => return Ok(bytes),
                 Err(error) if gone_at.is_some() => return Err(error),
+                // Bytes after the request are no reason to leave it without its answer.
+                Err(error) if *error.etype() == ErrorType::ConnectError => {
+                    self.overran = true;
+                    self.real_mut().set_keepalive(None);
+                }
                 Err(error) => self.client_gone(error)?,
             }
         }

@@ -58,7 +58,7 @@ pub struct Journal {
 
 /// A call's place in the journal, until its end is known to the store.
 ///
-/// Dropped without [`Entry::close`], it stays in the journal, and the next recovery resolves it: that is what a call whose end is
+/// Dropped without `Entry::close`, it stays in the journal, and the next recovery resolves it: that is what a call whose end is
 /// unknown needs.
 #[must_use = "an entry is closed once the store knows how its call ended"]
 pub struct Entry(Option<Written>);
