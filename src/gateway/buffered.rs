@@ -68,6 +68,8 @@ struct Buffered {
     shared: Arc<Shared>,
     carriage: Carriage,
     gone_at: Option<Instant>,
+    /// The client sent more than its request: that is not read, and the connection is not used again.
+    overran: bool,
     /// Holds a place among the calls that are drained.
     drained: Option<DrainPlace>,
     silence: Silence,
@@ -95,6 +97,7 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         silence: Silence::new(carriage.idle),
         carriage,
         gone_at: None,
+        overran: false,
         drained: None,
     };
     *session.downstream_session = ServerSession::new_custom(Box::new(buffered));
@@ -372,7 +375,7 @@ impl CustomSession for Buffered {
 
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
         loop {
-            let (gone_at, max) = (self.gone_at, self.carriage.drain_max);
+            let (gone_at, max, overran) = (self.gone_at, self.carriage.drain_max, self.overran);
             let Buffered {
                 real,
                 silence,
@@ -394,6 +397,8 @@ impl CustomSession for Buffered {
             }
             let client = async {
                 match gone_at {
+                    // That it leaves is seen when something is written.
+                    None if overran => std::future::pending().await,
                     None => real.read_body_or_idle(true).await,
                     Some(at) => {
                         tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
@@ -410,6 +415,11 @@ impl CustomSession for Buffered {
             match turn {
                 Turn::Client(Ok(bytes)) => return Ok(bytes),
                 Turn::Client(Err(error)) if gone_at.is_some() => return Err(error),
+                // Bytes after the request are no reason to leave it without its answer.
+                Turn::Client(Err(error)) if *error.etype() == ErrorType::ConnectError => {
+                    self.overran = true;
+                    self.real_mut().set_keepalive(None);
+                }
                 Turn::Client(Err(error)) => self.client_gone(error)?,
                 Turn::Silence(Due::Comment) => self.comment(),
                 Turn::Silence(Due::End) => return Err(interrupted(SILENT)),

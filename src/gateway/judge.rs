@@ -31,7 +31,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
     let problem = unusable(upstream_response, call.body.mode());
     if status == 200 && problem.is_none() {
         if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded();
+            attempt.candidate.breaker.succeeded(clock.now());
         }
         return accept(upstream_response, ctx);
     }
@@ -47,7 +47,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
     if let ApiError::UpstreamRefused { .. } = error {
         call.failure = Some(error.clone());
         if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded();
+            attempt.candidate.breaker.succeeded(clock.now());
         }
         return refuse(upstream_response, ctx, error);
     }
@@ -64,7 +64,7 @@ fn failed(ctx: &mut Ctx, error: ApiError, status: u16, retry_after_secs: Option<
             attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
         }
         call.failure = Some(error);
-        left = give_up_target(ctx, clock) && !refused;
+        left = give_up_target(ctx) && !refused;
     }
     let mut error = Error::explain(ErrorType::HTTPStatus(status), "the upstream failed");
     error.as_up();

@@ -1,4 +1,4 @@
-//! Re-reads configuration and catalogue when their files change, or on SIGHUP. A broken file is refused and the old state stays.
+//! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -63,7 +63,7 @@ impl Reloader {
         match self.read(&old.config) {
             Ok(new) => {
                 report(&old, &new);
-                if new.config.catalogue != old.config.catalogue {
+                if new.config.catalogue != old.config.catalogue || new.config.tls != old.config.tls {
                     self.seen = stamps(&new.config);
                 }
                 current.store(Arc::new(new));
@@ -97,7 +97,7 @@ impl Reloader {
         })?;
         let config = Config::parse(&old.path, &text, &self.environment)?;
         let snapshot = Snapshot::load(config, &self.upstreams)?;
-        self.upstreams.resolve_unknown();
+        self.upstreams.wait_for_names();
         Ok(snapshot)
     }
 }
@@ -108,10 +108,9 @@ fn report(old: &Snapshot, new: &Snapshot) {
         && a.admin_listen == b.admin_listen
         && a.threads == b.threads
         && a.store == b.store
-        && a.data_dir == b.data_dir
-        && a.tls == b.tls;
+        && a.data_dir == b.data_dir;
     if !fixed {
-        log::warn!("listen, admin_listen, threads, data_dir, store and tls take effect at the next start");
+        log::warn!("listen, admin_listen, threads, data_dir and store take effect at the next start");
     }
     log::info!(
         "reloaded: {} models, {} providers",
@@ -124,9 +123,12 @@ fn report(old: &Snapshot, new: &Snapshot) {
 }
 
 fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
+    let of_tls = config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
     [&config.path, &config.catalogue]
+        .into_iter()
+        .chain(of_tls)
         .map(|path| (path.clone(), stamp(path)))
-        .into()
+        .collect()
 }
 
 fn stamp(path: &Path) -> Stamp {

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use pingora::apps::HttpServerOptions;
 use pingora::apps::http_app::ServeHttp;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::protocols::http::ServerSession;
@@ -14,7 +13,9 @@ use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
 use super::Gateway;
+use super::door::Door;
 use super::life::Life;
+use super::names::Resolver;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
 use super::upgrade::{self, BOTH_ACCEPT, PidFile, Predecessor, Start};
@@ -43,7 +44,7 @@ pub struct Prepared {
 /// # Errors
 /// When a file is broken, the ledger is owned by another process, or the store cannot be reached.
 pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: Start) -> Result<Prepared, StartError> {
-    let upstreams = Upstreams::start()?;
+    let upstreams = Upstreams::new(Resolver::system());
     let predecessor = match start {
         Start::Fresh => None,
         Start::Upgrade => Some(Predecessor::find(&config.data_dir)?),
@@ -52,7 +53,6 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
     // What can be wrong with the files is found before anything is taken from a gateway that runs.
     let snapshot = Snapshot::load(config, &upstreams)?;
     if let (Some(_), Store::Sqlite(path)) = (&predecessor, &store) {
-        drop(listener(&snapshot.config)?); // Its TLS files can be read.
         store::embedded::request_handover(path)?;
     }
     let ledger = open_ledger(&store)?;
@@ -65,7 +65,7 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
     let recovered = store::journal::recover::recover(&data_dir, &ledger);
     ledger.recovered(recovered);
     let journal = Journal::open(&data_dir);
-    upstreams.resolve_unknown();
+    upstreams.wait_for_names();
     // Loading takes a while, which no caller should wait for.
     tokens::load(Encoding::O200k);
     tokens::load(Encoding::Cl100k);
@@ -108,7 +108,7 @@ impl Prepared {
     /// about to open.
     ///
     /// # Errors
-    /// When the TLS files cannot be read or a thread cannot be started.
+    /// When a thread cannot be started.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
         let config = self.snapshot.load_full().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
@@ -133,14 +133,9 @@ impl Prepared {
         let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
             log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
         });
-        let mut service = pingora::proxy::http_proxy_service(&server.configuration, gateway);
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(config.timeouts.keepalive);
-        if let Some(logic) = service.app_logic_mut() {
-            logic.server_options = Some(options);
-        }
-        service.add_listener(listener(&config)?);
+        let door = Door::new(&server.configuration, gateway);
+        let mut service = pingora::services::listening::Service::new("gateway".to_owned(), door);
+        service.add_listener(listener(&config));
         server.add_service(service);
         server.add_service(admin_service(&config, Arc::clone(&life)));
         log::info!("listening on {} under {}", config.listen, config.base_path);
@@ -245,18 +240,12 @@ fn server_conf(config: &Config) -> ServerConf {
     }
 }
 
-fn listener(config: &Config) -> Result<ListenerConfig, StartError> {
+/// Plain, whatever is configured: the door greets over TLS.
+fn listener(config: &Config) -> ListenerConfig {
     let address = config.listen.to_string();
     // With room for header and a whole JSON answer both leave in one system call.
     let buffer = L4BufferSettings::new(64 << 10, 16 << 10);
-    let mut listener = ListenerConfig::tcp(&address).l4_buffer(buffer);
-    if let Some(tls) = &config.tls {
-        let (cert, key) = (tls.cert.to_string_lossy(), tls.key.to_string_lossy());
-        let mut settings = pingora::listeners::tls::TlsSettings::intermediate(&cert, &key)?;
-        settings.enable_h2();
-        listener = listener.tls(settings);
-    }
-    Ok(listener)
+    ListenerConfig::tcp(&address).l4_buffer(buffer)
 }
 
 /// The admin listener: liveness and readiness.

@@ -7,7 +7,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::route::{self, Candidate};
+use super::certificates::Certificate;
+use super::openapi;
+use super::route::Candidates;
 use super::upstream::{Upstream, Upstreams};
 use crate::config::{Config, ConfigError};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
@@ -22,8 +24,10 @@ pub struct Snapshot {
     pub catalogue: Catalogue,
     pub(super) upstreams: BTreeMap<String, Arc<Upstream>>,
     /// The targets of each model, by its id.
-    pub(super) candidates: HashMap<Arc<str>, Arc<[Candidate]>>,
+    pub(super) candidates: HashMap<Arc<str>, Candidates>,
     pub(super) listings: Listings,
+    /// What the listener greets with over TLS.
+    pub(super) certificate: Option<Certificate>,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
 }
@@ -39,6 +43,8 @@ pub(super) struct Listings {
     pub(super) openai: [Document; 4],
     /// `GET /llm/models/purposes`.
     pub(super) purposes: Document,
+    /// `GET {base}/openapi.json`.
+    pub(super) description: Document,
 }
 
 /// A rendered model.
@@ -76,7 +82,8 @@ impl Snapshot {
     /// Reads the catalogue that `config` names and renders the listings. `upstreams` keeps the connections' state over reloads.
     ///
     /// # Errors
-    /// As [`Config::load_catalogue`], and when a provider cannot be set up (a certificate file that cannot be read).
+    /// As [`Config::load_catalogue`], and when a provider or the listener's TLS cannot be set up (a certificate file that cannot be
+    /// read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
         let whole = config.load_catalogue()?;
         let mut warnings: Vec<String> = Vec::new();
@@ -104,9 +111,14 @@ impl Snapshot {
                 _ => {}
             }
         }
+        let certificate = config.tls.as_ref().map(Certificate::load).transpose();
+        let certificate = certificate.map_err(|problem| ConfigError {
+            path: config.path.clone(),
+            problem,
+        })?;
         let upstreams = upstreams.for_config(&config)?;
-        let listings = Listings::render(&catalogue);
-        let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), route::candidates(&upstreams, model));
+        let listings = Listings::render(&catalogue, &config.base_path);
+        let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), Candidates::of(&upstreams, model));
         let candidates = catalogue.models().iter().map(with_targets).collect();
         Ok(Snapshot {
             config,
@@ -114,9 +126,19 @@ impl Snapshot {
             upstreams,
             candidates,
             listings,
+            certificate,
             warnings,
         })
     }
+}
+
+/// What [`Snapshot::load`] refuses beside the catalogue: all of it, and not only the first.
+pub fn problems(config: &Config) -> Vec<String> {
+    let certificate = config.tls.as_ref().and_then(|tls| Certificate::load(tls).err());
+    certificate
+        .into_iter()
+        .chain(super::upstream::problems(config))
+        .collect()
 }
 
 #[derive(Serialize)]
@@ -147,7 +169,7 @@ struct OpenAiModel<'a> {
 }
 
 impl Listings {
-    fn render(catalogue: &Catalogue) -> Listings {
+    fn render(catalogue: &Catalogue, base_path: &str) -> Listings {
         let models: Vec<Listed> = catalogue.models().iter().map(Listed::render).collect();
         let for_tier = |tier: Tier| models.iter().filter(move |listed| listed.model.tier <= tier);
         let purposes: Vec<String> = Purpose::ALL
@@ -164,6 +186,7 @@ impl Listings {
                 Document::new(format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(",")))
             }),
             purposes: Document::new(format!("{{{}}}", purposes.join(","))),
+            description: Document::new(openapi::document(base_path)),
             models,
         }
     }

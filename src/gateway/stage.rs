@@ -1,5 +1,6 @@
 //! What is known of a request while it passes: its stage says what may happen to it next.
 
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
@@ -28,6 +29,8 @@ pub struct Ctx {
     pub(super) started: Instant,
     /// Configuration and catalogue as they were then: a reload does not touch a request that is under way.
     pub(super) snapshot: Arc<Snapshot>,
+    /// Where it comes from, as far as that can be believed. None without a socket.
+    pub(super) client: Option<IpAddr>,
     /// The page's origin, for CORS.
     pub(super) origin: Option<HeaderValue>,
     /// The caller's limits, once they were looked at.
@@ -105,6 +108,7 @@ impl Ctx {
             id: RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes()),
             started: crate::clock::monotonic(),
             snapshot,
+            client: None,
             origin: None,
             rate: None,
             stage: Stage::Arrived,

@@ -4,6 +4,7 @@
 //! that exists and carries it. It knows nothing of providers' addresses or credentials.
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -86,6 +87,9 @@ pub struct Target {
     pub provider: String,
     /// The upstream's name of the model.
     pub model: String,
+    /// Its share of the calls among the model's weighted targets; those without one are asked when these have failed, in their order.
+    #[serde(default)]
+    pub weight: Option<NonZeroU32>,
 }
 
 /// What a model does.

@@ -3,12 +3,14 @@
 //! Nothing here sleeps to wait for something: [`eventually`] polls a condition until a deadline, and [`within`] bounds every wait.
 
 pub mod answer;
+pub mod broken;
 pub mod catalogue;
 pub mod client;
 pub mod fleet;
 pub mod gateway;
 pub mod h2_upstream;
 pub mod listener;
+pub mod process;
 pub mod raw;
 #[path = "../../support/redis_group.rs"]
 #[expect(dead_code, reason = "the tests of the library use more of it")]
