@@ -1,9 +1,10 @@
 //! Micro benchmarks of the pure parts, one by name: `cargo bench --bench micro -- tap_delta`.
 //!
-//! Each prints nanoseconds per operation. Under callgrind (`valgrind --tool=callgrind --toggle-collect='*measured*'`,
-//! with `--once N` operations) instructions are counted instead, which do not depend on the machine's mood.
+//! Each prints nanoseconds per operation. With `--budgets` instructions are counted instead, by callgrind (valgrind must be
+//! there), which do not depend on the machine's mood; it fails when one is above its budget in `micro.budgets`.
 
 use std::hint::black_box;
+use std::process::{Command, ExitCode, Stdio};
 
 use bytes::Bytes;
 use tollgate::pure::sse::Framer;
@@ -13,7 +14,7 @@ use tollgate::pure::tokens::{self, Encoding};
 /// A benchmark: its name, and what prepares one operation.
 type Bench = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const BENCHES: [Bench; 9] = [
+const BENCHES: [Bench; 12] = [
     ("tap_delta", || stream_tap(&[DELTA])),
     ("tap_delta_long_way", || stream_tap(&[DELTA, OTHER_DELTA])),
     ("tap_delta_padded", || stream_tap(&[PADDED])),
@@ -26,7 +27,13 @@ const BENCHES: [Bench; 9] = [
     ("tap_embeddings_1mb", || whole_tap(embeddings())),
     ("count_token", || count(" token")),
     ("count_words", || count(" and the quick brown fox")),
+    ("count_1mb_letter", || count(megabyte("a"))),
+    ("count_1mb_space", || count(megabyte(" "))),
+    ("count_1mb_cjk", || count(megabyte("漢字"))),
 ];
+
+/// A line a benchmark: its name, and its most instructions per operation.
+const BUDGETS: &str = include_str!("micro.budgets");
 
 /// A usual delta event, of 200 bytes.
 const DELTA: &str = concat!(
@@ -46,38 +53,92 @@ const PADDED: &str = concat!(
     "\n\n"
 );
 
-fn main() {
+fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args()
         .skip(1)
         .filter(|argument| argument != "--bench")
         .collect();
-    let once = arguments
+    let value = |name: &str| {
+        let at = arguments.iter().position(|argument| argument == name)?;
+        arguments.get(at + 1)?.parse().ok()
+    };
+    let once: Option<u64> = value("--once");
+    let budgets = arguments.iter().any(|argument| argument == "--budgets");
+    let named: Vec<&String> = arguments
         .iter()
-        .position(|argument| argument == "--once")
-        .and_then(|at| arguments.get(at + 1));
-    let once: Option<u64> = once.and_then(|count| count.parse().ok());
+        .filter(|argument| BENCHES.iter().any(|(name, _)| name == argument))
+        .collect();
+    let mut within = true;
     for (name, prepare) in BENCHES {
-        if !arguments.is_empty() && !arguments.iter().any(|argument| argument == name) {
+        if !named.is_empty() && !named.iter().any(|argument| *argument == name) {
             continue;
         }
-        let mut operation = prepare();
-        (0..1000).for_each(|_| operation());
         match once {
-            Some(count) => measured(&mut operation, count),
-            None => report(name, &mut operation),
+            _ if budgets => within &= check_budget(name),
+            Some(count) => {
+                let mut operation = prepare();
+                // Stencils are cut and vocabularies loaded before anything is counted.
+                (0..4).for_each(|_| operation());
+                measured(&mut operation, count);
+            }
+            None => report(name, &mut prepare()),
         }
     }
+    if within { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
+/// Nanoseconds of the best of several rounds.
 #[expect(clippy::print_stdout, reason = "a benchmark's result is its output")]
 fn report(name: &str, operation: &mut dyn FnMut()) {
+    let start = std::time::Instant::now();
+    operation();
+    let slow = start.elapsed().as_micros() > 1000;
+    let (rounds, count) = if slow { (3, 1) } else { (20, 2000) };
+    (0..count / 2).for_each(|_| operation());
     let mut best = u128::MAX;
-    for _ in 0..20 {
+    for _ in 0..rounds {
         let start = std::time::Instant::now();
-        measured(operation, 2000);
-        best = best.min(start.elapsed().as_nanos() / 2000);
+        measured(operation, count);
+        best = best.min(start.elapsed().as_nanos() / u128::from(count));
     }
-    println!("{name:24} {best:>9} ns");
+    println!("{name:24} {best:>12} ns");
+}
+
+/// Runs one benchmark under callgrind; whether it stays within its budget.
+#[expect(clippy::print_stdout, reason = "a benchmark's result is its output")]
+fn check_budget(name: &str) -> bool {
+    let line = BUDGETS
+        .lines()
+        .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    let Some(budget) = line.and_then(|budget| budget.trim().parse::<u64>().ok()) else {
+        println!("{name:24} has no budget");
+        return false;
+    };
+    let count: u64 = if budget > 1_000_000 { 1 } else { 100 };
+    let counted = std::env::current_exe().and_then(|this| {
+        Command::new("valgrind")
+            .args([
+                "--tool=callgrind",
+                "--toggle-collect=*measured*",
+                "--callgrind-out-file=/dev/null",
+            ])
+            .arg(this)
+            .args([name, "--once", &count.to_string()])
+            .stdout(Stdio::null())
+            .output()
+    });
+    let output = match counted {
+        Ok(output) => String::from_utf8_lossy(&output.stderr).into_owned(),
+        Err(error) => format!("valgrind: {error}"),
+    };
+    let collected = output.lines().find_map(|line| line.split_once("Collected : "));
+    let Some(instructions) = collected.and_then(|(_, number)| number.trim().parse::<u64>().ok()) else {
+        println!("{name:24} was not counted: {output}");
+        return false;
+    };
+    let each = instructions / count;
+    println!("{name:24} {each:>12} instructions of {budget}");
+    each <= budget
 }
 
 /// What callgrind counts.
@@ -131,6 +192,11 @@ fn count(text: &'static str) -> Box<dyn FnMut()> {
     Box::new(move || {
         black_box(tokens::count(black_box(text), Encoding::O200k));
     })
+}
+
+/// A megabyte of one unit, again and again.
+fn megabyte(unit: &str) -> &'static str {
+    Box::leak(unit.repeat((1 << 20) / unit.len()).into_boxed_str())
 }
 
 /// A chat completion of 1.4 KB.

@@ -19,6 +19,10 @@ use crate::pure::lines;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::time::Timestamp;
 
+mod network;
+
+pub use network::Network;
+
 /// The whole configuration, checked.
 #[derive(Clone, Debug)]
 pub struct Config {
@@ -56,6 +60,14 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// How long a stop waits for running streams.
     pub drain: Duration,
+    /// Whose `X-Forwarded-For` is believed.
+    pub trusted_proxies: Vec<Network>,
+    /// Failed authentications a minute that are forgiven to one address.
+    pub auth_failures_per_minute: u64,
+    /// Most open connections of clients.
+    pub connections_max: usize,
+    /// Most of them from one address.
+    pub connections_per_address_max: usize,
     /// How long `/readyz` says 503 before a stop closes the listeners.
     pub unready: Duration,
     /// Where a line for each request goes.
@@ -183,6 +195,10 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two pieces of the upstream's answer.
     pub idle: Duration,
+    /// The silence of an upstream after which its stream gets a comment; none: never.
+    pub comment: Option<Duration>,
+    /// Until the head of a caller's request has arrived, and a TLS handshake is done.
+    pub head: Duration,
     /// Until a caller's whole request body has arrived.
     pub body: Duration,
     /// Until a caller takes what is written to it.
@@ -232,6 +248,10 @@ struct Raw {
     body_bytes_max: u64,
     tls: Option<TlsFiles>,
     drain_seconds: u64,
+    trusted_proxies: Vec<String>,
+    auth_failures_per_minute: u64,
+    connections_max: usize,
+    connections_per_address_max: usize,
     unready_seconds: u64,
     access_log: String,
     audit_seconds: u64,
@@ -289,6 +309,8 @@ struct RawTimeouts {
     connect_ms: u64,
     first_byte_ms: u64,
     idle_ms: u64,
+    comment_ms: u64,
+    head_ms: u64,
     body_ms: u64,
     write_ms: u64,
     keepalive_ms: u64,
@@ -300,6 +322,8 @@ impl Default for RawTimeouts {
             connect_ms: 3_000,
             first_byte_ms: 120_000,
             idle_ms: 60_000,
+            comment_ms: 15_000,
+            head_ms: 15_000,
             body_ms: 60_000,
             write_ms: 60_000,
             keepalive_ms: 75_000,
@@ -330,6 +354,10 @@ impl Default for Raw {
             access_log: "stdout".to_owned(),
             audit_seconds: 300,
             catalogue_refresh: None,
+            trusted_proxies: Vec::new(),
+            auth_failures_per_minute: 60,
+            connections_max: 10_000,
+            connections_per_address_max: 1_000,
         }
     }
 }
@@ -532,6 +560,15 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
             raw.key_prefix
         ));
     }
+    if raw.auth_failures_per_minute == 0 || raw.connections_max == 0 || raw.connections_per_address_max == 0 {
+        return Err(
+            "auth_failures_per_minute, connections_max and connections_per_address_max must be 1 or more".to_owned(),
+        );
+    }
+    let proxies = raw.trusted_proxies.iter().map(|text| text.parse());
+    let trusted_proxies = proxies
+        .collect::<Result<Vec<Network>, _>>()
+        .map_err(|error| format!("trusted_proxies: {error}"))?;
     let mut providers = BTreeMap::new();
     for (name, provider) in raw.providers {
         let provider = checked_provider(&name, provider, environment).map_err(|e| format!("providers.{name}: {e}"))?;
@@ -563,6 +600,10 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
         body_bytes_max: raw.body_bytes_max,
         tls: raw.tls,
         drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
+        trusted_proxies,
+        auth_failures_per_minute: raw.auth_failures_per_minute,
+        connections_max: raw.connections_max,
+        connections_per_address_max: raw.connections_per_address_max,
         unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
         access_log: checked_log(raw.access_log)?,
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
@@ -690,6 +731,11 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
         connect: millis("connect_ms", raw.connect_ms)?,
         first_byte: millis("first_byte_ms", raw.first_byte_ms)?,
         idle: millis("idle_ms", raw.idle_ms)?,
+        comment: match raw.comment_ms {
+            0 => None,
+            value => Some(millis("comment_ms", value)?),
+        },
+        head: millis("head_ms", raw.head_ms)?,
         body: millis("body_ms", raw.body_ms)?,
         write: millis("write_ms", raw.write_ms)?,
         keepalive: millis("keepalive_ms", raw.keepalive_ms)?,

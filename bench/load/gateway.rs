@@ -207,6 +207,8 @@ store: "{store}"
 catalogue: "{at}/catalogue.yaml"
 markup: "1.15"
 currency: USD
+connections_max: 1000000
+connections_per_address_max: 1000000
 providers:
   sim: {{ base_url: "http://{upstream}/v1", on_disconnect: cancel }}
 tiers:

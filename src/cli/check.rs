@@ -9,6 +9,7 @@ use super::catalogue::Stock;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
 use crate::config::{Config, Credential, Provider, Store, environment, mistakes};
+use crate::gateway::snapshot;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
     let mut findings = Findings::default();
@@ -43,7 +44,8 @@ impl Findings {
             .push(format!("clients: {}, below {}/", scheme(config), config.base_path));
         self.passed.push(format!("ledger: {store}"));
         self.see_addresses(config);
-        self.see_files(config);
+        // What a start would refuse is refused here, by the same code.
+        self.errors.extend(snapshot::problems(config));
         for provider in config.providers.values() {
             self.see_provider(provider);
         }
@@ -81,28 +83,6 @@ impl Findings {
             self.warnings.push(format!(
                 "listen: {address} takes keys over plain HTTP: set tls, or put a proxy with TLS in front"
             ));
-        }
-    }
-
-    fn see_files(&mut self, config: &Config) {
-        let of_tls = config
-            .tls
-            .iter()
-            .flat_map(|tls| [("tls.cert", &tls.cert), ("tls.key", &tls.key)]);
-        for (key, path) in of_tls {
-            self.see_file(key, path);
-        }
-        for provider in config.providers.values() {
-            if let Some(path) = &provider.ca_file {
-                self.see_file(&format!("providers.{}.ca_file", provider.name), path);
-            }
-        }
-    }
-
-    fn see_file(&mut self, key: &str, path: &Path) {
-        if let Err(error) = std::fs::File::open(path) {
-            self.errors
-                .push(format!("{key}: cannot read {}: {error}", path.display()));
         }
     }
 

@@ -14,6 +14,7 @@ mod key;
 mod ledger;
 mod maintenance;
 mod output;
+mod process;
 mod serve;
 mod shell;
 mod top;
@@ -172,8 +173,13 @@ fn start_log(command: &Command) {
         _ => "warn",
     };
     let filter = env_logger::Env::default().default_filter_or(level);
+    let mut builder = env_logger::Builder::from_env(filter);
+    // Below this level Pingora writes whole heads of requests, with the keys in them, whatever RUST_LOG asks for.
+    for module in ["pingora_core", "pingora_proxy", "h2", "rustls"] {
+        builder.filter_module(module, log::LevelFilter::Warn);
+    }
     // It only fails when a log exists already, as it does in tests; then that one serves.
-    drop(env_logger::Builder::from_env(filter).try_init());
+    drop(builder.try_init());
 }
 
 const EVERYWHERE: &str = "With every command";

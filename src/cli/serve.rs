@@ -30,5 +30,6 @@ pub(super) fn gateway(config: Config, environment: Environment) -> Result<(), St
 }
 
 fn serve(config: Config, environment: Environment, start: Start) -> Result<(), StartError> {
+    super::process::prepare();
     prepare(config, environment, start)?.serve(|| ())
 }

@@ -144,9 +144,13 @@ impl Admin {
         let (snapshot, now) = (self.snapshot.load(), self.clock.now());
         let secs = |since: i64| since.max(0) / 1000;
         let mut breakers: Vec<(String, String, bool)> = Vec::new();
-        for candidate in snapshot.candidates.values().flat_map(|targets| targets.iter()) {
+        for candidate in snapshot.candidates.values().flat_map(|targets| targets.all()) {
             let name = candidate.upstream.provider.name.clone();
-            breakers.push((name, candidate.model.to_string(), candidate.breaker.is_open(now)));
+            breakers.push((
+                name,
+                candidate.model.to_string(),
+                candidate.breaker.open_until() > now.0,
+            ));
         }
         breakers.sort();
         breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));

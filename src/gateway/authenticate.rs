@@ -1,32 +1,60 @@
 //! Who is calling: from the `Authorization` header to a caller, or a 401 that says no more than it must.
 
+use std::net::IpAddr;
+
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, ORIGIN, REFERER};
 
+use super::strangers::{Standing, Strangers};
 use crate::clock::Clock;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::ApiKey;
 use crate::pure::policy::Provenance;
 use crate::store::{Caller, Ledger, StoreError};
 
+/// Who looks at a key: what the check needs beside the header.
+pub(super) struct Guard<'a> {
+    /// What keys begin with.
+    pub(super) key_prefix: &'a str,
+    pub(super) ledger: &'a Ledger,
+    pub(super) clock: &'a Clock,
+    pub(super) strangers: &'a Strangers,
+    /// The client's address.
+    pub(super) address: Option<IpAddr>,
+    /// Failures a minute that are forgiven to one address.
+    pub(super) failures_max: u64,
+}
+
 /// Finds the caller of a request (INTERFACE.md section 5).
 ///
-/// A key without the right prefix and checksum is refused before any store is asked.
-pub(super) async fn caller(
-    headers: &HeaderMap,
-    key_prefix: &str,
-    ledger: &Ledger,
-    clock: &Clock,
-) -> Result<Caller, ApiError> {
+/// A key without the right prefix and checksum is refused before any store is asked, and so is one from an address that has
+/// failed too often, unless it has opened before.
+///
+/// # Errors
+/// 401; 429 when the address has failed too often; 503 when the store cannot say.
+pub(super) async fn caller(headers: &HeaderMap, guard: &Guard<'_>) -> Result<Caller, ApiError> {
     let text = bearer(headers)?;
-    let key = ApiKey::parse(key_prefix, text).ok_or(ApiError::Unauthenticated(KeyFault::Invalid))?;
-    let found = ledger.authenticate(&key.digest()).await.map_err(store_failed)?;
-    let caller = found.ok_or(ApiError::Unauthenticated(KeyFault::Invalid))?;
-    let now = clock.now();
-    let expired = caller.key.expires.is_some_and(|at| at <= now);
-    if expired || caller.key.revoked.is_some() {
-        return Err(ApiError::Unauthenticated(KeyFault::Invalid));
+    let failed = || guard.strangers.failed(guard.address, guard.failures_max);
+    let Some(digest) = text.and_then(|text| Some(ApiKey::parse(guard.key_prefix, text)?.digest())) else {
+        return Err(failed());
+    };
+    let now = guard.clock.now();
+    match guard
+        .strangers
+        .standing(&digest, guard.address, guard.failures_max, now)
+    {
+        Standing::Ask => {}
+        Standing::Unknown | Standing::Limited => return Err(failed()),
     }
+    let Some(caller) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
+        guard.strangers.is_unknown(&digest, now);
+        return Err(failed());
+    };
+    let expired = caller.key.expires.is_some_and(|at| at <= guard.clock.now());
+    if expired || caller.key.revoked.is_some() {
+        return Err(failed());
+    }
+    guard.strangers.opened(&digest);
     Ok(caller)
 }
 
@@ -52,19 +80,18 @@ pub(super) fn store_failed(error: StoreError) -> ApiError {
     }
 }
 
-fn bearer(headers: &HeaderMap) -> Result<&str, ApiError> {
+/// What follows `Bearer`; nothing when that is no text.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {
         return Err(ApiError::Unauthenticated(KeyFault::Missing));
     };
-    let text = value
-        .to_str()
-        .map_err(|_| ApiError::Unauthenticated(KeyFault::Invalid))?;
+    let Ok(text) = value.to_str() else { return Ok(None) };
     let (scheme, key) = text
         .split_once(' ')
         .ok_or(ApiError::Unauthenticated(KeyFault::Missing))?;
     if scheme.eq_ignore_ascii_case("bearer") {
-        Ok(key.trim())
+        Ok(Some(key.trim()))
     } else {
         Err(ApiError::Unauthenticated(KeyFault::Missing))
     }

@@ -10,7 +10,6 @@
 //!
 //! It rests on an interface that Pingora does not document: the dependency is pinned.
 
-use std::pin::Pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -26,9 +25,11 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
+use super::comment::Comments;
 use super::drain::{DrainPlace, drained_out};
 use super::head::Head;
 use super::life::Cut;
+use super::silence::{Due, Silence};
 use crate::pure::chat::ResponseMode;
 
 /// How a call is carried once its body is known.
@@ -38,6 +39,8 @@ pub(super) struct Carriage {
     pub(super) mode: ResponseMode,
     /// The longest silence of the upstream once its answer has begun.
     pub(super) idle: Duration,
+    /// The silence of the upstream that a comment ends; none: it is never commented on.
+    pub(super) comment_every: Option<Duration>,
     /// How long the upstream of a drained call is read on for a client that has gone.
     pub(super) drain_max: Duration,
     /// Ends the call when a stop no longer waits for it.
@@ -53,6 +56,10 @@ struct Shared {
     /// Whether the target that is tried now is drained for a client that has gone.
     drains: AtomicBool,
     gone: AtomicBool,
+    /// Whether what was passed on stands between two events of a stream.
+    between_events: AtomicBool,
+    /// Whether a comment was begun.
+    commented: AtomicBool,
 }
 
 /// The session that Pingora sees.
@@ -61,12 +68,19 @@ struct Buffered {
     shared: Arc<Shared>,
     carriage: Carriage,
     gone_at: Option<Instant>,
+    /// The client sent more than its request: that is not read, and the connection is not used again.
+    overran: bool,
     /// Holds a place among the calls that are drained.
     drained: Option<DrainPlace>,
-    /// When the upstream was last heard; none before its answer has begun.
-    heard_at: Option<Instant>,
-    alarm: Option<Pin<Box<tokio::time::Sleep>>>,
+    silence: Silence,
+    comments: Comments,
     head: Head,
+}
+
+/// What ends the wait for the client.
+enum Turn {
+    Client(Result<Option<Bytes>>),
+    Silence(Due),
 }
 
 /// Puts a session that has its body already in the place of the real one.
@@ -79,11 +93,12 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         real: Some(real),
         shared: Arc::clone(&shared),
         head: Head::new(carriage.mode),
+        comments: Comments::new(carriage.comment_every),
+        silence: Silence::new(carriage.idle),
         carriage,
         gone_at: None,
+        overran: false,
         drained: None,
-        heard_at: None,
-        alarm: None,
     };
     *session.downstream_session = ServerSession::new_custom(Box::new(buffered));
     Ticket(shared)
@@ -104,6 +119,16 @@ impl Ticket {
         self.0.drains.store(drains, Ordering::Relaxed);
     }
 
+    /// Says whether what was passed on so far stands between two events of a stream.
+    pub(super) fn set_between_events(&self, between: bool) {
+        self.0.between_events.store(between, Ordering::Relaxed);
+    }
+
+    /// Whether the client was sent a comment.
+    pub(super) fn has_commented(&self) -> bool {
+        self.0.commented.load(Ordering::Relaxed)
+    }
+
     /// Whether the client has gone while the upstream was drained.
     pub(super) fn client_is_gone(&self) -> bool {
         self.0.gone.load(Ordering::Relaxed)
@@ -113,7 +138,12 @@ impl Ticket {
 /// Whether an error is one of this session's own, for which the upstream is to blame: Pingora takes all that comes from a downstream
 /// session for the client's.
 pub(super) fn is_upstreams_fault(error: &Error) -> bool {
-    matches!(error.etype(), ErrorType::Custom(what) if [SILENT, STOPPING].contains(what))
+    matches!(error.etype(), ErrorType::Custom(what) if [SILENT, STOPPING, EMPTY].contains(what))
+}
+
+/// A 200 whose head is all of it: no stream, and no JSON.
+fn is_empty_answer(task: &HttpTask) -> bool {
+    matches!(task, HttpTask::Header(header, true) if header.status == http::StatusCode::OK)
 }
 
 fn interrupted(what: &'static str) -> Box<Error> {
@@ -148,7 +178,7 @@ impl Buffered {
             return Ok(());
         }
         // Before the answer has begun nothing is owed, so nothing is worth waiting for.
-        if !self.shared.drains.load(Ordering::Relaxed) || self.heard_at.is_none() {
+        if !self.shared.drains.load(Ordering::Relaxed) || !self.silence.is_begun() {
             return Err(error);
         }
         let Some(place) = DrainPlace::take() else {
@@ -169,20 +199,23 @@ impl Buffered {
         }
     }
 
-    /// Waits until the upstream has been silent for too long. Never returns while it is heard, or before its answer begins: that
-    /// wait has the peer's own time-out.
-    async fn silence(alarm: &mut Option<Pin<Box<tokio::time::Sleep>>>, heard_at: Option<Instant>, idle: Duration) {
-        let Some(heard_at) = heard_at else {
-            return std::future::pending().await;
-        };
-        loop {
-            let sleep = alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(idle)));
-            sleep.as_mut().await;
-            let left = idle.saturating_sub(heard_at.elapsed());
-            if left.is_zero() {
-                return;
+    /// The upstream is silent: the client is told that the stream is alive, where that can be said.
+    fn comment(&mut self) {
+        let can = !self.is_gone() && self.shared.between_events.load(Ordering::Relaxed);
+        match self.real.as_mut() {
+            Some(real) if can && real.response_written().is_some() => {
+                self.shared.commented.store(true, Ordering::Relaxed);
+                self.comments.begin(real);
             }
-            sleep.as_mut().reset(tokio::time::Instant::now() + left);
+            _ => self.comments.pass_over(),
+        }
+    }
+
+    /// Sends what is left of a comment, which nothing may overtake.
+    async fn end_comment(&mut self) -> Result<()> {
+        match self.real.as_mut() {
+            Some(real) if self.gone_at.is_none() && self.comments.is_begun(real) => self.comments.write(real).await,
+            _ => Ok(()),
         }
     }
 }
@@ -229,7 +262,11 @@ impl CustomSession for Buffered {
         if self.is_gone() {
             return Ok(());
         }
-        match self.real_mut().write_response_body(data, end).await {
+        let written = match self.end_comment().await {
+            Ok(()) => self.real_mut().write_response_body(data, end).await,
+            Err(error) => Err(error),
+        };
+        match written {
             Ok(()) => Ok(()),
             Err(error) => self.client_gone(error),
         }
@@ -240,13 +277,16 @@ impl CustomSession for Buffered {
     }
 
     async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        if tasks.iter().any(is_empty_answer) {
+            return Err(interrupted(EMPTY));
+        }
         let begun = tasks.iter().any(|task| match task {
             HttpTask::Header(header, _) => !header.status.is_informational(),
             HttpTask::Body(..) | HttpTask::UpgradedBody(..) | HttpTask::Trailer(_) | HttpTask::Done => true,
             HttpTask::Failed(_) => false,
         });
         if begun {
-            self.heard_at = Some(crate::clock::monotonic());
+            self.silence.heard();
         }
         if self.is_gone() {
             self.check_drain()?;
@@ -263,10 +303,13 @@ impl CustomSession for Buffered {
             return Ok(false);
         };
         let ended = tasks.iter().any(HttpTask::is_end);
-        let written = self.real_mut().response_duplex_vec(tasks).await;
+        let written = match self.end_comment().await {
+            Ok(()) => self.real_mut().response_duplex_vec(tasks).await,
+            Err(error) => Err(error),
+        };
         if begun {
             // A client that was slow to take this is not an upstream that was silent.
-            self.heard_at = Some(crate::clock::monotonic());
+            self.silence.heard();
         }
         match written {
             Ok(done) => Ok(done),
@@ -332,14 +375,30 @@ impl CustomSession for Buffered {
 
     async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
         loop {
-            let (heard_at, idle, gone_at, max) =
-                (self.heard_at, self.carriage.idle, self.gone_at, self.carriage.drain_max);
+            let (gone_at, max, overran) = (self.gone_at, self.carriage.drain_max, self.overran);
             let Buffered {
-                real, alarm, carriage, ..
+                real,
+                silence,
+                carriage,
+                comments,
+                ..
             } = self;
             let Some(real) = real.as_mut() else { return Ok(None) };
+            if gone_at.is_none() && comments.is_begun(real) {
+                let written = tokio::select! {
+                    biased;
+                    written = comments.write(real) => written,
+                    _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
+                };
+                if let Err(error) = written {
+                    self.client_gone(error)?;
+                }
+                continue;
+            }
             let client = async {
                 match gone_at {
+                    // That it leaves is seen when something is written.
+                    None if overran => std::future::pending().await,
                     None => real.read_body_or_idle(true).await,
                     Some(at) => {
                         tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
@@ -347,16 +406,23 @@ impl CustomSession for Buffered {
                     }
                 }
             };
-            let read = tokio::select! {
+            let turn = tokio::select! {
                 biased;
-                read = client => read,
-                () = Buffered::silence(alarm, heard_at, idle) => return Err(interrupted(SILENT)),
+                read = client => Turn::Client(read),
+                due = silence.lasts(comments) => Turn::Silence(due),
                 _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
             };
-            match read {
-                Ok(bytes) => return Ok(bytes),
-                Err(error) if gone_at.is_some() => return Err(error),
-                Err(error) => self.client_gone(error)?,
+            match turn {
+                Turn::Client(Ok(bytes)) => return Ok(bytes),
+                Turn::Client(Err(error)) if gone_at.is_some() => return Err(error),
+                // Bytes after the request are no reason to leave it without its answer.
+                Turn::Client(Err(error)) if *error.etype() == ErrorType::ConnectError => {
+                    self.overran = true;
+                    self.real_mut().set_keepalive(None);
+                }
+                Turn::Client(Err(error)) => self.client_gone(error)?,
+                Turn::Silence(Due::Comment) => self.comment(),
+                Turn::Silence(Due::End) => return Err(interrupted(SILENT)),
             }
         }
     }
@@ -391,7 +457,7 @@ impl CustomSession for Buffered {
 
     /// Pingora calls this when an attempt begins.
     fn enable_retry_buffering(&mut self) {
-        self.heard_at = None;
+        self.silence.restart();
         self.head = Head::new(self.carriage.mode);
     }
 
@@ -431,5 +497,7 @@ impl CustomSession for Buffered {
 
 /// An upstream that had begun to answer has been silent for too long.
 const SILENT: &str = "UpstreamSilent";
+/// An upstream's answer of 200 had no body.
+const EMPTY: &str = "UpstreamEmpty";
 /// The process stops and no longer waits.
 const STOPPING: &str = "GatewayStopping";

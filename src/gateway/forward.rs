@@ -109,10 +109,10 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
     )?;
     request.insert_header(header::ACCEPT_ENCODING, IDENTITY)?;
     request.insert_header(header::USER_AGENT, USER_AGENT)?;
-    if let Some(authorization) = &upstream.authorization {
+    if let Some(authorization) = &upstream.parts.authorization {
         request.insert_header(header::AUTHORIZATION, authorization)?;
     }
-    for (name, value) in &upstream.headers {
+    for (name, value) in &upstream.parts.headers {
         request.insert_header(name, value)?;
     }
     *upstream_request = request;
@@ -123,7 +123,7 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
 pub(super) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock) -> Box<Error> {
     if let Some(call) = ctx.call()
         && let Some(attempt) = &mut call.attempt
-        && attempt.addresses_tried < attempt.candidate.upstream.place.count().min(ADDRESSES_MAX)
+        && attempt.addresses_tried < attempt.candidate.upstream.host.addresses.count().min(ADDRESSES_MAX)
     {
         // The host has another address.
         error.set_retry(true);
@@ -212,11 +212,11 @@ fn failed_target(ctx: &mut Ctx, clock: &Clock, failure: ApiError) -> bool {
     }
     call.answer = Answer::None;
     call.failure = Some(failure);
-    give_up_target(ctx, clock)
+    give_up_target(ctx)
 }
 
 /// The target of this attempt is not tried again. Whether there is another.
-pub(super) fn give_up_target(ctx: &mut Ctx, clock: &Clock) -> bool {
+pub(super) fn give_up_target(ctx: &mut Ctx) -> bool {
     let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else { return false };
     if let Some(attempt) = &call.attempt {
@@ -225,9 +225,9 @@ pub(super) fn give_up_target(ctx: &mut Ctx, clock: &Clock) -> bool {
     if let Some(tally) = call.tally() {
         tally.begins_again();
     }
-    call.admission.as_ref().is_some_and(|admission| {
-        route::next_target(&snapshot, &admission.permit.model().id, &call.tried, clock.now()).is_some()
-    })
+    call.admission
+        .as_ref()
+        .is_some_and(|admission| route::is_target_left(&snapshot, &admission.permit.model().id, &call.tried))
 }
 
 /// How many addresses of one host are tried before the next target.

@@ -5,6 +5,7 @@ use http::header::{self, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
+use super::buffered::Ticket;
 use super::forward::{EVENT_STREAM, JSON, give_up_target};
 use super::meter::{Meter, Passed};
 use super::observe;
@@ -31,7 +32,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
     let problem = unusable(upstream_response, call.body.mode());
     if status == 200 && problem.is_none() {
         if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded();
+            attempt.candidate.breaker.succeeded(clock.now());
         }
         return accept(upstream_response, ctx);
     }
@@ -50,7 +51,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
             tally.failed(&error);
         }
         if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded();
+            attempt.candidate.breaker.succeeded(clock.now());
         }
         return refuse(upstream_response, ctx, error);
     }
@@ -68,7 +69,7 @@ fn failed(ctx: &mut Ctx, error: ApiError, status: u16, retry_after_secs: Option<
             attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
         }
         call.failure = Some(error);
-        left = give_up_target(ctx, clock) && !refused;
+        left = give_up_target(ctx) && !refused;
     }
     let mut error = Error::explain(ErrorType::HTTPStatus(status), "the upstream failed");
     error.as_up();
@@ -93,6 +94,9 @@ fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Res
                 header.insert_header(name, value)?;
             }
         }
+    }
+    if let Some(ticket) = &call.ticket {
+        ticket.set_between_events(meter.is_between_events());
     }
     call.answer = Answer::Metered(Box::new(meter));
     if let Some(attempt) = &mut call.attempt {
@@ -150,7 +154,7 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
     }
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
-        Answer::Metered(meter) => meter.pass(body, ends),
+        Answer::Metered(meter) => pass_metered(body, ends, meter, call.ticket.as_ref()),
         Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
     };
     note(call, body.as_ref());
@@ -185,6 +189,18 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
             ))
         }
     }
+}
+
+fn pass_metered(body: &mut Option<Bytes>, ends: bool, meter: &mut Meter, ticket: Option<&Ticket>) -> Passed {
+    let Some(ticket) = ticket else {
+        return meter.pass(body, ends);
+    };
+    if ticket.has_commented() {
+        meter.commented();
+    }
+    let passed = meter.pass(body, ends);
+    ticket.set_between_events(meter.is_between_events());
+    passed
 }
 
 /// What is about to be passed on stands in the journal before it is.

@@ -95,6 +95,21 @@ impl Meter {
         matches!(self.tap, Tap::Stream(_))
     }
 
+    /// Whether what was passed on stands between two events of a stream, so that a comment could follow.
+    pub(super) fn is_between_events(&self) -> bool {
+        match &self.tap {
+            Tap::Stream(tap) => tap.is_between_events(),
+            Tap::Whole(_) => false,
+        }
+    }
+
+    /// The client was sent a comment between two events.
+    pub(super) fn commented(&mut self) {
+        if let Tap::Stream(tap) = &mut self.tap {
+            tap.commented();
+        }
+    }
+
     /// One piece of the upstream's answer passes; `ends` with its last.
     pub(super) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool) -> Passed {
         if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {

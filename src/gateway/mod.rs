@@ -3,32 +3,45 @@
 //! This file is Pingora's view of it: each hook is a few lines. `stage` holds what is known of a request; `receive` reads its body,
 //! `buffered` carries it through Pingora's proxy loop, `native` answers what needs no upstream, `respond` and `cors` write.
 
+mod address;
 pub mod admin;
 mod admit;
 mod authenticate;
+mod bounded;
+mod breaker;
 mod buffered;
+mod certificates;
+mod comment;
+mod connections;
 mod cors;
+pub mod door;
 mod drain;
 mod forward;
 mod head;
 mod judge;
 mod life;
 mod meter;
+pub mod names;
 mod native;
 mod observe;
+mod openapi;
 mod receive;
 mod refresh;
 pub mod reload;
 mod respond;
 mod route;
+mod screen;
 pub mod server;
 mod settle;
+mod silence;
 pub mod snapshot;
 mod stage;
+mod strangers;
 pub mod upgrade;
 pub mod upstream;
 mod watch;
 
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -49,6 +62,7 @@ use self::route::Route;
 use self::settle::{Biller, Ending};
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
+use self::strangers::Strangers;
 use self::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::catalogue::Model;
@@ -69,6 +83,7 @@ pub struct Gateway {
     life: Arc<Life>,
     telemetry: Arc<Telemetry>,
     audited: Arc<Audited>,
+    strangers: Strangers,
 }
 
 impl Gateway {
@@ -81,6 +96,7 @@ impl Gateway {
             clock,
             biller: Biller::new(),
             life: Life::new(),
+            strangers: Strangers::new(),
             telemetry: Arc::default(),
             audited: Arc::default(),
         }
@@ -120,27 +136,44 @@ impl Gateway {
 
     /// Decides on a request: answers it, or leaves it admitted and ready to be forwarded.
     async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> std::result::Result<bool, Failed> {
+        screen::check(session)?;
         let request = session.req_header();
-        let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path())?;
-        let name = if request.method == http::Method::OPTIONS {
-            RouteName::Preflight
-        } else {
-            observe::name(&route)
+        let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path());
+        let name = match &route {
+            _ if request.method == http::Method::OPTIONS => RouteName::Preflight,
+            Ok(route) => observe::name(route),
+            Err(_) => RouteName::None,
         };
         if let Some(tally) = &mut ctx.tally {
             tally.route(name);
         }
         if request.method == http::Method::OPTIONS {
-            respond::preflight(session, ctx, route.allow()).await?;
+            // A page can only read that a path is unknown when its browser was let through to ask for it.
+            let asks_for_page = request
+                .headers
+                .contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD);
+            let allow = match &route {
+                Err(_) if asks_for_page => route::EVERY_METHOD,
+                found => found.as_ref().map_err(Clone::clone)?.allow(),
+            };
+            respond::preflight(session, ctx, allow).await?;
             return Ok(true);
         }
+        let route = route?;
         let route = route.with_method(&request.method)?;
         if route.is_public() {
             native::public(session, ctx, &route).await?;
             return Ok(true);
         }
-        let prefix = &ctx.snapshot.config.key_prefix;
-        let caller = authenticate::caller(&request.headers, prefix, &self.ledger, &self.clock).await?;
+        let guard = authenticate::Guard {
+            key_prefix: &ctx.snapshot.config.key_prefix,
+            ledger: &self.ledger,
+            clock: &self.clock,
+            strangers: &self.strangers,
+            address: ctx.client,
+            failures_max: ctx.snapshot.config.auth_failures_per_minute,
+        };
+        let caller = authenticate::caller(&request.headers, &guard).await?;
         if let Some(tally) = &mut ctx.tally {
             tally.caller(&caller.account.id, &caller.key.id);
         }
@@ -183,6 +216,10 @@ impl Gateway {
         if let Some(tally) = &mut ctx.tally {
             tally.waited_for_body(began.elapsed());
         }
+        // Nothing of the client's head goes on. Pingora would refuse some of what these may name, without an answer.
+        for name in [http::header::CONNECTION, http::header::UPGRADE] {
+            session.req_header_mut().remove_header(&name);
+        }
         let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
         let from = authenticate::provenance(&session.req_header().headers);
         let permit = admit::permit(&snapshot, &caller, &body, endpoint, from);
@@ -210,6 +247,7 @@ impl Gateway {
             Carriage {
                 mode: body.mode(),
                 idle: config.timeouts.idle,
+                comment_every: config.timeouts.comment,
                 drain_max: DRAIN_MAX,
                 cut: self.life.cut(),
             },
@@ -236,7 +274,7 @@ fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> std::
         .iter()
         .filter_map(|target| snapshot.upstreams.get(&target.provider));
     upstreams
-        .try_for_each(|upstream| body.check_fields(&upstream.rules))
+        .try_for_each(|upstream| body.check_fields(&upstream.parts.rules))
         .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 
@@ -253,7 +291,14 @@ impl ProxyHttp for Gateway {
     }
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+        door::head_came();
         let timeouts = ctx.snapshot.config.timeouts;
+        let peer = session
+            .client_addr()
+            .and_then(|peer| peer.as_inet())
+            .map(SocketAddr::ip);
+        let trusted = &ctx.snapshot.config.trusted_proxies;
+        ctx.client = peer.map(|peer| address::client(peer, &session.req_header().headers, trusted));
         let downstream = session.as_downstream_mut();
         if downstream.req_header().version < http::Version::HTTP_11 || self.life.is_stopping() {
             downstream.set_keepalive(None);

@@ -44,6 +44,7 @@ pub(super) async fn public(session: &mut Session, ctx: &Ctx, route: &Route) -> R
             let body = public_models(ctx, &query(session))?;
             Ok(respond::json(session, ctx, body).await?)
         }
+        Route::Description => Ok(respond::document(session, ctx, &ctx.snapshot.listings.description).await?),
         _ => Ok(respond::json(session, ctx, "{\"status\":\"ok\"}".to_owned()).await?),
     }
 }
@@ -89,7 +90,7 @@ pub(super) async fn for_caller(
             let listed = listed.ok_or_else(|| ApiError::NotFound("There is no such model for this key.".to_owned()))?;
             Ok(respond::json(session, ctx, listed.openai.clone()).await?)
         }
-        Route::PublicModels | Route::Health | Route::Model(_) => Err(ApiError::Internal.into()),
+        Route::PublicModels | Route::Health | Route::Description | Route::Model(_) => Err(ApiError::Internal.into()),
     }
 }
 

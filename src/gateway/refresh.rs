@@ -79,7 +79,7 @@ async fn fetch(upstream: &Upstream) -> Result<String, String> {
     insert(header::ACCEPT, "application/json")?;
     insert(header::ACCEPT_ENCODING, "identity")?;
     insert(header::USER_AGENT, concat!("tollgate/", env!("CARGO_PKG_VERSION")))?;
-    if let Some(authorization) = &upstream.authorization {
+    if let Some(authorization) = &upstream.parts.authorization {
         request
             .insert_header(header::AUTHORIZATION, authorization)
             .map_err(said)?;

@@ -1,4 +1,4 @@
-//! Re-reads configuration and catalogue when their files change, or on SIGHUP. A broken file is refused and the old state stays.
+//! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,7 +73,7 @@ impl Reloader {
         match self.read(&old.config) {
             Ok(new) => {
                 report(&old, &new);
-                if new.config.catalogue != old.config.catalogue {
+                if new.config.catalogue != old.config.catalogue || new.config.tls != old.config.tls {
                     self.seen = stamps(&new.config);
                 }
                 current.store(Arc::new(new));
@@ -107,7 +107,7 @@ impl Reloader {
             std::fs::read_to_string(&old.path).map_err(|error| ConfigError::new(&old.path, error.to_string()))?;
         let config = Config::parse(&old.path, &text, &self.environment)?;
         let snapshot = Snapshot::load(config, &self.upstreams)?;
-        self.upstreams.resolve_unknown();
+        self.upstreams.wait_for_names();
         Ok(snapshot)
     }
 }
@@ -120,11 +120,10 @@ fn report(old: &Snapshot, new: &Snapshot) {
         && a.store == b.store
         && a.data_dir == b.data_dir
         && a.access_log == b.access_log
-        && a.audit_every == b.audit_every
-        && a.tls == b.tls;
+        && a.audit_every == b.audit_every;
     if !fixed {
         log::warn!(
-            "listen, admin_listen, threads, data_dir, store, access_log, audit_seconds and tls take effect at the next start"
+            "listen, admin_listen, threads, data_dir, store, access_log and audit_seconds take effect at the next start"
         );
     }
     log::info!(
@@ -146,9 +145,12 @@ fn report(old: &Snapshot, new: &Snapshot) {
 }
 
 fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
+    let of_tls = config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
     [&config.path, &config.catalogue]
+        .into_iter()
+        .chain(of_tls)
         .map(|path| (path.clone(), stamp(path)))
-        .into()
+        .collect()
 }
 
 fn stamp(path: &Path) -> Stamp {

@@ -1,7 +1,8 @@
 //! From a path and method to what is asked for, and from a model's targets to the one that is tried next.
 
+use super::breaker::Breaker;
 use super::snapshot::Snapshot;
-use super::upstream::{Breaker, Upstream};
+use super::upstream::Upstream;
 use crate::pure::catalogue::{Model, Target};
 use crate::pure::chat::Endpoint;
 use crate::pure::error::ApiError;
@@ -9,6 +10,7 @@ use crate::pure::time::Timestamp;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a request asks for (INTERFACE.md section 4, and the paths that OpenAI's clients add to a base address).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub(super) enum Route {
     PublicModels,
     /// `GET /llm/health`.
     Health,
+    /// `GET {base}/openapi.json`.
+    Description,
     /// `GET {base}/models`, OpenAI's shape.
     OpenAiModels,
     /// `GET {base}/models/{id}`, OpenAI's shape.
@@ -44,7 +48,7 @@ impl Route {
 
     /// Whether the path is open to everyone.
     pub(super) fn is_public(&self) -> bool {
-        matches!(self, Route::PublicModels | Route::Health)
+        matches!(self, Route::PublicModels | Route::Health | Route::Description)
     }
 
     /// What lies at `path`.
@@ -64,6 +68,7 @@ impl Route {
             "/llm/models/purposes" => Route::Purposes,
             "/llm/public/models" => Route::PublicModels,
             "/llm/health" => Route::Health,
+            "/openapi.json" => Route::Description,
             "/models" => Route::OpenAiModels,
             other => {
                 let id = other
@@ -95,6 +100,9 @@ impl Route {
     }
 }
 
+/// The methods of all paths, for a page that asks for one that is unknown.
+pub(super) const EVERY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
+
 /// A target that can be tried.
 #[derive(Clone, Debug)]
 pub(super) struct Candidate {
@@ -104,31 +112,84 @@ pub(super) struct Candidate {
     pub(super) breaker: Arc<Breaker>,
     /// The upstream's name of the model.
     pub(super) model: Arc<str>,
-}
-
-/// The first target that was not tried and whose breaker is closed; when all that are left are open, the one that closes first.
-pub(super) fn next_target(snapshot: &Snapshot, model: &str, tried: &[usize], now: Timestamp) -> Option<Candidate> {
-    let candidates = snapshot.candidates.get(model)?;
-    let untried = || candidates.iter().filter(|candidate| !tried.contains(&candidate.index));
-    let closed = untried().find(|candidate| !candidate.breaker.is_open(now));
-    closed
-        .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
-        .cloned()
+    /// 0 for a target without one.
+    weight: u64,
 }
 
 /// A model's targets, each with its upstream and breaker.
-pub(super) fn candidates(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Arc<[Candidate]> {
-    let candidate = |(index, target): (usize, &Target)| {
-        let upstream = Arc::clone(upstreams.get(&target.provider)?);
-        let breaker = upstream.breaker(&target.model);
-        Some(Candidate {
-            index,
-            upstream,
-            breaker,
-            model: Arc::from(target.model.as_str()),
+#[derive(Debug)]
+pub(super) struct Candidates {
+    all: Vec<Candidate>,
+    /// Calls so far, for the targets that share them by weight.
+    turn: AtomicU64,
+}
+
+impl Candidates {
+    /// All of them, in the catalogue's order.
+    pub(super) fn all(&self) -> &[Candidate] {
+        &self.all
+    }
+
+    pub(super) fn of(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Candidates {
+        let candidate = |(index, target): (usize, &Target)| {
+            let upstream = Arc::clone(upstreams.get(&target.provider)?);
+            let breaker = upstream.breaker(&target.model);
+            Some(Candidate {
+                index,
+                upstream,
+                breaker,
+                model: Arc::from(target.model.as_str()),
+                weight: target.weight.map_or(0, |weight| u64::from(weight.get())),
+            })
+        };
+        Candidates {
+            all: model.targets.iter().enumerate().filter_map(candidate).collect(),
+            turn: AtomicU64::new(0),
+        }
+    }
+
+    /// The next target: one of the weighted by its share, else the first, that was not tried and whose breaker admits the call. When
+    /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
+    /// becomes of it.
+    fn next(&self, tried: &[usize], now: Timestamp) -> Option<&Candidate> {
+        let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
+        let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
+        while let Some(chosen) = self.share(&weighted) {
+            if chosen.breaker.admits(now) {
+                return Some(chosen);
+            }
+            weighted.retain(|candidate| candidate.index != chosen.index);
+        }
+        let mut in_order = untried().filter(|candidate| candidate.weight == 0);
+        in_order
+            .find(|candidate| candidate.breaker.admits(now))
+            .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
+    }
+
+    /// One of these by its weight: turns are spread evenly, so that no run of calls goes to one of them.
+    fn share<'c>(&self, weighted: &[&'c Candidate]) -> Option<&'c Candidate> {
+        let total: u64 = weighted.iter().map(|candidate| candidate.weight).sum();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        // The turn's place between 0 and 1, as a fraction of 2^64, times the total.
+        let place = u128::from(turn.wrapping_mul(GOLDEN_RATIO));
+        let mut point = u64::try_from(place.saturating_mul(u128::from(total)) >> 64).ok()?;
+        weighted.iter().copied().find(|candidate| {
+            let within = point < candidate.weight;
+            point = point.saturating_sub(candidate.weight);
+            within
         })
-    };
-    model.targets.iter().enumerate().filter_map(candidate).collect()
+    }
+}
+
+/// The target of a model that is tried next, after those that were.
+pub(super) fn next_target(snapshot: &Snapshot, model: &str, tried: &[usize], now: Timestamp) -> Option<Candidate> {
+    snapshot.candidates.get(model)?.next(tried, now).cloned()
+}
+
+/// Whether a target is left that was not tried.
+pub(super) fn is_target_left(snapshot: &Snapshot, model: &str, tried: &[usize]) -> bool {
+    let candidates = snapshot.candidates.get(model);
+    candidates.is_some_and(|candidates| candidates.all.iter().any(|candidate| !tried.contains(&candidate.index)))
 }
 
 fn printable(path: &str) -> String {
@@ -137,6 +198,9 @@ fn printable(path: &str) -> String {
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
 }
+
+/// 2^64 divided by the golden ratio: its multiples spread over the numbers evenly.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
-use pingora::apps::HttpServerOptions;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
 use super::Gateway;
+use super::door::Door;
 use super::life::Life;
+use super::names::Resolver;
 use super::refresh;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
@@ -44,7 +45,7 @@ pub struct Prepared {
 /// # Errors
 /// When a file is broken, the ledger is owned by another process, or the store cannot be reached.
 pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: Start) -> Result<Prepared, StartError> {
-    let upstreams = Upstreams::start()?;
+    let upstreams = Upstreams::new(Resolver::system());
     let predecessor = match start {
         Start::Fresh => None,
         Start::Upgrade => Some(Predecessor::find(&config.data_dir)?),
@@ -56,15 +57,16 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
         store::embedded::request_handover(path)?;
     }
     let ledger = open_ledger(&store)?;
+    // Nothing is granted before it is known what the calls of the processes before this one hold.
+    store::journal::recover::hold_for_predecessors(&data_dir, &ledger);
     if let Ledger::Embedded(embedded) = &ledger {
         store::control::listen(embedded)?;
     }
     // What a process that died has left is billed before the first call is admitted.
     let recovered = store::journal::recover::recover(&data_dir, &ledger);
     ledger.recovered(recovered);
-    store::journal::recover::hold_for_predecessors(&data_dir, &ledger);
     let journal = Journal::open(&data_dir);
-    upstreams.resolve_unknown();
+    upstreams.wait_for_names();
     // Loading takes a while, which no caller should wait for.
     tokens::load(Encoding::O200k);
     tokens::load(Encoding::Cl100k);
@@ -107,7 +109,7 @@ impl Prepared {
     /// about to open.
     ///
     /// # Errors
-    /// When the TLS files cannot be read or a thread cannot be started.
+    /// When a thread cannot be started.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
         let config = self.snapshot.load_full().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
@@ -127,9 +129,6 @@ impl Prepared {
         let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
         let life = gateway.life();
         let upgrade_socket = upgrade::socket_path(&config.data_dir)?;
-        let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
-            log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
-        });
         let mut conf = server_conf(&config);
         conf.upgrade_sock = upgrade_socket.to_string_lossy().into_owned();
         let opt = Opt {
@@ -141,14 +140,12 @@ impl Prepared {
         }
         let mut server = Server::new_with_opt_and_conf(opt, conf);
         server.bootstrap();
-        let mut service = pingora::proxy::http_proxy_service(&server.configuration, gateway);
-        let mut options = HttpServerOptions::default();
-        options.h2c = true;
-        options.h2_idle_timeout = Some(config.timeouts.keepalive);
-        if let Some(logic) = service.app_logic_mut() {
-            logic.server_options = Some(options);
-        }
-        service.add_listener(listener(&config)?);
+        let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
+            log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
+        });
+        let door = Door::new(&server.configuration, gateway);
+        let mut service = pingora::services::listening::Service::new("gateway".to_owned(), door);
+        service.add_listener(listener(&config));
         server.add_service(service);
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
@@ -256,18 +253,12 @@ fn server_conf(config: &Config) -> ServerConf {
     }
 }
 
-fn listener(config: &Config) -> Result<ListenerConfig, StartError> {
+/// Plain, whatever is configured: the door greets over TLS.
+fn listener(config: &Config) -> ListenerConfig {
     let address = config.listen.to_string();
     // With room for header and a whole JSON answer both leave in one system call.
     let buffer = L4BufferSettings::new(64 << 10, 16 << 10);
-    let mut listener = ListenerConfig::tcp(&address).l4_buffer(buffer);
-    if let Some(tls) = &config.tls {
-        let (cert, key) = (tls.cert.to_string_lossy(), tls.key.to_string_lossy());
-        let mut settings = pingora::listeners::tls::TlsSettings::intermediate(&cert, &key)?;
-        settings.enable_h2();
-        listener = listener.tls(settings);
-    }
-    Ok(listener)
+    ListenerConfig::tcp(&address).l4_buffer(buffer)
 }
 
 /// SIGTERM and SIGINT stop, SIGQUIT hands over to a new process, SIGHUP re-reads the files.

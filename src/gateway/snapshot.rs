@@ -7,7 +7,9 @@ use bytes::Bytes;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::route::{self, Candidate};
+use super::certificates::Certificate;
+use super::openapi;
+use super::route::Candidates;
 use super::upstream::{Upstream, Upstreams};
 use crate::config::{Config, ConfigError};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
@@ -23,10 +25,12 @@ pub struct Snapshot {
     pub catalogue: Catalogue,
     pub(super) upstreams: BTreeMap<String, Arc<Upstream>>,
     /// The targets of each model, by its id.
-    pub(super) candidates: HashMap<Arc<str>, Arc<[Candidate]>>,
+    pub(super) candidates: HashMap<Arc<str>, Candidates>,
     pub(super) listings: Listings,
     /// When the catalogue's file was changed last.
     pub(super) catalogue_modified: Option<Timestamp>,
+    /// What the listener greets with over TLS.
+    pub(super) certificate: Option<Certificate>,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
 }
@@ -42,6 +46,8 @@ pub(super) struct Listings {
     pub(super) openai: [Document; 4],
     /// `GET /llm/models/purposes`.
     pub(super) purposes: Document,
+    /// `GET {base}/openapi.json`.
+    pub(super) description: Document,
 }
 
 /// A rendered model.
@@ -79,7 +85,8 @@ impl Snapshot {
     /// Reads the catalogue that `config` names and renders the listings. `upstreams` keeps the connections' state over reloads.
     ///
     /// # Errors
-    /// As [`Config::load_catalogue`], and when a provider cannot be set up (a certificate file that cannot be read).
+    /// As [`Config::load_catalogue`], and when a provider or the listener's TLS cannot be set up (a certificate file that cannot be
+    /// read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
         let whole = config.load_catalogue()?;
         let mut warnings: Vec<String> = Vec::new();
@@ -107,10 +114,12 @@ impl Snapshot {
                 _ => {}
             }
         }
+        let certificate = config.tls.as_ref().map(Certificate::load).transpose();
+        let certificate = certificate.map_err(|problem| ConfigError::new(&config.path, problem))?;
         let upstreams = upstreams.for_config(&config)?;
-        let listings = Listings::render(&catalogue);
+        let listings = Listings::render(&catalogue, &config.base_path);
         let catalogue_modified = config.catalogue_modified();
-        let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), route::candidates(&upstreams, model));
+        let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), Candidates::of(&upstreams, model));
         let candidates = catalogue.models().iter().map(with_targets).collect();
         Ok(Snapshot {
             config,
@@ -119,9 +128,19 @@ impl Snapshot {
             candidates,
             listings,
             catalogue_modified,
+            certificate,
             warnings,
         })
     }
+}
+
+/// What [`Snapshot::load`] refuses beside the catalogue: all of it, and not only the first.
+pub fn problems(config: &Config) -> Vec<String> {
+    let certificate = config.tls.as_ref().and_then(|tls| Certificate::load(tls).err());
+    certificate
+        .into_iter()
+        .chain(super::upstream::problems(config))
+        .collect()
 }
 
 #[derive(Serialize)]
@@ -152,7 +171,7 @@ struct OpenAiModel<'a> {
 }
 
 impl Listings {
-    fn render(catalogue: &Catalogue) -> Listings {
+    fn render(catalogue: &Catalogue, base_path: &str) -> Listings {
         let models: Vec<Listed> = catalogue.models().iter().map(Listed::render).collect();
         let for_tier = |tier: Tier| models.iter().filter(move |listed| listed.model.tier <= tier);
         let purposes: Vec<String> = Purpose::ALL
@@ -169,6 +188,7 @@ impl Listings {
                 Document::new(format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(",")))
             }),
             purposes: Document::new(format!("{{{}}}", purposes.join(","))),
+            description: Document::new(openapi::document(base_path)),
             models,
         }
     }

@@ -1,5 +1,6 @@
 //! What is known of a request while it passes: its stage says what may happen to it next.
 
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -27,6 +28,8 @@ pub struct Ctx {
     pub(super) id: RequestId,
     /// Configuration and catalogue as they were then: a reload does not touch a request that is under way.
     pub(super) snapshot: Arc<Snapshot>,
+    /// Where it comes from, as far as that can be believed. None without a socket.
+    pub(super) client: Option<IpAddr>,
     /// The page's origin, for CORS.
     pub(super) origin: Option<HeaderValue>,
     /// The caller's limits, once they were looked at.
@@ -109,6 +112,7 @@ impl Ctx {
             id,
             tally: Some(Tally::new(telemetry, id, crate::clock::monotonic())),
             snapshot,
+            client: None,
             origin: None,
             rate: None,
             stage: Stage::Arrived,

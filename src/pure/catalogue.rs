@@ -6,6 +6,7 @@
 pub mod changes;
 
 use std::collections::HashMap;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::Deserialize;
@@ -89,6 +90,9 @@ pub struct Target {
     pub provider: String,
     /// The upstream's name of the model.
     pub model: String,
+    /// Its share of the calls among the model's weighted targets; those without one are asked when these have failed, in their order.
+    #[serde(default)]
+    pub weight: Option<NonZeroU32>,
 }
 
 /// What a model does.

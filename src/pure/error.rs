@@ -17,6 +17,11 @@ pub enum ApiError {
         /// The limit in bytes.
         max: u64,
     },
+    /// The request's header fields are larger than the limit, in bytes.
+    HeadTooLarge {
+        /// The limit in bytes.
+        max: usize,
+    },
     /// The sender was too slow with its body.
     BodyTimeout,
     /// The key is missing, wrong, expired or revoked. Never says more, so that a guesser learns nothing.
@@ -201,6 +206,12 @@ impl ApiError {
                 413,
                 "invalid_request_error",
                 format!("The request body is larger than {max} bytes."),
+            )
+            .final_answer(),
+            ApiError::HeadTooLarge { max } => WireError::new(
+                431,
+                "invalid_request_error",
+                format!("The request's header fields are larger than {max} bytes."),
             )
             .final_answer(),
             ApiError::BodyTimeout => {

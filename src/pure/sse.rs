@@ -150,6 +150,13 @@ impl Framer {
         }
     }
 
+    /// Something of the stream has gone by elsewhere: a byte order mark would no longer be one.
+    pub fn begin(&mut self) {
+        if self.line == Line::Mark(0) {
+            self.line = Line::Start;
+        }
+    }
+
     /// The next byte begins an event: not even an LF may be left of the last one.
     pub fn is_at_event(&self) -> bool {
         !self.open && !self.after_cr && self.line == Line::Start
@@ -272,7 +279,7 @@ fn take_line<'a>(input: &mut &'a [u8]) -> &'a [u8] {
 }
 
 /// The byte order mark that a stream may begin with.
-const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
+pub(crate) const MARK: [u8; 3] = [0xEF, 0xBB, 0xBF];
 const ERROR_NAME: &[u8] = b"error";
 /// A `data` line that has no colon, at its end: its value is empty.
 const DATA_NAME_ONLY: Line = Line::Name(Field::Data, 4);

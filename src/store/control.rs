@@ -122,12 +122,8 @@ fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
 }
 
 pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
-    let stream = connect(socket).map_err(|error| AdminError::Store(format!("{}: {error}", socket.display())))?;
-    ask_on(stream, socket, op)
-}
-
-pub(super) fn ask_on(mut stream: UnixStream, socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
     let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
+    let mut stream = connect(socket).map_err(failed)?;
     stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
     let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
     text.push(b'\n');
@@ -138,7 +134,7 @@ pub(super) fn ask_on(mut stream: UnixStream, socket: &Path, op: &AdminOp) -> Res
         .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
 }
 
-pub(super) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     in_folder(socket, |short| UnixStream::connect(short))
 }
 

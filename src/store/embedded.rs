@@ -150,6 +150,7 @@ impl Embedded {
         &self,
         cell: &Cell,
         request: &ReserveRequest,
+        entry: &mut Entry,
     ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
         let mut state = cell.state();
         if self.is_handed_over() {
@@ -161,7 +162,12 @@ impl Embedded {
                 self.path.display()
             )));
         }
-        Ok(Some(state.reserve(request, self.shared.clock.now())))
+        let reply = state.reserve(request, self.shared.clock.now());
+        if let Ok(granted) = &reply {
+            // Still under the account's lock: a successor that looks into the journal finds every hold.
+            entry.granted(granted.amount);
+        }
+        Ok(Some(reply))
     }
 
     pub(super) fn recovered(&self, report: RecoverReport) {

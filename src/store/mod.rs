@@ -225,7 +225,7 @@ impl Ledger {
         point("reserve", "before");
         let reply = match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => {
-                let reply = match store.reserve(cell, request) {
+                let reply = match store.reserve(cell, request, &mut entry) {
                     Ok(None) => Box::pin(store.reserve_at_successor(cell, request)).await,
                     Ok(Some(reply)) => Ok(reply),
                     Err(error) => Err(error),
@@ -289,6 +289,22 @@ impl Ledger {
     pub(crate) fn hold_for_predecessor(&self, hold: &journal::LiveHold) {
         if let Ledger::Embedded(store) = self {
             store.hold_for_predecessor(hold);
+        }
+    }
+
+    /// Whether another process has taken the ledger over.
+    pub(crate) fn is_handed_over(&self) -> bool {
+        match self {
+            Ledger::Embedded(store) => store.is_handed_over(),
+            Ledger::Redis(_) => false,
+        }
+    }
+
+    /// The embedded ledger, when it is that.
+    pub(crate) fn embedded(&self) -> Option<&embedded::Embedded> {
+        match self {
+            Ledger::Embedded(store) => Some(store),
+            Ledger::Redis(_) => None,
         }
     }
 

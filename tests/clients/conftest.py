@@ -116,19 +116,7 @@ class Gateway:
     """A running `tollgate demo`."""
 
     def __init__(self, directory: Path):
-        self.directory = directory
-        self.log = directory / "gateway.log"
-        self._names = itertools.count(1)
-        environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_ENVIRONMENT}
-        with self.log.open("wb") as log:
-            self.process = subprocess.Popen(
-                [binary(), "demo", "--listen", "127.0.0.1:0", "--data-dir", directory / "data", "--json"],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=log,
-                cwd=directory,
-                env=environment,
-            )
+        self._start(directory, "demo", "--listen", "127.0.0.1:0", "--data-dir", str(directory / "data"), "--json")
         lines: queue.Queue[bytes | None] = queue.Queue()
         threading.Thread(target=read_to_end, args=(self.process.stdout, lines), daemon=True).start()
         try:
@@ -143,6 +131,21 @@ class Gateway:
         except (TypeError, KeyError, ValueError):
             self.kill()
             pytest.exit(f"`tollgate demo --json` printed {first!r} as its first line; its log:\n{self.log_text()}", returncode=1)
+
+    def _start(self, directory: Path, *arguments: str):
+        self.directory = directory
+        self.log = directory / "gateway.log"
+        self._names = itertools.count(1)
+        environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_ENVIRONMENT}
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                [binary(), *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=directory,
+                env=environment,
+            )
 
     def command(self, *arguments: str):
         """Runs an operator's command on the running gateway and returns what it printed as JSON."""
@@ -189,13 +192,21 @@ class Gateway:
         self.process.wait()
 
 
-@pytest.fixture(scope="session")
-def gateway(tmp_path_factory):
+@pytest.fixture(scope="session", autouse=True)
+def environment():
     for name in HIDDEN_ENVIRONMENT:
         os.environ.pop(name, None)
     for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"):
         os.environ[name] = "false"
-    running = Gateway(tmp_path_factory.mktemp("gateway"))
+
+
+@pytest.fixture(scope="session")
+def gateway(tmp_path_factory):
+    yield from running(Gateway(tmp_path_factory.mktemp("gateway")))
+
+
+def running(running: Gateway):
+    """A fixture's gateway: it must stop as it should after the last test."""
     try:
         yield running
         running.stop()

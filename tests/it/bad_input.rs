@@ -164,6 +164,25 @@ async fn d6_fields_that_choose_another_model_or_price_are_400() {
 }
 
 #[tokio::test]
+async fn d6_every_refused_field_is_400_however_its_name_is_spelled() {
+    let mut cases = Vec::new();
+    for (field, _) in tollgate::pure::chat::refused_fields() {
+        let escaped: String = field.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
+        let first = format!("\\u{:04X}{}", u32::from(field.chars().next().unwrap()), &field[1..]);
+        for name in [field.to_owned(), first, escaped] {
+            for value in ["\"on\"", "true", "1", "{}", "[]"] {
+                let body =
+                    format!(r#"{{"model":"{SMALL}","messages":[{{"role":"user","content":"x"}}],"{name}":{value}}}"#);
+                cases.push((field, body));
+            }
+        }
+    }
+    assert!(cases.len() > 600, "{}", cases.len());
+    let cases: Vec<(&str, &[u8])> = cases.iter().map(|(field, body)| (*field, body.as_bytes())).collect();
+    check_400(&CHAT[..1], &cases).await;
+}
+
+#[tokio::test]
 async fn d8_bad_embedding_requests_are_400() {
     let mut cases: Vec<(&str, String)> = vec![
         ("`input` is required", format!(r#"{{"model":"{EMBED}"}}"#)),

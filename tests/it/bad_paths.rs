@@ -6,7 +6,8 @@ use crate::harness::client::ask;
 use crate::harness::{Gateway, Upstream};
 
 /// All paths of the interface and the aliases for OpenAI's clients, with the methods that they take.
-const PATHS: [(&str, &str); 13] = [
+pub(crate) const PATHS: [(&str, &str); 14] = [
+    ("/openapi.json", "GET, HEAD, OPTIONS"),
     ("/llm/chat/stream", "POST, OPTIONS"),
     ("/llm/chat", "POST, OPTIONS"),
     ("/llm/embeddings", "POST, OPTIONS"),

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::chat::request;
 use crate::harness::catalogue::SMALL;
 use crate::harness::metrics::Metrics;
-use crate::harness::process::Process;
+use crate::harness::operator::Process;
 use crate::harness::{Reply, Upstream, eventually};
 
 #[path = "../support/openrouter_list.rs"]

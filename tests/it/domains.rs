@@ -195,8 +195,12 @@ async fn d7_a_preflight_is_answered_without_a_key() {
             assert!(answer.header("access-control-max-age").parse::<u64>().unwrap() > 0);
             crate::harness::answer::check_request_id(&answer.headers);
         }
-        let unknown = client.request(Method::OPTIONS, "/llm/nothing").header("origin", origin);
-        ask(unknown).await.error(404, "not_found_error");
+        let unknown = || client.request(Method::OPTIONS, "/llm/nothing").header("origin", origin);
+        ask(unknown()).await.error(404, "not_found_error");
+        // A page has to be let through to read that.
+        let answer = ask(unknown().header("access-control-request-method", "GET")).await;
+        assert_eq!(answer.status, 204);
+        check_readable(&answer, origin);
     }
     gateway.check_untouched(&upstream).await;
 }

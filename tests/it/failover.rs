@@ -23,6 +23,10 @@ fn failures() -> Vec<(&'static str, Reply)> {
         ("no HTTP", Reply::default().bytes("SSH-2.0-OpenSSH_9.9\r\n").close()),
         ("no answer in time", Reply::default().silence()),
         (
+            "an empty answer",
+            Reply::default().bytes("HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n"),
+        ),
+        (
             "HTML for JSON",
             Reply::new(200, &[("content-type", "text/html")], "<h1>Welcome</h1>"),
         ),
@@ -282,6 +286,42 @@ async fn d6_when_every_target_is_down_the_least_bad_is_tried() {
         .error(429, "rate_limit_error");
     gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
     assert_eq!((main.seen().len(), spare.seen().len()), (1, 2));
+}
+
+#[tokio::test]
+async fn d6_weighted_targets_share_the_calls_and_the_others_follow() {
+    let main = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let last = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let targets = json!([
+        { "provider": "last", "model": "up-last" },
+        { "provider": "main", "model": "up-twin", "weight": 3 },
+        { "provider": "spare", "model": "up-twin-2", "weight": 1 },
+    ]);
+    let setup = Setup::over(&main)
+        .spare(&spare)
+        .provider("last", json!({ "base_url": last.base_url() }));
+    let setup = setup.tier(tollgate::pure::ids::Tier::Enterprise);
+    let gateway = setup.model(TWIN, |model| model["targets"] = targets).start().await;
+    for _ in 0..400 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    let (from_main, from_spare) = (main.seen().len(), spare.seen().len());
+    assert!((290..=310).contains(&from_main), "{from_main} of 400");
+    assert_eq!((from_main + from_spare, last.seen().len()), (400, 0));
+
+    let failing = Upstream::always(Reply::status(500)).await;
+    let both = json!([
+        { "provider": "main", "model": "up-last" },
+        { "provider": "spare", "model": "a", "weight": 1 },
+        { "provider": "spare", "model": "b", "weight": 1 },
+    ]);
+    let setup = Setup::over(&main)
+        .spare(&failing)
+        .model(TWIN, |model| model["targets"] = both);
+    let gateway = setup.start().await;
+    gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    assert_eq!(failing.seen().len(), 2, "each of the two, and then the other");
 }
 
 #[tokio::test]

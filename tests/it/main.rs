@@ -8,10 +8,12 @@
     reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
 )]
 
+mod attacks;
 mod auth;
 mod bad_input;
 mod bad_paths;
 mod bodies;
+mod breakers;
 mod catalogue_import;
 mod chat;
 mod commands;
@@ -25,17 +27,24 @@ mod h2_upstreams;
 mod harness;
 mod holds;
 mod limits;
+mod listener_tls;
 mod listings;
 mod meter_cuts;
 mod meter_leavers;
+mod meter_long;
+mod meter_memory;
 mod meter_shapes;
 mod money;
+mod names;
 mod natives;
 mod nodes;
+mod openapi;
 mod regression;
 mod reload;
 mod shapes;
+mod strangers;
 mod stream_shapes;
 mod streams;
 mod telemetry;
 mod tls;
+mod upstream_faults;

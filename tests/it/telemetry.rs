@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::chat::{request, streaming};
 use crate::harness::catalogue::{EMBED, FREE, LARGE, SMALL, TWIN};
 use crate::harness::metrics::Metrics;
-use crate::harness::process::Process;
+use crate::harness::operator::Process;
 use crate::harness::{Cue, Gateway, KeySpec, Reply, Setup, Upstream, eventually};
 
 /// The fields of the access log, in their order.

@@ -48,6 +48,52 @@ fn check_says_what_is_wrong_and_what_is_off() {
     assert!(place.error("account list").contains("--conf FILE"));
 }
 
+/// What a start refuses, `check` refuses too, all of it at once.
+#[test]
+fn check_refuses_what_a_start_would_refuse() {
+    let place = Place::new();
+    let good = std::fs::read_to_string(place.conf()).unwrap();
+    let provider = "\n  bad:\n    base_url: \"http://127.0.0.1:1/v1\"\n    api_key_env: TOLLGATE_TEST_NEVER_SET\n";
+    let with = |lines: &str| good.replacen("providers:", &format!("providers:{provider}{lines}"), 1);
+    for (conf, words) in [
+        (
+            with("    allow_fields: [stoer]\n"),
+            "providers.bad: allow_fields: `stoer`",
+        ),
+        (
+            with("    ca_file: /nowhere/ca.pem\n"),
+            "providers.bad: ca_file /nowhere/ca.pem",
+        ),
+        (
+            with("    headers: { Content-Length: \"5\" }\n"),
+            "providers.bad: headers: \"Content-Length\" cannot be set",
+        ),
+        (
+            format!("{good}\ntls: {{ cert: /nowhere/cert.pem, key: /nowhere/key.pem }}\n"),
+            "tls.cert /nowhere/cert.pem",
+        ),
+        (
+            format!("{good}\ntrusted_proxies: [\"10.0.0.1/8\"]\n"),
+            "trusted_proxies: \"10.0.0.1/8\"",
+        ),
+        (
+            format!("{good}\nauth_failures_per_minute: 0\n"),
+            "auth_failures_per_minute",
+        ),
+    ] {
+        std::fs::write(place.conf(), &conf).unwrap();
+        let outcome = place.run("check");
+        assert!(
+            outcome.status == 1 && outcome.stderr.contains(words),
+            "{words}: {outcome:?}"
+        );
+    }
+    let all = with("    allow_fields: [stoer]\n") + "\ntls: { cert: /nowhere/cert.pem, key: /nowhere/key.pem }\n";
+    std::fs::write(place.conf(), all).unwrap();
+    let stderr = place.run("check").stderr;
+    assert!(stderr.contains("stoer") && stderr.contains("tls.cert"), "{stderr}");
+}
+
 #[test]
 fn wrong_usage_is_status_2_and_help_is_not() {
     for wrong in [

@@ -1,8 +1,9 @@
 //! The scanner's scalars: strings, numbers and literals.
 //!
-//! Nearly all bytes of a body lie in strings, so that skipping plain text is what counts: it goes by blocks and words, not by bytes.
+//! Nearly all bytes of a body lie in strings, so that skipping plain text is what counts.
 
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text};
+use crate::pure::plain::skip_plain;
 
 impl Scanner<'_> {
     pub(super) fn literal(&mut self, word: &[u8], kind: Kind) -> Result<Kind, Fault> {
@@ -105,54 +106,3 @@ pub(super) fn hex4(digits: &[u8]) -> Option<u32> {
         .iter()
         .try_fold(0, |unit: u32, &byte| Some((unit << 4) | char::from(byte).to_digit(16)?))
 }
-
-/// What is left of `rest` from its first quote, backslash or control character on.
-#[inline]
-fn skip_plain(mut rest: &[u8]) -> &[u8] {
-    loop {
-        // Most strings are keys and short words: their end is found within a few words, and so is a mark's place in its block.
-        for _ in 0..BLOCK / WORD {
-            let Some((word, tail)) = rest.split_first_chunk::<WORD>() else {
-                let plain = rest.iter().take_while(|&&byte| !is_mark(byte)).count();
-                return rest.get(plain..).unwrap_or_default();
-            };
-            let marks = marks(u64::from_le_bytes(*word));
-            if marks != 0 {
-                return rest
-                    .get(usize::try_from(marks.trailing_zeros() / 8).unwrap_or(0)..)
-                    .unwrap_or_default();
-            }
-            rest = tail;
-        }
-        // The fixed size and the bytes of 0 and 1 let the compiler stay in vector registers; with `is_mark` it does not.
-        while let Some((block, tail)) = rest.split_first_chunk::<BLOCK>() {
-            let marks = block.iter().fold(0, |any, &byte| {
-                any | u8::from(byte == b'"') | u8::from(byte == b'\\') | u8::from(byte < b' ')
-            });
-            if marks != 0 {
-                break;
-            }
-            rest = tail;
-        }
-    }
-}
-
-#[inline]
-fn is_mark(byte: u8) -> bool {
-    (byte == b'"') | (byte == b'\\') | (byte < b' ')
-}
-
-/// The high bit of each byte that is a mark. Bits above the lowest may be wrong (a borrow), the lowest never is.
-#[inline]
-fn marks(word: u64) -> u64 {
-    let quote = word ^ (ONES * 0x22);
-    let backslash = word ^ (ONES * 0x5c);
-    let found = (quote.wrapping_sub(ONES) & !quote)
-        | (backslash.wrapping_sub(ONES) & !backslash)
-        | (word.wrapping_sub(ONES * 0x20) & !word);
-    found & (ONES * 0x80)
-}
-
-const WORD: usize = 8;
-const BLOCK: usize = 32;
-const ONES: u64 = 0x0101_0101_0101_0101;

@@ -7,21 +7,45 @@ use super::{Forward, Framing, HOLD_BYTES_MAX, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{Figure, TOKENS_MAX};
 
-/// The first byte chooses the cut and the options, the rest is a stream: however it is cut, the same bytes pass, the
-/// same is read, and what passes differs from what came only where it may.
+/// The first byte chooses the options, the second the cut, the rest is a stream: however it is cut, the same bytes pass,
+/// the same is read, and what passes differs from what came only where it may.
 ///
 /// # Panics
 /// When it is not so.
 pub fn fuzz_sse(input: &[u8]) {
-    let Some((&choice, stream)) = input.split_first() else {
+    let [choice, step, stream @ ..] = input else {
         return;
+    };
+    let step = usize::from(*step) % 64 + 1;
+    let stream = Bytes::copy_from_slice(stream.get(..STREAM_BYTES_MAX).unwrap_or(stream));
+    let framing = match choice >> 1 & 3 {
+        0 | 1 => None,
+        2 => Some(Framing::Framed),
+        _ => Some(Framing::UntilClosed),
     };
     let options = TapOptions {
         drop_usage_chunk: choice & 1 == 1,
         ..TapOptions::default()
     };
-    let step = usize::from(choice >> 1) % 64 + 1;
-    let framing = (choice & 128 != 0).then_some(Framing::UntilClosed);
+    match choice >> 3 & 3 {
+        0 | 1 => check_cut(&stream, step, options, framing),
+        2 => {
+            let hold_bytes_max = usize::from(choice >> 5) * 3;
+            check_release(
+                &stream,
+                step,
+                TapOptions {
+                    hold_bytes_max,
+                    ..options
+                },
+            );
+        }
+        _ => check_failure(&stream, step, options),
+    }
+}
+
+/// A stream that is wholly held, event by event, is the same stream however it is cut.
+fn check_cut(stream: &Bytes, step: usize, options: TapOptions, framing: Option<Framing>) {
     let (whole, tap) = pass(stream, stream.len().max(1), options, framing);
     let (cut, other) = pass(stream, step, options, framing);
     assert_eq!(whole, cut, "the cut changes what passes");
@@ -36,24 +60,48 @@ pub fn fuzz_sse(input: &[u8]) {
         (tap.error_event(), tap.error_code()),
         (other.error_event(), other.error_code())
     );
-    if !options.drop_usage_chunk && !tap.error_event() && framing.is_none() {
-        assert!(
-            whole.starts_with(stream.get(..HOLD_BYTES_MAX).unwrap_or(stream)),
-            "bytes are lost"
-        );
-        assert!(whole.len() <= stream.len() + 16, "bytes are added");
+    if framing.is_none() {
+        check_kept(stream, &whole, &tap, options);
     }
-    assert!(
-        tap.done() || whole.ends_with(b"data: [DONE]\n\n"),
-        "a stream has no end"
-    );
-    let mut failing = StreamTap::new(options);
-    let mut out = collect(&mut failing, stream, step);
-    out.extend(failing.fail("gone", "upstream_error", 502));
-    assert!(
-        failing.done() || out.ends_with(b"data: [DONE]\n\n"),
-        "a stream has no end"
-    );
+    check_end(&whole, &tap);
+}
+
+/// Events that are too large to be held pass in parts. What was not left out counts the same.
+fn check_release(stream: &Bytes, step: usize, options: TapOptions) {
+    let (out, tap) = pass(stream, step, options, None);
+    check_end(&out, &tap);
+    check_kept(stream, &out, &tap, options);
+    if !options.drop_usage_chunk && !tap.error_event() {
+        let held = TapOptions {
+            hold_bytes_max: HOLD_BYTES_MAX,
+            ..options
+        };
+        let (_, other) = pass(stream, step, held, None);
+        assert_eq!(tap.reports(), other.reports(), "the bound changes the reports");
+        if !other.error_event() {
+            assert_eq!(tap.delivered(), other.delivered(), "the bound changes the count");
+        }
+    }
+}
+
+/// A stream that dies has an end too.
+fn check_failure(stream: &Bytes, step: usize, options: TapOptions) {
+    let mut tap = StreamTap::new(options);
+    let mut out = collect(&mut tap, stream, step);
+    out.extend_from_slice(&tap.fail("gone", "upstream_error", 502));
+    check_end(&out, &tap);
+}
+
+/// Where nothing may be left out, nothing is, and only an end is added.
+fn check_kept(stream: &Bytes, out: &[u8], tap: &StreamTap, options: TapOptions) {
+    if !options.drop_usage_chunk && !tap.error_event() {
+        assert!(out.starts_with(stream), "bytes are lost");
+        assert!(out.len() <= stream.len() + 16, "bytes are added");
+    }
+}
+
+fn check_end(out: &[u8], tap: &StreamTap) {
+    assert!(tap.done() || out.ends_with(b"data: [DONE]\n\n"), "a stream has no end");
 }
 
 /// The first byte chooses the cut, the rest is a whole answer: the scanner agrees with `serde_json` about its usage,
@@ -109,24 +157,29 @@ pub fn fuzz_usage(input: &[u8]) {
 }
 
 /// Passes a stream in chunks of `step` bytes to its end, which may be that of a broken connection.
-fn pass(stream: &[u8], step: usize, options: TapOptions, framing: Option<Framing>) -> (Vec<u8>, StreamTap) {
+fn pass(stream: &Bytes, step: usize, options: TapOptions, framing: Option<Framing>) -> (Vec<u8>, StreamTap) {
     let mut tap = StreamTap::new(options);
     let mut out = collect(&mut tap, stream, step);
-    out.extend(match framing {
+    let end = match framing {
         None => tap.end(),
         Some(framing) => tap.end_or_fail(framing, "gone", "upstream_error", 502),
-    });
+    };
+    out.extend_from_slice(&end);
     (out, tap)
 }
 
-fn collect(tap: &mut StreamTap, stream: &[u8], step: usize) -> Vec<u8> {
-    let mut out = Vec::new();
-    // A stream that is longer than what may be held can pass differently when cut, so there is none here.
-    for chunk in stream.get(..HOLD_BYTES_MAX).unwrap_or(stream).chunks(step) {
-        match tap.chunk(&Bytes::copy_from_slice(chunk)) {
-            Forward::Unchanged => out.extend_from_slice(chunk),
+fn collect(tap: &mut StreamTap, stream: &Bytes, step: usize) -> Vec<u8> {
+    let mut out = Vec::with_capacity(stream.len() + 512);
+    let mut rest = stream.clone();
+    while !rest.is_empty() {
+        let chunk = rest.split_to(step.min(rest.len()));
+        match tap.chunk(&chunk) {
+            Forward::Unchanged => out.extend_from_slice(&chunk),
             Forward::Replace(bytes) => out.extend_from_slice(&bytes),
         }
     }
     out
 }
+
+/// A stream that is longer than what may be held can pass differently when cut, so there is none here.
+const STREAM_BYTES_MAX: usize = HOLD_BYTES_MAX;

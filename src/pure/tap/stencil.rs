@@ -4,9 +4,9 @@
 //! the same bytes around a plain string in the text's place is the same JSON with another text, so it need not be read
 //! again. Any other difference sends it the long way.
 
-use std::borrow::Cow;
-
 use super::reading::{Choices, Reading, Seen};
+use crate::pure::plain::{plain_length, skip_plain};
+use crate::pure::sse::MARK;
 
 /// The bytes around the text of a stream's usual event. A new one matches nothing.
 #[derive(Debug, Default)]
@@ -26,45 +26,41 @@ enum Layout {
     PaddingThenText,
 }
 
-/// An event that a stencil matches.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Match<'a> {
-    /// What it delivers.
-    pub(super) text: Cow<'a, [u8]>,
-    /// What follows the event.
-    pub(super) rest: &'a [u8],
-}
-
 impl Stencil {
-    /// Whether `bytes` begin with such an event, whole.
-    pub(super) fn find<'a>(&self, bytes: &'a [u8]) -> Option<Match<'a>> {
-        if self.layout == Layout::Nothing {
-            return None;
-        }
-        let (first, rest) = split_string(bytes.strip_prefix(self.before.as_slice())?)?;
-        let (second, rest) = match self.layout {
-            Layout::Nothing | Layout::Text => (Quoted::NONE, rest),
-            Layout::TextThenPadding | Layout::PaddingThenText => {
-                split_string(rest.strip_prefix(self.between.as_slice())?)?
+    /// The text of the event that `bytes` begin with, and what follows the event; `None` if it is no such event, or its
+    /// text has escapes.
+    #[inline]
+    pub(super) fn find<'a>(&self, bytes: &'a [u8]) -> Option<Split<'a>> {
+        self.holes(bytes, split_plain)
+    }
+
+    /// The same of an event whose text may have escapes, unescaped.
+    #[cold]
+    pub(super) fn find_escaped<'a>(&self, bytes: &'a [u8]) -> Option<(Vec<u8>, &'a [u8])> {
+        let (text, rest) = self.holes(bytes, split_escaped)?;
+        let text: String = serde_json::from_slice(&[b"\"", text, b"\""].concat()).ok()?;
+        Some((text.into_bytes(), rest))
+    }
+
+    /// What stands in the text's place in an event that `bytes` begin with, and what follows the event. Padding has no
+    /// escapes: if it ever has, the event goes the long way.
+    #[inline]
+    fn holes<'a>(&self, bytes: &'a [u8], split_text: fn(&'a [u8]) -> Option<Split<'a>>) -> Option<Split<'a>> {
+        let rest = bytes.strip_prefix(self.before.as_slice())?;
+        let (text, rest) = match self.layout {
+            Layout::Nothing => return None,
+            Layout::Text => split_text(rest)?,
+            Layout::TextThenPadding => {
+                let (text, rest) = split_text(rest)?;
+                let (_, rest) = split_plain(rest.strip_prefix(self.between.as_slice())?)?;
+                (text, rest)
+            }
+            Layout::PaddingThenText => {
+                let (_, rest) = split_plain(rest)?;
+                split_text(rest.strip_prefix(self.between.as_slice())?)?
             }
         };
-        let rest = rest.strip_prefix(self.after.as_slice())?;
-        let is_padding_first = self.layout == Layout::PaddingThenText;
-        let (text, padding) = if is_padding_first {
-            (second, first)
-        } else {
-            (first, second)
-        };
-        // Padding has no escapes. If it ever has, the event goes the long way.
-        if padding.is_escaped {
-            return None;
-        }
-        let text = if text.is_escaped {
-            Cow::Owned(text.unescape()?)
-        } else {
-            Cow::Borrowed(text.bytes)
-        };
-        Some(Match { text, rest })
+        Some((text, rest.strip_prefix(self.after.as_slice())?))
     }
 
     /// Cuts the stencil from `event`, whose data begins at `data_at` and reads as `reading`; leaves it as it was if the
@@ -76,7 +72,9 @@ impl Stencil {
         };
         let spans = &reading.spans;
         let ended = event.ends_with(b"\n\n") || event.ends_with(b"\n\r\n");
-        if reading.seen != usual || spans.texts != 1 || spans.escaped || !ended {
+        // A byte order mark is one at the start of the stream only: before a later event it is part of a field's name.
+        let marked = event.starts_with(&MARK);
+        if reading.seen != usual || spans.texts != 1 || spans.escaped || !ended || marked {
             return;
         }
         let shift = |span: &std::ops::Range<usize>| data_at + span.start..data_at + span.end;
@@ -109,68 +107,24 @@ impl Stencil {
     }
 }
 
-/// A JSON string without its quotes.
-#[derive(Clone, Copy, Debug)]
-struct Quoted<'a> {
-    bytes: &'a [u8],
-    is_escaped: bool,
-}
+/// A text, and what follows it.
+type Split<'a> = (&'a [u8], &'a [u8]);
 
-impl Quoted<'_> {
-    const NONE: Quoted<'static> = Quoted {
-        bytes: b"",
-        is_escaped: false,
-    };
-
-    /// The text; `None` if an escape or a character is wrong.
-    fn unescape(self) -> Option<Vec<u8>> {
-        let text: String = serde_json::from_slice(&[b"\"", self.bytes, b"\""].concat()).ok()?;
-        Some(text.into_bytes())
-    }
-}
-
-/// The string that `bytes` begin with, and its closing quote with all that follows; `None` if it has a control
-/// character, or does not end.
+/// The part of a JSON string that `bytes` begin with up to its first escape or control character, or up to its closing
+/// quote, with which all that may follow it here begins.
 #[inline]
-fn split_string(bytes: &[u8]) -> Option<(Quoted<'_>, &[u8])> {
-    let end = bytes.iter().position(|byte| is_special(*byte))?;
-    let (string, rest) = bytes.split_at_checked(end)?;
-    match rest.first() {
-        Some(b'"') => Some((
-            Quoted {
-                bytes: string,
-                is_escaped: false,
-            },
-            rest,
-        )),
-        Some(b'\\') => split_escaped(bytes, end),
-        _ => None,
-    }
+fn split_plain(bytes: &[u8]) -> Option<Split<'_>> {
+    bytes.split_at_checked(plain_length(bytes))
 }
 
-/// The same of a string whose first backslash is at `end`.
-#[cold]
-fn split_escaped(bytes: &[u8], mut end: usize) -> Option<(Quoted<'_>, &[u8])> {
+/// The whole of a string that may have escapes; `None` if it has a control character, or does not end.
+fn split_escaped(bytes: &[u8]) -> Option<Split<'_>> {
+    let mut rest = skip_plain(bytes);
     loop {
-        match bytes.get(end..)? {
-            [b'"', ..] => break,
-            [b'\\', 0x20..=0xFF, ..] => end += 2,
+        match rest {
+            [b'"', ..] => return bytes.split_at_checked(bytes.len() - rest.len()),
+            [b'\\', 0x20..=0xFF, after @ ..] => rest = skip_plain(after),
             _ => return None,
         }
-        end += bytes.get(end..)?.iter().position(|byte| is_special(*byte))?;
     }
-    let (string, rest) = bytes.split_at_checked(end)?;
-    Some((
-        Quoted {
-            bytes: string,
-            is_escaped: true,
-        },
-        rest,
-    ))
-}
-
-/// A byte that ends a string, or that does not stand for itself in one.
-#[inline]
-fn is_special(byte: u8) -> bool {
-    matches!(byte, b'"' | b'\\' | 0..=0x1F)
 }

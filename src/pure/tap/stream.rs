@@ -190,6 +190,17 @@ impl StreamTap {
         output.finish()
     }
 
+    /// Whether what has passed stands between two events of a stream that goes on: a comment may follow.
+    pub fn is_between_events(&self) -> bool {
+        let open = !self.closed && !self.done;
+        open && self.held.is_empty() && self.framer.position() == Position::BetweenEvents
+    }
+
+    /// The client was sent a comment between two events: what follows is not the start of its stream.
+    pub fn commented(&mut self) {
+        self.framer.begin();
+    }
+
     /// [`StreamTap::end_or_fail`] found that the upstream had died.
     pub fn died(&self) -> bool {
         self.died
@@ -233,9 +244,16 @@ impl StreamTap {
     /// Takes the usual events that `bytes` begin with; what follows them.
     fn usual_events<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
-        while let Some(usual) = self.stencil.find(rest) {
-            self.reading.tally.commit_text(&usual.text);
-            rest = usual.rest;
+        while !rest.is_empty() {
+            if let Some((text, after)) = self.stencil.find(rest) {
+                self.reading.tally.commit_text(text);
+                rest = after;
+            } else if let Some((text, after)) = self.stencil.find_escaped(rest) {
+                self.reading.tally.commit_text(&text);
+                rest = after;
+            } else {
+                break;
+            }
         }
         rest
     }
@@ -254,8 +272,11 @@ impl StreamTap {
         } else {
             Verdict::Pass
         };
-        if verdict == Verdict::Pass {
-            self.deliver();
+        match verdict {
+            Verdict::Pass => self.deliver(),
+            // Were its text kept, it would be counted with that of a later event.
+            Verdict::LeaveOut => self.reading.tally.discard(),
+            Verdict::Mask => {}
         }
         self.scanner.reset();
         self.terminal = Terminal::Maybe(0);

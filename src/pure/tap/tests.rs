@@ -76,6 +76,23 @@ fn the_usage_chunk_is_read_and_left_out_only_when_asked() {
     }
 }
 
+/// It is a usage chunk by the last of its `choices`, and the text is in the first.
+#[test]
+fn text_in_a_usage_chunk_that_is_left_out_is_not_counted() {
+    let odd = concat!(
+        r#"data: {"choices":[{"delta":{"content":"one two"}}],"choices":[],"#,
+        r#""usage":{"prompt_tokens":9,"completion_tokens":12}}"#,
+        "\n\n"
+    );
+    let stream = [DELTA, odd, DELTA, STOP].concat();
+    for cut in 0..=stream.len() {
+        let (head, tail) = stream.as_bytes().split_at(cut);
+        let (out, tap) = pass(&[head, tail], drop_usage());
+        assert_eq!(out, [DELTA, DELTA, STOP].concat().as_bytes());
+        assert_eq!(tap.delivered().0, 2, "cut at {cut}");
+    }
+}
+
 #[test]
 fn an_upstream_error_is_replaced_by_ours_and_ends_the_stream() {
     let error = "data: {\"error\":{\"message\":\"secret words\",\"code\":429}}\n\n";

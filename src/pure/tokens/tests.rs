@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod official;
+
 #[test]
 fn the_encoding_follows_the_family() {
     for id in [

@@ -37,7 +37,10 @@ impl Book for EmbeddedBook {
     }
 
     fn reserve(&self, request: &ReserveRequest) -> Result<Granted, Denial> {
-        self.store.reserve(&self.cell, request).unwrap().unwrap()
+        self.store
+            .reserve(&self.cell, request, &mut crate::store::journal::Entry::none())
+            .unwrap()
+            .unwrap()
     }
 
     fn settle(&self, settlement: &Settlement, debit: &Debit, _: Option<&(Scope, Credits)>) -> Settled {

@@ -112,8 +112,6 @@ impl Committer {
     /// Writes out everything and takes no more, so that the file can change hands.
     fn hand_over(&mut self) -> Result<(), StoreError> {
         self.commit()?; // Where this fails, nothing has changed yet.
-        // Calls look for the successor's socket from now on, not for ours.
-        control::stop_listening(&self.path);
         self.shared.handed_over.store(true, Ordering::Release);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
         let cells: Vec<Arc<Cell>> = {
@@ -122,8 +120,13 @@ impl Committer {
         };
         cells.iter().for_each(|cell| drop(cell.state()));
         let written = self.commit().and_then(|()| self.database.sync());
-        if written.is_err() {
-            self.shared.handed_over.store(false, Ordering::Release);
+        match written {
+            // Calls look for the successor's socket from now on, not for ours.
+            Ok(()) => control::stop_listening(&self.path),
+            Err(_) => {
+                self.shared.handed_over.store(false, Ordering::Release);
+                self.commit_within(COMMIT_WINDOW);
+            }
         }
         written
     }

@@ -222,10 +222,12 @@ impl Embedded {
         let ask = move || {
             let started = monotonic();
             loop {
-                match control::connect(&socket) {
-                    Ok(stream) => return control::ask_on(stream, &socket, &op),
-                    Err(_) if started.elapsed() < SUCCESSOR_WAIT_MAX => std::thread::sleep(SUCCESSOR_PAUSE),
-                    Err(error) => return Err(AdminError::Store(format!("{}: {error}", socket.display()))),
+                match control::ask(&socket, &op) {
+                    // Nobody listens yet, or it was our own socket in its last moment. What is asked here can be asked twice.
+                    Err(AdminError::Store(_)) if started.elapsed() < SUCCESSOR_WAIT_MAX => {
+                        std::thread::sleep(SUCCESSOR_PAUSE);
+                    }
+                    answered => return answered,
                 }
             }
         };
@@ -267,6 +269,22 @@ impl Embedded {
             log::warn!("the hold of request {} of the process before is not held here", hold.id);
         }
         self.predecessors().insert(hold.id, cell);
+    }
+
+    /// Whether calls of a process before this one may still run.
+    pub(in crate::store) fn has_predecessors(&self) -> bool {
+        !self.predecessors().is_empty()
+    }
+
+    /// Gives back what is held for calls of the process before that are not among `running`.
+    pub(in crate::store) fn predecessors_run(&self, running: &std::collections::HashSet<RequestId>) {
+        let ended: Vec<(RequestId, Arc<Cell>)> = self
+            .predecessors()
+            .extract_if(|hold, _| !running.contains(hold))
+            .collect();
+        for (hold, cell) in ended {
+            cell.state().release(hold);
+        }
     }
 
     /// Every process before this one has ended, and its debits were taken: what it held besides is given back.

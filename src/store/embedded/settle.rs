@@ -61,9 +61,7 @@ impl Embedded {
             entry.close();
             return settled;
         }
-        if let Settled::Now { .. } = settled
-            && !self.is_handed_over()
-        {
+        if let Settled::Now { .. } = settled {
             let queued = QueuedDebit {
                 cell: Arc::clone(cell),
                 debit,
@@ -80,7 +78,8 @@ impl Embedded {
                 queue.push(queued);
                 queue.len() == 1
             };
-            if first {
+            // Once the ledger has changed hands, nobody empties the queue: the entries stay in the journal, for the successor.
+            if first && !self.is_handed_over() {
                 self.wake();
             }
         }
@@ -104,11 +103,42 @@ impl Embedded {
         Ok(Place::Embedded(Arc::clone(cell)))
     }
 
-    /// Settles or releases a call that a dead process left. False when its debit had been taken before, or cannot be.
+    /// Takes the debit of a call that ended in the process before this one, which lives, when it is the next of its numbers.
+    pub(in crate::store) fn take_from_predecessor(
+        &self,
+        account: &AccountId,
+        hold: RequestId,
+        debit: Debit,
+        (producer, sequence): (ProducerId, u64),
+    ) {
+        let Ok(Place::Embedded(cell)) = self.place(account) else {
+            return;
+        };
+        let mut state = cell.state();
+        if self.is_handed_over() || sequence != state.last_sequence(producer).saturating_add(1) {
+            return;
+        }
+        let settlement = settlement(hold, &debit, producer, sequence);
+        let settled = self.take(&cell, &mut state, &settlement, debit, Entry::none());
+        if settled == Settled::OutOfRange {
+            log::error!(
+                "MONEY: the debit of request {hold} ({}) is not taken: {settled:?}",
+                settlement.cost
+            );
+        }
+    }
+
+    /// Settles or releases a call that a dead process left. False when its debit had been taken before, or cannot be. The ledger's owner
+    /// does this: in a process that has handed it over, the call stays in its journal.
     pub(in crate::store) fn take_over(&self, cell: &Arc<Cell>, hold: RequestId, orphan: Orphan, entry: Entry) -> bool {
         let (debit, numbered) = match orphan {
             Orphan::Held => {
-                self.release(cell, hold, entry);
+                let mut state = cell.state();
+                if !self.is_handed_over() {
+                    state.release(hold);
+                    drop(state);
+                    close(entry);
+                }
                 return true;
             }
             Orphan::Answered(debit) => (debit, None),
@@ -119,6 +149,9 @@ impl Embedded {
             } => (debit, Some((producer, sequence))),
         };
         let mut state = cell.state();
+        if self.is_handed_over() {
+            return false;
+        }
         let own = self.shared.producer;
         let next = (own, state.last_sequence(own).saturating_add(1));
         let (producer, sequence) = match numbered {
@@ -148,6 +181,10 @@ impl Embedded {
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }
     }
+}
+
+fn close(mut entry: Entry) {
+    entry.close();
 }
 
 fn settlement(hold: RequestId, debit: &Debit, producer: ProducerId, sequence: u64) -> Settlement {

@@ -86,7 +86,9 @@ impl JournalFile {
                 file.grow_slots(&mut free)?;
                 file.grow_prompts(&mut free)?;
                 drop(free);
-                std::fs::rename(&new, &path).map(|()| file)
+                std::fs::rename(&new, &path)?;
+                File::open(folder)?.sync_all()?;
+                Ok(file)
             });
         if made.is_err() {
             remove(&new);
@@ -286,12 +288,19 @@ impl JournalFile {
         Ok(aside)
     }
 
+    /// Whether a file's name is one that [`JournalFile::create`] gives.
+    pub(super) fn names(path: &Path) -> bool {
+        let stem = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        stem.len() == 32 && stem.bytes().all(|byte| byte.is_ascii_hexdigit())
+    }
+
     /// Deletes what a process left that died while it made its journal: a file without its name yet, or prompts without slots.
     pub(super) fn delete_if_unfinished(path: &Path) {
         let [new, prompts] = ["new", PROMPTS_EXTENSION].map(|extension| path.with_extension(extension));
-        // In this order: a journal that is finished in between has got its name.
-        let dead = open(&new, false).is_ok_and(|file| file.try_lock().is_ok());
-        if dead
+        // Locked until both are gone, so that its maker cannot go on with it. In this order: a journal that is finished in between has
+        // got its name.
+        let dead = open(&new, false).ok().filter(|file| file.try_lock().is_ok());
+        if dead.is_some()
             || !new.exists()
                 && !path.with_extension(EXTENSION).exists()
                 && !path.with_extension(ASIDE_EXTENSION).exists()

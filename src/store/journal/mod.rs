@@ -58,7 +58,7 @@ pub struct Journal {
 
 /// A call's place in the journal, until its end is known to the store.
 ///
-/// Dropped without [`Entry::close`], it stays in the journal, and the next recovery resolves it: that is what a call whose end is
+/// Dropped without `Entry::close`, it stays in the journal, and the next recovery resolves it: that is what a call whose end is
 /// unknown needs.
 #[must_use = "an entry is closed once the store knows how its call ended"]
 pub struct Entry(Option<Written>);
@@ -124,6 +124,11 @@ impl Journal {
             delivered: CompletionTokens(0),
             prompt: None,
         })))
+    }
+
+    /// Where this process' own journal is.
+    fn own(&self) -> Option<PathBuf> {
+        self.file.load().as_ref().map(|file| file.path().to_owned())
     }
 
     /// Calls whose end the store does not know yet.
@@ -203,9 +208,11 @@ impl Entry {
             written.delivered = delivered;
             slot.deliver(delivered, written.id);
         }
-        if written.prompt != prompt {
+        if let Some(tokens) = prompt
+            && written.prompt != prompt
+        {
             written.prompt = prompt;
-            slot.report_prompt(prompt.unwrap_or_default(), written.id);
+            slot.report_prompt(tokens, written.id);
         }
         if written.stage == Stage::Held {
             written.stage = Stage::Answered;

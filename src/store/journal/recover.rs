@@ -4,50 +4,58 @@
 //! is written into the dead process' journal, with its new number, before the store hears of it. So a recovery that is killed
 //! itself is continued by the next.
 
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::file::{EXTENSION, JournalFile};
-use super::slot::{Found, FoundStage};
+use super::slot::{Found, FoundStage, NumberedDebit};
 use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
 use crate::pure::bill::{counted_prompt, estimated_prompt};
 use crate::pure::chat::RequestBody;
 use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::admin::RecoverReport;
+use crate::store::embedded::Embedded;
 use crate::store::{Debit, Ledger, Orphan, StoreError};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
 /// once nothing stands in it, and put aside when something in it could not be believed.
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
-    recover_beside(folder, ledger, 0)
+    recover_beside(folder, ledger, None)
 }
 
-/// The same beside `own` journals that this process has itself. When no others live, no process before this one does.
-fn recover_beside(folder: &Path, ledger: &Ledger, own: usize) -> RecoverReport {
+/// The same beside this process' `own` journal.
+fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> RecoverReport {
     let mut report = RecoverReport::default();
-    let mut alive = 0;
-    for path in journals(folder, &mut report) {
-        match JournalFile::adopt(&path) {
-            Ok(None) => alive += 1,
+    let (mut dead, mut others_live) = (Vec::new(), false);
+    let (paths, is_whole) = journals(folder, &mut report);
+    for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
+        match JournalFile::adopt(path) {
+            Ok(None) => others_live |= path.exists(),
             Ok(Some(file)) => {
                 report.journals += 1;
-                resolve(&Arc::new(file), ledger, &mut report);
+                dead.push(Arc::new(file));
             }
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                let aside = JournalFile::put_aside(&path);
+                let aside = JournalFile::put_aside(path);
                 let kept = aside.unwrap_or_else(|_| path.clone());
                 refuse(
                     &mut report,
                     format!("{}: {error}; kept as {}", path.display(), kept.display()),
                 );
             }
-            Err(error) => refuse(&mut report, format!("{}: {error}", path.display())),
+            Err(error) => {
+                others_live = true;
+                refuse(&mut report, format!("{}: {error}", path.display()));
+            }
         }
     }
-    if alive <= own {
+    resolve(&dead, ledger, &mut report);
+    if is_whole && !others_live {
         ledger.predecessors_ended();
     }
     if report.journals > 0 {
@@ -65,7 +73,7 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: usize) -> RecoverReport {
 
 /// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
 pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
-    for path in journals(folder, &mut RecoverReport::default()) {
+    for path in journals(folder, &mut RecoverReport::default()).0 {
         let file = match JournalFile::peek(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -86,6 +94,38 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
     }
 }
 
+/// Takes what the process before this one, which lives and has handed its ledger over, has billed since, and gives back what its ended
+/// calls held.
+pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>) {
+    let (paths, is_whole) = journals(folder, &mut RecoverReport::default());
+    let mut running = HashSet::new();
+    let mut ended = Vec::new();
+    for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
+        let Ok(file) = JournalFile::peek(path) else { return };
+        for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
+            match slot.read() {
+                Ok(None) => {}
+                Ok(Some(found)) => {
+                    running.insert(found.id);
+                    if let FoundStage::Owed(debit) = found.stage {
+                        ended.push((found, debit));
+                    }
+                }
+                Err(_) => return, // It is being written at this moment; the next round reads it.
+            }
+        }
+    }
+    ended.sort_by_key(|(_, debit)| debit.sequence);
+    for (found, numbered) in ended {
+        let debit = owed_debit(&found, &numbered);
+        let number = (numbered.producer, numbered.sequence);
+        ledger.take_from_predecessor(&found.account, found.id, debit, number);
+    }
+    if is_whole {
+        ledger.predecessors_run(&running);
+    }
+}
+
 /// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
 pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     let mut rounds: u32 = 0;
@@ -93,35 +133,45 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
         std::thread::park_timeout(FLUSH_EVERY);
         journal.tend();
         rounds = rounds.wrapping_add(1);
+        if ledger.is_handed_over() {
+            continue; // What is left by others is the successor's to resolve.
+        }
+        let own = journal.own();
+        if let Some(embedded) = ledger.embedded().filter(|embedded| embedded.has_predecessors()) {
+            follow_predecessors(&journal.folder, embedded, own.as_deref());
+        }
         if rounds.is_multiple_of(ADOPT_ROUNDS) {
-            recover_beside(&journal.folder, ledger, 1);
+            recover_beside(&journal.folder, ledger, own.as_deref());
         }
     }
 }
 
-fn resolve(file: &Arc<JournalFile>, ledger: &Ledger, report: &mut RecoverReport) {
+/// Resolves the calls of dead processes. The store takes the debits of a producer in the order of their numbers, wherever they stand,
+/// and those that are made now after them.
+fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverReport) {
     let mut calls = Vec::new();
-    for number in 0..file.slots() {
-        match file.slot(number).map(|slot| slot.read()) {
-            None | Some(Ok(None)) => {}
-            Some(Ok(Some(found))) => {
-                file.count_found();
-                calls.push((number, found));
-            }
-            Some(Err(error)) => {
-                file.keep_aside();
-                refuse(report, format!("{}: call {number}: {error}", file.path().display()));
+    for file in files {
+        file.count_found(); // So that the file stays until its last call was looked at.
+        for number in 0..file.slots() {
+            match file.slot(number).map(|slot| slot.read()) {
+                None | Some(Ok(None)) => {}
+                Some(Ok(Some(found))) => {
+                    file.count_found();
+                    calls.push((file, number, found));
+                }
+                Some(Err(error)) => {
+                    file.keep_aside();
+                    refuse(report, format!("{}: call {number}: {error}", file.path().display()));
+                }
             }
         }
     }
-    // The store takes the debits of a producer in the order of their numbers, and those that are made now after them.
-    calls.sort_by_key(|(_, found)| match found.stage {
-        FoundStage::Owed(debit) => (0, debit.sequence),
-        FoundStage::Answered { .. } => (1, 0),
-        FoundStage::Held => (2, 0),
+    calls.sort_by_key(|(_, _, found)| match found.stage {
+        FoundStage::Owed(debit) => (0, debit.producer.0, debit.sequence),
+        FoundStage::Answered { .. } => (1, 0, 0),
+        FoundStage::Held => (2, 0, 0),
     });
-    file.count_found(); // So that the file stays until the last call was looked at.
-    for (number, found) in calls {
+    for (file, number, found) in calls {
         let id = found.id;
         if let Err(error) = resolve_call(file, number, found, ledger, report) {
             file.keep_aside();
@@ -129,7 +179,7 @@ fn resolve(file: &Arc<JournalFile>, ledger: &Ledger, report: &mut RecoverReport)
             refuse(report, format!("{}: request {id}: {error}", file.path().display()));
         }
     }
-    file.forget_found();
+    files.iter().for_each(|file| file.forget_found());
 }
 
 fn resolve_call(
@@ -146,12 +196,7 @@ fn resolve_call(
             (Orphan::Answered(debit), Stage::Answered)
         }
         FoundStage::Owed(numbered) => {
-            let debit = Debit {
-                model: found.model.as_str().into(),
-                key: found.key,
-                usage: numbered.usage,
-                cost: numbered.cost,
-            };
+            let debit = owed_debit(&found, &numbered);
             let (producer, sequence) = (numbered.producer, numbered.sequence);
             (
                 Orphan::Owed {
@@ -183,6 +228,15 @@ fn resolve_call(
     Ok(())
 }
 
+fn owed_debit(found: &Found, numbered: &NumberedDebit) -> Debit {
+    Debit {
+        model: found.model.as_str().into(),
+        key: found.key.clone(),
+        usage: numbered.usage,
+        cost: numbered.cost,
+    }
+}
+
 /// An answer that had begun costs its prompt and what was delivered (DESIGN section 4).
 fn made_debit(
     file: &JournalFile,
@@ -195,6 +249,8 @@ fn made_debit(
         let body = RequestBody::parse(text.into(), found.endpoint).ok()?;
         Some(counted_prompt(&body, &found.model, &found.limits))
     };
+    // A text that the tokenizer cannot take must not stop a start.
+    let counted = || std::panic::catch_unwind(AssertUnwindSafe(counted)).ok().flatten();
     let prompt = reported.or_else(counted).unwrap_or_else(|| {
         log::warn!(
             "request {}: its prompt was not kept; it is billed by a low estimate",
@@ -218,18 +274,26 @@ fn made_debit(
     })
 }
 
-/// The journals in the folder, oldest first. What a process left that died while it made its journal is deleted.
-fn journals(folder: &Path, report: &mut RecoverReport) -> Vec<PathBuf> {
+/// The journals in the folder, oldest first, and whether that is all of them. What a process left that died while it made its journal is
+/// deleted.
+fn journals(folder: &Path, report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Vec::new(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Vec::new(), true),
         Err(error) => {
             refuse(report, format!("{}: {error}", folder.display()));
-            return Vec::new();
+            return (Vec::new(), false);
         }
     };
-    let mut journals: Vec<PathBuf> = Vec::new();
-    for path in entries.filter_map(|entry| entry.ok().map(|entry| entry.path())) {
+    let (mut journals, mut is_whole) = (Vec::new(), true);
+    for entry in entries {
+        let Ok(path) = entry.map(|entry| entry.path()) else {
+            is_whole = false;
+            continue;
+        };
+        if !JournalFile::names(&path) {
+            continue; // Somebody else's file.
+        }
         match path.extension().and_then(|extension| extension.to_str()) {
             Some(EXTENSION) => journals.push(path),
             Some("new" | "prompts") => JournalFile::delete_if_unfinished(&path),
@@ -237,7 +301,7 @@ fn journals(folder: &Path, report: &mut RecoverReport) -> Vec<PathBuf> {
         }
     }
     journals.sort();
-    journals
+    (journals, is_whole)
 }
 
 fn refuse(report: &mut RecoverReport, line: String) {

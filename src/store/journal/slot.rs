@@ -165,6 +165,12 @@ impl Slot {
     /// Writes the exact debit. The caller owns the slot.
     pub(super) fn owe(&self, debit: &NumberedDebit, id: RequestId) {
         let text = debit_bytes(debit, id);
+        // A debit that gets another number: while it is written, the counters say what is owed.
+        if self.state.load(Ordering::Relaxed) == state::OWED {
+            self.deliver(debit.usage.completion, id);
+            self.report_prompt(debit.usage.prompt, id);
+            self.state.store(state::ANSWERED, Ordering::Release);
+        }
         // SAFETY: the caller owns the slot, so nobody else touches the cell.
         unsafe { *self.debit.get() = text };
         self.state.store(state::OWED, Ordering::Release);

@@ -14,10 +14,13 @@ use crate::pure::usage::Usage;
 use crate::store::admin::RecoverReport;
 use crate::store::embedded::Embedded;
 use crate::store::tests::rig::{NOW, audit_is_clean, block_on, caller_of, credits, request};
-use crate::store::{Caller, Hold, Ledger};
+use crate::store::{Caller, Figures, Hold, Ledger};
 
 /// 8 tokens: 3 for the chat, 3 for the message and 2 for its text.
 const PROMPT: &[u8] = br#"{"model":"a/m","messages":[{"role":"user","content":"hello world"}]}"#;
+
+/// The name of a dead process' journal.
+const DEAD: &str = "0190a0b0c0d07e0f8a0b0c0d0e0f0a0b";
 
 /// A folder with a ledger's file and journals, and the process that has them open.
 struct Rig {
@@ -388,12 +391,12 @@ fn recovered_from(journal: &[u8], prompts: &[u8]) -> (Credits, RecoverReport) {
         folder: tempfile::Builder::new().tempdir().unwrap(),
         process: None,
     };
-    std::fs::write(rig.folder.path().join("dead.journal"), journal).unwrap();
-    std::fs::write(rig.folder.path().join("dead.prompts"), prompts).unwrap();
+    std::fs::write(rig.folder.path().join(DEAD).with_extension("journal"), journal).unwrap();
+    std::fs::write(rig.folder.path().join(DEAD).with_extension("prompts"), prompts).unwrap();
     rig.start("10");
     let report = rig.process().recovered.clone();
     let spent = rig.spent();
-    assert!(!rig.folder.path().join("dead.journal").exists());
+    assert!(!rig.folder.path().join(DEAD).with_extension("journal").exists());
     (spent, report)
 }
 
@@ -492,4 +495,58 @@ fn read_all(journal: &[u8]) -> (Vec<Credits>, usize) {
 
 fn adopted(path: &Path) -> JournalFile {
     JournalFile::adopt(path).unwrap().unwrap()
+}
+
+#[test]
+fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let mut running = rig.call(1);
+    running.pass(CompletionTokens(5), None);
+    let released = rig.call(2);
+    let old = rig.process.take().unwrap();
+    let Ledger::Embedded(store) = &old.ledger else { panic!() };
+    let reply = store.run_blocking(crate::store::admin::AdminOp::HandOver);
+    assert_eq!(reply, Ok(crate::store::admin::AdminReply::HandedOver));
+
+    let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
+    recover::hold_for_predecessors(&folder, &new);
+    let figures = |account: &Caller| {
+        let caller = caller_of(&new, "acme", "0", Default::default());
+        assert_eq!(caller.account.id, account.account.id);
+        block_on(new.figures(&caller)).unwrap()
+    };
+    let held = running.amount().saturating_add(released.amount());
+    assert_eq!(figures(&old.caller).held, held);
+
+    // What a third process left when it died is not the old one's to resolve any more.
+    let dead = Journal::open(&folder);
+    let mut left = Process {
+        ledger: old.ledger.clone(),
+        journal: dead,
+        caller: old.caller.clone(),
+        recovered: RecoverReport::default(),
+    }
+    .begin(3, PROMPT);
+    left.pass(CompletionTokens(2), None);
+    drop(left);
+    recover(&folder, &old.ledger);
+    recover(&folder, &old.ledger);
+
+    released.release();
+    let debit = debit_of(&running, 8, 5);
+    running.settle(debit);
+    let Ledger::Embedded(successor) = &new else { panic!() };
+    recover::follow_predecessors(&folder, successor, None);
+    let spent = |figures: Figures| credits("10").saturating_sub(figures.balance);
+    let now = figures(&old.caller);
+    assert_eq!((spent(now), now.held), (cost(8, 5), Credits::ZERO));
+
+    drop(old);
+    let report = recover(&folder, &new);
+    assert_eq!((report.settled, report.already), (1, 1), "{report:?}");
+    let caller = caller_of(&new, "acme", "0", Default::default());
+    let now = block_on(new.figures(&caller)).unwrap();
+    assert_eq!(spent(now), cost(8, 5).saturating_add(cost(8, 2)));
+    audit_is_clean(&new);
 }

@@ -93,7 +93,7 @@ impl Books {
                 b"committed" => books.committed = amount(text)?,
                 b"used" => books.used = amount(text)?,
                 b"month" => books.month = Month(reply::number(Some(text))?),
-                b"tier" | b"quota" | b"created" | b"next" | b"first" | b"last" | b"producers" => {}
+                b"about" | b"tier" | b"quota" | b"created" | b"next" | b"first" | b"last" | b"producers" => {}
                 [b't', ..] => books.paid_in += amount(first_word(text))?,
                 [b'h', id @ ..] => {
                     let mut parts = text.splitn(4, ' ');

@@ -256,7 +256,9 @@ impl Queue {
         work.for_each(&mut number);
         for waiting in &mut inner.work {
             match waiting {
-                Work::Settle(debit) if current && debit.account.id() == account => number(debit),
+                Work::Settle(debit) if current && debit.producer == old && debit.account.id() == account => {
+                    number(debit)
+                }
                 Work::Settle(_) | Work::Release { .. } | Work::Barrier { .. } => {}
             }
         }

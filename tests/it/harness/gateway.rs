@@ -8,7 +8,8 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::Clock;
-use tollgate::config::{AccessLog, Config};
+use tollgate::config::{AccessLog, Config, Store};
+use tollgate::gateway::names::Resolver;
 use tollgate::gateway::reload::Reloader;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::gateway::upstream::Upstreams;
@@ -36,6 +37,8 @@ pub struct Setup {
     pub catalogue: Value,
     tier: Tier,
     credit: String,
+    resolver: Resolver,
+    redis: Option<String>,
 }
 
 /// A running gateway with one account, which has one key.
@@ -83,13 +86,15 @@ impl Setup {
     pub fn at(base_url: &str) -> Setup {
         let conf = json!({
             "providers": { "main": { "base_url": base_url, "api_key_env": "SET_MAIN" } },
-            "tiers": {}, "timeouts": {},
+            "tiers": {}, "timeouts": {}, "auth_failures_per_minute": 1_000_000,
         });
         let setup = Setup {
             conf,
             catalogue: catalogue::catalogue(),
             tier: Tier::Pro,
             credit: "100".to_owned(),
+            resolver: Resolver::system(),
+            redis: None,
         };
         // Nobody listens there, until a test says who.
         setup.provider("spare", json!({ "base_url": "http://127.0.0.1:1/v1" }))
@@ -133,6 +138,17 @@ impl Setup {
         Setup { credit, ..self }
     }
 
+    /// How names are resolved.
+    pub fn resolver(self, resolver: Resolver) -> Setup {
+        Setup { resolver, ..self }
+    }
+
+    /// Keeps the ledger in the Redis at this address.
+    pub fn redis(self, url: &str) -> Setup {
+        let redis = Some(url.to_owned());
+        Setup { redis, ..self }
+    }
+
     /// Starts it.
     pub async fn start(mut self) -> Gateway {
         let dir = TempDir::new().unwrap();
@@ -144,11 +160,18 @@ impl Setup {
         let config = Config::parse(path("tollgate.yaml").as_ref(), &self.conf.to_string(), &environment).unwrap();
 
         let clock = Clock::manual(NOW);
-        let upstreams = Upstreams::start().unwrap();
+        let upstreams = Upstreams::new(self.resolver);
         let snapshot = Snapshot::load(config, &upstreams).unwrap();
-        upstreams.resolve_unknown();
+        upstreams.wait_for_names();
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
-        let ledger = Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap());
+        let ledger = match self.redis {
+            None => Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap()),
+            Some(url) => {
+                // It blocks, on a thread that is on no runtime.
+                let open = move || tollgate::store::open(&Store::Redis(url));
+                std::thread::spawn(open).join().unwrap().unwrap()
+            }
+        };
         let telemetry: Arc<Telemetry> = Arc::default();
         let log = dir.path().join("access.log");
         let log = access_log::Writer::start(&telemetry, &AccessLog::File(log)).unwrap();

@@ -1,18 +1,20 @@
 //! Serves a gateway on a free port, as Pingora's own listener would.
 
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use pingora::apps::{HttpServerOptions, ServerApp};
-use pingora::protocols::Stream;
+use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as L4Stream;
+use pingora::protocols::{GetSocketDigest, SocketDigest};
 use pingora::server::configuration::ServerConf;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
 use tollgate::gateway::admin::Admin;
+use tollgate::gateway::door::Door;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::store::Ledger;
 use tollgate::store::journal::Journal;
@@ -47,11 +49,7 @@ pub async fn serve(
     };
     let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, journal, clock).observed_by(telemetry);
     let admin = gateway.admin();
-    let mut proxy = pingora::proxy::http_proxy(&Arc::new(conf), gateway);
-    let mut options = HttpServerOptions::default();
-    options.h2c = true;
-    proxy.server_options = Some(options);
-    let proxy = Arc::new(proxy);
+    let door = Arc::new(Door::new(&Arc::new(conf), gateway));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopping) = watch::channel(false);
@@ -60,12 +58,12 @@ pub async fn serve(
         let mut connections = JoinSet::new();
         while let Ok((socket, _)) = listener.accept().await {
             socket.set_nodelay(true).unwrap();
-            let (proxy, stopping) = (Arc::clone(&proxy), stopping.clone());
+            let (door, stopping) = (Arc::clone(&door), stopping.clone());
             connections.spawn(async move {
-                let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
-                while let Some(stream) = next {
-                    next = proxy.process_new(stream, &stopping).await;
-                }
+                let digest = SocketDigest::from_raw_fd(socket.as_raw_fd());
+                let mut stream = L4Stream::from(socket);
+                stream.set_socket_digest(digest);
+                door.process_new(Box::new(stream), &stopping).await;
             });
         }
     });

@@ -3,6 +3,7 @@
 //! Nothing here sleeps to wait for something: [`eventually`] polls a condition until a deadline, and [`within`] bounds every wait.
 
 pub mod answer;
+pub mod broken;
 pub mod catalogue;
 pub mod client;
 pub mod fleet;
@@ -10,6 +11,7 @@ pub mod gateway;
 pub mod h2_upstream;
 pub mod listener;
 pub mod metrics;
+pub mod operator;
 pub mod process;
 pub mod raw;
 #[path = "../../support/redis_group.rs"]

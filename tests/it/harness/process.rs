@@ -1,148 +1,142 @@
-//! The real binary, as an operator runs it: `tollgate serve` with a configuration of its own, and the commands beside it.
+//! The real binary with a configuration of its own, for what only a process shows: memory and open files.
 
-use std::fs::OpenOptions;
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use super::catalogue;
 use super::client::Client;
+use super::eventually;
 use super::upstream::Upstream;
-use super::{catalogue, eventually};
 
-/// A gateway with one account that has credit and a key. It is killed when the test lets go of it.
+/// A running `tollgate serve`; it is killed with this.
 pub struct Process {
-    /// A client with the account's key.
-    pub client: Client,
-    /// A client of the admin listener.
-    pub admin: Client,
-    child: Option<Child>,
-    dir: TempDir,
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// A key of an account of the tier Enterprise with credit.
+    pub key: String,
+    child: Child,
+    _dir: TempDir,
 }
 
 impl Process {
-    /// Starts it over this upstream, with these changes to the configuration.
-    pub async fn start(upstream: &Upstream, change: impl FnOnce(&mut Value)) -> Process {
-        let mut process = Process::prepare(upstream, change);
-        let conf = process.path("tollgate.yaml").to_str().unwrap().to_owned();
-        let words = [env!("CARGO_BIN_EXE_tollgate"), "serve", "--conf", &conf].map(str::to_owned);
-        process.start_with(&words).await;
+    /// One whose models are served by this upstream, with these time-outs.
+    pub async fn start(upstream: &Upstream, timeouts: &str) -> Process {
+        Process::start_with(upstream, json!({}), timeouts).await
+    }
+
+    /// The same with further keys of the configuration.
+    pub async fn start_with(upstream: &Upstream, more: Value, timeouts: &str) -> Process {
+        let dir = TempDir::new().unwrap();
+        let conf = dir.path().join("tollgate.yaml");
+        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+        let (address, admin) = (free_address(), free_address());
+        let provider = json!({ "base_url": upstream.base_url(), "api_key_env": "SET_MAIN" });
+        let mut value = json!({
+            "listen": address.to_string(), "admin_listen": admin.to_string(), "data_dir": path("data"),
+            "store": format!("sqlite://{}", path("data/ledger.db")), "catalogue": path("catalogue.yaml"),
+            "providers": { "main": provider, "spare": provider }, "auth_failures_per_minute": 1_000_000,
+        });
+        for (key, further) in more.as_object().unwrap() {
+            value[key] = further.clone();
+        }
+        let text = value.to_string();
+        let text = text.strip_suffix('}').unwrap();
+        std::fs::create_dir(path("data")).unwrap();
+        std::fs::write(path("catalogue.yaml"), catalogue::catalogue().to_string()).unwrap();
+        std::fs::write(&conf, format!("{text}, \"timeouts\": {{ {timeouts} }} }}")).unwrap();
+
+        let log = std::fs::File::create(path("log")).unwrap();
+        let child = command(&conf, &["serve"])
+            .env("SET_MAIN", "credential-SET_MAIN")
+            .stderr(log)
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut process = Process {
+            address,
+            key: String::new(),
+            child,
+            _dir: dir,
+        };
+        let http = Client::http1(address);
+        eventually("the gateway answers", async || {
+            let asked = http.request(reqwest::Method::GET, "/llm/health").send().await;
+            asked.ok().filter(|answer| answer.status() == 200)
+        })
+        .await;
+        run(&conf, &["account", "create", "acme", "--tier", "enterprise"]);
+        run(&conf, &["credits", "add", "acme", "100", "--reference", "first"]);
+        let made = run(&conf, &["key", "create", "--account", "acme"]);
+        process.key = made["key"].as_str().unwrap().to_owned();
         process
     }
 
-    /// Writes the files and makes account and key, but starts nothing yet.
-    pub fn prepare(upstream: &Upstream, change: impl FnOnce(&mut Value)) -> Process {
-        let dir = TempDir::new().unwrap();
-        let (listen, admin_listen) = (free_address(), free_address());
-        let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
-        let mut conf = json!({
-            "listen": listen, "admin_listen": admin_listen,
-            "data_dir": path("data"), "catalogue": path("catalogue.yaml"), "access_log": path("access.log"),
-            "providers": {
-                "main": { "base_url": upstream.base_url() },
-                "spare": { "base_url": "http://127.0.0.1:1/v1" },
-            },
-        });
-        change(&mut conf);
-        let catalogue = serde_yaml_ng::to_string(&catalogue::catalogue()).unwrap();
-        std::fs::write(path("catalogue.yaml"), catalogue).unwrap();
-        std::fs::write(path("tollgate.yaml"), conf.to_string()).unwrap();
-        let command = |arguments: &[&str]| command(&dir, arguments);
-        run(command(&["account", "create", "acme", "--tier", "pro"]));
-        run(command(&["credits", "add", "acme", "100", "--reference", "first"]));
-        let key = run(command(&["key", "create", "--account", "acme", "--json"]));
-        let key: Value = serde_json::from_str(&key).unwrap();
-        Process {
-            client: Client::http1(listen).with_key(key["key"].as_str().unwrap()),
-            admin: Client::http1(admin_listen),
-            child: None,
-            dir,
+    /// Resident memory.
+    pub fn resident_kb(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+        line.trim().trim_end_matches(" kB").parse().unwrap()
+    }
+
+    /// How many files are open, once no client's connection is.
+    pub fn settled_files(&self) -> Option<usize> {
+        if open_connections(self.address) > 0 {
+            return None;
         }
-    }
-
-    /// Starts it by these words, and waits until it listens.
-    pub async fn start_with(&mut self, words: &[String]) {
-        let log = OpenOptions::new()
-            .create(true)
-            .append(true)
-            .open(self.path("log"))
-            .unwrap();
-        let mut serve = Command::new(&words[0]);
-        serve.args(&words[1..]).stdout(Stdio::null()).stderr(log);
-        self.child = Some(serve.spawn().unwrap());
-        eventually("the gateway listens", async || {
-            self.client.listens().await.then_some(())
-        })
-        .await;
-    }
-
-    /// Its process id.
-    pub fn id(&self) -> u32 {
-        self.child.as_ref().map_or(0, Child::id)
-    }
-
-    /// Runs a command on its configuration, and gives what it printed.
-    pub fn command(&self, arguments: &[&str]) -> String {
-        run(command(&self.dir, arguments))
-    }
-
-    /// Runs a command that fails, and gives its complaint.
-    pub fn refused(&self, arguments: &[&str]) -> String {
-        let output = command(&self.dir, arguments).output().unwrap();
-        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
-        String::from_utf8(output.stderr).unwrap()
-    }
-
-    /// Sends it a signal, by its name.
-    pub fn signal(&self, name: &str) {
-        let status = Command::new("kill").args(["-s", name, &self.id().to_string()]).status();
-        assert!(status.unwrap().success());
-    }
-
-    /// Waits for its end.
-    pub async fn ended(&mut self) -> ExitStatus {
-        let child = self.child.as_mut().unwrap();
-        eventually("the process ends", async || child.try_wait().unwrap()).await
-    }
-
-    /// A file of its folder.
-    pub fn path(&self, name: &str) -> PathBuf {
-        self.dir.path().join(name)
+        Some(
+            std::fs::read_dir(format!("/proc/{}/fd", self.child.id()))
+                .unwrap()
+                .count(),
+        )
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
-        if let Some(child) = &mut self.child {
-            // It may have ended by itself.
-            drop(child.kill());
-            drop(child.wait());
-        }
+        let _ended = self.child.kill();
+        let _ended = self.child.wait();
     }
 }
 
-fn command(dir: &TempDir, arguments: &[&str]) -> Command {
+/// Connections that the server at this address has and has not closed.
+pub fn open_connections(server: SocketAddr) -> usize {
+    const LISTEN: &str = "0A";
+    const TIME_WAIT: &str = "06";
+    let port = format!(":{:04X}", server.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let is_open = |line: &&str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        fields.get(1).is_some_and(|local| local.ends_with(&port)) && ![LISTEN, TIME_WAIT].contains(&fields[3])
+    };
+    table.lines().filter(is_open).count()
+}
+
+fn command(conf: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
     command
         .args(arguments)
-        .arg("--conf")
-        .arg(dir.path().join("tollgate.yaml"));
+        .args(["--json", "--conf"])
+        .arg(conf)
+        .env_remove("RUST_LOG")
+        .stdin(Stdio::null());
     command
 }
 
-fn run(mut command: Command) -> String {
-    let output = command.output().unwrap();
+/// Runs an operator's command; what it printed.
+fn run(conf: &Path, arguments: &[&str]) -> Value {
+    let done = command(conf, arguments).output().unwrap();
     assert!(
-        output.status.success(),
-        "{command:?}: {}",
-        String::from_utf8_lossy(&output.stderr)
+        done.status.success(),
+        "{arguments:?}: {}",
+        String::from_utf8_lossy(&done.stderr)
     );
-    String::from_utf8(output.stdout).unwrap()
+    serde_json::from_slice(&done.stdout).unwrap_or_default()
 }
 
-/// An address that was free a moment ago.
 fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

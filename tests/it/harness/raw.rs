@@ -1,5 +1,6 @@
 //! A client that writes bytes to a socket and reads answers off it, for what no well-behaved client sends.
 
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use bytes::Bytes;
@@ -30,6 +31,39 @@ impl Raw {
     /// Sends bytes as they are.
     pub async fn send(&mut self, bytes: impl AsRef<[u8]>) {
         self.socket.write_all(bytes.as_ref()).await.unwrap();
+    }
+
+    /// Sends bytes as they are, as far as the gateway takes them: it may have answered and closed before the last.
+    pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
+        self.socket.write_all(bytes.as_ref()).await
+    }
+
+    /// Whether the gateway has said something or closed the connection.
+    pub fn is_closed(&mut self) -> bool {
+        !matches!(self.socket.try_read_buf(&mut self.unread), Err(error) if error.kind() == ErrorKind::WouldBlock)
+    }
+
+    /// So many bytes of what comes next; none when the connection ends before.
+    pub async fn try_take(&mut self, length: usize) -> Option<Bytes> {
+        while self.unread.len() < length {
+            let read = within("more of an answer", self.socket.read_buf(&mut self.unread)).await;
+            if read.ok()? == 0 {
+                return None;
+            }
+        }
+        Some(self.unread.drain(..length).collect())
+    }
+
+    /// The next answer; none when the connection ends before its first byte.
+    pub async fn try_answer(&mut self) -> Option<Answer> {
+        let first = self.try_take(1).await?;
+        self.unread.splice(0..0, first);
+        Some(self.answer().await)
+    }
+
+    /// Ends this side of the connection.
+    pub async fn end(&mut self) {
+        let _gone = self.socket.shutdown().await;
     }
 
     /// The next answer: to its end by its length or its chunks.

@@ -1,6 +1,7 @@
 //! What a scripted upstream answers: bytes in pieces, and what happens between them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -19,6 +20,8 @@ pub(super) enum Step {
     Send(Bytes),
     /// Nothing is sent until the test gives the cue.
     Wait(Cue),
+    /// Nothing is sent for so long: the upstream thinks.
+    Pause(Duration),
     /// The connection is closed.
     Close,
     /// The connection is reset.
@@ -176,6 +179,12 @@ impl Reply {
     /// Waits for the test here.
     pub fn wait(self, cue: &Cue) -> Reply {
         self.step(Step::Wait(cue.clone()))
+    }
+
+    /// Thinks for so long before anything of the answer goes out.
+    pub fn after(mut self, pause: Duration) -> Reply {
+        self.steps.insert(0, Step::Pause(pause));
+        self
     }
 
     /// Closes the connection here.

@@ -32,6 +32,13 @@ impl Authority {
         }
     }
 
+    /// A certificate for this name and its key, as files hold them.
+    pub fn pem_of(&self, name: &str) -> (String, String) {
+        let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
+        let key = KeyPair::generate().unwrap();
+        (params.signed_by(&key, &self.issuer).unwrap().pem(), key.serialize_pem())
+    }
+
     /// A certificate for this name.
     pub fn identity(&self, name: &str) -> Identity {
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();

@@ -76,7 +76,15 @@ impl Upstream {
         answer: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
         tls: Option<tokio_rustls::TlsAcceptor>,
     ) -> Upstream {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        Upstream::on(TcpListener::bind("127.0.0.1:0").await.unwrap(), answer, tls)
+    }
+
+    /// An upstream at a place that is bound already.
+    pub fn on(
+        listener: TcpListener,
+        answer: impl Fn(usize, &Seen) -> Reply + Send + Sync + 'static,
+        tls: Option<tokio_rustls::TlsAcceptor>,
+    ) -> Upstream {
         let address = listener.local_addr().unwrap();
         let shared = Arc::new(Shared {
             answer: Box::new(answer),
@@ -220,6 +228,7 @@ async fn act(socket: &mut impl Wire, reply: Reply) -> Outcome {
                     () = cue.given() => {}
                 }
             }
+            Step::Pause(pause) => tokio::time::sleep(pause).await,
             Step::Close => {
                 // The end of a TLS session, or of the connection, is said properly.
                 let _gone = socket.shutdown().await;

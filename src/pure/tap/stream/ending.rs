@@ -74,9 +74,10 @@ impl StreamTap {
         out.freeze()
     }
 
-    /// Whether the stream stopped within an event, and not only before its blank line.
+    /// Whether the stream stopped within an event, and not only before its blank line or in a line after those that
+    /// decided what becomes of it.
     fn is_cut(&self, framing: Framing) -> bool {
-        let open = !self.framer.closing().is_empty() && self.terminal != Terminal::Yes;
+        let open = !self.framer.closing().is_empty() && self.terminal != Terminal::Yes && !self.settled;
         open && match framing {
             Framing::Framed => self.scanner.is_cut(),
             Framing::UntilClosed => !self.scanner.is_complete(),

@@ -68,3 +68,23 @@ fn a_stream_that_said_nothing_has_died() {
         }
     }
 }
+
+/// A chunk that ended with the first line had let it pass, so one that ends later must.
+#[test]
+fn an_event_whose_second_line_is_cut_off_passes_however_it_is_cut() {
+    let stream = format!("{}\ndata: x", DELTA.trim_end());
+    for framing in [Framing::Framed, Framing::UntilClosed] {
+        let ended = |chunks: &[&[u8]]| {
+            let (mut out, mut tap) = pass(chunks, TapOptions::default());
+            out.extend(tap.end_or_fail(framing, "it died", "upstream_error", 502));
+            (String::from_utf8(out).unwrap(), tap.delivered().0, tap.died())
+        };
+        let whole = ended(&[stream.as_bytes()]);
+        assert!(whole.0.starts_with(&stream));
+        assert_eq!((whole.1, whole.2), (1, framing == Framing::UntilClosed));
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            assert_eq!(ended(&[head, tail]), whole, "cut at {cut}, {framing:?}");
+        }
+    }
+}

@@ -78,7 +78,8 @@ fn every_shape_cut_at_every_byte() {
 #[test]
 fn the_fuzz_targets_take_every_prefix_of_every_shape() {
     for (index, shape) in shapes().enumerate() {
-        let mut input = vec![u8::try_from(index % 251).unwrap()];
+        let byte = |number: usize| u8::try_from(number % 251).unwrap();
+        let mut input = vec![byte(index * 7), byte(index)];
         input.extend(shape.bytes());
         for end in (0..=input.len()).step_by(3) {
             fuzz_sse(&input[..end]);

@@ -3,8 +3,11 @@
 local account = KEYS[1]
 if redis.call('EXISTS', account) == 1 then return 'exists' end
 redis.call('HSET', account, 'avail', '0', 'committed', '0', 'used', '0', 'month', '0', 'tier', ARGV[2],
-  'created', string.format('%.0f', clock(ARGV[1])))
+  'created', string.format('%d', clock(ARGV[1])))
 -- The order is never empty: while a cluster moves a slot, a script with a key that does not exist is not run on either side.
-redis.call('ZADD', KEYS[2], '+inf', 'end')
+-- A text of more than 64 bytes makes Redis keep account and order as tables: in a small list every step would search from the start.
+local long = 'This text is here so that Redis finds every field at once, without a search.'
+redis.call('ZADD', KEYS[2], '+inf', long)
+redis.call('HSET', account, 'about', long)
 if ARGV[3] ~= '' then redis.call('HSET', account, 'quota', ARGV[3]) end
 return 'created'

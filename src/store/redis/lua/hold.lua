@@ -1,7 +1,7 @@
 -- Holds and rate windows, as pure/limits.rs and pure/account.rs have them. All texts, blanks between the parts:
 -- h<id>     amount, admitted (ms), tokens charged to the window, scope
 -- w<scope>  start of the window (ms), requests, tokens, open holds
--- The order of expiry has a hold's id at its time in ms, and `end` behind them all.
+-- The order of expiry has a hold's id at its time in ms, and behind them all, at +inf, a text that is no hold.
 
 local COUNT_MAX = 9007199254740992
 
@@ -11,7 +11,7 @@ local function read_hold(record)
 end
 
 local function hold_record(amount, admitted, tokens, scope)
-  return string.format('%s %.0f %.0f %s', amount, admitted, tokens, scope)
+  return string.format('%s %d %d %s', amount, admitted, tokens, scope)
 end
 
 local function read_window(record)
@@ -27,7 +27,7 @@ local function window_after(record, admitted, estimated, actual)
   if actual and admitted >= started and admitted - started < 60000 then
     tokens = math.min(math.max(tokens - estimated, 0) + actual, COUNT_MAX)
   end
-  return string.format('%.0f %.0f %.0f %.0f', started, requests, tokens, math.max(open - 1, 0))
+  return string.format('%d %d %d %d', started, requests, tokens, math.max(open - 1, 0))
 end
 
 -- Gives a hold back. What it held, or nothing when it is gone. Its place in the order of expiry is the caller's to clear.

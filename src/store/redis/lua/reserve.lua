@@ -22,7 +22,7 @@ if now < started or now - started >= 60000 then
   started, requests, tokens = now, 0, 0
 end
 local function answer(kind, rest)
-  return string.format('%s %.0f %.0f %.0f %.0f %s', kind, now, started, requests, tokens, rest)
+  return string.format('%s %d %d %d %d %s', kind, now, started, requests, tokens, rest)
 end
 
 if fact[7] then return answer('granted', (read_hold(fact[7]))) end
@@ -48,10 +48,12 @@ end
 if not add(account, 'committed', amount) then return 'range' end
 if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
 local expires = now + tonumber(ARGV[13])
-local next = fact[5] and math.min(tonumber(fact[5]), expires) or expires
 requests, tokens = requests + 1, tokens + charge
-redis.call('HSET', account, 'next', string.format('%.0f', next),
-  'w' .. scope, string.format('%.0f %.0f %.0f %.0f', started, requests, tokens, open + 1),
-  'h' .. id, hold_record(amount, now, charge, scope))
+local changes = { 'HSET', account, 'w' .. scope, string.format('%d %d %d %d', started, requests, tokens, open + 1),
+  'h' .. id, hold_record(amount, now, charge, scope) }
+if not fact[5] or expires < tonumber(fact[5]) then
+  changes[7], changes[8] = 'next', string.format('%d', expires)
+end
+redis.call(unpack(changes))
 redis.call('ZADD', order, expires, id)
 return answer('granted', amount)

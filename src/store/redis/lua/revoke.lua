@@ -2,6 +2,6 @@
 -- KEYS key; ARGV now, channel, message
 local key = KEYS[1]
 if redis.call('EXISTS', key) == 0 then return {} end
-redis.call('HSETNX', key, 'revoked', string.format('%.0f', clock(ARGV[1])))
+redis.call('HSETNX', key, 'revoked', string.format('%d', clock(ARGV[1])))
 redis.call('PUBLISH', ARGV[2], ARGV[3])
 return redis.call('HMGET', key, 'record', 'revoked')

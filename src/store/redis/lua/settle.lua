@@ -14,7 +14,7 @@ local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h
 if not fact[1] then return 'none' end
 local last = fact[4] and tonumber(string.match(fact[4], '^%d+')) or 0
 if sequence <= last then return 'already' end
-if sequence ~= last + 1 then return string.format('gap %.0f', last + 1) end
+if sequence ~= last + 1 then return string.format('gap %d', last + 1) end
 
 -- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
 local amount, admitted, estimated, hold_scope
@@ -40,7 +40,7 @@ if surplus then
   add(account, 'committed', negated(surplus))
 end
 
-local changes = { 'HSET', account, producer, string.format('%.0f %.0f', sequence, day) }
+local changes = { 'HSET', account, producer, string.format('%d %d', sequence, day) }
 if amount then
   local window = fact[6]
   if hold_scope ~= scope then window = redis.call('HGET', account, 'w' .. hold_scope) end

@@ -11,5 +11,5 @@ end
 balance = sum(account, balance, amount)
 if not balance then return 'range' end
 redis.call('HINCRBY', account, 'avail', amount)
-redis.call('HSET', account, field, string.format('%s %.0f', amount, clock(ARGV[1])))
+redis.call('HSET', account, field, string.format('%s %d', amount, clock(ARGV[1])))
 return 'added ' .. balance

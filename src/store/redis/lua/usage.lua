@@ -10,7 +10,7 @@ local function counted(record, prompt, completion)
   if record then
     requests, prompts, completions = string.match(record, '^(%d+) (%d+) (%d+)$')
   end
-  return string.format('%.0f %.0f %.0f', requests + 1, math.min(prompts + prompt, 9007199254740992),
+  return string.format('%d %d %d', requests + 1, math.min(prompts + prompt, 9007199254740992),
     math.min(completions + completion, 9007199254740992))
 end
 

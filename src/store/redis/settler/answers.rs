@@ -177,7 +177,18 @@ impl Settler {
             Work::Release { .. } | Work::Barrier { .. } => false,
         };
         if self.backlog.iter().any(is_it) {
-            return; // It had no good answer either, and goes first next time.
+            // It had no good answer either, or stands behind: they go first next time, in order.
+            let mine =
+                |work: &Work| matches!(work, Work::Settle(d) if d.producer == producer && d.account.id() == account);
+            let (mut first, others): (Vec<Work>, Vec<Work>) =
+                std::mem::take(&mut self.backlog).into_iter().partition(mine);
+            first.sort_by_key(|work| match work {
+                Work::Settle(debit) => debit.sequence,
+                Work::Release { .. } | Work::Barrier { .. } => 0,
+            });
+            self.backlog = others.into();
+            self.put_in_front(first);
+            return;
         }
         if self.later.iter().any(|(_, work)| is_it(work)) {
             // It waits, so they all wait.

@@ -1,0 +1,24 @@
+//! What the operating system lets this process do: no core dumps, and as many open files as it may have.
+
+/// Keys and prompts stand in this process's memory, so it leaves no core dump. Each connection is an open file, and the usual soft
+/// limit of 1,024 is far below what the gateway is configured for.
+pub(super) fn prepare() {
+    let none = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: the call reads the struct, which lives until it returns, and changes nothing but this process's limit.
+    if unsafe { libc::setrlimit(libc::RLIMIT_CORE, &raw const none) } != 0 {
+        log::warn!("core dumps cannot be switched off: {}", std::io::Error::last_os_error());
+    }
+    let mut files = none;
+    // SAFETY: the call writes the struct, which lives until it returns.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut files) } != 0 {
+        return;
+    }
+    files.rlim_cur = files.rlim_max;
+    // SAFETY: as the first.
+    if unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const files) } != 0 {
+        log::warn!("the limit of open files stays: {}", std::io::Error::last_os_error());
+    }
+}

@@ -1,0 +1,200 @@
+//! A connection that gives a head only so much room. Pingora would take a megabyte of it, and as many at once as there are connections.
+//!
+//! Everything else is passed on as it is. The door puts each connection into one.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::{SslDigest, TlsRef};
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, IO, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
+    UniqueID, UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// What a connection's reader and its conversation tell each other of the head that is waited for.
+#[derive(Debug)]
+pub(super) struct Room {
+    /// Bytes that may still come of it.
+    left: AtomicUsize,
+    /// Whether any has come.
+    begun: AtomicBool,
+    /// Whether it is there, so that there is nothing to limit.
+    came: AtomicBool,
+}
+
+impl Room {
+    /// Room for everything, until a head is waited for.
+    pub(super) fn unlimited() -> Arc<Room> {
+        Arc::new(Room {
+            left: AtomicUsize::new(0),
+            begun: AtomicBool::new(false),
+            came: AtomicBool::new(true),
+        })
+    }
+
+    /// From now on a head is waited for.
+    pub(super) fn begin(&self) {
+        self.left.store(HEAD_ROOM, Ordering::Relaxed);
+        self.begun.store(false, Ordering::Relaxed);
+        self.came.store(false, Ordering::Relaxed);
+    }
+
+    /// The head is there.
+    pub(super) fn head_came(&self) {
+        self.came.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it is.
+    pub(super) fn has_come(&self) -> bool {
+        self.came.load(Ordering::Relaxed)
+    }
+
+    /// Whether the first of its bytes is.
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun.load(Ordering::Relaxed)
+    }
+
+    /// Takes what was read; whether there was room for it.
+    fn take(&self, bytes: usize) -> bool {
+        if self.has_come() || bytes == 0 {
+            return true;
+        }
+        self.begun.store(true, Ordering::Relaxed);
+        let left = self.left.load(Ordering::Relaxed);
+        self.left.store(left.saturating_sub(bytes), Ordering::Relaxed);
+        left > 0
+    }
+}
+
+/// The connection.
+#[derive(Debug)]
+pub(super) struct Bounded<S> {
+    inner: S,
+    room: Arc<Room>,
+}
+
+impl<S> Bounded<S> {
+    pub(super) fn new(inner: S, room: Arc<Room>) -> Bounded<S> {
+        Bounded { inner, room }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        let read = Pin::new(&mut self.inner).poll_read(context, buffer);
+        let bytes = buffer.filled().len().saturating_sub(before);
+        if self.room.take(bytes) {
+            return read;
+        }
+        Poll::Ready(Err(io::Error::other("the head of a request is too large")))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(context, pieces)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+}
+
+#[async_trait]
+impl<S: IO> Shutdown for Bounded<S> {
+    async fn shutdown(&mut self) {
+        Shutdown::shutdown(&mut self.inner).await;
+    }
+}
+
+#[async_trait]
+impl<S: IO> Peek for Bounded<S> {
+    async fn try_peek(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
+        self.inner.try_peek(bytes).await
+    }
+}
+
+impl<S: UniqueID> UniqueID for Bounded<S> {
+    fn id(&self) -> UniqueIDType {
+        self.inner.id()
+    }
+}
+
+impl<S: Ssl> Ssl for Bounded<S> {
+    fn get_ssl(&self) -> Option<&TlsRef> {
+        self.inner.get_ssl()
+    }
+
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+impl<S: GetTimingDigest> GetTimingDigest for Bounded<S> {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.inner.get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.inner.get_write_pending_time()
+    }
+}
+
+impl<S: GetProxyDigest> GetProxyDigest for Bounded<S> {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+
+    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
+        self.inner.set_proxy_digest(digest);
+    }
+}
+
+impl<S: GetSocketDigest> GetSocketDigest for Bounded<S> {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+
+    fn set_socket_digest(&mut self, digest: SocketDigest) {
+        self.inner.set_socket_digest(digest);
+    }
+}
+
+/// Somewhat more than a head may have, so that one that is a little too large gets an answer. The last read may go beyond it.
+const HEAD_ROOM: usize = 128 << 10;

@@ -1,0 +1,220 @@
+//! The door: from an accepted connection to the first byte of its requests.
+//!
+//! Pingora waits without limit for a connection's first bytes and for a head that comes drop by drop, and it counts no connections.
+//! So each connection passes here first: it takes a place, is greeted over TLS when that is configured, tells its protocol, and has
+//! a time for each head. What happens then is Pingora's, with the hooks of [`Gateway`].
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora::protocols::l4::stream::Stream as Socket;
+use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
+use tokio::io::AsyncReadExt;
+
+use super::Gateway;
+use super::address;
+use super::bounded::{Bounded, Room};
+use super::connections::{Connections, Most, Place};
+use super::snapshot::Snapshot;
+
+/// What Pingora's listener hands its connections to.
+pub struct Door {
+    proxy: Arc<HttpProxy<Gateway>>,
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    connections: Arc<Connections>,
+}
+
+impl Door {
+    /// The door of a gateway.
+    pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Door {
+        let snapshot = Arc::clone(&gateway.snapshot);
+        Door {
+            proxy: Arc::new(http_proxy(conf, gateway)),
+            snapshot,
+            connections: Arc::default(),
+        }
+    }
+
+    /// A place for the connection, unless too many are open. A trusted proxy brings many clients, so it counts in the total alone.
+    fn place(&self, stream: &Stream, snapshot: &Snapshot) -> Option<Place> {
+        let config = &snapshot.config;
+        let counted = peer(stream).filter(|peer| !config.trusted_proxies.iter().any(|proxy| proxy.contains(*peer)));
+        let most = Most {
+            total: config.connections_max,
+            per_address: config.connections_per_address_max,
+        };
+        self.connections.take(counted.map(address::group), most)
+    }
+}
+
+#[async_trait]
+impl ServerApp for Door {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let snapshot = self.snapshot.load_full();
+        let _place = self.place(&stream, &snapshot)?;
+        let timeouts = snapshot.config.timeouts;
+        let room = Room::unlimited();
+        let greeting = greet(stream, &snapshot, &room);
+        let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
+        drop(snapshot);
+        let mut options = HttpServerOptions::default();
+        options.h2c = h2c;
+        options.h2_idle_timeout = Some(timeouts.keepalive);
+        let conversation = Arc::new(Conversation {
+            proxy: Arc::clone(&self.proxy),
+            options,
+            head_max: timeouts.head,
+            room,
+            begun: AtomicBool::new(false),
+        });
+        tokio::select! {
+            biased;
+            _ = conversation.process_new(stream, shutdown) => {}
+            () = conversation.nothing_begins() => {}
+        }
+        None
+    }
+
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
+
+/// One connection's requests.
+struct Conversation {
+    proxy: Arc<HttpProxy<Gateway>>,
+    options: HttpServerOptions,
+    head_max: Duration,
+    room: Arc<Room>,
+    /// Whether a request of HTTP/2 has begun, or one of HTTP/1 is waited for, which has a time of its own.
+    begun: AtomicBool,
+}
+
+impl Conversation {
+    /// Returns when the first request has not begun in time.
+    async fn nothing_begins(&self) {
+        pingora::prelude::sleep(self.head_max).await;
+        if self.begun.load(Ordering::Relaxed) {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns when a head has not come in its time. That begins with the connection, or, between two requests, with the head's first byte,
+    /// for until then the connection may idle; what Pingora allows for that is not counted here.
+    async fn head_is_late(&self, first: bool) {
+        let mut begun = first;
+        loop {
+            pingora::prelude::sleep(self.head_max).await;
+            if self.room.has_come() {
+                return std::future::pending().await;
+            }
+            if begun {
+                return;
+            }
+            // What has begun within this time has the next one to end, so that an idle connection needs no clock of its own.
+            begun = self.room.has_begun();
+        }
+    }
+}
+
+#[async_trait]
+impl HttpServerApp for Conversation {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        session: ServerSession,
+        shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        let first = !self.begun.swap(true, Ordering::Relaxed);
+        if session.is_http2() {
+            return self.proxy.process_new_http(session, shutdown).await;
+        }
+        self.room.begin();
+        let request = async {
+            tokio::select! {
+                biased;
+                next = self.proxy.process_new_http(session, shutdown) => next,
+                () = self.head_is_late(first) => None,
+            }
+        };
+        HEAD.scope(Arc::clone(&self.room), request).await
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        let mut options = default_h2_options();
+        options.max_concurrent_streams(H2_STREAMS_MAX);
+        options.max_header_list_size(H2_HEADER_LIST_MAX);
+        // Resets that the peer provokes, or sends itself before anyone looked, before its connection is ended.
+        options.max_local_error_reset_streams(Some(H2_RESETS_MAX));
+        options.max_pending_accept_reset_streams(H2_RESETS_MAX);
+        Some(options)
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+}
+
+/// The head of this task's request has come: it is no longer waited for.
+pub(super) fn head_came() {
+    // A request over HTTP/2 has a task of its own, and its head had come before.
+    let _of_http2 = HEAD.try_with(|room| room.head_came());
+}
+
+/// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
+async fn greet(stream: Stream, snapshot: &Snapshot, room: &Arc<Room>) -> Option<(Stream, bool)> {
+    let Ok(socket) = stream.into_any().downcast::<Socket>() else {
+        log::error!("a connection of an unknown kind was closed");
+        return None;
+    };
+    let mut socket = *socket;
+    if let Some(certificate) = &snapshot.certificate {
+        return match certificate.acceptor.tls_handshake(socket).await {
+            Ok(secure) => Some((Box::new(Bounded::new(secure, Arc::clone(room))), false)),
+            Err(error) => {
+                log::debug!("a TLS handshake failed: {error}");
+                None
+            }
+        };
+    }
+    let mut begin = [0; PREFACE.len()];
+    let mut length = 0;
+    // The first request may be shorter than the preface, so it is read only as far as it looks like it.
+    while begin.get(..length) == PREFACE.get(..length) {
+        let Some(rest) = begin.get_mut(length..).filter(|rest| !rest.is_empty()) else {
+            break;
+        };
+        match socket.read(rest).await {
+            Ok(0) | Err(_) => return None,
+            Ok(read) => length = length.saturating_add(read),
+        }
+    }
+    socket.rewind(begin.get(..length).unwrap_or_default());
+    Some((Box::new(Bounded::new(socket, Arc::clone(room))), begin == *PREFACE))
+}
+
+fn peer(stream: &Stream) -> Option<IpAddr> {
+    let digest = stream.get_socket_digest()?;
+    digest.peer_addr()?.as_inet().map(|address| address.ip())
+}
+
+tokio::task_local! {
+    static HEAD: Arc<Room>;
+}
+
+/// What a connection of HTTP/2 begins with (RFC 9113 section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Requests at once on one connection of HTTP/2.
+const H2_STREAMS_MAX: u32 = 128;
+/// Bytes of one request's headers over HTTP/2, as that counts them.
+const H2_HEADER_LIST_MAX: u32 = 64 << 10;
+const H2_RESETS_MAX: usize = 50;

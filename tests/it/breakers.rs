@@ -1,0 +1,102 @@
+//! A target that has failed is passed over, at almost no cost, and found again (DESIGN.md section 6).
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::chat::request;
+use crate::harness::broken::BlackHole;
+use crate::harness::catalogue::{TWIN, cost};
+use crate::harness::{Gateway, Reply, Setup, Upstream};
+
+/// How long each of so many calls took, some at once.
+async fn calls(gateway: &Arc<Gateway>) -> Vec<Duration> {
+    let mut callers = tokio::task::JoinSet::new();
+    for _ in 0..AT_ONCE {
+        let gateway = Arc::clone(gateway);
+        callers.spawn(async move {
+            let mut took = Vec::new();
+            for _ in 0..CALLS / AT_ONCE {
+                let started = Instant::now();
+                gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+                took.push(started.elapsed());
+                // Twenty seconds pass in all, so that the target is tried again in between.
+                gateway.clock.advance(20);
+            }
+            took
+        });
+    }
+    callers.join_all().await.concat()
+}
+
+fn mean(took: &[Duration]) -> Duration {
+    took.iter().sum::<Duration>() / u32::try_from(took.len()).unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d6_a_target_in_a_black_hole_costs_a_thousand_calls_less_than_5_percent_and_is_found_again() {
+    let hole = BlackHole::new().await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1).after(THINKS)).await;
+    let provider = json!({ "base_url": hole.base_url(), "api_key_env": "SET_MAIN" });
+    let setup = Setup::over(&spare).spare(&spare).provider("main", provider);
+    let setup = setup.tier(tollgate::pure::ids::Tier::Enterprise);
+    let gateway = setup.conf(|conf| conf["timeouts"] = json!({ "connect_ms": CONNECT_MS }));
+    let gateway = Arc::new(gateway.start().await);
+
+    let mut took = calls(&gateway).await;
+    took.sort();
+    let usual = took[took.len() / 2];
+    // What a busy machine adds to the usual call is not the breaker's: only calls count that can have waited for the black hole.
+    let waited = took.iter().filter(|took| **took >= Duration::from_millis(CONNECT_MS));
+    let added: Duration = waited.clone().map(|took| *took - usual).sum();
+    let added = added / u32::try_from(CALLS).unwrap();
+    println!(
+        "{} of {CALLS} calls waited; usual {usual:?}, mean {:?}, added {added:?}",
+        waited.count(),
+        mean(&took)
+    );
+    assert!(added * 20 < usual, "{added:?} added to {usual:?}");
+    assert_eq!(spare.seen().len(), CALLS);
+
+    let main = hole.returns(Reply::chat("Hi", 9, 1));
+    gateway.clock.advance(10_000);
+    for _ in 0..3 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    assert_eq!(
+        (main.seen().len(), spare.seen().len()),
+        (3, CALLS),
+        "found within its cool-down"
+    );
+    assert_eq!(gateway.spent().await, cost(TWIN, 9 * 1_003, 1_003));
+}
+
+#[tokio::test]
+async fn d6_one_call_at_a_time_finds_out_whether_a_target_is_back() {
+    let main = Upstream::of(
+        (0..5)
+            .map(|_| Reply::status(500))
+            .chain([Reply::chat("Hi", 9, 1).after(THINKS)]),
+    )
+    .await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..5 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    gateway.clock.advance(10_000);
+    let calls = (0..20).map(|_| gateway.http1.post("/llm/chat", request(TWIN)));
+    for answer in futures::future::join_all(calls).await {
+        answer.ok();
+    }
+    assert_eq!(main.seen().len(), 6, "one of the twenty went there");
+    gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    assert_eq!(main.seen().len(), 7, "and then the next");
+}
+
+const CALLS: usize = 1_000;
+const AT_ONCE: usize = 5;
+/// How long the upstream takes for an answer: a twentieth of what a language model takes, as is the time to connect of its default.
+const THINKS: Duration = Duration::from_millis(50);
+const CONNECT_MS: u64 = 150;

@@ -1,0 +1,170 @@
+//! The gateway's own TLS (DESIGN.md section 9, `tls`): what it speaks, and certificates that change under it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use serde_json::json;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::crypto::ring;
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
+use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tollgate::gateway::reload::Reloaded;
+
+use crate::harness::tls::Authority;
+use crate::harness::{Gateway, Raw, Setup, Upstream, within};
+
+/// The files that the configuration names.
+struct Files(TempDir);
+
+impl Files {
+    fn new() -> Files {
+        Files(tempfile::tempdir().unwrap())
+    }
+
+    fn write(&self, certificate: &str, key: &str) {
+        std::fs::write(self.0.path().join("cert.pem"), certificate).unwrap();
+        std::fs::write(self.0.path().join("key.pem"), key).unwrap();
+    }
+
+    async fn gateway(&self, upstream: &Upstream) -> Gateway {
+        let path = |name: &str| self.0.path().join(name).to_str().unwrap().to_owned();
+        let setup = Setup::over(upstream).conf(|conf| {
+            conf["tls"] = json!({ "cert": path("cert.pem"), "key": path("key.pem") });
+            conf["timeouts"]["head_ms"] = 500.into();
+        });
+        setup.start().await
+    }
+}
+
+/// A connection of a client that trusts this authority and offers these protocols.
+async fn connect(
+    address: SocketAddr,
+    authority: &Authority,
+    protocols: &[&str],
+) -> std::io::Result<TlsStream<TcpStream>> {
+    let mut roots = RootCertStore::empty();
+    roots
+        .add(CertificateDer::from_pem_slice(authority.pem.as_bytes()).unwrap())
+        .unwrap();
+    let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    config.alpn_protocols = protocols.iter().map(|name| name.as_bytes().to_vec()).collect();
+    let socket = TcpStream::connect(address).await.unwrap();
+    let name = ServerName::try_from("localhost").unwrap();
+    within(
+        "a handshake",
+        TlsConnector::from(Arc::new(config)).connect(name, socket),
+    )
+    .await
+}
+
+async fn check_healthy(stream: &mut TlsStream<TcpStream>) {
+    stream
+        .write_all(b"GET /api/v1/llm/health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+        .await
+        .unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(b"{\"status\":\"ok\"}") {
+        assert!(
+            within("an answer", stream.read_buf(&mut answer)).await.unwrap() > 0,
+            "{answer:?}"
+        );
+    }
+    assert!(answer.starts_with(b"HTTP/1.1 200"));
+}
+
+#[tokio::test]
+async fn d9_the_listener_speaks_tls_with_http1_and_http2() {
+    let (authority, files, upstream) = (Authority::new(), Files::new(), Upstream::unused().await);
+    let (certificate, key) = authority.pem_of("localhost");
+    files.write(&certificate, &key);
+    let gateway = files.gateway(&upstream).await;
+    for (offered, chosen) in [
+        (&["h2", "http/1.1"][..], Some("h2")),
+        (&["http/1.1"], Some("http/1.1")),
+        (&[], None),
+    ] {
+        let mut stream = connect(gateway.address, &authority, offered).await.unwrap();
+        assert_eq!(stream.get_ref().1.alpn_protocol(), chosen.map(str::as_bytes));
+        if chosen != Some("h2") {
+            check_healthy(&mut stream).await;
+            check_healthy(&mut stream).await;
+            continue;
+        }
+        let (mut client, connection) = h2::client::handshake(stream).await.unwrap();
+        let driver = tokio::spawn(connection);
+        let request = http::Request::get("https://localhost/api/v1/llm/health")
+            .body(())
+            .unwrap();
+        let (answer, _) = client.send_request(request, true).unwrap();
+        assert_eq!(within("an answer", answer).await.unwrap().status(), 200);
+        driver.abort();
+    }
+}
+
+#[tokio::test]
+async fn d9_what_is_no_tls_is_closed() {
+    let (authority, files, upstream) = (Authority::new(), Files::new(), Upstream::unused().await);
+    let (certificate, key) = authority.pem_of("localhost");
+    files.write(&certificate, &key);
+    let gateway = files.gateway(&upstream).await;
+    for bytes in ["", "\x16", "\x16\x03\x01\x02"] {
+        let mut raw = Raw::connect(gateway.address).await;
+        raw.send(bytes).await;
+        raw.closed().await;
+    }
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    // An alert at most, and no answer in clear text.
+    let said = raw.try_take(20).await;
+    assert!(said.is_none(), "{said:?}");
+    assert!(
+        connect(gateway.address, &Authority::new(), &[]).await.is_err(),
+        "a client that does not trust it"
+    );
+    check_healthy(&mut connect(gateway.address, &authority, &[]).await.unwrap()).await;
+}
+
+#[tokio::test]
+async fn d9_a_new_certificate_is_for_new_connections_and_a_broken_one_for_none() {
+    let (old, new, files, upstream) = (
+        Authority::new(),
+        Authority::new(),
+        Files::new(),
+        Upstream::unused().await,
+    );
+    let (certificate, key) = old.pem_of("localhost");
+    files.write(&certificate, &key);
+    let mut gateway = files.gateway(&upstream).await;
+    let mut kept = connect(gateway.address, &old, &[]).await.unwrap();
+    check_healthy(&mut kept).await;
+
+    let (next, next_key) = new.pem_of("localhost");
+    // Another's key, no key, half a certificate, nothing.
+    for (bad, bad_key) in [
+        (next.as_str(), key.as_str()),
+        (&next, ""),
+        (&next[..200], &next_key),
+        ("", &next_key),
+    ] {
+        files.write(bad, bad_key);
+        match gateway.check_files() {
+            Reloaded::Refused(error) => assert!(error.problem.contains("tls."), "{error}"),
+            other => panic!("{other:?} to {bad}"),
+        }
+        check_healthy(&mut connect(gateway.address, &old, &[]).await.unwrap()).await;
+    }
+
+    files.write(&next, &next_key);
+    assert!(matches!(gateway.check_files(), Reloaded::Changed));
+    check_healthy(&mut connect(gateway.address, &new, &[]).await.unwrap()).await;
+    assert!(connect(gateway.address, &old, &[]).await.is_err());
+    check_healthy(&mut kept).await;
+}

@@ -1,0 +1,136 @@
+//! Host names of providers: nothing waits for them, and their addresses may change (DESIGN.md section 6).
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::{Arc, Condvar, Mutex};
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+use tollgate::gateway::names::Resolver;
+
+use crate::chat::request;
+use crate::harness::catalogue::{SMALL, TWIN};
+use crate::harness::{Reply, Setup, Upstream, eventually};
+
+/// A resolver whose answer a test changes.
+#[derive(Clone, Default)]
+struct Names(Arc<(Mutex<Answer>, Condvar)>);
+
+#[derive(Clone, Default)]
+enum Answer {
+    /// It does not come.
+    #[default]
+    Stuck,
+    Found(Vec<SocketAddr>),
+    Failed,
+}
+
+impl Names {
+    fn say(&self, answer: Answer) {
+        *self.0.0.lock().unwrap() = answer;
+        self.0.1.notify_all();
+    }
+
+    /// Every name is found here, asked for each millisecond.
+    fn resolver(&self) -> Resolver {
+        let names = self.clone();
+        let resolve = move |_: &str, _: u16| {
+            let (answer, changed) = &*names.0;
+            let answer = changed
+                .wait_while(answer.lock().unwrap(), |answer| matches!(answer, Answer::Stuck))
+                .unwrap();
+            match &*answer {
+                Answer::Found(addresses) => Ok(addresses.clone()),
+                Answer::Stuck | Answer::Failed => Err(io::Error::other("no such host")),
+            }
+        };
+        Resolver::new(Arc::new(resolve), Duration::from_millis(1))
+    }
+}
+
+fn over_a_name(main: &Upstream, spare: &Upstream, names: &Names) -> Setup {
+    let provider = json!({ "base_url": "http://provider.example:1/v1", "api_key_env": "SET_MAIN" });
+    Setup::over(main)
+        .spare(spare)
+        .provider("main", provider)
+        .resolver(names.resolver())
+}
+
+#[tokio::test]
+async fn d6_nothing_waits_for_a_name_that_is_not_resolved() {
+    let names = Names::default();
+    let main = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let started = Instant::now();
+    let gateway = over_a_name(&main, &spare, &names).start().await;
+    assert!(
+        started.elapsed() < Duration::from_secs(10),
+        "the start waits for 3 s at most"
+    );
+
+    // The resolver hangs all the while.
+    let started = Instant::now();
+    for _ in 0..50 {
+        gateway.http1.get("/llm/health").await.ok();
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        answer.error(502, "upstream_error");
+    }
+    assert!(started.elapsed() < Duration::from_secs(10), "{:?}", started.elapsed());
+    assert_eq!((main.seen().len(), spare.seen().len()), (0, 50));
+
+    names.say(Answer::Found(vec![main.address]));
+    eventually("the name is resolved", async || {
+        let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+        (answer.status == 200).then_some(())
+    })
+    .await;
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d6_an_address_that_changes_is_picked_up_and_the_last_good_one_is_kept() {
+    let names = Names::default();
+    let first = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let second = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    names.say(Answer::Found(vec![first.address]));
+    let gateway = over_a_name(&first, &second, &names).start().await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(first.seen().len(), 1);
+
+    names.say(Answer::Found(vec![second.address]));
+    eventually("the new address is used", async || {
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+        (!second.seen().is_empty()).then_some(())
+    })
+    .await;
+
+    let before = first.seen().len();
+    for answer in [Answer::Failed, Answer::Found(Vec::new()), Answer::Stuck] {
+        names.say(answer);
+        for _ in 0..20 {
+            gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+        }
+    }
+    assert_eq!(first.seen().len(), before, "the last good address is kept");
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn d6_several_addresses_take_turns_and_a_dead_one_is_passed_over() {
+    let names = Names::default();
+    let (first, second) = (
+        Upstream::always(Reply::chat("Hi", 9, 1).close()).await,
+        Upstream::always(Reply::chat("Hi", 9, 1).close()).await,
+    );
+    let nobody: SocketAddr = "127.0.0.1:1".parse().unwrap();
+    names.say(Answer::Found(vec![first.address, second.address, nobody]));
+    let spare = Upstream::unused().await;
+    let gateway = over_a_name(&first, &spare, &names).start().await;
+    for _ in 0..30 {
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    }
+    let (from_first, from_second) = (first.seen().len(), second.seen().len());
+    assert_eq!(from_first + from_second, 30);
+    assert!(from_first >= 10 && from_second >= 10, "{from_first} and {from_second}");
+}
