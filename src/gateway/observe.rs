@@ -24,6 +24,7 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::Purposes => RouteName::Purposes,
         Route::PublicModels => RouteName::PublicModels,
         Route::Health => RouteName::Health,
+        Route::Description => RouteName::Description,
     }
 }
 

@@ -39,6 +39,8 @@ pub enum RouteName {
     PublicModels,
     /// Liveness.
     Health,
+    /// The OpenAPI description.
+    Description,
     /// A browser's question before its request.
     Preflight,
 }
@@ -327,6 +329,7 @@ impl RouteName {
             RouteName::Purposes => "purposes",
             RouteName::PublicModels => "public_models",
             RouteName::Health => "health",
+            RouteName::Description => "description",
             RouteName::Preflight => "preflight",
         }
     }
@@ -366,6 +369,7 @@ impl Record {
 fn reason(error: &ApiError) -> Option<&'static str> {
     Some(match error {
         ApiError::BadRequest(_) => "invalid_request",
+        ApiError::HeadTooLarge { .. } => "head_too_large",
         ApiError::BodyTooLarge { .. } => "body_too_large",
         ApiError::BodyTimeout => "body_timeout",
         ApiError::Unauthenticated(KeyFault::Missing) => "key_missing",
