@@ -8,8 +8,9 @@
 //!
 //! - [`pure`]: everything that can be decided without doing anything. Bytes and a `now` come in, values come out: money, catalogue,
 //!   policy, request bodies, the taps that read passing answers, and the account as a value. It compiles alone.
-//! - [`store`]: the ledger. One contract, and the embedded store: accounts in memory over a SQLite file. The operator's commands
-//!   reach the process that owns it through its control socket.
+//! - [`store`]: the ledger. One contract and two stores: accounts in memory over a SQLite file, and Redis. The operator's commands
+//!   reach the process that owns the file through its control socket. [`store::journal`]: every running call in mapped files, so that a
+//!   killed process loses and doubles nothing.
 //! - [`gateway`]: the path of a request, one file a step: authenticate, admit, route, forward, meter, settle.
 //! - [`telemetry`]: what an operator sees: metrics, access log. It counts, and decides nothing.
 //! - [`config`], [`clock`], `cli`, [`demo`] (the simulated provider).
@@ -20,7 +21,8 @@
 //!
 //! 1. `authenticate`: from the header to a [`store::Caller`]; a malformed key is refused without asking the store.
 //! 2. `receive`: the whole body, before the upstream is chosen, within limits of size and time.
-//! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; limits and credit give a [`store::Hold`] of the call's worst case.
+//! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
+//!    credit give a [`store::Hold`] of its worst case.
 //! 4. `route` and `forward`: targets in their order, until one answers with 200; each gets the client's body with only the named
 //!    fields edited.
 //! 5. `meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
@@ -29,8 +31,11 @@
 //! # Invariants
 //!
 //! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float.
-//! - Only [`pure::policy`] makes a `Permit`; only `gateway::admit` asks for a `Hold`; only `gateway::settle` resolves one, and
+//! - Only [`pure::policy`] makes a `Permit`; only `gateway::admit` asks for a `Hold`; only `gateway::settle`, or a recovery of what a
+//!   dead process left, resolves one, and
 //!   every way a request can end leads there: an answer, a failure, a client that left, a dropped task.
+//! - The journal comes first: an entry before a hold, the tokens before they are sent, the debit before the ledger hears of it; an entry is
+//!   freed after the ledger's answer.
 //! - Only [`pure::money`] rounds, once, in [`pure::money::Pricing::cost`]. Only a list price can be multiplied by tokens.
 //! - Only [`clock`] reads the clock; only [`config`] reads configuration files and the environment; only [`pure::error`] names HTTP statuses.
 //! - A failed parse, conversion or store call is never zero, empty or "allowed".
