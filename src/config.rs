@@ -434,7 +434,7 @@ impl Config {
                 let (id, provider) = (&model.id, &target.provider);
                 let near = nearest(provider, self.providers.keys().map(String::as_str));
                 mistakes.push(fail(
-                    lines::of_entry(text, id, "targets"),
+                    lines::of_entry(text, id, "targets").map(|at| lines::of_text(text, at, provider)),
                     format!("{id}: its target names the provider {provider}, which is not configured{near}"),
                 ));
             }

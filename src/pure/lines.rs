@@ -58,6 +58,13 @@ pub fn of_entries(text: &str, id: &str) -> Vec<usize> {
     lines.map(|(at, _)| at.saturating_add(1)).collect()
 }
 
+/// The first line from `at` on, from 1, that has this text in it; else `at`.
+pub fn of_text(text: &str, at: usize, wanted: &str) -> usize {
+    let mut lines = text.lines().enumerate().skip(at.saturating_sub(1));
+    let found = lines.find(|(_, line)| line.contains(wanted));
+    found.map_or(at, |(number, _)| number.saturating_add(1))
+}
+
 /// The line of a key of the entry whose id stands on the line `at`.
 fn in_entry(text: &str, at: usize, key: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
