@@ -57,14 +57,21 @@ impl Writer {
         })
     }
 
-    /// Writes what is left. Blocks; called once, after the last request.
+    /// Writes what is left, as far as somebody takes it within [`CLOSE_MAX`]: a reader that has stopped does not hold up a stop. Blocks;
+    /// called once, after the last request.
     pub fn close(&mut self) {
         let (lock, condition) = &*self.closing;
         *lock.lock().unwrap_or_else(PoisonError::into_inner) = true;
         condition.notify_all();
-        if let Some(thread) = self.thread.take()
-            && thread.join().is_err()
-        {
+        let Some(thread) = self.thread.take() else { return };
+        let started = crate::clock::monotonic();
+        while !thread.is_finished() {
+            if started.elapsed() > CLOSE_MAX {
+                return log::error!("nobody takes the last lines of the access log");
+            }
+            std::thread::sleep(CLOSE_PAUSE);
+        }
+        if thread.join().is_err() {
             log::error!("the thread that writes the access log panicked");
         }
     }
@@ -75,6 +82,10 @@ impl Drop for Writer {
         self.close();
     }
 }
+
+/// How long the end waits for a reader of the access log.
+const CLOSE_MAX: Duration = Duration::from_secs(2);
+const CLOSE_PAUSE: Duration = Duration::from_millis(5);
 
 fn run(telemetry: &Weak<Telemetry>, mut sink: Sink, closing: &(Mutex<bool>, Condvar)) {
     let (mut lines, mut buffer) = (Lines::default(), Vec::new());

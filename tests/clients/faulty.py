@@ -190,6 +190,7 @@ class FaultyGateway(Gateway):
             "data_dir": str(directory / "data"),
             "store": f"sqlite://{directory / 'ledger.db'}",
             "catalogue": str(directory / "catalogue.yaml"),
+            "access_log": str(directory / "access.log"),  # Nobody reads its standard output.
             "providers": {"faulty": {"base_url": f"http://127.0.0.1:{self.upstream.port}/v1"}},
             "timeouts": {"idle_ms": SILENCE_MS_MAX, "first_byte_ms": SILENCE_MS_MAX},
         }
