@@ -57,7 +57,7 @@ impl Writer {
         })
     }
 
-    /// Writes what is left, as far as somebody takes it within [`CLOSE_MAX`]: a reader that has stopped does not hold up a stop. Blocks;
+    /// Writes what is left, as far as somebody takes it within two seconds: a reader that has stopped does not hold up a stop. Blocks;
     /// called once, after the last request.
     pub fn close(&mut self) {
         let (lock, condition) = &*self.closing;
