@@ -8,6 +8,11 @@ use tollgate::cli;
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
+/// What jemalloc reads before its first allocation.
+#[unsafe(export_name = "_rjem_malloc_conf")]
+// SAFETY: the text is one byte long at least, and lives as long as the process.
+static ALLOCATOR_OPTIONS: Option<&'static std::ffi::c_char> = Some(unsafe { &*tollgate::ALLOCATOR_OPTIONS.as_ptr() });
+
 fn main() -> ExitCode {
     let outcome = cli::execute(std::env::args_os());
     let mut stderr = std::io::stderr();

@@ -126,6 +126,8 @@ pub(crate) enum Scenario {
     Syscalls,
     /// Floods of 401, 402 and 429 (gateway only)
     Denied,
+    /// 1,000 requests a second without and with 100,000 wrong keys a minute from the same address (gateway only)
+    Strangers,
     /// All shapes at once
     Mixed,
     /// Many mixed requests; memory and open files over time, then an audit (gateway only)

@@ -140,6 +140,10 @@ impl Fleet {
         command.arg("--upstream").arg(self.upstream.to_string());
         if variant == Variant::BaselineJemalloc {
             command.env(allocator::JEMALLOC_ENV, "1");
+            command.env(
+                "_RJEM_MALLOC_CONF",
+                tollgate::ALLOCATOR_OPTIONS.to_string_lossy().as_ref(),
+            );
         }
         let mut process = Process::start(&name, command, &self.cores.subject, Ending::Kill, self.path())?;
         process.wait_listening(address)?;

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use serde_json::json;
+use tollgate::pure::ids::ApiKey;
 
 use crate::{
     client::{Expect, Shot},
@@ -91,6 +92,22 @@ pub(crate) fn mixed(subject: &Subject) -> Vec<Shot> {
         Shape::Embeddings,
     ];
     shapes.iter().map(|shape| shape.shot(subject)).collect()
+}
+
+/// Requests with keys that are none: half of them well-formed, half with a wrong checksum.
+pub(crate) fn wrong_keys(subject: &Subject) -> Vec<Shot> {
+    let key = |number: u8| {
+        let mut key = ApiKey::from_random("tg_", [number; 32]).reveal().to_owned();
+        if number % 2 == 0 {
+            let last = if key.pop() == Some('0') { '1' } else { '0' };
+            key.push(last);
+        }
+        key
+    };
+    let shape = Shape::Whole { bytes: KILOBYTE };
+    (0..=u8::MAX)
+        .map(|number| shape.denied(subject, &key(number), &[401, 429]))
+        .collect()
 }
 
 /// Text of so many bytes that looks like prose, the same on every run.

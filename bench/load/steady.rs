@@ -1,6 +1,6 @@
 //! The scenarios of a steady load: what is sent, how, and the rounds in which the subjects take turns.
 
-use std::time::Duration;
+use std::{thread, time::Duration};
 
 use crate::{
     Result,
@@ -23,6 +23,8 @@ struct Part {
     arrivals: Arrivals,
     connections: usize,
     shots: Shots,
+    /// What else is sent meanwhile, at its own rate; it is not measured.
+    beside: Option<(u32, Shots)>,
 }
 
 /// What is sent to a subject; None where the part does not apply to it.
@@ -77,6 +79,7 @@ fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
         arrivals: Arrivals::Closed,
         connections,
         shots: Box::new(move |subject| Some(vec![shape.shot(subject)])),
+        beside: None,
     };
     let streams = |script: Script, connections| Part {
         unit: Unit::Event,
@@ -121,9 +124,28 @@ fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
             shots: Box::new(|subject| Some(request::mixed(subject))),
             ..saturated(Shape::Embeddings, connections)
         }],
+        Scenario::Strangers => {
+            let part = |name: &str, beside: Option<(u32, Shots)>| Part {
+                name: name.to_owned(),
+                arrivals: Arrivals::Rate(options.rate),
+                shots: Box::new(gateways_only(Shape::Whole { bytes: KILOBYTE })),
+                beside,
+                ..saturated(Shape::Whole { bytes: KILOBYTE }, connections)
+            };
+            let wrong: Shots = Box::new(|subject| Some(request::wrong_keys(subject)));
+            vec![
+                part("without wrong keys", None),
+                part("100,000 wrong keys a minute", Some((WRONG_KEYS_A_SECOND, wrong))),
+            ]
+        }
         Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
         Scenario::Open | Scenario::Soak | Scenario::Syscalls => Vec::new(),
     }
+}
+
+/// Nothing for a subject that knows no keys.
+fn gateways_only(shape: Shape) -> impl Fn(&Subject) -> Option<Vec<Shot>> {
+    move |subject| (!subject.refused.is_empty()).then(|| vec![shape.shot(subject)])
 }
 
 /// A flood with a key that is refused.
@@ -142,6 +164,7 @@ fn denied(name: &'static str, connections: usize) -> Part {
         arrivals: Arrivals::Closed,
         connections,
         shots: Box::new(shots),
+        beside: None,
     }
 }
 
@@ -186,11 +209,31 @@ fn measure(
         length: fleet.options.length() * if is_paced && !fleet.options.quick { 3 } else { 1 },
         requests_max: None,
     };
+    let beside = part.beside.as_ref().and_then(|(rate, shots)| {
+        Some(Plan {
+            address: subject.address,
+            shots: shots(subject)?,
+            arrivals: Arrivals::Rate(*rate),
+            connections: BESIDE_CONNECTIONS,
+            workers: 1,
+            waiting: fleet.options.waiting(),
+            warm_up: Duration::ZERO,
+            length: plan.warm_up + plan.length,
+            requests_max: None,
+        })
+    });
+    let beside = beside.map(|plan| thread::spawn(move || drive::run(plan, || (), |_| ())));
     let outcome = drive::run(
         plan,
         || (Mark::read(fleet, subject), memory(subject), files(subject)),
         |_| {},
     )?;
+    if let Some(beside) = beside {
+        let beside = beside.join().map_err(|_| "the load beside panicked")??;
+        if let Some((kind, n)) = beside.tally.errors.first_key_value() {
+            return Err(format!("{n} wrong answers to what was sent beside: {kind}").into());
+        }
+    }
     Ok(figures(part, round, subject, outcome))
 }
 
@@ -284,3 +327,6 @@ const DENIED: [&str; 4] = ["garbage", "revoked", "broke", "limited"];
 const BREAK_IN_REQUESTS: u64 = 1000;
 const BREAK_IN_MAX: Duration = Duration::from_secs(10);
 const PACED_STREAMS: usize = 50;
+/// 100,000 a minute.
+const WRONG_KEYS_A_SECOND: u32 = 1667;
+const BESIDE_CONNECTIONS: usize = 16;

@@ -29,7 +29,6 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use super::comment::Comments;
-use super::cork::Cork;
 use super::drain::{DrainPlace, drained_out};
 use super::head::Head;
 use super::life::Life;
@@ -65,7 +64,6 @@ struct Buffered {
     silence: Silence,
     comments: Comments,
     head: Head,
-    cork: Cork,
 }
 
 /// What ends the wait for the client.
@@ -91,7 +89,6 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         gone_at: None,
         overran: false,
         drained: None,
-        cork: Cork::Out,
     };
     *session.downstream_session = ServerSession::new_custom(Box::new(buffered));
     Ticket(shared)
@@ -344,7 +341,6 @@ impl CustomSession for Buffered {
                 silence,
                 carriage,
                 comments,
-                cork,
                 ..
             } = self;
             let life = &carriage.life;
@@ -379,7 +375,6 @@ impl CustomSession for Buffered {
                     }
                 });
                 poll_fn(|context| {
-                    cork.turn(context);
                     if let Poll::Ready(read) = client.as_mut().poll(context) {
                         return Poll::Ready(Turn::Client(read));
                     }
@@ -441,7 +436,6 @@ impl CustomSession for Buffered {
     /// Pingora calls this when an attempt begins.
     fn enable_retry_buffering(&mut self) {
         self.silence.restart();
-        self.cork = self.shared.take_cork();
         self.head = Head::new(self.carriage.mode);
     }
 

@@ -80,7 +80,6 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
         candidate,
         body,
         addresses_tried: 0,
-        connection: None,
     })
 }
 
@@ -106,11 +105,6 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
         ResponseMode::Stream => EVENT_STREAM,
         ResponseMode::Whole => JSON,
     });
-    // Over HTTP/2 the connection is not the request's own.
-    let own = attempt.connection.filter(|_| parts.version != http::Version::HTTP_2);
-    if let (Some(connection), Some(ticket)) = (own, &call.ticket) {
-        ticket.cork(connection);
-    }
     *upstream_request = RequestHeader::from(parts);
     Ok(())
 }

@@ -13,7 +13,6 @@ mod buffered;
 mod certificates;
 mod comment;
 mod connections;
-mod cork;
 mod cors;
 pub mod door;
 mod drain;
@@ -44,7 +43,6 @@ pub mod upstream;
 mod watch;
 
 use std::net::SocketAddr;
-use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -53,7 +51,6 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
-use pingora::protocols::Digest;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, Result};
@@ -341,21 +338,6 @@ impl ProxyHttp for Gateway {
         let peer = forward::peer(ctx, &self.clock)?;
         observe::attempt(ctx);
         Ok(peer)
-    }
-
-    async fn connected_to_upstream(
-        &self,
-        _session: &mut Session,
-        _reused: bool,
-        _peer: &HttpPeer,
-        connection: RawFd,
-        _digest: Option<&Digest>,
-        ctx: &mut Ctx,
-    ) -> Result<()> {
-        if let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_mut()) {
-            attempt.connection = Some(connection);
-        }
-        Ok(())
     }
 
     async fn upstream_request_filter(

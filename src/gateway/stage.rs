@@ -2,7 +2,6 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
-use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -89,8 +88,6 @@ pub(super) struct Attempt {
     pub(super) body: Bytes,
     /// How many of its host's addresses were tried.
     pub(super) addresses_tried: usize,
-    /// The connection to it, while it stands.
-    pub(super) connection: Option<RawFd>,
 }
 
 /// What is sent to the client.

@@ -1,18 +1,16 @@
 //! What a call's owner keeps while a [`Buffered`](super::buffered) session stands in the real one's place: the way to get that back, and
 //! what the two ends tell each other.
 
-use std::os::fd::RawFd;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use pingora::protocols::http::ServerSession;
 use pingora::proxy::Session;
 
-use super::cork::Cork;
-
 /// The owner's end: where the real session comes back to, and what the two ends tell each other.
 pub(super) struct Ticket(pub(super) Arc<Shared>);
 
+#[derive(Default)]
 pub(super) struct Shared {
     home: Mutex<Option<Box<ServerSession>>>,
     /// Whether the target that is tried now is drained for a client that has gone.
@@ -22,35 +20,12 @@ pub(super) struct Shared {
     pub(super) between_events: AtomicBool,
     /// Whether a comment was begun.
     pub(super) commented: AtomicBool,
-    /// The connection on which the request's head is held back; [`NONE`].
-    corked: AtomicI32,
-}
-
-impl Default for Shared {
-    fn default() -> Shared {
-        Shared {
-            home: Mutex::default(),
-            drains: AtomicBool::new(false),
-            gone: AtomicBool::new(false),
-            between_events: AtomicBool::new(false),
-            commented: AtomicBool::new(false),
-            corked: AtomicI32::new(NONE),
-        }
-    }
 }
 
 impl Shared {
     /// The real session is no longer stood in for.
     pub(super) fn send_home(&self, real: Option<Box<ServerSession>>) {
         *self.home.lock().unwrap_or_else(PoisonError::into_inner) = real;
-    }
-
-    /// The cork of the attempt that begins now.
-    pub(super) fn take_cork(&self) -> Cork {
-        match self.corked.swap(NONE, Ordering::Relaxed) {
-            NONE => Cork::Out,
-            connection => Cork::In(connection),
-        }
     }
 }
 
@@ -74,13 +49,6 @@ impl Ticket {
         self.0.between_events.store(between, Ordering::Relaxed);
     }
 
-    /// Holds the head of a request back that is about to be written to a connection over HTTP/1.
-    pub(super) fn cork(&self, connection: RawFd) {
-        if Cork::put_in(connection) {
-            self.0.corked.store(connection, Ordering::Relaxed);
-        }
-    }
-
     /// Whether the client was sent a comment.
     pub(super) fn has_commented(&self) -> bool {
         self.0.commented.load(Ordering::Relaxed)
@@ -96,6 +64,3 @@ impl Ticket {
 pub(super) fn placeholder() -> Box<ServerSession> {
     Box::new(ServerSession::new_custom(Box::new(())))
 }
-
-/// No connection.
-const NONE: RawFd = -1;
