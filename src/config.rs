@@ -4,6 +4,7 @@
 
 pub mod import;
 pub mod mistakes;
+mod shape;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -398,7 +399,7 @@ impl Config {
     /// # Errors
     /// As [`Config::load_catalogue`].
     pub fn catalogue_of(&self, text: &str) -> Result<Catalogue, ConfigError> {
-        match self.read_catalogue(text) {
+        match self.read_catalogue(text, text) {
             (Some(catalogue), mistakes) if mistakes.is_empty() => Ok(catalogue),
             (_, mistakes) => {
                 let first = mistakes.into_iter().next();
@@ -407,12 +408,8 @@ impl Config {
         }
     }
 
-    /// All that is wrong with a text that is, or is to be, the catalogue's.
-    pub fn catalogue_mistakes(&self, text: &str) -> Vec<ConfigError> {
-        self.read_catalogue(text).1
-    }
-
-    fn read_catalogue(&self, text: &str) -> (Option<Catalogue>, Vec<ConfigError>) {
+    /// What can be read of a catalogue, and all that is wrong with it, with the lines that this has in `shown`.
+    fn read_catalogue(&self, text: &str, shown: &str) -> (Option<Catalogue>, Vec<ConfigError>) {
         let fail = |line: Option<usize>, problem: String| ConfigError::new(&self.catalogue, problem).at(line);
         let (catalogue, found) = match Catalogue::read(text, self.markup) {
             Ok(read) => read,
@@ -423,7 +420,7 @@ impl Config {
         };
         let mut mistakes: Vec<ConfigError> = found
             .iter()
-            .map(|error| fail(error.line(text), error.to_string()))
+            .map(|error| fail(error.line(shown), error.to_string()))
             .collect();
         for model in catalogue.models() {
             let unknown = model
@@ -434,7 +431,7 @@ impl Config {
                 let (id, provider) = (&model.id, &target.provider);
                 let near = nearest(provider, self.providers.keys().map(String::as_str));
                 mistakes.push(fail(
-                    lines::of_entry(text, id, "targets").map(|at| lines::of_text(text, at, provider)),
+                    lines::of_entry(shown, id, "targets").map(|at| lines::of_text(shown, at, provider)),
                     format!("{id}: its target names the provider {provider}, which is not configured{near}"),
                 ));
             }
@@ -754,7 +751,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
 /// Puts the nearest known key behind serde's message about an unknown one, in place of the whole list.
 fn explain(message: &str) -> String {
     let Some((before, rest)) = message.split_once("unknown field `") else {
-        return message.to_owned();
+        return in_words(message);
     };
     let Some((unknown, rest)) = rest.split_once('`') else {
         return message.to_owned();
@@ -767,6 +764,20 @@ fn explain(message: &str) -> String {
     format!("{before}unknown key {unknown}{}{place}", nearest(unknown, known))
 }
 
+/// The kind of value that serde expects, as somebody would say it who does not write Rust.
+fn in_words(message: &str) -> String {
+    let Some((before, rest)) = message.split_once(", expected ") else {
+        return message.to_owned();
+    };
+    let (kind, place) = rest.split_at(rest.find(" at line ").unwrap_or(rest.len()));
+    let kind = match kind {
+        "usize" | "u64" | "u32" | "a nonzero u32" => "a whole number",
+        kind if kind.starts_with("struct ") => "keys with values",
+        kind => kind,
+    };
+    format!("{before}, expected {kind}{place}")
+}
+
 /// A message of the YAML reader without the place at its end, and the line.
 fn placed(message: &str) -> (String, Option<usize>) {
     let Some((problem, place)) = message.rsplit_once(" at line ") else {
@@ -776,6 +787,11 @@ fn placed(message: &str) -> (String, Option<usize>) {
         Some(Ok(line)) => (problem.to_owned(), Some(line)),
         _ => (message.to_owned(), None),
     }
+}
+
+/// What the YAML reader says, in the words of this file, without its place.
+fn said(error: &impl std::fmt::Display) -> String {
+    placed(&explain(&error.to_string())).0
 }
 
 /// The line of the key that a problem begins with, such as `providers.openai: …`.
