@@ -14,6 +14,10 @@ use crate::gateway::upgrade::{Start, Successor};
 pub(super) type Environment = fn(&str) -> Option<String>;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Signals:\n  \
+    SIGTERM, SIGINT  stop: running calls may end, for drain_seconds at most\n  \
+    SIGHUP           read configuration, catalogue and certificate again\n  \
+    SIGUSR2          start the binary that is installed by now, as with --upgrade")]
 pub(super) struct ServeArgs {
     /// Take over from the gateway that runs, without refusing or cutting anything
     #[arg(long)]
