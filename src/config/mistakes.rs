@@ -5,8 +5,10 @@ use std::path::Path;
 
 use serde_yaml_ng::{Mapping, Value};
 
+use super::error::{line_of, nearest, said};
+use super::raw::Raw;
 use super::shape::{Mended, Step};
-use super::{Config, ConfigError, Raw, line_of, nearest, said};
+use super::{Config, ConfigError};
 use crate::pure::catalogue::Catalogue;
 use crate::pure::lines;
 
