@@ -1,17 +1,23 @@
 //! `tollgate serve`: the gateway, until it is told to stop.
 
+use std::ffi::OsString;
+
 use clap::Args;
 
 use super::failure::Failure;
 use super::output::Answer;
 use crate::config::{Config, environment};
 use crate::gateway::server::{StartError, prepare};
-use crate::gateway::upgrade::Start;
+use crate::gateway::upgrade::{Start, Successor};
 
 /// Where a gateway finds its credentials, now and whenever it reads its configuration again.
 pub(super) type Environment = fn(&str) -> Option<String>;
 
 #[derive(Debug, Args)]
+#[command(after_help = "Signals:\n  \
+    SIGTERM, SIGINT  stop: running calls may end, for drain_seconds at most\n  \
+    SIGHUP           read configuration, catalogue and certificate again\n  \
+    SIGUSR2          start the binary that is installed by now, as with --upgrade")]
 pub(super) struct ServeArgs {
     /// Take over from the gateway that runs, without refusing or cutting anything
     #[arg(long)]
@@ -20,16 +26,32 @@ pub(super) struct ServeArgs {
 
 pub(super) fn run(args: &ServeArgs, config: Config) -> Result<Answer, Failure> {
     let start = if args.upgrade { Start::Upgrade } else { Start::Fresh };
-    serve(config, environment, start).map_err(|error| Failure::new(error.to_string()))?;
+    let successor = super::process::program().map(|program| Successor::new(program, successor_arguments(&config)));
+    serve(config, environment, start, successor).map_err(|error| Failure::new(error.to_string()))?;
     Ok(Answer::default())
+}
+
+/// Of the process that takes the place of this one.
+fn successor_arguments(config: &Config) -> Vec<OsString> {
+    let conf = config.path.clone().into_os_string();
+    vec!["serve".into(), "--upgrade".into(), "--conf".into(), conf]
 }
 
 /// Runs a gateway. Returns when it has stopped and everything is billed.
 pub(super) fn gateway(config: Config, environment: Environment) -> Result<(), StartError> {
-    serve(config, environment, Start::Fresh)
+    serve(config, environment, Start::Fresh, None)
 }
 
-fn serve(config: Config, environment: Environment, start: Start) -> Result<(), StartError> {
+fn serve(
+    config: Config,
+    environment: Environment,
+    start: Start,
+    successor: Option<Successor>,
+) -> Result<(), StartError> {
     super::process::prepare();
-    prepare(config, environment, start)?.serve(|| ())
+    let prepared = prepare(config, environment, start)?;
+    match successor {
+        Some(successor) => prepared.succeeded_by(successor).serve(|| ()),
+        None => prepared.serve(|| ()),
+    }
 }

@@ -1,31 +1,62 @@
 //! All mistakes of a configuration and its catalogue, for `tollgate check`: what is read to be used stops at the first.
 
+use std::collections::HashMap;
 use std::path::Path;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::{Config, ConfigError, line_of};
+use super::error::{line_of, nearest, said};
+use super::raw::Raw;
+use super::shape::{Mended, Step};
+use super::{Config, ConfigError};
+use crate::pure::catalogue::Catalogue;
+use crate::pure::lines;
 
-/// All that is wrong with a configuration. Each mistake is taken out of a copy, which is then read again for the next.
+/// All that is wrong with a configuration: first what has the wrong shape, then what makes no sense.
 pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<ConfigError> {
-    let mut found: Vec<ConfigError> = Vec::new();
-    let mut left = text.to_owned();
-    while found.len() < MISTAKES_MAX {
+    let first = match Config::parse(path, text, environment) {
+        Ok(_) => return Vec::new(),
+        Err(error) => vec![error],
+    };
+    // Without the shape of YAML there is nothing to go on with.
+    let Ok(value @ Value::Mapping(_)) = serde_yaml_ng::from_str(text) else {
+        return first;
+    };
+    let mended = Mended::of(value, &|text| shape_of::<Raw>(text));
+    let mistakes = mended.mistakes.iter().take(MISTAKES_MAX);
+    let mut found: Vec<ConfigError> = mistakes
+        .map(|mistake| ConfigError::new(path, &mistake.problem).at(lines::of_key(text, &keys(&mistake.path))))
+        .collect();
+    if let Ok(sound) = serde_yaml_ng::to_string(&mended.value) {
+        found.extend(senseless(path, &sound, text, &mended, environment));
+    }
+    found.sort_by_key(|error| error.line.unwrap_or(usize::MAX));
+    if found.is_empty() { first } else { found }
+}
+
+/// What makes no sense in a configuration of the right shape. Each mistake is taken out of the copy, which is then read again for the next.
+fn senseless(
+    path: &Path,
+    sound: &str,
+    text: &str,
+    mended: &Mended,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Vec<ConfigError> {
+    let (mut found, mut left) = (Vec::new(), sound.to_owned());
+    for _ in 0..MISTAKES_MAX {
         let Err(error) = Config::parse(path, &left, environment) else {
             break;
         };
-        let first = found.is_empty();
         let Some(key) = key_of(&error.problem) else {
-            found.extend(first.then_some(error));
+            found.push(error);
             break;
         };
-        // The lines of a copy are not those of the file.
-        let line = if first { error.line } else { None };
-        let named = format!("{}: ", key.join("."));
-        found.push(ConfigError {
-            line: line.or_else(|| line_of(text, &named)),
-            ..error
-        });
+        let steps: Vec<Step> = key.iter().cloned().map(Step::Key).collect();
+        if !mended.is_filled(&steps) {
+            // The lines of a copy are not those of the file.
+            let line = line_of(text, &format!("{}: ", key.join(".")));
+            found.push(ConfigError { line, ..error });
+        }
         match without(&left, &key) {
             Some(rest) => left = rest,
             None => break,
@@ -37,9 +68,149 @@ pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<S
 /// All that is wrong with the catalogue of a configuration.
 pub fn of_catalogue(config: &Config) -> Vec<ConfigError> {
     match super::read(&config.catalogue) {
-        Ok(text) => config.catalogue_mistakes(&text),
+        Ok(text) => of_catalogue_text(config, &text),
         Err(error) => vec![error],
     }
+}
+
+fn of_catalogue_text(config: &Config, text: &str) -> Vec<ConfigError> {
+    let (catalogue, found) = config.read_catalogue(text, text);
+    let whole = match (catalogue, serde_yaml_ng::from_str(text)) {
+        (None, Ok(Value::Mapping(whole))) => whole,
+        _ => return found,
+    };
+    let mut shapes = CatalogueShapes {
+        config,
+        text,
+        found: Vec::new(),
+        wrong: Vec::new(),
+    };
+    shapes.see_keys(&whole);
+    let models = shapes.sound_models(&whole);
+    let purposes = shapes.sound_purposes(&whole);
+    let sound: Mapping = [("models", models), ("purposes", purposes)]
+        .into_iter()
+        .map(|(key, value)| (Value::from(key), value))
+        .collect();
+    let CatalogueShapes {
+        found: mut all, wrong, ..
+    } = shapes;
+    if let Ok(sound) = serde_yaml_ng::to_string(&sound) {
+        let (_, rest) = config.read_catalogue(&sound, text);
+        // What follows from a mistake that is told already is none.
+        all.extend(rest.into_iter().filter(|error| {
+            let follows = wrong.iter().any(|wrong| error.problem.contains(wrong));
+            !follows && (whole.contains_key("purposes") || !error.problem.starts_with("purposes."))
+        }));
+    }
+    all.sort_by_key(|error| error.line.unwrap_or(usize::MAX));
+    all.truncate(MISTAKES_MAX);
+    if all.is_empty() { found } else { all }
+}
+
+/// The mistakes in a catalogue's shape.
+struct CatalogueShapes<'a> {
+    config: &'a Config,
+    text: &'a str,
+    found: Vec<ConfigError>,
+    /// Ids of models, and names of purposes with a point in front and a colon behind, that have one.
+    wrong: Vec<String>,
+}
+
+impl CatalogueShapes<'_> {
+    fn tell(&mut self, line: Option<usize>, problem: String) {
+        self.found
+            .push(ConfigError::new(&self.config.catalogue, problem).at(line));
+    }
+
+    /// The keys at the top.
+    fn see_keys(&mut self, whole: &Mapping) {
+        for key in whole
+            .keys()
+            .filter_map(Value::as_str)
+            .filter(|key| !PARTS.contains(key))
+        {
+            let near = nearest(key, PARTS.into_iter());
+            self.tell(lines::of_key(self.text, &[key]), format!("unknown key {key}{near}"));
+        }
+        for part in PARTS.iter().filter(|part| !whole.contains_key(**part)) {
+            self.tell(None, format!("missing field `{part}`"));
+        }
+    }
+
+    /// The models whose entries have the right shape.
+    fn sound_models(&mut self, whole: &Mapping) -> Value {
+        let mut sound = Vec::new();
+        let models = match whole.get("models") {
+            Some(Value::Sequence(models)) => models.as_slice(),
+            None => &[],
+            Some(_) => {
+                self.tell(
+                    lines::of_key(self.text, &["models"]),
+                    "models: it is not a list".to_owned(),
+                );
+                &[]
+            }
+        };
+        for (number, model) in models.iter().enumerate() {
+            let mended = Mended::of(model.clone(), &|text| {
+                Catalogue::entry_shape(text).map_err(|error| said(&error))
+            });
+            for mistake in &mended.mistakes {
+                let dot = match mistake.problem.split_once(": ") {
+                    Some((head, _)) if !head.contains(' ') => ".",
+                    _ => ": ",
+                };
+                let problem = format!("models[{number}]{dot}{}", mistake.problem);
+                self.tell(
+                    lines::in_item(self.text, "models", number, &keys(&mistake.path)),
+                    problem,
+                );
+            }
+            match mended.mistakes.is_empty() {
+                true => sound.push(model.clone()),
+                false => self
+                    .wrong
+                    .extend(model.get("id").and_then(Value::as_str).map(str::to_owned)),
+            }
+        }
+        Value::Sequence(sound)
+    }
+
+    /// The purposes whose defaults have the right shape.
+    fn sound_purposes(&mut self, whole: &Mapping) -> Value {
+        let Some(purposes) = whole.get("purposes") else {
+            return Value::Mapping(Mapping::new());
+        };
+        let mended = Mended::of(purposes.clone(), &|text| shape_of::<HashMap<String, String>>(text));
+        for mistake in &mended.mistakes {
+            let path: Vec<&str> = std::iter::once("purposes").chain(keys(&mistake.path)).collect();
+            self.tell(lines::of_key(self.text, &path), format!("purposes.{}", mistake.problem));
+            self.wrong
+                .extend(keys(&mistake.path).last().map(|name| format!(".{name}:")));
+        }
+        match mended.value {
+            value @ Value::Mapping(_) => value,
+            _ => Value::Mapping(Mapping::new()),
+        }
+    }
+}
+
+/// What the reader says of the first mistake in a text that is to be a `T`.
+fn shape_of<T: serde::de::DeserializeOwned>(text: &str) -> Result<(), String> {
+    serde_yaml_ng::from_str::<T>(text)
+        .map(drop)
+        .map_err(|error| said(&error))
+}
+
+/// The keys of a path.
+fn keys(path: &[Step]) -> Vec<&str> {
+    path.iter()
+        .filter_map(|step| match step {
+            Step::Key(key) => Some(key.as_str()),
+            Step::Item(_) => None,
+        })
+        .collect()
 }
 
 /// The key that a problem begins with, or that it says is unknown, as a path.
@@ -88,3 +259,5 @@ fn mapping<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Mapping>
 
 /// Most mistakes that are told of one file.
 const MISTAKES_MAX: usize = 50;
+/// The parts of a catalogue.
+const PARTS: [&str; 2] = ["models", "purposes"];

@@ -162,6 +162,7 @@ impl Admin {
             in_flight: self.life.in_flight(),
             vitals: self.ledger.vitals(),
             journal: (self.journal.depth(), self.journal.is_usable()),
+            journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),
             breakers,
             models: snapshot.catalogue.models().len(),
             catalogue_age_secs: snapshot
@@ -169,6 +170,7 @@ impl Admin {
                 .max(refreshed_at)
                 .map(|at| secs(now.since(at))),
             refreshes: (refreshed, unrefreshed),
+            refresh_failed: self.telemetry.refresh_has_failed(),
             reloads: self.telemetry.reloads(),
             reload_refused: self.telemetry.reload_is_refused(),
             audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
@@ -245,4 +247,5 @@ const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 const CONNECTIONS_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-const BIND_EVERY: Duration = Duration::from_millis(500);
+/// How long nobody may be at the address in an upgrade.
+const BIND_EVERY: Duration = Duration::from_millis(10);

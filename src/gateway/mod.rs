@@ -37,6 +37,7 @@ mod silence;
 pub mod snapshot;
 mod stage;
 mod strangers;
+mod supervisor;
 mod ticket;
 pub mod upgrade;
 pub mod upstream;

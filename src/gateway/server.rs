@@ -17,7 +17,8 @@ use super::names::Resolver;
 use super::refresh;
 use super::reload::Reloader;
 use super::snapshot::Snapshot;
-use super::upgrade::{self, BOTH_ACCEPT, PidFile, Predecessor, Start};
+use super::supervisor::Supervisor;
+use super::upgrade::{self, BOTH_ACCEPT, PidFile, Predecessor, Start, Successor};
 use super::upstream::Upstreams;
 use super::watch::Audited;
 use crate::clock::Clock;
@@ -37,6 +38,7 @@ pub struct Prepared {
     ledger: Ledger,
     journal: Arc<Journal>,
     predecessor: Option<Predecessor>,
+    successor: Option<Successor>,
     environment: fn(&str) -> Option<String>,
 }
 
@@ -79,6 +81,7 @@ pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: S
         ledger,
         journal,
         predecessor,
+        successor: None,
         environment,
     })
 }
@@ -98,6 +101,12 @@ impl Prepared {
     /// The state that requests see.
     pub fn snapshot(&self) -> Arc<Snapshot> {
         self.snapshot.load_full()
+    }
+
+    /// The same, with a process to start in its place on SIGUSR2.
+    pub fn succeeded_by(self, successor: Successor) -> Prepared {
+        let successor = Some(successor);
+        Prepared { successor, ..self }
     }
 
     /// The ledger, for what has to stand in it before the first request.
@@ -149,6 +158,8 @@ impl Prepared {
         server.add_service(service);
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
+        let supervisor = Supervisor::of(&self.environment);
+        supervisor.ready_at(config.listen)?;
         let end = {
             let (finish, ledger, journal) = (Arc::clone(&finish), self.ledger.clone(), Arc::clone(&self.journal));
             let log = Arc::new(Mutex::new(log));
@@ -172,6 +183,8 @@ impl Prepared {
             shutdown_signal: Box::new(Signals {
                 stop: Mutex::new(Some(stop)),
                 hang_up,
+                successor: self.successor,
+                supervisor,
             }),
         });
         // Only reached when requests outlived the stop: their runtimes are gone, and each was billed when it was dropped.
@@ -261,10 +274,21 @@ fn listener(config: &Config) -> ListenerConfig {
     ListenerConfig::tcp(&address).l4_buffer(buffer)
 }
 
-/// SIGTERM and SIGINT stop, SIGQUIT hands over to a new process, SIGHUP re-reads the files.
+/// SIGTERM and SIGINT stop, SIGUSR2 starts a new process, which sends SIGQUIT to be handed what this one has, SIGHUP re-reads the files.
 struct Signals {
     stop: Mutex<Option<Stop>>,
     hang_up: Arc<AtomicBool>,
+    successor: Option<Successor>,
+    supervisor: Supervisor,
+}
+
+impl Signals {
+    fn start_successor(&self) {
+        match &self.successor {
+            Some(successor) => successor.start(),
+            None => log::warn!("SIGUSR2: only `tollgate serve` can start another process in its place"),
+        }
+    }
 }
 
 #[async_trait]
@@ -272,11 +296,12 @@ impl ShutdownSignalWatch for Signals {
     async fn recv(&self) -> ShutdownSignal {
         use tokio::signal::unix::{SignalKind, signal};
         let open = |kind: SignalKind| signal(kind).inspect_err(|error| log::error!("cannot wait for signals: {error}"));
-        let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup)) = (
+        let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup), Ok(mut usr2)) = (
             open(SignalKind::terminate()),
             open(SignalKind::quit()),
             open(SignalKind::interrupt()),
             open(SignalKind::hangup()),
+            open(SignalKind::user_defined2()),
         ) else {
             return std::future::pending().await;
         };
@@ -286,6 +311,7 @@ impl ShutdownSignalWatch for Signals {
                 _ = int.recv() => break (ShutdownSignal::GracefulTerminate, Duration::ZERO),
                 _ = quit.recv() => break (ShutdownSignal::GracefulUpgrade, BOTH_ACCEPT),
                 _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
+                _ = usr2.recv() => self.start_successor(),
             }
         };
         let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -293,9 +319,14 @@ impl ShutdownSignalWatch for Signals {
             && stop.life.begin_stop()
         {
             if accepts_for.is_zero() {
+                self.supervisor.stopping();
                 // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
                 tokio::time::sleep(stop.unready).await;
             } else {
+                // Before Pingora passes the sockets, so before the new process can say or do anything as the main one.
+                if let Some(process) = self.successor.as_ref().and_then(Successor::process) {
+                    self.supervisor.succeeded_by(process);
+                }
                 stop.life.hand_over();
             }
             log::info!("stopping: waiting up to {:?} for running requests", stop.drain);

@@ -1,12 +1,16 @@
-//! The change from one binary to the next: `tollgate serve --upgrade` takes over from the gateway that runs.
+//! The change from one binary to the next: `tollgate serve --upgrade` takes over from the gateway that runs. On SIGUSR2 a gateway starts
+//! it itself, from the file that stands by now where its own stood, as a child in the same cgroup and sandbox.
 //!
 //! The new process takes the embedded ledger first, then the listening sockets, which the old one sends when it gets SIGQUIT. For some
 //! seconds both accept connections; the old process closes each of its own with the next answer, lets its streams finish, and ends.
 
+use std::ffi::OsString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::server::StartError;
@@ -24,6 +28,14 @@ pub enum Start {
 /// How long the old process accepts connections after it has sent its sockets. Pingora's own constant.
 pub(super) const BOTH_ACCEPT: Duration = Duration::from_secs(5);
 
+/// How a gateway starts the process that takes its place.
+#[derive(Debug)]
+pub struct Successor {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    running: Arc<Mutex<Option<u32>>>,
+}
+
 /// The file that says which process runs, locked for as long as it does.
 #[derive(Debug)]
 pub(super) struct PidFile {
@@ -34,6 +46,57 @@ pub(super) struct PidFile {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Predecessor {
     process: i32,
+}
+
+impl Successor {
+    /// One that is started as `program` with these arguments, which make it take over.
+    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Successor {
+        Successor {
+            program,
+            arguments,
+            running: Arc::default(),
+        }
+    }
+
+    /// Starts it, unless one is starting already. When it ends before it has taken over, this process goes on as before.
+    pub(super) fn start(&self) {
+        let mut running = self.lock();
+        if let Some(process) = *running {
+            return log::warn!("process {process} is taking over already");
+        }
+        let program = self.program.display();
+        let started = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .spawn();
+        let mut child = match started {
+            Ok(child) => child,
+            Err(error) => return log::error!("{program} cannot be started, this process goes on: {error}"),
+        };
+        log::info!("started {program} as process {}, to take over", child.id());
+        *running = Some(child.id());
+        let running = Arc::clone(&self.running);
+        let wait = move || {
+            let ended = child.wait();
+            *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            match ended {
+                Ok(status) => log::error!("the process that was to take over has ended: {status}"),
+                Err(error) => log::error!("the process that was to take over is lost: {error}"),
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("successor".to_owned()).spawn(wait) {
+            log::error!("nobody waits for the process that takes over: {error}");
+        }
+    }
+
+    /// The process that was started, while it runs.
+    pub(super) fn process(&self) -> Option<u32> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl PidFile {

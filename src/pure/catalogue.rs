@@ -276,6 +276,15 @@ impl Catalogue {
         Ok((catalogue, mistakes))
     }
 
+    /// Whether a text has the shape of one entry of the list of models.
+    ///
+    /// # Errors
+    /// The first thing that is missing, unknown or of the wrong kind.
+    pub fn entry_shape(yaml: &str) -> Result<(), CatalogueError> {
+        let entry = serde_yaml_ng::from_str::<RawModel>(yaml);
+        entry.map(drop).map_err(|e| CatalogueError::Format(e.to_string()))
+    }
+
     /// The part of the catalogue whose models have a target that `usable` accepts, with only those targets. A purpose whose
     /// default is gone takes the first model left that carries it.
     pub fn restricted_to(&self, usable: impl Fn(&Target) -> bool) -> Catalogue {

@@ -7,6 +7,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
+use super::time::Timestamp;
+
 /// The name of an account: 1 to 64 of `A-Z a-z 0-9 . _ @ -`. It is the account's identity in every store.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
@@ -189,6 +191,12 @@ impl RequestId {
     /// The id's bytes.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
+    }
+
+    /// When the request came: the first 48 bits of a UUIDv7 are milliseconds since 1970.
+    pub const fn time(&self) -> Timestamp {
+        let [a, b, c, d, e, f, ..] = self.0;
+        Timestamp(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 }
 

@@ -31,6 +31,24 @@ pub fn of_entry(text: &str, id: &str, key: &str) -> Option<usize> {
         .and_then(|at| in_entry(text, *at, key).or(Some(*at)))
 }
 
+/// The line, from 1, of the deepest of these keys that is found in an entry of the list under a key at the top, counted from 0; of the
+/// entry when none is.
+pub fn in_item(text: &str, list: &str, number: usize, path: &[&str]) -> Option<usize> {
+    let lines: Vec<&str> = text.lines().collect();
+    let above = lines
+        .iter()
+        .position(|line| indent(line) == 0 && names(line, list, false))?;
+    let inside = lines.iter().enumerate().skip(above.saturating_add(1));
+    let mut inside = inside.filter(|(_, line)| !is_blank(line)).peekable();
+    let column = inside.peek().map(|(_, line)| indent(line))?;
+    let is_item = |line: &str| indent(line) == column && line.trim_start().starts_with('-');
+    let mut items = inside.take_while(|(_, line)| indent(line) > column || is_item(line));
+    let (item, _) = items.by_ref().filter(|(_, line)| is_item(line)).nth(number)?;
+    let at = item.saturating_add(1);
+    let found = path.iter().rev().find_map(|key| in_entry(text, at, key));
+    Some(found.unwrap_or(at))
+}
+
 /// The lines, from 1, of all entries with this id.
 pub fn of_entries(text: &str, id: &str) -> Vec<usize> {
     let is_it = |line: &str| {
@@ -139,6 +157,28 @@ models:
         ] {
             assert_eq!(of_key(YAML, path), line, "{path:?}");
         }
+    }
+
+    #[test]
+    fn items() {
+        for (number, path, line) in [
+            (0, &["name"][..], Some(13)),
+            (0, &["pricing", "prompt"], Some(14)),
+            (0, &["tier"], Some(12)),
+            (1, &["name"], Some(15)),
+            (2, &["tier"], Some(18)),
+            (3, &[], None),
+        ] {
+            assert_eq!(in_item(YAML, "models", number, path), line, "{number} {path:?}");
+        }
+        assert_eq!(
+            in_item("models:\n- id: a\n- b: c\npurposes:\n  - d: e\n", "models", 1, &["b"]),
+            Some(3)
+        );
+        assert_eq!(
+            in_item("models:\n- id: a\npurposes:\n  - d: e\n", "models", 1, &["b"]),
+            None
+        );
     }
 
     #[test]

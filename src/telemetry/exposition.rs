@@ -25,6 +25,8 @@ pub struct Gauges {
     pub vitals: Vitals,
     /// The journal: calls and debits in it, and whether it can be written.
     pub journal: (usize, bool),
+    /// Since when the oldest of them stands there, in seconds; 0 when there are none.
+    pub journal_age_secs: i64,
     /// Provider, upstream's name of the model, and whether the target is passed over.
     pub breakers: Vec<(String, String, bool)>,
     /// Models on sale.
@@ -35,11 +37,13 @@ pub struct Gauges {
     pub reloads: (u64, u64),
     /// Refreshes of the catalogue that came to their end, and that failed.
     pub refreshes: (u64, u64),
+    /// Whether the last one failed.
+    pub refresh_failed: bool,
     /// Whether the files as they are now were refused.
     pub reload_refused: bool,
     /// The last audit: seconds since it, and what it found.
     pub audit: Option<(i64, u64)>,
-    /// Accounts below zero.
+    /// Accounts below zero at the last audit; the embedded ledger knows them at each moment.
     pub below_zero: Option<u64>,
     /// Lines of the access log: written and dropped.
     pub lines: (u64, u64),
@@ -171,9 +175,11 @@ impl Page {
         let (depth, usable) = gauges.journal;
         let help = "Calls and debits that stand in the journal: running, or not acknowledged by the ledger's store.";
         self.gauge("tollgate_journal_depth", help, size(depth));
+        let help = "How long ago the oldest of them came.";
+        self.gauge("tollgate_journal_age_seconds", help, signed(gauges.journal_age_secs));
         let help = "1 while the journal can be written; paid calls are refused while it cannot.";
         self.gauge("tollgate_journal_usable", help, flag(usable));
-        if let Some(accounts) = gauges.below_zero.or(vitals.below_zero) {
+        if let Some(accounts) = vitals.below_zero.or(gauges.below_zero) {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));
         }
@@ -261,6 +267,8 @@ impl Page {
         let refreshes = refreshes.map(|(result, count)| counter(&[("result", result)], number(count)));
         let help = "Refreshes of the catalogue from a provider's list.";
         self.counters("tollgate_catalogue_refreshes_total", help, refreshes.into());
+        let help = "1 while the last refresh of the catalogue is one that failed.";
+        self.gauge("tollgate_catalogue_refresh_failed", help, flag(gauges.refresh_failed));
         let help = "1 while the files on disk have a mistake and an older state is in force.";
         self.gauge("tollgate_reload_refused", help, flag(gauges.reload_refused));
     }

@@ -35,6 +35,8 @@ pub struct Telemetry {
     reload_refused: AtomicBool,
     /// Refreshes of the catalogue that came to their end, and that failed.
     refreshes: [AtomicU64; 2],
+    /// Whether the last one failed.
+    refresh_failed: AtomicBool,
     /// When the last one came to its end, in milliseconds since 1970; 0 before the first.
     refreshed_at: AtomicI64,
 }
@@ -70,6 +72,7 @@ impl Default for Telemetry {
             reloads: Default::default(),
             reload_refused: AtomicBool::new(false),
             refreshes: Default::default(),
+            refresh_failed: AtomicBool::new(false),
             refreshed_at: AtomicI64::new(0),
         }
     }
@@ -115,9 +118,15 @@ impl Telemetry {
         let [done, failed] = &self.refreshes;
         let count = if well { done } else { failed };
         count.fetch_add(1, Ordering::Relaxed);
+        self.refresh_failed.store(!well, Ordering::Relaxed);
         if well {
             self.refreshed_at.store(Clock::System.now().0, Ordering::Relaxed);
         }
+    }
+
+    /// Whether the last refresh of the catalogue failed.
+    pub fn refresh_has_failed(&self) -> bool {
+        self.refresh_failed.load(Ordering::Relaxed)
     }
 
     /// Refreshes of the catalogue: done, failed, and when the last one was done.

@@ -130,6 +130,7 @@ struct LedgerLine {
     unsettled: u64,
     lag_ms: u64,
     journal_depth: usize,
+    journal_age_secs: i64,
     below_zero: Option<u64>,
     audit_findings: Option<u64>,
     audit_age_secs: Option<i64>,
@@ -239,7 +240,8 @@ impl Status {
                 unsettled: vitals.unsettled,
                 lag_ms: millis(vitals.unsettled_age),
                 journal_depth: gauges.journal.0,
-                below_zero: gauges.below_zero.or(vitals.below_zero),
+                journal_age_secs: gauges.journal_age_secs,
+                below_zero: vitals.below_zero.or(gauges.below_zero),
                 audit_findings: gauges.audit.map(|(_, findings)| findings),
                 audit_age_secs: gauges.audit.map(|(age, _)| age),
                 overruns,
@@ -328,12 +330,18 @@ fn providers(figures: &Figures, gauges: &Gauges) -> Vec<ProviderLine> {
     lines.collect()
 }
 
-/// What somebody should look at: the same rules as the alerts in conf/alerts.yaml, as far as one moment shows them.
+/// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them.
 fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
     let mut alarms = Vec::new();
     let vitals = &gauges.vitals;
     if !gauges.journal.1 {
         alarms.push("the journal cannot be written: paid calls are refused".to_owned());
+    }
+    if gauges.journal_age_secs > JOURNAL_SECS_MAX {
+        let hours = gauges.journal_age_secs / 3_600;
+        alarms.push(format!(
+            "a call has stood in the journal for {hours} h: it is stuck, or nobody takes its debit"
+        ));
     }
     if let Some((_, findings)) = gauges.audit.filter(|(_, findings)| *findings > 0) {
         alarms.push(format!(
@@ -346,7 +354,7 @@ fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
             "{count} debits wait for the ledger's store, the oldest for {secs} s"
         ));
     }
-    if let Some(accounts) = gauges.below_zero.or(vitals.below_zero).filter(|accounts| *accounts > 0) {
+    if let Some(accounts) = vitals.below_zero.or(gauges.below_zero).filter(|accounts| *accounts > 0) {
         alarms.push(format!("accounts below zero: {accounts}"));
     }
     let overruns = figures
@@ -355,6 +363,9 @@ fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
         .fold(0u64, |sum, target| sum.saturating_add(target.overruns));
     if overruns > 0 {
         alarms.push(format!("debits above what was held since the start: {overruns}"));
+    }
+    if gauges.refresh_failed {
+        alarms.push("the last refresh of the catalogue failed; the old prices stay".to_owned());
     }
     if gauges.reload_refused {
         alarms.push("the files on disk have a mistake; an older state is in force".to_owned());
@@ -392,5 +403,7 @@ fn millis(duration: std::time::Duration) -> u64 {
 const NANOS_PER_MS: u64 = 1_000_000;
 /// A lag that is an alarm.
 const LAG_SECS_MAX: u64 = 10;
+/// An age of the oldest call in the journal that is one.
+const JOURNAL_SECS_MAX: i64 = 3_600;
 /// Ten minutes of a sample every five seconds.
 const SAMPLES_MAX: usize = 120;

@@ -93,15 +93,15 @@ class Account:
         return {m["id"]: (Decimal(m["pricing"]["prompt"]), Decimal(m["pricing"]["completion"])) for m in models}
 
 
-def wait_for(read, accept, what: str):
+def wait_for(read, accept, what: str, seconds: float = EFFECT_SECONDS_MAX):
     """Reads until the value is accepted; the last value is in the failure."""
-    deadline = time.monotonic() + EFFECT_SECONDS_MAX
+    deadline = time.monotonic() + seconds
     while True:
         value = read()
         if accept(value):
             return value
         if time.monotonic() > deadline:
-            pytest.fail(f"waited {EFFECT_SECONDS_MAX} s for {what}; last seen: {value}")
+            pytest.fail(f"waited {seconds} s for {what}; last seen: {value}")
         time.sleep(0.05)
 
 
@@ -114,6 +114,9 @@ def read_to_end(pipe, lines: queue.Queue):
 
 class Gateway:
     """A running `tollgate demo`."""
+
+    # What starts the binary, with its path and its arguments; nothing for itself.
+    wrapper: tuple = ()
 
     def __init__(self, directory: Path):
         self._start(directory, "demo", "--listen", "127.0.0.1:0", "--data-dir", str(directory / "data"), "--json")
@@ -139,7 +142,7 @@ class Gateway:
         environment = {name: value for name, value in os.environ.items() if name not in HIDDEN_ENVIRONMENT}
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                [binary(), *arguments],
+                [*self.wrapper, binary(), *arguments],
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=log,

@@ -17,6 +17,9 @@ MODEL = "faulty/chat"
 # Nobody asks for it, but a catalogue has one.
 EMBED = "faulty/embed"
 TEXTS = ["One", " two", " three", " four"]
+# More than any call in the tests may have.
+LARGE_USAGE = {"prompt_tokens": 11, "completion_tokens": 5000, "total_tokens": 5011}
+IMPOSSIBLE_USAGE = {"prompt_tokens": -1, "completion_tokens": 0.5, "total_tokens": 1}
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 # Of the list price, as decimal text: the provider's with 15 %.
 PROMPT_PRICE, COMPLETION_PRICE = "0.00000115", "0.0000023"
@@ -100,6 +103,9 @@ class Upstream:
                 return None
             data += more
         header, _, body = data.partition(b"\r\n\r\n")
+        # What has no body is not answered.
+        if not any(line.lower().startswith(b"content-length:") for line in header.split(b"\r\n")):
+            return None
         lengths = [line.split(b":")[1] for line in header.split(b"\r\n") if line.lower().startswith(b"content-length:")]
         while len(body) < int(lengths[0]):
             body += connection.recv(65536)
@@ -110,6 +116,16 @@ class Upstream:
         chunked = head(kind, "transfer-encoding: chunked")
         if fault == "none":
             connection.sendall(chunked + framed(body, len(body)))
+        elif fault in ("rejected", "overrun"):
+            said = json.dumps(ANSWER | {"usage": IMPOSSIBLE_USAGE if fault == "rejected" else LARGE_USAGE}).encode()
+            connection.sendall(head(kind, f"content-length: {len(said)}") + said)
+        elif fault == "slow":
+            try:
+                self._stream_slowly(connection, after)
+            except OSError:
+                pass  # The gateway has gone.
+        elif fault == "refused":
+            connection.sendall(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")
         elif fault == "no-usage":
             silent = b"".join(map(event, [*EVENTS[:5], "[DONE]"]))
             connection.sendall(chunked + framed(silent, len(silent)))
@@ -145,13 +161,22 @@ class Upstream:
             raise AssertionError(fault)
 
 
+    def _stream_slowly(self, connection: socket.socket, events: int):
+        connection.sendall(head("text/event-stream"))
+        for _ in range(events):
+            connection.sendall(event(delta(" word")))
+            self.closing.wait(0.1)
+        connection.sendall(b"".join(map(event, EVENTS[4:])))
+
+
 class FaultyGateway(Gateway):
     """The real binary with that upstream as its only provider."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, wrapper: tuple = (), **settings):
         self.upstream = Upstream()
         self.conf = directory / "tollgate.yaml"
-        address = self._configure(directory)
+        self.wrapper = wrapper
+        address = self._configure(directory, settings)
         self.base_url = f"http://{address}/api/v1"
         self._start(directory, "serve", "--conf", str(self.conf))
 
@@ -162,9 +187,9 @@ class FaultyGateway(Gateway):
             except httpx.TransportError as error:
                 return repr(error)
 
-        wait_for(health, lambda answer: answer == 200, "a healthy gateway")
+        wait_for(health, lambda answer: answer == 200, "a healthy gateway", START_SECONDS_MAX)
 
-    def _configure(self, directory: Path) -> str:
+    def _configure(self, directory: Path, settings: dict) -> str:
         """Writes both files; where the gateway will listen."""
         with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
             ports = [taken.getsockname()[1] for taken in (one, other)]
@@ -196,7 +221,7 @@ class FaultyGateway(Gateway):
         }
         # JSON is YAML.
         (directory / "catalogue.yaml").write_text(json.dumps(catalogue))
-        self.conf.write_text(json.dumps(conf))
+        self.conf.write_text(json.dumps(conf | settings))
         return conf["listen"]
 
     def stop(self):

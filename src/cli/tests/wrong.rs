@@ -94,6 +94,99 @@ fn check_refuses_what_a_start_would_refuse() {
     assert!(stderr.contains("stoer") && stderr.contains("tls.cert"), "{stderr}");
 }
 
+/// Keys that are unknown or missing, values of the wrong kind and values that make no sense: all of them at once, each with its line.
+#[test]
+fn check_tells_every_mistake_of_both_files_with_its_line() {
+    let place = Place::new();
+    let conf = "\
+lissen: 127.0.0.1:8080
+threads: many
+base_path: api
+providers:
+  local: { base_url: \"http://127.0.0.1:1/v1\", base_ur: x }
+  other:
+    base_url: 7
+    on_disconnect: canel
+  third:
+    http2: perhaps
+tiers:
+  lite: { rpm: -1, tpm: x, rmp: 2 }
+timeouts: 5
+tls: { cert: a }
+catalogue_refresh: { provider: local }
+";
+    std::fs::write(place.conf(), conf).unwrap();
+    let told = |place: &Place| {
+        let stderr = place.run("check").stderr;
+        let lines = stderr
+            .lines()
+            .map(|line| line.rsplit_once(".yaml:").unwrap_or(("", line)).1.to_owned());
+        lines.collect::<Vec<String>>()
+    };
+    let expected = [
+        "1: unknown key lissen (did you mean listen?)",
+        "2: threads: invalid type: string \"many\", expected a whole number",
+        "3: base_path: \"api\" must begin with / and be a plain path",
+        "5: providers.local: unknown key base_ur (did you mean base_url?)",
+        "7: providers.other: base_url: \"7\" is not an address such as https://api.example.com/v1",
+        "8: providers.other.on_disconnect: unknown variant `canel`, expected `cancel` or `drain`",
+        "9: providers.third: missing field `base_url`",
+        "10: providers.third.http2: invalid type: string \"perhaps\", expected a boolean",
+        "12: tiers.lite.rpm: invalid type: integer `-1`, expected a whole number",
+        "12: tiers.lite.tpm: invalid type: string \"x\", expected a whole number",
+        "12: tiers.lite: unknown key rmp (did you mean rpm?)",
+        "13: timeouts: invalid type: integer `5`, expected keys with values",
+        "14: tls: missing field `key`",
+        "15: catalogue_refresh: missing field `every_minutes`",
+    ];
+    assert_eq!(told(&place), expected);
+
+    let place = Place::new();
+    let catalogue = "\
+models:
+  - id: a/b
+    nam: A
+    provider: P
+    context_length: many
+    max_completion_tokens: 100
+    modality: text->text
+    pricing: { prompt: 0.1, completion: \"x\" }
+    tier: gold
+    purposes: [chat, talk]
+    targets: [ { provider: on, modle: m } ]
+  - { id: a/c, name: C, provider: P, context_length: 0, max_completion_tokens: 10, modality: text->text,
+      pricing: { prompt: \"0\", completion: \"0\" }, tier: free, targets: [ { provider: on, model: m } ] }
+  - id: a/d
+    name: [D]
+purposes: { chat: a/b, vison: a/c, code: [x], vision: a/b, fast: a/b, router: a/b, planner: a/b, executor: a/b, embedding: a/b, free: a/b, slide: a/b }
+";
+    std::fs::write(place.folder.path().join("catalogue.yaml"), catalogue).unwrap();
+    let expected = [
+        "2: models[0]: missing field `name`",
+        "3: models[0]: unknown key nam (did you mean name?)",
+        "5: models[0].context_length: invalid type: string \"many\", expected a whole number",
+        "8: models[0].pricing.prompt: invalid type: floating point `0.1`, expected a price per token in quotes, such as \"0.00000015\"",
+        "8: models[0].pricing.completion: \"x\" is not a decimal number such as \"10.50\"",
+        "9: models[0].tier: unknown variant `gold`, expected one of `free`, `lite`, `pro`, `enterprise`",
+        "10: models[0].purposes[1]: unknown variant `talk`, expected one of `chat`, `vision`, `code`, `fast`, `router`, `planner`, `executor`, `embedding`, `free`, `slide`, `slot_extract`",
+        "11: models[0].targets[0]: unknown key modle (did you mean model?)",
+        "11: models[0].targets[0]: missing field `model`",
+        "12: a/c: context_length must be from 1 to 1,000,000,000",
+        "14: models[2]: missing field `provider`",
+        "14: models[2]: missing field `context_length`",
+        "14: models[2]: missing field `max_completion_tokens`",
+        "14: models[2]: missing field `modality`",
+        "14: models[2]: missing field `pricing`",
+        "14: models[2]: missing field `tier`",
+        "14: models[2]: missing field `targets`",
+        "15: models[2].name: invalid type: sequence, expected a string",
+        "16: purposes.code: invalid type: sequence, expected a string",
+        "16: purposes.vison: no such purpose; there are chat, vision, code, fast, router, planner, executor, embedding, free, slide, slot_extract",
+        "16: purposes.slot_extract: has no default model",
+    ];
+    assert_eq!(told(&place), expected);
+}
+
 #[test]
 fn wrong_usage_is_status_2_and_help_is_not() {
     for wrong in [

@@ -12,6 +12,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::segments::Segments;
 use super::slot::{PromptPlace, SLOT_BYTES, Slot};
+use crate::pure::time::Timestamp;
 
 /// How the file of slots is named.
 pub(super) const EXTENSION: &str = "journal";
@@ -157,6 +158,15 @@ impl JournalFile {
     /// Calls that stand in the journal.
     pub(super) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Acquire)
+    }
+
+    /// When the oldest call that stands in the journal came. It looks at every slot.
+    pub(super) fn oldest(&self) -> Option<Timestamp> {
+        if self.in_use() == 0 {
+            return None;
+        }
+        let slots = (0..self.slots()).filter_map(|number| self.slot(number));
+        slots.filter_map(Slot::since).min()
     }
 
     /// Claims a slot, and keeps the prompt where there is room for it.

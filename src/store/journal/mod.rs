@@ -30,6 +30,7 @@ use crate::crash::point;
 use crate::pure::account::ProducerId;
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
 /// How often the journal is brought to the disk.
@@ -134,6 +135,11 @@ impl Journal {
     /// Calls whose end the store does not know yet.
     pub fn depth(&self) -> usize {
         self.file.load().as_ref().map_or(0, |file| file.in_use())
+    }
+
+    /// When the oldest of them came, to the second. Cheap enough for a scrape, not for a request.
+    pub fn oldest(&self) -> Option<Timestamp> {
+        self.file.load().as_ref().and_then(|file| file.oldest())
     }
 
     /// Whether calls can be written now.

@@ -11,6 +11,7 @@ use crate::pure::account::ProducerId;
 use crate::pure::chat::{Endpoint, PromptLimits};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::{Credits, Pricing};
+use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Bytes from one slot to the next.
@@ -20,7 +21,8 @@ pub(super) const SLOT_BYTES: usize = 512;
 #[repr(C, align(64))]
 pub(super) struct Slot {
     state: AtomicU32,
-    _reserved: u32,
+    /// When the call came, in seconds since 1970. Only read for metrics, so it has no check; 0 in journals of before it was written.
+    since_secs: AtomicU32,
     /// Completion tokens that were passed on, or that the provider reported, with their check.
     delivered: AtomicU64,
     /// Prompt tokens that the provider reported, with their check.
@@ -131,6 +133,9 @@ impl Slot {
         let text = intent_bytes(intent, place);
         // SAFETY: the caller owns the slot, so nobody else touches the cell.
         unsafe { *self.intent.get() = text };
+        let since_secs = intent.id.time().0.div_euclid(1000);
+        self.since_secs
+            .store(u32::try_from(since_secs).unwrap_or(0), Ordering::Relaxed);
         self.delivered.store(checked(0, intent.id), Ordering::Relaxed);
         self.prompt.store(NOT_REPORTED, Ordering::Relaxed);
         self.held.store(0, Ordering::Relaxed);
@@ -145,6 +150,15 @@ impl Slot {
     /// What is held.
     pub(super) fn held(&self) -> Credits {
         Credits::from_pico(self.held.load(Ordering::Acquire))
+    }
+
+    /// When the call came that stands here; none when the slot is free. Anybody may ask.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        if self.state.load(Ordering::Acquire) == state::FREE {
+            return None;
+        }
+        let secs = self.since_secs.load(Ordering::Relaxed);
+        (secs > 0).then(|| Timestamp(i64::from(secs).saturating_mul(1000)))
     }
 
     /// An answer's first byte is about to be passed on.

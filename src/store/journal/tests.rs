@@ -112,8 +112,12 @@ impl Rig {
 
 impl Process {
     fn begin(&self, n: u64, prompt: &[u8]) -> Entry {
+        self.begin_as(request(n, "1").id, prompt)
+    }
+
+    fn begin_as(&self, id: RequestId, prompt: &[u8]) -> Entry {
         let intent = Intent {
-            id: request(n, "1").id,
+            id,
             account: &self.caller.account.id,
             key: &self.caller.key.id,
             model: "a/m",
@@ -321,6 +325,27 @@ fn it_grows_with_the_calls_and_uses_freed_places_again() {
     let mut entries: Vec<Entry> = (0..5000).map(|n| process.begin(n, PROMPT)).collect();
     assert_eq!(length(&rig), grown);
     entries.iter_mut().for_each(Entry::close);
+}
+
+#[test]
+fn the_oldest_call_is_known() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let begin = |secs: i64| {
+        let mut id = [7; 16];
+        let [_, _, time @ ..] = (secs * 1000 + 123).to_be_bytes();
+        id.first_chunk_mut::<6>().unwrap().copy_from_slice(&time);
+        process.begin_as(RequestId::from_bytes(id), PROMPT)
+    };
+    let oldest = || process.journal.oldest().map(|time| time.0 / 1000);
+    assert_eq!(oldest(), None);
+    let [mut second, mut first, mut third] = [1_800_000_005, 1_800_000_000, 1_800_000_009].map(begin);
+    assert_eq!(oldest(), Some(1_800_000_000));
+    first.close();
+    assert_eq!(oldest(), Some(1_800_000_005));
+    second.close();
+    third.close();
+    assert_eq!(oldest(), None);
 }
 
 #[test]

@@ -12,4 +12,5 @@ mod upstream;
 mod kills;
 mod outages;
 mod stops;
+mod unit;
 mod upgrades;

@@ -30,7 +30,7 @@ pub struct Site {
     folder: TempDir,
     pub ground: Ground,
     pub port: u16,
-    admin_port: u16,
+    pub admin_port: u16,
     process: Option<Child>,
 }
 

@@ -3,6 +3,8 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
+use serde_json::Value;
+
 use super::load::Load;
 use super::process::{Ground, Site, journals};
 use super::record::Outcome;
@@ -67,6 +69,50 @@ async fn d4_an_upgrade_under_load_refuses_and_loses_nothing_on_sqlite() {
 async fn d4_an_upgrade_under_load_refuses_and_loses_nothing_on_redis() {
     upgraded_under_load(Ground::Redis(RedisServer::start())).await;
 }
+
+/// Metrics, readiness and status page are the new process' as soon as it takes over; a scrape misses a moment at most.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_an_upgrade_hands_over_the_admin_listener() {
+    let provider = Provider::start(Pace {
+        tokens: 1,
+        pause: Duration::ZERO,
+    })
+    .await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[]);
+    let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+    // When the process that answers began, and whether it is ready.
+    let scrape = async || {
+        let state: Value = client.get(&url).send().await.ok()?.json().await.ok()?;
+        let began = state["at_ms"].as_i64()? - state["uptime_ms"].as_i64()?;
+        Some((began, state["ready"].as_bool()?))
+    };
+    let (first, _) = eventually("the first process answers", scrape).await;
+    let mut old = site.upgrade();
+    let (mut answered, mut longest) = (Instant::now(), Duration::ZERO);
+    eventually("the second process answers", async || {
+        let found = scrape().await;
+        if found.is_some() {
+            longest = longest.max(answered.elapsed());
+            answered = Instant::now();
+        }
+        let (began, ready) = found?;
+        assert!(began == first || ready, "the new one is ready");
+        (began != first).then_some(())
+    })
+    .await;
+    assert!(longest < SCRAPE_GAP_MAX, "nobody answered for {longest:?}");
+    assert!(
+        old.try_wait().unwrap().is_none(),
+        "the old one still lets its calls end"
+    );
+    old.kill().unwrap();
+    old.wait().unwrap();
+}
+
+/// Less than a scrape's usual time-out, ten seconds, by far.
+const SCRAPE_GAP_MAX: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn d4_an_upgrade_without_a_gateway_says_so() {

@@ -1,0 +1,192 @@
+//! What was typed becomes what it means, or an error that begins with its key.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use super::error::nearest;
+use super::provider::checked_provider;
+use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
+use super::{AccessLog, Config, Network, Provider, Refresh, Store, TierRules, Timeouts};
+use crate::pure::limits::Limits;
+use crate::pure::money::Credits;
+
+pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
+    let base_path = raw.base_path.trim_end_matches('/').to_owned();
+    if !(base_path.is_empty() || base_path.starts_with('/')) || base_path.contains(['?', '#', ' ']) {
+        return Err(format!(
+            "base_path: {base_path:?} must begin with / and be a plain path"
+        ));
+    }
+    if !(1..=256).contains(&raw.threads) {
+        return Err(format!("threads: {} is not from 1 to 256", raw.threads));
+    }
+    if !(1024..=1 << 30).contains(&raw.body_bytes_max) {
+        return Err(format!(
+            "body_bytes_max: {} is not from 1024 to 1073741824",
+            raw.body_bytes_max
+        ));
+    }
+    if raw.key_prefix.is_empty()
+        || !raw
+            .key_prefix
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
+    {
+        return Err(format!(
+            "key_prefix: {:?} must be 1 or more of A-Z a-z 0-9 _ -",
+            raw.key_prefix
+        ));
+    }
+    if raw.auth_failures_per_minute == 0 || raw.connections_max == 0 || raw.connections_per_address_max == 0 {
+        return Err(
+            "auth_failures_per_minute, connections_max and connections_per_address_max must be 1 or more".to_owned(),
+        );
+    }
+    let proxies = raw.trusted_proxies.iter().map(|text| text.parse());
+    let trusted_proxies = proxies
+        .collect::<Result<Vec<Network>, _>>()
+        .map_err(|error| format!("trusted_proxies: {error}"))?;
+    let mut providers = BTreeMap::new();
+    for (name, provider) in raw.providers {
+        let provider = checked_provider(&name, provider, environment).map_err(|e| format!("providers.{name}: {e}"))?;
+        providers.insert(name, provider);
+    }
+    let catalogue_refresh = raw
+        .catalogue_refresh
+        .map(|refresh| checked_refresh(refresh, &providers))
+        .transpose()?;
+    let store = match raw.store {
+        Some(text) => checked_store(&text)?,
+        None => Store::Sqlite(raw.data_dir.join("ledger.db")),
+    };
+    Ok(Config {
+        path: path.to_owned(),
+        listen: address("listen", &raw.listen)?,
+        admin_listen: address("admin_listen", &raw.admin_listen)?,
+        base_path,
+        threads: raw.threads,
+        data_dir: raw.data_dir,
+        store,
+        catalogue: raw.catalogue,
+        markup: raw.markup,
+        currency: raw.currency,
+        key_prefix: raw.key_prefix,
+        providers,
+        tiers: checked_tiers(&raw.tiers)?,
+        timeouts: checked_timeouts(&raw.timeouts)?,
+        body_bytes_max: raw.body_bytes_max,
+        tls: raw.tls,
+        drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
+        trusted_proxies,
+        auth_failures_per_minute: raw.auth_failures_per_minute,
+        connections_max: raw.connections_max,
+        connections_per_address_max: raw.connections_per_address_max,
+        unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
+        access_log: checked_log(raw.access_log)?,
+        audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
+        catalogue_refresh,
+    })
+}
+
+fn checked_refresh(raw: RawRefresh, providers: &BTreeMap<String, Provider>) -> Result<Refresh, String> {
+    if !providers.contains_key(&raw.provider) {
+        let near = nearest(&raw.provider, providers.keys().map(String::as_str));
+        return Err(format!(
+            "catalogue_refresh.provider: {} is not configured{near}",
+            raw.provider
+        ));
+    }
+    if !(1..=525_600).contains(&raw.every_minutes) {
+        return Err(format!(
+            "catalogue_refresh.every_minutes: {} is not from 1 to 525600",
+            raw.every_minutes
+        ));
+    }
+    Ok(Refresh {
+        provider: raw.provider,
+        rules: raw.rules,
+        every: Duration::from_secs(raw.every_minutes.saturating_mul(60)),
+    })
+}
+
+fn checked_log(text: String) -> Result<AccessLog, String> {
+    match text.as_str() {
+        "off" => Ok(AccessLog::Off),
+        "stdout" => Ok(AccessLog::Stdout),
+        "" => Err("access_log: it must be stdout, off, or a file's path".to_owned()),
+        _ => Ok(AccessLog::File(text.into())),
+    }
+}
+
+fn checked_store(text: &str) -> Result<Store, String> {
+    const REDIS: [&str; 4] = ["redis://", "rediss://", "redis+cluster://", "redis+sentinel://"];
+    if let Some(path) = text.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
+        return Ok(Store::Sqlite(path.into()));
+    }
+    if REDIS.iter().any(|scheme| text.starts_with(scheme)) {
+        return Ok(Store::Redis(text.to_owned()));
+    }
+    Err(format!(
+        "store: {text:?} is not sqlite://PATH or one of {}…",
+        REDIS.join("… ")
+    ))
+}
+
+fn checked_tiers(raw: &RawTiers) -> Result<[TierRules; 4], String> {
+    let rules = |name: &str, raw: &RawTier, rpm: u64, tpm: u64, concurrency: u64, quota: i64| {
+        let limits = Limits {
+            rpm: raw.rpm.unwrap_or(rpm),
+            tpm: raw.tpm.unwrap_or(tpm),
+            concurrency: raw.concurrency.unwrap_or(concurrency),
+        };
+        if [limits.rpm, limits.tpm, limits.concurrency].contains(&0) {
+            return Err(format!("tiers.{name}: a limit must be at least 1"));
+        }
+        if limits.rpm.max(limits.tpm).max(limits.concurrency) > 1 << 53 {
+            return Err(format!("tiers.{name}: a limit is too large"));
+        }
+        let monthly_quota = raw
+            .monthly_quota
+            .unwrap_or(Credits::from_pico(quota.saturating_mul(1_000_000_000_000)));
+        if monthly_quota < Credits::ZERO {
+            return Err(format!("tiers.{name}.monthly_quota: cannot be negative"));
+        }
+        Ok(TierRules { limits, monthly_quota })
+    };
+    Ok([
+        rules("free", &raw.free, 20, 40_000, 4, 10)?,
+        rules("lite", &raw.lite, 60, 200_000, 8, 100)?,
+        rules("pro", &raw.pro, 600, 2_000_000, 32, 1_000)?,
+        rules("enterprise", &raw.enterprise, 6_000, 20_000_000, 256, 100_000)?,
+    ])
+}
+
+fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
+    let millis = |name: &str, value: u64| {
+        if (1..=86_400_000).contains(&value) {
+            Ok(Duration::from_millis(value))
+        } else {
+            Err(format!("timeouts.{name}: {value} is not from 1 to 86400000"))
+        }
+    };
+    Ok(Timeouts {
+        connect: millis("connect_ms", raw.connect_ms)?,
+        first_byte: millis("first_byte_ms", raw.first_byte_ms)?,
+        idle: millis("idle_ms", raw.idle_ms)?,
+        comment: match raw.comment_ms {
+            0 => None,
+            value => Some(millis("comment_ms", value)?),
+        },
+        head: millis("head_ms", raw.head_ms)?,
+        body: millis("body_ms", raw.body_ms)?,
+        write: millis("write_ms", raw.write_ms)?,
+        keepalive: millis("keepalive_ms", raw.keepalive_ms)?,
+    })
+}
+
+fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
+}

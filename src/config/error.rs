@@ -1,0 +1,107 @@
+//! What is wrong with a file, and where: the reader's words in the terms of the file, the line, the nearest known key.
+
+use std::path::{Path, PathBuf};
+
+use super::mistakes;
+use crate::pure::lines;
+
+/// What is wrong with a configuration or catalogue file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}{}: {problem}", path.display(), line.map(|line| format!(":{line}")).unwrap_or_default())]
+pub struct ConfigError {
+    /// The file.
+    pub path: PathBuf,
+    /// The line, from 1, where it is known.
+    pub line: Option<usize>,
+    /// What is wrong, with the key where there is one.
+    pub problem: String,
+}
+
+impl ConfigError {
+    /// A mistake somewhere in the file.
+    pub fn new(path: &Path, problem: impl Into<String>) -> ConfigError {
+        ConfigError {
+            path: path.to_owned(),
+            line: None,
+            problem: problem.into(),
+        }
+    }
+
+    /// The same on this line.
+    pub fn at(self, line: Option<usize>) -> ConfigError {
+        ConfigError { line, ..self }
+    }
+
+    pub(super) fn of_yaml(path: &Path, text: &str, error: &serde_yaml_ng::Error) -> ConfigError {
+        let (problem, line) = placed(&explain(&error.to_string()));
+        // The reader does not tell the line of a key at the top that it does not know.
+        let line = line.or_else(|| {
+            let key = mistakes::key_of(&problem)?;
+            let key: Vec<&str> = key.iter().map(String::as_str).collect();
+            lines::of_key(text, &key)
+        });
+        ConfigError::new(path, problem).at(line)
+    }
+}
+
+/// Puts the nearest known key behind serde's message about an unknown one, in place of the whole list.
+pub(super) fn explain(message: &str) -> String {
+    let Some((before, rest)) = message.split_once("unknown field `") else {
+        return in_words(message);
+    };
+    let Some((unknown, rest)) = rest.split_once('`') else {
+        return message.to_owned();
+    };
+    let known = rest.split('`').skip(1).step_by(2);
+    let place = rest
+        .rsplit_once(" at line")
+        .map(|(_, place)| format!(" at line{place}"))
+        .unwrap_or_default();
+    format!("{before}unknown key {unknown}{}{place}", nearest(unknown, known))
+}
+
+/// The kind of value that serde expects, as somebody would say it who does not write Rust.
+fn in_words(message: &str) -> String {
+    let Some((before, rest)) = message.split_once(", expected ") else {
+        return message.to_owned();
+    };
+    let (kind, place) = rest.split_at(rest.find(" at line ").unwrap_or(rest.len()));
+    let kind = match kind {
+        "usize" | "u64" | "u32" | "a nonzero u32" => "a whole number",
+        kind if kind.starts_with("struct ") => "keys with values",
+        kind => kind,
+    };
+    format!("{before}, expected {kind}{place}")
+}
+
+/// A message of the YAML reader without the place at its end, and the line.
+pub(super) fn placed(message: &str) -> (String, Option<usize>) {
+    let Some((problem, place)) = message.rsplit_once(" at line ") else {
+        return (message.to_owned(), None);
+    };
+    match place.split(' ').next().map(str::parse) {
+        Some(Ok(line)) => (problem.to_owned(), Some(line)),
+        _ => (message.to_owned(), None),
+    }
+}
+
+/// What the YAML reader says, in the words of this file, without its place.
+pub(super) fn said(error: &impl std::fmt::Display) -> String {
+    placed(&explain(&error.to_string())).0
+}
+
+/// The line of the key that a problem begins with, such as `providers.openai: …`.
+pub(super) fn line_of(text: &str, problem: &str) -> Option<usize> {
+    let (path, _) = problem.split_once(": ")?;
+    let path: Vec<&str> = path.split('.').collect();
+    lines::of_key(text, &path)
+}
+
+pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+    known
+        .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
+        .min()
+        .filter(|(distance, name)| *distance <= name.len().max(3) / 2)
+        .map(|(_, name)| format!(" (did you mean {name}?)"))
+        .unwrap_or_default()
+}

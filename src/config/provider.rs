@@ -1,0 +1,172 @@
+//! Upstream providers in the configuration: their addresses and what they are asked with.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// An upstream provider.
+#[derive(Clone, Debug)]
+pub struct Provider {
+    /// Its name in the configuration.
+    pub name: String,
+    /// Address of its API.
+    pub base_url: BaseUrl,
+    /// What it is asked with.
+    pub credential: Credential,
+    /// What becomes of a call whose client has gone.
+    pub on_disconnect: OnDisconnect,
+    /// Request fields that are refused unless they are named here.
+    pub allow_fields: Vec<String>,
+    /// Headers sent with each request.
+    pub headers: BTreeMap<String, String>,
+    /// A private certificate authority that is trusted in place of the system's.
+    pub ca_file: Option<PathBuf>,
+    /// Whether HTTP/2 is offered over TLS.
+    pub http2: bool,
+}
+
+/// An address `http(s)://host[:port]/path`, taken apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BaseUrl {
+    /// Whether it is `https`.
+    pub tls: bool,
+    /// Host name or address, for SNI and resolution.
+    pub host: String,
+    /// Port.
+    pub port: u16,
+    /// What the `Host` header says: the host, with the port unless it is the scheme's own.
+    pub authority: String,
+    /// Path without a slash at its end.
+    pub path: String,
+}
+
+/// What a provider is asked with. It has no `Debug` of its text.
+#[derive(Clone)]
+pub enum Credential {
+    /// The provider wants none.
+    None,
+    /// Sent as `Authorization: Bearer`.
+    Bearer(String),
+    /// The environment variable of this name is not set: the provider is switched off.
+    Missing(String),
+}
+
+impl std::fmt::Debug for Credential {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Credential::None => f.write_str("None"),
+            Credential::Bearer(_) => f.write_str("Bearer(…)"),
+            Credential::Missing(variable) => write!(f, "Missing({variable})"),
+        }
+    }
+}
+
+/// What becomes of a call whose client has gone before its end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnDisconnect {
+    /// Close the upstream at once; prompt and delivered tokens are billed.
+    #[default]
+    Cancel,
+    /// Keep reading, within limits, to get the reported usage.
+    Drain,
+}
+
+impl Provider {
+    /// Whether it can be asked at all.
+    pub fn is_on(&self) -> bool {
+        !matches!(self.credential, Credential::Missing(_))
+    }
+}
+
+impl BaseUrl {
+    /// Takes an address apart.
+    pub fn parse(text: &str) -> Result<BaseUrl, String> {
+        let bad = || format!("{text:?} is not an address such as https://api.example.com/v1");
+        let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
+        let tls = match scheme {
+            "https" => true,
+            "http" => false,
+            _ => return Err(bad()),
+        };
+        let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
+        let url: http::Uri = format!("{scheme}://{authority}/").parse().map_err(|_| bad())?;
+        let host = url.host().filter(|host| !host.is_empty()).ok_or_else(bad)?;
+        if authority.contains('@') || path.contains(['?', '#']) {
+            return Err(bad());
+        }
+        let own_port = if tls { 443 } else { 80 };
+        let port = url.port_u16().unwrap_or(own_port);
+        let authority = if port == own_port {
+            host.to_owned()
+        } else {
+            format!("{host}:{port}")
+        };
+        let host = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        Ok(BaseUrl {
+            tls,
+            host,
+            port,
+            authority,
+            path: path.trim_end_matches('/').to_owned(),
+        })
+    }
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawProvider {
+    pub(super) base_url: String,
+    #[serde(default)]
+    pub(super) api_key_env: Option<String>,
+    #[serde(default)]
+    pub(super) on_disconnect: OnDisconnect,
+    #[serde(default)]
+    pub(super) allow_fields: Vec<String>,
+    #[serde(default)]
+    pub(super) headers: BTreeMap<String, String>,
+    #[serde(default)]
+    pub(super) ca_file: Option<PathBuf>,
+    #[serde(default = "yes")]
+    pub(super) http2: bool,
+}
+
+pub(super) fn checked_provider(
+    name: &str,
+    raw: RawProvider,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Provider, String> {
+    let credential = match raw.api_key_env {
+        None => Credential::None,
+        Some(variable) => match environment(&variable)
+            .map(|text| text.trim().to_owned())
+            .filter(|t| !t.is_empty())
+        {
+            Some(text) if http::HeaderValue::from_str(&text).is_ok() => Credential::Bearer(text),
+            Some(_) => return Err(format!("the value of {variable} cannot stand in a header")),
+            None => Credential::Missing(variable),
+        },
+    };
+    for (header, value) in &raw.headers {
+        let good =
+            http::HeaderName::from_bytes(header.as_bytes()).is_ok() && http::HeaderValue::from_str(value).is_ok();
+        if !good {
+            return Err(format!("headers: {header:?} is not a header name with a plain value"));
+        }
+    }
+    Ok(Provider {
+        name: name.to_owned(),
+        base_url: BaseUrl::parse(&raw.base_url).map_err(|e| format!("base_url: {e}"))?,
+        credential,
+        on_disconnect: raw.on_disconnect,
+        allow_fields: raw.allow_fields,
+        headers: raw.headers,
+        ca_file: raw.ca_file,
+        http2: raw.http2,
+    })
+}
+
+fn yes() -> bool {
+    true
+}

@@ -1,0 +1,304 @@
+"""Each shipped alert fires because of its cause: a real Prometheus scrapes real gateways to which it happens, all of them at once.
+
+Time runs TIMES as fast for the rules (`hastened`), so that half an hour of maintenance is some seconds; tests/prometheus has the shipped
+times. A gateway to which nothing happens is loaded all the while, and nothing fires on it.
+"""
+
+import json
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from conftest import CALL_SECONDS_MAX, ROOT, START_SECONDS_MAX, Account, wait_for
+from faulty import MODEL, FaultyGateway
+from scraper import INSTALLED, MISSING, Prometheus, admin_address, free_port, rules
+
+pytestmark = pytest.mark.skipif(not INSTALLED, reason=MISSING)
+
+# How much faster time runs for the rules, and how often Prometheus scrapes: every 75 seconds of theirs.
+TIMES = 150
+SCRAPES_EVERY = "500ms"
+# What a rule waits for apart from its durations, of which a test cannot make so much: a number for each such rule.
+LESS = {
+    "tollgate_audit_age_seconds > 3600": f"tollgate_audit_age_seconds > {3600 // TIMES}",
+    "tollgate_journal_age_seconds > 3600": f"tollgate_journal_age_seconds > {3600 // TIMES}",
+    "tollgate_unsettled_debits > 5000": "tollgate_unsettled_debits > 5",
+}
+# The slowest alert takes the shortened hour; the rest is for a busy machine.
+FIRES_SECONDS_MAX = 150
+PAUSE_SECONDS = 0.05
+# These measure the machine as well as the gateway, and it is busy: a scrape that takes longer than its interval is one that failed.
+MEASURE_THE_MACHINE = {"TollgateSlow", "TollgateStoreSlow", "TollgateDown"}
+
+
+def hastened(shipped: str) -> str:
+    """The rules with each duration (`for`, range, offset) divided by TIMES, the thresholds of LESS replaced, and nothing else changed."""
+    units = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+    def shorter(match: re.Match) -> str:
+        return f"{match[1]}{int(match[2]) * units[match[3]] // TIMES}ms"
+
+    rules = re.sub(r"(for: |\[|offset )(\d+)([smhd])\b", shorter, shipped)
+    for said, less in LESS.items():
+        assert rules.count(said) == 1, said
+        rules = rules.replace(said, less)
+    return rules
+
+
+@dataclass
+class Happening:
+    """What the threads to which it happens share."""
+
+    done: threading.Event = field(default_factory=threading.Event)
+    fired: set = field(default_factory=set)
+
+    def wait(self):
+        """Lets a moment pass; false once everything has fired."""
+        return not self.done.wait(PAUSE_SECONDS)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What happens to a gateway, and the alerts that this must raise."""
+
+    happen: Callable[["Place", Happening], None]
+    alerts: frozenset
+    settings: dict = field(default_factory=dict)
+    redis: bool = False
+    wrapper: tuple = ()
+
+
+class Redis:
+    def __init__(self, folder: Path):
+        self.port = free_port()
+        settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
+        self.process = subprocess.Popen(["redis-server", *settings], stdout=subprocess.DEVNULL)
+        wait_for(lambda: self.ask("PING"), lambda answer: answer == "PONG", "redis-server", START_SECONDS_MAX)
+
+    def ask(self, *words: str) -> str:
+        return subprocess.run(["redis-cli", "-p", str(self.port), *words], capture_output=True, text=True, timeout=CALL_SECONDS_MAX).stdout.strip()
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+
+class Place:
+    """A gateway, and the Redis that it has."""
+
+    def __init__(self, folder: Path, cause: Cause):
+        self.folder = folder
+        folder.mkdir()
+        self.redis = Redis(folder) if cause.redis else None
+        store = {"store": f"redis://127.0.0.1:{self.redis.port}"} if self.redis else {}
+        self.gateway = FaultyGateway(folder, cause.wrapper, audit_seconds=1, **store, **cause.settings)
+
+    def account(self, credits: str = "5") -> Account:
+        return self.gateway.account(tier="enterprise", credits=credits)
+
+    def metric(self, name: str) -> float:
+        """The sum of a metric's samples, or nothing when it has none."""
+        page = httpx.get(f"http://{admin_address(self.gateway)}/metrics", timeout=CALL_SECONDS_MAX).text
+        return sum(float(line.rsplit(" ", 1)[1]) for line in page.splitlines() if re.match(rf"{name}[ {{]", line))
+
+    def end(self):
+        self.gateway.kill()
+        self.gateway.upstream.close()
+        if self.redis:
+            self.redis.kill()
+
+
+def call(account: Account, fault: str, stream: bool = False) -> int:
+    """One call to its end, whatever that is; its status."""
+    body = {"model": MODEL, "max_tokens": 10, "stream": stream, "messages": [{"role": "user", "content": fault}]}
+    headers = {"authorization": f"Bearer {account.key}"}
+    try:
+        return httpx.post(f"{account.gateway.base_url}/llm/chat", json=body, headers=headers, timeout=60).status_code
+    except httpx.TransportError:
+        return 0
+
+
+def in_background(account: Account, fault: str, count: int):
+    for _ in range(count):
+        threading.Thread(target=call, args=(account, fault, True), daemon=True).start()
+
+
+def nothing(place: Place, happening: Happening):
+    """Sound calls of each kind."""
+    account = place.account()
+    while happening.wait():
+        assert call(account, "none") == 200
+        assert call(account, "none", stream=True) == 200
+        account.balance()
+
+
+def redis_dies(place: Place, happening: Happening):
+    """Calls run, and nobody takes their debits any more."""
+    account = place.account()
+    in_background(account, "slow/30", 8)
+    wait_for(lambda: place.metric("tollgate_holds_open"), lambda holds: holds >= 8, "running calls", CALL_SECONDS_MAX)
+    place.redis.kill()
+    while happening.wait():
+        assert call(account, "none") == 503
+
+
+def redis_stops_and_goes(place: Place, happening: Happening):
+    """It answers, but a call waits for it up to 300 ms. Less than the gateway's patience."""
+    account = place.account()
+
+    def calls():
+        while happening.wait():
+            call(account, "none")
+
+    with ThreadPoolExecutor(4) as pool:
+        callers = [pool.submit(calls) for _ in range(4)]
+        while happening.wait():
+            place.redis.ask("CLIENT", "PAUSE", "300", "ALL")
+            time.sleep(0.3)
+        for caller in callers:
+            caller.result()
+
+
+def operator_errs(place: Place, happening: Happening):
+    """Somebody writes into the ledger's file, forgets maintenance, restores an old catalogue, saves a mistake; the disk of the log is full."""
+    account = place.account()
+    wait_for(lambda: place.metric("tollgate_audit_age_seconds"), lambda age: age >= 0, "an audit")
+    with sqlite3.connect(place.folder / "ledger.db", timeout=CALL_SECONDS_MAX) as ledger:
+        ledger.execute("UPDATE accounts SET balance = balance + 1000000000000 WHERE id = ?", [account.name])
+    ledger.close()
+    place.gateway.command("maintenance", "on")
+    months_ago = time.time() - 46 * 86_400
+    os.utime(place.folder / "catalogue.yaml", (months_ago, months_ago))
+    wait_for(lambda: place.metric("tollgate_catalogue_age_seconds"), lambda age: age > 45 * 86_400, "the old catalogue")
+    conf = Path(place.gateway.conf)
+    conf.write_text(json.dumps(json.loads(conf.read_text()) | {"marcup": "2"}))
+    while happening.wait():
+        assert call(account, "none") == 503
+
+
+def disk_is_full(place: Place, happening: Happening):
+    """The journal's files are larger than any file may be."""
+    account = place.account()
+    while happening.wait():
+        assert call(account, "none") == 503
+
+
+def provider_fails(place: Place, happening: Happening):
+    """It reports more tokens than it was allowed, then what cannot be, then nothing but errors."""
+    poor, rich = place.account("0.001"), place.account()
+    assert call(poor, "overrun") == 200
+    assert call(rich, "rejected") == 200
+    while happening.wait():
+        assert call(rich, "refused") == 500
+
+
+def stop_hangs(place: Place, happening: Happening):
+    """A call outlives the stop; then the process is killed."""
+    in_background(place.account(), "slow/600", 1)
+    wait_for(lambda: place.metric("tollgate_requests_in_flight"), lambda calls: calls >= 1, "a running call", CALL_SECONDS_MAX)
+    place.gateway.process.send_signal(signal.SIGTERM)
+    while happening.wait():
+        if ("stop", "TollgateNotReady") in happening.fired:
+            place.gateway.kill()
+            return
+
+
+CAUSES = {
+    "control": Cause(nothing, frozenset()),
+    "outage": Cause(
+        redis_dies,
+        frozenset({"TollgateStoreFails", "TollgateSettlementLag", "TollgateUnsettledDebits", "TollgateJournalOld", "TollgateBooksNotAudited"}),
+        redis=True,
+    ),
+    "slow": Cause(redis_stops_and_goes, frozenset({"TollgateStoreSlow", "TollgateSlow"}), redis=True),
+    "operator": Cause(
+        operator_errs,
+        frozenset(
+            {
+                "TollgateBooksDoNotBalance",
+                "TollgateMaintenance",
+                "TollgateReloadRefused",
+                "TollgateCatalogueOld",
+                "TollgateCatalogueRefreshFails",
+                "TollgateAccessLogDrops",
+            }
+        ),
+        {
+            "access_log": "/dev/full",
+            # The provider does not answer this.
+            "catalogue_refresh": {"provider": "faulty", "rules": str(ROOT / "conf/import.yaml"), "every_minutes": 1440},
+        },
+    ),
+    "disk": Cause(disk_is_full, frozenset({"TollgateJournalUnusable"}), wrapper=("sh", "-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$@\"", "sh")),
+    "provider": Cause(
+        provider_fails,
+        frozenset({"TollgateOverruns", "TollgateAccountsBelowZero", "TollgateUsageReportsRejected", "TollgateErrors", "TollgateProviderFails"}),
+    ),
+    "stop": Cause(stop_hangs, frozenset({"TollgateNotReady", "TollgateDown"})),
+}
+EXPECTED = sorted((name, alert) for name, cause in CAUSES.items() for alert in cause.alerts)
+
+
+@pytest.fixture(scope="module")
+def fired(tmp_path_factory):
+    """What fired, once all that was expected to has, or time is over."""
+    folder = tmp_path_factory.mktemp("alerts")
+    happening, places, prometheus = Happening(), {}, None
+    with ThreadPoolExecutor(len(CAUSES)) as pool:
+        starting = {name: pool.submit(Place, folder / name, cause) for name, cause in CAUSES.items()}
+        try:
+            for name, place in starting.items():
+                places[name] = place.result()
+            targets = {name: admin_address(place.gateway) for name, place in places.items()}
+            prometheus = Prometheus(folder, targets, hastened(rules()), SCRAPES_EVERY)
+            running = {name: pool.submit(cause.happen, places[name], happening) for name, cause in CAUSES.items()}
+            deadline = time.monotonic() + FIRES_SECONDS_MAX
+            while not happening.fired.issuperset(EXPECTED) and time.monotonic() < deadline:
+                for thread in running.values():
+                    if thread.done():
+                        thread.result()
+                time.sleep(PAUSE_SECONDS)
+                happening.fired = prometheus.fired()
+            happening.done.set()
+            for thread in running.values():
+                thread.result()
+            yield happening.fired
+        finally:
+            happening.done.set()
+            if prometheus:
+                prometheus.stop()
+            for place in starting.values():
+                if not place.exception():
+                    place.result().end()
+
+
+def test_every_alert_has_a_cause():
+    shipped = re.findall(r"- alert: (\w+)", rules())
+    assert len(shipped) > 20 and sorted(shipped) == sorted(alert for _, alert in EXPECTED)
+
+
+def test_the_rules_differ_in_durations_alone():
+    mask = lambda text: re.sub(r"\d+(ms|[smhd])\b", "DURATION", text)
+    shipped = rules()
+    for said, less in LESS.items():
+        shipped = shipped.replace(said, less)
+    assert mask(hastened(rules())) == mask(shipped)
+
+
+@pytest.mark.parametrize(("instance", "alert"), EXPECTED)
+def test_its_cause_raises_the_alert(fired, instance, alert):
+    assert (instance, alert) in fired, f"{alert} is not among {sorted(fired)}"
+
+
+def test_nothing_fires_where_nothing_happens(fired):
+    assert {alert for instance, alert in fired if instance == "control"} <= MEASURE_THE_MACHINE
