@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::pure::chat::{RequestBody, ResponseMode};
-use crate::pure::tap::{Forward, Framing, StreamTap, TapOptions, WholeTap};
+use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
 
@@ -62,6 +62,8 @@ pub(super) struct Metered {
     pub(super) began: bool,
     /// Reports that were not believed.
     pub(super) rejected_reports: u64,
+    /// What the answer said of itself.
+    pub(super) said: Said,
 }
 
 impl Meter {
@@ -185,6 +187,7 @@ impl Meter {
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
                     began,
+                    said: tap.take_said(),
                     ..metered
                 }
             }
@@ -197,6 +200,7 @@ impl Meter {
                     is_error: tap.is_error(),
                     is_complete: tap.complete(),
                     began,
+                    said: tap.take_said(),
                     ..metered
                 }
             }
@@ -245,6 +249,7 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         is_error: false,
         is_complete: false,
         began: false,
+        said: Said::default(),
     }
 }
 
