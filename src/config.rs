@@ -20,8 +20,10 @@ use crate::pure::money::{Credits, Markup};
 use crate::pure::time::Timestamp;
 
 mod network;
+mod traces;
 
 pub use network::Network;
+pub use traces::{Collector, Sample, Traces};
 
 /// The whole configuration, checked.
 #[derive(Clone, Debug)]
@@ -76,6 +78,8 @@ pub struct Config {
     pub audit_every: Duration,
     /// Whether and how the catalogue follows a provider's list.
     pub catalogue_refresh: Option<Refresh>,
+    /// Whether and where traces are sent.
+    pub traces: Traces,
 }
 
 /// How the catalogue follows a provider's list of models.
@@ -256,6 +260,7 @@ struct Raw {
     access_log: String,
     audit_seconds: u64,
     catalogue_refresh: Option<RawRefresh>,
+    traces: Option<traces::RawTraces>,
 }
 
 #[derive(Deserialize)]
@@ -354,6 +359,7 @@ impl Default for Raw {
             access_log: "stdout".to_owned(),
             audit_seconds: 300,
             catalogue_refresh: None,
+            traces: None,
             trusted_proxies: Vec::new(),
             auth_failures_per_minute: 60,
             connections_max: 10_000,
@@ -578,6 +584,10 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
         .catalogue_refresh
         .map(|refresh| checked_refresh(refresh, &providers))
         .transpose()?;
+    let traces = raw
+        .traces
+        .map(|traces| traces::checked(traces, environment))
+        .transpose()?;
     let store = match raw.store {
         Some(text) => checked_store(&text)?,
         None => Store::Sqlite(raw.data_dir.join("ledger.db")),
@@ -608,6 +618,7 @@ fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) 
         access_log: checked_log(raw.access_log)?,
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
         catalogue_refresh,
+        traces: traces.unwrap_or_default(),
     })
 }
 
