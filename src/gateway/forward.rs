@@ -14,6 +14,7 @@ use super::observe;
 use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
+use super::trace;
 use crate::clock::Clock;
 use crate::config::OnDisconnect;
 use crate::pure::chat::{Cap, Edit, Endpoint, ResponseMode};
@@ -84,8 +85,8 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
     })
 }
 
-/// Builds the upstream's request from nothing: what the client sent does not leave, but for its body.
-pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> pingora::Result<()> {
+/// Builds the upstream's request from nothing: what the client sent does not leave, but for its body and its trace context.
+pub(super) fn request(upstream_request: &mut RequestHeader, call: &mut Call) -> pingora::Result<()> {
     let Some(attempt) = &call.attempt else {
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
@@ -109,6 +110,10 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
     )?;
     request.insert_header(header::ACCEPT_ENCODING, IDENTITY)?;
     request.insert_header(header::USER_AGENT, USER_AGENT)?;
+    // Before what the configuration says: that stands.
+    trace::pass_on(&upstream_request.headers, call, &mut request)?;
+    let Some(attempt) = &call.attempt else { return Ok(()) };
+    let upstream = &attempt.candidate.upstream;
     if let Some(authorization) = &upstream.parts.authorization {
         request.insert_header(header::AUTHORIZATION, authorization)?;
     }
@@ -126,6 +131,7 @@ pub(super) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock
         && attempt.addresses_tried < attempt.candidate.upstream.host.addresses.count().min(ADDRESSES_MAX)
     {
         // The host has another address.
+        trace::again(ctx, observe::fault_of(&error));
         error.set_retry(true);
         return error;
     }
@@ -181,6 +187,7 @@ pub(super) fn proxy_failed(
         // A pooled connection that the provider had closed: the same target again.
         call.stale_retries = call.stale_retries.saturating_add(1);
         call.answer = Answer::None;
+        trace::again(ctx, "stale");
         error.set_retry(true);
         return error;
     }

@@ -70,11 +70,14 @@ impl Biller {
             return;
         };
         let hold = bill.admission.hold.id();
-        let Ok(metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
+        let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
             debit_hold(bill.admission);
             return;
         };
+        if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
+            trace.said(std::mem::take(&mut metered.said));
+        }
         if metered.rejected_reports > 0 {
             let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
             log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
@@ -219,6 +222,7 @@ const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::tap::Said;
     use crate::pure::usage::{CompletionTokens, PromptTokens};
 
     fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
@@ -234,6 +238,7 @@ mod tests {
             is_complete: false,
             began: true,
             rejected_reports: 0,
+            said: Said::default(),
         }
     }
 

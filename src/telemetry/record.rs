@@ -13,7 +13,8 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-use super::Telemetry;
+use super::trace::{Parent, Times, Trace, Traced};
+use super::{SpanFate, Telemetry};
 
 /// What a request asked for, as metrics and the access log name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +94,7 @@ pub struct Billed {
 }
 
 /// One request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Record {
     /// Its id, which `x-request-id` told the client.
     pub id: RequestId,
@@ -131,6 +132,8 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Tally {
     record: Option<Box<Record>>,
+    /// Only there when traces are made.
+    trace: Option<Box<Trace>>,
     telemetry: Arc<Telemetry>,
     started: Instant,
     body_wait: Duration,
@@ -164,6 +167,7 @@ impl Tally {
         };
         Tally {
             record: Some(Box::new(record)),
+            trace: None,
             telemetry: Arc::clone(telemetry),
             started,
             body_wait: Duration::ZERO,
@@ -173,6 +177,18 @@ impl Tally {
             live: false,
             over: false,
         }
+    }
+
+    /// Begins its trace, when traces are made: then `parent` reads what the client's headers say.
+    pub fn begin_trace(&mut self, method: &http::Method, parent: impl FnOnce() -> Option<Parent>) {
+        if let (Some(tracer), Some(record)) = (self.telemetry.tracer.get(), &self.record) {
+            self.trace = tracer.begin(record.id, parent(), method);
+        }
+    }
+
+    /// Its trace, when traces are made.
+    pub fn trace(&mut self) -> Option<&mut Trace> {
+        self.trace.as_deref_mut()
     }
 
     /// What it asks for.
@@ -242,6 +258,9 @@ impl Tally {
             let provider = Arc::clone(&record.target.provider);
             record.faults.push(UpstreamFault { provider, kind });
         });
+        if let Some(trace) = self.trace() {
+            trace.failed(kind);
+        }
     }
 
     /// A piece of the answer passes; `ends` with its last.
@@ -297,6 +316,25 @@ impl Tally {
         self.note(|record| record.reports_rejected = reports);
     }
 
+    fn hand_over(&self, record: &Record, trace: Box<Trace>) {
+        let Some(tracer) = self.telemetry.tracer.get().filter(|_| trace.is_recorded()) else {
+            return;
+        };
+        let spans = trace.spans();
+        let traced = Traced {
+            record: record.clone(),
+            trace: *trace,
+            times: Times {
+                started: self.started,
+                first: self.first,
+                last: self.last,
+            },
+        };
+        if !tracer.hand_over(Box::new(traced)) {
+            self.telemetry.count_spans(SpanFate::Dropped, spans);
+        }
+    }
+
     fn note(&mut self, write: impl FnOnce(&mut Record)) {
         if let Some(record) = &mut self.record {
             write(record);
@@ -310,6 +348,9 @@ impl Drop for Tally {
             self.ended(0, Outcome::Dropped);
         }
         if let Some(record) = self.record.take() {
+            if let Some(trace) = self.trace.take() {
+                self.hand_over(&record, trace);
+            }
             self.telemetry.count(record, self.live);
         }
     }

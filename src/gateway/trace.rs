@@ -1,0 +1,83 @@
+//! Trace context on its way through: from the client's headers to a provider's.
+//!
+//! Where traces are made, a provider is told the span of the try that asks it; where none are, it gets the client's two headers as they
+//! came. Malformed ones go nowhere. Nothing else of a client's head reaches a provider.
+
+use http::HeaderMap;
+use http::header::{HeaderName, HeaderValue};
+use pingora::http::RequestHeader;
+
+use super::stage::{Call, Ctx};
+use crate::pure::chat::{RequestBody, ResponseMode};
+use crate::pure::trace_context::{TraceContext, is_state};
+use crate::telemetry::trace::{Parent, Wishes};
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+
+/// Begins the request's trace, when traces are made.
+pub(super) fn begin(request: &RequestHeader, ctx: &mut Ctx) {
+    if let Some(tally) = &mut ctx.tally {
+        tally.begin_trace(&request.method, || parent(&request.headers));
+    }
+}
+
+/// What an admitted call asks for.
+pub(super) fn wishes(ctx: &mut Ctx, body: &RequestBody) {
+    if let Some(trace) = ctx.tally().and_then(|tally| tally.trace()) {
+        trace.wishes(Wishes {
+            stream: body.mode() == ResponseMode::Stream,
+            choices: body.choices(),
+            max_tokens: body.max_tokens().map(|limit| limit.get()),
+        });
+    }
+}
+
+/// Writes what a provider is told of the trace; `client` is the head of the client's request.
+pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut RequestHeader) -> pingora::Result<()> {
+    if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
+        let (context, state) = trace.passed_on();
+        to.insert_header(TRACEPARENT, context.to_string())?;
+        return match state {
+            Some(state) => to.insert_header(TRACESTATE, state),
+            None => Ok(()),
+        };
+    }
+    if let Some((_, value)) = context(client) {
+        to.insert_header(TRACEPARENT, value)?;
+        if has_state(client) {
+            for state in client.get_all(TRACESTATE) {
+                to.append_header(TRACESTATE, state)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// A provider's connection failed, and another of the same target is tried.
+pub(super) fn again(ctx: &mut Ctx, kind: &'static str) {
+    if let Some(trace) = ctx.tally().and_then(|tally| tally.trace()) {
+        trace.failed(kind);
+    }
+}
+
+/// The client's `traceparent`, read and as it came. Two of them are none.
+fn context(headers: &HeaderMap) -> Option<(TraceContext, &HeaderValue)> {
+    let mut values = headers.get_all(TRACEPARENT).iter();
+    let value = values.next().filter(|_| values.next().is_none())?;
+    Some((TraceContext::parse(value.as_bytes())?, value))
+}
+
+fn has_state(headers: &HeaderMap) -> bool {
+    is_state(headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes))
+}
+
+fn parent(headers: &HeaderMap) -> Option<Parent> {
+    let (context, _) = context(headers)?;
+    let state = has_state(headers).then(|| {
+        let values = headers.get_all(TRACESTATE).iter();
+        let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
+        values.join(",")
+    });
+    Some(Parent { context, state })
+}
