@@ -9,6 +9,7 @@ mod collector;
 pub mod exposition;
 pub mod figures;
 mod line;
+mod names;
 pub mod otlp;
 pub mod record;
 mod spans;
