@@ -62,8 +62,6 @@ pub(super) struct Metered {
     pub(super) began: bool,
     /// Reports that were not believed.
     pub(super) rejected_reports: u64,
-    /// What the answer said of itself.
-    pub(super) said: Said,
 }
 
 impl Meter {
@@ -176,6 +174,14 @@ impl Meter {
         }
     }
 
+    /// What the answer said of itself, once it is over.
+    pub(super) fn take_said(&mut self) -> Said {
+        match &mut self.tap {
+            Tap::Stream(tap) => tap.take_said(),
+            Tap::Whole(whole) => whole.tap.take_said(),
+        }
+    }
+
     /// What was used.
     pub(super) fn finish(mut self) -> Metered {
         let began = self.passed > 0;
@@ -187,7 +193,6 @@ impl Meter {
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
                     began,
-                    said: tap.take_said(),
                     ..metered
                 }
             }
@@ -200,7 +205,6 @@ impl Meter {
                     is_error: tap.is_error(),
                     is_complete: tap.complete(),
                     began,
-                    said: tap.take_said(),
                     ..metered
                 }
             }
@@ -249,7 +253,6 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         is_error: false,
         is_complete: false,
         began: false,
-        said: Said::default(),
     }
 }
 

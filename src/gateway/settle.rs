@@ -65,19 +65,19 @@ impl Biller {
 
     /// Closes a call's hold. Never waits.
     pub(super) fn close(self: &Arc<Biller>, mut bill: Bill) {
-        let Some(meter) = bill.meter.take() else {
+        let Some(mut meter) = bill.meter.take() else {
             bill.admission.hold.release();
             return;
         };
+        if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
+            trace.said(meter.take_said());
+        }
         let hold = bill.admission.hold.id();
-        let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
+        let Ok(metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
             debit_hold(bill.admission);
             return;
         };
-        if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
-            trace.said(std::mem::take(&mut metered.said));
-        }
         if metered.rejected_reports > 0 {
             let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
             log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
@@ -222,7 +222,6 @@ const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::tap::Said;
     use crate::pure::usage::{CompletionTokens, PromptTokens};
 
     fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
@@ -238,7 +237,6 @@ mod tests {
             is_complete: false,
             began: true,
             rejected_reports: 0,
-            said: Said::default(),
         }
     }
 

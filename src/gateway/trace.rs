@@ -12,8 +12,8 @@ use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::trace_context::{TraceContext, is_state};
 use crate::telemetry::trace::{Parent, Wishes};
 
-const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
+static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Begins the request's trace, when traces are made.
 pub(super) fn begin(request: &RequestHeader, ctx: &mut Ctx) {
@@ -37,18 +37,16 @@ pub(super) fn wishes(ctx: &mut Ctx, body: &RequestBody) {
 pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut RequestHeader) -> pingora::Result<()> {
     if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
         let (context, state) = trace.passed_on();
-        to.insert_header(TRACEPARENT, context.to_string())?;
+        to.insert_header(&TRACEPARENT, context.to_string())?;
         return match state {
-            Some(state) => to.insert_header(TRACESTATE, state),
+            Some(state) => to.insert_header(&TRACESTATE, state),
             None => Ok(()),
         };
     }
     if let Some((_, value)) = context(client) {
-        to.insert_header(TRACEPARENT, value)?;
-        if has_state(client) {
-            for state in client.get_all(TRACESTATE) {
-                to.append_header(TRACESTATE, state)?;
-            }
+        to.insert_header(&TRACEPARENT, value)?;
+        if let Some(state) = state(client) {
+            to.insert_header(&TRACESTATE, state)?;
         }
     }
     Ok(())
@@ -63,21 +61,24 @@ pub(super) fn again(ctx: &mut Ctx, kind: &'static str) {
 
 /// The client's `traceparent`, read and as it came. Two of them are none.
 fn context(headers: &HeaderMap) -> Option<(TraceContext, &HeaderValue)> {
-    let mut values = headers.get_all(TRACEPARENT).iter();
-    let value = values.next().filter(|_| values.next().is_none())?;
-    Some((TraceContext::parse(value.as_bytes())?, value))
+    let value = headers.get(&TRACEPARENT)?;
+    let others = headers.get_all(&TRACEPARENT).iter().skip(1);
+    let context = TraceContext::parse(value.as_bytes()).filter(|_| others.count() == 0)?;
+    Some((context, value))
 }
 
-fn has_state(headers: &HeaderMap) -> bool {
-    is_state(headers.get_all(TRACESTATE).iter().map(HeaderValue::as_bytes))
+/// The client's `tracestate` as one list, when it is one that can be passed on.
+fn state(headers: &HeaderMap) -> Option<String> {
+    let values = headers.get_all(&TRACESTATE);
+    if !is_state(values.iter().map(HeaderValue::as_bytes)) {
+        return None;
+    }
+    let values: Vec<&str> = values.iter().filter_map(|value| value.to_str().ok()).collect();
+    Some(values.join(","))
 }
 
 fn parent(headers: &HeaderMap) -> Option<Parent> {
     let (context, _) = context(headers)?;
-    let state = has_state(headers).then(|| {
-        let values = headers.get_all(TRACESTATE).iter();
-        let values: Vec<&str> = values.filter_map(|value| value.to_str().ok()).collect();
-        values.join(",")
-    });
+    let state = state(headers);
     Some(Parent { context, state })
 }
