@@ -1,36 +1,14 @@
-//! Traces over OTLP: their shape, who is whose parent, and that no collector can do harm.
-
-use std::time::{Duration, Instant};
+//! What spans a request leaves, and what stands in them.
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
+use super::{SPAN, STATE, TRACE, id_of, traced_chat, traceparent};
 use crate::chat::{request, streaming};
 use crate::embeddings;
 use crate::harness::catalogue::{EMBED, SMALL, TWIN, cost};
-use crate::harness::client::ask;
 use crate::harness::collector::{attribute, attributes, hex, is_error};
-use crate::harness::operator::Process;
-use crate::harness::{Collector, Gateway, Reply, Setup, Upstream, eventually};
-
-const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
-const SPAN: &str = "00f067aa0ba902b7";
-const STATE: &str = "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE";
-
-fn traceparent(flags: &str) -> String {
-    format!("00-{TRACE}-{SPAN}-{flags}")
-}
-
-/// A chat whose client is part of a trace itself.
-async fn traced_chat(gateway: &Gateway, traceparent: &str) -> crate::harness::Answer {
-    let request = gateway.http1.post_request("/llm/chat", request(SMALL));
-    ask(request.header("traceparent", traceparent).header("tracestate", STATE)).await
-}
-
-/// What stands in the request's id, as the trace's id would be written.
-fn id_of(request_id: &str) -> String {
-    request_id.replace('-', "")
-}
+use crate::harness::{Collector, Cue, Reply, Setup, Upstream};
 
 #[tokio::test]
 async fn a_whole_chat_in_the_trace_of_its_client() {
@@ -301,214 +279,44 @@ async fn nothing_secret_is_in_a_trace() {
 }
 
 #[tokio::test]
-async fn the_clients_flag_decides_and_else_the_sample() {
-    let (upstream, collector) = (
-        Upstream::always(Reply::chat("Hi", 9, 1)).await,
-        Collector::start().await,
-    );
-    let setup = Setup::over(&upstream).traces(&collector);
-    let gateway = setup
-        .conf(|conf| conf["traces"]["sample_ratio"] = json!(0))
-        .start()
-        .await;
-    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    traced_chat(&gateway, &traceparent("00")).await.ok();
-    let sampled = traced_chat(&gateway, &traceparent("01")).await.ok();
-    collector.trace(sampled.header("x-request-id")).await;
-    assert_eq!(collector.spans().len(), 2);
-    // What is not recorded is told on as that, by a span of the gateway's.
-    let seen = upstream.seen();
-    let told: Vec<&str> = seen.iter().map(|seen| seen.header("traceparent").unwrap()).collect();
-    assert!(
-        told[0].ends_with("-00") && told[1].ends_with("-00") && told[2].ends_with("-01"),
-        "{told:?}"
-    );
-    for told in &told[1..] {
-        assert!(
-            told.starts_with(&format!("00-{TRACE}-")) && !told.contains(SPAN),
-            "{told}"
-        );
-    }
-}
-
-/// Headers of a client's that are no trace context.
-fn malformed() -> Vec<String> {
-    let good = traceparent("01");
-    let zeros = "0".repeat(32);
-    vec![
-        good.to_uppercase(),
-        format!("{good}-more"),
-        format!("ff{}", &good[2..]),
-        format!("00-{zeros}-{SPAN}-01"),
-        format!("00-{TRACE}-{}-01", &zeros[..16]),
-        "nonsense".to_owned(),
-        String::new(),
-    ]
-}
-
-#[tokio::test]
-async fn what_is_malformed_begins_a_new_trace() {
-    let (upstream, collector) = (
-        Upstream::always(Reply::chat("Hi", 9, 1)).await,
-        Collector::start().await,
-    );
+async fn a_client_that_leaves_has_its_trace_too() {
+    let cue = Cue::new();
+    let reply = Reply::stream()
+        .role()
+        .text("Hello")
+        .text(" world")
+        .wait(&cue)
+        .finish()
+        .done();
+    let (upstream, collector) = (Upstream::always(reply).await, Collector::start().await);
     let gateway = Setup::over(&upstream).traces(&collector).start().await;
-    let mut ids = Vec::new();
-    for traceparent in malformed() {
-        let answer = traced_chat(&gateway, &traceparent).await.ok();
-        ids.push(answer.header("x-request-id").to_owned());
+    let mut events = gateway.http1.stream("/llm/chat", streaming(SMALL)).await.ok();
+    let id = events.headers["x-request-id"].to_str().unwrap().to_owned();
+    for _ in 0..3 {
+        events.next().await.unwrap();
     }
-    let twice = gateway.http1.post_request("/llm/chat", request(SMALL));
-    let twice = twice
-        .header("traceparent", traceparent("01"))
-        .header("traceparent", traceparent("00"));
-    ids.push(ask(twice).await.ok().header("x-request-id").to_owned());
-    for id in ids {
-        let trace = collector.trace(&id).await;
-        assert_eq!(hex(&trace.server.trace_id), id_of(&id));
-        assert!(trace.server.parent_span_id.is_empty() && trace.server.trace_state.is_empty());
-    }
-    assert!(upstream.seen().iter().all(|seen| seen.header("tracestate").is_none()));
-}
-
-#[tokio::test]
-async fn without_traces_the_clients_headers_pass_unchanged() {
-    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    let gateway = Gateway::over(&upstream).await;
-    let future = format!("cc-{TRACE}-{SPAN}-07-what-the-future-brings");
-    for good in [traceparent("00"), traceparent("01"), traceparent("03"), future] {
-        traced_chat(&gateway, &good).await.ok();
-        let seen = upstream.seen().pop().unwrap();
-        assert_eq!(
-            (seen.header("traceparent"), seen.header("tracestate")),
-            (Some(good.as_str()), Some(STATE))
-        );
-    }
-    for bad in malformed() {
-        traced_chat(&gateway, &bad).await.ok();
-        let seen = upstream.seen().pop().unwrap();
-        assert_eq!(
-            (seen.header("traceparent"), seen.header("tracestate")),
-            (None, None),
-            "{bad}"
-        );
-    }
-    let request = gateway.http1.post_request("/llm/chat", request(SMALL));
-    let request = request
-        .header("traceparent", traceparent("01"))
-        .header("tracestate", "No=Good");
-    ask(request.header("baggage", "user=jane").header("x-b3-traceid", TRACE))
-        .await
-        .ok();
-    let seen = upstream.seen().pop().unwrap();
-    assert_eq!(seen.header("traceparent"), Some(traceparent("01").as_str()));
-    for other in ["tracestate", "baggage", "x-b3-traceid"] {
-        assert_eq!(seen.header(other), None, "{other}");
-    }
-}
-
-#[tokio::test]
-async fn what_the_collector_may_take_later_is_sent_again() {
-    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    let replies = [Reply::status(503), Reply::default().close(), Collector::takes(0)];
-    let collector = Collector::answering(replies).await;
-    let gateway = Setup::over(&upstream).traces(&collector).start().await;
-    let id = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    eventually("the spans are exported", async || {
-        let exported = gateway
-            .metrics()
-            .sum("tollgate_trace_spans_total", &[("result", "exported")]);
-        (exported == 2.into()).then_some(())
-    })
-    .await;
-    assert_eq!(collector.seen().len(), 3);
-    collector.trace(id.header("x-request-id")).await;
-    assert_eq!(gateway.metrics().sum("tollgate_trace_spans_total", &[]), 2.into());
-}
-
-#[tokio::test]
-async fn what_the_collector_refuses_is_counted_and_not_sent_again() {
-    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    let collector = Collector::answering([Reply::status(400), Collector::takes(1)]).await;
-    let gateway = Setup::over(&upstream).traces(&collector).start().await;
-    let count = |result: &str| {
-        gateway
-            .metrics()
-            .sum("tollgate_trace_spans_total", &[("result", result)])
-    };
-    for (failed, exported) in [(2, 0), (3, 1)] {
-        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-        eventually("the spans are counted", async || {
-            ((count("failed"), count("exported")) == (failed.into(), exported.into())).then_some(())
-        })
-        .await;
-    }
-    assert_eq!(collector.seen().len(), 2);
-}
-
-#[tokio::test]
-async fn a_collector_that_is_down_or_hangs_holds_up_no_caller() {
-    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    let hanging = Collector::answering([Reply::default().silence()]).await;
-    for endpoint in [hanging.endpoint(), "http://127.0.0.1:1".to_owned()] {
-        let setup = Setup::over(&upstream).conf(|conf| conf["traces"] = json!({ "endpoint": endpoint }));
-        let mut gateway = setup.start().await;
-        for _ in 0..20 {
-            gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-        }
-        gateway.check_books().await;
-        let started = Instant::now();
-        gateway.close_traces();
-        assert!(
-            started.elapsed() < Duration::from_secs(4),
-            "{endpoint}: {:?}",
-            started.elapsed()
-        );
-    }
-}
-
-#[tokio::test]
-async fn a_stop_sends_what_is_left_and_waits_for_no_collector_that_hangs() {
-    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    for (reply, arrives) in [(Collector::takes(0), true), (Reply::default().silence(), false)] {
-        let collector = Collector::answering([reply]).await;
-        let traces = json!({ "endpoint": collector.endpoint(), "service_name": "mine" });
-        let mut process = Process::start(&upstream, |conf| conf["traces"] = traces).await;
-        let answer = process.client.post("/llm/chat", request(SMALL)).await.ok();
-        let started = Instant::now();
-        process.signal("TERM");
-        assert!(process.ended().await.success());
-        assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
-        if arrives {
-            collector.trace(answer.header("x-request-id")).await;
-            let resource = attributes(&collector.resource().attributes);
-            assert_eq!(resource["service.name"], "mine");
-        }
-        assert!(process.command(&["ledger", "audit"]).contains("balance"));
-    }
-}
-
-#[tokio::test]
-async fn headers_for_the_collector_come_from_the_environment() {
-    let (upstream, collector) = (
-        Upstream::always(Reply::chat("Hi", 9, 1)).await,
-        Collector::start().await,
-    );
-    let traces = json!({ "endpoint": collector.endpoint(), "headers_env": { "x-api-key": "SET_COLLECTOR" } });
-    let gateway = Setup::over(&upstream)
-        .conf(|conf| conf["traces"] = traces.clone())
-        .start()
-        .await;
-    let answer = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    collector.trace(answer.header("x-request-id")).await;
+    drop(events);
+    let trace = collector.trace(&id).await;
+    assert_eq!(attribute(&trace.server, "tollgate.outcome"), "client_gone");
+    assert!(!is_error(&trace.server), "that is no error of the server's");
+    assert_eq!(attribute(trace.client(), "gen_ai.usage.output_tokens"), 2);
     assert_eq!(
-        collector.seen()[0].header("x-api-key"),
-        Some("credential-SET_COLLECTOR")
+        attribute(trace.client(), "gen_ai.response.finish_reasons"),
+        json!(["error"])
     );
-    // Without its value they are off, and the gateway runs.
-    let unset = json!({ "endpoint": collector.endpoint(), "headers_env": { "x-api-key": "UNSET" } });
-    let gateway = Setup::over(&upstream).conf(|conf| conf["traces"] = unset).start().await;
-    traced_chat(&gateway, &traceparent("01")).await.ok();
-    let seen = upstream.seen().pop().unwrap();
-    assert_eq!(seen.header("traceparent"), Some(traceparent("01").as_str()));
+}
+
+#[tokio::test]
+async fn a_pooled_connection_that_was_closed_is_a_try_of_its_own() {
+    let answer = || Reply::chat("Hi", 9, 1);
+    let upstream = Upstream::of([answer(), Reply::default().close(), answer()]).await;
+    let collector = Collector::start().await;
+    let gateway = Setup::over(&upstream).traces(&collector).start().await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    let again = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    let trace = collector.trace(again.header("x-request-id")).await;
+    let errors: Vec<Value> = trace.clients.iter().map(|span| attribute(span, "error.type")).collect();
+    assert_eq!(errors, [json!("stale"), Value::Null]);
+    // It is the same target, which has not failed.
+    assert_eq!(attribute(&trace.server, "tollgate.attempts"), 1);
 }
