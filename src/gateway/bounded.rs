@@ -25,6 +25,8 @@ pub(super) struct Room {
     left: AtomicUsize,
     /// Whether any has come.
     begun: AtomicBool,
+    /// Whether its time runs.
+    is_timed: AtomicBool,
     /// Whether it is there, so that there is nothing to limit.
     came: AtomicBool,
 }
@@ -35,12 +37,14 @@ impl Room {
         Arc::new(Room {
             left: AtomicUsize::new(0),
             begun: AtomicBool::new(false),
+            is_timed: AtomicBool::new(false),
             came: AtomicBool::new(true),
         })
     }
 
-    /// From now on a head is waited for.
-    pub(super) fn begin(&self) {
+    /// From now on a head is waited for; the time of a connection's first one runs already.
+    pub(super) fn begin(&self, is_first: bool) {
+        self.is_timed.store(is_first, Ordering::Relaxed);
         self.left.store(HEAD_ROOM, Ordering::Relaxed);
         self.begun.store(false, Ordering::Relaxed);
         self.came.store(false, Ordering::Relaxed);
@@ -56,9 +60,11 @@ impl Room {
         self.came.load(Ordering::Relaxed)
     }
 
-    /// Whether the first of its bytes is.
-    pub(super) fn has_begun(&self) -> bool {
-        self.begun.load(Ordering::Relaxed)
+    /// Asked each time that a head's time is over: whether it has run since the last time. What has begun to come meanwhile has the
+    /// next one to end, so that an idle connection needs no clock of its own.
+    pub(super) fn is_late(&self) -> bool {
+        self.is_timed
+            .fetch_or(self.begun.load(Ordering::Relaxed), Ordering::Relaxed)
     }
 
     /// Takes what was read; whether there was room for it.

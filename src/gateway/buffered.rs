@@ -10,8 +10,11 @@
 //!
 //! It rests on an interface that Pingora does not document: the dependency is pinned.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
@@ -26,10 +29,12 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use super::comment::Comments;
+use super::cork::Cork;
 use super::drain::{DrainPlace, drained_out};
 use super::head::Head;
-use super::life::Cut;
-use super::silence::{Due, Silence};
+use super::life::Life;
+use super::silence::{Due, Longest, Silence};
+use super::ticket::{Shared, Ticket, placeholder};
 use crate::pure::chat::ResponseMode;
 
 /// How a call is carried once its body is known.
@@ -37,29 +42,14 @@ use crate::pure::chat::ResponseMode;
 pub(super) struct Carriage {
     /// Whether the answer is whole: then its head waits for the first bytes that follow.
     pub(super) mode: ResponseMode,
-    /// The longest silence of the upstream once its answer has begun.
-    pub(super) idle: Duration,
+    /// The longest silence of the upstream.
+    pub(super) silence: Longest,
     /// The silence of the upstream that a comment ends; none: it is never commented on.
     pub(super) comment_every: Option<Duration>,
     /// How long the upstream of a drained call is read on for a client that has gone.
     pub(super) drain_max: Duration,
-    /// Ends the call when a stop no longer waits for it.
-    pub(super) cut: Cut,
-}
-
-/// The owner's end: where the real session comes back to, and what the two ends tell each other.
-pub(super) struct Ticket(Arc<Shared>);
-
-#[derive(Default)]
-struct Shared {
-    home: Mutex<Option<Box<ServerSession>>>,
-    /// Whether the target that is tried now is drained for a client that has gone.
-    drains: AtomicBool,
-    gone: AtomicBool,
-    /// Whether what was passed on stands between two events of a stream.
-    between_events: AtomicBool,
-    /// Whether a comment was begun.
-    commented: AtomicBool,
+    /// Tells when a stop no longer waits for the call; the call's task is woken then.
+    pub(super) life: Arc<Life>,
 }
 
 /// The session that Pingora sees.
@@ -75,12 +65,14 @@ struct Buffered {
     silence: Silence,
     comments: Comments,
     head: Head,
+    cork: Cork,
 }
 
 /// What ends the wait for the client.
 enum Turn {
     Client(Result<Option<Bytes>>),
     Silence(Due),
+    Cut,
 }
 
 /// Puts a session that has its body already in the place of the real one.
@@ -94,51 +86,21 @@ pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
         shared: Arc::clone(&shared),
         head: Head::new(carriage.mode),
         comments: Comments::new(carriage.comment_every),
-        silence: Silence::new(carriage.idle),
+        silence: Silence::new(carriage.silence),
         carriage,
         gone_at: None,
         overran: false,
         drained: None,
+        cork: Cork::Out,
     };
     *session.downstream_session = ServerSession::new_custom(Box::new(buffered));
     Ticket(shared)
 }
 
-impl Ticket {
-    /// Puts the real session back, so that its connection can be used again.
-    pub(super) fn redeem(self, session: &mut Session) {
-        // Dropping the stand-in sends the real one home.
-        session.downstream_session = placeholder();
-        if let Some(real) = self.0.home.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            session.downstream_session = real;
-        }
-    }
-
-    /// Says whether the target that is tried next is drained.
-    pub(super) fn set_drains(&self, drains: bool) {
-        self.0.drains.store(drains, Ordering::Relaxed);
-    }
-
-    /// Says whether what was passed on so far stands between two events of a stream.
-    pub(super) fn set_between_events(&self, between: bool) {
-        self.0.between_events.store(between, Ordering::Relaxed);
-    }
-
-    /// Whether the client was sent a comment.
-    pub(super) fn has_commented(&self) -> bool {
-        self.0.commented.load(Ordering::Relaxed)
-    }
-
-    /// Whether the client has gone while the upstream was drained.
-    pub(super) fn client_is_gone(&self) -> bool {
-        self.0.gone.load(Ordering::Relaxed)
-    }
-}
-
 /// Whether an error is one of this session's own, for which the upstream is to blame: Pingora takes all that comes from a downstream
 /// session for the client's.
 pub(super) fn is_upstreams_fault(error: &Error) -> bool {
-    matches!(error.etype(), ErrorType::Custom(what) if [SILENT, STOPPING, EMPTY].contains(what))
+    matches!(error.etype(), ErrorType::Custom(what) if [UNHEARD, SILENT, STOPPING, EMPTY].contains(what))
 }
 
 /// A 200 whose head is all of it: no stream, and no JSON.
@@ -150,11 +112,6 @@ fn interrupted(what: &'static str) -> Box<Error> {
     let mut error = Error::new(ErrorType::Custom(what));
     error.as_up();
     error
-}
-
-/// `()` implements the trait: a session that is never asked anything, without an allocation for its inside.
-fn placeholder() -> Box<ServerSession> {
-    Box::new(ServerSession::new_custom(Box::new(())))
 }
 
 impl Buffered {
@@ -218,11 +175,39 @@ impl Buffered {
             _ => Ok(()),
         }
     }
+
+    /// Passes a part of the answer on; whether it was the last.
+    async fn pass(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
+        if self.is_gone() {
+            self.check_drain()?;
+            let mut ended = false;
+            for task in tasks {
+                if let HttpTask::Failed(error) = task {
+                    return Err(error);
+                }
+                ended |= task.is_end();
+            }
+            return Ok(ended);
+        }
+        let Some(tasks) = self.head.gather(tasks) else {
+            return Ok(false);
+        };
+        let ended = tasks.iter().any(HttpTask::is_end);
+        let written = match self.end_comment().await {
+            Ok(()) => self.real_mut().response_duplex_vec(tasks).await,
+            Err(error) => Err(error),
+        };
+        match written {
+            Ok(done) => Ok(done),
+            Err(error) if *error.esource() == ErrorSource::Upstream => Err(error),
+            Err(error) => self.client_gone(error).map(|()| ended),
+        }
+    }
 }
 
 impl Drop for Buffered {
     fn drop(&mut self) {
-        *self.shared.home.lock().unwrap_or_else(PoisonError::into_inner) = self.real.take();
+        self.shared.send_home(self.real.take());
     }
 }
 
@@ -286,36 +271,14 @@ impl CustomSession for Buffered {
             HttpTask::Failed(_) => false,
         });
         if begun {
-            self.silence.heard();
+            self.silence.begins();
         }
-        if self.is_gone() {
-            self.check_drain()?;
-            let mut ended = false;
-            for task in tasks {
-                if let HttpTask::Failed(error) = task {
-                    return Err(error);
-                }
-                ended |= task.is_end();
-            }
-            return Ok(ended);
-        }
-        let Some(tasks) = self.head.gather(tasks) else {
-            return Ok(false);
-        };
-        let ended = tasks.iter().any(HttpTask::is_end);
-        let written = match self.end_comment().await {
-            Ok(()) => self.real_mut().response_duplex_vec(tasks).await,
-            Err(error) => Err(error),
-        };
+        let passed = self.pass(tasks).await;
         if begun {
-            // A client that was slow to take this is not an upstream that was silent.
+            // Only now: a client that was slow to take this is not an upstream that was silent.
             self.silence.heard();
         }
-        match written {
-            Ok(done) => Ok(done),
-            Err(error) if *error.esource() == ErrorSource::Upstream => Err(error),
-            Err(error) => self.client_gone(error).map(|()| ended),
-        }
+        passed
     }
 
     fn set_read_timeout(&mut self, timeout: Option<Duration>) {
@@ -381,36 +344,54 @@ impl CustomSession for Buffered {
                 silence,
                 carriage,
                 comments,
+                cork,
                 ..
             } = self;
+            let life = &carriage.life;
             let Some(real) = real.as_mut() else { return Ok(None) };
             if gone_at.is_none() && comments.is_begun(real) {
-                let written = tokio::select! {
-                    biased;
-                    written = comments.write(real) => written,
-                    _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
+                let written = {
+                    let mut writes = pin!(comments.write(real));
+                    poll_fn(|context| match writes.as_mut().poll(context) {
+                        Poll::Ready(written) => Poll::Ready(Some(written)),
+                        Poll::Pending if life.is_cut() => Poll::Ready(None),
+                        Poll::Pending => Poll::Pending,
+                    })
+                    .await
                 };
-                if let Err(error) = written {
-                    self.client_gone(error)?;
+                match written {
+                    None => return Err(interrupted(STOPPING)),
+                    Some(Ok(())) => {}
+                    Some(Err(error)) => self.client_gone(error)?,
                 }
                 continue;
             }
-            let client = async {
-                match gone_at {
-                    // That it leaves is seen when something is written.
-                    None if overran => std::future::pending().await,
-                    None => real.read_body_or_idle(true).await,
-                    Some(at) => {
-                        tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
-                        Err(drained_out())
+            let turn = {
+                let mut client = pin!(async {
+                    match gone_at {
+                        // That it leaves is seen when something is written.
+                        None if overran => std::future::pending().await,
+                        None => real.read_body_or_idle(true).await,
+                        Some(at) => {
+                            tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
+                            Err(drained_out())
+                        }
                     }
-                }
-            };
-            let turn = tokio::select! {
-                biased;
-                read = client => Turn::Client(read),
-                due = silence.lasts(comments) => Turn::Silence(due),
-                _ = carriage.cut.wait_for(|cut| *cut) => return Err(interrupted(STOPPING)),
+                });
+                poll_fn(|context| {
+                    cork.turn(context);
+                    if let Poll::Ready(read) = client.as_mut().poll(context) {
+                        return Poll::Ready(Turn::Client(read));
+                    }
+                    if let Poll::Ready(due) = silence.poll_lasts(context, comments) {
+                        return Poll::Ready(Turn::Silence(due));
+                    }
+                    if life.is_cut() {
+                        return Poll::Ready(Turn::Cut);
+                    }
+                    Poll::Pending
+                })
+                .await
             };
             match turn {
                 Turn::Client(Ok(bytes)) => return Ok(bytes),
@@ -422,7 +403,9 @@ impl CustomSession for Buffered {
                 }
                 Turn::Client(Err(error)) => self.client_gone(error)?,
                 Turn::Silence(Due::Comment) => self.comment(),
-                Turn::Silence(Due::End) => return Err(interrupted(SILENT)),
+                Turn::Silence(Due::End) if self.silence.is_begun() => return Err(interrupted(SILENT)),
+                Turn::Silence(Due::End) => return Err(interrupted(UNHEARD)),
+                Turn::Cut => return Err(interrupted(STOPPING)),
             }
         }
     }
@@ -458,6 +441,7 @@ impl CustomSession for Buffered {
     /// Pingora calls this when an attempt begins.
     fn enable_retry_buffering(&mut self) {
         self.silence.restart();
+        self.cork = self.shared.take_cork();
         self.head = Head::new(self.carriage.mode);
     }
 
@@ -495,6 +479,8 @@ impl CustomSession for Buffered {
     }
 }
 
+/// An upstream has not begun to answer in time.
+pub(super) const UNHEARD: &str = "UpstreamUnheard";
 /// An upstream that had begun to answer has been silent for too long.
 const SILENT: &str = "UpstreamSilent";
 /// An upstream's answer of 200 had no body.

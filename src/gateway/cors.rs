@@ -3,8 +3,7 @@
 //! No cookies are involved: whoever has a key may use it, and the domain lock decides on the server whether it may. So the origin
 //! is always echoed, also to a page that is then refused, which can read why.
 
-use http::header::{self, HeaderName, HeaderValue};
-use pingora::http::ResponseHeader;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 
 /// Headers of ours that a page's script may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
@@ -18,28 +17,23 @@ const A_DAY: HeaderValue = HeaderValue::from_static("86400");
 const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 
 /// Adds the headers for an answer to a page of `origin`.
-pub(super) fn decorate(header: &mut ResponseHeader, origin: Option<&HeaderValue>) -> pingora::Result<()> {
-    let Some(origin) = origin else { return Ok(()) };
-    header.insert_header(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin)?;
-    header.insert_header(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED)?;
-    header.insert_header(header::VARY, VARY_ORIGIN)
+pub(super) fn decorate(headers: &mut HeaderMap, origin: Option<&HeaderValue>) {
+    let Some(origin) = origin else { return };
+    headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin.clone());
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, EXPOSED);
+    headers.insert(header::VARY, VARY_ORIGIN);
 }
 
 /// Adds the headers that answer a preflight (Fetch Standard, "CORS-preflight request").
-pub(super) fn preflight(
-    header: &mut ResponseHeader,
-    allow: &'static str,
-    requested: Option<&HeaderValue>,
-) -> pingora::Result<()> {
-    let headers = requested
+pub(super) fn preflight(headers: &mut HeaderMap, allow: &'static str, requested: Option<HeaderValue>) {
+    let allowed = requested
         .filter(|names| names.as_bytes().len() <= 2048)
-        .cloned()
         .unwrap_or(ALLOWED);
-    header.insert_header(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(allow))?;
-    header.insert_header(header::ACCESS_CONTROL_ALLOW_HEADERS, headers)?;
-    header.insert_header(header::ACCESS_CONTROL_MAX_AGE, A_DAY)?;
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(allow));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, allowed);
+    headers.insert(header::ACCESS_CONTROL_MAX_AGE, A_DAY);
     let vary = "Origin, Access-Control-Request-Method, Access-Control-Request-Headers";
-    header.insert_header(header::VARY, HeaderValue::from_static(vary))
+    headers.insert(header::VARY, HeaderValue::from_static(vary));
 }
 
 /// `x-request-id`.

@@ -4,9 +4,12 @@
 //! So each connection passes here first: it takes a place, is greeted over TLS when that is configured, tells its protocol, and has
 //! a time for each head. What happens then is Pingora's, with the hooks of [`Gateway`].
 
+use std::future::poll_fn;
 use std::net::IpAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -25,6 +28,7 @@ use super::Gateway;
 use super::address;
 use super::bounded::{Bounded, Room};
 use super::connections::{Connections, Most, Place};
+use super::life::Life;
 use super::snapshot::Snapshot;
 
 /// What Pingora's listener hands its connections to.
@@ -32,6 +36,7 @@ pub struct Door {
     proxy: Arc<HttpProxy<Gateway>>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     connections: Arc<Connections>,
+    life: Arc<Life>,
 }
 
 impl Door {
@@ -39,6 +44,7 @@ impl Door {
     pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Door {
         let snapshot = Arc::clone(&gateway.snapshot);
         Door {
+            life: gateway.life(),
             proxy: Arc::new(http_proxy(conf, gateway)),
             snapshot,
             connections: Arc::default(),
@@ -76,12 +82,22 @@ impl ServerApp for Door {
             head_max: timeouts.head,
             room,
             begun: AtomicBool::new(false),
+            life: Arc::clone(&self.life),
         });
-        tokio::select! {
-            biased;
-            _ = conversation.process_new(stream, shutdown) => {}
-            () = conversation.nothing_begins() => {}
-        }
+        let mut talk = pin!(self.life.woken_by_cut(conversation.process_new(stream, shutdown)));
+        let mut late = pin!(conversation.head_is_late());
+        poll_fn(|context| {
+            if talk.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
+            if conversation.waits_for_head() {
+                late.as_mut().poll(context)
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
         None
     }
 
@@ -96,33 +112,25 @@ struct Conversation {
     options: HttpServerOptions,
     head_max: Duration,
     room: Arc<Room>,
-    /// Whether a request of HTTP/2 has begun, or one of HTTP/1 is waited for, which has a time of its own.
+    /// Whether a request has begun, or the first one of HTTP/1 is waited for.
     begun: AtomicBool,
+    life: Arc<Life>,
 }
 
 impl Conversation {
-    /// Returns when the first request has not begun in time.
-    async fn nothing_begins(&self) {
-        pingora::prelude::sleep(self.head_max).await;
-        if self.begun.load(Ordering::Relaxed) {
-            std::future::pending().await
-        }
+    fn waits_for_head(&self) -> bool {
+        !self.begun.load(Ordering::Relaxed) || !self.room.has_come()
     }
 
-    /// Returns when a head has not come in its time. That begins with the connection, or, between two requests, with the head's first byte,
-    /// for until then the connection may idle; what Pingora allows for that is not counted here.
-    async fn head_is_late(&self, first: bool) {
-        let mut begun = first;
+    /// Returns when a head has not come in its time, or over HTTP/2 the first one has not begun. That time begins with the connection, or,
+    /// between two requests, with the head's first byte, for until then the connection may idle; what Pingora allows for that is not
+    /// counted here. It has to be polled only while a head is waited for.
+    async fn head_is_late(&self) {
         loop {
-            pingora::prelude::sleep(self.head_max).await;
-            if self.room.has_come() {
-                return std::future::pending().await;
-            }
-            if begun {
+            tokio::time::sleep(self.head_max).await;
+            if self.waits_for_head() && (!self.begun.load(Ordering::Relaxed) || self.room.is_late()) {
                 return;
             }
-            // What has begun within this time has the next one to end, so that an idle connection needs no clock of its own.
-            begun = self.room.has_begun();
         }
     }
 }
@@ -134,18 +142,14 @@ impl HttpServerApp for Conversation {
         session: ServerSession,
         shutdown: &ShutdownWatch,
     ) -> Option<ReusedHttpStream> {
+        let is_http2 = session.is_http2();
         let first = !self.begun.swap(true, Ordering::Relaxed);
-        if session.is_http2() {
-            return self.proxy.process_new_http(session, shutdown).await;
+        let request = self.proxy.process_new_http(session, shutdown);
+        if is_http2 {
+            // It has a task of its own.
+            return self.life.woken_by_cut(request).await;
         }
-        self.room.begin();
-        let request = async {
-            tokio::select! {
-                biased;
-                next = self.proxy.process_new_http(session, shutdown) => next,
-                () = self.head_is_late(first) => None,
-            }
-        };
+        self.room.begin(first);
         HEAD.scope(Arc::clone(&self.room), request).await
     }
 

@@ -1,19 +1,20 @@
 //! The way to an upstream and back: peer, request, and what follows when it fails. `judge` reads its answer.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use http::Method;
 use http::header::{self, HeaderValue};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType};
 
-use super::buffered::{self, Ticket};
+use super::buffered;
 use super::observe;
 use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
+use super::ticket::Ticket;
 use super::trace;
 use crate::clock::Clock;
 use crate::config::OnDisconnect;
@@ -22,8 +23,6 @@ use crate::pure::error::ApiError;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
 pub(super) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
-const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
-const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 
 /// Chooses the next target and prepares its body.
 ///
@@ -82,6 +81,7 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
         candidate,
         body,
         addresses_tried: 0,
+        connection: None,
     })
 }
 
@@ -91,36 +91,29 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &mut Call) -> 
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
     let upstream = &attempt.candidate.upstream;
-    let path: Cow<'static, str> = match call.body.endpoint() {
-        Endpoint::Chat | Endpoint::ChatStream => "/chat/completions".into(),
-        Endpoint::Embeddings => "/embeddings".into(),
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    parts.method = Method::POST;
+    parts.version = upstream_request.version;
+    parts.uri = match call.body.endpoint() {
+        Endpoint::Chat | Endpoint::ChatStream => upstream.parts.chat.clone(),
+        Endpoint::Embeddings => upstream.parts.embeddings.clone(),
     };
-    let path = format!("{}{path}", upstream.provider.base_url.path);
-    let mut request = RequestHeader::build("POST", path.as_bytes(), Some(10))?;
-    request.set_version(upstream_request.version);
-    request.insert_header(header::HOST, upstream.provider.base_url.authority.as_str())?;
-    request.insert_header(header::CONTENT_TYPE, JSON)?;
-    request.insert_header(header::CONTENT_LENGTH, HeaderValue::from(attempt.body.len()))?;
-    request.insert_header(
-        header::ACCEPT,
-        match call.body.mode() {
-            ResponseMode::Stream => EVENT_STREAM,
-            ResponseMode::Whole => JSON,
-        },
-    )?;
-    request.insert_header(header::ACCEPT_ENCODING, IDENTITY)?;
-    request.insert_header(header::USER_AGENT, USER_AGENT)?;
-    // Before what the configuration says: that stands.
-    trace::pass_on(&upstream_request.headers, call, &mut request)?;
-    let Some(attempt) = &call.attempt else { return Ok(()) };
-    let upstream = &attempt.candidate.upstream;
-    if let Some(authorization) = &upstream.parts.authorization {
-        request.insert_header(header::AUTHORIZATION, authorization)?;
+    parts.headers = upstream.parts.headers.clone();
+    parts
+        .headers
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(attempt.body.len()));
+    // The configuration may name another.
+    parts.headers.entry(header::ACCEPT).or_insert(match call.body.mode() {
+        ResponseMode::Stream => EVENT_STREAM,
+        ResponseMode::Whole => JSON,
+    });
+    // Over HTTP/2 the connection is not the request's own.
+    let own = attempt.connection.filter(|_| parts.version != http::Version::HTTP_2);
+    if let (Some(connection), Some(ticket)) = (own, &call.ticket) {
+        ticket.cork(connection);
     }
-    for (name, value) in &upstream.parts.headers {
-        request.insert_header(name, value)?;
-    }
-    *upstream_request = request;
+    trace::pass_on(&upstream_request.headers, call, &mut parts.headers);
+    *upstream_request = RequestHeader::from(parts);
     Ok(())
 }
 

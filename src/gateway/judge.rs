@@ -1,16 +1,17 @@
 //! The judgement of an upstream's answer: by its header, and then by what passes.
 
 use bytes::Bytes;
+use http::StatusCode;
 use http::header::{self, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::buffered::Ticket;
 use super::forward::{EVENT_STREAM, JSON, give_up_target};
 use super::meter::{Meter, Passed};
 use super::observe;
 use super::respond;
 use super::stage::{Answer, Call, Ctx};
+use super::ticket::Ticket;
 use crate::clock::Clock;
 use crate::pure::chat::ResponseMode;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
@@ -82,19 +83,19 @@ fn failed(ctx: &mut Ctx, error: ApiError, status: u16, retry_after_secs: Option<
 
 /// The upstream's 200 is passed on, with headers from an allow-list.
 fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Result<()> {
-    let mut header = ResponseHeader::build(200, Some(respond::HEADERS))?;
+    let mut headers = respond::headers();
     let Some(call) = ctx.call() else { return Ok(()) };
     call.failure = None;
     let meter = Meter::new(&call.body, encoding(call), framing(upstream_response));
     let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
-    header.insert_header(header::CONTENT_TYPE, content_type)?;
+    headers.insert(header::CONTENT_TYPE, content_type);
     if meter.is_stream() {
         // Its length may change, so it is not promised.
-        header.insert_header(header::CACHE_CONTROL, NO_CACHE)?;
+        headers.insert(header::CACHE_CONTROL, NO_CACHE);
     } else {
         for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CACHE_CONTROL] {
             if let Some(value) = upstream_response.headers.get(&name) {
-                header.insert_header(name, value)?;
+                headers.insert(name, value.clone());
             }
         }
     }
@@ -105,7 +106,8 @@ fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Res
     if let Some(attempt) = &mut call.attempt {
         attempt.body = Bytes::new(); // No other attempt will be made.
     }
-    respond::decorate(&mut header, ctx)?;
+    respond::decorate(&mut headers, ctx);
+    let mut header = respond::head(StatusCode::OK, headers);
     header.set_version(upstream_response.version);
     *upstream_response = header;
     Ok(())
@@ -132,7 +134,8 @@ fn refuse(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError
         failed.set_retry(false);
         return Err(failed);
     }
-    let mut header = respond::error_header(&error.to_wire(), ctx)?;
+    let wire = error.to_wire();
+    let mut header = respond::head(respond::status(&wire)?, respond::error_headers(&wire, ctx));
     header.set_version(upstream_response.version);
     *upstream_response = header;
     if let Some(call) = ctx.call() {

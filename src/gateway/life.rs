@@ -3,18 +3,23 @@
 //! A stop first lets running requests finish; after its limit it cuts them: each stream gets its error event and `[DONE]`, and is
 //! billed for what was delivered.
 
+use std::future::poll_fn;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::task::Waker;
 use std::time::Duration;
 
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// Shared by every request and whoever stops the process.
 #[derive(Debug)]
 pub(super) struct Life {
     stopping: AtomicBool,
     in_flight: AtomicUsize,
-    cut: watch::Sender<bool>,
+    is_cut: AtomicBool,
+    /// Wakes the tasks of what is to be cut.
+    cut: Notify,
     /// Whether another process takes over what this one listens on.
     handed_over: watch::Sender<bool>,
     ended: (Mutex<()>, Condvar),
@@ -24,16 +29,13 @@ pub(super) struct Life {
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Life>);
 
-/// A request's view of the second step of a stop.
-pub(super) type Cut = watch::Receiver<bool>;
-
 impl Life {
     pub(super) fn new() -> Arc<Life> {
-        let (cut, _) = watch::channel(false);
         Arc::new(Life {
             stopping: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
-            cut,
+            is_cut: AtomicBool::new(false),
+            cut: Notify::new(),
             handed_over: watch::Sender::new(false),
             ended: Default::default(),
         })
@@ -60,9 +62,28 @@ impl Life {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// Tells when a stop no longer waits.
-    pub(super) fn cut(&self) -> Cut {
-        self.cut.subscribe()
+    /// Whether a stop no longer waits. False again never. Whoever waits for something else besides runs in [`Life::woken_by_cut`].
+    pub(super) fn is_cut(&self) -> bool {
+        self.is_cut.load(Ordering::SeqCst)
+    }
+
+    /// Does `work`, which is polled once more when a stop no longer waits: it looks at [`Life::is_cut`] whenever it is polled, which is
+    /// cheaper than to wait for it each time.
+    pub(super) async fn woken_by_cut<W: Future>(&self, work: W) -> W::Output {
+        let mut work = pin!(work);
+        let mut cut = pin!(self.cut.notified());
+        let mut cut_came = false;
+        let mut woken: Option<Waker> = None;
+        poll_fn(|context| {
+            let is_new = woken.as_ref().is_none_or(|waker| !waker.will_wake(context.waker()));
+            if is_new && !cut_came {
+                // Before the work looks, so that no cut is missed between the two.
+                cut_came = cut.as_mut().poll(context).is_ready();
+                woken = Some(context.waker().clone());
+            }
+            work.as_mut().poll(context)
+        })
+        .await
     }
 
     /// Whether a stop has begun. False again never.
@@ -77,7 +98,8 @@ impl Life {
 
     /// Ends what is still running.
     pub(super) fn cut_now(&self) {
-        self.cut.send_replace(true);
+        self.is_cut.store(true, Ordering::SeqCst);
+        self.cut.notify_waiters();
     }
 
     /// Waits until nothing is under way, at most this long; says whether that is so. Blocks.

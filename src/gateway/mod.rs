@@ -13,6 +13,7 @@ mod buffered;
 mod certificates;
 mod comment;
 mod connections;
+mod cork;
 mod cors;
 pub mod door;
 mod drain;
@@ -37,12 +38,14 @@ mod silence;
 pub mod snapshot;
 mod stage;
 mod strangers;
+mod ticket;
 mod trace;
 pub mod upgrade;
 pub mod upstream;
 mod watch;
 
 use std::net::SocketAddr;
+use std::os::fd::RawFd;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -51,19 +54,22 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::modules::http::HttpModules;
+use pingora::protocols::Digest;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, Result};
 
 use self::admin::Admin;
-use self::buffered::{Carriage, Ticket};
+use self::buffered::Carriage;
 use self::life::Life;
 use self::native::Failed;
 use self::route::Route;
 use self::settle::{Biller, Ending};
+use self::silence::Longest;
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
 use self::strangers::Strangers;
+use self::ticket::Ticket;
 use self::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::catalogue::Model;
@@ -246,10 +252,13 @@ impl Gateway {
             session,
             Carriage {
                 mode: body.mode(),
-                idle: config.timeouts.idle,
+                silence: Longest {
+                    first_byte: config.timeouts.first_byte,
+                    idle: config.timeouts.idle,
+                },
                 comment_every: config.timeouts.comment,
                 drain_max: DRAIN_MAX,
-                cut: self.life.cut(),
+                life: Arc::clone(&self.life),
             },
         );
         ctx.stage = Stage::Admitted(Box::new(Call {
@@ -333,6 +342,21 @@ impl ProxyHttp for Gateway {
         let peer = forward::peer(ctx, &self.clock)?;
         observe::attempt(ctx);
         Ok(peer)
+    }
+
+    async fn connected_to_upstream(
+        &self,
+        _session: &mut Session,
+        _reused: bool,
+        _peer: &HttpPeer,
+        connection: RawFd,
+        _digest: Option<&Digest>,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        if let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_mut()) {
+            attempt.connection = Some(connection);
+        }
+        Ok(())
     }
 
     async fn upstream_request_filter(

@@ -13,6 +13,7 @@ use http::header;
 use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
 
+use super::forward::JSON;
 use super::snapshot::Snapshot;
 use super::upstream::Upstream;
 use crate::clock::monotonic;
@@ -72,18 +73,13 @@ async fn fetch(upstream: &Upstream) -> Result<String, String> {
         .peer()
         .ok_or_else(|| format!("{} has no known address", upstream.provider.name))?;
     let (mut session, _) = Connector::new(None).get_http_session(&peer).await.map_err(said)?;
-    let url = &upstream.provider.base_url;
-    let mut request = RequestHeader::build("GET", format!("{}/models", url.path).as_bytes(), None).map_err(said)?;
-    let mut insert = |name, value: &str| request.insert_header(name, value).map_err(said);
-    insert(header::HOST, &url.authority)?;
-    insert(header::ACCEPT, "application/json")?;
-    insert(header::ACCEPT_ENCODING, "identity")?;
-    insert(header::USER_AGENT, concat!("tollgate/", env!("CARGO_PKG_VERSION")))?;
-    if let Some(authorization) = &upstream.parts.authorization {
-        request
-            .insert_header(header::AUTHORIZATION, authorization)
-            .map_err(said)?;
-    }
+    let path = format!("{}/models", upstream.provider.base_url.path);
+    let request = http::Request::get(&path).body(());
+    let (mut parts, ()) = request.map_err(|error| format!("{path}: {error}"))?.into_parts();
+    parts.headers = upstream.parts.headers.clone();
+    parts.headers.remove(header::CONTENT_TYPE);
+    parts.headers.insert(header::ACCEPT, JSON);
+    let request = RequestHeader::from(parts);
     session.write_request_header(Box::new(request)).await.map_err(said)?;
     session.finish_request_body().await.map_err(said)?;
     session.read_response_header().await.map_err(said)?;

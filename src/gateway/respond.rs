@@ -1,9 +1,11 @@
 //! Writes the gateway's own answers: JSON bodies, errors in the interface's shape, and the headers that every answer carries.
 
 use bytes::Bytes;
-use http::header::{self, HeaderName, HeaderValue};
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
+use http::{Response, StatusCode};
 use pingora::http::ResponseHeader;
 use pingora::proxy::Session;
+use pingora::{ErrorType, OrErr};
 
 use super::cors;
 use super::snapshot::Document;
@@ -18,7 +20,7 @@ const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const FALSE: HeaderValue = HeaderValue::from_static("false");
 
 /// Most headers that an answer of ours has: a capacity, not a limit.
-pub(super) const HEADERS: usize = 16;
+const HEADERS: usize = 16;
 
 const LIMIT_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
 const LIMIT_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-limit-tokens");
@@ -27,68 +29,82 @@ const REMAINING_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-remain
 const RESET_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 const RESET_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-reset-tokens");
 
+/// Room for the headers of an answer.
+pub(super) fn headers() -> HeaderMap {
+    HeaderMap::with_capacity(HEADERS)
+}
+
+/// An answer's head. Its names go out in lower case, as HTTP/2 has them: to keep each in another case as well would cost a second map
+/// of names.
+pub(super) fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
+    let (mut parts, ()) = Response::new(()).into_parts();
+    parts.status = status;
+    parts.headers = headers;
+    ResponseHeader::from(parts)
+}
+
 /// Adds what every answer carries: the request's id, CORS headers, and the rate limits once the caller is known.
-pub(super) fn decorate(header: &mut ResponseHeader, ctx: &Ctx) -> pingora::Result<()> {
-    header.insert_header(cors::X_REQUEST_ID, ctx.id_header())?;
+pub(super) fn decorate(headers: &mut HeaderMap, ctx: &Ctx) {
+    headers.insert(cors::X_REQUEST_ID, ctx.id_header());
     if let Some(rate) = &ctx.rate {
-        rate_limits(header, rate)?;
+        rate_limits(headers, rate);
     }
-    cors::decorate(header, ctx.origin.as_ref())
+    cors::decorate(headers, ctx.origin.as_ref());
 }
 
-fn rate_limits(header: &mut ResponseHeader, rate: &RateView) -> pingora::Result<()> {
-    header.insert_header(LIMIT_REQUESTS, HeaderValue::from(rate.limits.rpm))?;
-    header.insert_header(REMAINING_REQUESTS, HeaderValue::from(rate.remaining_requests))?;
-    header.insert_header(LIMIT_TOKENS, HeaderValue::from(rate.limits.tpm))?;
-    header.insert_header(REMAINING_TOKENS, HeaderValue::from(rate.remaining_tokens))?;
+fn rate_limits(headers: &mut HeaderMap, rate: &RateView) {
+    headers.insert(LIMIT_REQUESTS, HeaderValue::from(rate.limits.rpm));
+    headers.insert(REMAINING_REQUESTS, HeaderValue::from(rate.remaining_requests));
+    headers.insert(LIMIT_TOKENS, HeaderValue::from(rate.limits.tpm));
+    headers.insert(REMAINING_TOKENS, HeaderValue::from(rate.remaining_tokens));
     // A Go-style duration, as OpenAI sends it; whole seconds, rounded up.
-    let reset = format!("{}s", rate.reset_ms.div_ceil(1000));
-    if let Ok(reset) = HeaderValue::from_str(&reset) {
-        header.insert_header(RESET_REQUESTS, &reset)?;
-        header.insert_header(RESET_TOKENS, reset)?;
+    let mut reset = itoa::Buffer::new().format(rate.reset_ms.div_ceil(1000)).to_owned();
+    reset.push('s');
+    if let Ok(reset) = HeaderValue::from_maybe_shared(Bytes::from(reset)) {
+        headers.insert(RESET_REQUESTS, reset.clone());
+        headers.insert(RESET_TOKENS, reset);
     }
-    Ok(())
 }
 
-/// Header of an error answer, without its length.
-pub(super) fn error_header(error: &WireError, ctx: &Ctx) -> pingora::Result<ResponseHeader> {
-    let mut header = ResponseHeader::build(error.status, Some(HEADERS))?;
-    header.insert_header(header::CONTENT_TYPE, JSON)?;
-    header.insert_header(header::CACHE_CONTROL, NO_STORE)?;
+/// Headers of an error answer, without its length.
+pub(super) fn error_headers(error: &WireError, ctx: &Ctx) -> HeaderMap {
+    let mut headers = headers();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
     if let Some(secs) = error.retry_after_secs {
-        header.insert_header(header::RETRY_AFTER, HeaderValue::from(secs))?;
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
     if error.retry_is_useless {
-        header.insert_header(cors::X_SHOULD_RETRY, FALSE)?;
+        headers.insert(cors::X_SHOULD_RETRY, FALSE);
     }
     if let Some(allow) = error.allow {
-        header.insert_header(header::ALLOW, HeaderValue::from_static(allow))?;
+        headers.insert(header::ALLOW, HeaderValue::from_static(allow));
     }
     if error.status == 401 {
-        header.insert_header(header::WWW_AUTHENTICATE, BEARER)?;
+        headers.insert(header::WWW_AUTHENTICATE, BEARER);
     }
-    decorate(&mut header, ctx)?;
-    Ok(header)
+    decorate(&mut headers, ctx);
+    headers
 }
 
 /// Answers with an error. A short request body that is still on its way is read first, so that the connection can be used again.
 pub(super) async fn error(session: &mut Session, ctx: &Ctx, error: &WireError) -> pingora::Result<()> {
     take_short_body(session).await;
     let body = Bytes::from(error.body());
-    let mut header = error_header(error, ctx)?;
-    header.insert_header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))?;
-    write(session, header, body).await
+    let mut headers = error_headers(error, ctx);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    write(session, status(error)?, headers, body).await
 }
 
 /// Answers 200 with JSON that holds for this caller and this moment.
 pub(super) async fn json(session: &mut Session, ctx: &Ctx, body: String) -> pingora::Result<()> {
     take_short_body(session).await;
-    let mut header = ResponseHeader::build(200, Some(HEADERS))?;
-    header.insert_header(header::CONTENT_TYPE, JSON)?;
-    header.insert_header(header::CACHE_CONTROL, NO_STORE)?;
-    header.insert_header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))?;
-    decorate(&mut header, ctx)?;
-    write(session, header, Bytes::from(body)).await
+    let mut headers = headers();
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
+    decorate(&mut headers, ctx);
+    write(session, StatusCode::OK, headers, Bytes::from(body)).await
 }
 
 /// Answers with a rendered document, or 304 when the caller has it.
@@ -104,31 +120,32 @@ pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Docume
             .map(|tag| tag.trim().trim_start_matches("W/"))
             .any(|tag| tag == "*" || tag == document.etag)
     });
-    let mut header = ResponseHeader::build(if same { 304 } else { 200 }, Some(HEADERS))?;
-    header.insert_header(header::ETAG, document.etag.as_str())?;
-    header.insert_header(header::CACHE_CONTROL, REVALIDATE)?;
-    decorate(&mut header, ctx)?;
+    let mut headers = headers();
+    let etag = HeaderValue::from_str(&document.etag).or_err(ErrorType::InternalError, "an etag")?;
+    headers.insert(header::ETAG, etag);
+    headers.insert(header::CACHE_CONTROL, REVALIDATE);
+    decorate(&mut headers, ctx);
     if same {
-        return session.write_response_header(Box::new(header), true).await;
+        return write_head(session, head(StatusCode::NOT_MODIFIED, headers)).await;
     }
-    header.insert_header(header::CONTENT_TYPE, JSON)?;
-    header.insert_header(header::CONTENT_LENGTH, HeaderValue::from(document.body.len()))?;
-    write(session, header, document.body.clone()).await
+    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(document.body.len()));
+    write(session, StatusCode::OK, headers, document.body.clone()).await
 }
 
 /// Answers a preflight.
 pub(super) async fn preflight(session: &mut Session, ctx: &Ctx, allow: &'static str) -> pingora::Result<()> {
     take_short_body(session).await;
-    let mut header = ResponseHeader::build(204, Some(HEADERS))?;
     let requested = session
         .req_header()
         .headers
         .get(header::ACCESS_CONTROL_REQUEST_HEADERS)
         .cloned();
-    decorate(&mut header, ctx)?;
-    cors::preflight(&mut header, allow, requested.as_ref())?;
-    header.insert_header(header::ALLOW, HeaderValue::from_static(allow))?;
-    session.write_response_header(Box::new(header), true).await
+    let mut headers = headers();
+    decorate(&mut headers, ctx);
+    cors::preflight(&mut headers, allow, requested);
+    headers.insert(header::ALLOW, HeaderValue::from_static(allow));
+    write_head(session, head(StatusCode::NO_CONTENT, headers)).await
 }
 
 /// Pingora closes a connection that is answered before its request was read. For a short body reading it is cheaper than a new
@@ -149,13 +166,23 @@ async fn take_short_body(session: &mut Session) {
     }
 }
 
-/// Writes an answer; to a HEAD its header alone, which HTTP/2 would not see to.
-async fn write(session: &mut Session, header: ResponseHeader, body: Bytes) -> pingora::Result<()> {
+/// Writes an answer; to a HEAD its head alone, which HTTP/2 would not see to.
+async fn write(session: &mut Session, status: StatusCode, headers: HeaderMap, body: Bytes) -> pingora::Result<()> {
+    let head = head(status, headers);
     if session.req_header().method == http::Method::HEAD {
-        return session.write_response_header(Box::new(header), true).await;
+        return write_head(session, head).await;
     }
-    session.write_response_header(Box::new(header), false).await?;
+    session.write_response_header(Box::new(head), false).await?;
     session.write_response_body(Some(body), true).await
+}
+
+async fn write_head(session: &mut Session, head: ResponseHeader) -> pingora::Result<()> {
+    session.write_response_header(Box::new(head), true).await
+}
+
+/// The status of an error's answer.
+pub(super) fn status(error: &WireError) -> pingora::Result<StatusCode> {
+    StatusCode::from_u16(error.status).or_err(ErrorType::InternalError, "an error without a status")
 }
 
 const DRAINED_BYTES_MAX: u64 = 64 << 10;

@@ -1,6 +1,8 @@
-//! The silence of an upstream that has begun to answer: when a comment is due, and when it has lasted too long. `buffered` watches it.
+//! The silence of an upstream, before its answer and within it: when a comment is due, and when it has lasted too long. `buffered`
+//! watches it.
 
 use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use super::comment::Comments;
@@ -8,69 +10,110 @@ use crate::clock::monotonic;
 
 /// The silence of one call's upstream.
 pub(super) struct Silence {
-    /// The longest that is waited for.
-    max: Duration,
-    /// When the upstream was last heard; none before its answer has begun.
-    heard_at: Option<Instant>,
-    alarm: Option<Pin<Box<tokio::time::Sleep>>>,
+    longest: Longest,
+    /// Since when it lasts: the upstream was asked, or was heard.
+    since: Instant,
+    is_begun: bool,
+    alarm: Option<Alarm>,
+}
+
+/// The longest silence that is waited for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Longest {
+    /// Before the answer.
+    pub(super) first_byte: Duration,
+    /// Once it has begun.
+    pub(super) idle: Duration,
+}
+
+/// Wakes a task, and knows which.
+struct Alarm {
+    sleep: Pin<Box<tokio::time::Sleep>>,
+    wakes: Waker,
 }
 
 /// What a silence has lasted for.
 pub(super) enum Due {
     /// A comment.
     Comment,
-    /// The end of the call.
+    /// The end of the attempt.
     End,
 }
 
 impl Silence {
-    pub(super) fn new(max: Duration) -> Silence {
+    pub(super) fn new(longest: Longest) -> Silence {
         Silence {
-            max,
-            heard_at: None,
+            longest,
+            since: monotonic(),
+            is_begun: false,
             alarm: None,
+        }
+    }
+
+    /// The answer begins, if it has not yet.
+    pub(super) fn begins(&mut self) {
+        if !self.is_begun {
+            self.is_begun = true;
+            // What is due now may come sooner than what was due before.
+            self.alarm = None;
         }
     }
 
     /// The upstream is heard now.
     pub(super) fn heard(&mut self) {
-        self.heard_at = Some(monotonic());
+        self.since = monotonic();
     }
 
     /// An answer is waited for that has not begun.
     pub(super) fn restart(&mut self) {
-        self.heard_at = None;
+        self.is_begun = false;
+        self.since = monotonic();
+        self.alarm = None;
     }
 
     /// Whether the answer has begun.
     pub(super) fn is_begun(&self) -> bool {
-        self.heard_at.is_some()
+        self.is_begun
     }
 
-    /// Waits until it has lasted for so long that something must be done. Never returns while the upstream is heard, or before its
-    /// answer begins: that wait has the peer's own time-out. It may be dropped at any time.
-    pub(super) async fn lasts(&mut self, comments: &Comments) -> Due {
-        let Some(heard_at) = self.heard_at else {
-            return std::future::pending().await;
-        };
+    /// Ready when it has lasted for so long that something must be done. Never while the upstream is heard. It may be asked or not at
+    /// any time.
+    pub(super) fn poll_lasts(&mut self, context: &mut Context<'_>, comments: &Comments) -> Poll<Due> {
+        // From here on what is due only moves on, so an alarm is never too late. Until it rings there is nothing to reckon.
+        let is_set = |alarm: &Alarm| !alarm.sleep.is_elapsed() && alarm.wakes.will_wake(context.waker());
+        if self.alarm.as_ref().is_some_and(is_set) {
+            return Poll::Pending;
+        }
         loop {
-            let end_in = self.max.saturating_sub(heard_at.elapsed());
+            let now = monotonic();
+            let max = if self.is_begun {
+                self.longest.idle
+            } else {
+                self.longest.first_byte
+            };
+            let end_in = max.saturating_sub(now.saturating_duration_since(self.since));
             if end_in.is_zero() {
-                return Due::End;
+                return Poll::Ready(Due::End);
             }
             let comment_in = comments
-                .due_at(heard_at)
-                .map(|due_at| due_at.saturating_duration_since(monotonic()));
+                .due_at(self.since)
+                .filter(|_| self.is_begun)
+                .map(|due_at| due_at.saturating_duration_since(now));
             if comment_in.is_some_and(|left| left.is_zero()) {
-                return Due::Comment;
+                return Poll::Ready(Due::Comment);
             }
-            // What is due only moves on, so an alarm that was set before is never too late.
             let left = comment_in.map_or(end_in, |left| left.min(end_in));
-            let alarm = self.alarm.get_or_insert_with(|| Box::pin(tokio::time::sleep(left)));
-            if alarm.is_elapsed() {
-                alarm.as_mut().reset(tokio::time::Instant::now() + left);
+            let alarm = self.alarm.get_or_insert_with(|| Alarm {
+                sleep: Box::pin(tokio::time::sleep(left)),
+                wakes: context.waker().clone(),
+            });
+            if alarm.sleep.is_elapsed() {
+                alarm.sleep.as_mut().reset(tokio::time::Instant::now() + left);
             }
-            alarm.as_mut().await;
+            if alarm.sleep.as_mut().poll(context).is_pending() {
+                alarm.wakes.clone_from(context.waker());
+                return Poll::Pending;
+            }
         }
     }
 }

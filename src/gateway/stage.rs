@@ -2,17 +2,18 @@
 
 use std::net::IpAddr;
 use std::num::NonZeroU64;
+use std::os::fd::RawFd;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::buffered::Ticket;
 use super::life::InFlight;
 use super::meter::Meter;
 use super::route::Candidate;
 use super::settle::{Bill, Biller};
 use super::snapshot::Snapshot;
+use super::ticket::Ticket;
 use crate::pure::chat::RequestBody;
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
@@ -88,6 +89,8 @@ pub(super) struct Attempt {
     pub(super) body: Bytes,
     /// How many of its host's addresses were tried.
     pub(super) addresses_tried: usize,
+    /// The connection to it, while it stands.
+    pub(super) connection: Option<RawFd>,
 }
 
 /// What is sent to the client.

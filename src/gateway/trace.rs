@@ -33,23 +33,24 @@ pub(super) fn wishes(ctx: &mut Ctx, body: &RequestBody) {
     }
 }
 
-/// Writes what a provider is told of the trace; `client` is the head of the client's request.
-pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut RequestHeader) -> pingora::Result<()> {
-    if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
-        let (context, state) = trace.passed_on();
-        to.insert_header(&TRACEPARENT, context.to_string())?;
-        return match state {
-            Some(state) => to.insert_header(&TRACESTATE, state),
-            None => Ok(()),
-        };
-    }
-    if let Some((_, value)) = context(client) {
-        to.insert_header(&TRACEPARENT, value)?;
-        if let Some(state) = state(client) {
-            to.insert_header(&TRACESTATE, state)?;
+/// Writes what a provider is told of the trace; `client` is the head of the client's request. What the configuration says stands.
+pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut HeaderMap) {
+    let mut tell = |name: &HeaderName, value: HeaderValue| {
+        to.entry(name).or_insert(value);
+    };
+    let told = match call.tally().and_then(|tally| tally.trace()) {
+        Some(trace) => {
+            let (context, state) = trace.passed_on();
+            let context = HeaderValue::from_str(&context.to_string()).ok();
+            context.map(|context| (context, state.and_then(|state| HeaderValue::from_str(state).ok())))
         }
+        None => context(client).map(|(_, value)| (value.clone(), state(client))),
+    };
+    let Some((context, state)) = told else { return };
+    tell(&TRACEPARENT, context);
+    if let Some(state) = state {
+        tell(&TRACESTATE, state);
     }
-    Ok(())
 }
 
 /// A provider's connection failed, and another of the same target is tried.
@@ -68,17 +69,17 @@ fn context(headers: &HeaderMap) -> Option<(TraceContext, &HeaderValue)> {
 }
 
 /// The client's `tracestate` as one list, when it is one that can be passed on.
-fn state(headers: &HeaderMap) -> Option<String> {
+fn state(headers: &HeaderMap) -> Option<HeaderValue> {
     let values = headers.get_all(&TRACESTATE);
     if !is_state(values.iter().map(HeaderValue::as_bytes)) {
         return None;
     }
-    let values: Vec<&str> = values.iter().filter_map(|value| value.to_str().ok()).collect();
-    Some(values.join(","))
+    let values: Vec<&[u8]> = values.iter().map(HeaderValue::as_bytes).collect();
+    HeaderValue::from_bytes(&values.join(&b',')).ok()
 }
 
 fn parent(headers: &HeaderMap) -> Option<Parent> {
     let (context, _) = context(headers)?;
-    let state = state(headers);
+    let state = state(headers).and_then(|state| Some(state.to_str().ok()?.to_owned()));
     Some(Parent { context, state })
 }

@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue};
+use http::Uri;
+use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use pingora::protocols::ALPN;
 use pingora::protocols::TcpKeepalive;
 use pingora::protocols::tls::CaType;
@@ -15,6 +16,7 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::FromDer;
 
 use super::breaker::Breaker;
+use super::forward::JSON;
 use super::names::{Addresses, Resolver};
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
 use crate::pure::chat::{CapField, FieldRules};
@@ -37,10 +39,11 @@ pub(super) struct Upstream {
 /// What is read out of a provider's configuration, and may be wrong there.
 #[derive(Debug)]
 pub(super) struct Parts {
-    pub(super) authorization: Option<HeaderValue>,
     pub(super) rules: FieldRules,
-    /// Headers that the configuration adds.
-    pub(super) headers: Vec<(HeaderName, HeaderValue)>,
+    /// What the head of each of its requests has.
+    pub(super) headers: HeaderMap,
+    pub(super) chat: Uri,
+    pub(super) embeddings: Uri,
     ca: Option<Arc<CaType>>,
 }
 
@@ -147,7 +150,7 @@ impl Upstream {
         self.host.breaker(&self.provider.name, model)
     }
 
-    /// A peer for Pingora, with every time-out set. None when no address is known.
+    /// A peer for Pingora, with every other time-out set. None when no address is known.
     pub(super) fn peer(&self) -> Option<HttpPeer> {
         let url = &self.provider.base_url;
         let mut peer = HttpPeer::new(
@@ -158,8 +161,7 @@ impl Upstream {
         let options = &mut peer.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect.saturating_mul(2));
-        // The wait for the answer's first byte; silence after it is the buffered session's to notice.
-        options.read_timeout = Some(self.timeouts.first_byte.max(self.timeouts.idle));
+        // Its silence is the buffered session's to notice, with one clock for the whole call and not one for each read.
         options.write_timeout = Some(self.timeouts.write);
         options.idle_timeout = Some(POOLED_IDLE);
         options.tcp_keepalive = Some(TcpKeepalive {
@@ -193,9 +195,10 @@ impl Parts {
         let at = |problem: String| format!("providers.{}: {problem}", provider.name);
         let allowed = FieldRules::allowing(provider.allow_fields.iter().map(String::as_str));
         Ok(Parts {
-            authorization: authorization(&provider.credential).map_err(at)?,
             rules: allowed.map_err(|error| at(format!("allow_fields: {error}")))?,
-            headers: headers(&provider.headers).map_err(at)?,
+            headers: headers(provider).map_err(at)?,
+            chat: uri(&provider.base_url, "/chat/completions").map_err(at)?,
+            embeddings: uri(&provider.base_url, "/embeddings").map_err(at)?,
             ca: provider.ca_file.as_deref().map(read_ca).transpose().map_err(at)?,
         })
     }
@@ -211,8 +214,15 @@ fn authorization(credential: &Credential) -> Result<Option<HeaderValue>, String>
     Ok(Some(value))
 }
 
-/// The configuration's own headers; those that the request's framing and authority rest on cannot be among them.
-fn headers(configured: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
+fn uri(base: &BaseUrl, path: &str) -> Result<Uri, String> {
+    let path = format!("{}{path}", base.path);
+    path.parse()
+        .map_err(|_| format!("base_url: {path:?} is no path of a request"))
+}
+
+/// The headers of each request: ours, and the configuration's own. Those that the request's framing and authority rest on cannot be
+/// among these.
+fn headers(provider: &Provider) -> Result<HeaderMap, String> {
     const OURS: [&str; 7] = [
         "host",
         "content-length",
@@ -222,15 +232,26 @@ fn headers(configured: &BTreeMap<String, String>) -> Result<Vec<(HeaderName, Hea
         "accept-encoding",
         "expect",
     ];
-    let header = |(name, value): (&String, &String)| {
+    let authority = provider.base_url.authority.as_str();
+    let host = HeaderValue::from_str(authority).map_err(|_| format!("base_url: {authority:?} is no host"))?;
+    let mut headers = HeaderMap::from_iter([
+        (header::HOST, host),
+        (header::CONTENT_TYPE, JSON),
+        (header::ACCEPT_ENCODING, IDENTITY),
+        (header::USER_AGENT, USER_AGENT),
+    ]);
+    if let Some(authorization) = authorization(&provider.credential)? {
+        headers.insert(header::AUTHORIZATION, authorization);
+    }
+    for (name, value) in &provider.headers {
         let bad = || format!("headers: {name:?} cannot be set");
-        let parsed = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
-        if OURS.contains(&parsed.as_str()) {
+        let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| bad())?;
+        if OURS.contains(&name.as_str()) {
             return Err(bad());
         }
-        Ok((parsed, HeaderValue::from_str(value).map_err(|_| bad())?))
-    };
-    configured.iter().map(header).collect()
+        headers.insert(name, HeaderValue::from_str(value).map_err(|_| bad())?);
+    }
+    Ok(headers)
 }
 
 /// OpenAI's reasoning models take only the newer name of the limit; nearly everyone else reads the older one.
@@ -257,6 +278,8 @@ fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
     Ok(certificates.into())
 }
 
+const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 /// Below the idle time-out that providers commonly have, so that a pooled connection is rarely stale.
 const POOLED_IDLE: Duration = Duration::from_secs(55);
 /// How long a start waits for the addresses of providers.

@@ -68,6 +68,8 @@ pub(super) enum ReleaseKind {
 pub(super) struct Queue {
     inner: Mutex<Inner>,
     wake: Notify,
+    /// Wakes when what is queued should not wait for more.
+    hurry: Notify,
     closed: AtomicBool,
     /// Settlements not acknowledged, those that the settler has taken included.
     unsettled: AtomicUsize,
@@ -103,6 +105,7 @@ impl Queue {
                 producer,
             }),
             wake: Notify::new(),
+            hurry: Notify::new(),
             closed: AtomicBool::new(false),
             unsettled: AtomicUsize::new(0),
             oldest_ms: AtomicU64::new(0),
@@ -202,6 +205,7 @@ impl Queue {
                 reached,
             });
             self.wake_for(inner);
+            self.hurry.notify_one();
         }
         match tokio::time::timeout(within, wait).await {
             Ok(Ok(())) => Ok(()),
@@ -292,10 +296,16 @@ impl Queue {
         self.wake.notified().await;
     }
 
+    /// Waits until what is queued should not wait for more: somebody waits for it, or it is enough for a batch.
+    pub(super) async fn hurried(&self) {
+        self.hurry.notified().await;
+    }
+
     /// No more calls are admitted; what comes all the same is still taken.
     pub(super) fn close(&self) {
         self.closed.store(true, Ordering::Release);
         self.wake.notify_one();
+        self.hurry.notify_one();
     }
 
     pub(super) fn is_closed(&self) -> bool {
@@ -303,10 +313,12 @@ impl Queue {
     }
 
     fn wake_for(&self, inner: MutexGuard<'_, Inner>) {
-        let first = inner.work.len() == 1;
+        let queued = inner.work.len();
         drop(inner);
-        if first {
+        if queued == 1 {
             self.wake.notify_one();
+        } else if queued == ENOUGH {
+            self.hurry.notify_one();
         }
     }
 
@@ -314,3 +326,6 @@ impl Queue {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// So much in the queue is sent without a wait for more.
+const ENOUGH: usize = 128;

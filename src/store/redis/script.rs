@@ -40,8 +40,9 @@ impl Script {
                 let hash = self
                     .hash
                     .get_or_init(|| redis::Script::new(self.text).get_hash().to_owned());
-                let mut command = redis::cmd("EVALSHA");
-                command.arg(hash);
+                // Room at once: it would grow a dozen times for the arguments of a reserve.
+                let mut command = Cmd::with_capacity(ARGUMENTS, ARGUMENT_BYTES);
+                command.arg("EVALSHA").arg(hash);
                 command
             }
             By::Text => {
@@ -66,6 +67,10 @@ impl Script {
         command
     }
 }
+
+/// What a call's arguments commonly need.
+const ARGUMENTS: usize = 24;
+const ARGUMENT_BYTES: usize = 384;
 
 macro_rules! scripts {
     ($($name:ident = $($part:literal)+;)+) => {

@@ -104,10 +104,16 @@ impl Settler {
             if self.backlog.is_empty() {
                 self.forget_producers().await;
                 self.idle().await;
+                self.gather().await;
                 continue;
             }
             match self.send_batch().await {
-                Outcome::Progress => pause = PAUSE_MIN,
+                Outcome::Progress => {
+                    pause = PAUSE_MIN;
+                    if self.backlog.is_empty() {
+                        self.gather().await;
+                    }
+                }
                 Outcome::Nothing => {
                     tokio::time::sleep(pause).await;
                     pause = (pause * 2).min(PAUSE_MAX);
@@ -147,6 +153,14 @@ impl Settler {
         }
         let queue = &self.core.queue;
         drop(tokio::time::timeout(TICK, queue.filled()).await);
+    }
+
+    /// Lets a moment's settlements come together, unless somebody waits for one: each batch costs this thread and Redis a turn, whatever
+    /// is in it.
+    async fn gather(&self) {
+        if !self.core.queue.is_closed() {
+            drop(tokio::time::timeout(GATHER, self.core.queue.hurried()).await);
+        }
     }
 
     fn is_time_to_ask(&self) -> bool {
@@ -315,6 +329,8 @@ const RENEW_MAX: usize = 500;
 /// Wait after a batch without any answer, and its limit.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(320);
+/// How long a settlement waits for others.
+const GATHER: Duration = Duration::from_millis(4);
 /// How often the thread looks up when nothing happens.
 const TICK: Duration = Duration::from_millis(250);
 /// How often holds are looked through: an eighth of the shortest life, and at least this.
