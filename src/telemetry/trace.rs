@@ -1,6 +1,6 @@
 //! What a request notes for its trace, beside its record: who asked, and every try at a provider. `spans` makes spans of it, off the path.
 //!
-//! With no collector configured there is no [`Tracer`] and no [`Trace`]: all of this costs a request one look at an `Option`.
+//! With no collector configured there is no `Tracer` and no [`Trace`]: all of this costs a request one look at an `Option`.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
