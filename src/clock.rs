@@ -46,6 +46,11 @@ pub fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
+/// The wall clock's time, as precise as the machine has it: for traces.
+pub fn wall() -> SystemTime {
+    SystemTime::now()
+}
+
 /// A point of the monotonic clock, for durations.
 pub fn monotonic() -> Instant {
     Instant::now()

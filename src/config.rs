@@ -10,6 +10,7 @@ mod network;
 mod provider;
 mod raw;
 mod shape;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -31,6 +32,7 @@ use crate::pure::time::Timestamp;
 pub use error::ConfigError;
 pub use network::Network;
 pub use provider::{BaseUrl, Credential, OnDisconnect, Provider};
+pub use traces::{Collector, Sample, Traces};
 
 /// The whole configuration, checked.
 #[derive(Clone, Debug)]
@@ -85,6 +87,8 @@ pub struct Config {
     pub audit_every: Duration,
     /// Whether and how the catalogue follows a provider's list.
     pub catalogue_refresh: Option<Refresh>,
+    /// Whether and where traces are sent.
+    pub traces: Traces,
 }
 
 /// How the catalogue follows a provider's list of models.

@@ -12,7 +12,7 @@
 //!   reach the process that owns the file through its control socket. [`store::journal`]: every running call in mapped files, so that a
 //!   killed process loses and doubles nothing.
 //! - [`gateway`]: the path of a request, one file a step: authenticate, admit, route, forward, meter, settle.
-//! - [`telemetry`]: what an operator sees: metrics, access log. It counts, and decides nothing.
+//! - [`telemetry`]: what an operator sees: metrics, access log, traces. It counts, and decides nothing.
 //! - [`config`], [`clock`], `cli`, [`demo`] (the simulated provider).
 //!
 //! Imports point down only: `cli` -> `gateway` -> `telemetry` -> `store` -> `pure`.

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::catalogue::Stock;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
-use crate::config::{Config, Credential, Provider, Store, environment, mistakes};
+use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, environment, mistakes};
 use crate::gateway::snapshot;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
@@ -44,6 +44,7 @@ impl Findings {
             .push(format!("clients: {}, below {}/", scheme(config), config.base_path));
         self.passed.push(format!("ledger: {store}"));
         self.see_addresses(config);
+        self.see_traces(&config.traces);
         // What a start would refuse is refused here, by the same code.
         self.errors.extend(snapshot::problems(config));
         for provider in config.providers.values() {
@@ -86,6 +87,23 @@ impl Findings {
         }
     }
 
+    fn see_traces(&mut self, traces: &Traces) {
+        match traces {
+            Traces::Off => {}
+            Traces::Missing(variable) => self.warnings.push(format!(
+                "traces are off: the environment variable {variable} is not set"
+            )),
+            Traces::To(collector) => {
+                let (to, path) = (&collector.endpoint.authority, &collector.endpoint.path);
+                self.passed.push(format!("traces: to {to}{path}"));
+                if !collector.headers.is_empty() && !collector.endpoint.tls && !is_loopback(&collector.endpoint) {
+                    self.warnings
+                        .push(format!("traces: their headers' secrets go over plain HTTP to {to}"));
+                }
+            }
+        }
+    }
+
     fn see_provider(&mut self, provider: &Provider) {
         let (name, host) = (&provider.name, &provider.base_url.authority);
         match &provider.credential {
@@ -97,7 +115,10 @@ impl Findings {
                 "provider {name} is switched off: the environment variable {variable} is not set"
             )),
         }
-        if matches!(provider.credential, Credential::Bearer(_)) && !provider.base_url.tls && !is_loopback(provider) {
+        if matches!(provider.credential, Credential::Bearer(_))
+            && !provider.base_url.tls
+            && !is_loopback(&provider.base_url)
+        {
             self.warnings.push(format!(
                 "provider {name}: its credential goes over plain HTTP to {host}"
             ));
@@ -140,7 +161,7 @@ fn scheme(config: &Config) -> String {
     format!("{scheme}://{}", config.listen)
 }
 
-fn is_loopback(provider: &Provider) -> bool {
-    let host = &provider.base_url.host;
+fn is_loopback(url: &BaseUrl) -> bool {
+    let host = &url.host;
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
 }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
-use super::{AccessLog, Config, Network, Provider, Refresh, Store, TierRules, Timeouts};
+use super::{AccessLog, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, traces};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 
@@ -57,6 +57,10 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         .catalogue_refresh
         .map(|refresh| checked_refresh(refresh, &providers))
         .transpose()?;
+    let traces = raw
+        .traces
+        .map(|traces| traces::checked(traces, environment))
+        .transpose()?;
     let store = match raw.store {
         Some(text) => checked_store(&text)?,
         None => Store::Sqlite(raw.data_dir.join("ledger.db")),
@@ -87,6 +91,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         access_log: checked_log(raw.access_log)?,
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
         catalogue_refresh,
+        traces: traces.unwrap_or_default(),
     })
 }
 

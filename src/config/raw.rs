@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::TlsFiles;
 use super::provider::RawProvider;
+use super::traces::RawTraces;
 use crate::pure::money::{Credits, Markup};
 
 #[derive(Deserialize)]
@@ -36,6 +37,7 @@ pub(super) struct Raw {
     pub(super) access_log: String,
     pub(super) audit_seconds: u64,
     pub(super) catalogue_refresh: Option<RawRefresh>,
+    pub(super) traces: Option<RawTraces>,
 }
 
 #[derive(Deserialize)]
@@ -116,6 +118,7 @@ impl Default for Raw {
             access_log: "stdout".to_owned(),
             audit_seconds: 300,
             catalogue_refresh: None,
+            traces: None,
             trusted_proxies: Vec::new(),
             auth_failures_per_minute: 60,
             connections_max: 10_000,

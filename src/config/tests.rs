@@ -50,6 +50,24 @@ fn each_mistake_names_its_key() {
         ),
         ("base_path: api", "base_path"),
         ("key_prefix: \"\"", "key_prefix"),
+        ("traces: { endpoint: here }", "traces.endpoint"),
+        ("traces: { }", "endpoint"),
+        (
+            "traces: { endpoint: \"http://c\", sample_rate: 1 }",
+            "did you mean sample_ratio?",
+        ),
+        (
+            "traces: { endpoint: \"http://c\", sample_ratio: 1.5 }",
+            "traces.sample_ratio",
+        ),
+        (
+            "traces: { endpoint: \"http://c\", service_name: \"\" }",
+            "traces.service_name",
+        ),
+        (
+            "traces: { endpoint: \"http://c\", headers_env: { Host: SET } }",
+            "traces.headers_env",
+        ),
     ];
     for (text, says) in cases {
         let error = parse(text).expect_err(text).to_string();
@@ -76,4 +94,35 @@ fn a_provider_without_its_credential_is_off() {
         (url.authority.as_str(), url.host.as_str(), url.port),
         ("[::1]:81", "::1", 81)
     );
+}
+
+#[test]
+fn traces_are_off_until_there_is_a_collector_and_what_its_headers_need() {
+    let of = |text: &str| parse(text).unwrap().traces;
+    assert_eq!(of(""), Traces::Off);
+    let headers = |variable: &str| {
+        format!("traces: {{ endpoint: \"https://c.example/otlp/\", headers_env: {{ x-key: {variable} }} }}")
+    };
+    assert_eq!(of(&headers("UNSET")), Traces::Missing("UNSET".to_owned()));
+    let Traces::To(collector) = of(&headers("SET")) else {
+        panic!("they are off");
+    };
+    assert_eq!(
+        collector.headers,
+        [("x-key".parse().unwrap(), "secret".parse().unwrap())]
+    );
+    assert!(!format!("{collector:?}").contains("secret"));
+    assert_eq!(collector.service_name, "tollgate");
+    assert_eq!(collector.sample, Sample::of_ratio(1.0).unwrap());
+    for (endpoint, path) in [
+        ("http://c:4318", "/v1/traces"),
+        ("http://c:4318/v1/traces", "/v1/traces"),
+        ("https://c/otlp/", "/otlp/v1/traces"),
+    ] {
+        let text = format!("traces: {{ endpoint: \"{endpoint}\", sample_ratio: 0 }}");
+        let Traces::To(collector) = of(&text) else {
+            panic!("they are off");
+        };
+        assert_eq!(collector.endpoint.path, path);
+    }
 }

@@ -176,6 +176,7 @@ impl Admin {
             audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
             below_zero: audit.and_then(|audit| audit.below_zero),
             lines: self.telemetry.lines(),
+            spans: self.telemetry.spans(),
         }
     }
 }

@@ -15,6 +15,7 @@ use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
 use super::ticket::Ticket;
+use super::trace;
 use crate::clock::Clock;
 use crate::config::OnDisconnect;
 use crate::pure::chat::{Cap, Edit, Endpoint, ResponseMode};
@@ -83,8 +84,8 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
     })
 }
 
-/// Builds the upstream's request from nothing: what the client sent does not leave, but for its body.
-pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> pingora::Result<()> {
+/// Builds the upstream's request from nothing: what the client sent does not leave, but for its body and its trace context.
+pub(super) fn request(upstream_request: &mut RequestHeader, call: &mut Call) -> pingora::Result<()> {
     let Some(attempt) = &call.attempt else {
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
@@ -105,6 +106,7 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &Call) -> ping
         ResponseMode::Stream => EVENT_STREAM,
         ResponseMode::Whole => JSON,
     });
+    trace::pass_on(&upstream_request.headers, call, &mut parts.headers);
     *upstream_request = RequestHeader::from(parts);
     Ok(())
 }
@@ -116,6 +118,7 @@ pub(super) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock
         && attempt.addresses_tried < attempt.candidate.upstream.host.addresses.count().min(ADDRESSES_MAX)
     {
         // The host has another address.
+        trace::again(ctx, observe::fault_of(&error));
         error.set_retry(true);
         return error;
     }
@@ -171,6 +174,7 @@ pub(super) fn proxy_failed(
         // A pooled connection that the provider had closed: the same target again.
         call.stale_retries = call.stale_retries.saturating_add(1);
         call.answer = Answer::None;
+        trace::again(ctx, "stale");
         error.set_retry(true);
         return error;
     }

@@ -30,6 +30,9 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
         return Ok(());
     }
     let Some(call) = ctx.call() else { return Ok(()) };
+    if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
+        trace.answered(status);
+    }
     let problem = unusable(upstream_response, call.body.mode());
     if status == 200 && problem.is_none() {
         if let Some(attempt) = &call.attempt {

@@ -3,7 +3,7 @@
 use bytes::{Bytes, BytesMut};
 
 use crate::pure::chat::{RequestBody, ResponseMode};
-use crate::pure::tap::{Forward, Framing, StreamTap, TapOptions, WholeTap};
+use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
 
@@ -171,6 +171,14 @@ impl Meter {
         match &mut self.tap {
             Tap::Stream(tap) => Some(tap.fail(FAILURE, FAILURE_TYPE, FAILURE_CODE)),
             Tap::Whole(_) => None,
+        }
+    }
+
+    /// What the answer said of itself, once it is over.
+    pub(super) fn take_said(&mut self) -> Said {
+        match &mut self.tap {
+            Tap::Stream(tap) => tap.take_said(),
+            Tap::Whole(whole) => whole.tap.take_said(),
         }
     }
 

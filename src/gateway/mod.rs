@@ -39,6 +39,7 @@ mod stage;
 mod strangers;
 mod supervisor;
 mod ticket;
+mod trace;
 pub mod upgrade;
 pub mod upstream;
 mod watch;
@@ -148,9 +149,7 @@ impl Gateway {
             Ok(route) => observe::name(route),
             Err(_) => RouteName::None,
         };
-        if let Some(tally) = &mut ctx.tally {
-            tally.route(name);
-        }
+        observe::route(ctx, name, request.uri.path());
         if request.method == http::Method::OPTIONS {
             // A page can only read that a path is unknown when its browser was let through to ask for it.
             let asks_for_page = request
@@ -228,6 +227,7 @@ impl Gateway {
         let from = authenticate::provenance(&session.req_header().headers);
         let permit = admit::permit(&snapshot, &caller, &body, endpoint, from);
         observe::model(ctx, permit.as_ref().ok(), &body);
+        trace::wishes(ctx, &body);
         let permit = permit?;
         check_fields(&snapshot, permit.model(), &body)?;
         let door = admit::Door {
@@ -319,6 +319,7 @@ impl ProxyHttp for Gateway {
         // A provider's early hints are not for our callers. Our own 100 Continue is not meant by this.
         downstream.set_ignore_info_resp(true);
         ctx.origin = session.req_header().headers.get(http::header::ORIGIN).cloned();
+        trace::begin(session.req_header(), ctx);
         Ok(())
     }
 

@@ -29,6 +29,22 @@ pub(super) fn name(route: &Route) -> RouteName {
     }
 }
 
+/// What the request asks for. Its path is noted where the interface has it, with a model's id left out: none of it is a caller's making.
+pub(super) fn route(ctx: &mut Ctx, name: RouteName, path: &str) {
+    let Some(tally) = &mut ctx.tally else { return };
+    tally.route(name);
+    if let Some(trace) = tally
+        .trace()
+        .filter(|_| ![RouteName::None, RouteName::Preflight].contains(&name))
+    {
+        let base = ctx.snapshot.config.base_path.as_str();
+        match path.strip_prefix(base).and_then(|below| below.strip_prefix("/models/")) {
+            Some(_) => trace.path(&format!("{base}/models/{{id}}")),
+            None => trace.path(path),
+        }
+    }
+}
+
 /// The model that a call asks for, whether it may have it or not.
 pub(super) fn model(ctx: &mut Ctx, permit: Option<&Permit>, body: &RequestBody) {
     let Some(tally) = &mut ctx.tally else { return };
@@ -49,6 +65,9 @@ pub(super) fn attempt(ctx: &mut Ctx) {
         let (provider, model) = (&attempt.candidate.upstream.name, &attempt.candidate.model);
         if let Some(tally) = call.admission.as_mut().and_then(|admission| admission.tally.as_mut()) {
             tally.attempt(provider, model, number);
+            if let Some(trace) = tally.trace() {
+                trace.tries(&attempt.candidate.upstream.server, model);
+            }
         }
     }
 }

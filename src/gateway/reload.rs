@@ -120,10 +120,11 @@ fn report(old: &Snapshot, new: &Snapshot) {
         && a.store == b.store
         && a.data_dir == b.data_dir
         && a.access_log == b.access_log
-        && a.audit_every == b.audit_every;
+        && a.audit_every == b.audit_every
+        && a.traces == b.traces;
     if !fixed {
         log::warn!(
-            "listen, admin_listen, threads, data_dir, store, access_log and audit_seconds take effect at the next start"
+            "listen, admin_listen, threads, data_dir, store, access_log, audit_seconds and traces take effect at the next start"
         );
     }
     log::info!(

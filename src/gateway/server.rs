@@ -26,7 +26,7 @@ use crate::config::{Config, Store};
 use crate::pure::tokens::{self, Encoding};
 use crate::store::journal::Journal;
 use crate::store::{self, Ledger, StoreError};
-use crate::telemetry::{Telemetry, access_log};
+use crate::telemetry::{Telemetry, access_log, otlp};
 
 /// What cannot be started.
 pub type StartError = Box<dyn std::error::Error + Send + Sync>;
@@ -124,6 +124,7 @@ impl Prepared {
         let hang_up = Arc::new(AtomicBool::new(false));
         let telemetry: Arc<Telemetry> = Arc::default();
         let log = access_log::Writer::start(&telemetry, &config.access_log)?;
+        let traces = otlp::Exporter::start(&telemetry, &config.traces)?;
         Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment)
             .observed_by(&telemetry)
             .watch(Arc::clone(&hang_up))?;
@@ -162,14 +163,16 @@ impl Prepared {
         supervisor.ready_at(config.listen)?;
         let end = {
             let (finish, ledger, journal) = (Arc::clone(&finish), self.ledger.clone(), Arc::clone(&self.journal));
-            let log = Arc::new(Mutex::new(log));
+            let written = Arc::new(Mutex::new((log, traces)));
             move || {
                 if let Some(finish) = finish.lock().unwrap_or_else(PoisonError::into_inner).take() {
                     finish();
                     keeper.stop();
                     ledger.close();
                     journal.close();
-                    log.lock().unwrap_or_else(PoisonError::into_inner).close();
+                    let (log, traces) = &mut *written.lock().unwrap_or_else(PoisonError::into_inner);
+                    log.close();
+                    traces.close();
                 }
             }
         };

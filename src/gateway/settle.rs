@@ -65,10 +65,13 @@ impl Biller {
 
     /// Closes a call's hold. Never waits.
     pub(super) fn close(self: &Arc<Biller>, mut bill: Bill) {
-        let Some(meter) = bill.meter.take() else {
+        let Some(mut meter) = bill.meter.take() else {
             bill.admission.hold.release();
             return;
         };
+        if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
+            trace.said(meter.take_said());
+        }
         let hold = bill.admission.hold.id();
         let Ok(metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");

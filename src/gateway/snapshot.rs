@@ -11,7 +11,7 @@ use super::certificates::Certificate;
 use super::openapi;
 use super::route::Candidates;
 use super::upstream::{Upstream, Upstreams};
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, Traces};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::ids::{Tier, hex};
 use crate::pure::time::Timestamp;
@@ -94,6 +94,9 @@ impl Snapshot {
             if let crate::config::Credential::Missing(variable) = &provider.credential {
                 warnings.push(format!("provider {} is off: {variable} is not set", provider.name));
             }
+        }
+        if let Traces::Missing(variable) = &config.traces {
+            warnings.push(format!("traces are off: {variable} is not set"));
         }
         let is_on = |name: &str| config.providers.get(name).is_some_and(|provider| provider.is_on());
         let catalogue = whole.restricted_to(|target| is_on(&target.provider));

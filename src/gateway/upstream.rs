@@ -20,6 +20,7 @@ use super::forward::JSON;
 use super::names::{Addresses, Resolver};
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
 use crate::pure::chat::{CapField, FieldRules};
+use crate::telemetry::trace::Server;
 
 /// A provider, ready to be asked.
 #[derive(Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Upstream {
     pub(super) provider: Provider,
     /// The provider's name, for metrics.
     pub(super) name: Arc<str>,
+    /// Where it is, for traces.
+    pub(super) server: Arc<Server>,
     pub(super) host: Arc<Host>,
     pub(super) parts: Parts,
     pub(super) cap_field: CapField,
@@ -80,12 +83,19 @@ impl Upstreams {
         for provider in config.providers.values() {
             let parts = Parts::of(provider).map_err(|problem| ConfigError::new(&config.path, problem))?;
             if provider.is_on() {
+                let name: Arc<str> = Arc::from(provider.name.as_str());
+                let server = Server {
+                    provider: Arc::clone(&name),
+                    address: provider.base_url.host.clone(),
+                    port: provider.base_url.port,
+                };
                 let upstream = Upstream {
                     host: self.host(&provider.base_url),
                     parts,
                     cap_field: cap_field(&provider.base_url),
                     timeouts: config.timeouts,
-                    name: Arc::from(provider.name.as_str()),
+                    name,
+                    server: Arc::new(server),
                     provider: provider.clone(),
                 };
                 upstreams.insert(provider.name.clone(), Arc::new(upstream));

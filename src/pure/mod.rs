@@ -20,4 +20,5 @@ pub mod sse;
 pub mod tap;
 pub mod time;
 pub mod tokens;
+pub mod trace_context;
 pub mod usage;

@@ -47,6 +47,8 @@ pub struct Gauges {
     pub below_zero: Option<u64>,
     /// Lines of the access log: written and dropped.
     pub lines: (u64, u64),
+    /// Spans of traces: exported, not taken by the collector, dropped.
+    pub spans: [u64; 3],
 }
 
 /// The whole page.
@@ -92,6 +94,11 @@ impl Page {
         let series = series.map(|(result, lines)| counter(&[("result", result)], number(lines)));
         let help = "Lines of the access log: written, or dropped because the writer could not keep up.";
         self.counters("tollgate_access_log_lines_total", help, series.into());
+        let [exported, failed, dropped] = gauges.spans;
+        let series = [("exported", exported), ("failed", failed), ("dropped", dropped)];
+        let series = series.map(|(result, spans)| counter(&[("result", result)], number(spans)));
+        let help = "Spans of traces: exported, not taken by the collector, or dropped because too many waited for it.";
+        self.counters("tollgate_trace_spans_total", help, series.into());
     }
 
     fn requests(&mut self, figures: &Figures) {

@@ -1,21 +1,28 @@
-//! What an operator sees of the gateway: metrics, the access log, and the series of the status page.
+//! What an operator sees of the gateway: metrics, the access log, traces, and the series of the status page.
 //!
 //! It counts and tells, and decides nothing: no call waits for it, and no request fails because of it. [`record`] is what a request notes
-//! on its way, [`figures`] the counts, [`access_log`] the lines, [`exposition`] the text that Prometheus reads.
+//! on its way, [`figures`] the counts, [`access_log`] the lines, [`exposition`] the text that Prometheus reads; [`trace`] is what a request
+//! notes beside, `spans` makes spans of it, and [`otlp`] sends them to a collector.
 
 pub mod access_log;
+mod collector;
 pub mod exposition;
 pub mod figures;
 mod line;
+mod names;
+pub mod otlp;
 pub mod record;
+mod spans;
 pub mod status;
+pub mod trace;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use self::figures::Figures;
 use self::record::{Record, TargetName};
+use self::trace::Tracer;
 use crate::clock::Clock;
 use crate::pure::time::Timestamp;
 
@@ -39,6 +46,10 @@ pub struct Telemetry {
     refresh_failed: AtomicBool,
     /// When the last one came to its end, in milliseconds since 1970; 0 before the first.
     refreshed_at: AtomicI64,
+    /// Makes traces; not there when none are sent.
+    tracer: OnceLock<Tracer>,
+    /// Spans that were sent, that the collector did not take, and that were dropped because too many waited.
+    spans: [AtomicU64; 3],
 }
 
 /// One thread's counts, on cache lines of their own.
@@ -53,6 +64,17 @@ struct Counts {
     waiting: Waiting,
     /// Requests whose lines never will be.
     dropped: u64,
+}
+
+/// What became of a span.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SpanFate {
+    /// The collector took it.
+    Exported,
+    /// The collector refused it, or could not be reached to the end.
+    Failed,
+    /// Too many waited.
+    Dropped,
 }
 
 /// Requests as they are handed over: a pointer each, so that none is copied under the lock.
@@ -74,6 +96,8 @@ impl Default for Telemetry {
             refreshes: Default::default(),
             refresh_failed: AtomicBool::new(false),
             refreshed_at: AtomicI64::new(0),
+            tracer: OnceLock::new(),
+            spans: Default::default(),
         }
     }
 }
@@ -138,6 +162,22 @@ impl Telemetry {
             failed.load(Ordering::Relaxed),
             at.map(Timestamp),
         )
+    }
+
+    /// Spans: exported, not taken by the collector, and dropped because too many waited.
+    pub fn spans(&self) -> [u64; 3] {
+        self.spans.each_ref().map(|count| count.load(Ordering::Relaxed))
+    }
+
+    /// What became of so many spans.
+    fn count_spans(&self, fate: SpanFate, spans: usize) {
+        let [exported, failed, dropped] = &self.spans;
+        let count = match fate {
+            SpanFate::Exported => exported,
+            SpanFate::Failed => failed,
+            SpanFate::Dropped => dropped,
+        };
+        count.fetch_add(u64::try_from(spans).unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
     /// The writer could not write so many lines.

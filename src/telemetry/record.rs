@@ -7,61 +7,16 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::clock::monotonic;
-use crate::pure::error::{ApiError, KeyFault};
+use crate::pure::error::ApiError;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-use super::Telemetry;
-
-/// What a request asked for, as metrics and the access log name it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum RouteName {
-    /// No path of the interface, or a request that was not looked at.
-    #[default]
-    None,
-    /// A chat completion, in whole or streamed by the body's wish.
-    Chat,
-    /// A chat completion that is always streamed.
-    ChatStream,
-    /// Embeddings.
-    Embeddings,
-    /// The balance.
-    Balance,
-    /// The usage summary.
-    Usage,
-    /// The models of the key's tier, in either shape.
-    Models,
-    /// The purposes.
-    Purposes,
-    /// The public list of models.
-    PublicModels,
-    /// Liveness.
-    Health,
-    /// The OpenAPI description.
-    Description,
-    /// A browser's question before its request.
-    Preflight,
-}
-
-/// How a request ended.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Outcome {
-    /// Answered to the end.
-    Complete,
-    /// Refused by the gateway: `reason` says why.
-    Denied,
-    /// Refused by the provider as the client's own mistake.
-    Refused,
-    /// The provider failed, before or within the answer.
-    UpstreamFailed,
-    /// The client went away before the end.
-    ClientGone,
-    /// The gateway dropped it: a stop that no longer waited, or a panic.
-    #[default]
-    Dropped,
-}
+use super::names::reason;
+pub use super::names::{CLIENT_GONE, MAINTENANCE, Outcome, RouteName, STORE};
+use super::trace::{Parent, Times, Trace, Traced};
+use super::{SpanFate, Telemetry};
 
 /// Where a call ran. Both are empty for a request that reached no provider; the model alone is known of one that was denied.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -93,7 +48,7 @@ pub struct Billed {
 }
 
 /// One request.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Record {
     /// Its id, which `x-request-id` told the client.
     pub id: RequestId,
@@ -131,6 +86,8 @@ pub struct Record {
 #[derive(Debug)]
 pub struct Tally {
     record: Option<Box<Record>>,
+    /// Only there when traces are made.
+    trace: Option<Box<Trace>>,
     telemetry: Arc<Telemetry>,
     started: Instant,
     body_wait: Duration,
@@ -164,6 +121,7 @@ impl Tally {
         };
         Tally {
             record: Some(Box::new(record)),
+            trace: None,
             telemetry: Arc::clone(telemetry),
             started,
             body_wait: Duration::ZERO,
@@ -173,6 +131,18 @@ impl Tally {
             live: false,
             over: false,
         }
+    }
+
+    /// Begins its trace, when traces are made: then `parent` reads what the client's headers say.
+    pub fn begin_trace(&mut self, method: &http::Method, parent: impl FnOnce() -> Option<Parent>) {
+        if let (Some(tracer), Some(record)) = (self.telemetry.tracer.get(), &self.record) {
+            self.trace = tracer.begin(record.id, parent(), method);
+        }
+    }
+
+    /// Its trace, when traces are made.
+    pub fn trace(&mut self) -> Option<&mut Trace> {
+        self.trace.as_deref_mut()
     }
 
     /// What it asks for.
@@ -242,6 +212,9 @@ impl Tally {
             let provider = Arc::clone(&record.target.provider);
             record.faults.push(UpstreamFault { provider, kind });
         });
+        if let Some(trace) = self.trace() {
+            trace.failed(kind);
+        }
     }
 
     /// A piece of the answer passes; `ends` with its last.
@@ -297,6 +270,25 @@ impl Tally {
         self.note(|record| record.reports_rejected = reports);
     }
 
+    fn hand_over(&self, record: &Record, trace: Box<Trace>) {
+        let Some(tracer) = self.telemetry.tracer.get().filter(|_| trace.is_recorded()) else {
+            return;
+        };
+        let spans = trace.spans();
+        let traced = Traced {
+            record: record.clone(),
+            trace: *trace,
+            times: Times {
+                started: self.started,
+                first: self.first,
+                last: self.last,
+            },
+        };
+        if !tracer.hand_over(Box::new(traced)) {
+            self.telemetry.count_spans(SpanFate::Dropped, spans);
+        }
+    }
+
     fn note(&mut self, write: impl FnOnce(&mut Record)) {
         if let Some(record) = &mut self.record {
             write(record);
@@ -310,49 +302,10 @@ impl Drop for Tally {
             self.ended(0, Outcome::Dropped);
         }
         if let Some(record) = self.record.take() {
+            if let Some(trace) = self.trace.take() {
+                self.hand_over(&record, trace);
+            }
             self.telemetry.count(record, self.live);
-        }
-    }
-}
-
-impl RouteName {
-    /// The label's value.
-    pub fn name(self) -> &'static str {
-        match self {
-            RouteName::None => "none",
-            RouteName::Chat => "chat",
-            RouteName::ChatStream => "chat_stream",
-            RouteName::Embeddings => "embeddings",
-            RouteName::Balance => "balance",
-            RouteName::Usage => "usage",
-            RouteName::Models => "models",
-            RouteName::Purposes => "purposes",
-            RouteName::PublicModels => "public_models",
-            RouteName::Health => "health",
-            RouteName::Description => "description",
-            RouteName::Preflight => "preflight",
-        }
-    }
-
-    /// The operation's name in OpenTelemetry's conventions for generative AI.
-    pub fn operation(self) -> &'static str {
-        match self {
-            RouteName::Embeddings => "embeddings",
-            _ => "chat",
-        }
-    }
-}
-
-impl Outcome {
-    /// The value in the access log.
-    pub fn name(self) -> &'static str {
-        match self {
-            Outcome::Complete => "complete",
-            Outcome::Denied => "denied",
-            Outcome::Refused => "refused",
-            Outcome::UpstreamFailed => "upstream_failed",
-            Outcome::ClientGone => "client_gone",
-            Outcome::Dropped => "dropped",
         }
     }
 }
@@ -364,35 +317,3 @@ impl Record {
         Timestamp(i64::from_be_bytes([0, 0, a, b, c, d, e, f]))
     }
 }
-
-/// The reasons of denials. Each is a label's value, so there are few of them and none comes from a caller.
-fn reason(error: &ApiError) -> Option<&'static str> {
-    Some(match error {
-        ApiError::BadRequest(_) => "invalid_request",
-        ApiError::HeadTooLarge { .. } => "head_too_large",
-        ApiError::BodyTooLarge { .. } => "body_too_large",
-        ApiError::BodyTimeout => "body_timeout",
-        ApiError::Unauthenticated(KeyFault::Missing) => "key_missing",
-        ApiError::Unauthenticated(KeyFault::Invalid) => "key_invalid",
-        ApiError::InsufficientCredits(shortage) if shortage.in_flight => "credit_in_flight",
-        ApiError::InsufficientCredits(_) => "insufficient_credits",
-        ApiError::QuotaExceeded { .. } => "quota_exceeded",
-        ApiError::Forbidden(_) => "forbidden",
-        ApiError::NotFound(_) => "not_found",
-        ApiError::MethodNotAllowed { .. } => "method_not_allowed",
-        ApiError::RateLimited { limit, .. } => limit.name(),
-        ApiError::Internal => "internal",
-        ApiError::Unavailable { .. } => STORE,
-        ApiError::UpstreamRefused { .. }
-        | ApiError::UpstreamBusy { .. }
-        | ApiError::UpstreamFailed
-        | ApiError::UpstreamUnreachable => return None,
-    })
-}
-
-/// The reason of a call that was denied because the ledger could not be asked.
-pub const STORE: &str = "store";
-/// The reason of a call that was denied for maintenance.
-pub const MAINTENANCE: &str = "maintenance";
-/// The status of a client that left before it got one.
-pub const CLIENT_GONE: u16 = 499;

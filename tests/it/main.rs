@@ -47,4 +47,5 @@ mod stream_shapes;
 mod streams;
 mod telemetry;
 mod tls;
+mod traces;
 mod upstream_faults;

@@ -13,6 +13,7 @@ mod fault;
 pub mod fuzz;
 mod output;
 mod reading;
+mod said;
 mod scan;
 mod shape;
 mod stencil;
@@ -20,6 +21,7 @@ mod stream;
 mod text;
 mod whole;
 
+pub use said::{Finishes, Said};
 pub use stream::{Framing, HOLD_BYTES_MAX, StreamTap, TapOptions};
 pub use whole::WholeTap;
 

@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 
+use super::said::{Finishes, Said};
 use super::shape::{Node, Role};
 use super::text::Tally;
 use crate::pure::tokens::Encoding;
@@ -14,6 +15,7 @@ pub(super) struct Reading {
     pub(super) tally: Tally,
     pub(super) reports: Reports,
     pub(super) identity: Identity,
+    finishes: Finishes,
     pub(super) seen: Seen,
     pub(super) spans: Spans,
     report: Report,
@@ -69,6 +71,7 @@ impl Reading {
             tally: Tally::new(encoding),
             reports: Reports::default(),
             identity: Identity::default(),
+            finishes: Finishes::default(),
             seen: Seen::default(),
             spans: Spans::default(),
             report: Report::default(),
@@ -111,7 +114,7 @@ impl Reading {
             Role::Id => keep_first(&mut self.identity.id, text),
             Role::Model => keep_first(&mut self.identity.model, text),
             Role::Object => self.seen.error |= text_or_empty == b"error",
-            Role::FinishReason => self.seen.finish |= text != Some(b""),
+            Role::FinishReason => self.finish(text.unwrap_or(b"other"), b""),
             Role::Error => self.seen.error |= text != Some(b""),
             Role::ErrorCode => self.seen.error_code = code(text_or_empty),
             _ => self.figure(role, Figure::Unbelievable),
@@ -124,7 +127,7 @@ impl Reading {
             Role::Created if self.identity.created.is_none() => {
                 self.identity.created = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
             }
-            Role::FinishReason => self.seen.finish |= text != b"null",
+            Role::FinishReason => self.finish(text, b"null"),
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
             Role::ErrorCode => self.seen.error_code = code(text),
             _ => self.figure(role, Figure::from_json(text)),
@@ -144,6 +147,23 @@ impl Reading {
             }
             None if role == Role::Padding => self.spans.padding = span,
             None => {}
+        }
+    }
+
+    /// What the answer said of itself; it is said once.
+    pub(super) fn take_said(&mut self) -> Said {
+        Said {
+            id: self.identity.id.take(),
+            model: self.identity.model.take(),
+            finishes: self.finishes,
+        }
+    }
+
+    /// A choice ended for this reason, unless it is the word for none.
+    fn finish(&mut self, reason: &[u8], none: &[u8]) {
+        if reason != none {
+            self.seen.finish = true;
+            self.finishes.note(reason);
         }
     }
 

@@ -6,6 +6,7 @@ use super::Forward;
 use super::event::{DataAt, Terminal};
 use super::output::Output;
 use super::reading::{Choices, Reading};
+use super::said::Said;
 use super::scan::Scanner;
 use super::stencil::Stencil;
 use super::text::cut_character;
@@ -229,6 +230,11 @@ impl StreamTap {
     /// Tokens of all text that was delivered so far.
     pub fn delivered(&self) -> CompletionTokens {
         CompletionTokens(self.reading.tally.committed())
+    }
+
+    /// What the answer said of itself, once it is over.
+    pub fn take_said(&mut self) -> Said {
+        self.reading.take_said()
     }
 
     /// The upstream sent an error event, which the client got ours for.

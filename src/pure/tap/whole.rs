@@ -1,6 +1,7 @@
 //! The tap of a whole JSON answer: a chat completion, or embeddings.
 
 use super::reading::{Choices, Reading};
+use super::said::Said;
 use super::scan::Scanner;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
@@ -55,6 +56,11 @@ impl WholeTap {
     /// the answer is not whole.
     pub fn delivered(&self) -> CompletionTokens {
         CompletionTokens(self.reading.tally.committed())
+    }
+
+    /// What the answer said of itself, once it is over.
+    pub fn take_said(&mut self) -> Said {
+        self.reading.take_said()
     }
 
     /// The answer is an error in the place where clients look for one, whatever its status says.

@@ -20,10 +20,11 @@ use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyR
 use tollgate::store::embedded::Embedded;
 use tollgate::store::journal::Journal;
 use tollgate::store::{Ledger, UsageRow};
-use tollgate::telemetry::{Telemetry, access_log};
+use tollgate::telemetry::{Telemetry, access_log, otlp};
 
 use super::catalogue;
 use super::client::Client;
+use super::collector::Collector;
 use super::eventually;
 use super::listener::{Served, serve};
 use super::metrics::Metrics;
@@ -61,6 +62,7 @@ pub struct Gateway {
     served: Served,
     telemetry: Arc<Telemetry>,
     log: access_log::Writer,
+    traces: otlp::Exporter,
 }
 
 /// A key to be made.
@@ -127,6 +129,11 @@ impl Setup {
         self
     }
 
+    /// Sends traces there.
+    pub fn traces(self, collector: &Collector) -> Setup {
+        self.conf(|conf| conf["traces"] = json!({ "endpoint": collector.endpoint() }))
+    }
+
     /// The account's tier.
     pub fn tier(self, tier: Tier) -> Setup {
         Setup { tier, ..self }
@@ -161,6 +168,7 @@ impl Setup {
 
         let clock = Clock::manual(NOW);
         let upstreams = Upstreams::new(self.resolver);
+        let traces = config.traces.clone();
         let snapshot = Snapshot::load(config, &upstreams).unwrap();
         upstreams.wait_for_names();
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
@@ -175,6 +183,7 @@ impl Setup {
         let telemetry: Arc<Telemetry> = Arc::default();
         let log = dir.path().join("access.log");
         let log = access_log::Writer::start(&telemetry, &AccessLog::File(log)).unwrap();
+        let traces = otlp::Exporter::start(&telemetry, &traces).unwrap();
         let reloader = Reloader::new(&snapshot, upstreams, environment).observed_by(&telemetry);
         let journal = Journal::open(path("data").as_ref());
         let (served, address) = serve(snapshot, ledger.clone(), journal, clock.clone(), &telemetry).await;
@@ -192,6 +201,7 @@ impl Setup {
             served,
             telemetry,
             log,
+            traces,
         };
         gateway.create_account(ACCOUNT, self.tier).await;
         if self.credit != "0" {
@@ -361,6 +371,11 @@ impl Gateway {
             (counts.map(|(_, count)| count).sum::<u64>() >= requests).then_some(())
         })
         .await;
+    }
+
+    /// Ends the sending of traces. Blocks, with the collector, for as long as that may take.
+    pub fn close_traces(&mut self) {
+        self.traces.close();
     }
 
     /// Ends the access log, and gives its lines.

@@ -6,6 +6,7 @@ pub mod answer;
 pub mod broken;
 pub mod catalogue;
 pub mod client;
+pub mod collector;
 pub mod fleet;
 pub mod gateway;
 pub mod h2_upstream;
@@ -28,6 +29,7 @@ pub mod upstream;
 use std::time::{Duration, Instant};
 
 pub use answer::{Answer, Events, deltas};
+pub use collector::Collector;
 pub use gateway::{Gateway, KeySpec, Setup};
 pub use raw::Raw;
 pub use reply::{Cue, Reply};

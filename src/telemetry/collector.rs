@@ -1,0 +1,187 @@
+//! The way to an OTLP collector: HTTP by Pingora's own connector, so that traces bring no second HTTP client, nor a second TLS.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU16, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::{Bytes, BytesMut};
+use http::{HeaderName, HeaderValue, header};
+use opentelemetry_http::{HttpClient, HttpError};
+use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
+use pingora::connectors::http::Connector;
+use pingora::http::RequestHeader;
+use pingora::upstreams::peer::HttpPeer;
+use prost::Message;
+
+use crate::config::{BaseUrl, Collector};
+
+/// Sends what the exporter has encoded. A clone is the same wire.
+#[derive(Clone)]
+pub(super) struct Wire(Arc<Inner>);
+
+struct Inner {
+    connector: Connector,
+    endpoint: BaseUrl,
+    headers: Vec<(HeaderName, HeaderValue)>,
+    /// The status of the last answer; 0 when there was none.
+    status: AtomicU16,
+    /// Spans that it did not take of a batch that it took.
+    rejected: AtomicUsize,
+    /// What went wrong last.
+    error: Mutex<String>,
+}
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fate {
+    /// The collector has it.
+    Taken,
+    /// The collector will never take it.
+    Refused,
+    /// It may take it later: it was not there, or said so.
+    Later,
+}
+
+impl Wire {
+    /// A way to this collector. Nothing is connected yet.
+    pub(super) fn to(collector: &Collector) -> Wire {
+        Wire(Arc::new(Inner {
+            connector: Connector::new(None),
+            endpoint: collector.endpoint.clone(),
+            headers: collector.headers.clone(),
+            status: AtomicU16::new(0),
+            rejected: AtomicUsize::new(0),
+            error: Mutex::default(),
+        }))
+    }
+
+    /// What became of the batch that was sent last.
+    pub(super) fn fate(&self) -> Fate {
+        match self.0.status.load(Ordering::Relaxed) {
+            200..300 => Fate::Taken,
+            // What the protocol names as worth another try, and no answer at all.
+            0 | 429 | 502 | 503 | 504 => Fate::Later,
+            _ => Fate::Refused,
+        }
+    }
+
+    /// How many of its spans the collector did not take, though it took the batch.
+    pub(super) fn rejected(&self) -> usize {
+        self.0.rejected.load(Ordering::Relaxed)
+    }
+
+    /// What went wrong with it.
+    pub(super) fn error(&self) -> String {
+        match self.0.status.load(Ordering::Relaxed) {
+            0 => self.0.error.lock().unwrap_or_else(PoisonError::into_inner).clone(),
+            status => format!("it answered {status}"),
+        }
+    }
+
+    /// Forgets the last batch: what is not answered counts as unanswered.
+    pub(super) fn begin(&self) {
+        self.0.status.store(0, Ordering::Relaxed);
+        self.0.rejected.store(0, Ordering::Relaxed);
+        self.0.fail("no answer in time");
+    }
+}
+
+impl Inner {
+    fn fail(&self, error: &str) {
+        let mut kept = self.error.lock().unwrap_or_else(PoisonError::into_inner);
+        error.clone_into(&mut kept);
+    }
+
+    async fn peer(&self) -> Result<HttpPeer, HttpError> {
+        let BaseUrl { tls, host, port, .. } = &self.endpoint;
+        // Asked for each time: a collector may move, and this is no path of a request's.
+        let mut addresses = tokio::net::lookup_host((host.as_str(), *port)).await?;
+        let address = addresses.next().ok_or_else(|| format!("{host} has no address"))?;
+        let mut peer = HttpPeer::new(address, *tls, if *tls { host.clone() } else { String::new() });
+        let options = &mut peer.options;
+        options.connection_timeout = Some(CONNECT_MAX);
+        options.total_connection_timeout = Some(CONNECT_MAX);
+        options.read_timeout = Some(ANSWER_MAX);
+        options.write_timeout = Some(ANSWER_MAX);
+        options.idle_timeout = Some(IDLE_MAX);
+        Ok(peer)
+    }
+
+    async fn post(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
+        let (parts, body) = request.into_parts();
+        let peer = self.peer().await?;
+        let (mut session, _) = self.connector.get_http_session(&peer).await?;
+        let mut head = RequestHeader::build("POST", self.endpoint.path.as_bytes(), Some(8))?;
+        head.insert_header(header::HOST, self.endpoint.authority.as_str())?;
+        for (name, value) in parts.headers.iter() {
+            head.insert_header(name, value)?;
+        }
+        for (name, value) in &self.headers {
+            head.insert_header(name, value)?;
+        }
+        head.insert_header(header::CONTENT_LENGTH, HeaderValue::from(body.len()))?;
+        session.write_request_header(Box::new(head)).await?;
+        session.write_request_body(body, true).await?;
+        session.finish_request_body().await?;
+        session.read_response_header().await?;
+        let head = session.response_header().ok_or("no answer")?;
+        let mut response = http::Response::builder().status(head.status);
+        for (name, value) in head.headers.iter() {
+            response = response.header(name, value);
+        }
+        let mut said = BytesMut::new();
+        while let Some(chunk) = session.read_response_body().await? {
+            if said.len().saturating_add(chunk.len()) > ANSWER_BYTES_MAX {
+                return Err(format!("its answer is longer than {ANSWER_BYTES_MAX} bytes").into());
+            }
+            said.extend_from_slice(&chunk);
+        }
+        self.connector
+            .release_http_session(session, &peer, Some(IDLE_MAX))
+            .await;
+        Ok(response.body(said.freeze())?)
+    }
+}
+
+#[async_trait]
+impl HttpClient for Wire {
+    async fn send_bytes(&self, request: http::Request<Bytes>) -> Result<http::Response<Bytes>, HttpError> {
+        let answer = self.0.post(request).await;
+        match &answer {
+            Ok(answer) => {
+                self.0.rejected.store(rejected(answer.body()), Ordering::Relaxed);
+                self.0.status.store(answer.status().as_u16(), Ordering::Relaxed);
+            }
+            Err(error) => self.0.fail(&error.to_string()),
+        }
+        answer
+    }
+}
+
+impl fmt::Debug for Wire {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Wire({})", self.0.endpoint.authority)
+    }
+}
+
+/// What the collector says that it left out of a batch (OTLP, "Partial Success").
+fn rejected(answer: &[u8]) -> usize {
+    let Ok(answer) = ExportTraceServiceResponse::decode(answer) else {
+        return 0;
+    };
+    let Some(partly) = answer.partial_success else { return 0 };
+    let spans = usize::try_from(partly.rejected_spans).unwrap_or(0);
+    if spans > 0 {
+        log::warn!("the collector rejected {spans} spans: {}", partly.error_message);
+    }
+    spans
+}
+
+const CONNECT_MAX: Duration = Duration::from_secs(3);
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a connection is kept for the next batch.
+const IDLE_MAX: Duration = Duration::from_secs(30);
+/// A collector says little.
+const ANSWER_BYTES_MAX: usize = 64 << 10;

@@ -1,0 +1,125 @@
+//! What metrics, access log and traces call things: few names, none of a caller's making.
+
+use crate::pure::error::{ApiError, KeyFault};
+
+/// What a request asked for, as metrics and the access log name it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum RouteName {
+    /// No path of the interface, or a request that was not looked at.
+    #[default]
+    None,
+    /// A chat completion, in whole or streamed by the body's wish.
+    Chat,
+    /// A chat completion that is always streamed.
+    ChatStream,
+    /// Embeddings.
+    Embeddings,
+    /// The balance.
+    Balance,
+    /// The usage summary.
+    Usage,
+    /// The models of the key's tier, in either shape.
+    Models,
+    /// The purposes.
+    Purposes,
+    /// The public list of models.
+    PublicModels,
+    /// Liveness.
+    Health,
+    /// The OpenAPI description.
+    Description,
+    /// A browser's question before its request.
+    Preflight,
+}
+
+/// How a request ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Outcome {
+    /// Answered to the end.
+    Complete,
+    /// Refused by the gateway: `reason` says why.
+    Denied,
+    /// Refused by the provider as the client's own mistake.
+    Refused,
+    /// The provider failed, before or within the answer.
+    UpstreamFailed,
+    /// The client went away before the end.
+    ClientGone,
+    /// The gateway dropped it: a stop that no longer waited, or a panic.
+    #[default]
+    Dropped,
+}
+
+impl RouteName {
+    /// The label's value.
+    pub fn name(self) -> &'static str {
+        match self {
+            RouteName::None => "none",
+            RouteName::Chat => "chat",
+            RouteName::ChatStream => "chat_stream",
+            RouteName::Embeddings => "embeddings",
+            RouteName::Balance => "balance",
+            RouteName::Usage => "usage",
+            RouteName::Models => "models",
+            RouteName::Purposes => "purposes",
+            RouteName::PublicModels => "public_models",
+            RouteName::Health => "health",
+            RouteName::Description => "description",
+            RouteName::Preflight => "preflight",
+        }
+    }
+
+    /// The operation's name in OpenTelemetry's conventions for generative AI.
+    pub fn operation(self) -> &'static str {
+        match self {
+            RouteName::Embeddings => "embeddings",
+            _ => "chat",
+        }
+    }
+}
+
+impl Outcome {
+    /// The value in the access log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Outcome::Complete => "complete",
+            Outcome::Denied => "denied",
+            Outcome::Refused => "refused",
+            Outcome::UpstreamFailed => "upstream_failed",
+            Outcome::ClientGone => "client_gone",
+            Outcome::Dropped => "dropped",
+        }
+    }
+}
+
+/// The reasons of denials. Each is a label's value, so there are few of them and none comes from a caller.
+pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
+    Some(match error {
+        ApiError::BadRequest(_) => "invalid_request",
+        ApiError::HeadTooLarge { .. } => "head_too_large",
+        ApiError::BodyTooLarge { .. } => "body_too_large",
+        ApiError::BodyTimeout => "body_timeout",
+        ApiError::Unauthenticated(KeyFault::Missing) => "key_missing",
+        ApiError::Unauthenticated(KeyFault::Invalid) => "key_invalid",
+        ApiError::InsufficientCredits(shortage) if shortage.in_flight => "credit_in_flight",
+        ApiError::InsufficientCredits(_) => "insufficient_credits",
+        ApiError::QuotaExceeded { .. } => "quota_exceeded",
+        ApiError::Forbidden(_) => "forbidden",
+        ApiError::NotFound(_) => "not_found",
+        ApiError::MethodNotAllowed { .. } => "method_not_allowed",
+        ApiError::RateLimited { limit, .. } => limit.name(),
+        ApiError::Internal => "internal",
+        ApiError::Unavailable { .. } => STORE,
+        ApiError::UpstreamRefused { .. }
+        | ApiError::UpstreamBusy { .. }
+        | ApiError::UpstreamFailed
+        | ApiError::UpstreamUnreachable => return None,
+    })
+}
+
+/// The reason of a call that was denied because the ledger could not be asked.
+pub const STORE: &str = "store";
+/// The reason of a call that was denied for maintenance.
+pub const MAINTENANCE: &str = "maintenance";
+/// The status of a client that left before it got one.
+pub const CLIENT_GONE: u16 = 499;
