@@ -35,11 +35,14 @@ pub(crate) struct Report {
 
 impl Report {
     pub(crate) fn new(options: &Options, machine: Machine) -> Self {
-        // A key is not written down.
+        // A key is not written down, and neither is where the report goes.
         let mut arguments: Vec<String> = std::env::args()
             .skip(1)
-            .filter(|argument| argument != "--bench")
+            .filter(|argument| argument != "--bench" && !argument.starts_with("--out="))
             .collect();
+        if let Some(at) = arguments.iter().position(|argument| argument == "--out") {
+            arguments.drain(at..arguments.len().min(at + 2));
+        }
         if let Some(key) = &options.key {
             arguments
                 .iter_mut()

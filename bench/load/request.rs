@@ -98,7 +98,7 @@ pub(crate) fn mixed(subject: &Subject) -> Vec<Shot> {
 pub(crate) fn wrong_keys(subject: &Subject) -> Vec<Shot> {
     let key = |number: u8| {
         let mut key = ApiKey::from_random("tg_", [number; 32]).reveal().to_owned();
-        if number % 2 == 0 {
+        if number.is_multiple_of(2) {
             let last = if key.pop() == Some('0') { '1' } else { '0' };
             key.push(last);
         }

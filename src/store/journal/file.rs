@@ -209,16 +209,21 @@ impl JournalFile {
         self.in_use.fetch_add(1, Ordering::AcqRel);
     }
 
+    /// Wipes a prompt and frees its place.
+    pub(super) fn release_prompt(&self, blocks: Blocks) {
+        if !blocks.numbers.is_empty() {
+            self.wipe(&blocks);
+            self.free().blocks.extend(blocks.numbers.iter().rev());
+        }
+    }
+
     /// Frees a slot and wipes its prompt. The last one of an adopted journal deletes it.
     pub(super) fn release(&self, slot: u32, blocks: Blocks) {
         if let Some(place) = self.slot(slot) {
             place.free();
         }
-        self.wipe(&blocks);
-        let mut free = self.free();
-        free.slots.push(slot);
-        free.blocks.extend(blocks.numbers.iter().rev());
-        drop(free);
+        self.release_prompt(blocks);
+        self.free().slots.push(slot);
         self.forget_found();
     }
 

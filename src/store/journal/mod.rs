@@ -252,6 +252,8 @@ impl Entry {
         slot.owe(&debit, written.id);
         written.stage = Stage::Owed;
         point("debit", "after");
+        // The debit is exact: nobody will count the prompt again, and the next call's stands in the same memory.
+        written.file.release_prompt(std::mem::take(&mut written.blocks));
     }
 
     /// The store knows how the call ended.

@@ -299,6 +299,36 @@ fn prompts_of_many_blocks_are_kept_and_wiped() {
 }
 
 #[test]
+fn a_debit_that_the_store_has_not_yet_acknowledged_keeps_no_prompt() {
+    let rig = Rig::new();
+    let prompt = vec![b'p'; 1 << 20];
+    // Together they would need more than one segment of the file.
+    let mut owed: Vec<Entry> = Vec::new();
+    for n in 1..=8 {
+        let mut entry = rig.process().begin(n, &prompt);
+        let usage = Usage {
+            prompt: PromptTokens(1),
+            completion: CompletionTokens(1),
+        };
+        let debit = Debit {
+            model: "a/m".into(),
+            key: "key_x".to_owned().into(),
+            usage,
+            cost: cost(1, 1),
+        };
+        entry.owe(&debit, ProducerId(7), n);
+        owed.push(entry);
+    }
+    let prompts = std::fs::read(rig.files("prompts").first().unwrap()).unwrap();
+    assert_eq!(prompts.len(), 4 << 20, "the file has grown");
+    assert!(
+        !prompts.windows(8).any(|window| window == b"pppppppp"),
+        "a prompt was not wiped"
+    );
+    owed.iter_mut().for_each(Entry::close);
+}
+
+#[test]
 fn a_call_whose_prompt_is_gone_is_billed_by_a_low_estimate() {
     let mut rig = Rig::new();
     let mut hold = rig.call(1);
