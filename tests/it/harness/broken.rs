@@ -12,7 +12,7 @@ use super::upstream::Upstream;
 pub struct BlackHole {
     address: SocketAddr,
     listener: TcpListener,
-    _queue: Vec<TcpStream>,
+    queue: Vec<TcpStream>,
 }
 
 impl BlackHole {
@@ -23,15 +23,19 @@ impl BlackHole {
         let listener = socket.listen(0).unwrap();
         let address = listener.local_addr().unwrap();
         let mut queue = Vec::new();
-        // On loopback a connection that has a place is made at once.
-        while let Ok(made) = tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
-            queue.push(made.unwrap());
+        // On loopback a connection that has a place is made at once; a queue of no length has one place.
+        loop {
+            match tokio::time::timeout(Duration::from_millis(300), TcpStream::connect(address)).await {
+                Ok(made) => queue.push(made.unwrap()),
+                Err(_) if queue.is_empty() => {}
+                Err(_) => break,
+            }
             assert!(queue.len() < 100, "the queue does not fill");
         }
         BlackHole {
             address,
             listener,
-            _queue: queue,
+            queue,
         }
     }
 
@@ -40,8 +44,11 @@ impl BlackHole {
         format!("http://{}/v1", self.address)
     }
 
-    /// From now on someone listens there, who always gives this answer.
-    pub fn returns(self, reply: Reply) -> Upstream {
+    /// From now on someone listens there, who always gives this answer. Holds after it: the next who connects is taken.
+    pub async fn returns(self, reply: Reply) -> Upstream {
+        for _ in &self.queue {
+            self.listener.accept().await.unwrap();
+        }
         Upstream::on(self.listener, move |_, _| reply.clone(), None)
     }
 }
