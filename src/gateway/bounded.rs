@@ -1,12 +1,14 @@
 //! A connection that gives a head only so much room. Pingora would take a megabyte of it, and as many at once as there are connections.
 //!
-//! Everything else is passed on as it is. The door puts each connection into one.
+//! What is written is gathered until it is flushed ([`Output`]); everything else is passed on as it is. The door puts each connection
+//! into one.
 
+use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -17,6 +19,8 @@ use pingora::protocols::{
     UniqueID, UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+use super::output::Output;
 
 /// What a connection's reader and its conversation tell each other of the head that is waited for.
 #[derive(Debug)]
@@ -81,18 +85,34 @@ impl Room {
 
 /// The connection.
 #[derive(Debug)]
-pub(super) struct Bounded<S> {
+pub(super) struct Bounded<S: AsyncWrite + Unpin> {
     inner: S,
     room: Arc<Room>,
+    output: Output,
 }
 
-impl<S> Bounded<S> {
+impl<S: AsyncWrite + Unpin> Bounded<S> {
     pub(super) fn new(inner: S, room: Arc<Room>) -> Bounded<S> {
-        Bounded { inner, room }
+        Bounded {
+            inner,
+            room,
+            output: Output::default(),
+        }
     }
 }
 
-impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
+impl<S: AsyncWrite + Unpin> Drop for Bounded<S> {
+    /// What waits to be flushed leaves if it can at once, as with Pingora's own connections.
+    fn drop(&mut self) {
+        let Bounded { inner, output, .. } = self;
+        let left = output.poll_empty(inner, &mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(Err(error)) = left {
+            log::debug!("the rest of an answer was not taken: {error}");
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for Bounded<S> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
@@ -110,15 +130,20 @@ impl<S: AsyncRead + Unpin> AsyncRead for Bounded<S> {
 
 impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write(context, bytes)
+        let Bounded { inner, output, .. } = &mut *self;
+        output.poll_write(inner, context, bytes)
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
+        let Bounded { inner, output, .. } = &mut *self;
+        ready!(output.poll_empty(inner, context))?;
+        Pin::new(inner).poll_flush(context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
+        let Bounded { inner, output, .. } = &mut *self;
+        ready!(output.poll_empty(inner, context))?;
+        Pin::new(inner).poll_shutdown(context)
     }
 
     fn poll_write_vectored(
@@ -126,18 +151,23 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.inner).poll_write_vectored(context, pieces)
+        let Bounded { inner, output, .. } = &mut *self;
+        output.poll_write_vectored(inner, context, pieces)
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
+        true
     }
 }
 
 #[async_trait]
 impl<S: IO> Shutdown for Bounded<S> {
     async fn shutdown(&mut self) {
-        Shutdown::shutdown(&mut self.inner).await;
+        let Bounded { inner, output, .. } = self;
+        if let Err(error) = poll_fn(|context| output.poll_empty(inner, context)).await {
+            log::debug!("the rest of an answer was not taken: {error}");
+        }
+        Shutdown::shutdown(inner).await;
     }
 }
 
@@ -148,13 +178,13 @@ impl<S: IO> Peek for Bounded<S> {
     }
 }
 
-impl<S: UniqueID> UniqueID for Bounded<S> {
+impl<S: AsyncWrite + Unpin + UniqueID> UniqueID for Bounded<S> {
     fn id(&self) -> UniqueIDType {
         self.inner.id()
     }
 }
 
-impl<S: Ssl> Ssl for Bounded<S> {
+impl<S: AsyncWrite + Unpin + Ssl> Ssl for Bounded<S> {
     fn get_ssl(&self) -> Option<&TlsRef> {
         self.inner.get_ssl()
     }
@@ -168,7 +198,7 @@ impl<S: Ssl> Ssl for Bounded<S> {
     }
 }
 
-impl<S: GetTimingDigest> GetTimingDigest for Bounded<S> {
+impl<S: AsyncWrite + Unpin + GetTimingDigest> GetTimingDigest for Bounded<S> {
     fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
         self.inner.get_timing_digest()
     }
@@ -182,7 +212,7 @@ impl<S: GetTimingDigest> GetTimingDigest for Bounded<S> {
     }
 }
 
-impl<S: GetProxyDigest> GetProxyDigest for Bounded<S> {
+impl<S: AsyncWrite + Unpin + GetProxyDigest> GetProxyDigest for Bounded<S> {
     fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
         self.inner.get_proxy_digest()
     }
@@ -192,7 +222,7 @@ impl<S: GetProxyDigest> GetProxyDigest for Bounded<S> {
     }
 }
 
-impl<S: GetSocketDigest> GetSocketDigest for Bounded<S> {
+impl<S: AsyncWrite + Unpin + GetSocketDigest> GetSocketDigest for Bounded<S> {
     fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
         self.inner.get_socket_digest()
     }

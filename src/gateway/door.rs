@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
+use futures::future::BoxFuture;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
@@ -70,7 +71,8 @@ impl ServerApp for Door {
         let _place = self.place(&stream, &snapshot)?;
         let timeouts = snapshot.config.timeouts;
         let room = Room::unlimited();
-        let greeting = greet(stream, &snapshot, &room);
+        // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
+        let greeting = Box::pin(greet(stream, &snapshot, &room));
         let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
         drop(snapshot);
         let mut options = HttpServerOptions::default();
@@ -135,22 +137,29 @@ impl Conversation {
     }
 }
 
-#[async_trait]
 impl HttpServerApp for Conversation {
-    async fn process_new_http(
-        self: &Arc<Self>,
+    /// Not an `async fn`, whose future would keep room for the session that it passes on.
+    fn process_new_http<'app, 'watch, 'life>(
+        self: &'app Arc<Self>,
         session: ServerSession,
-        shutdown: &ShutdownWatch,
-    ) -> Option<ReusedHttpStream> {
+        shutdown: &'watch ShutdownWatch,
+    ) -> BoxFuture<'life, Option<ReusedHttpStream>>
+    where
+        'app: 'life,
+        'watch: 'life,
+        Self: 'life,
+    {
         let is_http2 = session.is_http2();
-        let first = !self.begun.swap(true, Ordering::Relaxed);
         let request = self.proxy.process_new_http(session, shutdown);
-        if is_http2 {
-            // It has a task of its own.
-            return self.life.woken_by_cut(request).await;
-        }
-        self.room.begin(first);
-        HEAD.scope(Arc::clone(&self.room), request).await
+        Box::pin(async move {
+            let first = !self.begun.swap(true, Ordering::Relaxed);
+            if is_http2 {
+                // It has a task of its own.
+                return self.life.woken_by_cut(request).await;
+            }
+            self.room.begin(first);
+            HEAD.scope(Arc::clone(&self.room), request).await
+        })
     }
 
     fn h2_options(&self) -> Option<H2Options> {

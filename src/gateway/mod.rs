@@ -25,6 +25,7 @@ pub mod names;
 mod native;
 mod observe;
 mod openapi;
+mod output;
 mod receive;
 mod refresh;
 pub mod reload;

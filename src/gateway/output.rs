@@ -1,0 +1,253 @@
+//! The head of an answer waits for what follows it, so that both leave in one system call; so do the pieces of a chunk. All else leaves at
+//! once, for Pingora flushes no body of a known length before its end.
+//!
+//! Room is taken only until the flush: of many open streams most are idle, and an idle one has none.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::AsyncWrite;
+
+/// Bytes on their way to a connection.
+#[derive(Debug, Default)]
+pub(super) struct Output {
+    bytes: Vec<u8>,
+    /// How many of them have left.
+    sent: usize,
+}
+
+impl Output {
+    /// Takes a head, or sends bytes, after the head that waits for them. `to` must be the same connection each time.
+    pub(super) fn poll_write<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        let is_first = self.bytes.is_empty();
+        let waits = bytes.starts_with(HEAD);
+        if is_first && !waits || !self.has_room(bytes.len()) {
+            ready!(self.poll_empty(to, context))?;
+            return Pin::new(to).poll_write(context, bytes);
+        }
+        self.reserve(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        if !waits && let Poll::Ready(Err(error)) = self.poll_empty(to, context) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Takes pieces that follow one another, for the flush that follows them.
+    pub(super) fn poll_write_vectored<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        if !self.has_room(length) {
+            ready!(self.poll_empty(to, context))?;
+            if length > GATHERED_MAX {
+                return Pin::new(to).poll_write_vectored(context, pieces);
+            }
+        }
+        self.reserve(length);
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    /// Sends what was gathered. Holds after it, unless it is pending or has failed: nothing is, and no memory is kept for it.
+    pub(super) fn poll_empty<C>(&mut self, to: &mut C, context: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        while let Some(rest) = self.bytes.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut *to).poll_write(context, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.sent = self.sent.saturating_add(sent),
+            }
+        }
+        *self = Output::default();
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.bytes.len().saturating_add(length) <= GATHERED_MAX
+    }
+
+    fn reserve(&mut self, length: usize) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(length.max(FIRST_ROOM));
+        }
+    }
+}
+
+/// Most bytes that are gathered before they are sent: enough for a head and a usual whole answer.
+const GATHERED_MAX: usize = 16 << 10;
+/// Room that is taken at first, in bytes: a head and a short answer.
+const FIRST_ROOM: usize = 2 << 10;
+/// What the head of an answer begins with (RFC 9112 section 4). A body that does so too waits for its next piece or its end.
+const HEAD: &[u8] = b"HTTP/1.";
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+
+    /// A connection that takes so many bytes at a time and notes how many each write brought.
+    #[derive(Default)]
+    struct Narrow {
+        takes: usize,
+        writes: Vec<Vec<u8>>,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let takes = self.takes.min(bytes.len());
+            self.writes.push(bytes[..takes].to_vec());
+            Poll::Ready(Ok(takes))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn written(poll: Poll<io::Result<usize>>) -> usize {
+        match poll {
+            Poll::Ready(Ok(bytes)) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wide() -> Narrow {
+        Narrow {
+            takes: usize::MAX,
+            ..Narrow::default()
+        }
+    }
+
+    #[test]
+    fn a_head_leaves_with_what_follows_it_and_the_next_piece_at_once() {
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = Output::default();
+        assert_eq!(
+            written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 200 OK ")),
+            16
+        );
+        assert_eq!(to.writes.len(), 0);
+        assert_eq!(written(output.poll_write(&mut to, &mut context, b"half")), 4);
+        assert_eq!(to.writes, [b"HTTP/1.1 200 OK half".to_vec()]);
+        assert_eq!(output.bytes.capacity(), 0, "nothing waits, and no room is kept");
+        assert_eq!(written(output.poll_write(&mut to, &mut context, b"rest")), 4);
+        assert_eq!(to.writes[1], b"rest");
+    }
+
+    #[test]
+    fn a_head_and_the_pieces_of_a_chunk_leave_in_one_write_at_the_flush() {
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = Output::default();
+        assert_eq!(written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 ")), 9);
+        let pieces = [IoSlice::new(b"a"), IoSlice::new(b""), IoSlice::new(b"bc")];
+        assert_eq!(written(output.poll_write_vectored(&mut to, &mut context, &pieces)), 3);
+        assert_eq!(to.writes.len(), 0);
+        assert!(output.poll_empty(&mut to, &mut context).is_ready());
+        assert_eq!(to.writes, [b"HTTP/1.1 abc".to_vec()]);
+        assert_eq!(output.bytes.capacity(), 0, "an idle connection keeps no room");
+    }
+
+    #[test]
+    fn every_byte_leaves_once_and_in_order_however_few_are_taken() {
+        let sizes = [
+            1,
+            GATHERED_MAX - 1,
+            1,
+            7,
+            GATHERED_MAX,
+            GATHERED_MAX + 1,
+            3,
+            3 * GATHERED_MAX,
+            5,
+        ];
+        for takes in [1, 1000, GATHERED_MAX, usize::MAX] {
+            let mut to = Narrow {
+                takes,
+                ..Narrow::default()
+            };
+            let mut context = Context::from_waker(Waker::noop());
+            let mut output = Output::default();
+            let mut expected = Vec::new();
+            for (index, size) in sizes.into_iter().enumerate() {
+                let mut bytes: Vec<u8> = (0..size).map(|at| (at * 31 + index) as u8).collect();
+                if index % 3 == 0 && size > HEAD.len() {
+                    bytes[..HEAD.len()].copy_from_slice(HEAD);
+                }
+                let mut left = bytes.as_slice();
+                while !left.is_empty() {
+                    let took = if index % 2 == 0 {
+                        output.poll_write(&mut to, &mut context, left)
+                    } else {
+                        let (first, second) = left.split_at(left.len() / 2);
+                        let pieces = [IoSlice::new(first), IoSlice::new(second)];
+                        output.poll_write_vectored(&mut to, &mut context, &pieces)
+                    };
+                    left = &left[written(took)..];
+                    assert!(output.bytes.len() <= GATHERED_MAX);
+                }
+                expected.extend(bytes);
+            }
+            assert!(matches!(output.poll_empty(&mut to, &mut context), Poll::Ready(Ok(()))));
+            assert!(to.writes.concat() == expected, "{takes} at a time");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_slow_reader_has_not_taken_waits_and_follows() {
+        let (mut to, mut reader) = duplex(10);
+        let mut output = Output::default();
+        let bytes = [HEAD, &[7; 249]].concat();
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(written(output.poll_write(&mut to, &mut context, &bytes)), 256);
+        assert!(output.poll_empty(&mut to, &mut context).is_pending());
+        let mut read = vec![0; 256];
+        let (emptied, came) = tokio::join!(
+            poll_fn(|context| output.poll_empty(&mut to, context)),
+            reader.read_exact(&mut read)
+        );
+        emptied.unwrap();
+        came.unwrap();
+        assert_eq!(read, bytes);
+    }
+
+    #[test]
+    fn a_connection_that_takes_nothing_is_an_error() {
+        let mut to = Narrow::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = Output::default();
+        assert_eq!(written(output.poll_write(&mut to, &mut context, HEAD)), HEAD.len());
+        let Poll::Ready(Err(error)) = output.poll_empty(&mut to, &mut context) else {
+            panic!("no error")
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
+}
