@@ -22,7 +22,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::output::Output;
 
-/// What a connection's reader and its conversation tell each other of the head that is waited for.
+/// What a connection's reader, its conversation and the call on it tell each other: of the head that is waited for, and whether the call
+/// is to be polled once more.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Bytes that may still come of it.
@@ -33,6 +34,8 @@ pub(super) struct Room {
     is_timed: AtomicBool,
     /// Whether it is there, so that there is nothing to limit.
     came: AtomicBool,
+    /// Whether the call is to be polled again before its task gives way.
+    again: AtomicBool,
 }
 
 impl Room {
@@ -43,6 +46,7 @@ impl Room {
             begun: AtomicBool::new(false),
             is_timed: AtomicBool::new(false),
             came: AtomicBool::new(true),
+            again: AtomicBool::new(false),
         })
     }
 
@@ -69,6 +73,17 @@ impl Room {
     pub(super) fn is_late(&self) -> bool {
         self.is_timed
             .fetch_or(self.begun.load(Ordering::Relaxed), Ordering::Relaxed)
+    }
+
+    /// Has the call polled again before its task gives way.
+    pub(super) fn ask_again(&self) {
+        self.again.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether that was asked for. Not after it.
+    pub(super) fn take_again(&self) -> bool {
+        // One task asks and takes: what is looked at first spares the exchange.
+        self.again.load(Ordering::Relaxed) && self.again.swap(false, Ordering::Relaxed)
     }
 
     /// Takes what was read; whether there was room for it.

@@ -28,10 +28,13 @@ use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, Result};
 
+use super::bounded::Room;
+use super::burst::Burst;
 use super::comment::Comments;
 use super::drain::{DrainPlace, drained_out};
 use super::head::Head;
 use super::life::Life;
+use super::meter::joined;
 use super::silence::{Due, Longest, Silence};
 use super::ticket::{Shared, Ticket, placeholder};
 use crate::pure::chat::ResponseMode;
@@ -41,6 +44,8 @@ use crate::pure::chat::ResponseMode;
 pub(super) struct Carriage {
     /// Whether the answer is whole: then its head waits for the first bytes that follow.
     pub(super) mode: ResponseMode,
+    /// What the connection is told, where there is one of HTTP/1.
+    pub(super) room: Option<Arc<Room>>,
     /// The longest silence of the upstream.
     pub(super) silence: Longest,
     /// The silence of the upstream that a comment ends; none: it is never commented on.
@@ -64,11 +69,14 @@ struct Buffered {
     silence: Silence,
     comments: Comments,
     head: Head,
+    burst: Burst,
 }
 
 /// What ends the wait for the client.
 enum Turn {
     Client(Result<Option<Bytes>>),
+    /// What was kept is to be written.
+    Burst,
     Silence(Due),
     Cut,
 }
@@ -76,13 +84,15 @@ enum Turn {
 /// Puts a session that has its body already in the place of the real one.
 ///
 /// It hands out one byte for it: Pingora only asks whether there is something to send, and the gateway's body filter says what.
-pub(super) fn install(session: &mut Session, carriage: Carriage) -> Ticket {
+pub(super) fn install(session: &mut Session, mut carriage: Carriage) -> Ticket {
+    let room = carriage.room.take().filter(|_| carriage.mode == ResponseMode::Stream);
     let shared = Arc::new(Shared::default());
     let real = std::mem::replace(&mut session.downstream_session, placeholder());
     let buffered = Buffered {
         real: Some(real),
         shared: Arc::clone(&shared),
         head: Head::new(carriage.mode),
+        burst: Burst::new(room),
         comments: Comments::new(carriage.comment_every),
         silence: Silence::new(carriage.silence),
         carriage,
@@ -141,6 +151,7 @@ impl Buffered {
         self.drained = Some(place);
         self.gone_at = Some(crate::clock::monotonic());
         self.shared.gone.store(true, Ordering::Relaxed);
+        self.burst.take();
         // Whatever was half written, this connection is of no more use.
         self.real_mut().set_keepalive(None);
         Ok(())
@@ -186,7 +197,7 @@ impl Buffered {
             }
             return Ok(ended);
         }
-        let Some(tasks) = self.head.gather(tasks) else {
+        let Some(tasks) = self.head.gather(tasks).and_then(|tasks| self.burst.keep(tasks)) else {
             return Ok(false);
         };
         let ended = tasks.iter().any(HttpTask::is_end);
@@ -244,6 +255,10 @@ impl CustomSession for Buffered {
         if self.is_gone() {
             return Ok(());
         }
+        let data = match self.burst.take() {
+            Some(kept) => joined(&kept, &data),
+            None => data,
+        };
         let written = match self.end_comment().await {
             Ok(()) => self.real_mut().write_response_body(data, end).await,
             Err(error) => Err(error),
@@ -326,6 +341,9 @@ impl CustomSession for Buffered {
             // An error, so that the connection is not used again.
             return Err(drained_out());
         }
+        if let Some(kept) = self.burst.take() {
+            self.real_mut().write_response_body(kept, false).await?;
+        }
         self.real_mut().finish_body().await
     }
 
@@ -341,6 +359,7 @@ impl CustomSession for Buffered {
                 silence,
                 carriage,
                 comments,
+                burst,
                 ..
             } = self;
             let life = &carriage.life;
@@ -375,6 +394,9 @@ impl CustomSession for Buffered {
                     }
                 });
                 poll_fn(|context| {
+                    if burst.is_due() {
+                        return Poll::Ready(Turn::Burst);
+                    }
                     if let Poll::Ready(read) = client.as_mut().poll(context) {
                         return Poll::Ready(Turn::Client(read));
                     }
@@ -397,6 +419,13 @@ impl CustomSession for Buffered {
                     self.real_mut().set_keepalive(None);
                 }
                 Turn::Client(Err(error)) => self.client_gone(error)?,
+                Turn::Burst => {
+                    if let Some(kept) = self.burst.take() {
+                        // Written like a comment: the loop may drop the write half way.
+                        let task = HttpTask::Body(Some(kept), false);
+                        self.real_mut().send_downstream_proxy_task(task);
+                    }
+                }
                 Turn::Silence(Due::Comment) => self.comment(),
                 Turn::Silence(Due::End) if self.silence.is_begun() => return Err(interrupted(SILENT)),
                 Turn::Silence(Due::End) => return Err(interrupted(UNHEARD)),

@@ -158,7 +158,20 @@ impl HttpServerApp for Conversation {
                 return self.life.woken_by_cut(request).await;
             }
             self.room.begin(first);
-            HEAD.scope(Arc::clone(&self.room), request).await
+            let mut request = request;
+            poll_fn(|context| {
+                loop {
+                    let polled = if self.room.has_come() {
+                        request.as_mut().poll(context)
+                    } else {
+                        ROOM.sync_scope(Arc::clone(&self.room), || request.as_mut().poll(context))
+                    };
+                    if polled.is_ready() || !self.room.take_again() {
+                        return polled;
+                    }
+                }
+            })
+            .await
         })
     }
 
@@ -180,7 +193,12 @@ impl HttpServerApp for Conversation {
 /// The head of this task's request has come: it is no longer waited for.
 pub(super) fn head_came() {
     // A request over HTTP/2 has a task of its own, and its head had come before.
-    let _of_http2 = HEAD.try_with(|room| room.head_came());
+    let _of_http2 = ROOM.try_with(|room| room.head_came());
+}
+
+/// The room of this task's connection, as long as the head is not there. None over HTTP/2.
+pub(super) fn room() -> Option<Arc<Room>> {
+    ROOM.try_with(Arc::clone).ok()
 }
 
 /// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
@@ -221,7 +239,7 @@ fn peer(stream: &Stream) -> Option<IpAddr> {
 }
 
 tokio::task_local! {
-    static HEAD: Arc<Room>;
+    static ROOM: Arc<Room>;
 }
 
 /// What a connection of HTTP/2 begins with (RFC 9113 section 3.4).

@@ -276,7 +276,8 @@ fn prepend(body: &mut Option<Bytes>, head: BytesMut) {
     });
 }
 
-fn joined(head: &[u8], tail: &[u8]) -> Bytes {
+/// One after the other.
+pub(super) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
     let mut joined = BytesMut::with_capacity(head.len().saturating_add(tail.len()));
     joined.extend_from_slice(head);
     joined.extend_from_slice(tail);

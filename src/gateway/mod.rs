@@ -10,6 +10,7 @@ mod authenticate;
 mod bounded;
 mod breaker;
 mod buffered;
+mod burst;
 mod certificates;
 mod comment;
 mod connections;
@@ -251,6 +252,7 @@ impl Gateway {
             session,
             Carriage {
                 mode: body.mode(),
+                room: ctx.room.take(),
                 silence: Longest {
                     first_byte: config.timeouts.first_byte,
                     idle: config.timeouts.idle,

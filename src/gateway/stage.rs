@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderValue;
 
+use super::bounded::Room;
 use super::life::InFlight;
 use super::meter::Meter;
 use super::route::Candidate;
@@ -30,6 +31,8 @@ pub struct Ctx {
     pub(super) snapshot: Arc<Snapshot>,
     /// Where it comes from, as far as that can be believed. None without a socket.
     pub(super) client: Option<IpAddr>,
+    /// What its connection is told, over HTTP/1.
+    pub(super) room: Option<Arc<Room>>,
     /// The page's origin, for CORS.
     pub(super) origin: Option<HeaderValue>,
     /// The caller's limits, once they were looked at.
@@ -113,6 +116,7 @@ impl Ctx {
             tally: Some(Tally::new(telemetry, id, crate::clock::monotonic())),
             snapshot,
             client: None,
+            room: super::door::room(),
             origin: None,
             rate: None,
             stage: Stage::Arrived,

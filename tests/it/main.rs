@@ -14,6 +14,7 @@ mod bad_input;
 mod bad_paths;
 mod bodies;
 mod breakers;
+mod bursts;
 mod catalogue_import;
 mod chat;
 mod commands;

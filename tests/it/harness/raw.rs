@@ -124,14 +124,21 @@ impl Raw {
     async fn chunks(&mut self) -> Bytes {
         let mut body = Vec::new();
         loop {
-            let line = String::from_utf8(self.until(b"\r\n").await).unwrap();
-            let length = usize::from_str_radix(line.trim(), 16).unwrap();
-            body.extend_from_slice(&self.take(length).await);
-            self.take(2).await;
-            if length == 0 {
+            let chunk = self.chunk().await;
+            if chunk.is_empty() {
                 return body.into();
             }
+            body.extend_from_slice(&chunk);
         }
+    }
+
+    /// The next chunk of a body; the last one is empty.
+    pub async fn chunk(&mut self) -> Bytes {
+        let line = String::from_utf8(self.until(b"\r\n").await).unwrap();
+        let length = usize::from_str_radix(line.trim(), 16).unwrap();
+        let chunk = self.take(length).await;
+        self.take(2).await;
+        chunk
     }
 
     async fn until(&mut self, end: &[u8]) -> Vec<u8> {

@@ -170,6 +170,19 @@ impl Reply {
         self.step(Step::Send(Bytes::copy_from_slice(bytes.as_ref())))
     }
 
+    /// What was said so far, up to each wait, goes out in one piece.
+    pub fn at_once(mut self) -> Reply {
+        let mut steps: Vec<Step> = Vec::new();
+        for step in self.steps {
+            match (steps.last_mut(), step) {
+                (Some(Step::Send(before)), Step::Send(bytes)) => *before = [before.as_ref(), &bytes].concat().into(),
+                (_, step) => steps.push(step),
+            }
+        }
+        self.steps = steps;
+        self
+    }
+
     /// Then this.
     pub fn and(mut self, rest: Reply) -> Reply {
         self.steps.extend(rest.steps);

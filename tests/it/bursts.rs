@@ -1,0 +1,96 @@
+//! Events that come at once leave together, and none of them waits for the next (DESIGN.md section 5).
+
+use crate::chat::{PROMPT, request};
+use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::{Cue, Gateway, Raw, Reply, Upstream};
+
+/// A stream that begins with a role and so many words.
+fn words(count: usize) -> Reply {
+    (0..count).fold(Reply::stream().role(), |reply, _| reply.text(" word"))
+}
+
+/// A client that asks for a stream and has read its head.
+async fn asked(gateway: &Gateway, more: &str) -> Raw {
+    let mut raw = Raw::connect(gateway.address).await;
+    let (key, ask) = (&gateway.key, request(SMALL));
+    let length = ask.len();
+    raw.send(format!(
+        "POST /api/v1/llm/chat/stream HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\
+         content-length: {length}\r\n\r\n{ask}{more}"
+    ))
+    .await;
+    raw.head().await.ok();
+    raw
+}
+
+/// Reads so many events, in chunks; how many chunks those were.
+async fn read(raw: &mut Raw, events: usize) -> usize {
+    let (mut text, mut chunks) = (Vec::new(), 0);
+    while text.windows(2).filter(|end| end == b"\n\n").count() < events {
+        text.extend_from_slice(&raw.chunk().await);
+        chunks += 1;
+    }
+    chunks
+}
+
+#[tokio::test]
+async fn d5_events_that_come_at_once_do_not_wait_for_the_next() {
+    let cue = Cue::new();
+    for count in [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 30, 60, 200] {
+        let rest = Reply::default().text(" more").finish().usage(50, 30).done();
+        let upstream = Upstream::always(words(count).at_once().wait(&cue).and(rest.at_once())).await;
+        let gateway = Gateway::over(&upstream).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            let mut events = client.stream("/llm/chat/stream", request(SMALL)).await.ok();
+            for _ in 0..=count {
+                events.next().await.unwrap();
+            }
+            cue.give();
+            let mut left = 0;
+            while events.next().await.is_some() {
+                left += 1;
+            }
+            assert_eq!(left, 3, "{count}: a word, the finish reason and [DONE]");
+        }
+        // What was sent beyond the request is no reason to wait either.
+        for more in ["", "x"] {
+            let mut raw = asked(&gateway, more).await;
+            read(&mut raw, count + 1).await;
+            cue.give();
+            read(&mut raw, 3).await;
+        }
+        assert_eq!(gateway.spent().await, cost(SMALL, 4 * 50, 4 * 30), "{count}");
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn d5_events_that_come_at_once_leave_together() {
+    let upstream = Upstream::always(words(100).finish().usage(50, 100).done().at_once()).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = asked(&gateway, "").await;
+    let chunks = read(&mut raw, 103).await;
+    // Pingora hands on four at a time.
+    assert!(chunks < 10, "{chunks} chunks of 103 events");
+    assert_eq!(raw.chunk().await, "");
+}
+
+#[tokio::test]
+async fn d5_an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_got() {
+    for count in [3, 4, 8, 40] {
+        let upstream = Upstream::always(words(count).at_once().close()).await;
+        let gateway = Gateway::over(&upstream).await;
+        let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        let mut all = Vec::new();
+        while let Some(event) = events.next().await {
+            all.push(event);
+        }
+        // The role, the words, the error and [DONE].
+        assert_eq!(all.len(), 1 + count + 2, "{count}");
+        assert_eq!(
+            gateway.spent().await,
+            cost(SMALL, PROMPT, u64::try_from(count).unwrap())
+        );
+        gateway.check_books().await;
+    }
+}
