@@ -43,6 +43,13 @@ pub(crate) struct Subject {
     pub(crate) _processes: Vec<Process>,
 }
 
+impl Subject {
+    /// Whether it is a Tollgate of this run, and no pass-through or deployed gateway.
+    pub(crate) fn is_gateway(&self) -> bool {
+        self.audit.is_some()
+    }
+}
+
 /// A key that must be refused, and how.
 pub(crate) struct Refused {
     pub(crate) name: &'static str,

@@ -18,6 +18,7 @@ use crate::{
     Result,
     client::{Connection, Failure, Listener, Shot},
     fleet::{Fleet, Subject},
+    http2::{self, Http2},
     report::Report,
     request::Shape,
     say,
@@ -42,21 +43,32 @@ pub(crate) struct OpenStreams {
 
 /// Opens streams in steps on a fresh process of each subject. `files_max` is the limit of open files.
 pub(crate) fn run(fleet: &Fleet, files_max: u64, report: &mut Report) -> Result<()> {
-    let streams_max = usize::try_from(files_max.saturating_sub(FILES_SPARE) / 2)?;
+    let files_max = usize::try_from(files_max)?;
     for variant in fleet.options.variants() {
         let Some(subject) = crate::launch(fleet, variant, report) else {
             continue;
         };
-        measure(fleet, &subject, streams_max, report)?;
+        measure(fleet, &subject, files_max, report)?;
     }
     if let Some(url) = &fleet.options.against {
         let subject = fleet.deployed(url)?;
-        measure(fleet, &subject, streams_max, report)?;
+        measure(fleet, &subject, files_max, report)?;
     }
     Ok(())
 }
 
-fn measure(fleet: &Fleet, subject: &Subject, streams_max: usize, report: &mut Report) -> Result<()> {
+/// Of so many streams asked for, how many can be open, and how many of those share their clients' connections: each has two files, the
+/// client's connection and the upstream's, and the last of a gateway's may share the former over HTTP/2.
+fn possible(asked: usize, files_max: usize, is_gateway: bool) -> (usize, usize) {
+    let shared = (2 * asked + FILES_SPARE).saturating_sub(files_max);
+    if shared == 0 || is_gateway && shared <= asked / SHARED_PART {
+        (asked, shared)
+    } else {
+        (files_max.saturating_sub(FILES_SPARE) / 2, 0)
+    }
+}
+
+fn measure(fleet: &Fleet, subject: &Subject, files_max: usize, report: &mut Report) -> Result<()> {
     if subject.pids.is_empty() {
         return Ok(());
     }
@@ -68,14 +80,18 @@ fn measure(fleet: &Fleet, subject: &Subject, streams_max: usize, report: &mut Re
     })
     .shot(subject);
     for asked in fleet.options.idle_streams() {
-        let wanted = asked.min(streams_max);
+        let (wanted, shared) = possible(asked, files_max, subject.is_gateway());
+        let name = &subject.name;
         if wanted < asked {
-            let subject = &subject.name;
             report.note(format!(
-                "open: {wanted} streams of {subject} and not {asked}, by the limit of open files"
+                "open: {wanted} streams of {name} and not {asked}, by the limit of open files"
+            ));
+        } else if shared > 0 {
+            report.note(format!(
+                "open: {shared} of the {wanted} streams of {name} share connections of HTTP/2, by the limit of open files"
             ));
         }
-        if let Err(error) = crowd.grow(subject.address, &shot, wanted) {
+        if let Err(error) = crowd.grow(subject.address, &shot, wanted, shared) {
             report.note(format!("open {wanted} of {} given up: {error}", subject.name));
             break;
         }
@@ -130,10 +146,16 @@ impl Crowd {
         })
     }
 
-    /// Opens streams until there are `wanted`, and waits until each has had two events.
-    fn grow(&self, address: SocketAddr, shot: &Shot, wanted: usize) -> Result<()> {
+    /// Opens streams until there are `wanted`, the last of them `shared` over HTTP/2, and waits until each has had two events.
+    fn grow(&self, address: SocketAddr, shot: &Shot, wanted: usize, shared: usize) -> Result<()> {
         let opening = Arc::new(Semaphore::new(OPENING_MAX));
-        for _ in self.asked.replace(wanted)..wanted {
+        let mut connection = None;
+        for index in self.asked.replace(wanted)..wanted {
+            let over_http2 = (index + shared).checked_sub(wanted);
+            if over_http2.is_some_and(|index| index % http2::STREAMS_MAX == 0) {
+                connection = Some(self.runtime.block_on(Http2::open(address))?);
+            }
+            let connection = over_http2.and_then(|_| connection.clone());
             let (seen, shot, opening) = (Arc::clone(&self.seen), shot.clone(), Arc::clone(&opening));
             self.runtime.spawn(async move {
                 let Ok(permit) = opening.acquire_owned().await else {
@@ -144,7 +166,12 @@ impl Crowd {
                     events: 0,
                     permit: Some(permit),
                 };
-                let result = async { Connection::open(address).await?.exchange(&shot, &mut pulse).await }.await;
+                let result = match connection {
+                    Some(connection) => connection.stream(&shot, &mut pulse).await,
+                    None => async { Connection::open(address).await?.exchange(&shot, &mut pulse).await }
+                        .await
+                        .map(|_| ()),
+                };
                 let failure = result.err().unwrap_or(Failure::Closed).to_string();
                 seen.failed
                     .lock()
@@ -209,4 +236,6 @@ const EVENTS_SETTLED: u64 = 2;
 const OPENING_MAX: usize = 200;
 const SETTLE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Open files that are not streams.
-const FILES_SPARE: u64 = 100;
+const FILES_SPARE: usize = 100;
+/// The part of the streams that may share their connections: few enough not to change what a stream costs.
+const SHARED_PART: usize = 50;

@@ -18,6 +18,7 @@ mod drive;
 mod figures;
 mod fleet;
 mod gateway;
+mod http2;
 mod idle;
 mod machine;
 mod pacer;
