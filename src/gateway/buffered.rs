@@ -166,6 +166,7 @@ impl Buffered {
 
     /// The upstream is silent: the client is told that the stream is alive, where that can be said.
     fn comment(&mut self) {
+        self.send_kept();
         let can = !self.is_gone() && self.shared.between_events.load(Ordering::Relaxed);
         match self.real.as_mut() {
             Some(real) if can && real.response_written().is_some() => {
@@ -197,18 +198,45 @@ impl Buffered {
             }
             return Ok(ended);
         }
-        let Some(tasks) = self.head.gather(tasks).and_then(|tasks| self.burst.keep(tasks)) else {
+        let Some(mut tasks) = self.head.gather(tasks).and_then(|tasks| self.keep(tasks)) else {
             return Ok(false);
+        };
+        // A failure is told after what came before it, and also when the client has gone meanwhile.
+        let failure = match tasks.pop() {
+            Some(HttpTask::Failed(error)) if tasks.is_empty() => return Err(error),
+            Some(HttpTask::Failed(error)) => Some(error),
+            last => {
+                tasks.extend(last);
+                None
+            }
         };
         let ended = tasks.iter().any(HttpTask::is_end);
         let written = match self.end_comment().await {
             Ok(()) => self.real_mut().response_duplex_vec(tasks).await,
             Err(error) => Err(error),
         };
-        match written {
-            Ok(done) => Ok(done),
-            Err(error) if *error.esource() == ErrorSource::Upstream => Err(error),
-            Err(error) => self.client_gone(error).map(|()| ended),
+        let done = match written {
+            Ok(done) => done,
+            Err(error) if *error.esource() == ErrorSource::Upstream => return Err(error),
+            Err(error) => self.client_gone(error).map(|()| ended)?,
+        };
+        failure.map_or(Ok(done), Err)
+    }
+
+    /// Keeps a part of the answer for the next, or gives what is to be written now. A client that is slow is not given more than waits
+    /// for it already.
+    fn keep(&mut self, tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
+        match &self.real {
+            Some(real) if !self.comments.is_begun(real) => self.burst.keep(tasks),
+            _ => Some(self.burst.join(tasks)),
+        }
+    }
+
+    /// What was kept is written next, like a comment: the loop may drop the write half way.
+    fn send_kept(&mut self) {
+        if let Some(kept) = self.burst.take() {
+            let task = HttpTask::Body(Some(kept), false);
+            self.real_mut().send_downstream_proxy_task(task);
         }
     }
 }
@@ -341,6 +369,7 @@ impl CustomSession for Buffered {
             // An error, so that the connection is not used again.
             return Err(drained_out());
         }
+        self.end_comment().await?;
         if let Some(kept) = self.burst.take() {
             self.real_mut().write_response_body(kept, false).await?;
         }
@@ -419,13 +448,7 @@ impl CustomSession for Buffered {
                     self.real_mut().set_keepalive(None);
                 }
                 Turn::Client(Err(error)) => self.client_gone(error)?,
-                Turn::Burst => {
-                    if let Some(kept) = self.burst.take() {
-                        // Written like a comment: the loop may drop the write half way.
-                        let task = HttpTask::Body(Some(kept), false);
-                        self.real_mut().send_downstream_proxy_task(task);
-                    }
-                }
+                Turn::Burst => self.send_kept(),
                 Turn::Silence(Due::Comment) => self.comment(),
                 Turn::Silence(Due::End) if self.silence.is_begun() => return Err(interrupted(SILENT)),
                 Turn::Silence(Due::End) => return Err(interrupted(UNHEARD)),

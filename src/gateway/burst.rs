@@ -1,8 +1,8 @@
 //! A stream that comes faster than it is handed on: its pieces leave together.
 //!
 //! Pingora hands an answer on in batches of a few pieces, and each batch would be sent by itself. A full one tells that more may stand in
-//! line, so it is kept for the next. Nobody waits for that: the connection's task is polled again at once, without a turn of any other,
-//! and what was kept leaves when nothing more has come. `buffered` writes what leaves here.
+//! line, so it is kept for the next. Nobody waits for that: the connection's task polls the call again at once, as long as its budget
+//! lasts, and what was kept leaves when nothing more has come. `buffered` writes what leaves here.
 
 use std::sync::Arc;
 
@@ -13,10 +13,9 @@ use super::bounded::Room;
 
 /// The pieces that are kept.
 pub(super) struct Burst {
-    /// Asked for another poll of the task. None where nobody could be asked: then nothing is kept.
+    /// Asked for another poll of the call. None where nobody could be asked: then nothing is kept.
     room: Option<Arc<Room>>,
-    kept: Vec<HttpTask>,
-    bytes: usize,
+    kept: BytesMut,
     /// How often the loop came by since the last piece.
     asked: u8,
 }
@@ -25,29 +24,41 @@ impl Burst {
     pub(super) fn new(room: Option<Arc<Room>>) -> Burst {
         Burst {
             room,
-            kept: Vec::new(),
-            bytes: 0,
+            kept: BytesMut::new(),
             asked: 0,
         }
     }
 
     /// Keeps a full batch, or gives all that is to be written now: what was kept, and `tasks`.
-    pub(super) fn keep(&mut self, mut tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
-        if let Some(bytes) = self.room.as_ref().and_then(|_| length_of_full(&tasks))
-            && self.bytes.saturating_add(bytes) <= KEPT_MAX
-        {
-            self.kept.append(&mut tasks);
-            self.bytes = self.bytes.saturating_add(bytes);
+    pub(super) fn keep(&mut self, tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
+        let Some(room) = &self.room else {
+            return Some(tasks);
+        };
+        let bytes = length(&tasks).filter(|bytes| tasks.len() >= FULL_BATCH && *bytes > 0);
+        if bytes.is_some_and(|bytes| self.kept.len().saturating_add(bytes) <= KEPT_MAX) {
+            self.append(&tasks);
             self.asked = 0;
             return None;
         }
-        if self.kept.is_empty() {
-            return Some(tasks);
+        if !self.kept.is_empty() {
+            // It had its turn: the next is for the other connections of the thread.
+            room.take_again();
         }
-        self.bytes = 0;
-        let mut all = std::mem::take(&mut self.kept);
-        all.append(&mut tasks);
-        Some(all)
+        Some(self.join(tasks))
+    }
+
+    /// What was kept, and `tasks`.
+    pub(super) fn join(&mut self, mut tasks: Vec<HttpTask>) -> Vec<HttpTask> {
+        if self.kept.is_empty() {
+            return tasks;
+        }
+        if length(&tasks).is_some() {
+            self.append(&tasks);
+            tasks.clear();
+        }
+        let kept = HttpTask::Body(self.take(), false);
+        tasks.insert(0, kept);
+        tasks
     }
 
     /// Asked each time that the loop has nothing else to do: whether what is kept is to be written now, for nothing follows it.
@@ -63,26 +74,25 @@ impl Burst {
         due
     }
 
-    /// What is kept; nothing is after it.
+    /// What is kept; nothing is after it, and no room is.
     pub(super) fn take(&mut self) -> Option<Bytes> {
-        if self.kept.is_empty() {
-            return None;
+        (!self.kept.is_empty()).then(|| std::mem::take(&mut self.kept).freeze())
+    }
+
+    fn append(&mut self, tasks: &[HttpTask]) {
+        if self.kept.capacity() == 0 {
+            self.kept.reserve(KEPT_MAX);
         }
-        let mut all = BytesMut::with_capacity(std::mem::take(&mut self.bytes));
-        for task in self.kept.drain(..) {
+        for task in tasks {
             if let HttpTask::Body(Some(bytes), _) = task {
-                all.extend_from_slice(&bytes);
+                self.kept.extend_from_slice(bytes);
             }
         }
-        Some(all.freeze())
     }
 }
 
-/// The bytes of a batch that is full and nothing but pieces of a body that goes on.
-fn length_of_full(tasks: &[HttpTask]) -> Option<usize> {
-    if tasks.len() < FULL_BATCH {
-        return None;
-    }
+/// The bytes of a batch that is nothing but pieces of a body that goes on.
+fn length(tasks: &[HttpTask]) -> Option<usize> {
     tasks.iter().try_fold(0_usize, |sum, task| match task {
         HttpTask::Body(Some(bytes), false) => Some(sum.saturating_add(bytes.len())),
         _ => None,
@@ -125,6 +135,18 @@ mod tests {
     }
 
     #[test]
+    fn what_was_kept_leaves_before_an_end() {
+        let mut burst = Burst::new(Some(Room::unlimited()));
+        assert!(burst.keep(pieces(4, "a")).is_none());
+        let all = burst
+            .keep(vec![HttpTask::Body(Some(Bytes::from_static(b"b")), true)])
+            .unwrap();
+        assert_eq!(all.len(), 2);
+        assert!(all[1].is_end() && !all[0].is_end());
+        assert_eq!(text(all), "aaaab");
+    }
+
+    #[test]
     fn what_nothing_follows_is_due_when_the_loop_has_come_by_and_asks_for_that() {
         let room = Room::unlimited();
         let mut burst = Burst::new(Some(Arc::clone(&room)));
@@ -153,6 +175,11 @@ mod tests {
             tasks.push(last);
             assert_eq!(burst.keep(tasks).unwrap().len(), 5);
         }
+        assert_eq!(
+            burst.keep(pieces(4, "")).unwrap().len(),
+            4,
+            "pieces that the tap has emptied"
+        );
         assert_eq!(Burst::new(None).keep(pieces(4, "a")).unwrap().len(), 4);
     }
 
@@ -164,7 +191,8 @@ mod tests {
             assert!(burst.keep(pieces(4, text)).is_none(), "{kept}");
         }
         let all = burst.keep(pieces(4, text)).unwrap();
-        assert_eq!(all.len(), KEPT_MAX / text.len() + 4);
+        assert_eq!(all.len(), 1);
+        assert_eq!(super::tests::text(all).len(), KEPT_MAX + 4 * text.len());
         assert!(burst.take().is_none());
     }
 }
