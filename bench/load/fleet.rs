@@ -1,6 +1,7 @@
 //! What is put under load: starts each variant with what it needs, and stops it when its value is dropped.
 
 use std::{
+    cell::Cell,
     env, fs,
     net::{SocketAddr, ToSocketAddrs},
     path::{Path, PathBuf},
@@ -64,6 +65,7 @@ pub(crate) struct Fleet {
     pub(crate) upstream: SocketAddr,
     directory: TempDir,
     process: Process,
+    counts: Cell<bool>,
 }
 
 impl Fleet {
@@ -86,7 +88,36 @@ impl Fleet {
             upstream,
             directory,
             process,
+            counts: Cell::new(false),
         })
+    }
+
+    /// Whether subjects that are launched from now on run under callgrind, which does not count before it is told to.
+    pub(crate) fn count_instructions(&self, counts: bool) {
+        self.counts.set(counts);
+    }
+
+    /// The command that starts a subject.
+    pub(crate) fn subject_command(&self, command: Command) -> Command {
+        if !self.counts.get() {
+            return command;
+        }
+        let mut counted = Command::new("valgrind");
+        let out = self.path().join("callgrind.%p");
+        counted
+            .args(["--tool=callgrind", "--instr-atstart=no"])
+            .arg(format!("--callgrind-out-file={}", out.display()))
+            .arg(command.get_program())
+            .args(command.get_args());
+        for (name, value) in command.get_envs() {
+            if let Some(value) = value {
+                counted.env(name, value);
+            }
+        }
+        if let Some(directory) = command.get_current_dir() {
+            counted.current_dir(directory);
+        }
+        counted
     }
 
     pub(crate) fn upstream_pids(&self) -> &[u32] {
@@ -152,6 +183,7 @@ impl Fleet {
                 tollgate::ALLOCATOR_OPTIONS.to_string_lossy().as_ref(),
             );
         }
+        let command = self.subject_command(command);
         let mut process = Process::start(&name, command, &self.cores.subject, Ending::Kill, self.path())?;
         process.wait_listening(address)?;
         Ok(self.pass_through(&name, address, vec![process]))

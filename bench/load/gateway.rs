@@ -57,7 +57,7 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
 
     let mut process = Process::start(
         &name,
-        cli.command(&["serve"]),
+        fleet.subject_command(cli.command(&["serve"])),
         &fleet.cores.subject,
         Ending::Kill,
         fleet.path(),

@@ -4,7 +4,7 @@
 //! (`drive`, `client`, `pacer`) and reports; the simulated [`upstream`]; the [`baseline`]. The [`gateway`] is the real
 //! binary; nginx and HAProxy ([`peers`]) take part where they are installed. [`fleet`] starts all of them.
 //!
-//! [`steady`] has the scenarios of a steady load, [`idle`] open streams, [`soak`] the long run, [`syscalls`] a count;
+//! [`steady`] has the scenarios of a steady load, [`idle`] open streams, [`soak`] the long run, [`syscalls`] and [`instructions`] a count;
 //! [`figures`] says what is kept of a round and concluded from several, [`report`] and [`plot`] write it down.
 //!
 //! Everything stays on loopback and ends by itself. What it cannot tell: the cost of TLS and of a real network, and
@@ -20,6 +20,7 @@ mod fleet;
 mod gateway;
 mod http2;
 mod idle;
+mod instructions;
 mod machine;
 mod pacer;
 mod peers;
@@ -82,7 +83,7 @@ fn bench(options: Options) -> Result<()> {
 
     let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios
         .iter()
-        .partition(|scenario| matches!(scenario, Scenario::Open | Scenario::Soak));
+        .partition(|scenario| matches!(scenario, Scenario::Open | Scenario::Soak | Scenario::Instructions));
     if !shared.is_empty() {
         let subjects = launch_all(&fleet, &mut report)?;
         for scenario in shared {
@@ -94,6 +95,9 @@ fn bench(options: Options) -> Result<()> {
     }
     if own.contains(&Scenario::Open) {
         idle::run(&fleet, files, &mut report)?;
+    }
+    if own.contains(&Scenario::Instructions) {
+        instructions::run(&fleet, &mut report)?;
     }
     if own.contains(&Scenario::Soak) {
         soak::run(&fleet, &mut report)?;

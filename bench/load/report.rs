@@ -9,6 +9,7 @@ use crate::{
     cli::{Options, Variant},
     figures::{Percentiles, Round, Series, Spread, summarise},
     idle::OpenStreams,
+    instructions::Instructions,
     machine::Machine,
     say,
     soak::LongRun,
@@ -29,6 +30,7 @@ pub(crate) struct Report {
     notes: Vec<String>,
     pub(crate) series: Vec<Series>,
     pub(crate) syscalls: Vec<SystemCalls>,
+    pub(crate) instructions: Vec<Instructions>,
     pub(crate) open: Vec<OpenStreams>,
     pub(crate) soak: Vec<LongRun>,
 }
@@ -59,6 +61,7 @@ impl Report {
             notes: Vec::new(),
             series: Vec::new(),
             syscalls: Vec::new(),
+            instructions: Vec::new(),
             open: Vec::new(),
             soak: Vec::new(),
         }
@@ -132,6 +135,10 @@ impl Report {
         if !self.syscalls.is_empty() {
             text.push_str("\n## syscalls\n\n");
             text.push_str(&syscalls_table(&self.syscalls));
+        }
+        if !self.instructions.is_empty() {
+            text.push_str("\n## instructions\n\n");
+            text.push_str(&instructions_table(&self.instructions));
         }
         if !self.open.is_empty() {
             text.push_str("\n## open\n\n");
@@ -212,6 +219,20 @@ fn syscalls_table(syscalls: &[SystemCalls]) -> String {
         ]
     };
     table(&head, &syscalls.iter().map(row).collect::<Vec<_>>())
+}
+
+fn instructions_table(instructions: &[Instructions]) -> String {
+    let head = ["subject", "load", "instructions", "of which"].map(str::to_owned);
+    let row = |i: &Instructions| {
+        let parts = i.by_part.iter().map(|(part, count)| format!("{part} {count:.0}"));
+        [
+            i.subject.clone(),
+            format!("{}, each {}", i.part, i.unit.name()),
+            format!("{:.0}", i.a_unit),
+            parts.collect::<Vec<_>>().join(", "),
+        ]
+    };
+    table(&head, &instructions.iter().map(row).collect::<Vec<_>>())
 }
 
 fn open_table(open: &[OpenStreams]) -> String {

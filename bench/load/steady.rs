@@ -139,7 +139,7 @@ fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
             ]
         }
         Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
-        Scenario::Open | Scenario::Soak | Scenario::Syscalls => Vec::new(),
+        Scenario::Open | Scenario::Soak | Scenario::Syscalls | Scenario::Instructions => Vec::new(),
     }
 }
 

@@ -1,0 +1,185 @@
+//! Instructions a request and an event, as callgrind counts them, and in which part of the program they are. They are those outside the
+//! kernel. A counted process is some fifty times slower, so only the counts mean anything; they hardly depend on what else the machine does.
+
+use std::{collections::HashMap, fs, process::Command, time::Duration};
+
+use serde::Serialize;
+
+use crate::{
+    Result,
+    cli::Variant,
+    drive::{self, Arrivals, Plan},
+    figures::Unit,
+    fleet::{Fleet, Subject},
+    process,
+    report::Report,
+    request::{KILOBYTE, Shape},
+    say,
+    upstream::Script,
+};
+
+/// Instructions of a subject, a request or an event.
+#[derive(Serialize)]
+pub(crate) struct Instructions {
+    pub(crate) subject: String,
+    pub(crate) part: String,
+    pub(crate) unit: Unit,
+    /// Requests or events counted.
+    pub(crate) units: u64,
+    pub(crate) a_unit: f64,
+    /// By part of the program, the most first.
+    pub(crate) by_part: Vec<(String, f64)>,
+}
+
+/// Counts for each subject that is a process of ours: whole answers and a burst, saturated.
+pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
+    let script = Script {
+        events: 100,
+        pace_ms: 0,
+    };
+    let parts = [
+        ("whole", Unit::Request, 1, Shape::Whole { bytes: KILOBYTE }),
+        ("stream-burst", Unit::Event, script.events_seen(), Shape::Stream(script)),
+    ];
+    let ours = |variant: &Variant| !matches!(variant, Variant::Direct | Variant::Nginx | Variant::Haproxy);
+    for variant in fleet.options.variants().into_iter().filter(ours) {
+        for (name, unit, units, shape) in parts {
+            // A fresh process each: what was counted before is in the next count too.
+            fleet.count_instructions(true);
+            let counted = fleet.launch(variant).and_then(|subject| count(fleet, &subject, shape));
+            fleet.count_instructions(false);
+            match counted {
+                Ok((requests, by_part)) => {
+                    let units = requests * units;
+                    let mut by_part: Vec<(String, f64)> = by_part
+                        .into_iter()
+                        .map(|(part, instructions)| (part.to_owned(), instructions as f64 / units as f64))
+                        .collect();
+                    by_part.sort_by(|a, b| b.1.total_cmp(&a.1));
+                    let a_unit = by_part.iter().map(|(_, instructions)| instructions).sum();
+                    let subject = variant.name();
+                    say(&format!(
+                        "instructions {name}  {subject:<18} {a_unit:.0} each {}",
+                        unit.name()
+                    ));
+                    report.instructions.push(Instructions {
+                        subject,
+                        part: name.to_owned(),
+                        unit,
+                        units,
+                        a_unit,
+                        by_part,
+                    });
+                }
+                Err(error) => {
+                    let subject = variant.name();
+                    report.note(format!("instructions of {name} of {subject} not counted: {error}"));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Requests, and instructions by part.
+fn count(fleet: &Fleet, subject: &Subject, shape: Shape) -> Result<(u64, HashMap<&'static str, u64>)> {
+    let pid = subject.pids.first().ok_or("no process")?;
+    let load = |length| Plan {
+        address: subject.address,
+        shots: vec![shape.shot(subject)],
+        arrivals: Arrivals::Closed,
+        connections: fleet.options.connections,
+        workers: fleet.cores.load_threads(),
+        waiting: fleet.options.waiting(),
+        warm_up: Duration::ZERO,
+        length,
+        requests_max: None,
+    };
+    // Connections, caches and the allocator's stock are made before the count begins.
+    drive::run(load(WARM_UP), || (), |_| ())?;
+    let control = |what: &[&str]| {
+        let mut command = Command::new("callgrind_control");
+        command.args(what).arg(pid.to_string());
+        process::run(command)
+    };
+    control(&["-i", "on"])?;
+    let outcome = drive::run(load(LENGTH), || (), |_| ())?;
+    control(&["-i", "off"])?;
+    control(&["-d"])?;
+    if let Some((kind, n)) = outcome.tally.errors.first_key_value() {
+        return Err(format!("{n} wrong answers: {kind}").into());
+    }
+    let dump = fleet.path().join(format!("callgrind.{pid}.1"));
+    let counted = read(&fs::read_to_string(&dump).map_err(|e| format!("{}: {e}", dump.display()))?);
+    if counted.0 == 0 {
+        return Err("no request was counted".into());
+    }
+    Ok(counted)
+}
+
+/// Reads a dump of callgrind (its manual, "Callgrind Format Specification"): how often a request's head was parsed, and the instructions
+/// of each part.
+fn read(dump: &str) -> (u64, HashMap<&'static str, u64>) {
+    let mut names: HashMap<&str, &str> = HashMap::new();
+    let (mut requests, mut by_part) = (0, HashMap::new());
+    let (mut part, mut callee, mut is_call) = (OTHERS, "", false);
+    for line in dump.lines() {
+        if let Some(text) = line.strip_prefix("fn=") {
+            part = part_of(name(&mut names, text));
+        } else if let Some(text) = line.strip_prefix("cfn=") {
+            callee = name(&mut names, text);
+        } else if let Some(text) = line.strip_prefix("calls=") {
+            is_call = true;
+            if callee.contains(REQUEST_PARSED) {
+                requests += text.split(' ').next().and_then(|calls| calls.parse().ok()).unwrap_or(0);
+            }
+        } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
+            // The line after a call tells its inclusive cost, which is its callee's own.
+            if !std::mem::take(&mut is_call) {
+                let cost = line.split(' ').nth(1).and_then(|cost| cost.parse().ok()).unwrap_or(0);
+                *by_part.entry(part).or_insert(0) += cost;
+            }
+        }
+    }
+    (requests, by_part)
+}
+
+/// The name that `(id) name` gives, or `(id)` repeats.
+fn name<'a>(names: &mut HashMap<&'a str, &'a str>, text: &'a str) -> &'a str {
+    match text.split_once(' ') {
+        Some((id, name)) => {
+            names.insert(id, name);
+            name
+        }
+        None => names.get(text).copied().unwrap_or_default(),
+    }
+}
+
+/// The part of the program that a function belongs to: the first whose mark its name has.
+fn part_of(function: &str) -> &'static str {
+    let has = |(marks, _): &&(&[&str], &str)| marks.iter().any(|mark| function.contains(mark));
+    PARTS.iter().find(has).map_or(OTHERS, |(_, part)| part)
+}
+
+const PARTS: [(&[&str], &str); 12] = [
+    (&["tollgate::pure"], "parsing, limits and meter"),
+    (&["tollgate::store"], "ledger and journal"),
+    (&["tollgate::telemetry"], "metrics and log"),
+    (&["tollgate::"], "gateway's hooks"),
+    (&["sha2::"], "the key's digest"),
+    (&["redis::", "combine::"], "Redis client"),
+    (&["sqlite", "walC", "walF"], "SQLite"),
+    (&["pingora"], "Pingora"),
+    (&["tokio", "futures", "mio::"], "tokio"),
+    (&["httparse", "http::"], "heads"),
+    (
+        &["_rjem", "malloc", "_int_free", "cfree", "free", "alloc::"],
+        "allocator",
+    ),
+    (&["memcpy", "memmove", "memset", "memcmp"], "copies"),
+];
+const OTHERS: &str = "others";
+/// Called once for each request.
+const REQUEST_PARSED: &str = "httparse::Request::parse_with_config";
+const WARM_UP: Duration = Duration::from_secs(2);
+const LENGTH: Duration = Duration::from_secs(6);
