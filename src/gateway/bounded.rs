@@ -12,11 +12,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pingora::protocols::l4::stream::Stream as Socket;
 use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::{SslDigest, TlsRef};
+use pingora::protocols::tls::{SslDigest, TlsRef, TlsStream};
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, IO, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
-    UniqueID, UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, IO, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID, UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
@@ -28,6 +29,8 @@ use super::output::Output;
 pub(super) struct Room {
     /// Bytes that may still come of it.
     left: AtomicUsize,
+    /// Whether the connection has had a request over HTTP/2, or waited for its first one over HTTP/1.
+    met: AtomicBool,
     /// Whether any has come.
     begun: AtomicBool,
     /// Whether its time runs.
@@ -43,6 +46,7 @@ impl Room {
     pub(super) fn unlimited() -> Arc<Room> {
         Arc::new(Room {
             left: AtomicUsize::new(0),
+            met: AtomicBool::new(false),
             begun: AtomicBool::new(false),
             is_timed: AtomicBool::new(false),
             came: AtomicBool::new(true),
@@ -50,8 +54,26 @@ impl Room {
         })
     }
 
+    /// That of a connection which the door has taken in.
+    pub(super) fn of(stream: &Stream) -> Option<Arc<Room>> {
+        let stream = (**stream).as_any();
+        let clear = stream.downcast_ref::<Bounded<Socket>>().map(|bounded| &bounded.room);
+        let secure = || {
+            stream
+                .downcast_ref::<Bounded<TlsStream<Socket>>>()
+                .map(|bounded| &bounded.room)
+        };
+        clear.or_else(secure).cloned()
+    }
+
+    /// A request begins over HTTP/2.
+    pub(super) fn meet(&self) {
+        self.met.store(true, Ordering::Relaxed);
+    }
+
     /// From now on a head is waited for; the time of a connection's first one runs already.
-    pub(super) fn begin(&self, is_first: bool) {
+    pub(super) fn begin(&self) {
+        let is_first = !self.met.swap(true, Ordering::Relaxed);
         self.is_timed.store(is_first, Ordering::Relaxed);
         self.left.store(HEAD_ROOM, Ordering::Relaxed);
         self.begun.store(false, Ordering::Relaxed);
@@ -64,13 +86,24 @@ impl Room {
     }
 
     /// Whether it is.
-    pub(super) fn has_come(&self) -> bool {
+    fn has_come(&self) -> bool {
         self.came.load(Ordering::Relaxed)
+    }
+
+    /// Whether a head is waited for.
+    pub(super) fn waits_for_head(&self) -> bool {
+        !self.has_come() || !self.met.load(Ordering::Relaxed)
     }
 
     /// Asked each time that a head's time is over: whether it has run since the last time. What has begun to come meanwhile has the
     /// next one to end, so that an idle connection needs no clock of its own.
     pub(super) fn is_late(&self) -> bool {
+        if !self.waits_for_head() {
+            return false;
+        }
+        if !self.met.load(Ordering::Relaxed) {
+            return true;
+        }
         self.is_timed
             .fetch_or(self.begun.load(Ordering::Relaxed), Ordering::Relaxed)
     }

@@ -4,12 +4,10 @@
 //! So each connection passes here first: it takes a place, is greeted over TLS when that is configured, tells its protocol, and has
 //! a time for each head. What happens then is Pingora's, with the hooks of [`Gateway`].
 
-use std::future::poll_fn;
 use std::net::IpAddr;
-use std::pin::pin;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -29,7 +27,7 @@ use super::Gateway;
 use super::address;
 use super::bounded::{Bounded, Room};
 use super::connections::{Connections, Most, Place};
-use super::life::Life;
+use super::life::{CutBell, Life};
 use super::snapshot::Snapshot;
 
 /// What Pingora's listener hands its connections to.
@@ -81,25 +79,16 @@ impl ServerApp for Door {
         let conversation = Arc::new(Conversation {
             proxy: Arc::clone(&self.proxy),
             options,
-            head_max: timeouts.head,
-            room,
-            begun: AtomicBool::new(false),
+            room: Arc::clone(&room),
             life: Arc::clone(&self.life),
         });
-        let mut talk = pin!(self.life.woken_by_cut(conversation.process_new(stream, shutdown)));
-        let mut late = pin!(conversation.head_is_late());
-        poll_fn(|context| {
-            if talk.as_mut().poll(context).is_ready() {
-                return Poll::Ready(());
-            }
-            // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
-            if conversation.waits_for_head() {
-                late.as_mut().poll(context)
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
+        let visit = Visit {
+            talk: conversation.process_new(stream, shutdown),
+            cut: self.life.cut_bell(),
+            late: Box::pin(head_is_late(&room, timeouts.head)),
+            room: &room,
+        };
+        visit.await;
         None
     }
 
@@ -108,37 +97,45 @@ impl ServerApp for Door {
     }
 }
 
+/// One connection, from its greeting to its end. Every piece of every answer passes its poll.
+struct Visit<'visit> {
+    talk: BoxFuture<'visit, Option<Stream>>,
+    cut: CutBell<'visit>,
+    room: &'visit Room,
+    late: BoxFuture<'visit, ()>,
+}
+
+impl Future for Visit<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Visit { talk, cut, room, late } = &mut *self;
+        cut.wake_with(context);
+        while talk.as_mut().poll(context).is_pending() {
+            if room.take_again() {
+                continue;
+            }
+            // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
+            return if room.waits_for_head() {
+                late.as_mut().poll(context)
+            } else {
+                Poll::Pending
+            };
+        }
+        Poll::Ready(())
+    }
+}
+
 /// One connection's requests.
 struct Conversation {
     proxy: Arc<HttpProxy<Gateway>>,
     options: HttpServerOptions,
-    head_max: Duration,
     room: Arc<Room>,
-    /// Whether a request has begun, or the first one of HTTP/1 is waited for.
-    begun: AtomicBool,
     life: Arc<Life>,
 }
 
-impl Conversation {
-    fn waits_for_head(&self) -> bool {
-        !self.begun.load(Ordering::Relaxed) || !self.room.has_come()
-    }
-
-    /// Returns when a head has not come in its time, or over HTTP/2 the first one has not begun. That time begins with the connection, or,
-    /// between two requests, with the head's first byte, for until then the connection may idle; what Pingora allows for that is not
-    /// counted here. It has to be polled only while a head is waited for.
-    async fn head_is_late(&self) {
-        loop {
-            tokio::time::sleep(self.head_max).await;
-            if self.waits_for_head() && (!self.begun.load(Ordering::Relaxed) || self.room.is_late()) {
-                return;
-            }
-        }
-    }
-}
-
 impl HttpServerApp for Conversation {
-    /// Not an `async fn`, whose future would keep room for the session that it passes on.
+    /// Not an `async fn`, whose future would keep room for the session that it passes on, and be polled with every piece of the answer.
     fn process_new_http<'app, 'watch, 'life>(
         self: &'app Arc<Self>,
         session: ServerSession,
@@ -149,30 +146,13 @@ impl HttpServerApp for Conversation {
         'watch: 'life,
         Self: 'life,
     {
-        let is_http2 = session.is_http2();
-        let request = self.proxy.process_new_http(session, shutdown);
-        Box::pin(async move {
-            let first = !self.begun.swap(true, Ordering::Relaxed);
-            if is_http2 {
-                // It has a task of its own.
-                return self.life.woken_by_cut(request).await;
-            }
-            self.room.begin(first);
-            let mut request = request;
-            poll_fn(|context| {
-                loop {
-                    let polled = if self.room.has_come() {
-                        request.as_mut().poll(context)
-                    } else {
-                        ROOM.sync_scope(Arc::clone(&self.room), || request.as_mut().poll(context))
-                    };
-                    if polled.is_ready() || !self.room.take_again() {
-                        return polled;
-                    }
-                }
-            })
-            .await
-        })
+        if session.is_http2() {
+            self.room.meet();
+            // It has a task of its own.
+            return Box::pin(self.life.woken_by_cut(self.proxy.process_new_http(session, shutdown)));
+        }
+        self.room.begin();
+        self.proxy.process_new_http(session, shutdown)
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -190,15 +170,16 @@ impl HttpServerApp for Conversation {
     }
 }
 
-/// The head of this task's request has come: it is no longer waited for.
-pub(super) fn head_came() {
-    // A request over HTTP/2 has a task of its own, and its head had come before.
-    let _of_http2 = ROOM.try_with(|room| room.head_came());
-}
-
-/// The room of this task's connection, as long as the head is not there. None over HTTP/2.
-pub(super) fn room() -> Option<Arc<Room>> {
-    ROOM.try_with(Arc::clone).ok()
+/// Returns when a head has not come in its time, or over HTTP/2 the first one has not begun. That time begins with the connection, or,
+/// between two requests, with the head's first byte, for until then the connection may idle; what Pingora allows for that is not
+/// counted here. It has to be polled only while a head is waited for.
+async fn head_is_late(room: &Room, head_max: Duration) {
+    loop {
+        tokio::time::sleep(head_max).await;
+        if room.is_late() {
+            return;
+        }
+    }
 }
 
 /// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
@@ -236,10 +217,6 @@ async fn greet(stream: Stream, snapshot: &Snapshot, room: &Arc<Room>) -> Option<
 fn peer(stream: &Stream) -> Option<IpAddr> {
     let digest = stream.get_socket_digest()?;
     digest.peer_addr()?.as_inet().map(|address| address.ip())
-}
-
-tokio::task_local! {
-    static ROOM: Arc<Room>;
 }
 
 /// What a connection of HTTP/2 begins with (RFC 9113 section 3.4).

@@ -4,12 +4,13 @@
 //! billed for what was delivered.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
-use std::task::Waker;
+use std::task::{Context, Waker};
 use std::time::Duration;
 
+use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 
 /// Shared by every request and whoever stops the process.
@@ -28,6 +29,28 @@ pub(super) struct Life {
 /// A request under way.
 #[derive(Debug)]
 pub(super) struct InFlight(Arc<Life>);
+
+/// Wakes a task once.
+#[derive(Debug)]
+pub(super) struct CutBell<'life> {
+    wakes: Option<Waker>,
+    has_rung: bool,
+    cut: Pin<Box<Notified<'life>>>,
+}
+
+impl CutBell<'_> {
+    /// Wakes the task that is polled here. To be called before that looks at [`Life::is_cut`], so that no cut is missed between the two.
+    pub(super) fn wake_with(&mut self, context: &mut Context<'_>) {
+        let is_new = self
+            .wakes
+            .as_ref()
+            .is_none_or(|waker| !waker.will_wake(context.waker()));
+        if is_new && !self.has_rung {
+            self.has_rung = self.cut.as_mut().poll(context).is_ready();
+            self.wakes = Some(context.waker().clone());
+        }
+    }
+}
 
 impl Life {
     pub(super) fn new() -> Arc<Life> {
@@ -71,19 +94,21 @@ impl Life {
     /// cheaper than to wait for it each time.
     pub(super) async fn woken_by_cut<W: Future>(&self, work: W) -> W::Output {
         let mut work = pin!(work);
-        let mut cut = pin!(self.cut.notified());
-        let mut cut_came = false;
-        let mut woken: Option<Waker> = None;
+        let mut bell = self.cut_bell();
         poll_fn(|context| {
-            let is_new = woken.as_ref().is_none_or(|waker| !waker.will_wake(context.waker()));
-            if is_new && !cut_came {
-                // Before the work looks, so that no cut is missed between the two.
-                cut_came = cut.as_mut().poll(context).is_ready();
-                woken = Some(context.waker().clone());
-            }
+            bell.wake_with(context);
             work.as_mut().poll(context)
         })
         .await
+    }
+
+    /// Wakes a task when a stop no longer waits.
+    pub(super) fn cut_bell(&self) -> CutBell<'_> {
+        CutBell {
+            wakes: None,
+            has_rung: false,
+            cut: Box::pin(self.cut.notified()),
+        }
     }
 
     /// Whether a stop has begun. False again never.

@@ -10,15 +10,12 @@ mod authenticate;
 mod bounded;
 mod breaker;
 mod buffered;
-mod burst;
 mod certificates;
-mod comment;
 mod connections;
 mod cors;
 pub mod door;
 mod drain;
 mod forward;
-mod head;
 mod judge;
 mod life;
 mod meter;
@@ -35,7 +32,6 @@ mod route;
 mod screen;
 pub mod server;
 mod settle;
-mod silence;
 pub mod snapshot;
 mod stage;
 mod strangers;
@@ -60,12 +56,12 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, Result};
 
 use self::admin::Admin;
-use self::buffered::Carriage;
+use self::bounded::Room;
+use self::buffered::{Carriage, Longest};
 use self::life::Life;
 use self::native::Failed;
 use self::route::Route;
 use self::settle::{Biller, Ending};
-use self::silence::Longest;
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
 use self::strangers::Strangers;
@@ -301,7 +297,10 @@ impl ProxyHttp for Gateway {
     }
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
-        door::head_came();
+        ctx.room = session.as_downstream().stream().and_then(Room::of);
+        if let Some(room) = &ctx.room {
+            room.head_came();
+        }
         let timeouts = ctx.snapshot.config.timeouts;
         let peer = session
             .client_addr()

@@ -116,7 +116,7 @@ impl Ctx {
             tally: Some(Tally::new(telemetry, id, crate::clock::monotonic())),
             snapshot,
             client: None,
-            room: super::door::room(),
+            room: None,
             origin: None,
             rate: None,
             stage: Stage::Arrived,

@@ -14,6 +14,8 @@ pub(super) struct Comments {
     /// The silence that each one ends; none: there are no comments.
     every: Option<Duration>,
     said_at: Option<Instant>,
+    /// Whether something is on its way.
+    is_begun: bool,
     /// What is left to write of one, over HTTP/2.
     unsent: Bytes,
 }
@@ -23,6 +25,7 @@ impl Comments {
         Comments {
             every,
             said_at: None,
+            is_begun: false,
             unsent: Bytes::new(),
         }
     }
@@ -43,18 +46,25 @@ impl Comments {
         self.pass_over();
         let comment = Bytes::from_static(COMMENT);
         if session.is_http2() {
+            self.is_begun = true;
             self.unsent = comment;
         } else {
-            session.send_downstream_proxy_task(HttpTask::Body(Some(comment), false));
+            self.send(session, comment);
         }
     }
 
-    /// Whether one was begun and is not wholly sent.
-    pub(super) fn is_begun(&self, session: &ServerSession) -> bool {
-        !self.unsent.is_empty() || session.has_pending_downstream_proxy_tasks()
+    /// Begins what is to be sent in the same way over HTTP/1.
+    pub(super) fn send(&mut self, session: &mut ServerSession, bytes: Bytes) {
+        self.is_begun = true;
+        session.send_downstream_proxy_task(HttpTask::Body(Some(bytes), false));
     }
 
-    /// Sends what is left of one. It may be dropped at any time, and goes on where it was.
+    /// Whether something was begun and is not wholly sent.
+    pub(super) fn is_begun(&self) -> bool {
+        self.is_begun
+    }
+
+    /// Sends what is left of it. It may be dropped at any time, and goes on where it was.
     pub(super) async fn write(&mut self, session: &mut ServerSession) -> Result<()> {
         if session.has_pending_downstream_proxy_tasks() {
             session.write_downstream_proxy_tasks().await?;
@@ -64,6 +74,7 @@ impl Comments {
             session.write_response_body(Bytes::copy_from_slice(byte), false).await?;
             self.unsent = self.unsent.slice(1..);
         }
+        self.is_begun = false;
         Ok(())
     }
 }

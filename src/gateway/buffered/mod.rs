@@ -10,15 +10,20 @@
 //!
 //! It rests on an interface that Pingora does not document: the dependency is pinned.
 
-use std::future::poll_fn;
-use std::pin::pin;
+mod bell;
+mod burst;
+mod comment;
+mod deliver;
+mod head;
+mod idle;
+mod silence;
+
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
-use std::task::Poll;
 use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use http::HeaderMap;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::Digest;
@@ -26,16 +31,14 @@ use pingora::protocols::http::custom::{CustomMessageWrite, server::Session as Cu
 use pingora::protocols::http::{HttpTask, ServerSession};
 use pingora::protocols::l4::socket::SocketAddr;
 use pingora::proxy::Session;
-use pingora::{Error, ErrorSource, ErrorType, Result};
+use pingora::{Error, ErrorType, Result};
 
+pub(super) use self::silence::Longest;
+use self::{bell::Bell, burst::Burst, comment::Comments, head::Head, idle::Idle, silence::Silence};
 use super::bounded::Room;
-use super::burst::Burst;
-use super::comment::Comments;
 use super::drain::{DrainPlace, drained_out};
-use super::head::Head;
 use super::life::Life;
 use super::meter::joined;
-use super::silence::{Due, Longest, Silence};
 use super::ticket::{Shared, Ticket, placeholder};
 use crate::pure::chat::ResponseMode;
 
@@ -66,19 +69,14 @@ struct Buffered {
     overran: bool,
     /// Holds a place among the calls that are drained.
     drained: Option<DrainPlace>,
+    /// Rung by what is waited for beside the upstream.
+    bell: Bell,
+    /// Whether it was given to the client's connection and to the clock, which had nothing to tell then.
+    is_hung: bool,
     silence: Silence,
     comments: Comments,
     head: Head,
     burst: Burst,
-}
-
-/// What ends the wait for the client.
-enum Turn {
-    Client(Result<Option<Bytes>>),
-    /// What was kept is to be written.
-    Burst,
-    Silence(Due),
-    Cut,
 }
 
 /// Puts a session that has its body already in the place of the real one.
@@ -95,6 +93,8 @@ pub(super) fn install(session: &mut Session, mut carriage: Carriage) -> Ticket {
         burst: Burst::new(room),
         comments: Comments::new(carriage.comment_every),
         silence: Silence::new(carriage.silence),
+        bell: Bell::new(),
+        is_hung: false,
         carriage,
         gone_at: None,
         overran: false,
@@ -108,11 +108,6 @@ pub(super) fn install(session: &mut Session, mut carriage: Carriage) -> Ticket {
 /// session for the client's.
 pub(super) fn is_upstreams_fault(error: &Error) -> bool {
     matches!(error.etype(), ErrorType::Custom(what) if [UNHEARD, SILENT, STOPPING, EMPTY].contains(what))
-}
-
-/// A 200 whose head is all of it: no stream, and no JSON.
-fn is_empty_answer(task: &HttpTask) -> bool {
-    matches!(task, HttpTask::Header(header, true) if header.status == http::StatusCode::OK)
 }
 
 fn interrupted(what: &'static str) -> Box<Error> {
@@ -134,110 +129,6 @@ impl Buffered {
 
     fn is_gone(&self) -> bool {
         self.gone_at.is_some()
-    }
-
-    /// The client has gone: an error, unless this call is drained.
-    fn client_gone(&mut self, error: Box<Error>) -> Result<()> {
-        if self.is_gone() {
-            return Ok(());
-        }
-        // Before the answer has begun nothing is owed, so nothing is worth waiting for.
-        if !self.shared.drains.load(Ordering::Relaxed) || !self.silence.is_begun() {
-            return Err(error);
-        }
-        let Some(place) = DrainPlace::take() else {
-            return Err(error);
-        };
-        self.drained = Some(place);
-        self.gone_at = Some(crate::clock::monotonic());
-        self.shared.gone.store(true, Ordering::Relaxed);
-        self.burst.take();
-        // Whatever was half written, this connection is of no more use.
-        self.real_mut().set_keepalive(None);
-        Ok(())
-    }
-
-    fn check_drain(&self) -> Result<()> {
-        match self.gone_at {
-            Some(at) if at.elapsed() >= self.carriage.drain_max => Err(drained_out()),
-            _ => Ok(()),
-        }
-    }
-
-    /// The upstream is silent: the client is told that the stream is alive, where that can be said.
-    fn comment(&mut self) {
-        self.send_kept();
-        let can = !self.is_gone() && self.shared.between_events.load(Ordering::Relaxed);
-        match self.real.as_mut() {
-            Some(real) if can && real.response_written().is_some() => {
-                self.shared.commented.store(true, Ordering::Relaxed);
-                self.comments.begin(real);
-            }
-            _ => self.comments.pass_over(),
-        }
-    }
-
-    /// Sends what is left of a comment, which nothing may overtake.
-    async fn end_comment(&mut self) -> Result<()> {
-        match self.real.as_mut() {
-            Some(real) if self.gone_at.is_none() && self.comments.is_begun(real) => self.comments.write(real).await,
-            _ => Ok(()),
-        }
-    }
-
-    /// Passes a part of the answer on; whether it was the last.
-    async fn pass(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
-        if self.is_gone() {
-            self.check_drain()?;
-            let mut ended = false;
-            for task in tasks {
-                if let HttpTask::Failed(error) = task {
-                    return Err(error);
-                }
-                ended |= task.is_end();
-            }
-            return Ok(ended);
-        }
-        let Some(mut tasks) = self.head.gather(tasks).and_then(|tasks| self.keep(tasks)) else {
-            return Ok(false);
-        };
-        // A failure is told after what came before it, and also when the client has gone meanwhile.
-        let failure = match tasks.pop() {
-            Some(HttpTask::Failed(error)) if tasks.is_empty() => return Err(error),
-            Some(HttpTask::Failed(error)) => Some(error),
-            last => {
-                tasks.extend(last);
-                None
-            }
-        };
-        let ended = tasks.iter().any(HttpTask::is_end);
-        let written = match self.end_comment().await {
-            Ok(()) => self.real_mut().response_duplex_vec(tasks).await,
-            Err(error) => Err(error),
-        };
-        let done = match written {
-            Ok(done) => done,
-            Err(error) if *error.esource() == ErrorSource::Upstream => return Err(error),
-            Err(error) => self.client_gone(error).map(|()| ended)?,
-        };
-        failure.map_or(Ok(done), Err)
-    }
-
-    /// Keeps a part of the answer for the next, or gives what is to be written now. A client that is slow is not given more than waits
-    /// for it already.
-    fn keep(&mut self, tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
-        match &self.real {
-            Some(real) if !self.comments.is_begun(real) => self.burst.keep(tasks),
-            _ => Some(self.burst.join(tasks)),
-        }
-    }
-
-    /// What was kept is written next, like a comment: the loop may drop the write half way.
-    fn send_kept(&mut self) {
-        if let Some(kept) = self.burst.take() {
-            let task = HttpTask::Body(Some(kept), false);
-            self.real_mut().send_downstream_proxy_task(task);
-        }
     }
 }
 
@@ -301,24 +192,12 @@ impl CustomSession for Buffered {
         self.real_mut().write_response_trailers(trailers).await
     }
 
-    async fn response_duplex_vec(&mut self, tasks: Vec<HttpTask>) -> Result<bool> {
-        if tasks.iter().any(is_empty_answer) {
-            return Err(interrupted(EMPTY));
-        }
-        let begun = tasks.iter().any(|task| match task {
-            HttpTask::Header(header, _) => !header.status.is_informational(),
-            HttpTask::Body(..) | HttpTask::UpgradedBody(..) | HttpTask::Trailer(_) | HttpTask::Done => true,
-            HttpTask::Failed(_) => false,
-        });
-        if begun {
-            self.silence.begins();
-        }
-        let passed = self.pass(tasks).await;
-        if begun {
-            // Only now: a client that was slow to take this is not an upstream that was silent.
-            self.silence.heard();
-        }
-        passed
+    fn response_duplex_vec<'call, 'life>(&'call mut self, tasks: Vec<HttpTask>) -> BoxFuture<'life, Result<bool>>
+    where
+        'call: 'life,
+        Self: 'life,
+    {
+        self.deliver(tasks)
     }
 
     fn set_read_timeout(&mut self, timeout: Option<Duration>) {
@@ -380,81 +259,15 @@ impl CustomSession for Buffered {
         false
     }
 
-    async fn read_body_or_idle(&mut self, _no_body_expected: bool) -> Result<Option<Bytes>> {
-        loop {
-            let (gone_at, max, overran) = (self.gone_at, self.carriage.drain_max, self.overran);
-            let Buffered {
-                real,
-                silence,
-                carriage,
-                comments,
-                burst,
-                ..
-            } = self;
-            let life = &carriage.life;
-            let Some(real) = real.as_mut() else { return Ok(None) };
-            if gone_at.is_none() && comments.is_begun(real) {
-                let written = {
-                    let mut writes = pin!(comments.write(real));
-                    poll_fn(|context| match writes.as_mut().poll(context) {
-                        Poll::Ready(written) => Poll::Ready(Some(written)),
-                        Poll::Pending if life.is_cut() => Poll::Ready(None),
-                        Poll::Pending => Poll::Pending,
-                    })
-                    .await
-                };
-                match written {
-                    None => return Err(interrupted(STOPPING)),
-                    Some(Ok(())) => {}
-                    Some(Err(error)) => self.client_gone(error)?,
-                }
-                continue;
-            }
-            let turn = {
-                let mut client = pin!(async {
-                    match gone_at {
-                        // That it leaves is seen when something is written.
-                        None if overran => std::future::pending().await,
-                        None => real.read_body_or_idle(true).await,
-                        Some(at) => {
-                            tokio::time::sleep(max.saturating_sub(at.elapsed())).await;
-                            Err(drained_out())
-                        }
-                    }
-                });
-                poll_fn(|context| {
-                    if burst.is_due() {
-                        return Poll::Ready(Turn::Burst);
-                    }
-                    if let Poll::Ready(read) = client.as_mut().poll(context) {
-                        return Poll::Ready(Turn::Client(read));
-                    }
-                    if let Poll::Ready(due) = silence.poll_lasts(context, comments) {
-                        return Poll::Ready(Turn::Silence(due));
-                    }
-                    if life.is_cut() {
-                        return Poll::Ready(Turn::Cut);
-                    }
-                    Poll::Pending
-                })
-                .await
-            };
-            match turn {
-                Turn::Client(Ok(bytes)) => return Ok(bytes),
-                Turn::Client(Err(error)) if gone_at.is_some() => return Err(error),
-                // Bytes after the request are no reason to leave it without its answer.
-                Turn::Client(Err(error)) if *error.etype() == ErrorType::ConnectError => {
-                    self.overran = true;
-                    self.real_mut().set_keepalive(None);
-                }
-                Turn::Client(Err(error)) => self.client_gone(error)?,
-                Turn::Burst => self.send_kept(),
-                Turn::Silence(Due::Comment) => self.comment(),
-                Turn::Silence(Due::End) if self.silence.is_begun() => return Err(interrupted(SILENT)),
-                Turn::Silence(Due::End) => return Err(interrupted(UNHEARD)),
-                Turn::Cut => return Err(interrupted(STOPPING)),
-            }
-        }
+    fn read_body_or_idle<'call, 'life>(
+        &'call mut self,
+        _no_body_expected: bool,
+    ) -> BoxFuture<'life, Result<Option<Bytes>>>
+    where
+        'call: 'life,
+        Self: 'life,
+    {
+        Box::pin(Idle::Waits(self))
     }
 
     fn body_bytes_sent(&self) -> usize {

@@ -19,11 +19,11 @@ pub(super) struct Silence {
 
 /// The longest silence that is waited for.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Longest {
+pub(in crate::gateway) struct Longest {
     /// Before the answer.
-    pub(super) first_byte: Duration,
+    pub(in crate::gateway) first_byte: Duration,
     /// Once it has begun.
-    pub(super) idle: Duration,
+    pub(in crate::gateway) idle: Duration,
 }
 
 /// Wakes a task, and knows which.
@@ -74,6 +74,11 @@ impl Silence {
     /// Whether the answer has begun.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
+    }
+
+    /// Whether its end was asked for, so that the task is woken.
+    pub(super) fn is_watched(&self) -> bool {
+        self.alarm.is_some()
     }
 
     /// Ready when it has lasted for so long that something must be done. Never while the upstream is heard. It may be asked or not at

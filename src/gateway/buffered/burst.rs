@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::{Bytes, BytesMut};
 use pingora::protocols::http::HttpTask;
 
-use super::bounded::Room;
+use crate::gateway::bounded::Room;
 
 /// The pieces that are kept.
 pub(super) struct Burst {
@@ -61,6 +61,18 @@ impl Burst {
         tasks
     }
 
+    /// What was kept, and the bytes of `tasks`.
+    pub(super) fn gather(&mut self, mut tasks: Vec<HttpTask>) -> Option<Bytes> {
+        if self.kept.is_empty() && tasks.len() == 1 {
+            return match tasks.pop() {
+                Some(HttpTask::Body(bytes, _)) => bytes,
+                _ => None,
+            };
+        }
+        self.append(&tasks);
+        self.take()
+    }
+
     /// Asked each time that the loop has nothing else to do: whether what is kept is to be written now, for nothing follows it.
     pub(super) fn is_due(&mut self) -> bool {
         let (false, Some(room)) = (self.kept.is_empty(), &self.room) else {
@@ -72,6 +84,11 @@ impl Burst {
             room.ask_again();
         }
         due
+    }
+
+    /// Whether nothing is kept.
+    pub(super) fn is_empty(&self) -> bool {
+        self.kept.is_empty()
     }
 
     /// What is kept; nothing is after it, and no room is.
