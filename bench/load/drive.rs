@@ -44,6 +44,8 @@ pub(crate) struct Plan {
     pub(crate) connections: usize,
     pub(crate) workers: usize,
     pub(crate) waiting: Waiting,
+    /// The connections send their first request one after the other over this time, so that they are not in step.
+    pub(crate) spread: Duration,
     pub(crate) warm_up: Duration,
     pub(crate) length: Duration,
     /// Ends the measure early when so many requests have been answered.
@@ -177,7 +179,17 @@ async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Resul
             next: number,
         };
         match plan.arrivals {
-            Arrivals::Closed => tasks.spawn(client.closed()),
+            Arrivals::Closed => {
+                let place = u32::try_from(index + number * plan.workers).map_err(io::Error::other)?;
+                let of = u32::try_from(plan.connections.max(1)).map_err(io::Error::other)?;
+                let begins_in = plan.spread * place / of;
+                tasks.spawn(async move {
+                    if !begins_in.is_zero() {
+                        tokio::time::sleep(begins_in).await;
+                    }
+                    client.closed().await;
+                })
+            }
             Arrivals::Rate(_) => tasks.spawn(client.open(Arc::clone(&queue))),
         };
     }

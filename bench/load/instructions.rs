@@ -15,6 +15,7 @@ use crate::{
     report::Report,
     request::{KILOBYTE, Shape},
     say,
+    steady::{PACED, PACED_LENGTH},
     upstream::Script,
 };
 
@@ -31,7 +32,7 @@ pub(crate) struct Instructions {
     pub(crate) by_part: Vec<(String, f64)>,
 }
 
-/// Counts for each subject that is a process of ours: whole answers and a burst, saturated.
+/// Counts for each subject that is a process of ours: whole answers and a burst, saturated, and a few streams at the pace of a reader.
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     let script = Script {
         events: 100,
@@ -40,6 +41,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     let parts = [
         ("whole", Unit::Request, 1, Shape::Whole { bytes: KILOBYTE }),
         ("stream-burst", Unit::Event, script.events_seen(), Shape::Stream(script)),
+        ("stream-paced", Unit::Event, PACED.events_seen(), Shape::Stream(PACED)),
     ];
     let ours = |variant: &Variant| !matches!(variant, Variant::Direct | Variant::Nginx | Variant::Haproxy);
     for variant in fleet.options.variants().into_iter().filter(ours) {
@@ -84,13 +86,19 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
 /// Requests, and instructions by part.
 fn count(fleet: &Fleet, subject: &Subject, shape: Shape) -> Result<(u64, HashMap<&'static str, u64>)> {
     let pid = subject.pids.first().ok_or("no process")?;
+    let is_paced = matches!(shape, Shape::Stream(script) if script.pace_ms > 0);
     let load = |length| Plan {
         address: subject.address,
         shots: vec![shape.shot(subject)],
         arrivals: Arrivals::Closed,
-        connections: fleet.options.connections,
+        connections: if is_paced {
+            PACED_STREAMS
+        } else {
+            fleet.options.connections
+        },
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
+        spread: if is_paced { PACED_LENGTH } else { Duration::ZERO },
         warm_up: Duration::ZERO,
         length,
         requests_max: None,
@@ -181,5 +189,7 @@ const PARTS: [(&[&str], &str); 12] = [
 const OTHERS: &str = "others";
 /// Called once for each request.
 const REQUEST_PARSED: &str = "httparse::Request::parse_with_config";
+/// So few that callgrind keeps pace with them.
+const PACED_STREAMS: usize = 16;
 const WARM_UP: Duration = Duration::from_secs(2);
 const LENGTH: Duration = Duration::from_secs(6);

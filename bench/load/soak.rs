@@ -63,6 +63,7 @@ fn one(fleet: &Fleet, subject: &Subject) -> Result<LongRun> {
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
+        spread: Duration::ZERO,
         warm_up: Duration::ZERO,
         length: TIME_MAX,
         requests_max: Some(wanted),

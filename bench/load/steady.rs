@@ -61,6 +61,7 @@ pub(crate) fn break_in(fleet: &Fleet, subject: &Subject) -> Result<()> {
         connections: 16,
         workers: 1,
         waiting: fleet.options.waiting(),
+        spread: Duration::ZERO,
         warm_up: Duration::ZERO,
         length: BREAK_IN_MAX,
         requests_max: Some(BREAK_IN_REQUESTS),
@@ -104,13 +105,7 @@ fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
         Scenario::StreamPaced => {
             vec![Part {
                 name: "20 ms".to_owned(),
-                ..streams(
-                    Script {
-                        events: 50,
-                        pace_ms: 20,
-                    },
-                    PACED_STREAMS,
-                )
+                ..streams(PACED, PACED_STREAMS)
             }]
         }
         Scenario::StreamBurst => vec![streams(
@@ -197,7 +192,8 @@ fn measure(
     subject: &Subject,
     shots: Vec<Shot>,
 ) -> Result<(Round, Tally)> {
-    let is_paced = part.unit == Unit::Event && scenario == Scenario::StreamPaced;
+    let is_paced = scenario == Scenario::StreamPaced && !fleet.options.quick;
+    let spread = if is_paced { PACED_LENGTH } else { Duration::ZERO };
     let plan = Plan {
         address: subject.address,
         shots,
@@ -205,8 +201,9 @@ fn measure(
         connections: part.connections,
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
-        warm_up: fleet.options.warm_up(),
-        length: fleet.options.length() * if is_paced && !fleet.options.quick { 3 } else { 1 },
+        spread,
+        warm_up: fleet.options.warm_up() + spread,
+        length: fleet.options.length() * if spread.is_zero() { 1 } else { 3 },
         requests_max: None,
     };
     let beside = part.beside.as_ref().and_then(|(rate, shots)| {
@@ -217,6 +214,7 @@ fn measure(
             connections: BESIDE_CONNECTIONS,
             workers: 1,
             waiting: fleet.options.waiting(),
+            spread: Duration::ZERO,
             warm_up: Duration::ZERO,
             length: plan.warm_up + plan.length,
             requests_max: None,
@@ -327,6 +325,13 @@ const DENIED: [&str; 4] = ["garbage", "revoked", "broke", "limited"];
 const BREAK_IN_REQUESTS: u64 = 1000;
 const BREAK_IN_MAX: Duration = Duration::from_secs(10);
 const PACED_STREAMS: usize = 50;
+/// A stream that comes at the speed at which it is read.
+pub(crate) const PACED: Script = Script {
+    events: 100,
+    pace_ms: 20,
+};
+/// From the first request of a paced stream's connection to its next one, and a step of the pace more: so each stream has a phase of its own.
+pub(crate) const PACED_LENGTH: Duration = Duration::from_millis((PACED.events as u64 + 1) * PACED.pace_ms as u64);
 /// 100,000 a minute.
 const WRONG_KEYS_A_SECOND: u32 = 1667;
 const BESIDE_CONNECTIONS: usize = 16;

@@ -96,6 +96,7 @@ fn count(fleet: &Fleet, subject: &Subject, part: &Part) -> Result<SystemCalls> {
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
+        spread: Duration::ZERO,
         warm_up: fleet.options.warm_up().max(LENGTH_MIN),
         length: fleet.options.length().max(LENGTH_MIN),
         requests_max: None,

@@ -17,8 +17,12 @@ pub(super) struct Meter {
     ended: bool,
 }
 
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a meter is in a box of its own, and a stream's is asked with each piece"
+)]
 enum Tap {
-    Stream(Box<StreamTap>),
+    Stream(StreamTap),
     Whole(Box<Whole>),
 }
 
@@ -74,7 +78,7 @@ impl Meter {
                     encoding,
                     ..TapOptions::default()
                 };
-                Tap::Stream(Box::new(StreamTap::new(options)))
+                Tap::Stream(StreamTap::new(options))
             }
             ResponseMode::Whole => Tap::Whole(Box::new(Whole {
                 tap: WholeTap::new(encoding),

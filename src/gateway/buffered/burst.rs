@@ -61,16 +61,19 @@ impl Burst {
         tasks
     }
 
-    /// What was kept, and the bytes of `tasks`.
-    pub(super) fn gather(&mut self, mut tasks: Vec<HttpTask>) -> Option<Bytes> {
-        if self.kept.is_empty() && tasks.len() == 1 {
-            return match tasks.pop() {
-                Some(HttpTask::Body(bytes, _)) => bytes,
-                _ => None,
-            };
+    /// The same of pieces that are nothing else: the bytes that are to be written now.
+    pub(super) fn take_in(&mut self, mut pieces: Vec<HttpTask>) -> Option<Bytes> {
+        if pieces.len() > 1 || !self.kept.is_empty() {
+            pieces = self.keep(pieces)?;
         }
-        self.append(&tasks);
-        self.take()
+        if pieces.len() > 1 {
+            self.append(&pieces);
+            return self.take();
+        }
+        match pieces.pop() {
+            Some(HttpTask::Body(bytes, _)) => bytes,
+            _ => None,
+        }
     }
 
     /// Asked each time that the loop has nothing else to do: whether what is kept is to be written now, for nothing follows it.
@@ -198,6 +201,18 @@ mod tests {
             "pieces that the tap has emptied"
         );
         assert_eq!(Burst::new(None).keep(pieces(4, "a")).unwrap().len(), 4);
+    }
+
+    #[test]
+    fn pieces_are_kept_or_leave_as_one() {
+        let mut burst = Burst::new(Some(Room::unlimited()));
+        assert_eq!(burst.take_in(pieces(1, "a")).unwrap(), "a");
+        assert_eq!(burst.take_in(pieces(3, "b")).unwrap(), "bbb");
+        assert!(burst.take_in(pieces(4, "c")).is_none());
+        assert_eq!(burst.take_in(pieces(1, "d")).unwrap(), "ccccd");
+        assert!(burst.take_in(pieces(4, "e")).is_none());
+        assert_eq!(burst.take_in(pieces(2, "f")).unwrap(), "eeeeff");
+        assert!(burst.is_empty());
     }
 
     #[test]

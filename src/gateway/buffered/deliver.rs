@@ -73,9 +73,8 @@ impl Buffered {
             return Some(tasks);
         }
         self.silence.begins();
-        if let Some(tasks) = self.burst.keep(tasks) {
-            let bytes = self.burst.gather(tasks);
-            real.send_downstream_proxy_task(HttpTask::Body(bytes, false));
+        if let Some(bytes) = self.burst.take_in(tasks) {
+            real.send_downstream_proxy_task(HttpTask::Body(Some(bytes), false));
         }
         None
     }
