@@ -94,3 +94,37 @@ async fn d5_an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_g
         gateway.check_books().await;
     }
 }
+
+#[tokio::test]
+async fn d5_the_pieces_of_a_whole_answer_leave_when_they_come() {
+    let cue = Cue::new();
+    let body = crate::harness::reply::whole_chat(&"word ".repeat(400), Some((9, 400))).to_string();
+    let head = format!(
+        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    let pieces: Vec<&[u8]> = body.as_bytes().chunks(body.len().div_ceil(5)).collect();
+    let reply = pieces.iter().fold(Reply::default().bytes(head), |reply, piece| {
+        reply.bytes(piece).wait(&cue)
+    });
+    let upstream = Upstream::always(reply).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = Raw::connect(gateway.address).await;
+    let (key, ask) = (&gateway.key, request(SMALL));
+    let length = ask.len();
+    raw.send(format!(
+        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{ask}"
+    ))
+    .await;
+    assert_eq!(raw.head().await.status, 200);
+    for piece in pieces {
+        assert_eq!(
+            raw.take(piece.len()).await,
+            piece,
+            "it has left, though the next has not come"
+        );
+        cue.give();
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 400));
+    gateway.check_books().await;
+}

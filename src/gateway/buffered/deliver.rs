@@ -12,6 +12,7 @@ use pingora::{Error, ErrorSource, Result};
 
 use super::{Buffered, EMPTY, interrupted};
 use crate::gateway::drain::{DrainPlace, drained_out};
+use crate::pure::chat::ResponseMode;
 
 impl Buffered {
     /// The client has gone: an error, unless this call is drained.
@@ -28,6 +29,8 @@ impl Buffered {
         };
         self.drained = Some(place);
         self.gone_at = Some(crate::clock::monotonic());
+        // The wait has another end from now on.
+        self.is_hung = false;
         self.shared.gone.store(true, Ordering::Relaxed);
         self.burst.take();
         // Whatever was half written, this connection is of no more use.
@@ -61,7 +64,9 @@ impl Buffered {
     /// Puts pieces of a stream over HTTP/1 in the connection's queue, if nothing is before them; gives back what takes the long way.
     fn queue(&mut self, tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
         let is_piece = |task: &HttpTask| matches!(task, HttpTask::Body(Some(bytes), false) if !bytes.is_empty());
-        let takes_them = self.gone_at.is_none() && self.head.has_left() && self.response_written().is_some();
+        // Only a stream is flushed with each piece; nor does its head ever wait.
+        let is_stream = self.carriage.mode == ResponseMode::Stream;
+        let takes_them = is_stream && self.gone_at.is_none() && self.response_written().is_some();
         let Some(real) = self
             .real
             .as_mut()

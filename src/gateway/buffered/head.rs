@@ -20,11 +20,6 @@ impl Head {
         }
     }
 
-    /// Whether it no longer waits.
-    pub(super) fn has_left(&self) -> bool {
-        !self.waits
-    }
-
     /// What can be written of the answer, with `tasks` as its next part; `None`: nothing yet.
     pub(super) fn gather(&mut self, mut tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
         if !self.waits {

@@ -93,7 +93,7 @@ pub(super) fn install(session: &mut Session, mut carriage: Carriage) -> Ticket {
         burst: Burst::new(room),
         comments: Comments::new(carriage.comment_every),
         silence: Silence::new(carriage.silence),
-        bell: Bell::new(),
+        bell: Bell::default(),
         is_hung: false,
         carriage,
         gone_at: None,
