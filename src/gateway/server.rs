@@ -258,7 +258,7 @@ impl Stop {
 fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
-        // A connection stays on the thread that accepted it: cheaper, and a ledger connection can belong to a thread.
+        // A connection's task stays on one thread, which Pingora draws for it: cheaper, and a ledger connection can belong to a thread.
         work_stealing: false,
         // `Stop` ends the process long before, unless requests outlive it.
         grace_period_seconds: Some(config.drain.saturating_add(CUT_MAX).as_secs().saturating_add(2)),
