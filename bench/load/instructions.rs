@@ -39,20 +39,21 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
         pace_ms: 0,
     };
     let parts = [
-        ("whole", Unit::Request, 1, Shape::Whole { bytes: KILOBYTE }),
-        ("stream-burst", Unit::Event, script.events_seen(), Shape::Stream(script)),
-        ("stream-paced", Unit::Event, PACED.events_seen(), Shape::Stream(PACED)),
+        ("whole", Unit::Request, Shape::Whole { bytes: KILOBYTE }),
+        ("stream-burst", Unit::Event, Shape::Stream(script)),
+        ("stream-paced", Unit::Event, Shape::Stream(PACED)),
     ];
     let ours = |variant: &Variant| !matches!(variant, Variant::Direct | Variant::Nginx | Variant::Haproxy);
     for variant in fleet.options.variants().into_iter().filter(ours) {
-        for (name, unit, units, shape) in parts {
+        for (name, unit, shape) in parts {
             // A fresh process each: what was counted before is in the next count too.
             fleet.count_instructions(true);
-            let counted = fleet.launch(variant).and_then(|subject| count(fleet, &subject, shape));
+            let counted = fleet
+                .launch(variant)
+                .and_then(|subject| count(fleet, &subject, unit, shape));
             fleet.count_instructions(false);
             match counted {
-                Ok((requests, by_part)) => {
-                    let units = requests * units;
+                Ok((units, by_part)) => {
                     let mut by_part: Vec<(String, f64)> = by_part
                         .into_iter()
                         .map(|(part, instructions)| (part.to_owned(), instructions as f64 / units as f64))
@@ -83,8 +84,8 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
     Ok(())
 }
 
-/// Requests, and instructions by part.
-fn count(fleet: &Fleet, subject: &Subject, shape: Shape) -> Result<(u64, HashMap<&'static str, u64>)> {
+/// Requests or events, and instructions by part.
+fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(u64, HashMap<&'static str, u64>)> {
     let pid = subject.pids.first().ok_or("no process")?;
     let is_paced = matches!(shape, Shape::Stream(script) if script.pace_ms > 0);
     let load = |length| Plan {
@@ -118,11 +119,13 @@ fn count(fleet: &Fleet, subject: &Subject, shape: Shape) -> Result<(u64, HashMap
         return Err(format!("{n} wrong answers: {kind}").into());
     }
     let dump = fleet.path().join(format!("callgrind.{pid}.1"));
-    let counted = read(&fs::read_to_string(&dump).map_err(|e| format!("{}: {e}", dump.display()))?);
-    if counted.0 == 0 {
+    let (requests, by_part) = read(&fs::read_to_string(&dump).map_err(|e| format!("{}: {e}", dump.display()))?);
+    // The load's end cuts the streams that still run, so it is their events that are counted.
+    let units = if unit == Unit::Event { outcome.events } else { requests };
+    if units == 0 {
         return Err("no request was counted".into());
     }
-    Ok(counted)
+    Ok((units, by_part))
 }
 
 /// Reads a dump of callgrind (its manual, "Callgrind Format Specification"): how often a request's head was parsed, and the instructions
