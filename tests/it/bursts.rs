@@ -11,14 +11,8 @@ fn words(count: usize) -> Reply {
 
 /// A client that asks for a stream and has read its head.
 async fn asked(gateway: &Gateway, more: &str) -> Raw {
-    let mut raw = Raw::connect(gateway.address).await;
-    let (key, ask) = (&gateway.key, request(SMALL));
-    let length = ask.len();
-    raw.send(format!(
-        "POST /api/v1/llm/chat/stream HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\
-         content-length: {length}\r\n\r\n{ask}{more}"
-    ))
-    .await;
+    let mut raw = Raw::posted(gateway, "/llm/chat/stream", &request(SMALL)).await;
+    raw.send(more).await;
     raw.head().await.ok();
     raw
 }
@@ -99,23 +93,13 @@ async fn d5_an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_g
 async fn d5_the_pieces_of_a_whole_answer_leave_when_they_come() {
     let cue = Cue::new();
     let body = crate::harness::reply::whole_chat(&"word ".repeat(400), Some((9, 400))).to_string();
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
     let pieces: Vec<&[u8]> = body.as_bytes().chunks(body.len().div_ceil(5)).collect();
-    let reply = pieces.iter().fold(Reply::default().bytes(head), |reply, piece| {
+    let reply = pieces.iter().fold(Reply::json_head(body.len()), |reply, piece| {
         reply.bytes(piece).wait(&cue)
     });
     let upstream = Upstream::always(reply).await;
     let gateway = Gateway::over(&upstream).await;
-    let mut raw = Raw::connect(gateway.address).await;
-    let (key, ask) = (&gateway.key, request(SMALL));
-    let length = ask.len();
-    raw.send(format!(
-        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{ask}"
-    ))
-    .await;
+    let mut raw = Raw::posted(&gateway, "/llm/chat", &request(SMALL)).await;
     assert_eq!(raw.head().await.status, 200);
     for piece in pieces {
         assert_eq!(

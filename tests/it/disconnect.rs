@@ -130,19 +130,9 @@ async fn d5_a_client_that_leaves_within_a_whole_answer_pays_for_it() {
     let cue = Cue::new();
     let body = crate::harness::reply::whole_chat(&"word ".repeat(400), Some((50, 400))).to_string();
     let (first, second) = body.split_at(body.len() / 2);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let upstream = Upstream::always(Reply::default().bytes(head).bytes(first).wait(&cue).bytes(second)).await;
+    let upstream = Upstream::always(Reply::json_head(body.len()).bytes(first).wait(&cue).bytes(second)).await;
     let gateway = Gateway::over(&upstream).await;
-    let mut raw = Raw::connect(gateway.address).await;
-    let (key, ask) = (&gateway.key, request(SMALL));
-    let length = ask.len();
-    raw.send(format!(
-        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{ask}"
-    ))
-    .await;
+    let mut raw = Raw::posted(&gateway, "/llm/chat", &request(SMALL)).await;
     raw.head().await.ok();
     raw.take(first.len()).await;
     raw.close();

@@ -82,11 +82,7 @@ async fn d5_without_comments_or_in_a_whole_answer_there_are_none() {
     let stream = Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done();
     let body = crate::harness::reply::whole_chat("Hi", Some((9, 1))).to_string();
     let (first, second) = body.split_at(body.len() / 2);
-    let head = format!(
-        "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    );
-    let whole = Reply::default().bytes(head).bytes(first).wait(&cue).bytes(second);
+    let whole = Reply::json_head(body.len()).bytes(first).wait(&cue).bytes(second);
     for (reply, path, every_ms, expected) in [
         (stream, "/llm/chat/stream", 0, None),
         (whole, "/llm/chat", 5, Some(&body)),

@@ -165,10 +165,10 @@ impl Buffered {
     /// Keeps a part of the answer for the next, or gives what is to be written now. A client that is slow is not given more than waits
     /// for it already.
     fn keep(&mut self, tasks: Vec<HttpTask>) -> Option<Vec<HttpTask>> {
-        match &self.real {
-            Some(real) if !self.comments.is_begun() => self.burst.keep(tasks),
-            _ => Some(self.burst.join(tasks)),
+        if self.comments.is_begun() {
+            return Some(self.burst.join(tasks));
         }
+        self.burst.keep(tasks)
     }
 }
 

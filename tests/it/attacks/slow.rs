@@ -118,13 +118,7 @@ async fn d7_a_client_that_does_not_read_its_stream_is_left_and_billed() {
     let upstream = Upstream::always(endless()).await;
     let setup = Setup::over(&upstream).conf(|conf| conf["timeouts"]["write_ms"] = 200.into());
     let gateway: Gateway = setup.start().await;
-    let (key, body) = (&gateway.key, request(SMALL));
-    let length = body.len();
-    let mut raw = Raw::connect(gateway.address).await;
-    raw.send(format!(
-        "POST /api/v1/llm/chat/stream HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{body}"
-    ))
-    .await;
+    let mut raw = Raw::posted(&gateway, "/llm/chat/stream", &request(SMALL)).await;
     assert_eq!(raw.head().await.status, 200);
     upstream.hung_up().await;
     let spent = gateway.spent().await;

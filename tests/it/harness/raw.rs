@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 use super::answer::Answer;
-use super::within;
+use super::{Gateway, within};
 
 /// The client.
 pub struct Raw {
@@ -26,6 +26,17 @@ impl Raw {
             socket,
             unread: Vec::new(),
         }
+    }
+
+    /// Connects to a gateway and posts this to it with its key.
+    pub async fn posted(gateway: &Gateway, path: &str, body: &str) -> Raw {
+        let mut raw = Raw::connect(gateway.address).await;
+        let (key, length) = (&gateway.key, body.len());
+        raw.send(format!(
+            "POST /api/v1{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{body}"
+        ))
+        .await;
+        raw
     }
 
     /// Sends bytes as they are.

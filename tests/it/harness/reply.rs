@@ -87,6 +87,13 @@ impl Reply {
         Reply::new(status, &[headers, &[JSON]].concat(), body.to_string())
     }
 
+    /// The head of a whole answer of so many bytes, which follow.
+    pub fn json_head(length: usize) -> Reply {
+        Reply::default().bytes(format!(
+            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+        ))
+    }
+
     /// A whole chat completion that reports its usage.
     pub fn chat(text: &str, prompt: u64, completion: u64) -> Reply {
         Reply::json(&whole_chat(text, Some((prompt, completion))))
