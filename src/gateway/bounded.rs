@@ -23,8 +23,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::output::Output;
 
-/// What a connection's reader, its conversation and the call on it tell each other: of the head that is waited for, and whether the call
-/// is to be polled once more.
+/// What a connection's reader and its conversation tell each other of the head that is waited for.
 #[derive(Debug)]
 pub(super) struct Room {
     /// Bytes that may still come of it.
@@ -37,8 +36,6 @@ pub(super) struct Room {
     is_timed: AtomicBool,
     /// Whether it is there, so that there is nothing to limit.
     came: AtomicBool,
-    /// Whether the call is to be polled again before its task gives way.
-    again: AtomicBool,
 }
 
 impl Room {
@@ -50,12 +47,11 @@ impl Room {
             begun: AtomicBool::new(false),
             is_timed: AtomicBool::new(false),
             came: AtomicBool::new(true),
-            again: AtomicBool::new(false),
         })
     }
 
     /// That of a connection which the door has taken in.
-    pub(super) fn of(stream: &Stream) -> Option<Arc<Room>> {
+    pub(super) fn of(stream: &Stream) -> Option<&Room> {
         let stream = (**stream).as_any();
         let clear = stream.downcast_ref::<Bounded<Socket>>().map(|bounded| &bounded.room);
         let secure = || {
@@ -63,7 +59,7 @@ impl Room {
                 .downcast_ref::<Bounded<TlsStream<Socket>>>()
                 .map(|bounded| &bounded.room)
         };
-        clear.or_else(secure).cloned()
+        clear.or_else(secure).map(|room| &**room)
     }
 
     /// A request begins over HTTP/2.
@@ -106,17 +102,6 @@ impl Room {
         }
         self.is_timed
             .fetch_or(self.begun.load(Ordering::Relaxed), Ordering::Relaxed)
-    }
-
-    /// Has the call polled again before its task gives way.
-    pub(super) fn ask_again(&self) {
-        self.again.store(true, Ordering::Relaxed);
-    }
-
-    /// Whether that was asked for. Not after it.
-    pub(super) fn take_again(&self) -> bool {
-        // One task asks and takes: what is looked at first spares the exchange.
-        self.again.load(Ordering::Relaxed) && self.again.swap(false, Ordering::Relaxed)
     }
 
     /// Takes what was read; whether there was room for it.

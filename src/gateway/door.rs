@@ -111,18 +111,14 @@ impl Future for Visit<'_> {
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
         let Visit { talk, cut, room, late } = &mut *self;
         cut.wake_with(context);
-        while talk.as_mut().poll(context).is_pending() {
-            if room.take_again() {
-                continue;
-            }
-            // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
-            return if room.waits_for_head() {
-                late.as_mut().poll(context)
-            } else {
-                Poll::Pending
-            };
+        if talk.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
         }
-        Poll::Ready(())
+        // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
+        if room.waits_for_head() {
+            return late.as_mut().poll(context);
+        }
+        Poll::Pending
     }
 }
 

@@ -1,4 +1,4 @@
-//! The limit on calls that are read on for clients that have gone. `buffered` asks for a place for each.
+//! The limit on calls that are read on for clients that have gone. `carry` asks for a place for each.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

@@ -2,22 +2,20 @@
 
 use std::sync::Arc;
 
-use http::Method;
 use http::header::{self, HeaderValue};
+use http::uri::{PathAndQuery, Scheme};
+use http::{Method, Uri, Version};
 use pingora::http::RequestHeader;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorSource, ErrorType};
+use pingora::{Error, ErrorSource, ErrorType, OrErr};
 
-use super::buffered;
 use super::observe;
 use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
-use super::ticket::Ticket;
 use super::trace;
 use crate::clock::Clock;
-use crate::config::OnDisconnect;
 use crate::pure::chat::{Cap, Edit, Endpoint, ResponseMode};
 use crate::pure::error::ApiError;
 
@@ -50,9 +48,6 @@ pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer
         };
         if let Some(peer) = attempt.candidate.upstream.peer() {
             attempt.addresses_tried = attempt.addresses_tried.saturating_add(1);
-            if let Some(ticket) = &call.ticket {
-                ticket.set_drains(attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
-            }
             call.attempt = Some(attempt);
             return Ok(Box::new(peer));
         }
@@ -85,14 +80,14 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
 }
 
 /// Builds the upstream's request from nothing: what the client sent does not leave, but for its body and its trace context.
-pub(super) fn request(upstream_request: &mut RequestHeader, call: &mut Call) -> pingora::Result<()> {
+pub(super) fn request(client: &RequestHeader, call: &mut Call, http2: bool) -> pingora::Result<RequestHeader> {
     let Some(attempt) = &call.attempt else {
         return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
     };
     let upstream = &attempt.candidate.upstream;
     let (mut parts, ()) = http::Request::new(()).into_parts();
     parts.method = Method::POST;
-    parts.version = upstream_request.version;
+    parts.version = if http2 { Version::HTTP_2 } else { Version::HTTP_11 };
     parts.uri = match call.body.endpoint() {
         Endpoint::Chat | Endpoint::ChatStream => upstream.parts.chat.clone(),
         Endpoint::Embeddings => upstream.parts.embeddings.clone(),
@@ -106,9 +101,15 @@ pub(super) fn request(upstream_request: &mut RequestHeader, call: &mut Call) -> 
         ResponseMode::Stream => EVENT_STREAM,
         ResponseMode::Whole => JSON,
     });
-    trace::pass_on(&upstream_request.headers, call, &mut parts.headers);
-    *upstream_request = RequestHeader::from(parts);
-    Ok(())
+    trace::pass_on(&client.headers, call, &mut parts.headers);
+    if http2 && let Some(host) = parts.headers.remove(header::HOST) {
+        // There the target has the authority (RFC 9113 section 8.3.1), and some servers take no head with both.
+        let target = Uri::builder().scheme(Scheme::HTTPS).authority(host.as_bytes());
+        let path = parts.uri.path_and_query().map_or("/", PathAndQuery::as_str);
+        let target = target.path_and_query(path).build();
+        parts.uri = target.or_err(ErrorType::InternalError, "a target that is none")?;
+    }
+    Ok(RequestHeader::from(parts))
 }
 
 /// A connection could not be made: is there another target?
@@ -129,19 +130,16 @@ pub(super) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock
 }
 
 /// Something failed after the connection stood: may it be tried again?
-pub(super) fn proxy_failed(
-    session: &Session,
+pub(super) fn exchange_failed(
+    client: &ServerSession,
     ctx: &mut Ctx,
     mut error: Box<Error>,
     reused: bool,
     clock: &Clock,
 ) -> Box<Error> {
     error.retry.decide_reuse(reused);
-    let client_is_gone = ctx
-        .call()
-        .and_then(|call| call.ticket.as_ref())
-        .is_some_and(Ticket::client_is_gone);
-    let written = session
+    let client_is_gone = ctx.call().is_some_and(|call| call.client_is_gone);
+    let written = client
         .response_written()
         .is_some_and(|header| !header.status.is_informational());
     if is_upstreams(&error)
@@ -196,7 +194,7 @@ pub(super) fn final_error(call: Option<&mut Call>, error: &Error) -> ApiError {
 
 /// Whether the upstream is to blame.
 pub(super) fn is_upstreams(error: &Error) -> bool {
-    *error.esource() == ErrorSource::Upstream || buffered::is_upstreams_fault(error)
+    *error.esource() == ErrorSource::Upstream
 }
 
 fn failed_target(ctx: &mut Ctx, clock: &Clock, failure: ApiError) -> bool {

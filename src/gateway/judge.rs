@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::StatusCode;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
@@ -11,7 +11,6 @@ use super::meter::{Meter, Passed};
 use super::observe;
 use super::respond;
 use super::stage::{Answer, Call, Ctx};
-use super::ticket::Ticket;
 use crate::clock::Clock;
 use crate::pure::chat::ResponseMode;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
@@ -20,16 +19,20 @@ use crate::pure::tokens::Encoding;
 
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Judges the upstream's answer by its header: passes it on, or has it retried elsewhere, or turns it into our own.
+/// Judges the upstream's answer by its header, which may be all of it: the header that is passed on, or our own.
 ///
 /// # Errors
-/// To have Pingora try the next target, or to end the call: `failure` says with what.
-pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
+/// To have the next target tried, or to end the call: `failure` says with what.
+pub(super) fn judge(
+    upstream_response: &ResponseHeader,
+    is_all: bool,
+    ctx: &mut Ctx,
+    clock: &Clock,
+) -> pingora::Result<ResponseHeader> {
     let status = upstream_response.status.as_u16();
-    if status < 200 {
-        return Ok(());
-    }
-    let Some(call) = ctx.call() else { return Ok(()) };
+    let Some(call) = ctx.call() else {
+        return Error::e_explain(ErrorType::InternalError, "an answer without a call");
+    };
     if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
         trace.answered(status);
     }
@@ -38,7 +41,11 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
         if let Some(attempt) = &call.attempt {
             attempt.candidate.breaker.succeeded(clock.now());
         }
-        return accept(upstream_response, ctx);
+        let mut headers = accept(upstream_response, call);
+        respond::decorate(&mut headers, ctx);
+        let mut header = respond::head(StatusCode::OK, headers);
+        header.set_version(upstream_response.version);
+        return Ok(header);
     }
     let retry_after = retry_after_secs(upstream_response);
     let error = ApiError::from_upstream_status(status, retry_after);
@@ -57,7 +64,7 @@ pub(super) fn judge(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, clock
         if let Some(attempt) = &call.attempt {
             attempt.candidate.breaker.succeeded(clock.now());
         }
-        return refuse(upstream_response, ctx, error);
+        return refuse(upstream_response, is_all, ctx, error);
     }
     Err(failed(ctx, error, status, retry_after, clock))
 }
@@ -82,9 +89,8 @@ fn failed(ctx: &mut Ctx, error: ApiError, status: u16, retry_after_secs: Option<
 }
 
 /// The upstream's 200 is passed on, with headers from an allow-list.
-fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Result<()> {
+fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
     let mut headers = respond::headers();
-    let Some(call) = ctx.call() else { return Ok(()) };
     call.failure = None;
     let meter = Meter::new(&call.body, encoding(call), framing(upstream_response));
     let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
@@ -99,28 +105,27 @@ fn accept(upstream_response: &mut ResponseHeader, ctx: &mut Ctx) -> pingora::Res
             }
         }
     }
-    if let Some(ticket) = &call.ticket {
-        ticket.set_between_events(meter.is_between_events());
-    }
     call.answer = Answer::Metered(Box::new(meter));
     if let Some(attempt) = &mut call.attempt {
         attempt.body = Bytes::new(); // No other attempt will be made.
     }
-    respond::decorate(&mut headers, ctx);
-    let mut header = respond::head(StatusCode::OK, headers);
-    header.set_version(upstream_response.version);
-    *upstream_response = header;
-    Ok(())
+    headers
 }
 
 /// The upstream's refusal is put in the interface's shape, with its own message when that can be read.
-fn refuse(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError) -> pingora::Result<()> {
+fn refuse(
+    upstream_response: &ResponseHeader,
+    is_all: bool,
+    ctx: &mut Ctx,
+    error: ApiError,
+) -> pingora::Result<ResponseHeader> {
     let headers = &upstream_response.headers;
     let empty = headers
         .get(header::CONTENT_LENGTH)
         .is_some_and(|length| length == HeaderValue::from_static("0"));
     // Without a length or a coding, as in HTTP/2, its type tells whether there is a body.
-    let has_body = !empty
+    let has_body = !is_all
+        && !empty
         && [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONTENT_TYPE]
             .iter()
             .any(|h| headers.contains_key(h));
@@ -137,14 +142,13 @@ fn refuse(upstream_response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError
     let wire = error.to_wire();
     let mut header = respond::head(respond::status(&wire)?, respond::error_headers(&wire, ctx));
     header.set_version(upstream_response.version);
-    *upstream_response = header;
     if let Some(call) = ctx.call() {
         call.answer = Answer::Refusal {
             error,
             words: Vec::new(),
         };
     }
-    Ok(())
+    Ok(header)
 }
 
 /// One piece of the upstream's answer passes to the client.
@@ -160,7 +164,7 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
     }
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
-        Answer::Metered(meter) => pass_metered(body, ends, meter, call.ticket.as_ref()),
+        Answer::Metered(meter) => meter.pass(body, ends),
         Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
     };
     note(call, body.as_ref());
@@ -197,16 +201,16 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
     }
 }
 
-fn pass_metered(body: &mut Option<Bytes>, ends: bool, meter: &mut Meter, ticket: Option<&Ticket>) -> Passed {
-    let Some(ticket) = ticket else {
-        return meter.pass(body, ends);
-    };
-    if ticket.has_commented() {
+/// Whether what was passed on stands between two events of a stream, so that a comment could follow.
+pub(super) fn is_between_events(ctx: &mut Ctx) -> bool {
+    matches!(ctx.call().map(|call| &call.answer), Some(Answer::Metered(meter)) if meter.is_between_events())
+}
+
+/// The client was sent a comment between two events.
+pub(super) fn commented(ctx: &mut Ctx) {
+    if let Some(Answer::Metered(meter)) = ctx.call().map(|call| &mut call.answer) {
         meter.commented();
     }
-    let passed = meter.pass(body, ends);
-    ticket.set_between_events(meter.is_between_events());
-    passed
 }
 
 /// What is about to be passed on stands in the journal before it is.
@@ -237,13 +241,6 @@ fn pass_refusal(body: &mut Option<Bytes>, ends: bool, error: &ApiError, words: &
         Bytes::new()
     });
     Ok(())
-}
-
-/// The upstream ended its answer with trailers: what is left to send. The trailers themselves stay inside.
-pub(super) fn trailers(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Option<Bytes>> {
-    let mut body = None;
-    pass(&mut body, true, ctx, clock)?;
-    Ok(body.filter(|bytes| !bytes.is_empty()))
 }
 
 /// Why a 200 cannot be used: it is not what was asked for, or cannot be read.

@@ -1,7 +1,7 @@
 //! The path of a request: authenticate -> admit -> route -> forward -> meter -> settle, one file a step.
 //!
 //! This file is Pingora's view of it: each hook is a few lines. `stage` holds what is known of a request; `receive` reads its body,
-//! `buffered` carries it through Pingora's proxy loop, `native` answers what needs no upstream, `respond` and `cors` write.
+//! `carry` takes it to its upstream and the answer back, `native` answers what needs no upstream, `respond` and `cors` write.
 
 mod address;
 pub mod admin;
@@ -9,7 +9,7 @@ mod admit;
 mod authenticate;
 mod bounded;
 mod breaker;
-mod buffered;
+mod carry;
 mod certificates;
 mod connections;
 mod cors;
@@ -36,7 +36,6 @@ pub mod snapshot;
 mod stage;
 mod strangers;
 mod supervisor;
-mod ticket;
 mod trace;
 pub mod upgrade;
 pub mod upstream;
@@ -49,15 +48,15 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use bytes::Bytes;
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::connectors::ConnectorOptions;
+use pingora::connectors::http::Connector;
 use pingora::modules::http::HttpModules;
 use pingora::proxy::{FailToProxy, ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorSource, Result};
+use pingora::{Error, ErrorSource, ErrorType, Result};
 
 use self::admin::Admin;
 use self::bounded::Room;
-use self::buffered::{Carriage, Longest};
 use self::life::Life;
 use self::native::Failed;
 use self::route::Route;
@@ -65,7 +64,6 @@ use self::settle::{Biller, Ending};
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
 use self::strangers::Strangers;
-use self::ticket::Ticket;
 use self::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::catalogue::Model;
@@ -87,6 +85,8 @@ pub struct Gateway {
     telemetry: Arc<Telemetry>,
     audited: Arc<Audited>,
     strangers: Strangers,
+    /// To the upstreams, with the pool of their connections.
+    connector: Connector,
 }
 
 impl Gateway {
@@ -102,6 +102,7 @@ impl Gateway {
             strangers: Strangers::new(),
             telemetry: Arc::default(),
             audited: Arc::default(),
+            connector: Connector::new(Some(ConnectorOptions::new(POOLED_MAX))),
         }
     }
 
@@ -244,25 +245,11 @@ impl Gateway {
         };
         ctx.rate = Some(admission.hold.rate());
         admission.tally = ctx.tally.take();
-        let ticket = buffered::install(
-            session,
-            Carriage {
-                mode: body.mode(),
-                room: ctx.room.take(),
-                silence: Longest {
-                    first_byte: config.timeouts.first_byte,
-                    idle: config.timeouts.idle,
-                },
-                comment_every: config.timeouts.comment,
-                drain_max: DRAIN_MAX,
-                life: Arc::clone(&self.life),
-            },
-        );
         ctx.stage = Stage::Admitted(Box::new(Call {
             admission: Some(admission),
             body,
             biller: Arc::clone(&self.biller),
-            ticket: Some(ticket),
+            client_is_gone: false,
             tried: Vec::new(),
             attempt: None,
             stale_retries: 0,
@@ -297,8 +284,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
-        ctx.room = session.as_downstream().stream().and_then(Room::of);
-        if let Some(room) = &ctx.room {
+        if let Some(room) = session.as_downstream().stream().and_then(Room::of) {
             room.head_came();
         }
         let timeouts = ctx.snapshot.config.timeouts;
@@ -327,7 +313,8 @@ impl ProxyHttp for Gateway {
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
         match self.decide(session, ctx).await {
-            Ok(answered) => Ok(answered),
+            Ok(true) => Ok(true),
+            Ok(false) => carry::carry(self, session, ctx).await.map(|()| true),
             Err(Failed::Api(error)) => {
                 if let Some(tally) = &mut ctx.tally {
                     tally.failed(&error);
@@ -338,93 +325,13 @@ impl ProxyHttp for Gateway {
         }
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
-        let peer = forward::peer(ctx, &self.clock)?;
-        observe::attempt(ctx);
-        Ok(peer)
-    }
-
-    async fn upstream_request_filter(
-        &self,
-        _session: &mut Session,
-        request: &mut RequestHeader,
-        ctx: &mut Ctx,
-    ) -> Result<()> {
-        ctx.call().map_or(Ok(()), |call| forward::request(request, call))
-    }
-
-    async fn request_body_filter(
-        &self,
-        _session: &mut Session,
-        body: &mut Option<Bytes>,
-        end_of_stream: bool,
-        ctx: &mut Ctx,
-    ) -> Result<()> {
-        if let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref()) {
-            *body = end_of_stream.then(|| attempt.body.clone());
-        }
-        Ok(())
-    }
-
-    async fn upstream_response_filter(
-        &self,
-        _session: &mut Session,
-        response: &mut ResponseHeader,
-        ctx: &mut Ctx,
-    ) -> Result<()> {
-        judge::judge(response, ctx, &self.clock)
-    }
-
-    async fn response_filter(
-        &self,
-        session: &mut Session,
-        response: &mut ResponseHeader,
-        _ctx: &mut Ctx,
-    ) -> Result<()> {
-        // Pingora adds chunks to every answer without a length, but HTTP/1.0 knows none: there the connection's end is the body's.
-        if session.req_header().version < http::Version::HTTP_11 {
-            response.remove_header(&http::header::TRANSFER_ENCODING);
-        }
-        Ok(())
-    }
-
-    fn response_body_filter(
-        &self,
-        _session: &mut Session,
-        body: &mut Option<Bytes>,
-        end_of_stream: bool,
-        ctx: &mut Ctx,
-    ) -> Result<Option<Duration>> {
-        judge::pass(body, end_of_stream, ctx, &self.clock).map(|()| None)
-    }
-
-    async fn response_trailer_filter(
-        &self,
-        _session: &mut Session,
-        trailers: &mut http::HeaderMap,
-        ctx: &mut Ctx,
-    ) -> Result<Option<Bytes>> {
-        trailers.clear();
-        judge::trailers(ctx, &self.clock)
-    }
-
-    fn fail_to_connect(&self, _: &mut Session, _: &HttpPeer, ctx: &mut Ctx, error: Box<Error>) -> Box<Error> {
-        forward::connect_failed(ctx, error, &self.clock)
-    }
-
-    fn error_while_proxy(
-        &self,
-        _peer: &HttpPeer,
-        session: &mut Session,
-        error: Box<Error>,
-        ctx: &mut Ctx,
-        reused: bool,
-    ) -> Box<Error> {
-        forward::proxy_failed(session, ctx, error, reused, &self.clock)
+    /// Never asked: each request is answered before.
+    async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+        Error::e_explain(ErrorType::InternalError, "a request was not answered")
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Ctx) -> FailToProxy {
-        if *error.esource() == ErrorSource::Downstream && !buffered::is_upstreams_fault(error) {
+        if *error.esource() == ErrorSource::Downstream {
             return FailToProxy {
                 error_code: 0,
                 can_reuse_downstream: false,
@@ -436,10 +343,7 @@ impl ProxyHttp for Gateway {
             if let Some(tally) = ctx.tally() {
                 tally.failed(&failure);
             }
-            // The real session is needed back: Pingora closes its connection after an upstream's failure, and this says so.
-            if let Some(ticket) = ctx.call().and_then(|call| call.ticket.take()) {
-                ticket.redeem(session);
-            }
+            // Pingora closes its connection after a failure, and this says so.
             session.as_downstream_mut().set_keepalive(None);
             respond::error(session, ctx, &wire).await
         } else {
@@ -464,7 +368,7 @@ impl ProxyHttp for Gateway {
 
     fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, error: &Error) -> bool {
         // Clients that leave are normal traffic.
-        *error.esource() == ErrorSource::Downstream && !buffered::is_upstreams_fault(error)
+        *error.esource() == ErrorSource::Downstream
     }
 
     fn request_summary(&self, session: &Session, ctx: &Ctx) -> String {
@@ -472,8 +376,7 @@ impl ProxyHttp for Gateway {
     }
 
     async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
-        let ticket = ctx.call().and_then(|call| call.ticket.as_ref());
-        let gone = ticket.is_some_and(Ticket::client_is_gone);
+        let gone = ctx.call().is_some_and(|call| call.client_is_gone);
         let ending = match error {
             None => Ending::Complete,
             Some(error) if forward::is_upstreams(error) && !gone => Ending::UpstreamFailed,
@@ -483,9 +386,6 @@ impl ProxyHttp for Gateway {
         observe::ended(session, ctx, ending);
         if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
             call.settle(ending);
-            if let Some(ticket) = call.ticket.take() {
-                ticket.redeem(session);
-            }
         }
     }
 }
@@ -505,5 +405,7 @@ fn sentence(error: &impl std::fmt::Display) -> String {
 
 /// How long an upstream is read on for a client that has gone, for its usage report.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Idle connections that are kept to all upstreams.
+const POOLED_MAX: usize = 4096;
 /// How long a short body of a refused request is waited for.
 const SHORT_BODY_MAX: Duration = Duration::from_secs(5);

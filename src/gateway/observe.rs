@@ -3,7 +3,7 @@
 use pingora::proxy::Session;
 use pingora::{Error, ErrorType};
 
-use super::buffered;
+use super::carry;
 use super::route::Route;
 use super::settle::Ending;
 use super::stage::{Admission, Ctx};
@@ -94,7 +94,7 @@ pub(super) fn fault_of_status(status: u16) -> &'static str {
 pub(super) fn fault_of(error: &Error) -> &'static str {
     match error.etype() {
         ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => "connect_timeout",
-        ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::Custom(buffered::UNHEARD) => "timeout",
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::Custom(carry::UNHEARD) => "timeout",
         ErrorType::ConnectRefused
         | ErrorType::ConnectNoRoute
         | ErrorType::ConnectError

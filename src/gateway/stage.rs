@@ -7,13 +7,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::bounded::Room;
 use super::life::InFlight;
 use super::meter::Meter;
 use super::route::Candidate;
 use super::settle::{Bill, Biller};
 use super::snapshot::Snapshot;
-use super::ticket::Ticket;
 use crate::pure::chat::RequestBody;
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
@@ -31,8 +29,6 @@ pub struct Ctx {
     pub(super) snapshot: Arc<Snapshot>,
     /// Where it comes from, as far as that can be believed. None without a socket.
     pub(super) client: Option<IpAddr>,
-    /// What its connection is told, over HTTP/1.
-    pub(super) room: Option<Arc<Room>>,
     /// The page's origin, for CORS.
     pub(super) origin: Option<HeaderValue>,
     /// The caller's limits, once they were looked at.
@@ -71,7 +67,8 @@ pub(super) struct Call {
     pub(super) admission: Option<Admission>,
     pub(super) body: RequestBody,
     pub(super) biller: Arc<Biller>,
-    pub(super) ticket: Option<Ticket>,
+    /// The client has gone, and the upstream was read on.
+    pub(super) client_is_gone: bool,
     /// Targets that were tried, by position.
     pub(super) tried: Vec<usize>,
     /// The attempt under way.
@@ -116,7 +113,6 @@ impl Ctx {
             tally: Some(Tally::new(telemetry, id, crate::clock::monotonic())),
             snapshot,
             client: None,
-            room: None,
             origin: None,
             rate: None,
             stage: Stage::Arrived,

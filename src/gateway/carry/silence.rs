@@ -1,29 +1,25 @@
-//! The silence of an upstream, before its answer and within it: when a comment is due, and when it has lasted too long. `buffered`
-//! watches it.
+//! The silence of an upstream, before its answer and within it: when a comment is due, and when it has lasted too long.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
-use super::comment::Comments;
 use crate::clock::monotonic;
+use crate::config::Timeouts;
 
 /// The silence of one call's upstream.
 pub(super) struct Silence {
-    longest: Longest,
+    /// The longest that is waited for before the answer.
+    first_byte_max: Duration,
+    /// And once it has begun.
+    idle_max: Duration,
+    /// What a comment ends; none: there are no comments.
+    comment_every: Option<Duration>,
+    commented_at: Option<Instant>,
     /// Since when it lasts: the upstream was asked, or was heard.
     since: Instant,
     is_begun: bool,
     alarm: Option<Alarm>,
-}
-
-/// The longest silence that is waited for.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::gateway) struct Longest {
-    /// Before the answer.
-    pub(in crate::gateway) first_byte: Duration,
-    /// Once it has begun.
-    pub(in crate::gateway) idle: Duration,
 }
 
 /// Wakes a task, and knows which.
@@ -41,9 +37,12 @@ pub(super) enum Due {
 }
 
 impl Silence {
-    pub(super) fn new(longest: Longest) -> Silence {
+    pub(super) fn new(timeouts: &Timeouts) -> Silence {
         Silence {
-            longest,
+            first_byte_max: timeouts.first_byte,
+            idle_max: timeouts.idle,
+            comment_every: timeouts.comment,
+            commented_at: None,
             since: monotonic(),
             is_begun: false,
             alarm: None,
@@ -62,6 +61,19 @@ impl Silence {
     /// The upstream is heard now.
     pub(super) fn heard(&mut self) {
         self.since = monotonic();
+    }
+
+    /// It was commented on, or the comment that was due is passed over.
+    pub(super) fn commented(&mut self) {
+        self.commented_at = Some(monotonic());
+    }
+
+    /// When the next comment is due.
+    fn comment_at(&self) -> Option<Instant> {
+        let last = self.commented_at.map_or(self.since, |at| at.max(self.since));
+        self.comment_every
+            .filter(|_| self.is_begun)
+            .and_then(|every| last.checked_add(every))
     }
 
     /// An answer is waited for that has not begun.
@@ -83,7 +95,7 @@ impl Silence {
 
     /// Ready when it has lasted for so long that something must be done. Never while the upstream is heard. It may be asked or not at
     /// any time.
-    pub(super) fn poll_lasts(&mut self, context: &mut Context<'_>, comments: &Comments) -> Poll<Due> {
+    pub(super) fn poll_lasts(&mut self, context: &mut Context<'_>) -> Poll<Due> {
         // From here on what is due only moves on, so an alarm is never too late. Until it rings there is nothing to reckon.
         let is_set = |alarm: &Alarm| !alarm.sleep.is_elapsed() && alarm.wakes.will_wake(context.waker());
         if self.alarm.as_ref().is_some_and(is_set) {
@@ -92,18 +104,15 @@ impl Silence {
         loop {
             let now = monotonic();
             let max = if self.is_begun {
-                self.longest.idle
+                self.idle_max
             } else {
-                self.longest.first_byte
+                self.first_byte_max
             };
             let end_in = max.saturating_sub(now.saturating_duration_since(self.since));
             if end_in.is_zero() {
                 return Poll::Ready(Due::End);
             }
-            let comment_in = comments
-                .due_at(self.since)
-                .filter(|_| self.is_begun)
-                .map(|due_at| due_at.saturating_duration_since(now));
+            let comment_in = self.comment_at().map(|at| at.saturating_duration_since(now));
             if comment_in.is_some_and(|left| left.is_zero()) {
                 return Poll::Ready(Due::Comment);
             }

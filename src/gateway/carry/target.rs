@@ -1,0 +1,175 @@
+//! The upstream's end of a call: one attempt's connection, over HTTP/1 or HTTP/2.
+
+use std::future::poll_fn;
+use std::pin::pin;
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::http::v2;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, OkOrErr, Result};
+
+/// The connection of one attempt.
+pub(super) struct Target {
+    session: HttpSession,
+    /// Sends the rest of the body over HTTP/2 while the answer is read.
+    sends: Option<BoxFuture<'static, ()>>,
+    /// Why the body could not be sent.
+    unsent: Option<Box<Error>>,
+}
+
+/// A piece of an answer's body.
+pub(super) struct Piece {
+    pub(super) bytes: Option<Bytes>,
+    /// Whether nothing follows it.
+    pub(super) ends: bool,
+}
+
+impl Target {
+    pub(super) fn new(mut session: HttpSession, peer: &HttpPeer) -> Target {
+        session.set_write_timeout(peer.options.write_timeout);
+        Target {
+            session,
+            sends: None,
+            unsent: None,
+        }
+    }
+
+    pub(super) fn is_http2(&self) -> bool {
+        matches!(self.session, HttpSession::H2(_))
+    }
+
+    /// Sends the request; over HTTP/2 as much of its body as there is room for, the rest while the answer is read.
+    ///
+    /// # Errors
+    /// When the head cannot be sent. That the body cannot is told by [`Target::head`], for the upstream may have said why.
+    pub(super) async fn send(&mut self, head: RequestHeader, body: Bytes) -> Result<()> {
+        let sent = match &mut self.session {
+            HttpSession::H1(session) => {
+                session
+                    .write_request_header(Box::new(head))
+                    .await
+                    .map_err(Error::into_up)?;
+                match session.write_body(&body).await {
+                    Ok(_) => session.finish_body().await.map(|_| ()),
+                    Err(error) => Err(error),
+                }
+            }
+            HttpSession::H2(session) => {
+                session
+                    .write_request_header(Box::new(head), false)
+                    .map_err(Error::into_up)?;
+                let timeout = session.write_timeout;
+                let mut writer = session
+                    .take_request_body_writer()
+                    .or_err(ErrorType::InternalError, "a stream without a way to send")?;
+                self.sends = Some(Box::pin(async move {
+                    if let Err(error) = v2::write_body(&mut writer, body, true, timeout).await {
+                        log::debug!("an upstream did not take all of a request: {error}");
+                    }
+                }));
+                Ok(())
+            }
+            HttpSession::Custom(()) => unknown(),
+        };
+        self.unsent = sent.err();
+        Ok(())
+    }
+
+    /// Reads the answer's head, which [`Target::response`] then has; whether it is all of the answer.
+    ///
+    /// # Errors
+    /// When none comes; then, if the request could not be sent, why not.
+    pub(super) async fn head(&mut self) -> Result<bool> {
+        let read = match &mut self.session {
+            HttpSession::H1(session) => loop {
+                let read = session.read_response().await;
+                let status = session.get_status().map_or(0, |status| status.as_u16());
+                match read {
+                    Ok(_) if status == 101 => {
+                        break Error::e_explain(ErrorType::InvalidHTTPHeader, "an upgrade that was not asked for");
+                    }
+                    Ok(_) if status < 200 => {}
+                    Ok(_) => break Ok(session.is_body_done()),
+                    Err(error) => break Err(error),
+                }
+            },
+            HttpSession::H2(session) => match beside(&mut self.sends, session.read_response_header()).await {
+                Ok(()) => session.check_response_end_or_error(),
+                Err(error) => Err(error),
+            },
+            HttpSession::Custom(()) => unknown(),
+        };
+        read.map_err(|error| self.unsent.take().unwrap_or(error).into_up())
+    }
+
+    /// The answer's head.
+    ///
+    /// # Errors
+    /// Before it was read.
+    pub(super) fn response(&self) -> Result<&ResponseHeader> {
+        self.session
+            .response_header()
+            .or_err(ErrorType::InternalError, "an answer without a head")
+    }
+
+    /// Reads the next piece of the body. Nothing is lost when it is dropped.
+    ///
+    /// # Errors
+    /// When the answer broke off.
+    pub(super) async fn piece(&mut self) -> Result<Piece> {
+        let read = match &mut self.session {
+            HttpSession::H1(session) => match session.read_body_bytes().await {
+                Ok(bytes) => Ok(Piece {
+                    bytes,
+                    ends: session.is_body_done(),
+                }),
+                Err(error) => Err(error),
+            },
+            HttpSession::H2(session) => {
+                let sends = &mut self.sends;
+                match beside(sends, session.read_response_body()).await {
+                    Ok(None) => match beside(sends, session.read_trailers()).await {
+                        Ok(_) => Ok(Piece {
+                            bytes: None,
+                            ends: true,
+                        }),
+                        Err(error) => Err(error),
+                    },
+                    Ok(bytes) => session.check_response_end_or_error().map(|ends| Piece { bytes, ends }),
+                    Err(error) => Err(error),
+                }
+            }
+            HttpSession::Custom(()) => unknown(),
+        };
+        read.map_err(Error::into_up)
+    }
+
+    /// The session, for the pool: after the whole answer, if all of the request was sent. A connection of HTTP/2 has other streams, so
+    /// it goes back anyway, and the stream is reset when it has not ended.
+    pub(super) fn into_reusable(self, is_done: bool) -> Option<HttpSession> {
+        let is_reusable = self.is_http2() || is_done && self.unsent.is_none();
+        is_reusable.then_some(self.session)
+    }
+}
+
+/// Does `work` while something else is sent.
+async fn beside<W: Future>(sends: &mut Option<BoxFuture<'static, ()>>, work: W) -> W::Output {
+    let mut work = pin!(work);
+    poll_fn(|context| {
+        if sends
+            .as_mut()
+            .is_some_and(|sends| sends.as_mut().poll(context).is_ready())
+        {
+            *sends = None;
+        }
+        work.as_mut().poll(context)
+    })
+    .await
+}
+
+fn unknown<T>() -> Result<T> {
+    Error::e_explain(ErrorType::InternalError, "an upstream of an unknown protocol")
+}
