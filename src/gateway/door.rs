@@ -2,7 +2,7 @@
 //!
 //! Pingora waits without limit for a connection's first bytes and for a head that comes drop by drop, and it counts no connections.
 //! So each connection passes here first: it takes a place, is greeted over TLS when that is configured, tells its protocol, and has
-//! a time for each head. What happens then is Pingora's, with the hooks of [`Gateway`].
+//! a time for each head. Its requests then pass from Pingora to [`Gateway`], one by one.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -18,9 +18,7 @@ use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora::protocols::l4::stream::Stream as Socket;
-use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::ShutdownWatch;
-use pingora::server::configuration::ServerConf;
 use tokio::io::AsyncReadExt;
 
 use super::Gateway;
@@ -32,7 +30,7 @@ use super::snapshot::Snapshot;
 
 /// What Pingora's listener hands its connections to.
 pub struct Door {
-    proxy: Arc<HttpProxy<Gateway>>,
+    gateway: Arc<Gateway>,
     snapshot: Arc<ArcSwap<Snapshot>>,
     connections: Arc<Connections>,
     life: Arc<Life>,
@@ -40,11 +38,11 @@ pub struct Door {
 
 impl Door {
     /// The door of a gateway.
-    pub fn new(conf: &Arc<ServerConf>, gateway: Gateway) -> Door {
+    pub fn new(gateway: Gateway) -> Door {
         let snapshot = Arc::clone(&gateway.snapshot);
         Door {
             life: gateway.life(),
-            proxy: Arc::new(http_proxy(conf, gateway)),
+            gateway: Arc::new(gateway),
             snapshot,
             connections: Arc::default(),
         }
@@ -77,7 +75,7 @@ impl ServerApp for Door {
         options.h2c = h2c;
         options.h2_idle_timeout = Some(timeouts.keepalive);
         let conversation = Arc::new(Conversation {
-            proxy: Arc::clone(&self.proxy),
+            gateway: Arc::clone(&self.gateway),
             options,
             room: Arc::clone(&room),
             life: Arc::clone(&self.life),
@@ -90,10 +88,6 @@ impl ServerApp for Door {
         };
         visit.await;
         None
-    }
-
-    async fn cleanup(&self) {
-        self.proxy.http_cleanup().await;
     }
 }
 
@@ -124,7 +118,7 @@ impl Future for Visit<'_> {
 
 /// One connection's requests.
 struct Conversation {
-    proxy: Arc<HttpProxy<Gateway>>,
+    gateway: Arc<Gateway>,
     options: HttpServerOptions,
     room: Arc<Room>,
     life: Arc<Life>,
@@ -145,10 +139,10 @@ impl HttpServerApp for Conversation {
         if session.is_http2() {
             self.room.meet();
             // It has a task of its own.
-            return Box::pin(self.life.woken_by_cut(self.proxy.process_new_http(session, shutdown)));
+            return Box::pin(self.life.woken_by_cut(self.gateway.serve(session, shutdown)));
         }
         self.room.begin();
-        self.proxy.process_new_http(session, shutdown)
+        Box::pin(self.gateway.serve(session, shutdown))
     }
 
     fn h2_options(&self) -> Option<H2Options> {

@@ -1,7 +1,8 @@
 //! The path of a request: authenticate -> admit -> route -> forward -> meter -> settle, one file a step.
 //!
-//! This file is Pingora's view of it: each hook is a few lines. `stage` holds what is known of a request; `receive` reads its body,
-//! `carry` takes it to its upstream and the answer back, `native` answers what needs no upstream, `respond` and `cors` write.
+//! `door` lets a connection in and `serve` takes its requests; this file decides on each. `stage` holds what is known of a request;
+//! `receive` reads its body, `carry` takes it to its upstream and the answer back, `native` answers what needs no upstream, `respond`
+//! and `cors` write.
 
 mod address;
 pub mod admin;
@@ -30,6 +31,7 @@ pub mod reload;
 mod respond;
 mod route;
 mod screen;
+mod serve;
 pub mod server;
 mod settle;
 pub mod snapshot;
@@ -41,26 +43,19 @@ pub mod upgrade;
 pub mod upstream;
 mod watch;
 
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use async_trait::async_trait;
-use bytes::Bytes;
 use pingora::connectors::ConnectorOptions;
 use pingora::connectors::http::Connector;
-use pingora::modules::http::HttpModules;
-use pingora::proxy::{FailToProxy, ProxyHttp, Session};
-use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorSource, ErrorType, Result};
+use pingora::protocols::http::ServerSession;
 
 use self::admin::Admin;
-use self::bounded::Room;
 use self::life::Life;
 use self::native::Failed;
 use self::route::Route;
-use self::settle::{Biller, Ending};
+use self::settle::Biller;
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
 use self::strangers::Strangers;
@@ -74,7 +69,7 @@ use crate::store::{Caller, Ledger};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::{MAINTENANCE, RouteName};
 
-/// The gateway: what Pingora calls for each request.
+/// The gateway: what is called for each request.
 pub struct Gateway {
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Ledger,
@@ -139,7 +134,7 @@ impl Gateway {
     }
 
     /// Decides on a request: answers it, or leaves it admitted and ready to be forwarded.
-    async fn decide(&self, session: &mut Session, ctx: &mut Ctx) -> std::result::Result<bool, Failed> {
+    async fn decide(&self, session: &mut ServerSession, ctx: &mut Ctx) -> Result<bool, Failed> {
         screen::check(session)?;
         let request = session.req_header();
         let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path());
@@ -195,11 +190,11 @@ impl Gateway {
 
     async fn admit(
         &self,
-        session: &mut Session,
+        session: &mut ServerSession,
         ctx: &mut Ctx,
         endpoint: Endpoint,
         caller: Caller,
-    ) -> std::result::Result<(), Failed> {
+    ) -> Result<(), Failed> {
         let snapshot = Arc::clone(&ctx.snapshot);
         let config = &snapshot.config;
         if self.ledger.in_maintenance() {
@@ -261,7 +256,7 @@ impl Gateway {
 }
 
 /// Refuses a field by which one of the model's providers would run or charge something else.
-fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> std::result::Result<(), ApiError> {
+fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> Result<(), ApiError> {
     let mut upstreams = model
         .targets
         .iter()
@@ -269,125 +264,6 @@ fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> std::
     upstreams
         .try_for_each(|upstream| body.check_fields(&upstream.parts.rules))
         .map_err(|error| ApiError::BadRequest(sentence(&error)))
-}
-
-#[async_trait]
-impl ProxyHttp for Gateway {
-    type CTX = Ctx;
-
-    fn new_ctx(&self) -> Ctx {
-        Ctx::new(self.snapshot.load_full(), &self.telemetry, self.life.enter())
-    }
-
-    fn init_downstream_modules(&self, _modules: &mut HttpModules) {
-        // None: Pingora's compression would hold events back.
-    }
-
-    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
-        if let Some(room) = session.as_downstream().stream().and_then(Room::of) {
-            room.head_came();
-        }
-        let timeouts = ctx.snapshot.config.timeouts;
-        let peer = session
-            .client_addr()
-            .and_then(|peer| peer.as_inet())
-            .map(SocketAddr::ip);
-        let trusted = &ctx.snapshot.config.trusted_proxies;
-        ctx.client = peer.map(|peer| address::client(peer, &session.req_header().headers, trusted));
-        let downstream = session.as_downstream_mut();
-        if downstream.req_header().version < http::Version::HTTP_11 || self.life.is_stopping() {
-            downstream.set_keepalive(None);
-        } else if downstream.get_keepalive().is_some() {
-            downstream.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
-        }
-        // The whole body has its own time-out; this one only ends what that does not see.
-        downstream.set_read_timeout(Some(timeouts.body.saturating_mul(2)));
-        downstream.set_write_timeout(Some(timeouts.write));
-        downstream.set_total_drain_timeout(Some(SHORT_BODY_MAX));
-        // A provider's early hints are not for our callers. Our own 100 Continue is not meant by this.
-        downstream.set_ignore_info_resp(true);
-        ctx.origin = session.req_header().headers.get(http::header::ORIGIN).cloned();
-        trace::begin(session.req_header(), ctx);
-        Ok(())
-    }
-
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
-        match self.decide(session, ctx).await {
-            Ok(true) => Ok(true),
-            Ok(false) => carry::carry(self, session, ctx).await.map(|()| true),
-            Err(Failed::Api(error)) => {
-                if let Some(tally) = &mut ctx.tally {
-                    tally.failed(&error);
-                }
-                respond::error(session, ctx, &error.to_wire()).await.map(|()| true)
-            }
-            Err(Failed::Wire(error)) => Err(error),
-        }
-    }
-
-    /// Never asked: each request is answered before.
-    async fn upstream_peer(&self, _session: &mut Session, _ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
-        Error::e_explain(ErrorType::InternalError, "a request was not answered")
-    }
-
-    async fn fail_to_proxy(&self, session: &mut Session, error: &Error, ctx: &mut Ctx) -> FailToProxy {
-        if *error.esource() == ErrorSource::Downstream {
-            return FailToProxy {
-                error_code: 0,
-                can_reuse_downstream: false,
-            };
-        }
-        let failure = forward::final_error(ctx.call(), error);
-        let wire = failure.to_wire();
-        let written = if session.response_written().is_none() {
-            if let Some(tally) = ctx.tally() {
-                tally.failed(&failure);
-            }
-            // Pingora closes its connection after a failure, and this says so.
-            session.as_downstream_mut().set_keepalive(None);
-            respond::error(session, ctx, &wire).await
-        } else {
-            let tail = ctx.call().and_then(|call| match &mut call.answer {
-                Answer::Metered(meter) => meter.fail(),
-                Answer::Refusal { error, .. } => Some(Bytes::from(error.to_wire().body())),
-                Answer::None => None,
-            });
-            match tail {
-                Some(tail) => session.write_response_body(Some(tail), true).await,
-                None => Ok(()),
-            }
-        };
-        if let Err(error) = written {
-            log::debug!("request {}: the failure could not be told: {error}", ctx.id);
-        }
-        FailToProxy {
-            error_code: wire.status,
-            can_reuse_downstream: false,
-        }
-    }
-
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, error: &Error) -> bool {
-        // Clients that leave are normal traffic.
-        *error.esource() == ErrorSource::Downstream
-    }
-
-    fn request_summary(&self, session: &Session, ctx: &Ctx) -> String {
-        format!("request {} {}", ctx.id, session.req_header().uri.path())
-    }
-
-    async fn logging(&self, session: &mut Session, error: Option<&Error>, ctx: &mut Ctx) {
-        let gone = ctx.call().is_some_and(|call| call.client_is_gone);
-        let ending = match error {
-            None => Ending::Complete,
-            Some(error) if forward::is_upstreams(error) && !gone => Ending::UpstreamFailed,
-            Some(error) if gone || *error.esource() == ErrorSource::Downstream => Ending::ClientGone,
-            Some(_) => Ending::UpstreamFailed,
-        };
-        observe::ended(session, ctx, ending);
-        if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
-            call.settle(ending);
-        }
-    }
 }
 
 /// An error's text as a sentence of its own.
@@ -407,5 +283,3 @@ fn sentence(error: &impl std::fmt::Display) -> String {
 const DRAIN_MAX: Duration = Duration::from_secs(120);
 /// Idle connections that are kept to all upstreams.
 const POOLED_MAX: usize = 4096;
-/// How long a short body of a refused request is waited for.
-const SHORT_BODY_MAX: Duration = Duration::from_secs(5);

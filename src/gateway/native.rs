@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use serde::Serialize;
 
 use super::Gateway;
@@ -38,7 +38,7 @@ impl From<Box<pingora::Error>> for Failed {
 }
 
 /// Answers the open paths.
-pub(super) async fn public(session: &mut Session, ctx: &Ctx, route: &Route) -> Result<(), Failed> {
+pub(super) async fn public(session: &mut ServerSession, ctx: &Ctx, route: &Route) -> Result<(), Failed> {
     match route {
         Route::PublicModels => {
             let body = public_models(ctx, &query(session))?;
@@ -52,7 +52,7 @@ pub(super) async fn public(session: &mut Session, ctx: &Ctx, route: &Route) -> R
 /// Answers the paths that need a key.
 pub(super) async fn for_caller(
     gateway: &Gateway,
-    session: &mut Session,
+    session: &mut ServerSession,
     ctx: &Ctx,
     route: &Route,
     caller: &Caller,
@@ -258,7 +258,7 @@ fn parameter<'a>(query: &'a [(String, String)], name: &str) -> Result<Option<&'a
     }
 }
 
-fn query(session: &Session) -> Vec<(String, String)> {
+fn query(session: &ServerSession) -> Vec<(String, String)> {
     let text = session.req_header().uri.query().unwrap_or("");
     let owned = |text: Cow<'_, str>| text.into_owned();
     form_urlencoded::parse(text.as_bytes())

@@ -1,6 +1,6 @@
 //! What the gateway notes of a request for metrics and the access log: one line at each step, and nothing that a request waits for.
 
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use pingora::{Error, ErrorType};
 
 use super::carry;
@@ -115,7 +115,7 @@ pub(super) fn billed(admission: &mut Admission, usage: Usage, cost: Credits) {
 }
 
 /// The request is over for its connection.
-pub(super) fn ended(session: &Session, ctx: &mut Ctx, ending: Ending) {
+pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
     let status = session
         .response_written()
         .map(|header| header.status.as_u16())

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use http::header;
 use pingora::ErrorType;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 
 use super::native::Failed;
 use crate::pure::error::ApiError;
@@ -15,7 +15,7 @@ use crate::pure::error::ApiError;
 /// # Errors
 /// 413 beyond `bytes_max`, 408 when it takes longer than `timeout`, 400 for an encoding that is not read; a failed read ends the
 /// connection.
-pub(super) async fn body(session: &mut Session, bytes_max: u64, timeout: Duration) -> Result<Bytes, Failed> {
+pub(super) async fn body(session: &mut ServerSession, bytes_max: u64, timeout: Duration) -> Result<Bytes, Failed> {
     let headers = &session.req_header().headers;
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -38,10 +38,10 @@ pub(super) async fn body(session: &mut Session, bytes_max: u64, timeout: Duratio
     }
 }
 
-async fn read(session: &mut Session, length: Option<u64>, bytes_max: u64) -> Result<Bytes, Failed> {
+async fn read(session: &mut ServerSession, length: Option<u64>, bytes_max: u64) -> Result<Bytes, Failed> {
     let too_large = || Failed::from(ApiError::BodyTooLarge { max: bytes_max });
     let max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-    let Some(first) = session.as_downstream_mut().read_request_body().await? else {
+    let Some(first) = session.read_request_body().await? else {
         return Ok(Bytes::new());
     };
     if length == u64::try_from(first.len()).ok() {
@@ -53,7 +53,7 @@ async fn read(session: &mut Session, length: Option<u64>, bytes_max: u64) -> Res
         if whole.len() > max {
             return Err(too_large());
         }
-        match session.as_downstream_mut().read_request_body().await? {
+        match session.read_request_body().await? {
             Some(chunk) => whole.extend_from_slice(&chunk),
             None => return Ok(whole.freeze()),
         }
@@ -61,12 +61,12 @@ async fn read(session: &mut Session, length: Option<u64>, bytes_max: u64) -> Res
 }
 
 /// A body that cannot be read is its sender's fault: slow, gone, or not framed as HTTP wants it.
-fn unreadable(session: &mut Session, error: Box<pingora::Error>) -> Failed {
+fn unreadable(session: &mut ServerSession, error: Box<pingora::Error>) -> Failed {
     match error.etype() {
         ErrorType::ReadTimedout => ApiError::BodyTimeout.into(),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::H2Error => Failed::Wire(error.into_down()),
         _ => {
-            session.as_downstream_mut().set_keepalive(None);
+            session.set_keepalive(None);
             ApiError::BadRequest("The body is not framed as HTTP wants it.".to_owned()).into()
         }
     }
@@ -79,10 +79,10 @@ fn expected(length: Option<u64>, first: usize) -> usize {
 }
 
 /// Tells a client that waits for it to send its body (RFC 9110 section 10.1.1). Pingora forgets keep-alive over it.
-async fn proceed(session: &mut Session) -> Result<(), Failed> {
-    let keepalive = session.as_downstream().get_keepalive();
-    session.as_downstream_mut().write_continue_response().await?;
-    session.as_downstream_mut().set_keepalive(keepalive);
+async fn proceed(session: &mut ServerSession) -> Result<(), Failed> {
+    let keepalive = session.get_keepalive();
+    session.write_continue_response().await?;
+    session.set_keepalive(keepalive);
     Ok(())
 }
 

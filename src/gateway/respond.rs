@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use pingora::http::ResponseHeader;
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 use pingora::{ErrorType, OrErr};
 
 use super::cors;
@@ -88,7 +88,7 @@ pub(super) fn error_headers(error: &WireError, ctx: &Ctx) -> HeaderMap {
 }
 
 /// Answers with an error. A short request body that is still on its way is read first, so that the connection can be used again.
-pub(super) async fn error(session: &mut Session, ctx: &Ctx, error: &WireError) -> pingora::Result<()> {
+pub(super) async fn error(session: &mut ServerSession, ctx: &Ctx, error: &WireError) -> pingora::Result<()> {
     take_short_body(session).await;
     let body = Bytes::from(error.body());
     let mut headers = error_headers(error, ctx);
@@ -97,7 +97,7 @@ pub(super) async fn error(session: &mut Session, ctx: &Ctx, error: &WireError) -
 }
 
 /// Answers 200 with JSON that holds for this caller and this moment.
-pub(super) async fn json(session: &mut Session, ctx: &Ctx, body: String) -> pingora::Result<()> {
+pub(super) async fn json(session: &mut ServerSession, ctx: &Ctx, body: String) -> pingora::Result<()> {
     take_short_body(session).await;
     let mut headers = headers();
     headers.insert(header::CONTENT_TYPE, JSON);
@@ -108,7 +108,7 @@ pub(super) async fn json(session: &mut Session, ctx: &Ctx, body: String) -> ping
 }
 
 /// Answers with a rendered document, or 304 when the caller has it.
-pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Document) -> pingora::Result<()> {
+pub(super) async fn document(session: &mut ServerSession, ctx: &Ctx, document: &Document) -> pingora::Result<()> {
     take_short_body(session).await;
     let known = session
         .req_header()
@@ -134,7 +134,7 @@ pub(super) async fn document(session: &mut Session, ctx: &Ctx, document: &Docume
 }
 
 /// Answers a preflight.
-pub(super) async fn preflight(session: &mut Session, ctx: &Ctx, allow: &'static str) -> pingora::Result<()> {
+pub(super) async fn preflight(session: &mut ServerSession, ctx: &Ctx, allow: &'static str) -> pingora::Result<()> {
     take_short_body(session).await;
     let requested = session
         .req_header()
@@ -150,7 +150,7 @@ pub(super) async fn preflight(session: &mut Session, ctx: &Ctx, allow: &'static 
 
 /// Pingora closes a connection that is answered before its request was read. For a short body reading it is cheaper than a new
 /// connection; a long one, or one of unknown length, is not worth it.
-async fn take_short_body(session: &mut Session) {
+async fn take_short_body(session: &mut ServerSession) {
     let headers = &session.req_header().headers;
     if headers.contains_key(header::EXPECT) || headers.contains_key(header::TRANSFER_ENCODING) {
         return;
@@ -159,25 +159,30 @@ async fn take_short_body(session: &mut Session) {
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > 0 && length <= DRAINED_BYTES_MAX)
-        && session.as_downstream_mut().drain_request_body().await.is_err()
+        && session.drain_request_body().await.is_err()
     {
         // It does not come: the answer is given all the same, and the connection closed.
-        session.as_downstream_mut().set_keepalive(None);
+        session.set_keepalive(None);
     }
 }
 
 /// Writes an answer; to a HEAD its head alone, which HTTP/2 would not see to.
-async fn write(session: &mut Session, status: StatusCode, headers: HeaderMap, body: Bytes) -> pingora::Result<()> {
+async fn write(
+    session: &mut ServerSession,
+    status: StatusCode,
+    headers: HeaderMap,
+    body: Bytes,
+) -> pingora::Result<()> {
     let head = head(status, headers);
     if session.req_header().method == http::Method::HEAD {
         return write_head(session, head).await;
     }
-    session.write_response_header(Box::new(head), false).await?;
-    session.write_response_body(Some(body), true).await
+    write_head(session, head).await?;
+    session.write_response_body(body, true).await
 }
 
-async fn write_head(session: &mut Session, head: ResponseHeader) -> pingora::Result<()> {
-    session.write_response_header(Box::new(head), true).await
+async fn write_head(session: &mut ServerSession, head: ResponseHeader) -> pingora::Result<()> {
+    session.write_response_header(Box::new(head)).await
 }
 
 /// The status of an error's answer.

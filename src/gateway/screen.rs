@@ -2,7 +2,7 @@
 //! whom they are for, and codings that nobody here reads.
 
 use http::{Version, header};
-use pingora::proxy::Session;
+use pingora::protocols::http::ServerSession;
 
 use crate::pure::error::ApiError;
 
@@ -10,15 +10,15 @@ use crate::pure::error::ApiError;
 ///
 /// # Errors
 /// 431 for a head beyond [`HEAD_BYTES_MAX`], 400 without a `Host` where HTTP/1.1 wants one (RFC 9112 section 3.2).
-pub(super) fn check(session: &mut Session) -> Result<(), ApiError> {
+pub(super) fn check(session: &mut ServerSession) -> Result<(), ApiError> {
     let checked = checked(session);
     if checked.is_err() {
-        session.as_downstream_mut().set_keepalive(None);
+        session.set_keepalive(None);
     }
     checked
 }
 
-fn checked(session: &Session) -> Result<(), ApiError> {
+fn checked(session: &ServerSession) -> Result<(), ApiError> {
     let request = session.req_header();
     let fields = request.headers.iter();
     let bytes = fields.fold(request.raw_path().len(), |sum, (name, value)| {

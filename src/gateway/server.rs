@@ -153,7 +153,7 @@ impl Prepared {
         let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
             log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
         });
-        let door = Door::new(&server.configuration, gateway);
+        let door = Door::new(gateway);
         let mut service = pingora::services::listening::Service::new("gateway".to_owned(), door);
         service.add_listener(listener(&config));
         server.add_service(service);
@@ -263,8 +263,6 @@ fn server_conf(config: &Config) -> ServerConf {
         // `Stop` ends the process long before, unless requests outlive it.
         grace_period_seconds: Some(config.drain.saturating_add(CUT_MAX).as_secs().saturating_add(2)),
         graceful_shutdown_timeout_seconds: Some(1),
-        upstream_keepalive_pool_size: 1024,
-        max_retries: 16,
         ..ServerConf::default()
     }
 }

@@ -21,8 +21,8 @@ use crate::store::{Caller, Hold};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::Tally;
 
-/// Pingora's context of one request.
-pub struct Ctx {
+/// What is known of one request.
+pub(super) struct Ctx {
     /// The request's id.
     pub(super) id: RequestId,
     /// Configuration and catalogue as they were then: a reload does not touch a request that is under way.

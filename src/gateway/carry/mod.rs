@@ -14,7 +14,6 @@ mod target;
 use http::{StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
-use pingora::proxy::Session;
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{Error, ErrorType, Result};
 
@@ -34,12 +33,12 @@ use crate::pure::chat::ResponseMode;
 ///
 /// # Errors
 /// When no attempt is left, when the client has gone, or when an answer broke off: nothing, or a part of the answer, was written.
-pub(super) async fn carry(gateway: &Gateway, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+pub(super) async fn carry(gateway: &Gateway, client: &mut ServerSession, ctx: &mut Ctx) -> Result<()> {
     let mut line = Line::new(&ctx.snapshot.config.timeouts, &gateway.life);
     loop {
         let peer = forward::peer(ctx, &gateway.clock)?;
         observe::attempt(ctx);
-        match attempt(gateway, session.as_downstream_mut(), ctx, &mut line, &peer).await {
+        match attempt(gateway, client, ctx, &mut line, &peer).await {
             Ok(()) => return Ok(()),
             Err(error) if error.retry() => log::warn!("request {}: another attempt follows: {error}", ctx.id),
             Err(error) => return Err(error),

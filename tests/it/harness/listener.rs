@@ -8,7 +8,6 @@ use arc_swap::ArcSwap;
 use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as L4Stream;
 use pingora::protocols::{GetSocketDigest, SocketDigest};
-use pingora::server::configuration::ServerConf;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -43,13 +42,9 @@ pub async fn serve(
     clock: Clock,
     telemetry: &Arc<Telemetry>,
 ) -> (Served, SocketAddr) {
-    let conf = ServerConf {
-        max_retries: 16,
-        ..ServerConf::default()
-    };
     let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, journal, clock).observed_by(telemetry);
     let admin = gateway.admin();
-    let door = Arc::new(Door::new(&Arc::new(conf), gateway));
+    let door = Arc::new(Door::new(gateway));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopping) = watch::channel(false);
