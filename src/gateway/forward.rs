@@ -10,7 +10,9 @@ use pingora::protocols::http::ServerSession;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorSource, ErrorType, OrErr};
 
+use super::carry;
 use super::observe;
+use super::respond;
 use super::route;
 use super::snapshot::Snapshot;
 use super::stage::{Answer, Attempt, Call, Ctx};
@@ -139,9 +141,12 @@ pub(super) fn exchange_failed(
 ) -> Box<Error> {
     error.retry.decide_reuse(reused);
     let client_is_gone = ctx.call().is_some_and(|call| call.client_is_gone);
-    let written = client
-        .response_written()
-        .is_some_and(|header| !header.status.is_informational());
+    let written = respond::has_begun(client);
+    if *error.etype() == ErrorType::Custom(carry::STOPPING) {
+        // No target's failure, and no time for another.
+        error.set_retry(false);
+        return error;
+    }
     if is_upstreams(&error)
         && written
         && let Some(attempt) = ctx.call().and_then(|call| call.attempt.as_ref())
@@ -167,11 +172,11 @@ pub(super) fn exchange_failed(
         );
     if stale
         && let Some(call) = ctx.call()
+        && matches!(call.answer, Answer::None)
         && call.stale_retries < STALE_RETRIES_MAX
     {
         // A pooled connection that the provider had closed: the same target again.
         call.stale_retries = call.stale_retries.saturating_add(1);
-        call.answer = Answer::None;
         trace::again(ctx, "stale");
         error.set_retry(true);
         return error;

@@ -43,9 +43,7 @@ pub(super) fn judge(
         }
         let mut headers = accept(upstream_response, call);
         respond::decorate(&mut headers, ctx);
-        let mut header = respond::head(StatusCode::OK, headers);
-        header.set_version(upstream_response.version);
-        return Ok(header);
+        return Ok(respond::head(StatusCode::OK, headers));
     }
     let retry_after = retry_after_secs(upstream_response);
     let error = ApiError::from_upstream_status(status, retry_after);
@@ -140,8 +138,7 @@ fn refuse(
         return Err(failed);
     }
     let wire = error.to_wire();
-    let mut header = respond::head(respond::status(&wire)?, respond::error_headers(&wire, ctx));
-    header.set_version(upstream_response.version);
+    let header = respond::head(respond::status(&wire)?, respond::error_headers(&wire, ctx));
     if let Some(call) = ctx.call() {
         call.answer = Answer::Refusal {
             error,

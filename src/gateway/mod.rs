@@ -213,10 +213,6 @@ impl Gateway {
         if let Some(tally) = &mut ctx.tally {
             tally.waited_for_body(began.elapsed());
         }
-        // Nothing of the client's head goes on. Pingora would refuse some of what these may name, without an answer.
-        for name in [http::header::CONNECTION, http::header::UPGRADE] {
-            session.req_header_mut().remove_header(&name);
-        }
         let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
         let from = authenticate::provenance(&session.req_header().headers);
         let permit = admit::permit(&snapshot, &caller, &body, endpoint, from);

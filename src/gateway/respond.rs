@@ -166,6 +166,13 @@ async fn take_short_body(session: &mut ServerSession) {
     }
 }
 
+/// Whether an answer was begun. A `100 Continue` is none.
+pub(super) fn has_begun(session: &ServerSession) -> bool {
+    session
+        .response_written()
+        .is_some_and(|head| !head.status.is_informational())
+}
+
 /// Writes an answer; to a HEAD its head alone, which HTTP/2 would not see to.
 async fn write(
     session: &mut ServerSession,

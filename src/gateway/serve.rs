@@ -35,8 +35,11 @@ impl Gateway {
         if let Err(error) = &answered {
             tell(&mut session, &mut ctx, error).await;
         }
+        let is_gone = ctx.call().is_some_and(|call| call.client_is_gone);
         end(&session, &mut ctx, answered.as_ref().err().map(|error| &**error));
-        answered.ok()?;
+        if is_gone || answered.is_err() {
+            return None;
+        }
         let settings = HttpPersistentSettings::for_session(&session);
         let stream = session.finish().await.ok()??;
         Some(ReusedHttpStream::from_reusable_stream(stream, settings))
@@ -128,7 +131,7 @@ async fn tell(session: &mut ServerSession, ctx: &mut Ctx, error: &Error) {
     let wire = failure.to_wire();
     let (id, path) = (ctx.id, session.req_header().uri.path());
     log::error!("request {id} {path} failed with {}: {error}", wire.status);
-    let told = if session.response_written().is_none() {
+    let told = if !respond::has_begun(session) {
         if let Some(tally) = ctx.tally() {
             tally.failed(&failure);
         }
@@ -142,6 +145,8 @@ async fn tell(session: &mut ServerSession, ctx: &mut Ctx, error: &Error) {
             Answer::None => None,
         });
         match tail {
+            // Something may be half written to it.
+            Some(_) if ctx.call().is_some_and(|call| call.client_is_gone) => Ok(()),
             Some(tail) => session.write_response_body(tail, true).await,
             None => Ok(()),
         }

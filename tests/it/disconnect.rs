@@ -178,3 +178,23 @@ async fn d4_a_request_that_is_dropped_where_it_stands_pays_prompt_and_delivered(
     assert_eq!(gateway.spent().await, Decimal::ZERO, "the upstream had not answered");
     gateway.check_books().await;
 }
+
+#[tokio::test]
+async fn d5_a_client_that_has_gone_gets_no_end_of_an_answer_that_it_did_not_get() {
+    let cue = Cue::new();
+    let failing = Reply::stream().role().text("Hello").wait(&cue).close();
+    for (reply, billed) in [(gated(&cue), (50, 30)), (failing, (PROMPT, 1))] {
+        let upstream = Upstream::always(reply).await;
+        let gateway = draining(&upstream).start().await;
+        let mut raw = Raw::posted(&gateway, "/llm/chat/stream", &request(SMALL)).await;
+        raw.head().await.ok();
+        while !String::from_utf8_lossy(&raw.chunk().await).contains("Hello") {}
+        // It hears no more, but could: whatever came after would look like the end of the answer.
+        raw.end().await;
+        // By the time that this is answered, on the same thread, it has seen that.
+        gateway.http1.get("/llm/health").await.ok();
+        cue.give();
+        assert_eq!(gateway.spent().await, cost(SMALL, billed.0, billed.1));
+        raw.closed().await;
+    }
+}

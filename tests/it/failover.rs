@@ -1,11 +1,13 @@
 //! When upstreams fail: the next target, the statuses of INTERFACE.md section 7, and no word of theirs (DESIGN.md section 6).
 
+use std::time::Duration;
+
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{SMALL, TWIN, cost};
-use crate::harness::{Cue, Reply, Setup, Upstream};
+use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
 
 /// The ways of an upstream to fail before the first byte of an answer that could be passed on.
 fn failures() -> Vec<(&'static str, Reply)> {
@@ -392,4 +394,50 @@ async fn d6_an_interim_answer_of_the_upstream_is_no_answer() {
         assert_eq!(spare.seen().len(), from_spare);
     }
     assert_eq!(gateway.spent().await, cost(TWIN, 27, 3));
+}
+
+#[tokio::test]
+async fn d6_a_connection_that_gave_a_head_was_not_stale() {
+    // From the pool, and broken before anything of the answer could be passed on: the other target, with the whole request.
+    let broken = || Reply::json_head(100).bytes("{").close();
+    let main = Upstream::of([Reply::chat("Hi", 9, 1), broken()]).await;
+    let spare = Upstream::always(Reply::chat("Ho", 9, 1)).await;
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for text in ["Hi", "Ho"] {
+        let answer = gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+        assert!(answer.text().contains(text), "{}", answer.text());
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (2, 1));
+    assert_eq!(main.connections(), 1);
+    assert_eq!(gateway.spent().await, cost(TWIN, 18, 2));
+}
+
+#[tokio::test]
+async fn d6_a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
+    let body = crate::harness::reply::whole_chat("Hi", Some((9, 1))).to_string();
+    let rest = Reply::default().bytes(&body).after(Duration::from_millis(100));
+    let slow = Reply::json_head(body.len()).after(Duration::from_millis(700)).and(rest);
+    let upstream = Upstream::always(slow).await;
+    let gateway = Setup::over(&upstream)
+        .conf(|conf| conf["timeouts"]["idle_ms"] = 600.into())
+        .start()
+        .await;
+    gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn d6_a_client_that_was_told_to_go_on_is_told_of_a_failure() {
+    let upstream = Upstream::always(Reply::status(500)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let (key, body) = (&gateway.key, request(SMALL));
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send(format!(
+        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    ))
+    .await;
+    assert_eq!(raw.head().await.status, 100);
+    raw.send(body).await;
+    raw.answer().await.error(500, "upstream_error");
 }

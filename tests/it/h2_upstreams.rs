@@ -10,7 +10,7 @@ use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::h2_upstream::{Frame, H2Upstream};
 use crate::harness::reply::{Cue, Reply};
 use crate::harness::tls::Authority;
-use crate::harness::{Gateway, Setup, Upstream, deltas};
+use crate::harness::{Gateway, Raw, Setup, Upstream, deltas};
 
 const WHOLE: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
@@ -140,4 +140,18 @@ async fn d6_a_body_of_2_mb_passes_over_http2() {
     let body = |model: &str| format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
     gateway.h2c.post("/llm/chat", body(SMALL)).await.ok();
     assert!(upstream.seen()[0].1 == body("up-small"));
+}
+
+#[tokio::test]
+async fn d6_a_client_of_http_1_0_gets_the_answer_of_an_upstream_over_http_2() {
+    let (_upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
+    let (key, body) = (&gateway.key, request(SMALL));
+    let mut raw = Raw::connect(gateway.address).await;
+    raw.send(format!(
+        "POST /api/v1/llm/chat HTTP/1.0\r\nauthorization: Bearer {key}\r\ncontent-length: {}\r\n\r\n{body}",
+        body.len()
+    ))
+    .await;
+    assert_eq!(raw.until_closed().await.ok().text(), WHOLE);
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
 }

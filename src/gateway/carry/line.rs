@@ -78,8 +78,15 @@ impl Line {
     pub(super) fn begin(&mut self, drains: bool) {
         self.drains = drains;
         self.is_asked = false;
+        self.is_hung = false;
         self.may_comment = false;
         self.silence.restart();
+    }
+
+    /// The attempt's answer begins.
+    pub(super) fn answer_begins(&mut self) {
+        self.is_hung = false;
+        self.silence.begins();
     }
 
     /// Whether the client has gone and the upstream is read on.
@@ -125,8 +132,7 @@ impl Line {
 
     fn poll_turn(&mut self, client: &mut ServerSession, context: &mut Context<'_>) -> Poll<Turn> {
         // What comes piece by piece ends here each time, so nothing further off is looked at.
-        let is_waiting = self.is_hung && self.bell.is_silent(context) && self.silence.is_watched();
-        if is_waiting && !self.life.is_cut() {
+        if self.is_hung && self.bell.is_silent(context) && !self.life.is_cut() {
             return Poll::Pending;
         }
         self.look(client, context)
@@ -259,5 +265,5 @@ pub(in crate::gateway) const UNHEARD: &str = "UpstreamUnheard";
 /// An upstream that had begun to answer has been silent for too long.
 const SILENT: &str = "UpstreamSilent";
 /// The process stops and no longer waits.
-const STOPPING: &str = "GatewayStopping";
+pub(in crate::gateway) const STOPPING: &str = "GatewayStopping";
 const COMMENT: &[u8] = b": waiting\n\n";

@@ -18,8 +18,8 @@ use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{Error, ErrorType, Result};
 
 use self::burst::Burst;
-pub(super) use self::line::UNHEARD;
 use self::line::{Line, interrupted};
+pub(super) use self::line::{STOPPING, UNHEARD};
 use self::target::Target;
 use super::Gateway;
 use super::forward;
@@ -102,7 +102,7 @@ async fn exchange(
     line.begin(attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
     line.beside(client, target.send(request, body)).await??;
     let ends = line.beside(client, target.head()).await??;
-    line.silence.begins();
+    line.answer_begins();
     let mut head = judge::judge(target.response()?, ends, ctx, &gateway.clock)?;
     if ends && head.status == StatusCode::OK {
         return Err(interrupted(EMPTY));
@@ -179,7 +179,6 @@ fn frame(head: &mut ResponseHeader, client: Version) -> Result<()> {
         head.remove_header(&header::TRANSFER_ENCODING);
         return Ok(());
     }
-    head.set_version(Version::HTTP_11);
     let is_framed = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
         .iter()
         .any(|name| head.headers.contains_key(name));

@@ -1,8 +1,10 @@
 //! The silence of an upstream, before its answer and within it: when a comment is due, and when it has lasted too long.
 
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
+
+use tokio::task::unconstrained;
 
 use crate::clock::monotonic;
 use crate::config::Timeouts;
@@ -49,13 +51,12 @@ impl Silence {
         }
     }
 
-    /// The answer begins, if it has not yet.
+    /// The answer begins.
     pub(super) fn begins(&mut self) {
-        if !self.is_begun {
-            self.is_begun = true;
-            // What is due now may come sooner than what was due before.
-            self.alarm = None;
-        }
+        self.is_begun = true;
+        self.since = monotonic();
+        // What is due now may come sooner than what was due before.
+        self.alarm = None;
     }
 
     /// The upstream is heard now.
@@ -86,11 +87,6 @@ impl Silence {
     /// Whether the answer has begun.
     pub(super) fn is_begun(&self) -> bool {
         self.is_begun
-    }
-
-    /// Whether its end was asked for, so that the task is woken.
-    pub(super) fn is_watched(&self) -> bool {
-        self.alarm.is_some()
     }
 
     /// Ready when it has lasted for so long that something must be done. Never while the upstream is heard. It may be asked or not at
@@ -124,7 +120,8 @@ impl Silence {
             if alarm.sleep.is_elapsed() {
                 alarm.sleep.as_mut().reset(tokio::time::Instant::now() + left);
             }
-            if alarm.sleep.as_mut().poll(context).is_pending() {
+            // A task that has spent its budget is told to come again before the clock is asked, which then does not know of it.
+            if pin!(unconstrained(alarm.sleep.as_mut())).poll(context).is_pending() {
                 alarm.wakes.clone_from(context.waker());
                 return Poll::Pending;
             }

@@ -129,15 +129,12 @@ impl Target {
                 Err(error) => Err(error),
             },
             HttpSession::H2(session) => {
-                let sends = &mut self.sends;
-                match beside(sends, session.read_response_body()).await {
-                    Ok(None) => match beside(sends, session.read_trailers()).await {
-                        Ok(_) => Ok(Piece {
-                            bytes: None,
-                            ends: true,
-                        }),
-                        Err(error) => Err(error),
-                    },
+                match beside(&mut self.sends, session.read_response_body()).await {
+                    // Also before trailers, which stay inside.
+                    Ok(None) => Ok(Piece {
+                        bytes: None,
+                        ends: true,
+                    }),
                     Ok(bytes) => session.check_response_end_or_error().map(|ends| Piece { bytes, ends }),
                     Err(error) => Err(error),
                 }
