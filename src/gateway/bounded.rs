@@ -1,7 +1,7 @@
 //! A connection that gives a head only so much room. Pingora would take a megabyte of it, and as many at once as there are connections.
 //!
 //! What is written is gathered until it is flushed ([`Output`]); everything else is passed on as it is. The door puts each connection
-//! into one.
+//! into one, and `uplinks` those to upstreams, whose heads Pingora limits, for what they write.
 
 use std::future::poll_fn;
 use std::io;
@@ -21,7 +21,7 @@ use pingora::protocols::{
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::output::Output;
+use super::output::{Heads, Output};
 
 /// What a connection's reader and its conversation tell each other of the head that is waited for.
 #[derive(Debug)]
@@ -125,11 +125,11 @@ pub(super) struct Bounded<S: AsyncWrite + Unpin> {
 }
 
 impl<S: AsyncWrite + Unpin> Bounded<S> {
-    pub(super) fn new(inner: S, room: Arc<Room>) -> Bounded<S> {
+    pub(super) fn new(inner: S, room: Arc<Room>, heads: Heads) -> Bounded<S> {
         Bounded {
             inner,
             room,
-            output: Output::default(),
+            output: Output::new(heads),
         }
     }
 }
@@ -169,8 +169,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Bounded<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let Bounded { inner, output, .. } = &mut *self;
-        ready!(output.poll_empty(inner, context))?;
-        Pin::new(inner).poll_flush(context)
+        output.poll_flush(inner, context)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {

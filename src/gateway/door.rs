@@ -26,6 +26,7 @@ use super::address;
 use super::bounded::{Bounded, Room};
 use super::connections::{Connections, Most, Place};
 use super::life::{CutBell, Life};
+use super::output::Heads;
 use super::snapshot::Snapshot;
 
 /// What Pingora's listener hands its connections to.
@@ -181,7 +182,10 @@ async fn greet(stream: Stream, snapshot: &Snapshot, room: &Arc<Room>) -> Option<
     let mut socket = *socket;
     if let Some(certificate) = &snapshot.certificate {
         return match certificate.acceptor.tls_handshake(socket).await {
-            Ok(secure) => Some((Box::new(Bounded::new(secure, Arc::clone(room))), false)),
+            Ok(secure) => Some((
+                Box::new(Bounded::new(secure, Arc::clone(room), Heads::OfAnswers)),
+                false,
+            )),
             Err(error) => {
                 log::debug!("a TLS handshake failed: {error}");
                 None
@@ -201,7 +205,10 @@ async fn greet(stream: Stream, snapshot: &Snapshot, room: &Arc<Room>) -> Option<
         }
     }
     socket.rewind(begin.get(..length).unwrap_or_default());
-    Some((Box::new(Bounded::new(socket, Arc::clone(room))), begin == *PREFACE))
+    Some((
+        Box::new(Bounded::new(socket, Arc::clone(room), Heads::OfAnswers)),
+        begin == *PREFACE,
+    ))
 }
 
 fn peer(stream: &Stream) -> Option<IpAddr> {

@@ -40,6 +40,7 @@ mod strangers;
 mod supervisor;
 mod trace;
 pub mod upgrade;
+mod uplinks;
 pub mod upstream;
 mod watch;
 
@@ -47,8 +48,6 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
-use pingora::connectors::ConnectorOptions;
-use pingora::connectors::http::Connector;
 use pingora::protocols::http::ServerSession;
 
 use self::admin::Admin;
@@ -59,6 +58,7 @@ use self::settle::Biller;
 use self::snapshot::Snapshot;
 use self::stage::{Answer, Call, Ctx, Stage};
 use self::strangers::Strangers;
+use self::uplinks::Uplinks;
 use self::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::catalogue::Model;
@@ -80,8 +80,7 @@ pub struct Gateway {
     telemetry: Arc<Telemetry>,
     audited: Arc<Audited>,
     strangers: Strangers,
-    /// To the upstreams, with the pool of their connections.
-    connector: Connector,
+    uplinks: Uplinks,
 }
 
 impl Gateway {
@@ -97,7 +96,7 @@ impl Gateway {
             strangers: Strangers::new(),
             telemetry: Arc::default(),
             audited: Arc::default(),
-            connector: Connector::new(Some(ConnectorOptions::new(POOLED_MAX))),
+            uplinks: Uplinks::new(),
         }
     }
 
@@ -277,5 +276,3 @@ fn sentence(error: &impl std::fmt::Display) -> String {
 
 /// How long an upstream is read on for a client that has gone, for its usage report.
 const DRAIN_MAX: Duration = Duration::from_secs(120);
-/// Idle connections that are kept to all upstreams.
-const POOLED_MAX: usize = 4096;

@@ -1,5 +1,5 @@
-//! The head of an answer waits for what follows it, so that both leave in one system call; so do the pieces of a chunk. All else leaves at
-//! once, for Pingora flushes no body of a known length before its end; only when a client takes no more does the piece after a head wait
+//! The head of an answer waits for what follows it, so that both leave in one system call; so do the pieces of a chunk, and the head of a
+//! request to an upstream, whose body follows at once. All else leaves at once, for Pingora flushes no body of a known length before its end; only when a client takes no more does the piece after a head wait
 //! for the next.
 //!
 //! Room is taken only until the flush: of many open streams most are idle, and an idle one has none.
@@ -10,15 +10,36 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::AsyncWrite;
 
+/// What is sent over a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Heads {
+    /// To a client. A body that begins like a head waits for its next piece or its end.
+    OfAnswers,
+    /// To an upstream. The flush of such a head is passed over.
+    OfRequests,
+}
+
 /// Bytes on their way to a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Output {
+    heads: Heads,
     bytes: Vec<u8>,
     /// How many of them have left.
     sent: usize,
+    /// Whether what waits is a request's head, whose flush is still to come.
+    passes_flush: bool,
 }
 
 impl Output {
+    pub(super) fn new(heads: Heads) -> Output {
+        Output {
+            heads,
+            bytes: Vec::new(),
+            sent: 0,
+            passes_flush: false,
+        }
+    }
+
     /// Takes a head, or sends bytes, after the head that waits for them. `to` must be the same connection each time.
     pub(super) fn poll_write<C>(
         &mut self,
@@ -30,7 +51,11 @@ impl Output {
         C: AsyncWrite + Unpin,
     {
         let is_first = self.bytes.is_empty();
-        let waits = bytes.starts_with(HEAD);
+        let waits = match self.heads {
+            Heads::OfAnswers => bytes.starts_with(ANSWER),
+            Heads::OfRequests => bytes.starts_with(REQUEST) && bytes.ends_with(HEAD_END),
+        };
+        self.passes_flush = waits && self.heads == Heads::OfRequests;
         if is_first && !waits || !self.has_room(bytes.len()) {
             ready!(self.poll_empty(to, context))?;
             return Pin::new(to).poll_write(context, bytes);
@@ -53,6 +78,7 @@ impl Output {
     where
         C: AsyncWrite + Unpin,
     {
+        self.passes_flush = false;
         let length = pieces.iter().map(|piece| piece.len()).sum();
         if !self.has_room(length) {
             ready!(self.poll_empty(to, context))?;
@@ -67,6 +93,18 @@ impl Output {
         Poll::Ready(Ok(length))
     }
 
+    /// Sends what was gathered, unless it is a request's head alone.
+    pub(super) fn poll_flush<C>(&mut self, to: &mut C, context: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        if std::mem::take(&mut self.passes_flush) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_empty(to, context))?;
+        Pin::new(to).poll_flush(context)
+    }
+
     /// Sends what was gathered. Holds after it, unless it is pending or has failed: nothing is, and no memory is kept for it.
     pub(super) fn poll_empty<C>(&mut self, to: &mut C, context: &mut Context<'_>) -> Poll<io::Result<()>>
     where
@@ -78,7 +116,7 @@ impl Output {
                 sent => self.sent = self.sent.saturating_add(sent),
             }
         }
-        *self = Output::default();
+        *self = Output::new(self.heads);
         Poll::Ready(Ok(()))
     }
 
@@ -97,8 +135,11 @@ impl Output {
 const GATHERED_MAX: usize = 16 << 10;
 /// Room that is taken at first, in bytes: a head and a short answer.
 const FIRST_ROOM: usize = 2 << 10;
-/// What the head of an answer begins with (RFC 9112 section 4). A body that does so too waits for its next piece or its end.
-const HEAD: &[u8] = b"HTTP/1.";
+/// What the head of an answer begins with (RFC 9112 section 4).
+const ANSWER: &[u8] = b"HTTP/1.";
+/// What the head of a request to an upstream begins with.
+const REQUEST: &[u8] = b"POST /";
+const HEAD_END: &[u8] = b"\r\n\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -150,7 +191,7 @@ mod tests {
     fn a_head_leaves_with_what_follows_it_and_the_next_piece_at_once() {
         let mut to = wide();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::default();
+        let mut output = Output::new(Heads::OfAnswers);
         assert_eq!(
             written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 200 OK ")),
             16
@@ -164,10 +205,46 @@ mod tests {
     }
 
     #[test]
+    fn a_requests_head_leaves_with_its_body_or_at_the_second_flush() {
+        const REQUEST: &[u8] = b"POST /v1 HTTP/1.1\r\n\r\n";
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = Output::new(Heads::OfRequests);
+        for body in [b"{}".as_slice(), b"POST /{}"] {
+            assert_eq!(
+                written(output.poll_write(&mut to, &mut context, REQUEST)),
+                REQUEST.len()
+            );
+            assert!(output.poll_flush(&mut to, &mut context).is_ready());
+            assert_eq!(to.writes.len(), 0);
+            assert_eq!(written(output.poll_write(&mut to, &mut context, body)), body.len());
+            assert!(output.poll_flush(&mut to, &mut context).is_ready());
+            assert_eq!(std::mem::take(&mut to.writes), [[REQUEST, body].concat()]);
+        }
+        assert!(output.poll_write(&mut to, &mut context, REQUEST).is_ready());
+        assert!(output.poll_flush(&mut to, &mut context).is_ready() && to.writes.is_empty());
+        assert!(output.poll_flush(&mut to, &mut context).is_ready());
+        assert_eq!(to.writes, [REQUEST.to_vec()]);
+        assert_eq!(output.bytes.capacity(), 0, "nothing waits, and no room is kept");
+    }
+
+    #[test]
+    fn an_answer_that_looks_like_a_request_leaves_at_its_flush() {
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = Output::new(Heads::OfAnswers);
+        for text in [b"HTTP/1.\r\n\r\n".as_slice(), b"POST /\r\n\r\n"] {
+            assert!(output.poll_write(&mut to, &mut context, text).is_ready());
+            assert!(output.poll_flush(&mut to, &mut context).is_ready());
+            assert_eq!(std::mem::take(&mut to.writes), [text.to_vec()]);
+        }
+    }
+
+    #[test]
     fn a_head_and_the_pieces_of_a_chunk_leave_in_one_write_at_the_flush() {
         let mut to = wide();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::default();
+        let mut output = Output::new(Heads::OfAnswers);
         assert_eq!(written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 ")), 9);
         let pieces = [IoSlice::new(b"a"), IoSlice::new(b""), IoSlice::new(b"bc")];
         assert_eq!(written(output.poll_write_vectored(&mut to, &mut context, &pieces)), 3);
@@ -196,12 +273,12 @@ mod tests {
                 ..Narrow::default()
             };
             let mut context = Context::from_waker(Waker::noop());
-            let mut output = Output::default();
+            let mut output = Output::new(Heads::OfAnswers);
             let mut expected = Vec::new();
             for (index, size) in sizes.into_iter().enumerate() {
                 let mut bytes: Vec<u8> = (0..size).map(|at| (at * 31 + index) as u8).collect();
-                if index % 3 == 0 && size > HEAD.len() {
-                    bytes[..HEAD.len()].copy_from_slice(HEAD);
+                if index % 3 == 0 && size > ANSWER.len() {
+                    bytes[..ANSWER.len()].copy_from_slice(ANSWER);
                 }
                 let mut left = bytes.as_slice();
                 while !left.is_empty() {
@@ -225,8 +302,8 @@ mod tests {
     #[tokio::test]
     async fn what_a_slow_reader_has_not_taken_waits_and_follows() {
         let (mut to, mut reader) = duplex(10);
-        let mut output = Output::default();
-        let bytes = [HEAD, &[7; 249]].concat();
+        let mut output = Output::new(Heads::OfAnswers);
+        let bytes = [ANSWER, &[7; 249]].concat();
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(written(output.poll_write(&mut to, &mut context, &bytes)), 256);
         assert!(output.poll_empty(&mut to, &mut context).is_pending());
@@ -244,8 +321,8 @@ mod tests {
     fn a_connection_that_takes_nothing_is_an_error() {
         let mut to = Narrow::default();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::default();
-        assert_eq!(written(output.poll_write(&mut to, &mut context, HEAD)), HEAD.len());
+        let mut output = Output::new(Heads::OfAnswers);
+        assert_eq!(written(output.poll_write(&mut to, &mut context, ANSWER)), ANSWER.len());
         let Poll::Ready(Err(error)) = output.poll_empty(&mut to, &mut context) else {
             panic!("no error")
         };

@@ -14,7 +14,7 @@ mod target;
 use http::{StatusCode, Version, header};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
-use pingora::upstreams::peer::{HttpPeer, Peer as _};
+use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
 use self::burst::Burst;
@@ -54,7 +54,7 @@ async fn attempt(
     line: &mut Line,
     peer: &HttpPeer,
 ) -> Result<()> {
-    let (session, reused) = match gateway.connector.get_http_session(peer).await {
+    let (session, reused) = match gateway.uplinks.connect(peer).await {
         Ok(connected) => connected,
         Err(error) => return Err(forward::connect_failed(ctx, error.into_up(), &gateway.clock)),
     };
@@ -68,13 +68,10 @@ async fn attempt(
         .as_ref()
         .is_some_and(|error| matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2))
     {
-        gateway.connector.prefer_h1(peer);
+        gateway.uplinks.prefer_http1(peer);
     }
     if let Some(session) = target.into_reusable(failed.is_none()) {
-        gateway
-            .connector
-            .release_http_session(session, peer, peer.idle_timeout())
-            .await;
+        gateway.uplinks.release(session, peer).await;
     }
     match failed {
         None => Ok(()),
