@@ -24,7 +24,7 @@
 //! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
 //!    credit give a [`store::Hold`] of its worst case.
 //! 4. `route` and `forward`: targets in their order, until one answers with 200; each gets the client's body with only the named
-//!    fields edited.
+//!    fields edited. `carry`: one task reads from the target and writes to the client, over Pingora's sessions.
 //! 5. `meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
 //! 6. `settle`: after the last byte, the exact cost closes the hold. It never waits.
 //!
