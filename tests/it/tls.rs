@@ -10,11 +10,16 @@ use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// An upstream with a certificate for `name`, and a gateway that reaches it as `host` and trusts `trusted`.
 async fn secure(name: &str, host: &str, trusted: Trusted, reply: Reply) -> (Upstream, Gateway) {
+    secure_by(name, host, trusted, reply, true).await
+}
+
+/// The same, and whether HTTP/2 is offered.
+async fn secure_by(name: &str, host: &str, trusted: Trusted, reply: Reply, http2: bool) -> (Upstream, Gateway) {
     let (authority, other) = (Authority::new(), Authority::new());
     let upstream = Upstream::tls(&authority.identity(name), reply).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("ca.pem");
-    let mut provider = json!({ "base_url": upstream.base_url_at(host), "api_key_env": "SET_MAIN" });
+    let mut provider = json!({ "base_url": upstream.base_url_at(host), "api_key_env": "SET_MAIN", "http2": http2 });
     match trusted {
         Trusted::System => {}
         Trusted::Private => std::fs::write(&file, &authority.pem).unwrap(),
@@ -37,16 +42,19 @@ enum Trusted {
 
 #[tokio::test]
 async fn d6_a_private_authority_is_trusted_and_the_server_is_named() {
-    let (upstream, gateway) = secure("localhost", "localhost", Trusted::Private, Reply::chat("Hi", 9, 1)).await;
-    for client in [&gateway.http1, &gateway.h2c, &gateway.http1] {
-        client.post("/llm/chat", request(SMALL)).await.ok();
+    for http2 in [true, false] {
+        let reply = Reply::chat("Hi", 9, 1);
+        let (upstream, gateway) = secure_by("localhost", "localhost", Trusted::Private, reply, http2).await;
+        for client in [&gateway.http1, &gateway.h2c, &gateway.http1] {
+            client.post("/llm/chat", request(SMALL)).await.ok();
+        }
+        assert_eq!(
+            upstream.server_names(),
+            [Some("localhost".to_owned())],
+            "one handshake, with the name"
+        );
+        assert_eq!(gateway.spent().await, cost(SMALL, 27, 3));
     }
-    assert_eq!(
-        upstream.server_names(),
-        [Some("localhost".to_owned())],
-        "one handshake, with the name"
-    );
-    assert_eq!(gateway.spent().await, cost(SMALL, 27, 3));
 }
 
 #[tokio::test]
