@@ -102,8 +102,13 @@ impl Model {
         let (balance, held) = (self.state.balance().pico(), self.state.held().pico());
         let used = self.state.month_used(now).pico();
         let far = |sum: i128| sum.unsigned_abs() > 9_000_000_000_000_000_000;
+        let name = format!("provider/model-{model}");
+        // A day's row goes on when the clock steps back over a month's end, where what was used begins anew.
+        let row = self.usage.get(&(now.day(), name.clone()));
+        let billed = row.map_or(0, |row| row.3.pico());
         if far(i128::from(balance) - i128::from(held) - i128::from(cost))
             || far(i128::from(used) + i128::from(held) + i128::from(cost))
+            || far(i128::from(billed) + i128::from(cost))
         {
             return None;
         }
@@ -121,7 +126,7 @@ impl Model {
             },
         };
         let debit = Debit {
-            model: format!("provider/model-{model}").into(),
+            model: name.into(),
             key: "key_x".to_owned().into(),
             usage: Usage {
                 prompt: PromptTokens(tokens / 3),
