@@ -1,6 +1,6 @@
 //! The head of an answer waits for what follows it, so that both leave in one system call; so do the pieces of a chunk, and the head of a
-//! request to an upstream, whose body follows at once. All else leaves at once, for Pingora flushes no body of a known length before its end; only when a client takes no more does the piece after a head wait
-//! for the next.
+//! request to an upstream, whose body follows at once. All else leaves at once, for Pingora flushes no body of a known length before its
+//! end; only when a client takes no more does the piece after a head wait for the next.
 //!
 //! Room is taken only until the flush: of many open streams most are idle, and an idle one has none.
 

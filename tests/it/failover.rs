@@ -430,13 +430,9 @@ async fn d6_a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
 async fn d6_a_client_that_was_told_to_go_on_is_told_of_a_failure() {
     let upstream = Upstream::always(Reply::status(500)).await;
     let gateway = Gateway::over(&upstream).await;
-    let (key, body) = (&gateway.key, request(SMALL));
-    let mut raw = Raw::connect(gateway.address).await;
-    raw.send(format!(
-        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\nexpect: 100-continue\r\ncontent-length: {}\r\n\r\n",
-        body.len()
-    ))
-    .await;
+    let body = request(SMALL);
+    let fields = "HTTP/1.1\r\nhost: x\r\nexpect: 100-continue";
+    let mut raw = Raw::posted_as(&gateway, "/llm/chat", fields, body.len(), "").await;
     assert_eq!(raw.head().await.status, 100);
     raw.send(body).await;
     raw.answer().await.error(500, "upstream_error");

@@ -145,13 +145,8 @@ async fn d6_a_body_of_2_mb_passes_over_http2() {
 #[tokio::test]
 async fn d6_a_client_of_http_1_0_gets_the_answer_of_an_upstream_over_http_2() {
     let (_upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
-    let (key, body) = (&gateway.key, request(SMALL));
-    let mut raw = Raw::connect(gateway.address).await;
-    raw.send(format!(
-        "POST /api/v1/llm/chat HTTP/1.0\r\nauthorization: Bearer {key}\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    ))
-    .await;
+    let body = request(SMALL);
+    let mut raw = Raw::posted_as(&gateway, "/llm/chat", "HTTP/1.0", body.len(), &body).await;
     assert_eq!(raw.until_closed().await.ok().text(), WHOLE);
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
 }

@@ -30,10 +30,15 @@ impl Raw {
 
     /// Connects to a gateway and posts this to it with its key.
     pub async fn posted(gateway: &Gateway, path: &str, body: &str) -> Raw {
+        Raw::posted_as(gateway, path, "HTTP/1.1\r\nhost: x", body.len(), body).await
+    }
+
+    /// The same with this version and these fields, of a body of so many bytes as much as is there.
+    pub async fn posted_as(gateway: &Gateway, path: &str, fields: &str, length: usize, body: &str) -> Raw {
         let mut raw = Raw::connect(gateway.address).await;
-        let (key, length) = (&gateway.key, body.len());
+        let key = &gateway.key;
         raw.send(format!(
-            "POST /api/v1{path} HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST /api/v1{path} {fields}\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
         .await;
         raw
