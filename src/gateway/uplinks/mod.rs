@@ -1,5 +1,7 @@
 //! Connections to upstreams: new ones, and those that wait for their next request.
 
+mod idle;
+
 use std::any::Any;
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use pingora::protocols::{IO, Stream};
 use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{ErrorType, OkOrErr, Result};
 
+use self::idle::Idle;
 use super::bounded::{Bounded, Room};
 use super::output::Heads;
 
@@ -20,6 +23,8 @@ use super::output::Heads;
 pub(super) struct Uplinks {
     /// To those that speak HTTP/1 alone: a request's head and its body leave together.
     http1: TransportConnector,
+    /// What waits of those.
+    idle: Arc<Idle>,
     /// To those that may speak HTTP/2.
     any: Connector,
     room: Arc<Room>,
@@ -28,7 +33,9 @@ pub(super) struct Uplinks {
 impl Uplinks {
     pub(super) fn new() -> Uplinks {
         Uplinks {
-            http1: TransportConnector::new(Some(ConnectorOptions::new(POOLED_MAX))),
+            // It only makes them: nothing waits in its own pool.
+            http1: TransportConnector::new(Some(ConnectorOptions::new(1))),
+            idle: Arc::default(),
             any: Connector::new(Some(ConnectorOptions::new(POOLED_MAX))),
             room: Room::unlimited(),
         }
@@ -42,7 +49,7 @@ impl Uplinks {
         if may_be_http2(peer) {
             return self.any.get_http_session(peer).await;
         }
-        let (stream, reused) = match self.http1.reused_stream(peer).await {
+        let (stream, reused) = match self.idle.take(peer.reuse_hash()) {
             Some(stream) => (stream, true),
             None => (self.gathering(self.http1.new_stream(peer).await?)?, false),
         };
@@ -55,8 +62,8 @@ impl Uplinks {
             HttpSession::H1(mut session) if !may_be_http2(peer) => {
                 session.respect_keepalive();
                 if let Some(stream) = session.reuse().await {
-                    self.http1
-                        .release_stream(stream, peer.reuse_hash(), peer.idle_timeout());
+                    let within = peer.idle_timeout().unwrap_or_default();
+                    self.idle.put(peer.reuse_hash(), stream, within);
                 }
             }
             session => self.any.release_http_session(session, peer, peer.idle_timeout()).await,
@@ -94,5 +101,5 @@ fn may_be_http2(peer: &HttpPeer) -> bool {
     peer.options.alpn.get_max_http_version() > 1
 }
 
-/// Idle connections that are kept.
+/// Idle connections that may speak HTTP/2, or would if the other end did, and are kept.
 const POOLED_MAX: usize = 4096;
