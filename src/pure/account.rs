@@ -43,7 +43,7 @@ pub struct ReserveRequest {
     pub quota: Credits,
     /// What to hold; 0 for a model that costs nothing, which needs no credit.
     pub wanted: Credits,
-    /// The least that will do.
+    /// The least that will do; at most `wanted`.
     pub at_least: Credits,
     /// Tokens charged to the window until the real number is known.
     pub tokens: u64,

@@ -121,7 +121,6 @@ impl Core {
         let (wanted, at_least, quota) = (zero_or(request.wanted), request.at_least.pico(), request.quota.pico());
         let mut command = script::RESERVE.call(By::Hash, &account.keys());
         command
-            .arg(self.now_text())
             .arg(request.id.as_bytes())
             .arg(scope_text(&request.scope))
             .arg(limits.rpm)
@@ -129,11 +128,13 @@ impl Core {
             .arg(limits.concurrency)
             .arg(wanted)
             .arg(at_least)
-            .arg(quota)
             .arg(quota.saturating_sub(wanted))
             .arg(quota.saturating_sub(at_least))
             .arg(request.tokens.min(tpm))
             .arg(request.expires.since(self.options.clock.now()));
+        if let Clock::Manual(_) = self.options.clock {
+            command.arg(self.now_text());
+        }
         command
     }
 

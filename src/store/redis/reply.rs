@@ -42,6 +42,8 @@ pub(super) fn reserved(value: &Value, request: &ReserveRequest) -> Result<Reserv
         count(parts.next())?,
         count(parts.next())?,
     );
+    // Its open holds: they are in no header.
+    count(parts.next())?;
     let rate = window.view(request.limits, now);
     let outcome = match kind {
         "granted" => Ok(Granted {

@@ -1,19 +1,16 @@
 -- Amounts are int64 in 10^-12 credit. A Lua number is a double and would round them, so here they are canonical decimal
 -- texts: compared as texts, and added only by Redis (HINCRBY), which counts in int64.
 
-local function negative(amount)
-  return string.byte(amount) == 45
-end
-
 local function negated(amount)
   if amount == '0' then return amount end
-  if negative(amount) then return string.sub(amount, 2) end
+  if string.byte(amount) == 45 then return string.sub(amount, 2) end
   return '-' .. amount
 end
 
 local function less(a, b)
-  local below = negative(a)
-  if below ~= negative(b) then return below end
+  local byte = string.byte
+  local below = byte(a) == 45
+  if below ~= (byte(b) == 45) then return below end
   if below then a, b = b, a end
   if #a ~= #b then return #a < #b end
   return a < b

@@ -1,6 +1,6 @@
 -- The server's time in milliseconds. Only a test brings its own.
 local function clock(given)
-  if given ~= '' then return tonumber(given) end
+  if given and given ~= '' then return tonumber(given) end
   local time = redis.call('TIME')
   return time[1] * 1000 + math.floor(time[2] / 1000)
 end

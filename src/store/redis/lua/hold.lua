@@ -3,67 +3,59 @@
 -- w<scope>  start of the window (ms), requests, tokens, open holds
 -- The order of expiry has a hold's id at its time in ms, and behind them all, at +inf, a text that is no hold.
 
-local COUNT_MAX = 9007199254740992
-
-local function read_hold(record)
-  local amount, admitted, tokens, scope = string.match(record, '^(%d+) (%d+) (%d+) (.*)$')
-  return amount, tonumber(admitted), tonumber(tokens), scope
+local function hold_parts(record)
+  return string.match(record, '^(%d+) (%d+) (%d+) (.*)$')
 end
 
-local function hold_record(amount, admitted, tokens, scope)
-  return string.format('%s %d %d %s', amount, admitted, tokens, scope)
-end
-
-local function read_window(record)
-  if not record then return 0, 0, 0, 0 end
-  local started, requests, tokens, open = string.match(record, '^(%d+) (%d+) (%d+) (%d+)$')
-  return tonumber(started), tonumber(requests), tonumber(tokens), tonumber(open)
+local function window_parts(record)
+  if not record then return '0', '0', '0', '0' end
+  return string.match(record, '^(%d+) (%d+) (%d+) (%d+)$')
 end
 
 -- The window without one of its calls, and with the call's tokens corrected when it was admitted in this window.
 -- `actual` is nil when the call's real tokens are unknown.
 local function window_after(record, admitted, estimated, actual)
-  local started, requests, tokens, open = read_window(record)
-  if actual and admitted >= started and admitted - started < 60000 then
-    tokens = math.min(math.max(tokens - estimated, 0) + actual, COUNT_MAX)
+  local started, requests, tokens, open = window_parts(record)
+  if actual and admitted - started >= 0 and admitted - started < 60000 then
+    tokens = math.min(math.max(tokens - estimated, 0) + actual, 9007199254740992)
   end
-  return string.format('%d %d %d %d', started, requests, tokens, math.max(open - 1, 0))
+  return string.format('%s %s %d %d', started, requests, tokens, math.max(open - 1, 0))
 end
 
--- Gives a hold back. What it held, or nothing when it is gone. Its place in the order of expiry is the caller's to clear.
-local function give_back(account, id, actual)
-  local record = redis.call('HGET', account, 'h' .. id)
-  if not record then return nil end
-  local amount, admitted, tokens, scope = read_hold(record)
-  if amount ~= '0' then
-    redis.call('HINCRBY', account, 'avail', amount)
-    redis.call('HINCRBY', account, 'committed', '-' .. amount)
+-- One function that makes the others, for scripts that seldom need them: what a script makes costs it at each call.
+local function holds()
+  -- Gives a hold back. What it held, or nothing when it is gone. Its place in the order of expiry is the caller's to clear.
+  local function give_back(account, id, actual)
+    local record = redis.call('HGET', account, 'h' .. id)
+    if not record then return nil end
+    local amount, admitted, tokens, scope = hold_parts(record)
+    if amount ~= '0' then
+      redis.call('HINCRBY', account, 'avail', amount)
+      redis.call('HINCRBY', account, 'committed', '-' .. amount)
+    end
+    local window = redis.call('HGET', account, 'w' .. scope)
+    redis.call('HSET', account, 'w' .. scope, window_after(window, admitted, tokens, actual))
+    redis.call('HDEL', account, 'h' .. id)
+    return amount
   end
-  local window = redis.call('HGET', account, 'w' .. scope)
-  redis.call('HSET', account, 'w' .. scope, window_after(window, admitted, tokens, actual))
-  redis.call('HDEL', account, 'h' .. id)
-  return amount
-end
 
--- Frees every hold whose time is over, and says how many.
-local function expire(account, order, now)
-  local freed = 0
-  repeat
-    local over = redis.call('ZRANGEBYSCORE', order, '-inf', now, 'LIMIT', 0, 200)
-    for _, id in ipairs(over) do give_back(account, id, nil) end
-    if #over > 0 then redis.call('ZREM', order, unpack(over)) end
-    freed = freed + #over
-  until #over < 200
-  local first = redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2]
-  if first and first ~= 'inf' then
-    redis.call('HSET', account, 'next', first)
-  else
-    redis.call('HDEL', account, 'next')
+  -- Frees every hold whose time is over, and says how many.
+  local function expire(account, order, now)
+    local freed = 0
+    repeat
+      local over = redis.call('ZRANGEBYSCORE', order, '-inf', now, 'LIMIT', 0, 200)
+      for _, id in ipairs(over) do give_back(account, id, nil) end
+      if #over > 0 then redis.call('ZREM', order, unpack(over)) end
+      freed = freed + #over
+    until #over < 200
+    local first = redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2]
+    if first and first ~= 'inf' then
+      redis.call('HSET', account, 'next', first)
+    else
+      redis.call('HDEL', account, 'next')
+    end
+    return freed
   end
-  return freed
-end
 
-local function expire_due(account, order, now, next)
-  if next and now >= tonumber(next) then return expire(account, order, now) end
-  return 0
+  return give_back, expire
 end

@@ -18,7 +18,7 @@ if sequence ~= last + 1 then return string.format('gap %d', last + 1) end
 
 -- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
 local amount, admitted, estimated, hold_scope
-if fact[5] then amount, admitted, estimated, hold_scope = read_hold(fact[5]) end
+if fact[5] then amount, admitted, estimated, hold_scope = hold_parts(fact[5]) end
 local delta, surplus = ARGV[5], nil
 if amount ~= held then
   delta, surplus = negated(cost), amount

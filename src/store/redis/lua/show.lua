@@ -3,7 +3,8 @@
 local account, order, now = KEYS[1], KEYS[2], clock(ARGV[1])
 local fact = redis.call('HMGET', account, 'avail', 'next')
 if not fact[1] then return false end
-expire_due(account, order, now, fact[2])
+local _, expire = holds()
+if fact[2] and now >= tonumber(fact[2]) then expire(account, order, now) end
 fact = redis.call('HMGET', account, 'tier', 'quota', 'created', 'avail', 'committed', 'used', 'month')
 local current = tonumber(fact[7]) >= month_of(day_of(now))
 return { fact[1], fact[2] or '', fact[3], fact[4], fact[5], fact[6], current and 1 or 0, redis.call('ZCOUNT', order, '-inf', '(+inf') }
