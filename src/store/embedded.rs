@@ -38,7 +38,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::{Day, Month, Timestamp};
 
 /// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
-pub const COMMIT_WINDOW: Duration = Duration::from_millis(50);
+pub const COMMIT_WINDOW: Duration = Duration::from_millis(100);
 
 /// The ledger in memory, with its thread.
 #[derive(Debug)]

@@ -167,6 +167,6 @@ fn open(path: &Path) -> std::io::Result<File> {
     open.map_err(|error| std::io::Error::new(error.kind(), format!("access_log {}: {error}", path.display())))
 }
 
-const WRITE_EVERY: Duration = Duration::from_millis(100);
+const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// What the buffer keeps after a burst.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;

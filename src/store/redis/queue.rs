@@ -235,6 +235,11 @@ impl Queue {
         }
     }
 
+    /// Whether nothing is queued.
+    pub(super) fn is_empty(&self) -> bool {
+        self.lock().work.is_empty()
+    }
+
     /// Takes everything that was queued.
     pub(super) fn take(&self) -> Vec<Work> {
         std::mem::take(&mut self.lock().work)

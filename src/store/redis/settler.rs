@@ -8,7 +8,7 @@ mod send;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use redis::{RedisResult, Value};
 
@@ -40,6 +40,8 @@ pub(super) struct Settler {
     /// The number of the connection that `servers` was asked on, and when.
     asked: (u64, u64),
     by: By,
+    /// When the last batch was sent.
+    sent: Option<Instant>,
     /// When holds were looked through last.
     renewed_ms: u64,
     /// Accounts that this process has met, where producers of long ago may be forgotten.
@@ -66,6 +68,7 @@ impl Settler {
             servers: BTreeSet::new(),
             asked: (0, 0),
             by: By::Hash,
+            sent: None,
             renewed_ms: 0,
             met: Vec::new(),
         }
@@ -110,7 +113,7 @@ impl Settler {
             match self.send_batch().await {
                 Outcome::Progress => {
                     pause = PAUSE_MIN;
-                    if self.backlog.is_empty() {
+                    if self.backlog.is_empty() && !self.core.queue.is_empty() {
                         self.gather().await;
                     }
                 }
@@ -155,11 +158,14 @@ impl Settler {
         drop(tokio::time::timeout(TICK, queue.filled()).await);
     }
 
-    /// Lets a moment's settlements come together, unless somebody waits for one: each batch costs this thread and Redis a turn, whatever
-    /// is in it.
+    /// Lets a moment's settlements come together where another batch was sent in the same moment, unless somebody waits for one: each
+    /// batch costs this thread and Redis a turn, whatever is in it.
     async fn gather(&self) {
-        if !self.core.queue.is_closed() {
-            drop(tokio::time::timeout(GATHER, self.core.queue.hurried()).await);
+        let left = self
+            .sent
+            .map_or(Duration::ZERO, |sent| GATHER.saturating_sub(sent.elapsed()));
+        if !left.is_zero() && !self.core.queue.is_closed() {
+            drop(tokio::time::timeout(left, self.core.queue.hurried()).await);
         }
     }
 
@@ -240,6 +246,7 @@ impl Settler {
         let within = self.core.options.timeout;
         let mut answers: Vec<Option<Value>> = Vec::new();
         point("settlement", "before");
+        self.sent = Some(crate::clock::monotonic());
         let sent = exchange(&self.core, &mut connection, &batch, by, &mut answers);
         let failed = !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(())));
         if failed && answers.iter().all(Option::is_none) {
@@ -329,7 +336,7 @@ const RENEW_MAX: usize = 500;
 /// Wait after a batch without any answer, and its limit.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(320);
-/// How long a settlement waits for others.
+/// The least time between batches that do not stand in line. While Redis runs a batch, a reserve waits: a longer time would make it longer.
 const GATHER: Duration = Duration::from_millis(4);
 /// How often the thread looks up when nothing happens.
 const TICK: Duration = Duration::from_millis(250);
