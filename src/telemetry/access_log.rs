@@ -1,4 +1,4 @@
-//! The access log's writer: a thread that takes what requests have left, ten times a second, and writes it in one piece.
+//! The access log's writer: a thread that takes what requests have left, four times a second, and writes it in one piece.
 //!
 //! Requests never wait for it. When it falls behind (a full disk, a reader that stalls), lines are dropped and counted.
 

@@ -255,5 +255,5 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 /// Threads beyond this number share shards.
 const SHARDS: usize = 32;
-/// Most requests of a thread whose lines wait: what it serves in a tenth of a second, and more.
-const WAITING_MAX: usize = 16_384;
+/// Most requests of a thread whose lines wait: what it serves in a quarter of a second, and more.
+const WAITING_MAX: usize = 40_960;

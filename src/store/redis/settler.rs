@@ -91,9 +91,11 @@ impl Settler {
         let mut end_ms = None;
         let mut pause = PAUSE_MIN;
         loop {
+            // Before the queue is emptied: whoever closes it after that may have put something in.
+            let is_closed = self.core.queue.is_closed();
             self.take();
             let now = self.core.guard.now_ms();
-            if self.core.queue.is_closed() {
+            if is_closed {
                 let end = *end_ms.get_or_insert(now.saturating_add(millis(self.core.options.close_within)));
                 if now >= end || self.core.queue.unsettled() == 0 && self.backlog.is_empty() {
                     return;

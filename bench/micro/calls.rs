@@ -1,14 +1,4 @@
-//! What the journal costs a call and an event: `cargo bench --bench journal`.
-//!
-//! `call` is a call that is admitted, delivers an event and is settled, on the embedded ledger with the journal; `call_without` is the same
-//! without it; `event` is one event's tokens. Each prints nanoseconds. For instructions, which do not depend on the machine's mood:
-//! `valgrind --tool=callgrind --toggle-collect='*measured*' BINARY call --once 1000`.
-
-#![expect(
-    clippy::unwrap_used,
-    clippy::print_stdout,
-    reason = "a bench ends with a panic, and its result is its output"
-)]
+//! What the embedded ledger and the journal cost a call and an event.
 
 use std::sync::Arc;
 
@@ -143,61 +133,22 @@ impl Site {
     }
 }
 
-fn main() {
-    let arguments: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| argument != "--bench")
-        .collect();
-    let once = arguments.iter().position(|argument| argument == "--once");
-    let once: Option<u64> = once
-        .and_then(|at| arguments.get(at + 1))
-        .and_then(|count| count.parse().ok());
-    for name in ["call", "call_without", "event"] {
-        let named = arguments.iter().any(|argument| argument == name);
-        if !named
-            && arguments
-                .iter()
-                .any(|argument| ["call", "call_without", "event"].contains(&argument.as_str()))
-        {
-            continue;
-        }
-        let mut site = Site::new();
-        let mut operation: Box<dyn FnMut()> = match name {
-            "event" => {
-                let mut hold = Some(site.reserve(true));
-                let mut tokens = 0;
-                Box::new(move || {
-                    tokens += 1;
-                    if let Some(hold) = &mut hold {
-                        hold.pass(CompletionTokens(tokens), None);
-                    }
-                    std::hint::black_box(&site);
-                })
-            }
-            _ => Box::new(move || site.call(name == "call")),
-        };
-        (0..1000).for_each(|_| operation());
-        match once {
-            Some(count) => measured(&mut operation, count),
-            None => report(name, &mut operation),
-        }
-    }
+/// A call that is admitted, delivers an event and is settled.
+pub(super) fn call(journaled: bool) -> Box<dyn FnMut()> {
+    let mut site = Site::new();
+    Box::new(move || site.call(journaled))
 }
 
-fn report(name: &str, operation: &mut dyn FnMut()) {
-    let mut best = u128::MAX;
-    for _ in 0..20 {
-        let start = std::time::Instant::now();
-        measured(operation, 2000);
-        best = best.min(start.elapsed().as_nanos() / 2000);
-    }
-    println!("{name:24} {best:>9} ns");
-}
-
-/// What callgrind counts.
-#[inline(never)]
-fn measured(operation: &mut dyn FnMut(), count: u64) {
-    for _ in 0..count {
-        operation();
-    }
+/// One event's tokens, written down before it is passed on.
+pub(super) fn event() -> Box<dyn FnMut()> {
+    let mut site = Site::new();
+    let mut hold = Some(site.reserve(true));
+    let mut tokens = 0;
+    Box::new(move || {
+        tokens += 1;
+        if let Some(hold) = &mut hold {
+            hold.pass(CompletionTokens(tokens), None);
+        }
+        std::hint::black_box(&site);
+    })
 }

@@ -1,20 +1,45 @@
-//! Micro benchmarks of the pure parts, one by name: `cargo bench --bench micro -- tap_delta`.
+//! Micro benchmarks of the parts of a call, one by name: `cargo bench --bench micro -- tap_delta`.
 //!
 //! Each prints nanoseconds per operation. With `--budgets` instructions are counted instead, by callgrind (valgrind must be
-//! there), which do not depend on the machine's mood; it fails when one is above its budget in `micro.budgets`.
+//! there), which do not depend on the machine's mood; it fails when one is above its budget in `budgets`. Without the feature `serve`
+//! it has the pure parts alone, and is built in a minute.
 
+#![expect(clippy::unwrap_used, reason = "a bench ends with a panic")]
+
+#[cfg(feature = "serve")]
+mod calls;
+
+use std::collections::HashMap;
 use std::hint::black_box;
+use std::num::NonZeroU64;
 use std::process::{Command, ExitCode, Stdio};
 
 use bytes::Bytes;
+use tollgate::pure::account::{AccountState, ProducerId, ReserveRequest, Scope, Settlement};
+use tollgate::pure::chat::{Cap, CapField, Edit, Endpoint, RequestBody};
+use tollgate::pure::ids::RequestId;
+use tollgate::pure::limits::Limits;
+use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
 use tollgate::pure::sse::Framer;
 use tollgate::pure::tap::{Forward, StreamTap, TapOptions, WholeTap};
+use tollgate::pure::time::Timestamp;
 use tollgate::pure::tokens::{self, Encoding};
+use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// A benchmark: its name, and what prepares one operation.
 type Bench = (&'static str, fn() -> Box<dyn FnMut()>);
 
-const BENCHES: [Bench; 12] = [
+const BENCHES: &[Bench] = &[
+    ("body_parse", body_parse),
+    ("body_edit", body_edit),
+    ("cost", cost),
+    ("account_call", account_call),
+    #[cfg(feature = "serve")]
+    ("ledger_call", || calls::call(false)),
+    #[cfg(feature = "serve")]
+    ("journal_call", || calls::call(true)),
+    #[cfg(feature = "serve")]
+    ("journal_event", calls::event),
     ("tap_delta", || stream_tap(&[DELTA])),
     ("tap_delta_long_way", || stream_tap(&[DELTA, OTHER_DELTA])),
     ("tap_delta_padded", || stream_tap(&[PADDED])),
@@ -33,7 +58,7 @@ const BENCHES: [Bench; 12] = [
 ];
 
 /// A line a benchmark: its name, and its most instructions per operation.
-const BUDGETS: &str = include_str!("micro.budgets");
+const BUDGETS: &str = include_str!("budgets");
 
 /// A usual delta event, of 200 bytes.
 const DELTA: &str = concat!(
@@ -69,7 +94,7 @@ fn main() -> ExitCode {
         .filter(|argument| BENCHES.iter().any(|(name, _)| name == argument))
         .collect();
     let mut within = true;
-    for (name, prepare) in BENCHES {
+    for &(name, prepare) in BENCHES {
         if !named.is_empty() && !named.iter().any(|argument| *argument == name) {
             continue;
         }
@@ -166,6 +191,93 @@ fn stream_tap(pieces: &[&'static str]) -> Box<dyn FnMut()> {
         if let Forward::Replace(bytes) = tap.chunk(black_box(chunk)) {
             black_box(bytes);
         }
+    })
+}
+
+/// A request of 1 KB.
+fn request() -> Bytes {
+    let text = "The quick brown fox jumps over the lazy dog. ".repeat(20);
+    let body = format!(
+        r#"{{"model":"openai/gpt-4o-mini","stream":true,"temperature":0.7,"max_tokens":256,"messages":[{{"role":"system","content":"Be brief."}},{{"role":"user","content":"{text}"}}]}}"#
+    );
+    Bytes::from(body)
+}
+
+fn body_parse() -> Box<dyn FnMut()> {
+    let body = request();
+    Box::new(move || {
+        black_box(RequestBody::parse(black_box(&body).clone(), Endpoint::Chat).unwrap());
+    })
+}
+
+/// The model's name, what makes the upstream report usage, and a maximum that is lowered.
+fn body_edit() -> Box<dyn FnMut()> {
+    let body = RequestBody::parse(request(), Endpoint::Chat).unwrap();
+    let cap = Cap {
+        tokens: NonZeroU64::new(100).unwrap(),
+        field: CapField::MaxTokens,
+    };
+    Box::new(move || {
+        let edit = Edit {
+            model: black_box("gpt-4o-mini"),
+            cap: Some(cap),
+        };
+        black_box(body.edit(&edit));
+    })
+}
+
+fn pricing() -> Pricing {
+    let price = |text: &str| text.parse::<ProviderPrice>().unwrap().with_markup(Markup::default());
+    Pricing {
+        prompt: price("0.00000015"),
+        completion: price("0.0000006"),
+    }
+}
+
+const USAGE: Usage = Usage {
+    prompt: PromptTokens(250),
+    completion: CompletionTokens(350),
+};
+
+fn cost() -> Box<dyn FnMut()> {
+    let pricing = pricing();
+    Box::new(move || {
+        black_box(pricing.cost(black_box(USAGE)).unwrap());
+    })
+}
+
+/// A reserve and its settlement, on the account's own table.
+fn account_call() -> Box<dyn FnMut()> {
+    let now = Timestamp(1_800_000_000_000);
+    let amount: Credits = "0.001".parse().unwrap();
+    let mut account = AccountState::restored(Credits::MAX, now.month(), Credits::ZERO, HashMap::new());
+    let (cost, mut next) = (pricing().cost(USAGE).unwrap(), 0_u64);
+    Box::new(move || {
+        next += 1;
+        let id = RequestId::from_bytes(u128::from(next).to_be_bytes());
+        let request = ReserveRequest {
+            id,
+            scope: Scope::Account,
+            limits: Limits {
+                rpm: u64::MAX,
+                tpm: u64::MAX,
+                concurrency: u64::MAX,
+            },
+            quota: Credits::MAX,
+            wanted: amount,
+            at_least: amount,
+            tokens: 100,
+            expires: now.plus_millis(60_000),
+        };
+        black_box(account.reserve(black_box(&request), now).unwrap());
+        let settlement = Settlement {
+            hold: id,
+            cost,
+            tokens: 600,
+            producer: ProducerId(7),
+            sequence: next,
+        };
+        black_box(account.settle(black_box(&settlement), now));
     })
 }
 
