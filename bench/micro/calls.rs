@@ -7,7 +7,7 @@ use tollgate::pure::account::{ReserveRequest, Scope};
 use tollgate::pure::chat::{Endpoint, PromptLimits};
 use tollgate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
 use tollgate::pure::limits::{LimitOverrides, Limits};
-use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
+use tollgate::pure::money::{Credits, Pricing};
 use tollgate::pure::time::Timestamp;
 use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use tollgate::store::admin::AdminOp;
@@ -61,17 +61,13 @@ impl Site {
             runtime.block_on(ledger.run(op)).unwrap();
         }
         let caller = runtime.block_on(ledger.authenticate(&key.digest())).unwrap().unwrap();
-        let price = |text: &str| text.parse::<ProviderPrice>().unwrap().with_markup(Markup::default());
         Site {
             journal: Journal::open(folder.path()),
             _folder: folder,
             runtime,
             ledger,
             caller,
-            pricing: Pricing {
-                prompt: price("0.00000015"),
-                completion: price("0.0000006"),
-            },
+            pricing: super::pricing(),
             prompt: "x".repeat(1000),
             next: 0,
         }
