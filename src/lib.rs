@@ -64,6 +64,9 @@ pub mod store;
 #[cfg(feature = "serve")]
 pub mod telemetry;
 
+#[cfg(feature = "serve")]
+pub use gateway::Tollgate;
+
 /// jemalloc's options for the binary (see its manual, TUNING). Pingora reads each body into a new buffer of 64 KiB, which is more than a
 /// thread keeps for itself by default: each took locks and a search, as did all sizes that a request has many of.
 pub const ALLOCATOR_OPTIONS: &std::ffi::CStr = c"tcache_max:131072,tcache_nslots_small_min:40,tcache_nslots_large:40";

@@ -24,7 +24,7 @@ use super::ledger::{ask, open};
 use super::output::{Answer, Format};
 use super::serve::{Environment, gateway};
 use crate::config::{self, AccessLog, Config};
-use crate::gateway::server::StartError;
+use crate::gateway::StartError;
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
 use crate::pure::money::Credits;

@@ -7,7 +7,8 @@ use clap::Args;
 use super::failure::Failure;
 use super::output::Answer;
 use crate::config::{Config, environment};
-use crate::gateway::server::{StartError, prepare};
+use crate::gateway::StartError;
+use crate::gateway::server::prepare;
 use crate::gateway::upgrade::{Start, Successor};
 
 /// Where a gateway finds its credentials, now and whenever it reads its configuration again.

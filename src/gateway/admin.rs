@@ -17,9 +17,9 @@ use pingora::protocols::http::ServerSession;
 use pingora::protocols::l4::stream::Stream as L4Stream;
 use tokio::sync::{Semaphore, watch};
 
-use super::life::Life;
+use super::audit_task::Audited;
+use super::shutdown::Lifecycle;
 use super::snapshot::Snapshot;
-use super::watch::Audited;
 use crate::clock::Clock;
 use crate::pure::time::Timestamp;
 use crate::store::Ledger;
@@ -33,7 +33,7 @@ pub struct Admin {
     pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     pub(super) ledger: Ledger,
     pub(super) clock: Clock,
-    pub(super) life: Arc<Life>,
+    pub(super) life: Arc<Lifecycle>,
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) audited: Arc<Audited>,
     pub(super) journal: Arc<Journal>,

@@ -4,8 +4,8 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::authenticate::store_failed;
+use super::context::Admission;
 use super::snapshot::Snapshot;
-use super::stage::Admission;
 use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::bill::counted_text;
@@ -23,7 +23,7 @@ use crate::store::journal::{Intent, Journal};
 use crate::store::{Caller, Ledger};
 
 /// Everything that admission looks at.
-pub(super) struct Door<'a> {
+pub(super) struct LedgerAccess<'a> {
     pub(super) ledger: &'a Ledger,
     pub(super) journal: &'a Journal,
     pub(super) clock: &'a Clock,
@@ -95,7 +95,7 @@ pub(super) fn permit(
 
 /// Holds the worst case's cost, or as much of it as there is when the gateway may lower the maximum.
 pub(super) async fn admit(
-    door: &Door<'_>,
+    access: &LedgerAccess<'_>,
     caller: Caller,
     permit: Permit,
     body: &RequestBody,
@@ -104,14 +104,14 @@ pub(super) async fn admit(
     let prompt_limits = prompt_limits(&model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&prompt_limits));
     let mut worst = cheap;
-    let mut reply = try_reserve(door, &caller, &model, body, &worst).await?;
+    let mut reply = try_reserve(access, &caller, &model, body, &worst).await?;
     if worth_counting(&reply) {
         worst = counted(&model, body, &prompt_limits, &cheap).await;
-        reply = try_reserve(door, &caller, &model, body, &worst).await?;
+        reply = try_reserve(access, &caller, &model, body, &worst).await?;
     }
     let hold = match reply {
         Ok(hold) => hold,
-        Err(denial) => return Err(refused(door.snapshot, &caller, &model, &worst, denial)),
+        Err(denial) => return Err(refused(access.snapshot, &caller, &model, &worst, denial)),
     };
     if worst == cheap && hold.amount() < wanted(&worst, &model)? {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
@@ -150,27 +150,27 @@ fn worth_counting(reply: &Result<crate::store::Hold, Denial>) -> bool {
 }
 
 async fn try_reserve(
-    door: &Door<'_>,
+    access: &LedgerAccess<'_>,
     caller: &Caller,
     model: &Model,
     body: &RequestBody,
     worst: &WorstCase,
 ) -> Result<Result<crate::store::Hold, Denial>, Refused> {
     let range = worst.hold(&model.pricing).map_err(|error| too_dear(&error))?;
-    let (scope, limits) = limits(door.snapshot, caller);
+    let (scope, limits) = limits(access.snapshot, caller);
     let request = ReserveRequest {
-        id: door.id,
+        id: access.id,
         scope,
         limits,
-        quota: monthly_quota(door.snapshot, caller),
+        quota: monthly_quota(access.snapshot, caller),
         wanted: range.wanted,
         at_least: range.at_least,
         // A token is about four bytes of text; the window is corrected when the real number is known.
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
-        expires: door.ledger.hold_expiry(door.clock.now()),
+        expires: access.ledger.hold_expiry(access.clock.now()),
     };
     let intent = Intent {
-        id: door.id,
+        id: access.id,
         account: &caller.account.id,
         key: &caller.key.id,
         model: &model.id,
@@ -178,8 +178,9 @@ async fn try_reserve(
         limits: prompt_limits(model),
         endpoint: body.endpoint(),
     };
-    let entry = door.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
-    door.ledger
+    let entry = access.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
+    access
+        .ledger
         .reserve_journaled(caller, &request, entry)
         .await
         .map_err(|error| store_failed(error).into())

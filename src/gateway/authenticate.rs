@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, ORIGIN, REFERER};
 
-use super::strangers::{Standing, Strangers};
+use super::auth_throttle::{AuthThrottle, Standing};
 use crate::clock::Clock;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::ApiKey;
@@ -18,7 +18,7 @@ pub(super) struct Guard<'a> {
     pub(super) key_prefix: &'a str,
     pub(super) ledger: &'a Ledger,
     pub(super) clock: &'a Clock,
-    pub(super) strangers: &'a Strangers,
+    pub(super) auth_throttle: &'a AuthThrottle,
     /// The client's address.
     pub(super) address: Option<IpAddr>,
     /// Failures a minute that are forgiven to one address.
@@ -34,27 +34,27 @@ pub(super) struct Guard<'a> {
 /// 401; 429 when the address has failed too often; 503 when the store cannot say.
 pub(super) async fn caller(headers: &HeaderMap, guard: &Guard<'_>) -> Result<Caller, ApiError> {
     let text = bearer(headers)?;
-    let failed = || guard.strangers.failed(guard.address, guard.failures_max);
+    let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
     let Some(digest) = text.and_then(|text| Some(ApiKey::parse(guard.key_prefix, text)?.digest())) else {
         return Err(failed());
     };
     let now = guard.clock.now();
     match guard
-        .strangers
+        .auth_throttle
         .standing(&digest, guard.address, guard.failures_max, now)
     {
         Standing::Ask => {}
         Standing::Unknown | Standing::Limited => return Err(failed()),
     }
     let Some(caller) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
-        guard.strangers.is_unknown(&digest, now);
+        guard.auth_throttle.is_unknown(&digest, now);
         return Err(failed());
     };
     let expired = caller.key.expires.is_some_and(|at| at <= guard.clock.now());
     if expired || caller.key.revoked.is_some() {
         return Err(failed());
     }
-    guard.strangers.opened(&digest);
+    guard.auth_throttle.opened(&digest);
     Ok(caller)
 }
 

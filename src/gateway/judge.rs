@@ -6,11 +6,11 @@ use http::header::{self, HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::forward::{EVENT_STREAM, JSON, give_up_target};
+use super::context::{Answer, Call, Ctx};
+use super::failure::Verdict;
+use super::forward::{EVENT_STREAM, JSON};
 use super::meter::{Meter, Passed};
-use super::observe;
 use super::respond;
-use super::stage::{Answer, Call, Ctx};
 use crate::clock::Clock;
 use crate::pure::chat::ResponseMode;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
@@ -19,34 +19,30 @@ use crate::pure::tokens::Encoding;
 
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Judges the upstream's answer by its header, which may be all of it: the header that is passed on, or our own.
+/// Judges the upstream's answer by its head: in its place stands what the client gets, or nothing of it passes.
 ///
 /// # Errors
-/// To have the next target tried, or to end the call: `failure` says with what.
-pub(super) fn judge(
-    upstream_response: &ResponseHeader,
-    is_all: bool,
-    ctx: &mut Ctx,
-    clock: &Clock,
-) -> pingora::Result<ResponseHeader> {
-    let status = upstream_response.status.as_u16();
+/// To have the next target tried, or to end the call: the call's verdict says with what.
+pub(super) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
+    let status = response.status.as_u16();
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "an answer without a call");
     };
     if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
         trace.answered(status);
     }
-    let problem = unusable(upstream_response, call.body.mode());
+    let problem = unusable(response, call.body.mode());
     if status == 200 && problem.is_none() {
         if let Some(attempt) = &call.attempt {
             attempt.candidate.breaker.succeeded(clock.now());
         }
-        let mut headers = accept(upstream_response, call);
+        let mut headers = accept(response, call);
         respond::decorate(&mut headers, ctx);
-        return Ok(respond::head(StatusCode::OK, headers));
+        *response = respond::head(StatusCode::OK, headers);
+        return Ok(());
     }
-    let retry_after = retry_after_secs(upstream_response);
-    let error = ApiError::from_upstream_status(status, retry_after);
+    let retry_after_secs = retry_after_secs(response);
+    let error = ApiError::from_upstream_status(status, retry_after_secs);
     if let Some(attempt) = &call.attempt {
         let provider = &attempt.candidate.upstream.provider.name;
         log::warn!(
@@ -55,35 +51,14 @@ pub(super) fn judge(
         );
     }
     if let ApiError::UpstreamRefused { .. } = error {
-        call.failure = Some(error.clone());
-        if let Some(tally) = call.tally() {
-            tally.failed(&error);
-        }
-        if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded(clock.now());
-        }
-        return refuse(upstream_response, is_all, ctx, error);
+        return refuse(response, ctx, error, clock);
     }
-    Err(failed(ctx, error, status, retry_after, clock))
-}
-
-/// The upstream gave no answer that is one: the next target is tried, if there is another, or else the client is told `error`. What is
-/// the request's own fault is not tried again.
-fn failed(ctx: &mut Ctx, error: ApiError, status: u16, retry_after_secs: Option<u64>, clock: &Clock) -> Box<Error> {
-    let refused = matches!(error, ApiError::UpstreamRefused { .. });
-    let mut left = false;
-    observe::fault(ctx, observe::fault_of_status(status));
-    if let Some(call) = ctx.call() {
-        if let Some(attempt) = call.attempt.as_ref().filter(|_| !refused) {
-            attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
-        }
-        call.failure = Some(error);
-        left = give_up_target(ctx) && !refused;
-    }
-    let mut error = Error::explain(ErrorType::HTTPStatus(status), "the upstream failed");
-    error.as_up();
-    error.set_retry(left);
-    error
+    let verdict = Verdict {
+        error,
+        status,
+        retry_after_secs,
+    };
+    Err(verdict.end(call))
 }
 
 /// The upstream's 200 is passed on, with headers from an allow-list.
@@ -97,10 +72,12 @@ fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
         // Its length may change, so it is not promised.
         headers.insert(header::CACHE_CONTROL, NO_CACHE);
     } else {
-        for name in [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CACHE_CONTROL] {
-            if let Some(value) = upstream_response.headers.get(&name) {
-                headers.insert(name, value.clone());
-            }
+        // Its framing is the transport's; only a length that is known is told, in our own words.
+        if let Some(length) = content_length(&upstream_response.headers) {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if let Some(value) = upstream_response.headers.get(header::CACHE_CONTROL) {
+            headers.insert(header::CACHE_CONTROL, value.clone());
         }
     }
     call.answer = Answer::Metered(Box::new(meter));
@@ -110,63 +87,55 @@ fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
     headers
 }
 
-/// The upstream's refusal is put in the interface's shape, with its own message when that can be read.
-fn refuse(
-    upstream_response: &ResponseHeader,
-    is_all: bool,
-    ctx: &mut Ctx,
-    error: ApiError,
-) -> pingora::Result<ResponseHeader> {
-    let headers = &upstream_response.headers;
-    let empty = headers
-        .get(header::CONTENT_LENGTH)
-        .is_some_and(|length| length == HeaderValue::from_static("0"));
-    // Without a length or a coding, as in HTTP/2, its type tells whether there is a body.
-    let has_body = !is_all
-        && !empty
-        && [header::CONTENT_LENGTH, header::TRANSFER_ENCODING, header::CONTENT_TYPE]
-            .iter()
-            .any(|h| headers.contains_key(h));
-    if !has_body {
-        // Nothing will pass that could be replaced: the answer is written where failures are.
-        let mut failed = Error::explain(
-            ErrorType::HTTPStatus(upstream_response.status.as_u16()),
-            "refused without words",
-        );
-        failed.as_up();
-        failed.set_retry(false);
-        return Err(failed);
-    }
+/// The upstream's refusal is put in the interface's shape, with its own message when that can be read: its words are gathered, and ours
+/// are written at their end.
+fn refuse(response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError, clock: &Clock) -> pingora::Result<()> {
     let wire = error.to_wire();
-    let header = respond::head(respond::status(&wire)?, respond::error_headers(&wire, ctx));
+    let headers = respond::error_headers(&wire, ctx);
+    *response = respond::head(respond::status(&wire)?, headers);
     if let Some(call) = ctx.call() {
+        if let Some(tally) = call.tally() {
+            tally.failed(&error);
+        }
+        if let Some(attempt) = &call.attempt {
+            attempt.candidate.breaker.succeeded(clock.now());
+        }
+        call.failure = Some(error.clone());
         call.answer = Answer::Refusal {
             error,
             words: Vec::new(),
         };
     }
-    Ok(header)
+    Ok(())
 }
 
-/// One piece of the upstream's answer passes to the client.
+/// One piece of the upstream's answer passes the meter.
 ///
 /// # Errors
 /// When what came is no answer, and when a refusal's words do not end.
-pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
+pub(super) fn piece(
+    body: &mut Option<Bytes>,
+    ends: bool,
+    ctx: &mut Ctx,
+    has_begun: bool,
+    clock: &Clock,
+) -> pingora::Result<()> {
     let Some(call) = ctx.call() else { return Ok(()) };
-    if (ends || body.as_ref().is_some_and(|bytes| !bytes.is_empty()))
+    let is_empty = body.as_ref().is_none_or(Bytes::is_empty);
+    if (ends || !is_empty)
         && let Some(tally) = call.tally()
     {
         tally.passed(ends);
     }
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
+        // A 200 without a body, of which the client has not heard yet.
+        Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
         Answer::Metered(meter) => meter.pass(body, ends),
         Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
     };
-    note(call, body.as_ref());
-    match passed {
-        Passed::On => Ok(()),
+    let (error, status) = match passed {
+        Passed::On => return Ok(()),
         Passed::Died => {
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock.now(), None);
@@ -174,33 +143,25 @@ pub(super) fn pass(body: &mut Option<Bytes>, ends: bool, ctx: &mut Ctx, clock: &
             if let Some(tally) = call.tally() {
                 tally.died();
             }
-            Ok(())
+            return Ok(());
         }
-        Passed::Cut => {
-            *body = None;
-            Err(failed(ctx, ApiError::UpstreamUnreachable, 502, None, clock))
-        }
+        Passed::Cut => (ApiError::UpstreamUnreachable, 502),
         Passed::NoAnswer { code } => {
-            *body = None;
             if let Some(attempt) = &call.attempt {
                 let provider = &attempt.candidate.upstream.provider.name;
                 log::warn!("{provider} answered 200 with what is no answer; its code: {code:?}");
             }
             let status = code.filter(|code| (400..600).contains(code)).unwrap_or(502);
-            Err(failed(
-                ctx,
-                ApiError::from_upstream_status(status, None),
-                status,
-                None,
-                clock,
-            ))
+            (ApiError::from_upstream_status(status, None), status)
         }
-    }
-}
-
-/// Whether what was passed on stands between two events of a stream, so that a comment could follow.
-pub(super) fn is_between_events(ctx: &mut Ctx) -> bool {
-    matches!(ctx.call().map(|call| &call.answer), Some(Answer::Metered(meter)) if meter.is_between_events())
+    };
+    *body = None;
+    let verdict = Verdict {
+        error,
+        status,
+        retry_after_secs: None,
+    };
+    Err(verdict.end(call))
 }
 
 /// The client was sent a comment between two events.
@@ -211,10 +172,11 @@ pub(super) fn commented(ctx: &mut Ctx) {
 }
 
 /// What is about to be passed on stands in the journal before it is.
-fn note(call: &mut Call, passes: Option<&Bytes>) {
+pub(super) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>) {
     if passes.is_none_or(Bytes::is_empty) {
         return;
     }
+    let Some(call) = ctx.call() else { return };
     if let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission)
         && let Some((delivered, prompt)) = meter.owed_now()
     {
@@ -251,6 +213,11 @@ fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static st
     if text(header::CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
         return Some("a content-encoding that was not asked for");
     }
+    if text(header::TRANSFER_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("chunked"))
+        || response.headers.get_all(header::TRANSFER_ENCODING).iter().count() > 1
+    {
+        return Some("a transfer-coding that nobody asked for");
+    }
     let content_type = text(header::CONTENT_TYPE)?;
     let kind = content_type.split(';').next().unwrap_or("").trim();
     let wanted = match mode {
@@ -258,6 +225,15 @@ fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static st
         ResponseMode::Whole => "application/json",
     };
     (!kind.eq_ignore_ascii_case(wanted)).then_some("a content-type that was not asked for")
+}
+
+/// The length of an answer's body, when it is told. Pingora has refused what is no length, and several that differ.
+fn content_length(headers: &HeaderMap) -> Option<u64> {
+    if headers.contains_key(header::TRANSFER_ENCODING) {
+        return None;
+    }
+    let text = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?;
+    text.split(',').next()?.trim().parse().ok()
 }
 
 fn retry_after_secs(response: &ResponseHeader) -> Option<u64> {

@@ -99,6 +99,11 @@ impl Meter {
         matches!(self.tap, Tap::Stream(_))
     }
 
+    /// Whether anything was passed on.
+    pub(super) fn has_begun(&self) -> bool {
+        self.passed > 0
+    }
+
     /// Whether what was passed on stands between two events of a stream, so that a comment could follow.
     pub(super) fn is_between_events(&self) -> bool {
         match &self.tap {

@@ -1,278 +1,263 @@
-//! The path of a request: authenticate -> admit -> route -> forward -> meter -> settle, one file a step.
+//! The path of a request, as a plugin of Pingora: this file has the hooks, in Pingora's order, and each calls a step by its name.
 //!
-//! `door` lets a connection in and `serve` takes its requests; this file decides on each. `stage` holds what is known of a request;
-//! `receive` reads its body, `carry` takes it to its upstream and the answer back, `native` answers what needs no upstream, `respond`
-//! and `cors` write.
+//! [`Tollgate`] decides in `request_filter` and, when a call is admitted, lets [`transport`] carry it, which drives the hooks from
+//! `upstream_peer` on. `context` holds what is known of a request. `RUST_LOG=tollgate::hooks=trace` shows the hooks as they run.
 
-mod address;
 pub mod admin;
 mod admit;
+mod api;
+mod audit_task;
+mod auth_throttle;
 mod authenticate;
-mod bounded;
+mod background;
+mod bounded_stream;
 mod breaker;
-mod carry;
 mod certificates;
+mod chunk_check;
+mod client_ip;
+mod connection_pool;
 mod connections;
+mod context;
 mod cors;
-pub mod door;
+pub mod dns;
 mod drain;
+mod failure;
 mod forward;
+mod head_check;
+mod head_limit;
 mod judge;
-mod life;
+pub mod listener;
 mod meter;
-pub mod names;
-mod native;
+mod mount;
 mod observe;
+mod open;
 mod openapi;
-mod output;
 mod receive;
 mod refresh;
 pub mod reload;
+mod request;
 mod respond;
 mod route;
-mod screen;
-mod serve;
 pub mod server;
 mod settle;
+mod shutdown;
 pub mod snapshot;
-mod stage;
-mod strangers;
-mod supervisor;
+mod systemd;
 mod trace;
+pub mod transport;
 pub mod upgrade;
-mod uplinks;
 pub mod upstream;
-mod watch;
+mod upstream_io;
+mod write_buffer;
 
-use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-use pingora::protocols::http::ServerSession;
+use async_trait::async_trait;
+use bytes::Bytes;
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::modules::http::HttpModules;
+use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, Result};
 
-use self::admin::Admin;
-use self::life::Life;
-use self::native::Failed;
-use self::route::Route;
-use self::settle::Biller;
-use self::snapshot::Snapshot;
-use self::stage::{Answer, Call, Ctx, Stage};
-use self::strangers::Strangers;
-use self::uplinks::Uplinks;
-use self::watch::Audited;
-use crate::clock::Clock;
-use crate::pure::catalogue::Model;
-use crate::pure::chat::{Endpoint, RequestBody};
-use crate::pure::error::ApiError;
-use crate::store::journal::Journal;
-use crate::store::{Caller, Ledger};
-use crate::telemetry::Telemetry;
-use crate::telemetry::record::{MAINTENANCE, RouteName};
+pub use self::context::Ctx;
+pub use self::mount::{Mounted, MountedCtx};
+pub use self::open::{Environment, StartError, Tollgate};
+use self::request::Decision;
+use self::transport::{Carried, TimeLimits};
 
-/// The gateway: what is called for each request.
-pub struct Gateway {
-    snapshot: Arc<ArcSwap<Snapshot>>,
-    ledger: Ledger,
-    journal: Arc<Journal>,
-    clock: Clock,
-    biller: Arc<Biller>,
-    life: Arc<Life>,
-    telemetry: Arc<Telemetry>,
-    audited: Arc<Audited>,
-    strangers: Strangers,
-    uplinks: Uplinks,
-}
+#[async_trait]
+impl ProxyHttp for Tollgate {
+    type CTX = Ctx;
 
-impl Gateway {
-    /// A gateway over a ledger and its journal; `snapshot` may be swapped at any time.
-    pub fn new(snapshot: Arc<ArcSwap<Snapshot>>, ledger: Ledger, journal: Arc<Journal>, clock: Clock) -> Gateway {
-        Gateway {
-            snapshot,
-            ledger,
-            journal,
-            clock,
-            biller: Biller::new(),
-            life: Life::new(),
-            strangers: Strangers::new(),
-            telemetry: Arc::default(),
-            audited: Arc::default(),
-            uplinks: Uplinks::new(),
-        }
+    fn new_ctx(&self) -> Ctx {
+        Ctx::new(self.snapshot(), self.telemetry(), self.lifecycle().enter())
     }
 
-    /// The same, counting in `telemetry`.
-    pub fn observed_by(self, telemetry: &Arc<Telemetry>) -> Gateway {
-        let telemetry = Arc::clone(telemetry);
-        Gateway { telemetry, ..self }
-    }
+    /// None: an event of a stream that a module kept would be late.
+    fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    /// What the admin listener answers from.
-    pub fn admin(&self) -> Admin {
-        Admin {
-            snapshot: Arc::clone(&self.snapshot),
-            ledger: self.ledger.clone(),
-            clock: self.clock.clone(),
-            life: Arc::clone(&self.life),
-            telemetry: Arc::clone(&self.telemetry),
-            audited: Arc::clone(&self.audited),
-            journal: Arc::clone(&self.journal),
-            started: self.clock.now(),
-            series: Mutex::default(),
-        }
-    }
-
-    /// Waits for what is still being billed. Blocks; called once, after the last request and before the ledger closes.
-    pub fn finisher(&self) -> impl FnOnce() + use<> {
-        let biller = Arc::clone(&self.biller);
-        move || biller.finish()
-    }
-
-    /// Requests under way, for whoever stops the process.
-    fn life(&self) -> Arc<Life> {
-        Arc::clone(&self.life)
-    }
-
-    /// Decides on a request: answers it, or leaves it admitted and ready to be forwarded.
-    async fn decide(&self, session: &mut ServerSession, ctx: &mut Ctx) -> Result<bool, Failed> {
-        screen::check(session)?;
-        let request = session.req_header();
-        let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path());
-        let name = match &route {
-            _ if request.method == http::Method::OPTIONS => RouteName::Preflight,
-            Ok(route) => observe::name(route),
-            Err(_) => RouteName::None,
-        };
-        observe::route(ctx, name, request.uri.path());
-        if request.method == http::Method::OPTIONS {
-            // A page can only read that a path is unknown when its browser was let through to ask for it.
-            let asks_for_page = request
-                .headers
-                .contains_key(http::header::ACCESS_CONTROL_REQUEST_METHOD);
-            let allow = match &route {
-                Err(_) if asks_for_page => route::EVERY_METHOD,
-                found => found.as_ref().map_err(Clone::clone)?.allow(),
-            };
-            respond::preflight(session, ctx, allow).await?;
-            return Ok(true);
-        }
-        let route = route?;
-        let route = route.with_method(&request.method)?;
-        if route.is_public() {
-            native::public(session, ctx, &route).await?;
-            return Ok(true);
-        }
-        let guard = authenticate::Guard {
-            key_prefix: &ctx.snapshot.config.key_prefix,
-            ledger: &self.ledger,
-            clock: &self.clock,
-            strangers: &self.strangers,
-            address: ctx.client,
-            failures_max: ctx.snapshot.config.auth_failures_per_minute,
-        };
-        let caller = authenticate::caller(&request.headers, &guard).await?;
-        if let Some(tally) = &mut ctx.tally {
-            tally.caller(&caller.account.id, &caller.key.id);
-        }
-        let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
-        ctx.rate = Some(self.ledger.rate(&caller, &scope, limits));
-        let Route::Model(endpoint) = route else {
-            let from = authenticate::provenance(&request.headers);
-            if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
-                return Err(ApiError::Forbidden("This key may not be used from this domain.".to_owned()).into());
-            }
-            native::for_caller(self, session, ctx, &route, &caller).await?;
-            return Ok(true);
-        };
-        self.admit(session, ctx, endpoint, caller).await?;
-        Ok(false)
-    }
-
-    async fn admit(
-        &self,
-        session: &mut ServerSession,
-        ctx: &mut Ctx,
-        endpoint: Endpoint,
-        caller: Caller,
-    ) -> Result<(), Failed> {
-        let snapshot = Arc::clone(&ctx.snapshot);
-        let config = &snapshot.config;
-        if self.ledger.in_maintenance() {
-            if let Some(tally) = &mut ctx.tally {
-                tally.because(MAINTENANCE);
-            }
-            let message = "The service is under maintenance.";
-            return Err(ApiError::Unavailable {
-                message,
-                retry_after_secs: 30,
-            }
-            .into());
-        }
-        let began = crate::clock::monotonic();
-        let bytes = receive::body(session, config.body_bytes_max, config.timeouts.body).await?;
-        if let Some(tally) = &mut ctx.tally {
-            tally.waited_for_body(began.elapsed());
-        }
-        let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
-        let from = authenticate::provenance(&session.req_header().headers);
-        let permit = admit::permit(&snapshot, &caller, &body, endpoint, from);
-        observe::model(ctx, permit.as_ref().ok(), &body);
-        trace::wishes(ctx, &body);
-        let permit = permit?;
-        check_fields(&snapshot, permit.model(), &body)?;
-        let door = admit::Door {
-            ledger: &self.ledger,
-            journal: &self.journal,
-            clock: &self.clock,
-            snapshot: &snapshot,
-            id: ctx.id,
-        };
-        let mut admission = match admit::admit(&door, caller, permit, &body).await {
-            Ok(admission) => admission,
-            Err(refused) => {
-                ctx.rate = refused.rate.or(ctx.rate);
-                return Err(refused.error.into());
-            }
-        };
-        ctx.rate = Some(admission.hold.rate());
-        admission.tally = ctx.tally.take();
-        ctx.stage = Stage::Admitted(Box::new(Call {
-            admission: Some(admission),
-            body,
-            biller: Arc::clone(&self.biller),
-            client_is_gone: false,
-            tried: Vec::new(),
-            attempt: None,
-            stale_retries: 0,
-            failure: None,
-            answer: Answer::None,
-        }));
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+        hook("early_request_filter", ctx);
+        request::begin(self, session, ctx);
         Ok(())
     }
-}
 
-/// Refuses a field by which one of the model's providers would run or charge something else.
-fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> Result<(), ApiError> {
-    let mut upstreams = model
-        .targets
-        .iter()
-        .filter_map(|target| snapshot.upstreams.get(&target.provider));
-    upstreams
-        .try_for_each(|upstream| body.check_fields(&upstream.parts.rules))
-        .map_err(|error| ApiError::BadRequest(sentence(&error)))
-}
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
+        hook("request_filter", ctx);
+        match request::decide(self, session, ctx).await? {
+            Decision::Answered => Ok(true),
+            Decision::Carry => self.carry(session, ctx).await.map(|()| true),
+        }
+    }
 
-/// An error's text as a sentence of its own.
-fn sentence(error: &impl std::fmt::Display) -> String {
-    let text = error.to_string();
-    let mut chars = text.chars();
-    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
-    let rest = chars.as_str();
-    if rest.ends_with('.') {
-        format!("{first}{rest}")
-    } else {
-        format!("{first}{rest}.")
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+        hook("upstream_peer", ctx);
+        let peer = forward::peer(ctx, self.clock())?;
+        observe::attempt(ctx);
+        Ok(peer)
+    }
+
+    fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Ctx, e: Box<Error>) -> Box<Error> {
+        hook("fail_to_connect", ctx);
+        failure::connect_failed(ctx, e, self.clock())
+    }
+
+    async fn upstream_request_filter(
+        &self,
+        session: &mut Session,
+        upstream_request: &mut RequestHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        hook("upstream_request_filter", ctx);
+        let call = ctx.call().ok_or_else(not_admitted)?;
+        forward::request(session.req_header(), call, upstream_request)
+    }
+
+    async fn request_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        hook("request_body_filter", ctx);
+        *body = forward::body(ctx.call().ok_or_else(not_admitted)?);
+        Ok(())
+    }
+
+    async fn upstream_response_filter(
+        &self,
+        _session: &mut Session,
+        upstream_response: &mut ResponseHeader,
+        ctx: &mut Ctx,
+    ) -> Result<()> {
+        hook("upstream_response_filter", ctx);
+        judge::head(upstream_response, ctx, self.clock())
+    }
+
+    fn upstream_response_body_filter(
+        &self,
+        session: &mut Session,
+        body: &mut Option<Bytes>,
+        end_of_stream: bool,
+        ctx: &mut Ctx,
+    ) -> Result<Option<Duration>> {
+        hook("upstream_response_body_filter", ctx);
+        judge::piece(body, end_of_stream, ctx, respond::has_begun(session), self.clock())?;
+        Ok(None)
+    }
+
+    fn response_body_filter(
+        &self,
+        _session: &mut Session,
+        body: &mut Option<Bytes>,
+        _end_of_stream: bool,
+        ctx: &mut Ctx,
+    ) -> Result<Option<Duration>> {
+        hook("response_body_filter", ctx);
+        judge::journal(ctx, body.as_ref());
+        Ok(None)
+    }
+
+    fn error_while_proxy(
+        &self,
+        _peer: &HttpPeer,
+        session: &mut Session,
+        e: Box<Error>,
+        ctx: &mut Ctx,
+        client_reused: bool,
+    ) -> Box<Error> {
+        hook("error_while_proxy", ctx);
+        failure::exchange_failed(session, ctx, e, client_reused, self.clock())
+    }
+
+    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Ctx) -> FailToProxy {
+        hook("fail_to_proxy", ctx);
+        FailToProxy {
+            error_code: failure::tell(session, ctx, e).await,
+            can_reuse_downstream: false,
+        }
+    }
+
+    async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Ctx) {
+        hook("logging", ctx);
+        let ending = failure::ending(ctx, e);
+        observe::ended(session, ctx, ending);
+        settle::close(ctx, ending);
+    }
+
+    /// `fail_to_proxy` has logged it, once.
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, _error: &Error) -> bool {
+        true
+    }
+
+    /// What follows a failed attempt is logged where that is decided.
+    fn suppress_proxy_warn_log(
+        &self,
+        _session: &Session,
+        _ctx: &Ctx,
+        _error: &Error,
+        _context: ProxyWarnLogContext,
+    ) -> bool {
+        true
     }
 }
 
-/// How long an upstream is read on for a client that has gone, for its usage report.
-const DRAIN_MAX: Duration = Duration::from_secs(120);
+impl Carried for Tollgate {
+    /// Nothing of the client's request leaves but what `forward` writes.
+    fn upstream_request(&self, _session: &Session, _ctx: &mut Ctx) -> RequestHeader {
+        forward::blank_request()
+    }
+
+    fn time_limits(&self, ctx: &Ctx) -> TimeLimits {
+        let timeouts = ctx.snapshot.config.timeouts;
+        TimeLimits {
+            first_byte: Some(timeouts.first_byte),
+            idle: Some(timeouts.idle),
+            comment: timeouts.comment,
+            write: Some(timeouts.write),
+        }
+    }
+
+    fn wants_fresh_connection(&self, ctx: &Ctx) -> bool {
+        ctx.attempt().is_some_and(|attempt| attempt.is_repeated)
+    }
+
+    fn holds_head(&self, ctx: &Ctx) -> bool {
+        !ctx.is_streamed()
+    }
+
+    fn may_comment(&self, ctx: &Ctx) -> bool {
+        ctx.meter().is_some_and(meter::Meter::is_between_events)
+    }
+
+    fn commented(&self, ctx: &mut Ctx) {
+        judge::commented(ctx);
+    }
+
+    fn client_left(&self, ctx: &mut Ctx, head_came: bool) -> Option<Duration> {
+        drain::client_left(ctx, head_came)
+    }
+
+    fn is_cut(&self) -> bool {
+        self.lifecycle().is_cut()
+    }
+}
+
+impl Tollgate {
+    /// Carries an admitted call. When its client has left, Pingora is told so: it must not end an answer that nobody got.
+    async fn carry(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+        self.transport().carry(self, session, ctx).await?;
+        drain::ended(ctx)
+    }
+}
+
+fn not_admitted() -> Box<Error> {
+    Error::explain(ErrorType::InternalError, "the call was not admitted")
+}
+
+/// Shows that a hook runs.
+fn hook(name: &'static str, ctx: &Ctx) {
+    log::trace!(target: "tollgate::hooks", "{} {name}", ctx.id);
+}

@@ -3,10 +3,9 @@
 use pingora::protocols::http::ServerSession;
 use pingora::{Error, ErrorType};
 
-use super::carry;
+use super::context::{Admission, Ctx};
 use super::route::Route;
 use super::settle::Ending;
-use super::stage::{Admission, Ctx};
 use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
@@ -90,11 +89,12 @@ pub(super) fn fault_of_status(status: u16) -> &'static str {
     }
 }
 
-/// What kind of failure a broken connection is.
-pub(super) fn fault_of(error: &Error) -> &'static str {
+/// What kind of failure a broken connection is; `has_answered`: after the head of its answer.
+pub(super) fn fault_of(error: &Error, has_answered: bool) -> &'static str {
     match error.etype() {
         ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => "connect_timeout",
-        ErrorType::ReadTimedout | ErrorType::WriteTimedout | ErrorType::Custom(carry::UNHEARD) => "timeout",
+        ErrorType::ReadTimedout if has_answered => "silent",
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => "timeout",
         ErrorType::ConnectRefused
         | ErrorType::ConnectNoRoute
         | ErrorType::ConnectError
@@ -102,7 +102,6 @@ pub(super) fn fault_of(error: &Error) -> &'static str {
         | ErrorType::SocketError
         | ErrorType::BindError => "connect",
         ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::HandshakeError => "tls",
-        ErrorType::Custom(_) => "silent",
         _ => "broken",
     }
 }

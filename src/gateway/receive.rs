@@ -7,7 +7,8 @@ use http::header;
 use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
 
-use super::native::Failed;
+use super::api::Failed;
+use super::head_check::MISFRAMED;
 use crate::pure::error::ApiError;
 
 /// The request's body.
@@ -64,12 +65,21 @@ async fn read(session: &mut ServerSession, length: Option<u64>, bytes_max: u64) 
 fn unreadable(session: &mut ServerSession, error: Box<pingora::Error>) -> Failed {
     match error.etype() {
         ErrorType::ReadTimedout => ApiError::BodyTimeout.into(),
+        ErrorType::ReadError if is_misframed(&error) => misframed(session),
         ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::H2Error => Failed::Wire(error.into_down()),
-        _ => {
-            session.set_keepalive(None);
-            ApiError::BadRequest("The body is not framed as HTTP wants it.".to_owned()).into()
-        }
+        _ => misframed(session),
     }
+}
+
+fn misframed(session: &mut ServerSession) -> Failed {
+    session.set_keepalive(None);
+    ApiError::BadRequest(MISFRAMED.to_owned()).into()
+}
+
+/// Whether the connection refused to pass on what it read, for the chunks' framing.
+fn is_misframed(error: &pingora::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
 }
 
 /// What to allocate at first: what the client announced, but not more than it has shown to be in earnest about.

@@ -7,9 +7,10 @@ use pingora::http::ResponseHeader;
 use pingora::protocols::http::ServerSession;
 use pingora::{ErrorType, OrErr};
 
+use super::context::Ctx;
 use super::cors;
 use super::snapshot::Document;
-use super::stage::Ctx;
+use super::transport::deadline::write_within;
 use crate::pure::error::WireError;
 use crate::pure::limits::RateView;
 
@@ -29,7 +30,7 @@ const REMAINING_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-remain
 const RESET_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-reset-requests");
 const RESET_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-reset-tokens");
 
-/// Room for the headers of an answer.
+/// HeadLimit for the headers of an answer.
 pub(super) fn headers() -> HeaderMap {
     HeaderMap::with_capacity(HEADERS)
 }
@@ -93,7 +94,7 @@ pub(super) async fn error(session: &mut ServerSession, ctx: &Ctx, error: &WireEr
     let body = Bytes::from(error.body());
     let mut headers = error_headers(error, ctx);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
-    write(session, status(error)?, headers, body).await
+    write(session, ctx, status(error)?, headers, body).await
 }
 
 /// Answers 200 with JSON that holds for this caller and this moment.
@@ -104,7 +105,7 @@ pub(super) async fn json(session: &mut ServerSession, ctx: &Ctx, body: String) -
     headers.insert(header::CACHE_CONTROL, NO_STORE);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     decorate(&mut headers, ctx);
-    write(session, StatusCode::OK, headers, Bytes::from(body)).await
+    write(session, ctx, StatusCode::OK, headers, Bytes::from(body)).await
 }
 
 /// Answers with a rendered document, or 304 when the caller has it.
@@ -126,11 +127,11 @@ pub(super) async fn document(session: &mut ServerSession, ctx: &Ctx, document: &
     headers.insert(header::CACHE_CONTROL, REVALIDATE);
     decorate(&mut headers, ctx);
     if same {
-        return write_head(session, head(StatusCode::NOT_MODIFIED, headers)).await;
+        return write_head(session, ctx, head(StatusCode::NOT_MODIFIED, headers)).await;
     }
     headers.insert(header::CONTENT_TYPE, JSON);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(document.body.len()));
-    write(session, StatusCode::OK, headers, document.body.clone()).await
+    write(session, ctx, StatusCode::OK, headers, document.body.clone()).await
 }
 
 /// Answers a preflight.
@@ -145,7 +146,7 @@ pub(super) async fn preflight(session: &mut ServerSession, ctx: &Ctx, allow: &'s
     decorate(&mut headers, ctx);
     cors::preflight(&mut headers, allow, requested);
     headers.insert(header::ALLOW, HeaderValue::from_static(allow));
-    write_head(session, head(StatusCode::NO_CONTENT, headers)).await
+    write_head(session, ctx, head(StatusCode::NO_CONTENT, headers)).await
 }
 
 /// Pingora closes a connection that is answered before its request was read. For a short body reading it is cheaper than a new
@@ -173,23 +174,28 @@ pub(super) fn has_begun(session: &ServerSession) -> bool {
         .is_some_and(|head| !head.status.is_informational())
 }
 
-/// Writes an answer; to a HEAD its head alone, which HTTP/2 would not see to.
+/// Writes an answer; to a HEAD its head alone, which HTTP/2 would not see to. A client that does not take it in time is left.
 async fn write(
     session: &mut ServerSession,
+    ctx: &Ctx,
     status: StatusCode,
     headers: HeaderMap,
     body: Bytes,
 ) -> pingora::Result<()> {
     let head = head(status, headers);
     if session.req_header().method == http::Method::HEAD {
-        return write_head(session, head).await;
+        return write_head(session, ctx, head).await;
     }
-    write_head(session, head).await?;
-    session.write_response_body(body, true).await
+    let write = async {
+        session.write_response_header(Box::new(head)).await?;
+        session.write_response_body(body, true).await
+    };
+    write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await
 }
 
-async fn write_head(session: &mut ServerSession, head: ResponseHeader) -> pingora::Result<()> {
-    session.write_response_header(Box::new(head)).await
+async fn write_head(session: &mut ServerSession, ctx: &Ctx, head: ResponseHeader) -> pingora::Result<()> {
+    let write = session.write_response_header(Box::new(head));
+    write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await
 }
 
 /// The status of an error's answer.

@@ -4,103 +4,55 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{RunArgs, Server, ShutdownSignal, ShutdownSignalWatch};
 
-use super::Gateway;
-use super::door::Door;
-use super::life::Life;
-use super::names::Resolver;
-use super::refresh;
-use super::reload::Reloader;
+use super::listener::Listener;
+use super::open::{Environment, StartError, Tollgate};
 use super::snapshot::Snapshot;
-use super::supervisor::Supervisor;
+use super::systemd::Systemd;
 use super::upgrade::{self, BOTH_ACCEPT, PidFile, Predecessor, Start, Successor};
-use super::upstream::Upstreams;
-use super::watch::Audited;
-use crate::clock::Clock;
 use crate::config::{Config, Store};
-use crate::pure::tokens::{self, Encoding};
-use crate::store::journal::Journal;
-use crate::store::{self, Ledger, StoreError};
-use crate::telemetry::{Telemetry, access_log, otlp};
-
-/// What cannot be started.
-pub type StartError = Box<dyn std::error::Error + Send + Sync>;
+use crate::store::{self, Ledger};
 
 /// A gateway that is ready to listen.
 pub struct Prepared {
-    snapshot: Arc<ArcSwap<Snapshot>>,
-    upstreams: Upstreams,
-    ledger: Ledger,
-    journal: Arc<Journal>,
+    tollgate: Tollgate,
     predecessor: Option<Predecessor>,
     successor: Option<Successor>,
-    environment: fn(&str) -> Option<String>,
+    environment: Environment,
 }
 
 /// Opens the ledger, reads the catalogue and resolves the providers.
 ///
 /// # Errors
 /// When a file is broken, the ledger is owned by another process, or the store cannot be reached.
-pub fn prepare(config: Config, environment: fn(&str) -> Option<String>, start: Start) -> Result<Prepared, StartError> {
-    let upstreams = Upstreams::new(Resolver::system());
+pub fn prepare(config: Config, environment: Environment, start: Start) -> Result<Prepared, StartError> {
     let predecessor = match start {
         Start::Fresh => None,
         Start::Upgrade => Some(Predecessor::find(&config.data_dir)?),
     };
-    let (store, data_dir) = (config.store.clone(), config.data_dir.clone());
+    let store = config.store.clone();
     // What can be wrong with the files is found before anything is taken from a gateway that runs.
-    let snapshot = Snapshot::load(config, &upstreams)?;
-    if let (Some(_), Store::Sqlite(path)) = (&predecessor, &store) {
-        store::embedded::request_handover(path)?;
+    let tollgate = Tollgate::of(config, environment)?;
+    if let (Some(_), Store::Sqlite(path)) = (&predecessor, store) {
+        store::embedded::request_handover(&path)?;
     }
-    let ledger = open_ledger(&store)?;
-    // Nothing is granted before it is known what the calls of the processes before this one hold.
-    store::journal::recover::hold_for_predecessors(&data_dir, &ledger);
-    if let Ledger::Embedded(embedded) = &ledger {
-        store::control::listen(embedded)?;
-    }
-    // What a process that died has left is billed before the first call is admitted.
-    let recovered = store::journal::recover::recover(&data_dir, &ledger);
-    ledger.recovered(recovered);
-    let journal = Journal::open(&data_dir);
-    upstreams.wait_for_names();
-    // Loading takes a while, which no caller should wait for.
-    tokens::load(Encoding::O200k);
-    tokens::load(Encoding::Cl100k);
-    for warning in &snapshot.warnings {
-        log::warn!("{warning}");
-    }
+    tollgate.open_books()?;
     Ok(Prepared {
-        snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-        upstreams,
-        ledger,
-        journal,
+        tollgate,
         predecessor,
         successor: None,
         environment,
     })
 }
 
-/// A command may own the embedded ledger for a moment, also while it changes hands.
-fn open_ledger(store: &Store) -> Result<Ledger, StoreError> {
-    let started = crate::clock::monotonic();
-    loop {
-        match store::open(store) {
-            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
-            opened => return opened,
-        }
-    }
-}
-
 impl Prepared {
     /// The state that requests see.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        self.tollgate.snapshot()
     }
 
     /// The same, with a process to start in its place on SIGUSR2.
@@ -110,8 +62,11 @@ impl Prepared {
     }
 
     /// The ledger, for what has to stand in it before the first request.
-    pub fn ledger(&self) -> &Ledger {
-        &self.ledger
+    ///
+    /// # Errors
+    /// Never: the books are open. An error all the same would be a mistake of ours.
+    pub fn ledger(&self) -> Result<&Ledger, StartError> {
+        Ok(&self.tollgate.open_books()?.ledger)
     }
 
     /// Serves until a signal says stop; returns when everything is billed and written. `ready` is called once the listeners are
@@ -120,24 +75,10 @@ impl Prepared {
     /// # Errors
     /// When a thread cannot be started.
     pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
-        let config = self.snapshot.load_full().config.clone();
+        let tollgate = self.tollgate;
+        let config = tollgate.snapshot().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
-        let telemetry: Arc<Telemetry> = Arc::default();
-        let log = access_log::Writer::start(&telemetry, &config.access_log)?;
-        let traces = otlp::Exporter::start(&telemetry, &config.traces)?;
-        Reloader::new(&self.snapshot, self.upstreams.clone(), self.environment)
-            .observed_by(&telemetry)
-            .watch(Arc::clone(&hang_up))?;
-        refresh::watch(&self.snapshot, &telemetry)?;
-        let keeper = Keeper::start(&self.journal, &self.ledger)?;
-        let journal = Arc::clone(&self.journal);
-        let gateway = Gateway::new(Arc::clone(&self.snapshot), self.ledger.clone(), journal, Clock::System)
-            .observed_by(&telemetry);
-        let admin = gateway.admin();
-        Audited::watch(&admin.audited, self.ledger.clone(), Clock::System, config.audit_every)?;
-        admin.listen(config.admin_listen)?;
-        let finish = Arc::new(Mutex::new(Some(gateway.finisher())));
-        let life = gateway.life();
+        tollgate.start_beside(Arc::clone(&hang_up))?;
         let upgrade_socket = upgrade::socket_path(&config.data_dir)?;
         let mut conf = server_conf(&config);
         conf.upgrade_sock = upgrade_socket.to_string_lossy().into_owned();
@@ -153,34 +94,18 @@ impl Prepared {
         let _pid_file = PidFile::write(&config.data_dir).inspect_err(|error| {
             log::warn!("gateway.pid cannot be written, so no upgrade will find this process: {error}")
         });
-        let door = Door::new(gateway);
-        let mut service = pingora::services::listening::Service::new("gateway".to_owned(), door);
-        service.add_listener(listener(&config));
+        let listener = Listener::new(tollgate.clone(), &server.configuration);
+        let mut service = pingora::services::listening::Service::new("gateway".to_owned(), listener);
+        service.add_listener(listener_config(&config));
         server.add_service(service);
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
-        let supervisor = Supervisor::of(&self.environment);
+        let supervisor = Systemd::of(&self.environment);
         supervisor.ready_at(config.listen)?;
-        let end = {
-            let (finish, ledger, journal) = (Arc::clone(&finish), self.ledger.clone(), Arc::clone(&self.journal));
-            let written = Arc::new(Mutex::new((log, traces)));
-            move || {
-                if let Some(finish) = finish.lock().unwrap_or_else(PoisonError::into_inner).take() {
-                    finish();
-                    keeper.stop();
-                    ledger.close();
-                    journal.close();
-                    let (log, traces) = &mut *written.lock().unwrap_or_else(PoisonError::into_inner);
-                    log.close();
-                    traces.close();
-                }
-            }
-        };
         let stop = Stop {
-            life,
+            tollgate: tollgate.clone(),
             drain: config.drain,
             unready: config.unready,
-            end: Box::new(end.clone()),
         };
         server.run(RunArgs {
             shutdown_signal: Box::new(Signals {
@@ -191,49 +116,16 @@ impl Prepared {
             }),
         });
         // Only reached when requests outlived the stop: their runtimes are gone, and each was billed when it was dropped.
-        end();
+        tollgate.close();
         Ok(())
-    }
-}
-
-/// The thread that tends the journal.
-#[derive(Clone)]
-struct Keeper {
-    stopped: Arc<AtomicBool>,
-    thread: Arc<Mutex<Option<std::thread::JoinHandle<()>>>>,
-}
-
-impl Keeper {
-    fn start(journal: &Arc<Journal>, ledger: &Ledger) -> std::io::Result<Keeper> {
-        let stopped = Arc::new(AtomicBool::new(false));
-        let (journal, ledger, told) = (Arc::clone(journal), ledger.clone(), Arc::clone(&stopped));
-        let keep = move || store::journal::recover::keep(&journal, &ledger, &told);
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(keep)?;
-        Ok(Keeper {
-            stopped,
-            thread: Arc::new(Mutex::new(Some(thread))),
-        })
-    }
-
-    /// Ends the thread, so that it hands nothing more to the ledger.
-    fn stop(&self) {
-        self.stopped.store(true, Ordering::Release);
-        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(thread) = thread {
-            thread.thread().unpark();
-            if thread.join().is_err() {
-                log::error!("the journal's thread panicked");
-            }
-        }
     }
 }
 
 /// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
 struct Stop {
-    life: Arc<Life>,
+    tollgate: Tollgate,
     drain: Duration,
     unready: Duration,
-    end: Box<dyn Fn() + Send>,
 }
 
 impl Stop {
@@ -242,14 +134,15 @@ impl Stop {
     fn run(self, accepts_for: Duration) {
         // A connection that was accepted a moment ago has a request that is not counted yet.
         std::thread::sleep(accepts_for.saturating_add(ACCEPTED_MAX));
-        if !self.life.wait_idle(self.drain) {
+        let lifecycle = self.tollgate.lifecycle();
+        if !lifecycle.wait_idle(self.drain) {
             log::warn!("cutting the requests that outlived {:?}", self.drain);
-            self.life.cut_now();
-            if !self.life.wait_idle(CUT_MAX) {
+            lifecycle.cut_now();
+            if !lifecycle.wait_idle(CUT_MAX) {
                 return;
             }
         }
-        (self.end)();
+        self.tollgate.close();
         log::info!("stopped");
         std::process::exit(0);
     }
@@ -267,10 +160,10 @@ fn server_conf(config: &Config) -> ServerConf {
     }
 }
 
-/// Plain, whatever is configured: the door greets over TLS.
-fn listener(config: &Config) -> ListenerConfig {
+/// Plain, whatever is configured: [`Listener`] greets over TLS.
+fn listener_config(config: &Config) -> ListenerConfig {
     let address = config.listen.to_string();
-    // Pingora reads into buffers of its own and the door gathers what is written, so more of them would cost each open stream two
+    // Pingora reads into buffers of its own and the listener gathers what is written, so more of them would cost each open stream two
     // pages and save nothing. TLS reads a record in two steps.
     let read = if config.tls.is_some() { TLS_READ_BYTES } else { 0 };
     ListenerConfig::tcp(&address).l4_buffer(L4BufferSettings::new(read, 0))
@@ -281,7 +174,7 @@ struct Signals {
     stop: Mutex<Option<Stop>>,
     hang_up: Arc<AtomicBool>,
     successor: Option<Successor>,
-    supervisor: Supervisor,
+    supervisor: Systemd,
 }
 
 impl Signals {
@@ -318,7 +211,7 @@ impl ShutdownSignalWatch for Signals {
         };
         let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(stop) = stop
-            && stop.life.begin_stop()
+            && stop.tollgate.lifecycle().begin_stop()
         {
             if accepts_for.is_zero() {
                 self.supervisor.stopping();
@@ -329,7 +222,7 @@ impl ShutdownSignalWatch for Signals {
                 if let Some(process) = self.successor.as_ref().and_then(Successor::process) {
                     self.supervisor.succeeded_by(process);
                 }
-                stop.life.hand_over();
+                stop.tollgate.lifecycle().hand_over();
             }
             log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
             if let Err(error) = std::thread::Builder::new()
@@ -343,9 +236,6 @@ impl ShutdownSignalWatch for Signals {
     }
 }
 
-/// How long another process may own the ledger before that is an error.
-const OWNED_MAX: Duration = Duration::from_secs(2);
-const OWNED_PAUSE: Duration = Duration::from_millis(10);
 /// How long an accepted connection may take until its request counts.
 const ACCEPTED_MAX: Duration = Duration::from_millis(100);
 /// How long requests that were cut may take to say so to their clients.

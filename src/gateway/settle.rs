@@ -4,9 +4,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use super::context::{Admission, Ctx, Stage};
 use super::meter::{Meter, Metered};
 use super::observe;
-use super::stage::Admission;
 use crate::pure::bill::counted_prompt;
 use crate::pure::chat::RequestBody;
 use crate::pure::money::Credits;
@@ -43,6 +43,13 @@ pub(super) struct Biller {
 struct Counting {
     bills: mpsc::Sender<(Bill, Metered)>,
     thread: JoinHandle<()>,
+}
+
+/// The request is over: a call is billed.
+pub(super) fn close(ctx: &mut Ctx, ending: Ending) {
+    if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
+        call.settle(ending);
+    }
 }
 
 /// What the meter's figures come to.

@@ -7,7 +7,7 @@ use http::HeaderMap;
 use http::header::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
-use super::stage::{Call, Ctx};
+use super::context::{Call, Ctx};
 use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::trace_context::{TraceContext, is_state};
 use crate::telemetry::trace::{Parent, Wishes};

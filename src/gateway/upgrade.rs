@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::server::StartError;
+use super::open::StartError;
 use crate::clock::monotonic;
 
 /// How a gateway starts.

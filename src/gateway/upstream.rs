@@ -1,7 +1,7 @@
 //! Upstreams: what is needed to ask a provider. `names` knows the addresses of its host, `breaker` whether a target has failed lately.
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use http::Uri;
@@ -16,8 +16,8 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::FromDer;
 
 use super::breaker::Breaker;
+use super::dns::{Addresses, Resolver};
 use super::forward::JSON;
-use super::names::{Addresses, Resolver};
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
 use crate::pure::chat::{CapField, FieldRules};
 use crate::telemetry::trace::Server;
@@ -58,19 +58,28 @@ pub(super) struct Host {
 /// By host, port and whether TLS is spoken.
 type Hosts = HashMap<(String, u16, bool), Arc<Host>>;
 
-/// All hosts, over reloads. The default one resolves no name: it serves to check a configuration.
+/// All hosts, over reloads. No name is resolved until [`Upstreams::resolve`].
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
     hosts: Arc<Mutex<Hosts>>,
-    resolver: Option<Resolver>,
+    resolver: Arc<OnceLock<Resolver>>,
 }
 
 impl Upstreams {
-    /// No hosts yet, and how names will be resolved.
+    /// No hosts yet, and how names are resolved.
     pub fn new(resolver: Resolver) -> Upstreams {
-        Upstreams {
-            resolver: Some(resolver),
-            ..Upstreams::default()
+        let upstreams = Upstreams::default();
+        upstreams.resolve(resolver);
+        upstreams
+    }
+
+    /// Begins to resolve the names of all hosts, each on a thread of its own. A second call does nothing.
+    pub(super) fn resolve(&self, resolver: Resolver) {
+        let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.resolver.set(resolver).is_ok()
+            && let Some(resolver) = self.resolver.get()
+        {
+            hosts.values().for_each(|host| host.addresses.keep_fresh(resolver));
         }
     }
 
@@ -108,8 +117,12 @@ impl Upstreams {
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (url.host.clone(), url.port, url.tls);
         let new = || {
+            let addresses = Addresses::of(&url.host, url.port);
+            if let Some(resolver) = self.resolver.get() {
+                addresses.keep_fresh(resolver);
+            }
             Arc::new(Host {
-                addresses: Addresses::of(&url.host, url.port, self.resolver.as_ref()),
+                addresses,
                 breakers: Mutex::default(),
             })
         };
@@ -126,7 +139,7 @@ impl Upstreams {
             let hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
             hosts.values().cloned().collect()
         };
-        for host in hosts.iter().filter(|_| self.resolver.is_some()) {
+        for host in hosts.iter().filter(|_| self.resolver.get().is_some()) {
             host.addresses.wait_for_first_answer(deadline);
         }
     }

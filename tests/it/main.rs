@@ -40,6 +40,7 @@ mod names;
 mod natives;
 mod nodes;
 mod openapi;
+mod plugin;
 mod regression;
 mod reload;
 mod shapes;

@@ -15,6 +15,7 @@ pub struct Client {
     pub key: String,
     http: reqwest::Client,
     base: String,
+    base_path: String,
 }
 
 impl Client {
@@ -28,6 +29,15 @@ impl Client {
         Client::new(reqwest::Client::builder().http2_prior_knowledge(), address)
     }
 
+    /// Over HTTP/1.1, to a service with this base path.
+    pub fn below(address: SocketAddr, base_path: &str) -> Client {
+        let base_path = base_path.to_owned();
+        Client {
+            base_path,
+            ..Client::http1(address)
+        }
+    }
+
     /// The same client with another key, or with none when it is empty.
     pub fn with_key(&self, key: &str) -> Client {
         let key = key.to_owned();
@@ -39,6 +49,7 @@ impl Client {
             key: String::new(),
             http: builder.no_proxy().build().unwrap(),
             base: format!("http://{address}"),
+            base_path: "/api/v1".to_owned(),
         }
     }
 
@@ -46,7 +57,7 @@ impl Client {
     pub fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let url = match path.strip_prefix('/').filter(|rest| rest.starts_with('/')) {
             Some(absolute) => format!("{}{absolute}", self.base),
-            None => format!("{}/api/v1{path}", self.base),
+            None => format!("{}{}{path}", self.base, self.base_path),
         };
         let request = self.http.request(method, url);
         if self.key.is_empty() {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::Clock;
 use tollgate::config::{AccessLog, Config, Store};
-use tollgate::gateway::names::Resolver;
+use tollgate::gateway::dns::Resolver;
 use tollgate::gateway::reload::Reloader;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::gateway::upstream::Upstreams;

@@ -8,12 +8,13 @@ use arc_swap::ArcSwap;
 use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as L4Stream;
 use pingora::protocols::{GetSocketDigest, SocketDigest};
+use pingora::server::configuration::ServerConf;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
 use tollgate::gateway::admin::Admin;
-use tollgate::gateway::door::Door;
+use tollgate::gateway::listener::Listener;
 use tollgate::gateway::snapshot::Snapshot;
 use tollgate::store::Ledger;
 use tollgate::store::journal::Journal;
@@ -42,9 +43,9 @@ pub async fn serve(
     clock: Clock,
     telemetry: &Arc<Telemetry>,
 ) -> (Served, SocketAddr) {
-    let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, journal, clock).observed_by(telemetry);
-    let admin = gateway.admin();
-    let door = Arc::new(Door::new(gateway));
+    let tollgate = tollgate::Tollgate::over(snapshot, ledger, journal, clock, telemetry);
+    let admin = tollgate.admin().unwrap();
+    let app = Arc::new(Listener::new(tollgate, &Arc::new(ServerConf::default())));
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopping) = watch::channel(false);
@@ -53,12 +54,12 @@ pub async fn serve(
         let mut connections = JoinSet::new();
         while let Ok((socket, _)) = listener.accept().await {
             socket.set_nodelay(true).unwrap();
-            let (door, stopping) = (Arc::clone(&door), stopping.clone());
+            let (app, stopping) = (Arc::clone(&app), stopping.clone());
             connections.spawn(async move {
                 let digest = SocketDigest::from_raw_fd(socket.as_raw_fd());
                 let mut stream = L4Stream::from(socket);
                 stream.set_socket_digest(digest);
-                door.process_new(Box::new(stream), &stopping).await;
+                app.process_new(Box::new(stream), &stopping).await;
             });
         }
     });

@@ -143,6 +143,6 @@ fn run(mut command: Command) -> String {
 }
 
 /// An address that was free a moment ago.
-fn free_address() -> SocketAddr {
+pub fn free_address() -> SocketAddr {
     TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
 }

@@ -52,24 +52,28 @@ impl std::fmt::Debug for Resolver {
 }
 
 impl Addresses {
-    /// The addresses of a host: at once for a plain address, else as soon as `resolver` has found them. Without one they stay unknown.
-    pub(super) fn of(host: &str, port: u16, resolver: Option<&Resolver>) -> Arc<Addresses> {
+    /// The addresses of a host: known at once for a plain address, else once [`Addresses::keep_fresh`] has found them.
+    pub(super) fn of(host: &str, port: u16) -> Arc<Addresses> {
         let plain = host.parse::<IpAddr>().ok().map(|ip| SocketAddr::new(ip, port));
-        let addresses = Arc::new(Addresses {
+        Arc::new(Addresses {
             host: host.to_owned(),
             port,
             known: ArcSwap::from_pointee(plain.into_iter().collect()),
             next: AtomicUsize::new(0),
             asked: (Mutex::new(plain.is_some()), Condvar::new()),
-        });
-        if let Some(resolver) = resolver.filter(|_| plain.is_none()) {
-            let (resolver, kept) = (resolver.clone(), Arc::downgrade(&addresses));
-            let thread = std::thread::Builder::new().name("resolver".to_owned());
-            if let Err(error) = thread.spawn(move || keep_fresh(&resolver, &kept)) {
-                log::error!("{host} cannot be resolved: no thread for it: {error}");
-            }
+        })
+    }
+
+    /// Resolves the name again and again, on a thread of its own, until nobody wants to know. A plain address needs none.
+    pub(super) fn keep_fresh(self: &Arc<Addresses>, resolver: &Resolver) {
+        if self.host.parse::<IpAddr>().is_ok() {
+            return;
         }
-        addresses
+        let (resolver, kept) = (resolver.clone(), Arc::downgrade(self));
+        let thread = std::thread::Builder::new().name("resolver".to_owned());
+        if let Err(error) = thread.spawn(move || keep_fresh(&resolver, &kept)) {
+            log::error!("{} cannot be resolved: no thread for it: {error}", self.host);
+        }
     }
 
     /// Waits until the name was asked for once, but not beyond `deadline`. Blocks.

@@ -4,10 +4,10 @@ use bytes::{Bytes, BytesMut};
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 
-use super::target::Piece;
+use super::upstream_session::Piece;
 
 /// The part of an answer that is to be written next.
-pub(super) struct Burst {
+pub(super) struct WriteBatch {
     head: Option<Box<ResponseHeader>>,
     /// Whether the head waits for the first bytes that follow it. Until then it may turn out that there is no answer, and another target
     /// is asked, or the client gets another status.
@@ -27,9 +27,9 @@ pub(super) enum Part {
     Body(Bytes, bool),
 }
 
-impl Burst {
-    pub(super) fn new(head: ResponseHeader, head_waits: bool) -> Burst {
-        Burst {
+impl WriteBatch {
+    pub(super) fn new(head: ResponseHeader, head_waits: bool) -> WriteBatch {
+        WriteBatch {
             head: Some(Box::new(head)),
             head_waits,
             piece: Bytes::new(),
@@ -98,8 +98,8 @@ const BYTES_MAX: usize = 4 << 10;
 mod tests {
     use super::*;
 
-    fn burst(head_waits: bool) -> Burst {
-        Burst::new(ResponseHeader::build(200, None).unwrap(), head_waits)
+    fn burst(head_waits: bool) -> WriteBatch {
+        WriteBatch::new(ResponseHeader::build(200, None).unwrap(), head_waits)
     }
 
     fn piece(text: &'static str, ends: bool) -> Piece {

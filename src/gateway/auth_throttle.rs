@@ -12,13 +12,13 @@ use std::time::Duration;
 
 use pingora_limits::rate::Rate;
 
-use super::address;
+use super::client_ip;
 use crate::pure::error::{ApiError, KeyFault, LimitKind};
 use crate::pure::ids::KeyDigest;
 use crate::pure::time::Timestamp;
 
 /// What is known of those who could not authenticate.
-pub(super) struct Strangers {
+pub(super) struct AuthThrottle {
     failures: Rate,
     /// Well-formed keys that the store did not know, each with when that is forgotten.
     unknown: Mutex<HashMap<KeyDigest, Timestamp>>,
@@ -37,14 +37,14 @@ pub(super) enum Standing {
     Limited,
 }
 
-impl Strangers {
+impl AuthThrottle {
     /// Counts failures in windows of a minute.
-    pub(super) fn new() -> Strangers {
-        Strangers::counting_each(WINDOW)
+    pub(super) fn new() -> AuthThrottle {
+        AuthThrottle::counting_each(WINDOW)
     }
 
-    fn counting_each(window: Duration) -> Strangers {
-        Strangers {
+    fn counting_each(window: Duration) -> AuthThrottle {
+        AuthThrottle {
             failures: Rate::new_with_estimator_config(window, HASHES, SLOTS),
             unknown: Mutex::default(),
             opened: (0..OPENED).map(|_| AtomicU64::new(0)).collect(),
@@ -105,7 +105,7 @@ impl Strangers {
 
 /// Who shares a count. Connections without an address (none of a real listener's) share one.
 fn who(address: Option<IpAddr>) -> Option<IpAddr> {
-    address.map(address::group)
+    address.map(client_ip::group)
 }
 
 fn count(failures: isize) -> u64 {
@@ -148,7 +148,7 @@ mod tests {
 
     #[test]
     fn an_address_that_failed_too_often_is_not_looked_up_for() {
-        let strangers = Strangers::new();
+        let strangers = AuthThrottle::new();
         let (bad, good) = (from("203.0.113.9"), from("203.0.113.10"));
         for _ in 0..3 {
             assert_eq!(strangers.standing(&digest(1), bad, 3, NOW), Standing::Ask);
@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn a_key_that_has_opened_is_asked_for_from_everywhere() {
-        let strangers = Strangers::new();
+        let strangers = AuthThrottle::new();
         let address = from("203.0.113.9");
         strangers.opened(&digest(5));
         for _ in 0..9 {
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn an_unknown_key_is_remembered_for_some_seconds_and_only_so_many() {
-        let strangers = Strangers::new();
+        let strangers = AuthThrottle::new();
         strangers.is_unknown(&digest(1), NOW);
         assert_eq!(strangers.standing(&digest(1), None, 9, NOW), Standing::Unknown);
         let later = NOW.plus_millis(UNKNOWN_MS);
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn a_window_ends() {
-        let strangers = Strangers::counting_each(Duration::from_secs(1));
+        let strangers = AuthThrottle::counting_each(Duration::from_secs(1));
         let address = from("2001:db8::1");
         while strangers.standing(&digest(1), address, 2, NOW) == Standing::Ask {
             drop(strangers.failed(from("2001:db8::2"), 2));

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 
 /// Shared by every request and whoever stops the process.
 #[derive(Debug)]
-pub(super) struct Life {
+pub(super) struct Lifecycle {
     stopping: AtomicBool,
     in_flight: AtomicUsize,
     is_cut: AtomicBool,
@@ -28,18 +28,18 @@ pub(super) struct Life {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Life>);
+pub(super) struct InFlight(Arc<Lifecycle>);
 
 /// Wakes a task once.
 #[derive(Debug)]
-pub(super) struct CutBell<'life> {
+pub(super) struct CutWaker<'life> {
     wakes: Option<Waker>,
     has_rung: bool,
     cut: Pin<Box<Notified<'life>>>,
 }
 
-impl CutBell<'_> {
-    /// Wakes the task that is polled here. To be called before that looks at [`Life::is_cut`], so that no cut is missed between the two.
+impl CutWaker<'_> {
+    /// Wakes the task that is polled here. To be called before that looks at [`Lifecycle::is_cut`], so that no cut is missed between the two.
     pub(super) fn wake_with(&mut self, context: &mut Context<'_>) {
         let is_new = self
             .wakes
@@ -52,9 +52,9 @@ impl CutBell<'_> {
     }
 }
 
-impl Life {
-    pub(super) fn new() -> Arc<Life> {
-        Arc::new(Life {
+impl Lifecycle {
+    pub(super) fn new() -> Arc<Lifecycle> {
+        Arc::new(Lifecycle {
             stopping: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
@@ -65,7 +65,7 @@ impl Life {
     }
 
     /// Counts a request until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Life>) -> InFlight {
+    pub(super) fn enter(self: &Arc<Lifecycle>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(Arc::clone(self))
     }
@@ -85,16 +85,16 @@ impl Life {
         self.in_flight.load(Ordering::SeqCst)
     }
 
-    /// Whether a stop no longer waits. False again never. Whoever waits for something else besides runs in [`Life::woken_by_cut`].
+    /// Whether a stop no longer waits. False again never. Whoever waits for something else besides runs in [`Lifecycle::woken_by_cut`].
     pub(super) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::SeqCst)
     }
 
-    /// Does `work`, which is polled once more when a stop no longer waits: it looks at [`Life::is_cut`] whenever it is polled, which is
+    /// Does `work`, which is polled once more when a stop no longer waits: it looks at [`Lifecycle::is_cut`] whenever it is polled, which is
     /// cheaper than to wait for it each time.
     pub(super) async fn woken_by_cut<W: Future>(&self, work: W) -> W::Output {
         let mut work = pin!(work);
-        let mut bell = self.cut_bell();
+        let mut bell = self.cut_waker();
         poll_fn(|context| {
             bell.wake_with(context);
             work.as_mut().poll(context)
@@ -103,8 +103,8 @@ impl Life {
     }
 
     /// Wakes a task when a stop no longer waits.
-    pub(super) fn cut_bell(&self) -> CutBell<'_> {
-        CutBell {
+    pub(super) fn cut_waker(&self) -> CutWaker<'_> {
+        CutWaker {
             wakes: None,
             has_rung: false,
             cut: Box::pin(self.cut.notified()),
@@ -137,9 +137,16 @@ impl Life {
     }
 }
 
+impl InFlight {
+    /// See [`Lifecycle::is_cut`].
+    pub(super) fn is_cut(&self) -> bool {
+        self.0.is_cut()
+    }
+}
+
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let Life {
+        let Lifecycle {
             in_flight,
             ended: (lock, condition),
             ..

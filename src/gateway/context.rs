@@ -3,16 +3,19 @@
 use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::life::InFlight;
+use super::drain::DrainPlace;
+use super::failure::Verdict;
 use super::meter::Meter;
 use super::route::Candidate;
 use super::settle::{Bill, Biller};
+use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
-use crate::pure::chat::RequestBody;
+use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
@@ -21,8 +24,8 @@ use crate::store::{Caller, Hold};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::Tally;
 
-/// What is known of one request.
-pub(super) struct Ctx {
+/// What is known of one request: the `CTX` of [`Tollgate`](super::Tollgate).
+pub struct Ctx {
     /// The request's id.
     pub(super) id: RequestId,
     /// Configuration and catalogue as they were then: a reload does not touch a request that is under way.
@@ -33,12 +36,14 @@ pub(super) struct Ctx {
     pub(super) origin: Option<HeaderValue>,
     /// The caller's limits, once they were looked at.
     pub(super) rate: Option<RateView>,
+    /// Its body's chunks are not framed as HTTP wants them.
+    pub(super) is_misframed: bool,
     /// How far the request has come.
     pub(super) stage: Stage,
     /// What is noted of it, until its admission takes that over.
     pub(super) tally: Option<Tally>,
     /// Counts the request as under way. The last field: it is dropped after the stage, whose drop settles the call.
-    _in_flight: InFlight,
+    in_flight: InFlight,
 }
 
 /// How far a request has come.
@@ -67,16 +72,20 @@ pub(super) struct Call {
     pub(super) admission: Option<Admission>,
     pub(super) body: RequestBody,
     pub(super) biller: Arc<Biller>,
-    /// The client has gone, and the upstream was read on.
-    pub(super) client_is_gone: bool,
+    /// The client has left.
+    pub(super) client_has_left: bool,
+    /// The upstream is read on for a client that has left.
+    pub(super) drain: Option<DrainPlace>,
+    /// The client has left, and the answer came to its end all the same.
+    pub(super) is_drained: bool,
     /// Targets that were tried, by position.
     pub(super) tried: Vec<usize>,
     /// The attempt under way.
     pub(super) attempt: Option<Attempt>,
-    /// Attempts on stale connections, which are not the target's fault.
-    pub(super) stale_retries: u32,
     /// Why the last attempt failed, should it remain the last.
     pub(super) failure: Option<ApiError>,
+    /// What an answer that is none comes to, until what follows is decided.
+    pub(super) verdict: Option<Verdict>,
     /// What the answer is, once it has begun.
     pub(super) answer: Answer,
 }
@@ -88,6 +97,10 @@ pub(super) struct Attempt {
     pub(super) body: Bytes,
     /// How many of its host's addresses were tried.
     pub(super) addresses_tried: usize,
+    /// When the request was given to a connection.
+    pub(super) asked_at: Option<Instant>,
+    /// The target is asked once more, over a fresh connection: the first one was of no more use when the request reached it.
+    pub(super) is_repeated: bool,
 }
 
 /// What is sent to the client.
@@ -115,8 +128,9 @@ impl Ctx {
             client: None,
             origin: None,
             rate: None,
+            is_misframed: false,
             stage: Stage::Arrived,
-            _in_flight: in_flight,
+            in_flight,
         }
     }
 
@@ -134,6 +148,37 @@ impl Ctx {
         match &mut self.stage {
             Stage::Admitted(call) => call.tally(),
             Stage::Arrived | Stage::Ended => self.tally.as_mut(),
+        }
+    }
+
+    /// Whether a stop no longer waits for this request.
+    pub(super) fn is_cut(&self) -> bool {
+        self.in_flight.is_cut()
+    }
+
+    fn admitted(&self) -> Option<&Call> {
+        match &self.stage {
+            Stage::Admitted(call) => Some(call),
+            Stage::Arrived | Stage::Ended => None,
+        }
+    }
+
+    /// The attempt under way.
+    pub(super) fn attempt(&self) -> Option<&Attempt> {
+        self.admitted()?.attempt.as_ref()
+    }
+
+    /// Whether the answer is asked for as a stream.
+    pub(super) fn is_streamed(&self) -> bool {
+        self.admitted()
+            .is_some_and(|call| call.body.mode() == ResponseMode::Stream)
+    }
+
+    /// The meter of an answer that has begun.
+    pub(super) fn meter(&self) -> Option<&Meter> {
+        match &self.admitted()?.answer {
+            Answer::Metered(meter) => Some(meter),
+            Answer::None | Answer::Refusal { .. } => None,
         }
     }
 

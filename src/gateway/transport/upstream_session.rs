@@ -2,18 +2,30 @@
 
 use std::future::poll_fn;
 use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
+use http::header;
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::http::v1::client::HttpSession as Http1;
 use pingora::protocols::http::v2;
+use pingora::protocols::{Digest, UniqueID as _, UniqueIDType};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OkOrErr, Result};
 
+use super::super::connection_pool::Connected;
+use super::super::upstream_io::UpstreamIo;
+
 /// The connection of one attempt.
-pub(super) struct Target {
+pub(super) struct UpstreamSession {
     session: HttpSession,
+    /// What an HTTP/1 connection tells beside its session.
+    io: Option<Arc<UpstreamIo>>,
+    /// How long the upstream may take nothing of a request.
+    write_max: Option<Duration>,
     /// Sends the rest of the body over HTTP/2 while the answer is read.
     sends: Option<BoxFuture<'static, ()>>,
     /// Why the body could not be sent.
@@ -27,27 +39,47 @@ pub(super) struct Piece {
     pub(super) ends: bool,
 }
 
-impl Target {
-    pub(super) fn new(mut session: HttpSession, peer: &HttpPeer) -> Target {
+impl UpstreamSession {
+    pub(super) fn new(connected: Connected, peer: &HttpPeer) -> UpstreamSession {
+        let Connected { mut session, io, .. } = connected;
         session.set_write_timeout(peer.options.write_timeout);
-        Target {
+        UpstreamSession {
             session,
+            io,
+            write_max: peer.options.write_timeout,
             sends: None,
             unsent: None,
         }
+    }
+
+    /// The connection's file descriptor, as Pingora tells it to `connected_to_upstream`.
+    pub(super) fn fd(&self) -> UniqueIDType {
+        match &self.session {
+            HttpSession::H1(session) => session.id(),
+            HttpSession::H2(session) => session.fd(),
+            HttpSession::Custom(()) => UniqueIDType::default(),
+        }
+    }
+
+    /// What is known of the connection.
+    pub(super) fn digest(&self) -> Option<&Digest> {
+        self.session.digest()
     }
 
     pub(super) fn is_http2(&self) -> bool {
         matches!(self.session, HttpSession::H2(_))
     }
 
-    /// Sends the request; over HTTP/2 as much of its body as there is room for, the rest while the answer is read.
+    /// Sends the request: as much of its body as the upstream takes at once, the rest while the answer is read.
     ///
     /// # Errors
-    /// When the head cannot be sent. That the body cannot is told by [`Target::head`], for the upstream may have said why.
+    /// When the head cannot be sent. That the body cannot is told by [`UpstreamSession::head`], for the upstream may have said why.
     pub(super) async fn send(&mut self, head: RequestHeader, body: Bytes) -> Result<()> {
         let sent = match &mut self.session {
             HttpSession::H1(session) => {
+                if let Some(io) = &self.io {
+                    io.begin(&body);
+                }
                 session
                     .write_request_header(Box::new(head))
                     .await
@@ -78,24 +110,23 @@ impl Target {
         Ok(())
     }
 
-    /// Reads the answer's head, which [`Target::response`] then has; whether it is all of the answer.
+    /// Reads the answer's head, which [`UpstreamSession::response`] then has; whether it is all of the answer.
     ///
     /// # Errors
     /// When none comes; then, if the request could not be sent, why not.
     pub(super) async fn head(&mut self) -> Result<bool> {
         let read = match &mut self.session {
-            HttpSession::H1(session) => loop {
-                let read = session.read_response().await;
-                let status = session.get_status().map_or(0, |status| status.as_u16());
-                match read {
-                    Ok(_) if status == 101 => {
-                        break Error::e_explain(ErrorType::InvalidHTTPHeader, "an upgrade that was not asked for");
-                    }
-                    Ok(_) if status < 200 => {}
-                    Ok(_) => break Ok(session.is_body_done()),
-                    Err(error) => break Err(error),
-                }
-            },
+            HttpSession::H1(session) => {
+                let read = while_sending(self.io.as_deref(), self.write_max, final_head(session)).await;
+                read.and_then(|ends| {
+                    let Some(io) = &self.io else { return Ok(ends) };
+                    let checked = io.head_came(is_chunked(session));
+                    checked.map_err(|_| {
+                        Error::explain(ErrorType::InvalidHTTPHeader, "chunks that do not end with CR LF")
+                    })?;
+                    Ok(ends)
+                })
+            }
             HttpSession::H2(session) => match beside(&mut self.sends, session.read_response_header()).await {
                 Ok(()) => session.check_response_end_or_error(),
                 Err(error) => Err(error),
@@ -147,8 +178,50 @@ impl Target {
     /// The session, for the pool: after the whole answer, if all of the request was sent. A connection of HTTP/2 has other streams, so
     /// it goes back anyway, and the stream is reset when it has not ended.
     pub(super) fn into_reusable(self, is_done: bool) -> Option<HttpSession> {
-        let is_reusable = self.is_http2() || is_done && self.unsent.is_none();
+        let is_sent = self.unsent.is_none() && self.io.as_ref().is_none_or(|io| io.is_sent());
+        let is_reusable = self.is_http2() || is_done && is_sent;
         is_reusable.then_some(self.session)
+    }
+}
+
+/// Reads the head of an answer that is no informational one; whether it is all of the answer.
+async fn final_head(session: &mut Http1) -> Result<bool> {
+    loop {
+        session.read_response().await?;
+        match session.get_status().map_or(0, |status| status.as_u16()) {
+            101 => return Error::e_explain(ErrorType::InvalidHTTPHeader, "an upgrade that was not asked for"),
+            status if status < 200 => {}
+            _ => return Ok(session.is_body_done()),
+        }
+    }
+}
+
+/// Whether an answer's body comes in chunks.
+fn is_chunked(session: &Http1) -> bool {
+    session
+        .get_header(header::TRANSFER_ENCODING)
+        .is_some_and(|coding| coding.as_bytes().eq_ignore_ascii_case(b"chunked"))
+}
+
+/// Does `read`, which sends the rest of a request as well, for as long as the upstream takes some of it now and then.
+async fn while_sending<T>(
+    io: Option<&UpstreamIo>,
+    write_max: Option<Duration>,
+    read: impl Future<Output = Result<T>>,
+) -> Result<T> {
+    let mut read = pin!(read);
+    let (Some(io), Some(write_max)) = (io.filter(|io| io.waits().is_some()), write_max) else {
+        return read.await;
+    };
+    loop {
+        let before = io.waits();
+        match tokio::time::timeout(write_max, read.as_mut()).await {
+            Ok(read) => return read,
+            Err(_) if before.is_some() && io.waits() == before => {
+                return Error::e_explain(ErrorType::WriteTimedout, "the upstream does not take the request");
+            }
+            Err(_) => {}
+        }
     }
 }
 

@@ -4,14 +4,20 @@
 use http::{Version, header};
 use pingora::protocols::http::ServerSession;
 
+use super::context::Ctx;
 use crate::pure::error::ApiError;
 
 /// Refuses such a request, and its connection is closed.
 ///
 /// # Errors
 /// 431 for a head beyond [`HEAD_BYTES_MAX`], 400 without a `Host` where HTTP/1.1 wants one (RFC 9112 section 3.2).
-pub(super) fn check(session: &mut ServerSession) -> Result<(), ApiError> {
-    let checked = checked(session);
+pub(super) fn check(session: &mut ServerSession, ctx: &Ctx) -> Result<(), ApiError> {
+    let checked = checked(session).and_then(|()| {
+        if ctx.is_misframed {
+            return Err(ApiError::BadRequest(MISFRAMED.to_owned()));
+        }
+        Ok(())
+    });
     if checked.is_err() {
         session.set_keepalive(None);
     }
@@ -47,6 +53,8 @@ fn checked(session: &ServerSession) -> Result<(), ApiError> {
     Ok(())
 }
 
+/// What a body is told whose framing cannot be trusted.
+pub(super) const MISFRAMED: &str = "The body is not framed as HTTP wants it.";
 /// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// What stands between and behind the name and the value of a field.

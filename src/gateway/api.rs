@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use pingora::protocols::http::ServerSession;
 use serde::Serialize;
 
-use super::Gateway;
 use super::admit;
 use super::authenticate::store_failed;
+use super::context::Ctx;
+use super::open::Books;
 use super::respond;
 use super::route::Route;
 use super::snapshot::{Listed, models_body, to_json};
-use super::stage::Ctx;
 use crate::pure::catalogue::{self, Purpose};
 use crate::pure::error::ApiError;
 use crate::pure::money::Credits;
@@ -51,7 +51,7 @@ pub(super) async fn public(session: &mut ServerSession, ctx: &Ctx, route: &Route
 
 /// Answers the paths that need a key.
 pub(super) async fn for_caller(
-    gateway: &Gateway,
+    books: &Books,
     session: &mut ServerSession,
     ctx: &Ctx,
     route: &Route,
@@ -60,11 +60,11 @@ pub(super) async fn for_caller(
     let (listings, tier) = (&ctx.snapshot.listings, caller.tier());
     match route {
         Route::Balance => {
-            let body = balance(gateway, ctx, caller).await?;
+            let body = balance(books, ctx, caller).await?;
             Ok(respond::json(session, ctx, body).await?)
         }
         Route::Usage => {
-            let body = usage(gateway, caller, &query(session)).await?;
+            let body = usage(books, caller, &query(session)).await?;
             Ok(respond::json(session, ctx, body).await?)
         }
         Route::Models => {
@@ -104,8 +104,8 @@ struct Balance<'a> {
     held: Credits,
 }
 
-async fn balance(gateway: &Gateway, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
-    let figures = gateway.ledger.figures(caller).await.map_err(store_failed)?;
+async fn balance(books: &Books, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
+    let figures = books.ledger.figures(caller).await.map_err(store_failed)?;
     Ok(to_json(&Balance {
         balance: figures.balance,
         currency: &ctx.snapshot.config.currency,
@@ -133,7 +133,7 @@ struct UsageByModel {
     cost: Credits,
 }
 
-async fn usage(gateway: &Gateway, caller: &Caller, query: &[(String, String)]) -> Result<String, ApiError> {
+async fn usage(books: &Books, caller: &Caller, query: &[(String, String)]) -> Result<String, ApiError> {
     let period = match parameter(query, "period")? {
         None => Period::Today,
         Some(text) => Period::parse(text).ok_or_else(|| {
@@ -141,7 +141,7 @@ async fn usage(gateway: &Gateway, caller: &Caller, query: &[(String, String)]) -
             ApiError::BadRequest(format!("period must be one of {}.", allowed.join(", ")))
         })?,
     };
-    let rows = gateway
+    let rows = books
         .ledger
         .usage(&caller.account.id, period)
         .await

@@ -2,13 +2,16 @@
 //! request to an upstream, whose body follows at once. All else leaves at once, for Pingora flushes no body of a known length before its
 //! end; only when a client takes no more does the piece after a head wait for the next.
 //!
-//! Room is taken only until the flush: of many open streams most are idle, and an idle one has none.
+//! HeadLimit is taken only until the flush: of many open streams most are idle, and an idle one has none.
 
 use std::io::{self, IoSlice};
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
+use bytes::{Buf as _, Bytes};
 use tokio::io::AsyncWrite;
+
+use super::upstream_io::UpstreamIo;
 
 /// What is sent over a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,23 +24,112 @@ pub(super) enum Heads {
 
 /// Bytes on their way to a connection.
 #[derive(Debug)]
-pub(super) struct Output {
+pub(super) struct WriteBuffer {
     heads: Heads,
     bytes: Vec<u8>,
     /// How many of them have left.
     sent: usize,
     /// Whether what waits is a request's head, whose flush is still to come.
     passes_flush: bool,
+    /// What follows them of a request that its upstream does not take yet.
+    rest: Bytes,
 }
 
-impl Output {
-    pub(super) fn new(heads: Heads) -> Output {
-        Output {
+impl WriteBuffer {
+    pub(super) fn new(heads: Heads) -> WriteBuffer {
+        WriteBuffer {
             heads,
             bytes: Vec::new(),
             sent: 0,
             passes_flush: false,
+            rest: Bytes::new(),
         }
+    }
+
+    /// Whether nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.rest.is_empty()
+    }
+
+    /// How much waits.
+    fn left(&self) -> usize {
+        let gathered = self.bytes.len().saturating_sub(self.sent);
+        gathered.saturating_add(self.rest.len())
+    }
+
+    /// Takes a part of a request, all of it: what the upstream does not take at once waits, and [`WriteBuffer::send_on`] sends it.
+    /// Pending only while such a part waits already.
+    pub(super) fn poll_send<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        io: &UpstreamIo,
+    ) -> Poll<io::Result<usize>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        if self.rest.is_empty() {
+            match self.poll_write(to, context, bytes) {
+                Poll::Pending => {}
+                Poll::Ready(written) => {
+                    if let Ok(bytes) = &written {
+                        io.sent(*bytes, self.waits());
+                    }
+                    return Poll::Ready(written);
+                }
+            }
+        } else {
+            ready!(self.poll_empty(to, context))?;
+        }
+        self.rest = io.keep(bytes);
+        io.sent(0, true);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Whether something waits that is no head whose body is still to come.
+    fn waits(&self) -> bool {
+        !self.is_empty() && !self.passes_flush
+    }
+
+    /// Flushes a request as far as its upstream takes it; [`WriteBuffer::send_on`] sends the rest.
+    pub(super) fn poll_flush_sending<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        io: &UpstreamIo,
+    ) -> Poll<io::Result<()>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        match self.poll_flush(to, context) {
+            Poll::Pending => {
+                io.sent(0, true);
+                Poll::Ready(Ok(()))
+            }
+            flushed => flushed,
+        }
+    }
+
+    /// Sends more of a request whose upstream did not take all of it, and tells `io` how far that went.
+    ///
+    /// # Errors
+    /// When the upstream takes no more; then nothing waits any longer.
+    pub(super) fn send_on<C>(&mut self, to: &mut C, context: &mut Context<'_>, io: &UpstreamIo) -> io::Result<()>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        let before = self.left();
+        match self.poll_empty(to, context) {
+            Poll::Ready(Err(error)) => {
+                *self = WriteBuffer::new(self.heads);
+                io.failed(&error);
+                return Err(error);
+            }
+            Poll::Ready(Ok(())) => io.sent(before, false),
+            Poll::Pending => io.sent(before.saturating_sub(self.left()), true),
+        }
+        Ok(())
     }
 
     /// Takes a head, or sends bytes, after the head that waits for them. `to` must be the same connection each time.
@@ -50,7 +142,7 @@ impl Output {
     where
         C: AsyncWrite + Unpin,
     {
-        let is_first = self.bytes.is_empty();
+        let is_first = self.is_empty();
         let waits = match self.heads {
             Heads::OfAnswers => bytes.starts_with(ANSWER),
             Heads::OfRequests => bytes.starts_with(REQUEST) && bytes.ends_with(HEAD_END),
@@ -116,7 +208,13 @@ impl Output {
                 sent => self.sent = self.sent.saturating_add(sent),
             }
         }
-        *self = Output::new(self.heads);
+        while !self.rest.is_empty() {
+            match ready!(Pin::new(&mut *to).poll_write(context, &self.rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.rest.advance(sent.min(self.rest.len())),
+            }
+        }
+        *self = WriteBuffer::new(self.heads);
         Poll::Ready(Ok(()))
     }
 
@@ -133,7 +231,7 @@ impl Output {
 
 /// Most bytes that are gathered before they are sent: enough for a head and a usual whole answer.
 const GATHERED_MAX: usize = 16 << 10;
-/// Room that is taken at first, in bytes: a head and a short answer.
+/// HeadLimit that is taken at first, in bytes: a head and a short answer.
 const FIRST_ROOM: usize = 2 << 10;
 /// What the head of an answer begins with (RFC 9112 section 4).
 const ANSWER: &[u8] = b"HTTP/1.";
@@ -191,7 +289,7 @@ mod tests {
     fn a_head_leaves_with_what_follows_it_and_the_next_piece_at_once() {
         let mut to = wide();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::new(Heads::OfAnswers);
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
         assert_eq!(
             written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 200 OK ")),
             16
@@ -209,7 +307,7 @@ mod tests {
         const REQUEST: &[u8] = b"POST /v1 HTTP/1.1\r\n\r\n";
         let mut to = wide();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::new(Heads::OfRequests);
+        let mut output = WriteBuffer::new(Heads::OfRequests);
         for body in [b"{}".as_slice(), b"POST /{}"] {
             assert_eq!(
                 written(output.poll_write(&mut to, &mut context, REQUEST)),
@@ -232,7 +330,7 @@ mod tests {
     fn an_answer_that_looks_like_a_request_leaves_at_its_flush() {
         let mut to = wide();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::new(Heads::OfAnswers);
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
         for text in [b"HTTP/1.\r\n\r\n".as_slice(), b"POST /\r\n\r\n"] {
             assert!(output.poll_write(&mut to, &mut context, text).is_ready());
             assert!(output.poll_flush(&mut to, &mut context).is_ready());
@@ -244,7 +342,7 @@ mod tests {
     fn a_head_and_the_pieces_of_a_chunk_leave_in_one_write_at_the_flush() {
         let mut to = wide();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::new(Heads::OfAnswers);
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
         assert_eq!(written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 ")), 9);
         let pieces = [IoSlice::new(b"a"), IoSlice::new(b""), IoSlice::new(b"bc")];
         assert_eq!(written(output.poll_write_vectored(&mut to, &mut context, &pieces)), 3);
@@ -273,7 +371,7 @@ mod tests {
                 ..Narrow::default()
             };
             let mut context = Context::from_waker(Waker::noop());
-            let mut output = Output::new(Heads::OfAnswers);
+            let mut output = WriteBuffer::new(Heads::OfAnswers);
             let mut expected = Vec::new();
             for (index, size) in sizes.into_iter().enumerate() {
                 let mut bytes: Vec<u8> = (0..size).map(|at| (at * 31 + index) as u8).collect();
@@ -302,7 +400,7 @@ mod tests {
     #[tokio::test]
     async fn what_a_slow_reader_has_not_taken_waits_and_follows() {
         let (mut to, mut reader) = duplex(10);
-        let mut output = Output::new(Heads::OfAnswers);
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
         let bytes = [ANSWER, &[7; 249]].concat();
         let mut context = Context::from_waker(Waker::noop());
         assert_eq!(written(output.poll_write(&mut to, &mut context, &bytes)), 256);
@@ -321,7 +419,7 @@ mod tests {
     fn a_connection_that_takes_nothing_is_an_error() {
         let mut to = Narrow::default();
         let mut context = Context::from_waker(Waker::noop());
-        let mut output = Output::new(Heads::OfAnswers);
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
         assert_eq!(written(output.poll_write(&mut to, &mut context, ANSWER)), ANSWER.len());
         let Poll::Ready(Err(error)) = output.poll_empty(&mut to, &mut context) else {
             panic!("no error")

@@ -1,8 +1,8 @@
-//! The door: from an accepted connection to the first byte of its requests.
+//! The listener of `tollgate serve`: from an accepted connection to the first byte of its requests.
 //!
 //! Pingora waits without limit for a connection's first bytes and for a head that comes drop by drop, and it counts no connections.
-//! So each connection passes here first: it takes a place, is greeted over TLS when that is configured, tells its protocol, and has
-//! a time for each head. Its requests then pass from Pingora to [`Gateway`], one by one.
+//! So each connection passes here first: it takes a permit, is greeted over TLS when that is configured, tells its protocol, and has
+//! a time for each head. Its requests then go to Pingora's own proxy, which calls the hooks of [`Tollgate`], one by one.
 
 use std::net::IpAddr;
 use std::pin::Pin;
@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
 use async_trait::async_trait;
 use futures::future::BoxFuture;
 use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
@@ -18,38 +17,39 @@ use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::http::v2::server::{H2Options, default_h2_options};
 use pingora::protocols::l4::stream::Stream as Socket;
+use pingora::proxy::{HttpProxy, http_proxy};
 use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
 use tokio::io::AsyncReadExt;
 
-use super::Gateway;
-use super::address;
-use super::bounded::{Bounded, Room};
+use super::Tollgate;
+use super::bounded_stream::BoundedStream;
+use super::client_ip;
 use super::connections::{Connections, Most, Place};
-use super::life::{CutBell, Life};
-use super::output::Heads;
+use super::head_limit::HeadLimit;
+use super::shutdown::{CutWaker, Lifecycle};
 use super::snapshot::Snapshot;
 
 /// What Pingora's listener hands its connections to.
-pub struct Door {
-    gateway: Arc<Gateway>,
-    snapshot: Arc<ArcSwap<Snapshot>>,
+pub struct Listener {
+    proxy: Arc<HttpProxy<Tollgate>>,
+    tollgate: Tollgate,
     connections: Arc<Connections>,
-    life: Arc<Life>,
+    life: Arc<Lifecycle>,
 }
 
-impl Door {
-    /// The door of a gateway.
-    pub fn new(gateway: Gateway) -> Door {
-        let snapshot = Arc::clone(&gateway.snapshot);
-        Door {
-            life: gateway.life(),
-            gateway: Arc::new(gateway),
-            snapshot,
+impl Listener {
+    /// The listener of a gateway, which Pingora's proxy serves with this configuration.
+    pub fn new(tollgate: Tollgate, conf: &Arc<ServerConf>) -> Listener {
+        Listener {
+            life: Arc::clone(tollgate.lifecycle()),
+            proxy: Arc::new(http_proxy(conf, tollgate.clone())),
+            tollgate,
             connections: Arc::default(),
         }
     }
 
-    /// A place for the connection, unless too many are open. A trusted proxy brings many clients, so it counts in the total alone.
+    /// A permit for the connection, unless too many are open. A trusted proxy brings many clients, so it counts in the total alone.
     fn place(&self, stream: &Stream, snapshot: &Snapshot) -> Option<Place> {
         let config = &snapshot.config;
         let counted = peer(stream).filter(|peer| !config.trusted_proxies.iter().any(|proxy| proxy.contains(*peer)));
@@ -57,46 +57,51 @@ impl Door {
             total: config.connections_max,
             per_address: config.connections_per_address_max,
         };
-        self.connections.take(counted.map(address::group), most)
+        self.connections.take(counted.map(client_ip::group), most)
     }
 }
 
 #[async_trait]
-impl ServerApp for Door {
+impl ServerApp for Listener {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
-        let snapshot = self.snapshot.load_full();
+        let snapshot = self.tollgate.snapshot();
         let _place = self.place(&stream, &snapshot)?;
         let timeouts = snapshot.config.timeouts;
-        let room = Room::unlimited();
+        let limit = HeadLimit::new();
         // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
-        let greeting = Box::pin(greet(stream, &snapshot, &room));
+        let greeting = Box::pin(greet(stream, &snapshot, &limit));
         let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
         drop(snapshot);
         let mut options = HttpServerOptions::default();
         options.h2c = h2c;
         options.h2_idle_timeout = Some(timeouts.keepalive);
         let conversation = Arc::new(Conversation {
-            gateway: Arc::clone(&self.gateway),
+            proxy: Arc::clone(&self.proxy),
             options,
-            room: Arc::clone(&room),
+            limit: Arc::clone(&limit),
             life: Arc::clone(&self.life),
         });
         let visit = Visit {
             talk: conversation.process_new(stream, shutdown),
-            cut: self.life.cut_bell(),
-            late: Box::pin(head_is_late(&room, timeouts.head)),
-            room: &room,
+            cut: self.life.cut_waker(),
+            late: Box::pin(head_is_late(&limit, timeouts.head)),
+            limit: &limit,
         };
         visit.await;
         None
+    }
+
+    /// Idle connections wake and end.
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
     }
 }
 
 /// One connection, from its greeting to its end. Every piece of every answer passes its poll.
 struct Visit<'visit> {
     talk: BoxFuture<'visit, Option<Stream>>,
-    cut: CutBell<'visit>,
-    room: &'visit Room,
+    cut: CutWaker<'visit>,
+    limit: &'visit HeadLimit,
     late: BoxFuture<'visit, ()>,
 }
 
@@ -104,13 +109,13 @@ impl Future for Visit<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Visit { talk, cut, room, late } = &mut *self;
+        let Visit { talk, cut, limit, late } = &mut *self;
         cut.wake_with(context);
         if talk.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
         // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
-        if room.waits_for_head() {
+        if limit.waits_for_head() {
             return late.as_mut().poll(context);
         }
         Poll::Pending
@@ -119,10 +124,10 @@ impl Future for Visit<'_> {
 
 /// One connection's requests.
 struct Conversation {
-    gateway: Arc<Gateway>,
+    proxy: Arc<HttpProxy<Tollgate>>,
     options: HttpServerOptions,
-    room: Arc<Room>,
-    life: Arc<Life>,
+    limit: Arc<HeadLimit>,
+    life: Arc<Lifecycle>,
 }
 
 impl HttpServerApp for Conversation {
@@ -138,12 +143,12 @@ impl HttpServerApp for Conversation {
         Self: 'life,
     {
         if session.is_http2() {
-            self.room.meet();
+            self.limit.lift();
             // It has a task of its own.
-            return Box::pin(self.life.woken_by_cut(self.gateway.serve(session, shutdown)));
+            return Box::pin(self.life.woken_by_cut(self.proxy.process_new_http(session, shutdown)));
         }
-        self.room.begin();
-        Box::pin(self.gateway.serve(session, shutdown))
+        self.limit.begin();
+        self.proxy.process_new_http(session, shutdown)
     }
 
     fn h2_options(&self) -> Option<H2Options> {
@@ -164,26 +169,27 @@ impl HttpServerApp for Conversation {
 /// Returns when a head has not come in its time, or over HTTP/2 the first one has not begun. That time begins with the connection, or,
 /// between two requests, with the head's first byte, for until then the connection may idle; what Pingora allows for that is not
 /// counted here. It has to be polled only while a head is waited for.
-async fn head_is_late(room: &Room, head_max: Duration) {
+async fn head_is_late(limit: &HeadLimit, head_max: Duration) {
     loop {
         tokio::time::sleep(head_max).await;
-        if room.is_late() {
+        if limit.is_late() {
             return;
         }
     }
 }
 
 /// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
-async fn greet(stream: Stream, snapshot: &Snapshot, room: &Arc<Room>) -> Option<(Stream, bool)> {
+async fn greet(stream: Stream, snapshot: &Snapshot, limit: &Arc<HeadLimit>) -> Option<(Stream, bool)> {
     let Ok(socket) = stream.into_any().downcast::<Socket>() else {
         log::error!("a connection of an unknown kind was closed");
         return None;
     };
     let mut socket = *socket;
+    let write_max = snapshot.config.timeouts.write;
     if let Some(certificate) = &snapshot.certificate {
         return match certificate.acceptor.tls_handshake(socket).await {
             Ok(secure) => Some((
-                Box::new(Bounded::new(secure, Arc::clone(room), Heads::OfAnswers)),
+                Box::new(BoundedStream::of_client(secure, Arc::clone(limit), write_max)),
                 false,
             )),
             Err(error) => {
@@ -206,7 +212,7 @@ async fn greet(stream: Stream, snapshot: &Snapshot, room: &Arc<Room>) -> Option<
     }
     socket.rewind(begin.get(..length).unwrap_or_default());
     Some((
-        Box::new(Bounded::new(socket, Arc::clone(room), Heads::OfAnswers)),
+        Box::new(BoundedStream::of_client(socket, Arc::clone(limit), write_max)),
         begin == *PREFACE,
     ))
 }

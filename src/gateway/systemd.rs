@@ -14,25 +14,25 @@ use crate::clock::monotonic;
 
 /// Who started this process and wants to hear of it, if anybody.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Supervisor(Option<Arc<Line>>);
+pub(super) struct Systemd(Option<Arc<Downstream>>);
 
 #[derive(Debug)]
-struct Line {
+struct Downstream {
     socket: UnixDatagram,
     to: UnixAddr,
 }
 
-impl Supervisor {
+impl Systemd {
     /// The one that `$NOTIFY_SOCKET` names.
-    pub(super) fn of(environment: &dyn Fn(&str) -> Option<String>) -> Supervisor {
+    pub(super) fn of(environment: &dyn Fn(&str) -> Option<String>) -> Systemd {
         let Some(name) = environment("NOTIFY_SOCKET").filter(|name| !name.is_empty()) else {
-            return Supervisor::default();
+            return Systemd::default();
         };
-        match Line::to(&name) {
-            Ok(line) => Supervisor(Some(Arc::new(line))),
+        match Downstream::to(&name) {
+            Ok(line) => Systemd(Some(Arc::new(line))),
             Err(error) => {
                 log::warn!("NOTIFY_SOCKET {name}: nobody can be told that this process serves: {error}");
-                Supervisor::default()
+                Systemd::default()
             }
         }
     }
@@ -78,9 +78,9 @@ impl Supervisor {
     }
 }
 
-impl Line {
+impl Downstream {
     /// A path, or after an `@` a name without a file.
-    fn to(name: &str) -> std::io::Result<Line> {
+    fn to(name: &str) -> std::io::Result<Downstream> {
         let to = match name.strip_prefix('@') {
             Some(name) => UnixAddr::from_abstract_name(name)?,
             None => UnixAddr::from_pathname(name)?,
@@ -88,7 +88,7 @@ impl Line {
         let socket = UnixDatagram::unbound()?;
         // Whoever does not read what it asked for holds nothing up.
         socket.set_write_timeout(Some(TELL_MAX))?;
-        Ok(Line { socket, to })
+        Ok(Downstream { socket, to })
     }
 }
 
@@ -111,9 +111,9 @@ const LOOK_PAUSE: Duration = Duration::from_millis(2);
 mod tests {
     use super::*;
 
-    fn supervisor(name: &str) -> Supervisor {
+    fn supervisor(name: &str) -> Systemd {
         let name = name.to_owned();
-        Supervisor::of(&move |asked| (asked == "NOTIFY_SOCKET").then(|| name.clone()))
+        Systemd::of(&move |asked| (asked == "NOTIFY_SOCKET").then(|| name.clone()))
     }
 
     fn heard(socket: &UnixDatagram) -> String {

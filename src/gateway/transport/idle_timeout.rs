@@ -1,4 +1,4 @@
-//! The silence of an upstream, before its answer and within it: when a comment is due, and when it has lasted too long.
+//! How long an upstream has been silent, before its answer and within it: when a comment is due, and when it has lasted too long.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -6,15 +6,15 @@ use std::time::{Duration, Instant};
 
 use tokio::task::unconstrained;
 
+use super::TimeLimits;
 use crate::clock::monotonic;
-use crate::config::Timeouts;
 
-/// The silence of one call's upstream.
-pub(super) struct Silence {
-    /// The longest that is waited for before the answer.
-    first_byte_max: Duration,
+/// The silence of one request's upstream.
+pub(super) struct IdleTimeout {
+    /// The longest that is waited for before the answer. None: without limit.
+    first_byte_max: Option<Duration>,
     /// And once it has begun.
-    idle_max: Duration,
+    idle_max: Option<Duration>,
     /// What a comment ends; none: there are no comments.
     comment_every: Option<Duration>,
     commented_at: Option<Instant>,
@@ -38,12 +38,12 @@ pub(super) enum Due {
     End,
 }
 
-impl Silence {
-    pub(super) fn new(timeouts: &Timeouts) -> Silence {
-        Silence {
-            first_byte_max: timeouts.first_byte,
-            idle_max: timeouts.idle,
-            comment_every: timeouts.comment,
+impl IdleTimeout {
+    pub(super) fn new(limits: &TimeLimits) -> IdleTimeout {
+        IdleTimeout {
+            first_byte_max: limits.first_byte,
+            idle_max: limits.idle,
+            comment_every: limits.comment,
             commented_at: None,
             since: monotonic(),
             is_begun: false,
@@ -92,7 +92,7 @@ impl Silence {
     /// Ready when it has lasted for so long that something must be done. Never while the upstream is heard. It may be asked or not at
     /// any time.
     pub(super) fn poll_lasts(&mut self, context: &mut Context<'_>) -> Poll<Due> {
-        // From here on what is due only moves on, so an alarm is never too late. Until it rings there is nothing to reckon.
+        // From here on what is due only moves on, so an alarm is never too late. Until it goes off there is nothing to reckon.
         let is_set = |alarm: &Alarm| !alarm.sleep.is_elapsed() && alarm.wakes.will_wake(context.waker());
         if self.alarm.as_ref().is_some_and(is_set) {
             return Poll::Pending;
@@ -104,15 +104,18 @@ impl Silence {
             } else {
                 self.first_byte_max
             };
-            let end_in = max.saturating_sub(now.saturating_duration_since(self.since));
-            if end_in.is_zero() {
+            let lasted = now.saturating_duration_since(self.since);
+            let end_in = max.map(|max| max.saturating_sub(lasted));
+            if end_in.is_some_and(|left| left.is_zero()) {
                 return Poll::Ready(Due::End);
             }
             let comment_in = self.comment_at().map(|at| at.saturating_duration_since(now));
             if comment_in.is_some_and(|left| left.is_zero()) {
                 return Poll::Ready(Due::Comment);
             }
-            let left = comment_in.map_or(end_in, |left| left.min(end_in));
+            let Some(left) = comment_in.into_iter().chain(end_in).min() else {
+                return Poll::Pending;
+            };
             let alarm = self.alarm.get_or_insert_with(|| Alarm {
                 sleep: Box::pin(tokio::time::sleep(left)),
                 wakes: context.waker().clone(),

@@ -1,0 +1,367 @@
+//! The plugin's state: what every request sees, how it is opened, and what runs beside the requests.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+use arc_swap::ArcSwap;
+
+use super::admin::Admin;
+use super::audit_task::Audited;
+use super::auth_throttle::AuthThrottle;
+use super::dns::Resolver;
+use super::refresh;
+use super::reload::Reloader;
+use super::settle::Biller;
+use super::shutdown::Lifecycle;
+use super::snapshot::Snapshot;
+use super::transport::Transport;
+use super::upstream::Upstreams;
+use crate::clock::Clock;
+use crate::config::{Config, ConfigError, Store, environment};
+use crate::pure::error::ApiError;
+use crate::pure::tokens::{self, Encoding};
+use crate::store::journal::{self, Journal};
+use crate::store::{self, Ledger, StoreError};
+use crate::telemetry::{Telemetry, access_log, otlp};
+
+/// What cannot be started.
+pub type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// Where credentials are found, now and whenever the configuration is read again.
+pub type Environment = fn(&str) -> Option<String>;
+
+/// The gateway as a plugin of Pingora: it authenticates, admits, carries and bills each call below its `base_path`, and answers the
+/// gateway's own endpoints there.
+///
+/// ```no_run
+/// use pingora::prelude::*;
+///
+/// fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
+///     let tollgate = tollgate::Tollgate::open("conf/tollgate.yaml")?; // impl ProxyHttp; nothing listens yet
+///     let mut server = Server::new(None)?;
+///     server.bootstrap();
+///     server.add_services(tollgate.background()); // ledger, journal, DNS, reload, audit: as Pingora services
+///     let mut proxy = http_proxy_service(&server.configuration, tollgate);
+///     proxy.add_tcp("127.0.0.1:8080");
+///     server.add_service(proxy);
+///     server.run_forever();
+/// }
+/// ```
+///
+/// Clones are handles to the same gateway. When the last one is dropped, what runs beside the requests is closed, and what is still to
+/// be billed is written. `run_forever` ends the process without that: then the journal bills the rest at the next start.
+///
+/// # What the listener of `tollgate serve` adds
+/// Limits on connections, in all and per address; the time and the size of a request's head; chunked bodies whose framing others would
+/// read otherwise are refused; TLS whose certificate is read again when its file changes; a stop that waits for running calls for
+/// `drain_seconds`, then ends their streams with an error event; upgrades without a refused call.
+///
+/// # What differs from Pingora's own loop
+/// Calls are carried by a transport of its own (see the module `gateway::transport`): connections to upstreams are in its own pool, so
+/// `ca_file`, `upstream_keepalive_pool_size` and `max_retries` of Pingora's `ServerConf` do not count, Pingora's counters of upstream
+/// bytes stay 0, and no body modules run.
+#[derive(Clone)]
+pub struct Tollgate {
+    shared: Arc<Shared>,
+}
+
+struct Shared {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    upstreams: Upstreams,
+    environment: Environment,
+    books: OnceLock<Books>,
+    clock: Clock,
+    biller: Arc<Biller>,
+    lifecycle: Arc<Lifecycle>,
+    telemetry: Arc<Telemetry>,
+    audited: Arc<Audited>,
+    auth_throttle: AuthThrottle,
+    transport: Transport,
+    beside: Mutex<Option<Beside>>,
+}
+
+/// Ledger and journal, once they are open.
+pub(super) struct Books {
+    pub(super) ledger: Ledger,
+    pub(super) journal: Arc<Journal>,
+}
+
+/// What runs beside the requests and has to be closed.
+struct Beside {
+    journal: JournalTask,
+    log: access_log::Writer,
+    traces: otlp::Exporter,
+}
+
+impl Tollgate {
+    /// A gateway with the configuration in this file. It takes no lock, opens no socket and starts no thread: [`Tollgate::background`]
+    /// does, so that a process may fork in between.
+    ///
+    /// # Errors
+    /// When the configuration, its catalogue or a certificate that it names cannot be read or is wrong: the message names file, key and
+    /// what is expected.
+    pub fn open(conf: impl AsRef<Path>) -> Result<Tollgate, ConfigError> {
+        let path = conf.as_ref();
+        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
+        Tollgate::of(Config::parse(path, &text, &environment)?, environment)
+    }
+
+    /// The same, with a configuration that was read.
+    ///
+    /// # Errors
+    /// As [`Tollgate::open`].
+    pub(crate) fn of(config: Config, environment: Environment) -> Result<Tollgate, ConfigError> {
+        let upstreams = Upstreams::default();
+        let snapshot = Snapshot::load(config, &upstreams)?;
+        let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
+        Ok(Tollgate::with(
+            snapshot,
+            upstreams,
+            environment,
+            Clock::System,
+            Arc::default(),
+        ))
+    }
+
+    /// A gateway over a ledger and its journal that are open; `snapshot` may be swapped at any time. What runs beside requests is the
+    /// caller's.
+    pub fn over(
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        ledger: Ledger,
+        journal: Arc<Journal>,
+        clock: Clock,
+        telemetry: &Arc<Telemetry>,
+    ) -> Tollgate {
+        let tollgate = Tollgate::with(
+            snapshot,
+            Upstreams::default(),
+            environment,
+            clock,
+            Arc::clone(telemetry),
+        );
+        let books = Books { ledger, journal };
+        if tollgate.shared.books.set(books).is_err() {
+            log::error!("a new gateway has its books already");
+        }
+        tollgate
+    }
+
+    fn with(
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        upstreams: Upstreams,
+        environment: Environment,
+        clock: Clock,
+        telemetry: Arc<Telemetry>,
+    ) -> Tollgate {
+        Tollgate {
+            shared: Arc::new(Shared {
+                snapshot,
+                upstreams,
+                environment,
+                books: OnceLock::new(),
+                clock,
+                biller: Biller::new(),
+                lifecycle: Lifecycle::new(),
+                telemetry,
+                audited: Arc::default(),
+                auth_throttle: AuthThrottle::new(),
+                transport: Transport::new(),
+                beside: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Opens the ledger and the journal, bills what processes that died have left, and resolves the providers' names. Blocks.
+    ///
+    /// # Errors
+    /// When the ledger is owned by another process, or the store cannot be reached. It may be called again then.
+    pub(super) fn open_books(&self) -> Result<&Books, StoreError> {
+        if let Some(books) = self.shared.books.get() {
+            return Ok(books);
+        }
+        let config = &self.snapshot().config;
+        let ledger = open_ledger(&config.store)?;
+        // Nothing is granted before it is known what the calls of the processes before this one hold.
+        journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
+        if let Ledger::Embedded(embedded) = &ledger {
+            store::control::listen(embedded)?;
+        }
+        // What a process that died has left is billed before the first call is admitted.
+        let recovered = journal::recover::recover(&config.data_dir, &ledger);
+        ledger.recovered(recovered);
+        let journal = Journal::open(&config.data_dir);
+        self.shared.upstreams.resolve(Resolver::system());
+        self.shared.upstreams.wait_for_names();
+        // Loading takes a while, which no caller should wait for.
+        tokens::load(Encoding::O200k);
+        tokens::load(Encoding::Cl100k);
+        Ok(self.shared.books.get_or_init(|| Books { ledger, journal }))
+    }
+
+    /// Starts what runs beside the requests, once the books are open: the journal's thread, the access log, traces, reload, refresh, audit
+    /// and the admin listener. `hang_up` asks for a reload.
+    ///
+    /// # Errors
+    /// When a thread cannot be started, or `admin_listen` cannot be had.
+    pub(super) fn start_beside(&self, hang_up: Arc<AtomicBool>) -> Result<(), StartError> {
+        let shared = &self.shared;
+        let Some(books) = shared.books.get() else {
+            return Err("the books are not open".into());
+        };
+        let snapshot = self.snapshot();
+        for warning in &snapshot.warnings {
+            log::warn!("{warning}");
+        }
+        let (config, telemetry) = (&snapshot.config, &shared.telemetry);
+        if let Some(admin) = self.admin() {
+            admin.listen(config.admin_listen)?;
+        }
+        let log = access_log::Writer::start(telemetry, &config.access_log)?;
+        let traces = otlp::Exporter::start(telemetry, &config.traces)?;
+        Reloader::new(&shared.snapshot, shared.upstreams.clone(), shared.environment)
+            .observed_by(telemetry)
+            .watch(hang_up)?;
+        refresh::watch(&shared.snapshot, telemetry)?;
+        let journal = JournalTask::start(&books.journal, &books.ledger)?;
+        let beside = Beside { journal, log, traces };
+        *shared.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(beside);
+        Audited::watch(
+            &shared.audited,
+            books.ledger.clone(),
+            shared.clock.clone(),
+            config.audit_every,
+        )?;
+        Ok(())
+    }
+
+    /// Bills what is still to be billed, and closes what runs beside the requests. Blocks; a second call does nothing. To be called after
+    /// the last request.
+    pub(super) fn close(&self) {
+        self.shared.close();
+    }
+
+    /// What the admin listener answers from; none before the books are open.
+    pub fn admin(&self) -> Option<Admin> {
+        let shared = &self.shared;
+        let books = shared.books.get()?;
+        Some(Admin {
+            snapshot: Arc::clone(&shared.snapshot),
+            ledger: books.ledger.clone(),
+            clock: shared.clock.clone(),
+            life: Arc::clone(&shared.lifecycle),
+            telemetry: Arc::clone(&shared.telemetry),
+            audited: Arc::clone(&shared.audited),
+            journal: Arc::clone(&books.journal),
+            started: shared.clock.now(),
+            series: Mutex::default(),
+        })
+    }
+
+    /// Ledger and journal.
+    ///
+    /// # Errors
+    /// 503 as long as they are not open.
+    pub(super) fn books(&self) -> Result<&Books, ApiError> {
+        self.shared.books.get().ok_or(ApiError::Unavailable {
+            message: "The gateway is starting.",
+            retry_after_secs: 1,
+        })
+    }
+
+    /// The state that requests see now.
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        self.shared.snapshot.load_full()
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.shared.clock
+    }
+
+    pub(super) fn biller(&self) -> &Arc<Biller> {
+        &self.shared.biller
+    }
+
+    /// Requests under way, for whoever stops the process.
+    pub(super) fn lifecycle(&self) -> &Arc<Lifecycle> {
+        &self.shared.lifecycle
+    }
+
+    pub(super) fn telemetry(&self) -> &Arc<Telemetry> {
+        &self.shared.telemetry
+    }
+
+    pub(super) fn auth_throttle(&self) -> &AuthThrottle {
+        &self.shared.auth_throttle
+    }
+
+    pub(super) fn transport(&self) -> &Transport {
+        &self.shared.transport
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        let beside = self.beside.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(mut beside), Some(books)) = (beside, self.books.get()) else {
+            return;
+        };
+        self.biller.finish();
+        beside.journal.stop();
+        books.ledger.close();
+        books.journal.close();
+        beside.log.close();
+        beside.traces.close();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// A command may own the embedded ledger for a moment, also while it changes hands.
+fn open_ledger(store: &Store) -> Result<Ledger, StoreError> {
+    let started = crate::clock::monotonic();
+    loop {
+        match store::open(store) {
+            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
+            opened => return opened,
+        }
+    }
+}
+
+/// The thread that tends the journal.
+struct JournalTask {
+    stopped: Arc<AtomicBool>,
+    thread: Option<std::thread::JoinHandle<()>>,
+}
+
+impl JournalTask {
+    fn start(journal: &Arc<Journal>, ledger: &Ledger) -> std::io::Result<JournalTask> {
+        let stopped = Arc::new(AtomicBool::new(false));
+        let (journal, ledger, told) = (Arc::clone(journal), ledger.clone(), Arc::clone(&stopped));
+        let keep = move || journal::recover::keep(&journal, &ledger, &told);
+        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(keep)?;
+        Ok(JournalTask {
+            stopped,
+            thread: Some(thread),
+        })
+    }
+
+    /// Ends the thread, so that it hands nothing more to the ledger.
+    fn stop(&mut self) {
+        self.stopped.store(true, Ordering::Release);
+        if let Some(thread) = self.thread.take() {
+            thread.thread().unpark();
+            if thread.join().is_err() {
+                log::error!("the journal's thread panicked");
+            }
+        }
+    }
+}
+
+/// How long another process may own the ledger before that is an error.
+const OWNED_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+const OWNED_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);

@@ -1,0 +1,277 @@
+//! The client's end of what is carried: what is written to it, and what ends the wait for its upstream: that the client leaves, that
+//! the upstream is silent for too long, that a stop no longer waits.
+//!
+//! A plugin may have the upstream read on for a client that has left: then nothing more is written.
+
+use std::future::poll_fn;
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use pingora::proxy::Session;
+use pingora::{Error, ErrorType, Result};
+use tokio::time::Sleep;
+
+use super::deadline::{stopped, write_within};
+use super::idle_timeout::{Due, IdleTimeout};
+use super::wake_flag::WakeFlag;
+use super::write_batch::Part;
+use super::{Carried, TimeLimits};
+
+/// The client's end, over all attempts.
+pub(super) struct Downstream<'p, P> {
+    plugin: &'p P,
+    limits: TimeLimits,
+    idle: IdleTimeout,
+    /// Set by what is waited for beside the upstream.
+    wake_flag: WakeFlag,
+    /// Whether it was given to the client's connection and to the clock, which had nothing to tell then.
+    is_armed: bool,
+    /// Whether the upstream was asked for more since the task last waited, and had nothing.
+    is_asked: bool,
+    presence: Presence,
+}
+
+/// Whether there is still someone to write to.
+enum Presence {
+    /// Its connection is read, which tells when it leaves.
+    Watched,
+    /// It sent more than its request: that is not read, so that it leaves is seen when something is written.
+    Unwatched,
+    /// It has left, and the upstream is read on until then.
+    Left(Pin<Box<Sleep>>),
+}
+
+/// What ends a wait for the upstream.
+enum Turn {
+    /// That the client has left, or sent something.
+    Client(Box<Error>),
+    Idle(Due),
+    /// The upstream was read on for long enough.
+    ReadOnEnded,
+    Cut,
+}
+
+impl<'p, P: Carried + Sync> Downstream<'p, P> {
+    pub(super) fn new(plugin: &'p P, limits: TimeLimits) -> Downstream<'p, P> {
+        Downstream {
+            plugin,
+            limits,
+            idle: IdleTimeout::new(&limits),
+            wake_flag: WakeFlag::default(),
+            is_armed: false,
+            is_asked: false,
+            presence: Presence::Watched,
+        }
+    }
+
+    /// An attempt begins: its upstream is about to be asked.
+    pub(super) fn attempt_begins(&mut self) {
+        self.is_asked = false;
+        self.is_armed = false;
+        self.idle.restart();
+    }
+
+    /// The attempt's answer begins.
+    ///
+    /// # Errors
+    /// When the client has left and the plugin does not want to read on for it.
+    pub(super) fn answer_begins(&mut self, ctx: &mut P::CTX) -> Result<()> {
+        self.is_armed = false;
+        self.idle.begins();
+        if self.has_left() {
+            let within = self.plugin.client_left(ctx, true).ok_or_else(left)?;
+            self.presence = Presence::Left(Box::pin(tokio::time::sleep(within)));
+        }
+        Ok(())
+    }
+
+    /// The upstream was heard.
+    pub(super) fn heard(&mut self) {
+        self.idle.heard();
+    }
+
+    fn has_left(&self) -> bool {
+        matches!(self.presence, Presence::Left(_))
+    }
+
+    /// Does `work`, which is the upstream's, for as long as that is worth waiting for.
+    ///
+    /// # Errors
+    /// When it is not: of the client when that has left, of the upstream when it is silent, of the process when that stops. `work` is
+    /// dropped.
+    pub(super) async fn beside<W: Future>(
+        &mut self,
+        session: &mut Session,
+        ctx: &mut P::CTX,
+        work: W,
+    ) -> Result<W::Output> {
+        let mut work = pin!(work);
+        loop {
+            let turn = poll_fn(|context| {
+                // It was asked a moment ago, and wakes this task.
+                if !std::mem::take(&mut self.is_asked)
+                    && let Poll::Ready(done) = work.as_mut().poll(context)
+                {
+                    return Poll::Ready(Ok(done));
+                }
+                self.poll_turn(session, context).map(Err)
+            })
+            .await;
+            match turn {
+                Ok(done) => return Ok(done),
+                Err(turn) => self.take(session, ctx, turn).await?,
+            }
+        }
+    }
+
+    /// What `work`, which is the upstream's, gives without waiting. If it does not, the next [`Downstream::beside`] is to go on with it.
+    pub(super) async fn at_once<W: Future>(&mut self, work: W) -> Option<W::Output> {
+        let mut work = pin!(work);
+        let done = poll_fn(|context| match work.as_mut().poll(context) {
+            Poll::Ready(done) => Poll::Ready(Some(done)),
+            Poll::Pending => Poll::Ready(None),
+        })
+        .await;
+        self.is_asked = done.is_none();
+        done
+    }
+
+    fn poll_turn(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Turn> {
+        // What comes piece by piece ends here each time, so nothing further off is looked at.
+        if self.is_armed && self.wake_flag.is_clear(context) && !self.plugin.is_cut() {
+            return Poll::Pending;
+        }
+        self.look(session, context)
+    }
+
+    /// Looks at all that may end the wait. While it is pending, each sets the flag.
+    fn look(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Turn> {
+        self.is_armed = false;
+        let waker = self.wake_flag.arm(context);
+        let mut flagged = Context::from_waker(&waker);
+        let mut keeps_waker = true;
+        match &mut self.presence {
+            Presence::Watched => {
+                let client = &mut session.downstream_session;
+                // Over HTTP/2 a stream's one waker serves its writes as well, which set it anew.
+                keeps_waker = !client.is_http2();
+                let read = pin!(client.read_body_or_idle(true));
+                let polled = if keeps_waker {
+                    read.poll(&mut flagged)
+                } else {
+                    read.poll(context)
+                };
+                if let Poll::Ready(read) = polled {
+                    return Poll::Ready(Turn::Client(read.err().unwrap_or_else(left)));
+                }
+            }
+            Presence::Unwatched => {}
+            Presence::Left(until) => {
+                if until.as_mut().poll(&mut flagged).is_ready() {
+                    return Poll::Ready(Turn::ReadOnEnded);
+                }
+            }
+        }
+        if let Poll::Ready(due) = self.idle.poll_lasts(&mut flagged) {
+            return Poll::Ready(Turn::Idle(due));
+        }
+        if self.plugin.is_cut() {
+            return Poll::Ready(Turn::Cut);
+        }
+        self.is_armed = keeps_waker;
+        Poll::Pending
+    }
+
+    /// What follows a turn, until the wait goes on.
+    async fn take(&mut self, session: &mut Session, ctx: &mut P::CTX, turn: Turn) -> Result<()> {
+        match turn {
+            // Bytes after the request are no reason to leave it without its answer.
+            Turn::Client(error) if *error.etype() == ErrorType::ConnectError => {
+                self.presence = Presence::Unwatched;
+                session.set_keepalive(None);
+                Ok(())
+            }
+            Turn::Client(error) => self.client_left(session, ctx, error),
+            Turn::ReadOnEnded => Err(left()),
+            Turn::Idle(Due::Comment) => self.comment(session, ctx).await,
+            Turn::Idle(Due::End) => Err(silent()),
+            Turn::Cut => Err(stopped()),
+        }
+    }
+
+    /// The upstream is silent: the client is told that the stream is alive, where that can be said. Clients skip a comment, and nothing
+    /// between the gateway and them takes the connection for dead.
+    async fn comment(&mut self, session: &mut Session, ctx: &mut P::CTX) -> Result<()> {
+        self.idle.commented();
+        if self.has_left() || !self.plugin.may_comment(ctx) {
+            return Ok(());
+        }
+        let comment = Part::Body(Bytes::from_static(COMMENT), false);
+        self.write(session, ctx, comment).await?;
+        self.plugin.commented(ctx);
+        Ok(())
+    }
+
+    /// Writes a part of the answer. A client that has left is written nothing.
+    ///
+    /// # Errors
+    /// When the client has left and the upstream is not read on for it, and when the process stops while the client takes nothing.
+    pub(super) async fn write(&mut self, session: &mut Session, ctx: &mut P::CTX, part: Part) -> Result<()> {
+        if self.has_left() {
+            return Ok(());
+        }
+        let (plugin, limit) = (self.plugin, self.limits.write);
+        let is_asked = &mut self.is_asked;
+        let client = &mut session.downstream_session;
+        let write = async {
+            match part {
+                Part::Begin(tasks) => client.response_duplex_vec(tasks).await.map(|_| ()),
+                Part::Body(bytes, ends) => client.write_response_body(bytes, ends).await,
+            }
+        };
+        let written = write_within(limit, || plugin.is_cut(), unless_waits(is_asked, write)).await;
+        match written {
+            Err(error) if super::deadline::is_stopped(&error) => Err(error),
+            Err(error) => self.client_left(session, ctx, error),
+            Ok(()) => Ok(()),
+        }
+    }
+
+    /// The client has left: an error, unless the upstream is read on.
+    fn client_left(&mut self, session: &mut Session, ctx: &mut P::CTX, error: Box<Error>) -> Result<()> {
+        let error = error.into_down();
+        // Whatever was half written, this connection is of no more use.
+        session.set_keepalive(None);
+        let Some(within) = self.plugin.client_left(ctx, self.idle.is_begun()) else {
+            return Err(error);
+        };
+        self.presence = Presence::Left(Box::pin(tokio::time::sleep(within)));
+        // The wait has another end from now on.
+        self.is_armed = false;
+        Ok(())
+    }
+}
+
+/// Does `write`; when it has to wait, the upstream's waker may be used up meanwhile.
+async fn unless_waits<W: Future>(is_asked: &mut bool, write: W) -> W::Output {
+    let mut write = pin!(write);
+    poll_fn(|context| {
+        let polled = write.as_mut().poll(context);
+        *is_asked &= polled.is_ready();
+        polled
+    })
+    .await
+}
+
+/// The client has left, and its upstream is not read on.
+fn left() -> Box<Error> {
+    Error::explain(ErrorType::ConnectionClosed, "the client has left").into_down()
+}
+
+/// The upstream has said nothing for too long.
+fn silent() -> Box<Error> {
+    Error::explain(ErrorType::ReadTimedout, "the upstream is silent").into_up()
+}
+
+const COMMENT: &[u8] = b": waiting\n\n";

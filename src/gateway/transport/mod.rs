@@ -1,0 +1,317 @@
+//! The transport: carries one request to its upstreams and the answer back, and drives the hooks of a [`ProxyHttp`] on the way, in
+//! Pingora's order. It knows nothing of keys, money, targets or what an answer means: those are the plugin's.
+//!
+//! Pingora's own loop reads the body only once the upstream is chosen, stands between the two connections with a channel and two
+//! selections for each piece, and ends a call whose client has gone. Here one task reads from the upstream and writes to the client, over
+//! Pingora's sessions and TLS on both sides. A plugin calls [`Transport::carry`] at the end of its `request_filter`.
+//!
+//! What differs from Pingora's loop, each held by the differential test in `tests/it/differential`:
+//! informational answers stay inside; trailers stay inside; an answer's end is always told to the body filters, with an empty last piece
+//! where the head was all of it; no body modules run; the connection pool is its own.
+
+pub(super) mod deadline;
+mod downstream;
+mod idle_timeout;
+mod upstream_session;
+mod wake_flag;
+mod write_batch;
+
+use std::time::Duration;
+
+use http::{Uri, Version, header};
+use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::proxy::{ProxyHttp, Session};
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType, OrErr, Result};
+
+use self::downstream::Downstream;
+use self::upstream_session::{Piece, UpstreamSession};
+use self::write_batch::WriteBatch;
+use super::connection_pool::ConnectionPool;
+
+/// What a plugin tells the transport beside the hooks of [`ProxyHttp`]. Every method has a default, with which a plugin is carried as
+/// Pingora would.
+pub trait Carried: ProxyHttp {
+    /// The request that [`ProxyHttp::upstream_request_filter`] is given: the client's, unless the plugin builds its own from nothing.
+    fn upstream_request(&self, session: &Session, _ctx: &mut Self::CTX) -> RequestHeader {
+        session.req_header().clone()
+    }
+
+    /// How long the transport waits for either side.
+    fn time_limits(&self, _ctx: &Self::CTX) -> TimeLimits {
+        TimeLimits::default()
+    }
+
+    /// Whether the next attempt is not to use a connection that has waited in the pool.
+    fn wants_fresh_connection(&self, _ctx: &Self::CTX) -> bool {
+        false
+    }
+
+    /// Whether the answer's head waits for the first bytes that follow it. Until it has left, a failure may still be answered otherwise.
+    fn holds_head(&self, _ctx: &Self::CTX) -> bool {
+        false
+    }
+
+    /// Whether a comment may be written to the client now, while its upstream is silent.
+    fn may_comment(&self, _ctx: &Self::CTX) -> bool {
+        false
+    }
+
+    /// A comment was written.
+    fn commented(&self, _ctx: &mut Self::CTX) {}
+
+    /// The client has left. For how long its upstream is read on all the same; none: it is closed at once. Asked again when the head
+    /// of an answer comes for a client that has left (`head_came`).
+    fn client_left(&self, _ctx: &mut Self::CTX, _head_came: bool) -> Option<Duration> {
+        None
+    }
+
+    /// Whether the process stops and waits no longer for what is carried. Whoever makes it so wakes the tasks.
+    fn is_cut(&self) -> bool {
+        false
+    }
+}
+
+/// How long the transport waits. What is none is waited for without limit.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TimeLimits {
+    /// For the head of an answer, from the request.
+    pub first_byte: Option<Duration>,
+    /// For the next piece of an answer that has begun.
+    pub idle: Option<Duration>,
+    /// Until a client is told by a comment that its stream is alive. None: never.
+    pub comment: Option<Duration>,
+    /// For either side to take what is written to it.
+    pub write: Option<Duration>,
+}
+
+/// Connections to upstreams, and the way over them. One for each plugin.
+#[derive(Default)]
+pub struct Transport {
+    connections: ConnectionPool,
+}
+
+impl Transport {
+    /// Without a connection yet. Reads the system's certificates.
+    pub fn new() -> Transport {
+        Transport::default()
+    }
+
+    /// Carries the request until an answer was passed on, over as many attempts as `error_while_proxy` and `fail_to_connect` ask for by
+    /// the retry of the errors that they give.
+    ///
+    /// Hooks are driven from `upstream_peer` to `error_while_proxy`. Neither `fail_to_proxy` nor `logging` is: on an error the plugin
+    /// returns it from its `request_filter`, and Pingora calls both.
+    ///
+    /// # Errors
+    /// When no attempt is left, the client has left, or an answer broke off: nothing, or a part of the answer, was written.
+    pub async fn carry<P>(&self, plugin: &P, session: &mut Session, ctx: &mut P::CTX) -> Result<()>
+    where
+        P: Carried + Send + Sync,
+        P::CTX: Send + Sync,
+    {
+        let mut client = Downstream::new(plugin, plugin.time_limits(ctx));
+        for _ in 0..ATTEMPTS_MAX {
+            let peer = plugin.upstream_peer(session, ctx).await?;
+            match self.attempt(plugin, session, ctx, &mut client, &peer).await {
+                Err(error) if error.retry() => log::debug!("another attempt follows: {error}"),
+                ended => return ended,
+            }
+        }
+        Error::e_explain(ErrorType::InternalError, "a request was tried too often")
+    }
+
+    /// One attempt. The retry of its error says whether there is to be another.
+    async fn attempt<P>(
+        &self,
+        plugin: &P,
+        session: &mut Session,
+        ctx: &mut P::CTX,
+        client: &mut Downstream<'_, P>,
+        peer: &HttpPeer,
+    ) -> Result<()>
+    where
+        P: Carried + Send + Sync,
+        P::CTX: Send + Sync,
+    {
+        let is_fresh = plugin.wants_fresh_connection(ctx);
+        let connected = match self.connections.connect(peer, is_fresh).await {
+            Ok(connected) => connected,
+            Err(error) => {
+                let error = plugin.fail_to_connect(session, peer, ctx, error.into_up());
+                return Err(error.into_up());
+            }
+        };
+        let is_reused = connected.is_reused;
+        let mut upstream = UpstreamSession::new(connected, peer);
+        let (fd, digest) = (upstream.fd(), upstream.digest());
+        let exchanged = match plugin
+            .connected_to_upstream(session, is_reused, peer, fd, digest, ctx)
+            .await
+        {
+            Ok(()) => exchange(plugin, session, ctx, client, &mut upstream, peer).await,
+            Err(error) => Err(error),
+        };
+        let failed = exchanged.err();
+        if failed
+            .as_ref()
+            .is_some_and(|error| matches!(error.etype(), ErrorType::H2Downgrade | ErrorType::InvalidH2))
+        {
+            self.connections.prefer_http1(peer);
+        }
+        if let Some(upstream) = upstream.into_reusable(failed.is_none()) {
+            self.connections.release(upstream, peer).await;
+        }
+        match failed {
+            None => Ok(()),
+            Some(error) => Err(plugin.error_while_proxy(peer, session, error, ctx, is_reused)),
+        }
+    }
+}
+
+/// The request over a connection, and its answer back.
+async fn exchange<P>(
+    plugin: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    client: &mut Downstream<'_, P>,
+    upstream: &mut UpstreamSession,
+    peer: &HttpPeer,
+) -> Result<()>
+where
+    P: Carried + Send + Sync,
+    P::CTX: Send + Sync,
+{
+    let mut request = plugin.upstream_request(session, ctx);
+    if upstream.is_http2() {
+        request.set_version(Version::HTTP_2);
+    }
+    plugin.upstream_request_filter(session, &mut request, ctx).await?;
+    if upstream.is_http2() {
+        name_authority(&mut request, peer.is_tls())?;
+    }
+    let mut body = None;
+    plugin.request_body_filter(session, &mut body, true, ctx).await?;
+    client.attempt_begins();
+    let body = body.unwrap_or_default();
+    client.beside(session, ctx, upstream.send(request, body)).await??;
+    let mut ends = client.beside(session, ctx, upstream.head()).await??;
+    client.answer_begins(ctx)?;
+    let mut head = upstream.response()?.clone();
+    plugin.upstream_response_filter(session, &mut head, ctx).await?;
+    plugin.response_filter(session, &mut head, ctx).await?;
+    frame(&mut head, session.req_header().version)?;
+    let mut batch = WriteBatch::new(head, plugin.holds_head(ctx));
+    if ends {
+        // The body filters are told of every answer's end, also when its head is all of it.
+        let piece = Piece { bytes: None, ends };
+        batch.push(filter(plugin, session, ctx, piece).await?);
+    }
+    loop {
+        let failure = if ends {
+            None
+        } else {
+            fill(plugin, session, ctx, client, upstream, &mut batch).await?
+        };
+        ends = batch.has_ended();
+        if let Some(part) = batch.take() {
+            // Also what came before a failure.
+            client.write(session, ctx, part).await?;
+            // Only now: a client that was slow to take it is not an upstream that was silent.
+            client.heard();
+        }
+        match failure {
+            Some(error) => return Err(error),
+            None if ends => return Ok(()),
+            None => {}
+        }
+    }
+}
+
+/// Fills a batch: waits for the next piece, and takes in what is there already. What has failed is told after what came before it.
+///
+/// # Errors
+/// When the wait has ended: the client has left, the upstream is silent, or the process stops.
+async fn fill<P>(
+    plugin: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    client: &mut Downstream<'_, P>,
+    upstream: &mut UpstreamSession,
+    batch: &mut WriteBatch,
+) -> Result<Option<Box<Error>>>
+where
+    P: Carried + Send + Sync,
+    P::CTX: Send + Sync,
+{
+    while !batch.is_full() {
+        let read = if batch.is_empty() {
+            client.beside(session, ctx, upstream.piece()).await?
+        } else {
+            match client.at_once(upstream.piece()).await {
+                Some(read) => read,
+                None => break,
+            }
+        };
+        let filtered = match read {
+            Ok(piece) => filter(plugin, session, ctx, piece).await,
+            Err(error) => Err(error),
+        };
+        match filtered {
+            Ok(piece) => batch.push(piece),
+            Err(error) => return Ok(Some(error)),
+        }
+        client.heard();
+    }
+    Ok(None)
+}
+
+/// One piece of an answer through the plugin's filters, which may ask for a pause before it is written.
+async fn filter<P>(plugin: &P, session: &mut Session, ctx: &mut P::CTX, mut piece: Piece) -> Result<Piece>
+where
+    P: Carried + Send + Sync,
+    P::CTX: Send + Sync,
+{
+    let first = plugin.upstream_response_body_filter(session, &mut piece.bytes, piece.ends, ctx)?;
+    let second = plugin.response_body_filter(session, &mut piece.bytes, piece.ends, ctx)?;
+    if let Some(pause) = first.max(second) {
+        tokio::time::sleep(pause).await;
+    }
+    Ok(piece)
+}
+
+/// Over HTTP/2 the target has the authority (RFC 9113 section 8.3.1), and some servers take no head with both.
+fn name_authority(request: &mut RequestHeader, is_tls: bool) -> Result<()> {
+    let Some(host) = request.remove_header(&header::HOST) else {
+        return Ok(());
+    };
+    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+    let target = Uri::builder()
+        .scheme(if is_tls { "https" } else { "http" })
+        .authority(host.as_bytes())
+        .path_and_query(path)
+        .build();
+    let target = target.or_err(ErrorType::InternalError, "a target that is none")?;
+    request.set_uri(target);
+    Ok(())
+}
+
+/// How the answer's length is told to this client: as the plugin says, else in chunks where its protocol has them.
+fn frame(head: &mut ResponseHeader, client: Version) -> Result<()> {
+    if client != Version::HTTP_11 {
+        // HTTP/1.0 knows no chunks: there the connection's end is the body's. HTTP/2 has frames.
+        head.remove_header(&header::TRANSFER_ENCODING);
+        return Ok(());
+    }
+    let is_framed = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
+        .iter()
+        .any(|name| head.headers.contains_key(name));
+    let has_no_body = matches!(head.status.as_u16(), 204 | 304);
+    if is_framed || has_no_body {
+        return Ok(());
+    }
+    head.insert_header(header::TRANSFER_ENCODING, "chunked")
+}
+
+/// Most attempts of one request: far above what targets and their addresses come to.
+const ATTEMPTS_MAX: usize = 256;
