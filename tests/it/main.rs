@@ -50,3 +50,4 @@ mod telemetry;
 mod tls;
 mod traces;
 mod upstream_faults;
+mod upstream_safety;

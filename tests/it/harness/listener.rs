@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as L4Stream;
 use pingora::protocols::{GetSocketDigest, SocketDigest};
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
@@ -34,18 +34,25 @@ impl Served {
     }
 }
 
-/// Serves on a free port of loopback.
+/// Serves on a free port of loopback; the kernel keeps at most about twice so many bytes of answers that no client takes.
 pub async fn serve(
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Ledger,
     journal: Arc<Journal>,
     clock: Clock,
     telemetry: &Arc<Telemetry>,
+    send_buffer_bytes: Option<u32>,
 ) -> (Served, SocketAddr) {
     let gateway = tollgate::gateway::Gateway::new(snapshot, ledger, journal, clock).observed_by(telemetry);
     let admin = gateway.admin();
     let door = Arc::new(Door::new(gateway));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    if let Some(bytes) = send_buffer_bytes {
+        // Accepted connections have it too.
+        socket.set_send_buffer_size(bytes).unwrap();
+    }
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1024).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopping) = watch::channel(false);
     let serving = tokio::spawn(async move {
