@@ -19,6 +19,7 @@ mod catalogue_import;
 mod chat;
 mod commands;
 mod connections;
+mod differential;
 mod disconnect;
 mod domains;
 mod embeddings;

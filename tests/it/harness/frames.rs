@@ -8,6 +8,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 use tokio::sync::{mpsc, watch};
 
+use super::reply::Cue;
 use super::tls::Identity;
 use super::upstream::Wire;
 
@@ -25,6 +26,7 @@ pub const CONTINUATION: u8 = 9;
 pub const END_STREAM: u8 = 1;
 pub const ACK: u8 = 1;
 pub const END_HEADERS: u8 = 4;
+pub const PADDED: u8 = 8;
 
 /// A frame's bytes.
 pub fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
@@ -60,10 +62,11 @@ pub fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
     fields.iter().flat_map(|(name, value)| field(name, value)).collect()
 }
 
-/// The answer to one request, once that has come whole.
+/// The answer to one request, once that has come whole, unless it is early.
 #[derive(Clone, Debug, Default)]
 pub struct FrameReply {
     steps: Vec<Step>,
+    is_early: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -74,6 +77,8 @@ enum Step {
     GoAway { includes: bool, code: u32 },
     /// Nothing more for so long: the upstream thinks.
     Pause(Duration),
+    /// Nothing more until the test gives the cue.
+    Wait(Cue),
     /// The connection is closed.
     Close,
     /// The connection is reset.
@@ -81,6 +86,41 @@ enum Step {
 }
 
 impl FrameReply {
+    /// An answer that is a head alone.
+    pub fn only_head(status: u16, headers: &[(&str, &str)]) -> FrameReply {
+        FrameReply::default().headers(status, headers, END_STREAM)
+    }
+
+    /// Another head, after an interim one.
+    pub fn and_head(self, status: u16, headers: &[(&str, &str)]) -> FrameReply {
+        self.headers(status, headers, 0)
+    }
+
+    /// The answer does not wait for the request's end.
+    pub fn early(self) -> FrameReply {
+        FrameReply { is_early: true, ..self }
+    }
+
+    /// DATA.
+    pub fn data(self, bytes: impl AsRef<[u8]>) -> FrameReply {
+        self.frame(DATA, 0, bytes)
+    }
+
+    /// Trailers, which end the stream.
+    pub fn trailers(self, trailers: &[(&str, &str)]) -> FrameReply {
+        self.frame(HEADERS, END_STREAM | END_HEADERS, fields(trailers))
+    }
+
+    /// Waits for the test here.
+    pub fn wait(self, cue: &Cue) -> FrameReply {
+        self.step(Step::Wait(cue.clone()))
+    }
+
+    /// Whether it ends the connection.
+    pub fn ends(&self) -> bool {
+        self.steps.iter().any(|step| matches!(step, Step::Close | Step::Reset))
+    }
+
     /// The head of an answer.
     pub fn head(status: u16, headers: &[(&str, &str)]) -> FrameReply {
         FrameReply::default().headers(status, headers, 0)
@@ -167,6 +207,7 @@ pub struct FramesSeen {
 struct Log {
     seen: Vec<FramesSeen>,
     connections: usize,
+    ended: usize,
 }
 
 impl FrameUpstream {
@@ -193,14 +234,26 @@ impl FrameUpstream {
                         log.connections += 1;
                         log.connections - 1
                     };
+                    let kept = Arc::clone(&log);
                     match tls {
                         None => converse(socket, number, log, replies).await,
                         Some(tls) => converse(tls.accept(socket).await.unwrap(), number, log, replies).await,
                     }
+                    kept.lock().unwrap().ended += 1;
                 });
             }
         });
         upstream
+    }
+
+    /// The same in clear text.
+    pub async fn clear(replies: Vec<FrameReply>) -> FrameUpstream {
+        FrameUpstream::start(None, replies).await
+    }
+
+    /// How many of them have ended.
+    pub fn ended(&self) -> usize {
+        self.log.lock().unwrap().ended
     }
 
     /// What a provider's `base_url` says.
@@ -250,7 +303,13 @@ async fn converse(mut socket: impl Wire, number: usize, log: Arc<Mutex<Log>>, re
                         socket.flush().await
                     }
                     .await,
-                    Some(Act::Close) | None => socket.shutdown().await.and(Err(std::io::ErrorKind::Other.into())),
+                    Some(Act::Close) | None => {
+                        let _gone = socket.shutdown().await;
+                        // What is unread would make it a reset.
+                        let rest = async { while socket.read_buf(&mut unread).await.is_ok_and(|read| read > 0) {} };
+                        let _kept_open = tokio::time::timeout(CLOSED_MAX, rest).await;
+                        return;
+                    }
                     Some(Act::Reset) => return socket.reset(),
                 };
                 if sent.is_err() {
@@ -318,7 +377,7 @@ async fn answer(
     acts: mpsc::UnboundedSender<Act>,
     mut whole: watch::Receiver<Vec<u32>>,
 ) {
-    if whole.wait_for(|streams| streams.contains(&stream)).await.is_err() {
+    if !reply.is_early && whole.wait_for(|streams| streams.contains(&stream)).await.is_err() {
         return;
     }
     for step in reply.steps {
@@ -327,6 +386,10 @@ async fn answer(
             Step::GoAway { includes, code } => {
                 let last = if includes { stream } else { stream.saturating_sub(2) };
                 Act::Send(frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat()))
+            }
+            Step::Wait(cue) => {
+                cue.given().await;
+                continue;
             }
             Step::Pause(pause) => {
                 tokio::time::sleep(pause).await;
@@ -341,5 +404,7 @@ async fn answer(
     }
 }
 
+/// How long the other side of a connection that was closed is waited for.
+const CLOSED_MAX: Duration = Duration::from_millis(200);
 /// The window that the upstream gives each stream and the connection, in bytes.
 const WINDOW: u32 = 1 << 30;
