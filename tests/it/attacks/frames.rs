@@ -3,21 +3,11 @@
 use std::net::SocketAddr;
 
 use crate::harness::client::Client;
+use crate::harness::frames::{
+    CONTINUATION, DATA, END_HEADERS, END_STREAM, GOAWAY, HEADERS, PING, PREFACE, PRIORITY, PUSH_PROMISE, RST_STREAM,
+    SETTINGS, WINDOW_UPDATE, field, fields, frame, string,
+};
 use crate::harness::{Gateway, Raw, Setup, Upstream};
-
-const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
-const DATA: u8 = 0;
-const HEADERS: u8 = 1;
-const PRIORITY: u8 = 2;
-const RST_STREAM: u8 = 3;
-const SETTINGS: u8 = 4;
-const PUSH_PROMISE: u8 = 5;
-const PING: u8 = 6;
-const GOAWAY: u8 = 7;
-const WINDOW_UPDATE: u8 = 8;
-const CONTINUATION: u8 = 9;
-const END_STREAM: u8 = 1;
-const END_HEADERS: u8 = 4;
 
 /// How a connection may go on after an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,38 +18,6 @@ enum End {
     Stream,
     /// Either.
     Any,
-}
-
-fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
-    let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
-    [&length[1..], &[kind, flags], &stream.to_be_bytes()[..], payload].concat()
-}
-
-/// A string of HPACK, without Huffman's code.
-fn string(text: &[u8]) -> Vec<u8> {
-    let mut coded = Vec::new();
-    if text.len() < 127 {
-        coded.push(u8::try_from(text.len()).unwrap());
-    } else {
-        coded.push(127);
-        let mut rest = text.len() - 127;
-        while rest >= 128 {
-            coded.push(u8::try_from(rest % 128).unwrap() | 128);
-            rest /= 128;
-        }
-        coded.push(u8::try_from(rest).unwrap());
-    }
-    coded.extend_from_slice(text);
-    coded
-}
-
-/// A field that is not put into the table.
-fn field(name: &str, value: &str) -> Vec<u8> {
-    [vec![0], string(name.as_bytes()), string(value.as_bytes())].concat()
-}
-
-fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
-    fields.iter().flat_map(|(name, value)| field(name, value)).collect()
 }
 
 /// The fields of a request, and these.

@@ -2,14 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use serde_json::json;
+
 use super::load::{Load, one_call};
 use super::process::{Ground, Site, journals};
-use super::record::Outcome;
-use super::upstream::{Pace, Provider};
+use super::record::{Call, Outcome};
+use super::upstream::{MODEL, Pace, Provider, message, prompt_tokens};
+use crate::harness::catalogue::{SMALL, catalogue};
+use crate::harness::process::untaken_bytes;
 use crate::harness::redis_server::RedisServer;
+use crate::harness::{Raw, eventually};
 
 /// How long the process may take to end once nothing runs. A second, and what a busy machine adds.
 const END_MAX: Duration = Duration::from_millis(1500);
+/// For so long nothing was written to a client that takes no more.
+const STILL_MIN: Duration = Duration::from_millis(300);
 
 async fn stop_with_streams(ground: Ground) {
     let pace = Pace {
@@ -114,4 +121,76 @@ async fn d4_a_stream_that_outlives_the_stop_is_told_and_billed() {
     load.record.keep(0, vec![call]);
     load.record.check(&site.ledger(), &provider).unwrap();
     assert!(received > 3);
+}
+
+/// Stops a gateway while a client asks this and reads nothing of an answer that no buffer holds.
+async fn stop_with_who_never_reads(call: Option<Call>, request: impl FnOnce(&str) -> String) {
+    let pace = Pace {
+        tokens: 3_000_000,
+        pause: Duration::ZERO,
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |conf| conf["drain_seconds"] = 1.into());
+    let mut listed = catalogue();
+    for model in listed["models"].as_array_mut().unwrap() {
+        if model["id"] == SMALL {
+            model["description"] = "A word of its own. ".repeat(1_000_000).into();
+        }
+    }
+    std::fs::write(site.path("catalogue.yaml"), listed.to_string()).unwrap();
+    site.start(&[]);
+    let mut load = Load::new(&site, 1);
+    let address = ([127, 0, 0, 1], site.port).into();
+    let mut raw = Raw::connect_narrow(address).await;
+    raw.send(request(load.key(0).reveal())).await;
+    let mut queued = (0, Instant::now());
+    eventually("nothing more can be written to it", async || {
+        let now = untaken_bytes(address);
+        if now != queued.0 {
+            queued = (now, Instant::now());
+        }
+        (now > 0 && queued.1.elapsed() > STILL_MIN).then_some(())
+    })
+    .await;
+    site.signal("-TERM");
+    let took = tokio::task::block_in_place(|| site.wait_end());
+    assert!(took < Duration::from_secs(1) + END_MAX, "{took:?}");
+    drop(raw);
+    site.start(&[]);
+    load.record.keep(0, call.into_iter().collect());
+    load.record.check(&site.ledger(), &provider).unwrap();
+}
+
+/// The same with a call of this number, streamed when that is even.
+async fn stop_with_call(number: u64) {
+    let streams = number.is_multiple_of(2);
+    let messages = json!([{ "role": "user", "content": message(number) }]);
+    let body = json!({ "model": MODEL, "stream": streams, "messages": messages }).to_string();
+    let call = Call {
+        number,
+        prompt: prompt_tokens(body.as_bytes()),
+        outcome: Outcome::Cut { received: 0 },
+    };
+    let head = format!(
+        "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n",
+        body.len()
+    );
+    let ask = |key: &str| format!("{head}authorization: Bearer {key}\r\n\r\n{body}");
+    stop_with_who_never_reads(Some(call), ask).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_does_not_wait_for_who_never_reads_a_whole_answer() {
+    stop_with_call(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_does_not_wait_for_who_never_reads_a_stream() {
+    stop_with_call(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_does_not_wait_for_who_never_reads_a_listing() {
+    let ask = |key: &str| format!("GET /api/v1/llm/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
+    stop_with_who_never_reads(None, ask).await;
 }

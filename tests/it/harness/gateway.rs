@@ -40,6 +40,7 @@ pub struct Setup {
     credit: String,
     resolver: Resolver,
     redis: Option<String>,
+    send_buffer_bytes: Option<u32>,
 }
 
 /// A running gateway with one account, which has one key.
@@ -97,6 +98,7 @@ impl Setup {
             credit: "100".to_owned(),
             resolver: Resolver::system(),
             redis: None,
+            send_buffer_bytes: None,
         };
         // Nobody listens there, until a test says who.
         setup.provider("spare", json!({ "base_url": "http://127.0.0.1:1/v1" }))
@@ -156,6 +158,15 @@ impl Setup {
         Setup { redis, ..self }
     }
 
+    /// Lets the kernel keep few bytes of what no client takes.
+    pub fn send_buffer_bytes(self, bytes: u32) -> Setup {
+        let send_buffer_bytes = Some(bytes);
+        Setup {
+            send_buffer_bytes,
+            ..self
+        }
+    }
+
     /// Starts it.
     pub async fn start(mut self) -> Gateway {
         let dir = TempDir::new().unwrap();
@@ -186,7 +197,15 @@ impl Setup {
         let traces = otlp::Exporter::start(&telemetry, &traces).unwrap();
         let reloader = Reloader::new(&snapshot, upstreams, environment).observed_by(&telemetry);
         let journal = Journal::open(path("data").as_ref());
-        let (served, address) = serve(snapshot, ledger.clone(), journal, clock.clone(), &telemetry).await;
+        let (served, address) = serve(
+            snapshot,
+            ledger.clone(),
+            journal,
+            clock.clone(),
+            &telemetry,
+            self.send_buffer_bytes,
+        )
+        .await;
 
         let mut gateway = Gateway {
             address,

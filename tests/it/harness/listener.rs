@@ -9,7 +9,7 @@ use pingora::apps::ServerApp;
 use pingora::protocols::l4::stream::Stream as L4Stream;
 use pingora::protocols::{GetSocketDigest, SocketDigest};
 use pingora::server::configuration::ServerConf;
-use tokio::net::TcpListener;
+use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
@@ -35,18 +35,25 @@ impl Served {
     }
 }
 
-/// Serves on a free port of loopback.
+/// Serves on a free port of loopback; the kernel keeps at most about twice so many bytes of answers that no client takes.
 pub async fn serve(
     snapshot: Arc<ArcSwap<Snapshot>>,
     ledger: Ledger,
     journal: Arc<Journal>,
     clock: Clock,
     telemetry: &Arc<Telemetry>,
+    send_buffer_bytes: Option<u32>,
 ) -> (Served, SocketAddr) {
     let tollgate = tollgate::Tollgate::over(snapshot, ledger, journal, clock, telemetry);
     let admin = tollgate.admin().unwrap();
     let app = Arc::new(Listener::new(tollgate, &Arc::new(ServerConf::default())));
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let socket = TcpSocket::new_v4().unwrap();
+    if let Some(bytes) = send_buffer_bytes {
+        // Accepted connections have it too.
+        socket.set_send_buffer_size(bytes).unwrap();
+    }
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let listener = socket.listen(1024).unwrap();
     let address = listener.local_addr().unwrap();
     let (stop, stopping) = watch::channel(false);
     let serving = tokio::spawn(async move {

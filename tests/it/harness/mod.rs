@@ -8,6 +8,7 @@ pub mod catalogue;
 pub mod client;
 pub mod collector;
 pub mod fleet;
+pub mod frames;
 pub mod gateway;
 pub mod h2_upstream;
 pub mod listener;

@@ -102,17 +102,37 @@ impl Drop for Process {
     }
 }
 
-/// Connections that the server at this address has and has not closed.
+/// Connections that the server at this address has and has not closed, or whose last bytes its client has not taken.
 pub fn open_connections(server: SocketAddr) -> usize {
     const LISTEN: &str = "0A";
     const TIME_WAIT: &str = "06";
+    connections(server)
+        .filter(|(state, _)| ![LISTEN, TIME_WAIT].contains(&&**state))
+        .count()
+}
+
+/// Connections that neither the server at this address nor its client has closed.
+pub fn established_connections(server: SocketAddr) -> usize {
+    const ESTABLISHED: &str = "01";
+    connections(server).filter(|(state, _)| state == ESTABLISHED).count()
+}
+
+/// Bytes that the server at this address has sent and its clients have not taken.
+pub fn untaken_bytes(server: SocketAddr) -> u64 {
+    connections(server).map(|(_, bytes)| bytes).sum()
+}
+
+/// The connections of a server: the state of each, and bytes that were not taken.
+fn connections(server: SocketAddr) -> impl Iterator<Item = (String, u64)> {
     let port = format!(":{:04X}", server.port());
     let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
-    let is_open = |line: &&str| {
+    let lines: Vec<_> = table.lines().skip(1).map(str::to_owned).collect();
+    lines.into_iter().filter_map(move |line| {
         let fields: Vec<&str> = line.split_whitespace().collect();
-        fields.get(1).is_some_and(|local| local.ends_with(&port)) && ![LISTEN, TIME_WAIT].contains(&fields[3])
-    };
-    table.lines().filter(is_open).count()
+        let queued = fields[4].split(':').next().unwrap();
+        let queued = u64::from_str_radix(queued, 16).unwrap();
+        fields[1].ends_with(&port).then(|| (fields[3].to_owned(), queued))
+    })
 }
 
 fn command(conf: &Path, arguments: &[&str]) -> Command {

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::TcpStream;
+use tokio::net::{TcpSocket, TcpStream};
 
 use super::answer::Answer;
 use super::{Gateway, within};
@@ -21,6 +21,18 @@ impl Raw {
     /// Connects.
     pub async fn connect(address: SocketAddr) -> Raw {
         let socket = TcpStream::connect(address).await.unwrap();
+        socket.set_nodelay(true).unwrap();
+        Raw {
+            socket,
+            unread: Vec::new(),
+        }
+    }
+
+    /// Connects with the smallest buffer that there is for what comes and is not read.
+    pub async fn connect_narrow(address: SocketAddr) -> Raw {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.set_recv_buffer_size(1).unwrap();
+        let socket = socket.connect(address).await.unwrap();
         socket.set_nodelay(true).unwrap();
         Raw {
             socket,

@@ -284,7 +284,7 @@ async fn read_request(socket: &mut impl Wire, unread: &mut Vec<u8>) -> Option<Se
 }
 
 /// A connection of either kind.
-trait Wire: AsyncRead + AsyncWrite + Unpin {
+pub(super) trait Wire: AsyncRead + AsyncWrite + Unpin {
     /// Ends the connection with a reset.
     fn reset(self);
 }
