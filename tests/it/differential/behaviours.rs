@@ -534,6 +534,7 @@ fn answers() -> Vec<Frames> {
         row("transfer-encoding", |_| {
             FrameReply::head(200, &[("transfer-encoding", "chunked")]).last("hello")
         }),
+        row("room for one byte of the request", |_| five().last("hello").narrow()),
         row("an early answer", |_| five().last("hello").early()),
         row("an early answer and NO_ERROR", |_| {
             five().last("hello").reset_stream(Reason::NO_ERROR).early()

@@ -51,6 +51,7 @@ impl Client {
 
     /// Posts a body of so many bytes; what came of it, in words.
     pub async fn post(&mut self, length: usize) -> String {
+        self.has.send_replace(0);
         let mut socket = match self.socket.take() {
             Some(socket) => socket,
             None => TcpStream::connect(self.address).await.unwrap(),
@@ -88,7 +89,8 @@ impl Client {
             () = write => unreachable!(),
             answer = read => answer,
         };
-        self.has.send_replace(0);
+        // Nothing more is waited for on its behalf.
+        self.has.send_replace(usize::MAX);
         if !is_over {
             self.socket = Some(socket);
         }
@@ -228,4 +230,4 @@ fn chunks(mut rest: &[u8]) -> (Vec<u8>, String, bool) {
 }
 
 /// After so long without a byte nothing more is expected. Longer than the upstream waits for a client.
-const SILENCE_MAX: Duration = Duration::from_secs(4);
+const SILENCE_MAX: Duration = Duration::from_secs(3);

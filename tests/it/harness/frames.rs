@@ -67,6 +67,7 @@ pub fn fields(fields: &[(&str, &str)]) -> Vec<u8> {
 pub struct FrameReply {
     steps: Vec<Step>,
     is_early: bool,
+    is_narrow: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +100,14 @@ impl FrameReply {
     /// The answer does not wait for the request's end.
     pub fn early(self) -> FrameReply {
         FrameReply { is_early: true, ..self }
+    }
+
+    /// The upstream gives room for one byte of a request's body at a time.
+    pub fn narrow(self) -> FrameReply {
+        FrameReply {
+            is_narrow: true,
+            ..self
+        }
     }
 
     /// DATA.
@@ -278,7 +287,9 @@ async fn converse(mut socket: impl Wire, number: usize, log: Arc<Mutex<Log>>, re
     let (acts, mut todo) = mpsc::unbounded_channel();
     let whole = watch::Sender::new(Vec::new());
     let mut unread = Vec::new();
-    let mut greeting = frame(SETTINGS, 0, 0, &[&[0, 4], &WINDOW.to_be_bytes()[..]].concat());
+    let is_narrow = replies.iter().any(|reply| reply.is_narrow);
+    let window: u32 = if is_narrow { 1 } else { WINDOW };
+    let mut greeting = frame(SETTINGS, 0, 0, &[&[0, 4], &window.to_be_bytes()[..]].concat());
     greeting.extend(frame(WINDOW_UPDATE, 0, 0, &(WINDOW - 65_535).to_be_bytes()));
     if socket.write_all(&greeting).await.is_err() {
         return;
@@ -325,6 +336,10 @@ async fn converse(mut socket: impl Wire, number: usize, log: Arc<Mutex<Log>>, re
             if [SETTINGS, PING].contains(&kind) && flags & ACK == 0 {
                 let payload = if kind == PING { payload.as_slice() } else { &[] };
                 let _closed = acts.send(Act::Send(frame(kind, ACK, 0, payload)));
+            }
+            if kind == DATA && is_narrow && !payload.is_empty() && flags & END_STREAM == 0 {
+                let room = u32::try_from(payload.len()).unwrap().to_be_bytes();
+                let _closed = acts.send(Act::Send(frame(WINDOW_UPDATE, 0, stream, &room)));
             }
             if let Some(request) = is_new {
                 let reply = replies[request.min(replies.len() - 1)].clone();
