@@ -129,7 +129,7 @@ fn is_untouched(call: &Call, error: &Error, is_reused: bool) -> bool {
         // The peer could not be understood: what it did with the request is unknown.
         (_, ErrorType::InvalidH2) => false,
         (RetryType::Decided(true), _) => true,
-        (_, ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::WriteError) => {
+        (RetryType::ReusedOnly, _) | (_, ErrorType::WriteError) => {
             let asked_at = call.attempt.as_ref().and_then(|attempt| attempt.asked_at);
             let lasted = asked_at.map(|at| monotonic().saturating_duration_since(at));
             is_reused && lasted.is_none_or(|lasted| lasted <= STALE_MAX)
@@ -299,4 +299,4 @@ const STALE_MAX: Duration = Duration::from_millis(100);
 /// How many addresses of one host are tried before the next target.
 const ADDRESSES_MAX: usize = 3;
 /// How long a client may take what ends its stream after a failure.
-const TAIL_MAX: Duration = Duration::from_secs(2);
+const TAIL_MAX: Duration = Duration::from_secs(1);

@@ -42,7 +42,11 @@ pub(super) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) 
         return Ok(());
     }
     let retry_after_secs = retry_after_secs(response);
-    let error = ApiError::from_upstream_status(status, retry_after_secs);
+    let error = match problem {
+        // Its body cannot be told from what surrounds it.
+        Some(CODED) => ApiError::UpstreamUnreachable,
+        _ => ApiError::from_upstream_status(status, retry_after_secs),
+    };
     if let Some(attempt) = &call.attempt {
         let provider = &attempt.candidate.upstream.provider.name;
         log::warn!(
@@ -216,7 +220,7 @@ fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static st
     if text(header::TRANSFER_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("chunked"))
         || response.headers.get_all(header::TRANSFER_ENCODING).iter().count() > 1
     {
-        return Some("a transfer-coding that nobody asked for");
+        return Some(CODED);
     }
     let content_type = text(header::CONTENT_TYPE)?;
     let kind = content_type.split(';').next().unwrap_or("").trim();
@@ -275,6 +279,8 @@ fn encoding(call: &Call) -> Encoding {
     })
 }
 
+/// Why an answer cannot be used whose body is coded otherwise than in chunks.
+const CODED: &str = "a transfer-coding that nobody asked for";
 /// Most bytes of an upstream's refusal that are read for its message.
 const REFUSAL_BYTES_MAX: usize = 64 << 10;
 /// Most characters of that message that are passed on.

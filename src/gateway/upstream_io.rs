@@ -156,6 +156,14 @@ impl UpstreamIo {
         matches!(state.sending, Sending::Waits).then_some(state.sent)
     }
 
+    /// Whether anything of an answer has come.
+    pub(super) fn has_heard(&self) -> bool {
+        match &self.lock().answer {
+            Answer::Head(raw) => !raw.is_empty(),
+            Answer::Unchecked | Answer::Chunked(_) => true,
+        }
+    }
+
     /// Whether all of the request has left.
     pub(super) fn is_sent(&self) -> bool {
         matches!(self.lock().sending, Sending::Done)

@@ -5,6 +5,7 @@ mod idle;
 use std::any::Any;
 use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
 
 use pingora::connectors::http::Connector;
 use pingora::connectors::{ConnectorOptions, TransportConnector};
@@ -61,7 +62,7 @@ impl ConnectionPool {
     /// When none can be made in the time that `peer` gives.
     pub(super) async fn connect(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
         if self.may_be_http2(peer) {
-            let (session, is_reused) = self.any.get_http_session(peer).await?;
+            let (session, is_reused) = Box::pin(self.any.get_http_session(peer)).await?;
             let HttpSession::H1(session) = session else {
                 return Ok(Connected {
                     session,
@@ -81,7 +82,8 @@ impl ConnectionPool {
         let is_reused = waited.is_some();
         let stream = match waited {
             Some(stream) => stream,
-            None => bounded(self.http1.new_stream(&over_http1(peer)).await?)?,
+            // In a box: it is seldom needed, and would else be a part of every call.
+            None => bounded(Box::pin(self.http1.new_stream(&over_http1(peer))).await?)?,
         };
         Ok(connected(stream, is_reused, peer))
     }
@@ -92,11 +94,14 @@ impl ConnectionPool {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
                 if let Some(stream) = session.reuse().await {
-                    let within = peer.idle_timeout().unwrap_or_default();
+                    let within = peer.idle_timeout().unwrap_or(IDLE_MAX);
                     self.idle.put(peer.reuse_hash(), stream, within);
                 }
             }
-            session => self.any.release_http_session(session, peer, peer.idle_timeout()).await,
+            session => {
+                let released = self.any.release_http_session(session, peer, peer.idle_timeout());
+                Box::pin(released).await;
+            }
         }
     }
 
@@ -150,6 +155,8 @@ fn downcast<S: IO + 'static>(stream: Box<dyn Any>) -> Option<Stream> {
     Some(Box::new(BoundedStream::of_upstream(*stream)))
 }
 
+/// How long one waits whose peer sets no limit.
+const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Idle connections that may speak HTTP/2 and are kept.
 const POOLED_MAX: usize = 4096;
 /// Peers that are remembered to speak HTTP/1 alone. Beyond them each new connection finds out anew.

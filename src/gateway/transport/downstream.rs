@@ -208,7 +208,8 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             return Ok(());
         }
         let comment = Part::Body(Bytes::from_static(COMMENT), false);
-        self.write(session, ctx, comment).await?;
+        // In a box, for it is rare and would else be a part of every wait.
+        Box::pin(self.write(session, ctx, comment)).await?;
         self.plugin.commented(ctx);
         Ok(())
     }

@@ -133,7 +133,16 @@ impl UpstreamSession {
             },
             HttpSession::Custom(()) => unknown(),
         };
-        read.map_err(|error| self.unsent.take().unwrap_or(error).into_up())
+        read.map_err(|error| {
+            let has_heard = self.io.as_ref().is_some_and(|io| io.has_heard());
+            if has_heard {
+                // The upstream had begun to answer, so it had the request.
+                let mut error = error.into_up();
+                error.set_retry(false);
+                return error;
+            }
+            self.unsent.take().unwrap_or(error).into_up()
+        })
     }
 
     /// The answer's head.

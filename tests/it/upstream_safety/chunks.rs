@@ -5,7 +5,7 @@ use rust_decimal::Decimal;
 use crate::chat::{request, streaming};
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::reply::whole_chat;
-use crate::harness::{Gateway, Raw, Reply, Setup, Upstream};
+use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
 
 /// Extensions of a chunk with a bare line feed in them.
 const BARE: [&str; 4] = [";a=\nb", ";\n", ";a=\"b\nc\"", ";a=b\n0"];
@@ -54,10 +54,15 @@ async fn an_answer_with_a_bare_line_feed_in_an_extension_is_refused() {
 async fn a_stream_with_a_bare_line_feed_in_an_extension_ends_with_its_error_event() {
     for extension in BARE {
         println!("{extension:?}");
-        let begun = Reply::stream().role().text("Hello");
+        let cue = Cue::new();
+        let begun = Reply::stream().role().text("Hello").wait(&cue);
         let main = Upstream::always(begun.bytes(chunk(extension, &event(" world"))).event("[DONE]").end()).await;
         let gateway = Gateway::over(&main).await;
-        let events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        let mut events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+        for _ in 0..2 {
+            events.next().await.unwrap();
+        }
+        cue.give();
         let events = events.rest().await;
         let [.., error, done] = events.as_slice() else {
             panic!("{events:?}")
