@@ -1,6 +1,6 @@
 //! What a prompt comes to when no provider reported it.
 
-use super::chat::{PromptLimits, RequestBody};
+use super::chat::{PromptBounds, PromptLimits, RequestBody};
 use super::tokens::{self, Encoding};
 use super::usage::PromptTokens;
 
@@ -17,7 +17,7 @@ pub fn counted_prompt(body: &RequestBody, model: &str, limits: &PromptLimits) ->
         .images()
         .saturating_mul(limits.image_tokens_each.min(IMAGE_TOKENS_USUAL));
     let counted = text.saturating_add(overhead).saturating_add(images);
-    PromptTokens(counted.min(body.prompt_tokens_bound(limits)))
+    PromptTokens(counted.min(body.prompt_tokens_bound(&PromptBounds::from(limits))))
 }
 
 /// Tokens of all the text that the model sees.

@@ -129,8 +129,14 @@ pub struct Model {
     pub purposes: Vec<Purpose>,
     /// Where it runs, in order of preference.
     pub targets: Vec<Target>,
-    /// Upper bound of the prompt tokens of one image.
-    pub image_tokens_max: u64,
+    /// Upper bound of the prompt tokens of one image; none: it may fill the context.
+    pub image_tokens_max: Option<u64>,
+    /// The same of one sound.
+    pub audio_tokens_max: Option<u64>,
+    /// The same of one file.
+    pub file_tokens_max: Option<u64>,
+    /// The fewest completion tokens with which the provider takes a request; at least 1.
+    pub min_completion_tokens: u64,
 }
 
 impl Model {
@@ -218,6 +224,12 @@ struct RawModel {
     targets: Vec<Target>,
     #[serde(default)]
     image_tokens_max: Option<u64>,
+    #[serde(default)]
+    audio_tokens_max: Option<u64>,
+    #[serde(default)]
+    file_tokens_max: Option<u64>,
+    #[serde(default)]
+    min_completion_tokens: Option<u64>,
 }
 
 #[derive(Deserialize)]
@@ -361,6 +373,19 @@ fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
     if raw.max_completion_tokens > TOKENS_MAX || (raw.max_completion_tokens == 0 && !embedding) {
         return fail("max_completion_tokens must be from 1 to 1,000,000,000 (0 for embeddings)");
     }
+    for (key, value) in [
+        ("image_tokens_max", raw.image_tokens_max),
+        ("audio_tokens_max", raw.audio_tokens_max),
+        ("file_tokens_max", raw.file_tokens_max),
+    ] {
+        if value.is_some_and(|tokens| tokens > TOKENS_MAX) {
+            return fail(&format!("{key} must be at most 1,000,000,000"));
+        }
+    }
+    let min = raw.min_completion_tokens;
+    if min.is_some_and(|min| min == 0 || (!embedding && min > raw.max_completion_tokens)) {
+        return fail("min_completion_tokens must be from 1 to max_completion_tokens");
+    }
     if raw.targets.is_empty() {
         return fail("targets is empty: no provider is named");
     }
@@ -379,7 +404,10 @@ fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
         tier: raw.tier,
         purposes: raw.purposes,
         targets: raw.targets,
-        image_tokens_max: raw.image_tokens_max.unwrap_or(IMAGE_TOKENS_MAX),
+        image_tokens_max: raw.image_tokens_max,
+        audio_tokens_max: raw.audio_tokens_max,
+        file_tokens_max: raw.file_tokens_max,
+        min_completion_tokens: raw.min_completion_tokens.unwrap_or(1),
     })
 }
 
@@ -434,9 +462,6 @@ const TWICE: &str = "this id stands in the file twice";
 
 /// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.
 const TOKENS_MAX: u64 = 1_000_000_000;
-
-/// Prompt tokens of one image where the catalogue does not say: above what the providers document for their largest tilings.
-const IMAGE_TOKENS_MAX: u64 = 20_000;
 
 #[cfg(test)]
 mod tests;

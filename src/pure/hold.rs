@@ -19,6 +19,8 @@ pub struct WorstCase {
     pub prompt: PromptTokens,
     /// Most completion tokens of one choice.
     pub completion_each: u64,
+    /// The fewest with which the call makes sense: fewer are not worth sending, or the provider refuses them.
+    pub least_each: u64,
     /// Number of choices (`n`), at least 1.
     pub choices: u64,
     /// Who set the completion's bound.
@@ -30,8 +32,8 @@ pub struct WorstCase {
 pub struct HoldRange {
     /// The worst case's cost.
     pub wanted: Credits,
-    /// The least with which the call makes sense: the same, or the prompt and one token a choice where the gateway may lower
-    /// the maximum.
+    /// The least with which the call makes sense: the same, or the prompt and the fewest tokens of each choice where the gateway may
+    /// lower the maximum.
     pub at_least: Credits,
 }
 
@@ -44,7 +46,7 @@ impl WorstCase {
         let wanted = self.cost(pricing, self.completion_each)?;
         let at_least = match self.bound {
             Bound::Client => wanted,
-            Bound::Model => self.cost(pricing, self.completion_each.min(1))?,
+            Bound::Model => self.cost(pricing, self.completion_each.min(self.least_each.max(1)))?,
         };
         Ok(HoldRange { wanted, at_least })
     }
@@ -96,6 +98,7 @@ mod tests {
         WorstCase {
             prompt: PromptTokens(1000),
             completion_each,
+            least_each: 1,
             choices,
             bound,
         }
@@ -108,6 +111,11 @@ mod tests {
         assert_eq!(range.at_least, range.wanted);
         let range = worst(500, 2, Bound::Model).hold(&pricing()).unwrap();
         assert_eq!(range.at_least.to_string(), "0.0011546");
+        let demanding = WorstCase {
+            least_each: 100,
+            ..worst(500, 2, Bound::Model)
+        };
+        assert_eq!(demanding.hold(&pricing()).unwrap().at_least.to_string(), "0.00161");
     }
 
     #[test]

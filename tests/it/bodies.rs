@@ -36,6 +36,7 @@ async fn check_replayed(path: &str, body: &str, good: Reply, first: &str, second
     let gateway = Setup::over(&busy)
         .spare(&spare)
         .conf(|conf| conf["tiers"]["pro"] = json!({ "tpm": 100_000_000 }))
+        .model(TWIN, |model| model["context_length"] = 3_000_000.into())
         .start()
         .await;
     let mut answers = Vec::new();

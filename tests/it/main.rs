@@ -13,6 +13,7 @@ mod auth;
 mod bad_input;
 mod bad_paths;
 mod bodies;
+mod bounds;
 mod breakers;
 mod bursts;
 mod catalogue_import;
