@@ -10,6 +10,7 @@ use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::bill::counted_text;
 use crate::pure::catalogue::{Model, ModelKind};
+use crate::pure::charge::Ceiling;
 use crate::pure::chat::{Endpoint, PromptBounds, PromptLimits, RequestBody};
 use crate::pure::error::{ApiError, CreditShortage, LimitKind};
 use crate::pure::hold::{Bound, WorstCase};
@@ -136,6 +137,7 @@ pub(super) async fn admit(
         caller,
         hold,
         cap,
+        ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
         tally: None,
     })
 }

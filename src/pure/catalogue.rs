@@ -137,6 +137,10 @@ pub struct Model {
     pub file_tokens_max: Option<u64>,
     /// The fewest completion tokens with which the provider takes a request; at least 1.
     pub min_completion_tokens: u64,
+    /// It reasons where nobody sees it: its calls are worked on to their end whoever listens.
+    pub reasoning: bool,
+    /// How fast it generates: what an answer is billed by whose hidden part was waited for and did not end. Always there with `reasoning`.
+    pub tokens_per_second: Option<u32>,
 }
 
 impl Model {
@@ -230,6 +234,10 @@ struct RawModel {
     file_tokens_max: Option<u64>,
     #[serde(default)]
     min_completion_tokens: Option<u64>,
+    #[serde(default)]
+    reasoning: bool,
+    #[serde(default)]
+    tokens_per_second: Option<u32>,
 }
 
 #[derive(Deserialize)]
@@ -386,6 +394,12 @@ fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
     if min.is_some_and(|min| min == 0 || (!embedding && min > raw.max_completion_tokens)) {
         return fail("min_completion_tokens must be from 1 to max_completion_tokens");
     }
+    if raw
+        .tokens_per_second
+        .is_some_and(|rate| !(1..=TOKENS_PER_SECOND_MAX).contains(&rate))
+    {
+        return fail("tokens_per_second must be from 1 to 100,000");
+    }
     if raw.targets.is_empty() {
         return fail("targets is empty: no provider is named");
     }
@@ -408,6 +422,10 @@ fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
         audio_tokens_max: raw.audio_tokens_max,
         file_tokens_max: raw.file_tokens_max,
         min_completion_tokens: raw.min_completion_tokens.unwrap_or(1),
+        reasoning: raw.reasoning,
+        tokens_per_second: raw
+            .tokens_per_second
+            .or(raw.reasoning.then_some(TOKENS_PER_SECOND_USUAL)),
     })
 }
 
@@ -459,6 +477,11 @@ pub fn names() -> Vec<&'static str> {
 }
 
 const TWICE: &str = "this id stands in the file twice";
+
+/// How fast a model with reasoning generates where the catalogue does not say: slower than most.
+const TOKENS_PER_SECOND_USUAL: u32 = 50;
+/// More than any model generates in a second.
+const TOKENS_PER_SECOND_MAX: u32 = 100_000;
 
 /// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.
 const TOKENS_MAX: u64 = 1_000_000_000;

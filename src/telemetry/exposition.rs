@@ -131,6 +131,7 @@ impl Page {
     fn money(&mut self, figures: &Figures, gauges: &Gauges) {
         let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
         let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lost, mut lost_credits, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
         for (name, target) in sorted(figures)
             .into_iter()
             .filter(|(name, _)| !name.provider.is_empty())
@@ -147,6 +148,14 @@ impl Page {
             overruns.push(counter(&of(name), number(target.overruns)));
             over.push(counter(&of(name), amount(target.overrun_pico)));
             rejected.push(counter(&of(name), number(target.reports_rejected)));
+            for (kind, count) in [
+                ("prompt", target.lost_prompt_tokens),
+                ("completion", target.lost_completion_tokens),
+            ] {
+                lost.push(counter(&[model, provider, ("type", kind)], number(count)));
+            }
+            lost_credits.push(counter(&of(name), amount(target.lost_pico)));
+            cuts.push(counter(&of(name), number(target.cuts)));
         }
         self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
         self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
@@ -163,6 +172,13 @@ impl Page {
         );
         let help = "Usage reports of providers that cannot be, and were not believed.";
         self.counters("tollgate_usage_reports_rejected_total", help, rejected);
+        let help =
+            "Tokens that providers delivered or reported beyond what was admitted: not billed, the operator's loss.";
+        self.counters("tollgate_unbilled_tokens_total", help, lost);
+        let help = "What they would have cost the accounts.";
+        self.counters("tollgate_unbilled_credits_total", help, lost_credits);
+        let help = "Charges that were cut to what was held: a fault of the gateway.";
+        self.counters("tollgate_charges_cut_total", help, cuts);
         let vitals = &gauges.vitals;
         self.gauge(
             "tollgate_holds_open",
