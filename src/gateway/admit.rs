@@ -8,7 +8,7 @@ use super::snapshot::Snapshot;
 use super::stage::Admission;
 use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
-use crate::pure::bill::counted_text;
+use crate::pure::bill::counted_text_within;
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::charge::Ceiling;
 use crate::pure::chat::{Endpoint, PromptBounds, PromptLimits, RequestBody};
@@ -106,9 +106,13 @@ pub(super) async fn admit(
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
     let mut reply = try_reserve(door, &caller, &model, body, &worst).await?;
-    if worth_counting(&reply) {
-        worst = counted(&model, body, &bounds, &cheap).await;
-        reply = try_reserve(door, &caller, &model, body, &worst).await?;
+    if let Some(spendable) = spendable(&reply, monthly_quota(door.snapshot, &caller)) {
+        // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
+        let payable = cheap.affordable_prompt(spendable, &model.pricing);
+        worst = counted(&model, body, &bounds, &cheap, payable).await;
+        if worst.prompt.0 <= payable {
+            reply = try_reserve(door, &caller, &model, body, &worst).await?;
+        }
     }
     let hold = match reply {
         Ok(hold) => hold,
@@ -117,7 +121,7 @@ pub(super) async fn admit(
     if worst == cheap && hold.amount() < wanted(&worst, &model)? {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
         // bound is one more that the answer may have.
-        worst = counted(&model, body, &bounds, &cheap).await;
+        worst = counted(&model, body, &bounds, &cheap, u64::MAX).await;
     }
     let cap = if hold.amount() >= wanted(&worst, &model)? {
         None
@@ -142,12 +146,15 @@ pub(super) async fn admit(
     })
 }
 
-/// Whether counting the prompt could turn a refusal: not when there is nothing to spend at all.
-fn worth_counting(reply: &Result<crate::store::Hold, Denial>) -> bool {
+/// What a call that was refused could spend if none of the account's other calls ran. None where counting the prompt could not turn the
+/// refusal: there is nothing to spend, or it was for another reason.
+fn spendable(reply: &Result<crate::store::Hold, Denial>, quota: Credits) -> Option<Credits> {
     match reply {
-        Err(Denial::Credit { available, .. }) => *available > Credits::ZERO,
-        Err(Denial::Quota { .. }) => true,
-        _ => false,
+        Err(Denial::Credit { available, held, .. }) => {
+            (*available > Credits::ZERO).then(|| available.saturating_add(*held))
+        }
+        Err(Denial::Quota { used, .. }) => Some(quota.saturating_sub(*used)),
+        Ok(_) | Err(Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_)) => None,
     }
 }
 
@@ -202,17 +209,24 @@ fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
     }
 }
 
-/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`.
-async fn counted(model: &Model, body: &RequestBody, bounds: &PromptBounds, cheap: &WorstCase) -> WorstCase {
+/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`. A prompt above
+/// `payable` is not counted further.
+async fn counted(
+    model: &Model,
+    body: &RequestBody,
+    bounds: &PromptBounds,
+    cheap: &WorstCase,
+    payable: u64,
+) -> WorstCase {
     let encoding = Encoding::for_model(&model.id);
     let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
-        counted_text(body, encoding)
+        counted_text_within(body, encoding, payable)
     } else {
         let body = body.clone();
         let Ok(_place) = COUNTING.acquire().await else {
             return *cheap;
         };
-        match tokio::task::spawn_blocking(move || counted_text(&body, encoding)).await {
+        match tokio::task::spawn_blocking(move || counted_text_within(&body, encoding, payable)).await {
             Ok(tokens) => tokens,
             Err(_) => return *cheap,
         }

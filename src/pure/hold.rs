@@ -59,6 +59,16 @@ impl WorstCase {
         (each > 0 || self.completion_each == 0).then_some(each)
     }
 
+    /// The longest prompt with which the call would make sense for `amount`; 0 when none would.
+    pub fn affordable_prompt(&self, amount: Credits, pricing: &Pricing) -> u64 {
+        let each = match self.bound {
+            Bound::Client => self.completion_each,
+            Bound::Model => self.completion_each.min(self.least_each.max(1)),
+        };
+        let completion = CompletionTokens(each.saturating_mul(self.choices));
+        pricing.affordable_prompt(amount, completion).unwrap_or(0)
+    }
+
     /// Tokens that the tokens-a-minute limit is charged with until the real number is known.
     pub fn estimated_tokens(&self, prompt_estimate: u64) -> u64 {
         let completion = match self.bound {
@@ -128,5 +138,16 @@ mod tests {
         assert!(worst.cost(&pricing(), each + 1).unwrap() > granted);
         assert_eq!(worst.affordable_each("0.00115".parse().unwrap(), &pricing()), None);
         assert_eq!(worst.affordable_each(Credits::MAX, &pricing()), Some(500));
+    }
+
+    #[test]
+    fn the_longest_prompt_that_can_be_paid_leaves_the_least_of_the_completion() {
+        for (bound, prompt) in [(Bound::Model, 1_000), (Bound::Client, 0)] {
+            let worst = worst(500, 2, bound);
+            let granted = "0.0011546".parse().unwrap();
+            assert_eq!(worst.affordable_prompt(granted, &pricing()), prompt);
+        }
+        let worst = worst(500, 2, Bound::Client);
+        assert_eq!(worst.affordable_prompt("0.00345".parse().unwrap(), &pricing()), 1_000);
     }
 }
