@@ -12,6 +12,7 @@ mod attacks;
 mod auth;
 mod bad_input;
 mod bad_paths;
+mod billing_table;
 mod bodies;
 mod bounds;
 mod breakers;
