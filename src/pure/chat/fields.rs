@@ -1,7 +1,8 @@
 //! The top-level fields that Tollgate knows: those it reads or writes, and those it refuses because an upstream would run something
 //! else than what is billed. Every other field is the upstream's business and passes unread.
 
-use super::BodyError;
+use super::scan::{Spelling, Text};
+use super::{BodyError, text};
 
 /// The refused fields that a provider's configuration lets through to that provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,6 +130,15 @@ pub(super) fn find(name: &[u8]) -> Option<Field> {
             bit: 1 << number,
         })
     })
+}
+
+/// The known field of a key, compared unescaped.
+#[inline]
+pub(super) fn find_key(key: Text, bytes: &[u8]) -> Option<Field> {
+    match key.spelling {
+        Spelling::Plain => find(key.span.of(bytes)),
+        Spelling::Escaped => find(text::unescape(key, bytes).as_bytes()),
+    }
 }
 
 /// The known field that some reader may take this (unescaped) name for, which is not the name of one.

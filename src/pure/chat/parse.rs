@@ -5,7 +5,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::fields::{self, Field, FieldSet, Read, Rule};
-use super::prompt::{self, Piece, Prompt, ToolOwner, count};
+use super::prompt::{self, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
 use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, fold, text};
 
@@ -74,39 +74,6 @@ impl RequestBody {
             bytes,
         })
     }
-
-    /// Walks the body again for its text.
-    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-        let bytes = &*self.bytes;
-        let mut scan = Scanner::new(bytes);
-        let mut object = scan.open_object()?;
-        while let Some(key) = scan.next_key(&mut object)? {
-            let rule = find(key, bytes).map(|field| field.rule);
-            match (rule, self.endpoint) {
-                (Some(Rule::Read(Read::Messages)), Endpoint::Chat | Endpoint::ChatStream) => {
-                    prompt::walk_messages(&mut scan, bytes, &mut |piece| self.found_piece(piece, found))?;
-                }
-                (Some(Rule::Read(Read::Input)), Endpoint::Embeddings) => {
-                    let unused = &mut Prompt::default();
-                    prompt::walk_input(&mut scan, bytes, unused, &mut |text| {
-                        self.found_piece(Piece::Text(text), found)
-                    })?;
-                }
-                (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)
-                | (
-                    Some(Rule::Read(Read::Tools | Read::Functions | Read::Input)),
-                    Endpoint::Chat | Endpoint::ChatStream,
-                ) => {
-                    prompt::found_value(scan.value()?, &mut |piece| self.found_piece(piece, found));
-                }
-                // The rest of an embeddings request is bounded by its bytes.
-                (None | Some(_), _) => {
-                    scan.value()?;
-                }
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What has been read of a body so far.
@@ -145,7 +112,7 @@ impl<'a> Reader<'a> {
 
     /// Reads the value of a top-level key.
     fn member(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
-        let Some(field) = find(key, self.bytes) else {
+        let Some(field) = fields::find_key(key, self.bytes) else {
             return self.unknown(scan, key);
         };
         match field.rule {
@@ -360,15 +327,6 @@ impl<'a> Reader<'a> {
             value,
             tokens,
         })
-    }
-}
-
-/// The known field of a key, compared unescaped.
-#[inline]
-fn find(key: Text, bytes: &[u8]) -> Option<Field> {
-    match key.spelling {
-        Spelling::Plain => fields::find(key.span.of(bytes)),
-        Spelling::Escaped => fields::find(text::unescape(key, bytes).as_bytes()),
     }
 }
 

@@ -2,9 +2,10 @@
 //!
 //! One walk yields the pieces; [`Prompt`] adds them up when the body is parsed, and the tokenizer's visit reads their text.
 
+use super::fields::{self, Read, Rule};
 use super::parts::walk_message_member;
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value, Walk};
-use super::{BodyError, fold, text};
+use super::{BodyError, Endpoint, RequestBody, fold, text};
 
 /// A part of the prompt, as the walk over messages finds it.
 #[derive(Clone, Copy, Debug)]
@@ -65,6 +66,41 @@ impl Prompt {
             Piece::PartBytes(span) => self.part_bytes = self.part_bytes.saturating_add(count(span.len())),
             Piece::Text(_) | Piece::Json(_) => {}
         }
+    }
+}
+
+impl RequestBody {
+    /// Walks the body again for its text.
+    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        let bytes = &*self.bytes;
+        let mut scan = Scanner::new(bytes);
+        let mut object = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            let rule = fields::find_key(key, bytes).map(|field| field.rule);
+            match (rule, self.endpoint) {
+                (Some(Rule::Read(Read::Messages)), Endpoint::Chat | Endpoint::ChatStream) => {
+                    walk_messages(&mut scan, bytes, &mut |piece| self.found_piece(piece, found))?;
+                }
+                (Some(Rule::Read(Read::Input)), Endpoint::Embeddings) => {
+                    let unused = &mut Prompt::default();
+                    walk_input(&mut scan, bytes, unused, &mut |text| {
+                        self.found_piece(Piece::Text(text), found)
+                    })?;
+                }
+                (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)
+                | (
+                    Some(Rule::Read(Read::Tools | Read::Functions | Read::Input)),
+                    Endpoint::Chat | Endpoint::ChatStream,
+                ) => {
+                    found_value(scan.value()?, &mut |piece| self.found_piece(piece, found));
+                }
+                // The rest of an embeddings request is bounded by its bytes.
+                (None | Some(_), _) => {
+                    scan.value()?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
