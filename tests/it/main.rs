@@ -29,6 +29,7 @@ mod faults;
 mod h2_upstreams;
 mod harness;
 mod holds;
+mod liars;
 mod limits;
 mod listener_tls;
 mod listings;

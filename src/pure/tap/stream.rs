@@ -233,9 +233,11 @@ impl StreamTap {
             .usage_behind(delivered, delivered.0.saturating_sub(self.reported_at))
     }
 
-    /// Whether a report gave a completion that this answer cannot have.
+    /// Whether a report gave a completion that this answer cannot have, or none of them fits its text though all have come.
     pub fn is_implausible(&self) -> bool {
-        self.reading.reports.is_implausible() || (self.reading.reports.usage().is_some() && self.reported().is_none())
+        let reports = &self.reading.reports;
+        // Before `[DONE]` another report may be on its way.
+        reports.is_implausible() || (self.done && reports.usage().is_some() && self.reported().is_none())
     }
 
     /// The answer may have so many completion tokens now.

@@ -197,6 +197,8 @@ fn a_report_before_the_text_is_not_what_the_answer_used() {
         reported(&[&usage(0), DELTA, DELTA, DELTA, STOP, DONE], None),
         (None, true)
     );
+    // Its client left before the last report came.
+    assert_eq!(reported(&[&usage(0), DELTA, DELTA, STOP], None), (None, false));
     assert_eq!(reported(&[DELTA, DELTA, STOP, &usage(0), DONE], None), (Some(0), false));
     assert_eq!(
         reported(&[DELTA, DELTA, &usage(2), DELTA, STOP, DONE], None),
