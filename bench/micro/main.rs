@@ -16,7 +16,7 @@ use std::process::{Command, ExitCode, Stdio};
 
 use bytes::Bytes;
 use tollgate::pure::account::{AccountState, ProducerId, ReserveRequest, Scope, Settlement};
-use tollgate::pure::chat::{Cap, CapField, Edit, Endpoint, RequestBody};
+use tollgate::pure::chat::{Edit, Endpoint, MaximumField, RequestBody};
 use tollgate::pure::ids::RequestId;
 use tollgate::pure::limits::Limits;
 use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
@@ -213,14 +213,11 @@ fn body_parse() -> Box<dyn FnMut()> {
 /// The model's name, what makes the upstream report usage, and a maximum that is lowered.
 fn body_edit() -> Box<dyn FnMut()> {
     let body = RequestBody::parse(request(), Endpoint::Chat).unwrap();
-    let cap = Cap {
-        tokens: NonZeroU64::new(100).unwrap(),
-        field: CapField::MaxTokens,
-    };
     Box::new(move || {
         let edit = Edit {
             model: black_box("gpt-4o-mini"),
-            cap: Some(cap),
+            maximum: MaximumField::MaxTokens,
+            cap: NonZeroU64::new(100),
         };
         black_box(body.edit(&edit));
     })

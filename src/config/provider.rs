@@ -24,6 +24,8 @@ pub struct Provider {
     pub ca_file: Option<PathBuf>,
     /// Whether HTTP/2 is offered over TLS.
     pub http2: bool,
+    /// Tokens of the words that it puts around a prompt, at most.
+    pub prompt_overhead_tokens: u64,
 }
 
 /// An address `http(s)://host[:port]/path`, taken apart.
@@ -130,6 +132,8 @@ pub(super) struct RawProvider {
     pub(super) ca_file: Option<PathBuf>,
     #[serde(default = "yes")]
     pub(super) http2: bool,
+    #[serde(default)]
+    pub(super) prompt_overhead_tokens: u32,
 }
 
 pub(super) fn checked_provider(
@@ -164,6 +168,7 @@ pub(super) fn checked_provider(
         headers: raw.headers,
         ca_file: raw.ca_file,
         http2: raw.http2,
+        prompt_overhead_tokens: u64::from(raw.prompt_overhead_tokens),
     })
 }
 

@@ -8,9 +8,10 @@ use super::context::Admission;
 use super::snapshot::Snapshot;
 use crate::clock::Clock;
 use crate::pure::account::{Denial, ReserveRequest, Scope};
-use crate::pure::bill::counted_text;
+use crate::pure::bill::counted_text_within;
 use crate::pure::catalogue::{Model, ModelKind};
-use crate::pure::chat::{Endpoint, PromptLimits, RequestBody};
+use crate::pure::charge::Ceiling;
+use crate::pure::chat::{Endpoint, PromptBounds, PromptLimits, RequestBody};
 use crate::pure::error::{ApiError, CreditShortage, LimitKind};
 use crate::pure::hold::{Bound, WorstCase};
 use crate::pure::ids::RequestId;
@@ -101,13 +102,17 @@ pub(super) async fn admit(
     body: &RequestBody,
 ) -> Result<Admission, Refused> {
     let model = Arc::clone(permit.model());
-    let prompt_limits = prompt_limits(&model);
-    let cheap = worst_case(&model, body, body.prompt_tokens_bound(&prompt_limits));
+    let bounds = prompt_bounds(access.snapshot, &model);
+    let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
     let mut reply = try_reserve(access, &caller, &model, body, &worst).await?;
-    if worth_counting(&reply) {
-        worst = counted(&model, body, &prompt_limits, &cheap).await;
-        reply = try_reserve(access, &caller, &model, body, &worst).await?;
+    if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
+        // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
+        let payable = cheap.affordable_prompt(spendable, &model.pricing);
+        worst = counted(&model, body, &bounds, &cheap, payable).await;
+        if worst.prompt.0 <= payable {
+            reply = try_reserve(access, &caller, &model, body, &worst).await?;
+        }
     }
     let hold = match reply {
         Ok(hold) => hold,
@@ -116,7 +121,7 @@ pub(super) async fn admit(
     if worst == cheap && hold.amount() < wanted(&worst, &model)? {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
         // bound is one more that the answer may have.
-        worst = counted(&model, body, &prompt_limits, &cheap).await;
+        worst = counted(&model, body, &bounds, &cheap, u64::MAX).await;
     }
     let cap = if hold.amount() >= wanted(&worst, &model)? {
         None
@@ -136,16 +141,20 @@ pub(super) async fn admit(
         caller,
         hold,
         cap,
+        ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
         tally: None,
     })
 }
 
-/// Whether counting the prompt could turn a refusal: not when there is nothing to spend at all.
-fn worth_counting(reply: &Result<crate::store::Hold, Denial>) -> bool {
+/// What a call that was refused could spend if none of the account's other calls ran. None where counting the prompt could not turn the
+/// refusal: there is nothing to spend, or it was for another reason.
+fn spendable(reply: &Result<crate::store::Hold, Denial>, quota: Credits) -> Option<Credits> {
     match reply {
-        Err(Denial::Credit { available, .. }) => *available > Credits::ZERO,
-        Err(Denial::Quota { .. }) => true,
-        _ => false,
+        Err(Denial::Credit { available, held, .. }) => {
+            (*available > Credits::ZERO).then(|| available.saturating_add(*held))
+        }
+        Err(Denial::Quota { used, .. }) => Some(quota.saturating_sub(*used)),
+        Ok(_) | Err(Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_)) => None,
     }
 }
 
@@ -195,22 +204,30 @@ fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
     WorstCase {
         prompt: PromptTokens(prompt),
         completion_each,
+        least_each: model.min_completion_tokens.max(body.demanded_tokens()),
         choices: body.choices(),
         bound,
     }
 }
 
-/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`.
-async fn counted(model: &Model, body: &RequestBody, limits: &PromptLimits, cheap: &WorstCase) -> WorstCase {
+/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`. A prompt above
+/// `payable` is not counted further.
+async fn counted(
+    model: &Model,
+    body: &RequestBody,
+    bounds: &PromptBounds,
+    cheap: &WorstCase,
+    payable: u64,
+) -> WorstCase {
     let encoding = Encoding::for_model(&model.id);
     let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
-        counted_text(body, encoding)
+        counted_text_within(body, encoding, payable)
     } else {
         let body = body.clone();
         let Ok(_place) = COUNTING.acquire().await else {
             return *cheap;
         };
-        match tokio::task::spawn_blocking(move || counted_text(&body, encoding)).await {
+        match tokio::task::spawn_blocking(move || counted_text_within(&body, encoding, payable)).await {
             Ok(tokens) => tokens,
             Err(_) => return *cheap,
         }
@@ -222,17 +239,33 @@ async fn counted(model: &Model, body: &RequestBody, limits: &PromptLimits, cheap
         text_tokens
     };
     let with_margin = text_tokens.saturating_add(margin).saturating_add(8);
-    let prompt = body.prompt_tokens_of_text(with_margin, limits).min(cheap.prompt.0);
+    let prompt = body.prompt_tokens_of_text(with_margin, bounds).min(cheap.prompt.0);
     WorstCase {
         prompt: PromptTokens(prompt),
         ..*cheap
     }
 }
 
-/// What bounds a prompt of the model.
+/// What the journal keeps for the count of a prompt of the model.
 pub(super) fn prompt_limits(model: &Model) -> PromptLimits {
     PromptLimits {
+        image_tokens_each: model.image_tokens_max.unwrap_or(model.context_length),
+        context_length: model.context_length,
+    }
+}
+
+/// What bounds a prompt of the model, whichever of its targets gets it.
+fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
+    let upstreams = model
+        .targets
+        .iter()
+        .filter_map(|target| snapshot.upstreams.get(&target.provider));
+    let overhead = upstreams.map(|upstream| upstream.provider.prompt_overhead_tokens).max();
+    PromptBounds {
         image_tokens_each: model.image_tokens_max,
+        audio_tokens_each: model.audio_tokens_max,
+        file_tokens_each: model.file_tokens_max,
+        overhead_tokens: overhead.unwrap_or(0),
         context_length: model.context_length,
     }
 }

@@ -1,8 +1,11 @@
-//! A target's passive breaker: it opens after failures in a row, or for as long as the upstream asks. When its pause is over, one call at
-//! a time finds out whether the target is back, while the others go on passing it over.
+//! A target's passive breaker: it opens after failures in a row, for as long as the upstream asks, or when it reports usage that cannot be
+//! to several accounts. When its pause is over, one call at a time finds out whether the target is back, while the others go on passing
+//! it over.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
 
+use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
 
 /// The breaker of one target.
@@ -13,6 +16,8 @@ pub(super) struct Breaker {
     open_until: AtomicI64,
     /// Until when the outcome of the call that finds out is waited for.
     probed_until: AtomicI64,
+    /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
+    deceived: Mutex<Vec<(AccountId, Timestamp)>>,
 }
 
 impl Breaker {
@@ -49,6 +54,22 @@ impl Breaker {
         }
     }
 
+    /// The target reported a completion to this account that cannot be. Whether that opens the breaker: it does when so many accounts have
+    /// seen it within a few minutes, for one account could craft a prompt that provokes it.
+    pub(super) fn implausible(&self, account: &AccountId, now: Timestamp) -> bool {
+        let mut deceived = self.deceived.lock().unwrap_or_else(PoisonError::into_inner);
+        deceived.retain(|(other, at)| other != account && at.plus_millis(DECEIVED_WITHIN_MS) > now);
+        deceived.push((account.clone(), now));
+        let opens = deceived.len() >= ACCOUNTS_DECEIVED;
+        if opens {
+            deceived.clear();
+            self.open_until
+                .fetch_max(now.plus_millis(DECEIVED_PAUSE_MS).0, Ordering::Relaxed);
+            self.probed_until.store(0, Ordering::Relaxed);
+        }
+        opens
+    }
+
     /// The target failed; it may have said for how long.
     pub(super) fn failed(&self, now: Timestamp, retry_after_secs: Option<u64>) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
@@ -64,6 +85,14 @@ impl Breaker {
     }
 }
 
+/// Why a breaker opens whose target reports completions that cannot be.
+pub(super) const IMPLAUSIBLE_USAGE: &str = "implausible_usage";
+/// Accounts that have to see it.
+const ACCOUNTS_DECEIVED: usize = 3;
+/// Within how long.
+const DECEIVED_WITHIN_MS: i64 = 300_000;
+/// For how long the target is passed over then.
+const DECEIVED_PAUSE_MS: i64 = 60_000;
 const FAILURES_IN_A_ROW: u32 = 5;
 const COOL_DOWN_MS: i64 = 10_000;
 const RETRY_AFTER_SECS_MAX: u64 = 120;
@@ -94,6 +123,28 @@ mod tests {
         assert!(breaker.admits(now) && breaker.admits(now), "closed");
         breaker.failed(now, None);
         assert!(breaker.admits(now), "and the count begins anew");
+    }
+
+    #[test]
+    fn usage_that_cannot_be_opens_it_when_three_accounts_have_seen_it() {
+        let account = |name: &str| name.parse::<AccountId>().unwrap();
+        let breaker = Breaker::default();
+        let now = Timestamp(1_000_000);
+        for _ in 0..10 {
+            assert!(
+                !breaker.implausible(&account("a"), now),
+                "one account is no witness, however often"
+            );
+        }
+        assert!(!breaker.implausible(&account("b"), now));
+        let later = now.plus_millis(DECEIVED_WITHIN_MS);
+        assert!(!breaker.implausible(&account("c"), later), "the others were long ago");
+        assert!(!breaker.implausible(&account("a"), later) && breaker.admits(later));
+        assert!(breaker.implausible(&account("b"), later));
+        assert!(!breaker.admits(later));
+        breaker.succeeded(later);
+        assert!(!breaker.admits(later.plus_millis(DECEIVED_PAUSE_MS - 1)));
+        assert!(breaker.admits(later.plus_millis(DECEIVED_PAUSE_MS)));
     }
 
     #[test]

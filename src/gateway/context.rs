@@ -15,6 +15,7 @@ use super::route::Candidate;
 use super::settle::{Bill, Biller};
 use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
+use crate::pure::charge::Ceiling;
 use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
@@ -63,6 +64,8 @@ pub(super) struct Admission {
     pub(super) hold: Hold,
     /// The most completion tokens of a choice, where the gateway writes it into the request.
     pub(super) cap: Option<NonZeroU64>,
+    /// The most that was admitted: no charge exceeds it.
+    pub(super) ceiling: Ceiling,
     /// What is noted of the call: counted when it is dropped, with the hold.
     pub(super) tally: Option<Tally>,
 }
@@ -192,6 +195,13 @@ impl Ctx {
 }
 
 impl Call {
+    /// What was admitted for the call.
+    pub(super) fn ceiling(&self) -> Ceiling {
+        self.admission
+            .as_ref()
+            .map_or(Ceiling::NOTHING, |admission| admission.ceiling)
+    }
+
     /// What is noted of the call.
     pub(super) fn tally(&mut self) -> Option<&mut Tally> {
         self.admission.as_mut()?.tally.as_mut()
@@ -209,6 +219,10 @@ impl Call {
             body: self.body.clone(),
             meter,
             ending,
+            breaker: self
+                .attempt
+                .as_ref()
+                .map(|attempt| Arc::clone(&attempt.candidate.breaker)),
         };
         self.biller.close(bill);
     }

@@ -14,7 +14,7 @@ use super::route;
 use super::snapshot::Snapshot;
 use super::trace;
 use crate::clock::Clock;
-use crate::pure::chat::{Cap, Edit, Endpoint, ResponseMode};
+use crate::pure::chat::{Edit, Endpoint, ResponseMode};
 use crate::pure::error::ApiError;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -62,13 +62,10 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
     let admission = call.admission.as_ref()?;
     let model = admission.permit.model();
     let candidate = route::next_target(snapshot, &model.id, &call.tried, clock.now())?;
-    let cap = admission.cap.map(|tokens| Cap {
-        tokens,
-        field: candidate.upstream.cap_field,
-    });
     let body = call.body.edit(&Edit {
         model: &candidate.model,
-        cap,
+        maximum: candidate.upstream.maximum_field,
+        cap: admission.cap,
     });
     Some(Attempt {
         candidate,

@@ -69,7 +69,7 @@ pub(super) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) 
 fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
     let mut headers = respond::headers();
     call.failure = None;
-    let meter = Meter::new(&call.body, encoding(call), framing(upstream_response));
+    let meter = Meter::new(&call.body, encoding(call), framing(upstream_response), call.ceiling());
     let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
     headers.insert(header::CONTENT_TYPE, content_type);
     if meter.is_stream() {

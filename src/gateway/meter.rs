@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
@@ -11,6 +12,8 @@ use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
 pub(super) struct Meter {
     tap: Tap,
     framing: Framing,
+    /// What was admitted for the call.
+    ceiling: Ceiling,
     /// Bytes of the answer that were passed on.
     passed: u64,
     /// The upstream ended its answer.
@@ -66,22 +69,26 @@ pub(super) struct Metered {
     pub(super) began: bool,
     /// Reports that were not believed.
     pub(super) rejected_reports: u64,
+    /// One of them gave a completion that the answer cannot have.
+    pub(super) is_implausible: bool,
 }
 
 impl Meter {
-    /// A meter for the answer to `body`.
-    pub(super) fn new(body: &RequestBody, encoding: Encoding, framing: Framing) -> Meter {
+    /// A meter for the answer to `body`, for which `ceiling` was admitted.
+    pub(super) fn new(body: &RequestBody, encoding: Encoding, framing: Framing, ceiling: Ceiling) -> Meter {
+        let completion_max = Some(ceiling.completion.0);
         let tap = match body.mode() {
             ResponseMode::Stream => {
                 let options = TapOptions {
                     drop_usage_chunk: !body.asks_usage(),
                     encoding,
+                    completion_max,
                     ..TapOptions::default()
                 };
                 Tap::Stream(StreamTap::new(options))
             }
             ResponseMode::Whole => Tap::Whole(Box::new(Whole {
-                tap: WholeTap::new(encoding),
+                tap: WholeTap::within(encoding, completion_max),
                 waiting: BytesMut::new(),
                 passes: false,
             })),
@@ -89,6 +96,7 @@ impl Meter {
         Meter {
             tap,
             framing,
+            ceiling,
             passed: 0,
             ended: false,
         }
@@ -146,6 +154,34 @@ impl Meter {
         }
     }
 
+    /// Where a stream stands against what was admitted; a whole answer is always within, for its text is not counted before its end.
+    #[expect(dead_code, reason = "the transport asks once it can extend a hold and end a stream")]
+    pub(super) fn passing(&self, encoding_is_known: bool) -> Passing {
+        match &self.tap {
+            Tap::Stream(tap) => self.ceiling.passing(tap.delivered_text(), encoding_is_known),
+            Tap::Whole(_) => Passing::Within,
+        }
+    }
+
+    /// More was admitted: the hold was extended.
+    #[expect(dead_code, reason = "the transport calls it once it can extend a hold")]
+    pub(super) fn extend(&mut self, ceiling: Ceiling) {
+        self.ceiling = ceiling;
+        if let Tap::Stream(tap) = &mut self.tap {
+            tap.extend(ceiling.completion.0);
+        }
+    }
+
+    /// What a stream's client is sent at its end that `passing` calls for; none while it is within.
+    #[expect(dead_code, reason = "the transport sends it once it ends a stream")]
+    pub(super) fn end_for(&mut self, passing: Passing, choices: u64) -> Option<Bytes> {
+        match (&mut self.tap, passing) {
+            (Tap::Stream(tap), Passing::BeyondClient) => Some(tap.end_as_length(choices)),
+            (Tap::Stream(tap), Passing::BeyondHold) => Some(tap.end_without_credit()),
+            (Tap::Stream(_), Passing::Within) | (Tap::Whole(_), _) => None,
+        }
+    }
+
     /// What an answer that stopped here would cost: completion tokens, and the prompt's where the provider reported it. None while what
     /// came is an error, or nothing.
     pub(super) fn owed_now(&self) -> Option<(CompletionTokens, Option<PromptTokens>)> {
@@ -168,11 +204,13 @@ impl Meter {
         if is_error && delivered.0 == 0 {
             return None;
         }
-        match reported {
-            Some(usage) if is_whole => Some((usage.completion, Some(usage.prompt))),
-            Some(usage) => Some((usage.completion.max(delivered), Some(usage.prompt))),
-            None => Some((delivered, reports.prompt())),
-        }
+        let (completion, prompt) = match reported {
+            Some(usage) if is_whole => (usage.completion, Some(usage.prompt)),
+            Some(usage) => (usage.completion.max(delivered), Some(usage.prompt)),
+            None => (delivered, reports.prompt()),
+        };
+        let prompt = prompt.map(|prompt| prompt.min(self.ceiling.prompt));
+        Some((completion.min(self.ceiling.completion), prompt))
     }
 
     /// The upstream died: what is left to say to the client. None when nothing can mend the answer.
@@ -201,6 +239,7 @@ impl Meter {
                     delivered: tap.delivered(),
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
+                    is_implausible: tap.is_implausible(),
                     began,
                     ..metered
                 }
@@ -213,6 +252,7 @@ impl Meter {
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),
                     is_complete: tap.complete(),
+                    is_implausible: tap.is_implausible(),
                     began,
                     ..metered
                 }
@@ -261,6 +301,7 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         delivered: CompletionTokens(0),
         is_error: false,
         is_complete: false,
+        is_implausible: false,
         began: false,
     }
 }

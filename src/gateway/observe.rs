@@ -122,7 +122,7 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
     let admitted = ctx.call().is_some();
     let Some(tally) = ctx.tally() else { return };
     let outcome = match ending {
-        Ending::ClientGone => Outcome::ClientGone,
+        Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
         Ending::Dropped => Outcome::Dropped,
         Ending::UpstreamFailed if !admitted => tally.said().unwrap_or(Outcome::Dropped),
         Ending::UpstreamFailed => tally.said().unwrap_or(Outcome::UpstreamFailed),

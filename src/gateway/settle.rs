@@ -4,13 +4,16 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use super::breaker::Breaker;
 use super::context::{Admission, Ctx, Stage};
 use super::meter::{Meter, Metered};
 use super::observe;
+use crate::clock::Clock;
 use crate::pure::bill::counted_prompt;
+use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
 use crate::pure::chat::RequestBody;
 use crate::pure::money::Credits;
-use crate::pure::usage::Usage;
+use crate::pure::usage::{CompletionTokens, Usage};
 use crate::store::Debit;
 
 /// How a call ended, as far as its connections tell. The tap knows better whether the answer was whole.
@@ -22,6 +25,15 @@ pub(super) enum Ending {
     ClientGone,
     /// The upstream failed before.
     UpstreamFailed,
+    /// The client had gone, and the rest was waited for so long from the answer's head without coming to its end.
+    #[cfg_attr(
+        not(test),
+        expect(dead_code, reason = "the transport says it once it bounds its drains")
+    )]
+    DrainEnded {
+        /// Milliseconds from the answer's head to the end of the drain.
+        elapsed_ms: u64,
+    },
     /// The request was dropped by its runtime: a shutdown, or a panic.
     Dropped,
 }
@@ -33,10 +45,13 @@ pub(super) struct Bill {
     /// None when no upstream answered.
     pub(super) meter: Option<Box<Meter>>,
     pub(super) ending: Ending,
+    /// The breaker of the target that was asked last.
+    pub(super) breaker: Option<Arc<Breaker>>,
 }
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(super) struct Biller {
+    clock: Clock,
     counting: Mutex<Option<Counting>>,
 }
 
@@ -64,8 +79,9 @@ enum Owed {
 }
 
 impl Biller {
-    pub(super) fn new() -> Arc<Biller> {
+    pub(super) fn new(clock: Clock) -> Arc<Biller> {
         Arc::new(Biller {
+            clock,
             counting: Mutex::new(None),
         })
     }
@@ -80,17 +96,15 @@ impl Biller {
             trace.said(meter.take_said());
         }
         let hold = bill.admission.hold.id();
-        let Ok(metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
+        let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
             debit_hold(bill.admission);
             return;
         };
-        if metered.rejected_reports > 0 {
-            let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
-            log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
-            if let Some(tally) = &mut bill.admission.tally {
-                tally.reports_rejected(metered.rejected_reports);
-            }
+        self.doubt(&mut bill, &metered);
+        if let Ending::DrainEnded { elapsed_ms } = bill.ending {
+            let (ceiling, rate) = (bill.admission.ceiling, bill.admission.permit.model().tokens_per_second);
+            metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
         }
         match owed(&metered, bill.ending) {
             Owed::Nothing => bill.admission.hold.release(),
@@ -109,6 +123,30 @@ impl Biller {
             drop(bills);
             if thread.join().is_err() {
                 log::error!("MONEY: the thread that counts prompts panicked");
+            }
+        }
+    }
+
+    /// Notes reports that were not believed, and holds completions that cannot be against the target.
+    fn doubt(&self, bill: &mut Bill, metered: &Metered) {
+        if metered.rejected_reports == 0 && !metered.is_implausible {
+            return;
+        }
+        let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
+        log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
+        if metered.is_implausible
+            && let Some(breaker) = &bill.breaker
+            && breaker.implausible(&bill.admission.caller.account.id, self.clock.now())
+        {
+            log::error!(
+                "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {}",
+                super::breaker::IMPLAUSIBLE_USAGE
+            );
+        }
+        if let Some(tally) = &mut bill.admission.tally {
+            tally.reports_rejected(metered.rejected_reports.max(1));
+            if metered.is_implausible {
+                tally.fault(super::breaker::IMPLAUSIBLE_USAGE);
             }
         }
     }
@@ -156,7 +194,7 @@ fn owed(metered: &Metered, ending: Ending) -> Owed {
         Ending::UpstreamFailed => Owed::Nothing,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
         Ending::Complete if !metered.began => Owed::Nothing,
-        Ending::Complete | Ending::ClientGone | Ending::Dropped => Owed::PromptToCount,
+        Ending::Complete | Ending::ClientGone | Ending::DrainEnded { .. } | Ending::Dropped => Owed::PromptToCount,
     }
 }
 
@@ -186,9 +224,22 @@ fn count_and_debit(bill: Bill, metered: &Metered) {
     );
 }
 
+/// Debits what was used as far as it was admitted. The rest is the operator's loss.
 fn debit(mut admission: Admission, usage: Usage) {
+    let Charged { usage, lost } = admission.ceiling.charged(usage);
+    note_loss(&mut admission, lost);
     match admission.permit.model().pricing.cost(usage) {
         Ok(cost) => {
+            let (cost, cut) = within_hold(cost, admission.hold.amount());
+            if let Some(cut) = cut {
+                log::error!(
+                    "MONEY: request {}: its charge was {cut} above its hold; the hold is taken",
+                    admission.hold.id()
+                );
+                if let Some(tally) = &mut admission.tally {
+                    tally.cut();
+                }
+            }
             observe::billed(&mut admission, usage, cost);
             let Admission {
                 permit, caller, hold, ..
@@ -204,6 +255,33 @@ fn debit(mut admission: Admission, usage: Usage) {
             log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
             debit_hold(admission);
         }
+    }
+}
+
+/// What a provider delivered or reported beyond what was admitted.
+fn note_loss(admission: &mut Admission, mut lost: Usage) {
+    let (model, ceiling) = (admission.permit.model(), admission.ceiling);
+    // A counted completion may exceed the provider's own count without anything being wrong.
+    let all = Delivered {
+        tokens: CompletionTokens(ceiling.completion.0.saturating_add(lost.completion.0)),
+        bytes: u64::MAX,
+    };
+    if ceiling.passing(all, Ceiling::is_known(&model.id)) == Passing::Within {
+        lost.completion = CompletionTokens(0);
+    }
+    if lost == Usage::default() || model.pricing.is_free() {
+        return;
+    }
+    let cost = model.pricing.cost(lost).unwrap_or(Credits::MAX);
+    log::warn!(
+        "MONEY: request {}: {} used {} prompt and {} completion tokens beyond what was admitted; they are not charged ({cost})",
+        admission.hold.id(),
+        model.id,
+        lost.prompt.0,
+        lost.completion.0
+    );
+    if let Some(tally) = &mut admission.tally {
+        tally.lost(lost, cost);
     }
 }
 
@@ -229,7 +307,7 @@ const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::usage::{CompletionTokens, PromptTokens};
+    use crate::pure::usage::PromptTokens;
 
     fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         let usage = |(prompt, completion)| Usage {
@@ -244,6 +322,7 @@ mod tests {
             is_complete: false,
             began: true,
             rejected_reports: 0,
+            is_implausible: false,
         }
     }
 
@@ -283,6 +362,8 @@ mod tests {
 
     #[test]
     fn a_client_that_leaves_pays_for_the_prompt_once_the_upstream_has_answered() {
-        assert_eq!(owed(&metered(None, 0), Ending::ClientGone), Owed::PromptToCount);
+        for ending in [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }] {
+            assert_eq!(owed(&metered(None, 0), ending), Owed::PromptToCount);
+        }
     }
 }

@@ -19,7 +19,7 @@ use super::breaker::Breaker;
 use super::dns::{Addresses, Resolver};
 use super::forward::JSON;
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
-use crate::pure::chat::{CapField, FieldRules};
+use crate::pure::chat::{FieldRules, MaximumField};
 use crate::telemetry::trace::Server;
 
 /// A provider, ready to be asked.
@@ -32,7 +32,7 @@ pub(super) struct Upstream {
     pub(super) server: Arc<Server>,
     pub(super) host: Arc<Host>,
     pub(super) parts: Parts,
-    pub(super) cap_field: CapField,
+    pub(super) maximum_field: MaximumField,
     timeouts: Timeouts,
 }
 
@@ -101,7 +101,7 @@ impl Upstreams {
                 let upstream = Upstream {
                     host: self.host(&provider.base_url),
                     parts,
-                    cap_field: cap_field(&provider.base_url),
+                    maximum_field: maximum_field(&provider.base_url),
                     timeouts: config.timeouts,
                     name,
                     server: Arc::new(server),
@@ -268,11 +268,11 @@ fn headers(provider: &Provider) -> Result<HeaderMap, String> {
 }
 
 /// OpenAI's reasoning models take only the newer name of the limit; nearly everyone else reads the older one.
-fn cap_field(url: &BaseUrl) -> CapField {
+fn maximum_field(url: &BaseUrl) -> MaximumField {
     if url.host == "api.openai.com" {
-        CapField::MaxCompletionTokens
+        MaximumField::MaxCompletionTokens
     } else {
-        CapField::MaxTokens
+        MaximumField::MaxTokens
     }
 }
 

@@ -4,6 +4,8 @@
 //! that exists and carries it. It knows nothing of providers' addresses or credentials.
 
 pub mod changes;
+mod entry;
+mod purpose;
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -11,76 +13,12 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use self::entry::{RawModel, checked};
 use super::ids::Tier;
 use super::lines;
-use super::money::{Markup, Pricing, ProviderPrice};
+use super::money::{Markup, Pricing};
 
-/// A named category with a default model (INTERFACE.md section 2).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Purpose {
-    /// General chat.
-    Chat,
-    /// Image analysis.
-    Vision,
-    /// Writing and reviewing code.
-    Code,
-    /// Quick, economical answers.
-    Fast,
-    /// Intent routing.
-    Router,
-    /// Complex planning.
-    Planner,
-    /// Task execution.
-    Executor,
-    /// Vector embeddings.
-    Embedding,
-    /// Free models.
-    Free,
-    /// Generating HTML slides.
-    Slide,
-    /// Slot extraction.
-    SlotExtract,
-}
-
-impl Purpose {
-    /// All eleven, in the interface's order.
-    pub const ALL: [Purpose; 11] = [
-        Purpose::Chat,
-        Purpose::Vision,
-        Purpose::Code,
-        Purpose::Fast,
-        Purpose::Router,
-        Purpose::Planner,
-        Purpose::Executor,
-        Purpose::Embedding,
-        Purpose::Free,
-        Purpose::Slide,
-        Purpose::SlotExtract,
-    ];
-
-    /// As the interface writes it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Purpose::Chat => "chat",
-            Purpose::Vision => "vision",
-            Purpose::Code => "code",
-            Purpose::Fast => "fast",
-            Purpose::Router => "router",
-            Purpose::Planner => "planner",
-            Purpose::Executor => "executor",
-            Purpose::Embedding => "embedding",
-            Purpose::Free => "free",
-            Purpose::Slide => "slide",
-            Purpose::SlotExtract => "slot_extract",
-        }
-    }
-
-    /// The purpose of this name, in the interface's spelling.
-    pub fn parse(name: &str) -> Option<Purpose> {
-        Purpose::ALL.into_iter().find(|purpose| purpose.name() == name)
-    }
-}
+pub use self::purpose::Purpose;
 
 /// Where a model runs: a provider of the configuration and the name it has there.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -129,8 +67,18 @@ pub struct Model {
     pub purposes: Vec<Purpose>,
     /// Where it runs, in order of preference.
     pub targets: Vec<Target>,
-    /// Upper bound of the prompt tokens of one image.
-    pub image_tokens_max: u64,
+    /// Upper bound of the prompt tokens of one image; none: it may fill the context.
+    pub image_tokens_max: Option<u64>,
+    /// The same of one sound.
+    pub audio_tokens_max: Option<u64>,
+    /// The same of one file.
+    pub file_tokens_max: Option<u64>,
+    /// The fewest completion tokens with which the provider takes a request; at least 1.
+    pub min_completion_tokens: u64,
+    /// It reasons where nobody sees it: its calls are worked on to their end whoever listens.
+    pub reasoning: bool,
+    /// How fast it generates: what an answer is billed by whose hidden part was waited for and did not end. Always there with `reasoning`.
+    pub tokens_per_second: Option<u32>,
 }
 
 impl Model {
@@ -198,33 +146,6 @@ impl CatalogueError {
 struct RawCatalogue {
     models: Vec<RawModel>,
     purposes: HashMap<String, String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawModel {
-    id: String,
-    name: String,
-    provider: String,
-    #[serde(default)]
-    description: String,
-    context_length: u64,
-    max_completion_tokens: u64,
-    modality: String,
-    pricing: RawPricing,
-    tier: Tier,
-    #[serde(default)]
-    purposes: Vec<Purpose>,
-    targets: Vec<Target>,
-    #[serde(default)]
-    image_tokens_max: Option<u64>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPricing {
-    prompt: ProviderPrice,
-    completion: ProviderPrice,
 }
 
 impl Catalogue {
@@ -338,51 +259,6 @@ impl Catalogue {
     }
 }
 
-fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
-    let fail = |problem: &str| {
-        let (model, problem) = (raw.id.clone(), problem.to_owned());
-        Err(CatalogueError::Model { model, problem })
-    };
-    let (maker, rest) = raw.id.split_once('/').unwrap_or_default();
-    let graphic = raw
-        .id
-        .bytes()
-        .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'?' | b'#' | b'%'));
-    if maker.is_empty() || rest.is_empty() || !graphic || maker == "purpose" {
-        return fail("the id must have the form <provider>/<model> and no blanks");
-    }
-    if !raw.modality.contains("->") {
-        return fail("modality must have the form <inputs>-><outputs>, such as text+image->text");
-    }
-    if raw.context_length == 0 || raw.context_length > TOKENS_MAX {
-        return fail("context_length must be from 1 to 1,000,000,000");
-    }
-    let embedding = raw.modality.ends_with("->embedding");
-    if raw.max_completion_tokens > TOKENS_MAX || (raw.max_completion_tokens == 0 && !embedding) {
-        return fail("max_completion_tokens must be from 1 to 1,000,000,000 (0 for embeddings)");
-    }
-    if raw.targets.is_empty() {
-        return fail("targets is empty: no provider is named");
-    }
-    Ok(Model {
-        pricing: Pricing {
-            prompt: raw.pricing.prompt.with_markup(markup),
-            completion: raw.pricing.completion.with_markup(markup),
-        },
-        id: raw.id.into(),
-        name: raw.name,
-        provider: raw.provider,
-        description: raw.description,
-        context_length: raw.context_length,
-        max_completion_tokens: if embedding { 0 } else { raw.max_completion_tokens },
-        modality: raw.modality,
-        tier: raw.tier,
-        purposes: raw.purposes,
-        targets: raw.targets,
-        image_tokens_max: raw.image_tokens_max.unwrap_or(IMAGE_TOKENS_MAX),
-    })
-}
-
 /// The purposes' defaults. A default that is `wrong` itself has been told already.
 fn defaults(
     raw: &HashMap<String, String>,
@@ -431,12 +307,6 @@ pub fn names() -> Vec<&'static str> {
 }
 
 const TWICE: &str = "this id stands in the file twice";
-
-/// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.
-const TOKENS_MAX: u64 = 1_000_000_000;
-
-/// Prompt tokens of one image where the catalogue does not say: above what the providers document for their largest tilings.
-const IMAGE_TOKENS_MAX: u64 = 20_000;
 
 #[cfg(test)]
 mod tests;

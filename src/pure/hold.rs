@@ -19,6 +19,8 @@ pub struct WorstCase {
     pub prompt: PromptTokens,
     /// Most completion tokens of one choice.
     pub completion_each: u64,
+    /// The fewest with which the call makes sense: fewer are not worth sending, or the provider refuses them.
+    pub least_each: u64,
     /// Number of choices (`n`), at least 1.
     pub choices: u64,
     /// Who set the completion's bound.
@@ -30,8 +32,8 @@ pub struct WorstCase {
 pub struct HoldRange {
     /// The worst case's cost.
     pub wanted: Credits,
-    /// The least with which the call makes sense: the same, or the prompt and one token a choice where the gateway may lower
-    /// the maximum.
+    /// The least with which the call makes sense: the same, or the prompt and the fewest tokens of each choice where the gateway may
+    /// lower the maximum.
     pub at_least: Credits,
 }
 
@@ -44,7 +46,7 @@ impl WorstCase {
         let wanted = self.cost(pricing, self.completion_each)?;
         let at_least = match self.bound {
             Bound::Client => wanted,
-            Bound::Model => self.cost(pricing, self.completion_each.min(1))?,
+            Bound::Model => self.cost(pricing, self.completion_each.min(self.least_each.max(1)))?,
         };
         Ok(HoldRange { wanted, at_least })
     }
@@ -55,6 +57,16 @@ impl WorstCase {
         let all = pricing.affordable_completion(granted, self.prompt)?;
         let each = all.checked_div(self.choices.max(1))?.min(self.completion_each);
         (each > 0 || self.completion_each == 0).then_some(each)
+    }
+
+    /// The longest prompt with which the call would make sense for `amount`; 0 when none would.
+    pub fn affordable_prompt(&self, amount: Credits, pricing: &Pricing) -> u64 {
+        let each = match self.bound {
+            Bound::Client => self.completion_each,
+            Bound::Model => self.completion_each.min(self.least_each.max(1)),
+        };
+        let completion = CompletionTokens(each.saturating_mul(self.choices));
+        pricing.affordable_prompt(amount, completion).unwrap_or(0)
     }
 
     /// Tokens that the tokens-a-minute limit is charged with until the real number is known.
@@ -96,6 +108,7 @@ mod tests {
         WorstCase {
             prompt: PromptTokens(1000),
             completion_each,
+            least_each: 1,
             choices,
             bound,
         }
@@ -108,6 +121,11 @@ mod tests {
         assert_eq!(range.at_least, range.wanted);
         let range = worst(500, 2, Bound::Model).hold(&pricing()).unwrap();
         assert_eq!(range.at_least.to_string(), "0.0011546");
+        let demanding = WorstCase {
+            least_each: 100,
+            ..worst(500, 2, Bound::Model)
+        };
+        assert_eq!(demanding.hold(&pricing()).unwrap().at_least.to_string(), "0.00161");
     }
 
     #[test]
@@ -120,5 +138,16 @@ mod tests {
         assert!(worst.cost(&pricing(), each + 1).unwrap() > granted);
         assert_eq!(worst.affordable_each("0.00115".parse().unwrap(), &pricing()), None);
         assert_eq!(worst.affordable_each(Credits::MAX, &pricing()), Some(500));
+    }
+
+    #[test]
+    fn the_longest_prompt_that_can_be_paid_leaves_the_least_of_the_completion() {
+        for (bound, prompt) in [(Bound::Model, 1_000), (Bound::Client, 0)] {
+            let worst = worst(500, 2, bound);
+            let granted = "0.0011546".parse().unwrap();
+            assert_eq!(worst.affordable_prompt(granted, &pricing()), prompt);
+        }
+        let worst = worst(500, 2, Bound::Client);
+        assert_eq!(worst.affordable_prompt("0.00345".parse().unwrap(), &pricing()), 1_000);
     }
 }

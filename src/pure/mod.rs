@@ -5,6 +5,7 @@
 pub mod account;
 pub mod bill;
 pub mod catalogue;
+pub mod charge;
 pub mod chat;
 pub mod error;
 pub mod histogram;

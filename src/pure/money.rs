@@ -278,6 +278,17 @@ impl Pricing {
         }
     }
 
+    /// How many prompt tokens `amount` pays for beside `completion` tokens. `u64::MAX` when prompt tokens cost nothing; nothing when not
+    /// even the completion is paid for.
+    pub fn affordable_prompt(&self, amount: Credits, completion: super::usage::CompletionTokens) -> Option<u64> {
+        let amount = u128::try_from(amount.0).ok()?.checked_mul(UNITS_PER_PICO)?;
+        let left = amount.checked_sub(u128::from(completion.0).checked_mul(self.completion.units)?)?;
+        match left.checked_div(self.prompt.units) {
+            None => Some(u64::MAX),
+            Some(tokens) => Some(u64::try_from(tokens).unwrap_or(u64::MAX)),
+        }
+    }
+
     /// Both prices, prompt first, as integers of 10^-24 credit: how the journal keeps them.
     pub fn units_each(&self) -> [u128; 2] {
         [self.prompt.units, self.completion.units]

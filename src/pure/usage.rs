@@ -39,17 +39,43 @@ pub struct Report {
     pub prompt: Figure,
     /// `completion_tokens`.
     pub completion: Figure,
-    /// `total_tokens`; it only serves to find a side that is missing.
+    /// `total_tokens`; it serves to find a side that is missing, and to tell whether reasoning stands beside the completion.
     pub total: Figure,
+    /// The largest of the details of the prompt, such as `prompt_tokens_details.cached_tokens`.
+    pub prompt_detail: Figure,
+    /// The largest of the details of the completion, but for the reasoning.
+    pub completion_detail: Figure,
+    /// `completion_tokens_details.reasoning_tokens`. Part of the completion, unless the total says that it stands beside it.
+    pub reasoning: Figure,
 }
 
 /// All reports of one answer. Reports are cumulative, so the highest of each side stands, whatever their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reports {
+    /// The most completion tokens that the answer can have.
+    completion_max: Option<u64>,
     prompt: Option<u64>,
     completion: Option<u64>,
     total: Option<u64>,
     rejected: u64,
+    implausible: bool,
+}
+
+/// Why a report is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Disbelief {
+    /// A figure is no count of tokens, or a detail of the prompt exceeds it.
+    NoReport,
+    /// The completion is beyond what was admitted, or its details do not fit in it.
+    Completion,
+}
+
+/// The sides of a report and its total, as far as they are known.
+#[derive(Clone, Copy)]
+struct Sides {
+    prompt: Option<u64>,
+    completion: Option<u64>,
+    total: Option<u64>,
 }
 
 /// More tokens than this in one call are a provider's mistake, not a report: about four thousand times the largest
@@ -80,45 +106,133 @@ impl Figure {
         }
     }
 
+    /// The larger of two; what is no count of tokens is never forgotten.
+    pub fn larger(self, other: Figure) -> Figure {
+        match (self, other) {
+            (Figure::Unbelievable, _) | (_, Figure::Unbelievable) => Figure::Unbelievable,
+            (Figure::Tokens(one), Figure::Tokens(two)) => Figure::Tokens(one.max(two)),
+            (Figure::Absent, known) | (known, Figure::Absent) => known,
+        }
+    }
+
     fn tokens(self) -> Option<u64> {
         match self {
             Figure::Tokens(tokens) => Some(tokens),
             Figure::Absent | Figure::Unbelievable => None,
         }
     }
+
+    /// Whether it can be a part of `whole`; a part of an unknown whole can be any.
+    fn fits(self, whole: Option<u64>) -> bool {
+        match self {
+            Figure::Absent => true,
+            Figure::Tokens(tokens) => whole.is_none_or(|whole| tokens <= whole),
+            Figure::Unbelievable => false,
+        }
+    }
 }
 
 impl Report {
-    /// The two sides and the total; `None` when a side cannot be believed. A missing side is what the total leaves.
-    fn believed(self) -> Option<(Option<u64>, Option<u64>, Option<u64>)> {
+    /// The sides, when the report could be true of an answer of at most `completion_max` tokens.
+    fn believed(self, completion_max: Option<u64>) -> Result<Sides, Disbelief> {
+        let sides = self.sides().ok_or(Disbelief::NoReport)?;
+        if !self.prompt_detail.fits(sides.prompt) {
+            return Err(Disbelief::NoReport);
+        }
+        let fits = self.completion_detail.fits(sides.completion) && self.reasoning.fits(sides.completion);
+        let within = sides
+            .completion
+            .is_none_or(|completion| completion_max.is_none_or(|max| completion <= max));
+        if fits && within {
+            Ok(sides)
+        } else {
+            Err(Disbelief::Completion)
+        }
+    }
+
+    /// The two sides and the total. A missing side is what the total leaves, and reasoning that stands beside the completion joins it.
+    fn sides(self) -> Option<Sides> {
         if self.prompt == Figure::Unbelievable || self.completion == Figure::Unbelievable {
             return None;
         }
         let total = self.total.tokens();
-        match (self.prompt.tokens(), self.completion.tokens()) {
-            (Some(prompt), None) => Some((Some(prompt), total.and_then(|total| total.checked_sub(prompt)), total)),
-            (None, Some(completion)) => Some((
-                total.and_then(|total| total.checked_sub(completion)),
-                Some(completion),
-                total,
-            )),
-            (None, None) if self.total == Figure::Unbelievable => None,
-            (prompt, completion) => Some((prompt, completion, total)),
+        let less = |side: u64| total.and_then(|total| total.checked_sub(side));
+        let (prompt, completion) = match (self.prompt.tokens(), self.completion.tokens()) {
+            (Some(prompt), None) => (Some(prompt), less(prompt)),
+            (None, Some(completion)) => (less(completion), Some(completion)),
+            (None, None) if self.total == Figure::Unbelievable => return None,
+            (Some(prompt), Some(completion)) => (Some(prompt), Some(self.with_reasoning(prompt, completion))),
+            (None, None) => (None, None),
+        };
+        Some(Sides {
+            prompt,
+            completion,
+            total,
+        })
+    }
+
+    /// The completion with its reasoning, where the total is the sum of prompt, completion and reasoning (xAI reports so).
+    fn with_reasoning(self, prompt: u64, completion: u64) -> u64 {
+        let all = self
+            .reasoning
+            .tokens()
+            .map(|reasoning| completion.saturating_add(reasoning));
+        match (all, self.total.tokens()) {
+            (Some(all), Some(total)) if total == prompt.saturating_add(all) => all,
+            _ => completion,
         }
     }
 }
 
 impl Reports {
-    /// Takes one more report. What cannot be believed changes nothing but [`Reports::rejected`].
-    pub fn add(&mut self, report: Report) {
-        let Some((prompt, completion, total)) = report.believed() else {
-            self.rejected = self.rejected.saturating_add(1);
-            return;
+    /// Reports of an answer that can have at most so many completion tokens, over all its choices.
+    pub fn within(completion_max: Option<u64>) -> Reports {
+        Reports {
+            completion_max,
+            ..Reports::default()
+        }
+    }
+
+    /// The answer may have so many completion tokens now; reports that were not believed before stay so.
+    pub fn extend(&mut self, completion_max: u64) {
+        self.completion_max = self.completion_max.map(|max| max.max(completion_max));
+    }
+
+    /// Takes one more report; whether it named a completion that is believed. What cannot be believed changes nothing but
+    /// [`Reports::rejected`] and [`Reports::is_implausible`].
+    pub fn add(&mut self, report: Report) -> bool {
+        let sides = match report.believed(self.completion_max) {
+            Ok(sides) => sides,
+            Err(disbelief) => {
+                self.rejected = self.rejected.saturating_add(1);
+                self.implausible |= disbelief == Disbelief::Completion;
+                return false;
+            }
         };
         // `None` is less than any `Some`, so a report without a side never lowers it.
-        self.prompt = self.prompt.max(prompt);
-        self.completion = self.completion.max(completion);
-        self.total = self.total.max(total);
+        self.prompt = self.prompt.max(sides.prompt);
+        self.completion = self.completion.max(sides.completion);
+        self.total = self.total.max(sides.total);
+        sides.completion.is_some()
+    }
+
+    /// Whether a report gave a completion that the answer cannot have.
+    pub fn is_implausible(&self) -> bool {
+        self.implausible
+    }
+
+    /// What the reports say of an answer in which text followed the last of them: `delivered` tokens were counted in all, `after` of
+    /// them after it. None when that report cannot be of this answer, for less is in it than came after it. A report that is behind
+    /// says no less than what was counted.
+    pub fn usage_behind(&self, delivered: CompletionTokens, after: u64) -> Option<Usage> {
+        let usage = self.usage()?;
+        if after == 0 {
+            return Some(usage);
+        }
+        (usage.completion.0 >= after).then(|| Usage {
+            completion: usage.completion.max(delivered),
+            ..usage
+        })
     }
 
     /// The prompt side, when a report named it.

@@ -2,6 +2,8 @@
 //!
 //! A sample of Prometheus is a double: amounts are exact to 15 significant digits, token counts to 2^53. The ledger's own figures stay exact.
 
+mod money;
+
 use prometheus::TextEncoder;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
@@ -59,7 +61,8 @@ pub fn page(figures: &Figures, gauges: &Gauges) -> Result<String, prometheus::Er
     let mut page = Page(Vec::new());
     page.gateway(gauges);
     page.requests(figures);
-    page.money(figures, gauges);
+    page.money(figures);
+    page.books(gauges);
     page.upstreams(figures, gauges);
     page.times(figures, gauges);
     page.catalogue(gauges);
@@ -126,75 +129,6 @@ impl Page {
         let denials = denials.map(|(reason, count)| counter(&[("reason", reason)], number(*count)));
         let help = "Requests that the gateway refused, by reason.";
         self.counters("tollgate_denials_total", help, denials.collect());
-    }
-
-    fn money(&mut self, figures: &Figures, gauges: &Gauges) {
-        let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
-        for (name, target) in sorted(figures)
-            .into_iter()
-            .filter(|(name, _)| !name.provider.is_empty())
-        {
-            let [model, provider] = of(name);
-            for (kind, count) in [
-                ("prompt", target.prompt_tokens),
-                ("completion", target.completion_tokens),
-            ] {
-                tokens.push(counter(&[model, provider, ("type", kind)], number(count)));
-            }
-            credits.push(counter(&of(name), amount(target.cost_pico)));
-            debits.push(counter(&of(name), number(target.debits)));
-            overruns.push(counter(&of(name), number(target.overruns)));
-            over.push(counter(&of(name), amount(target.overrun_pico)));
-            rejected.push(counter(&of(name), number(target.reports_rejected)));
-        }
-        self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
-        self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
-        self.counters("tollgate_debits_total", "Calls that were billed.", debits);
-        self.counters(
-            "tollgate_overruns_total",
-            "Debits above what was held for the call.",
-            overruns,
-        );
-        self.counters(
-            "tollgate_overrun_credits_total",
-            "By how much they were above it.",
-            over,
-        );
-        let help = "Usage reports of providers that cannot be, and were not believed.";
-        self.counters("tollgate_usage_reports_rejected_total", help, rejected);
-        let vitals = &gauges.vitals;
-        self.gauge(
-            "tollgate_holds_open",
-            "Holds of running calls.",
-            number(vitals.holds_open),
-        );
-        let held = amount(i128::from(vitals.held.pico()));
-        self.gauge("tollgate_held_credits", "What they hold.", held);
-        let help = "Debits that the ledger's store has not acknowledged.";
-        self.gauge("tollgate_unsettled_debits", help, number(vitals.unsettled));
-        let help = "How long the oldest of them has waited.";
-        self.gauge(
-            "tollgate_settlement_lag_seconds",
-            help,
-            vitals.unsettled_age.as_secs_f64(),
-        );
-        let (depth, usable) = gauges.journal;
-        let help = "Calls and debits that stand in the journal: running, or not acknowledged by the ledger's store.";
-        self.gauge("tollgate_journal_depth", help, size(depth));
-        let help = "How long ago the oldest of them came.";
-        self.gauge("tollgate_journal_age_seconds", help, signed(gauges.journal_age_secs));
-        let help = "1 while the journal can be written; paid calls are refused while it cannot.";
-        self.gauge("tollgate_journal_usable", help, flag(usable));
-        if let Some(accounts) = vitals.below_zero.or(gauges.below_zero) {
-            let help = "Accounts whose balance is below zero.";
-            self.gauge("tollgate_accounts_below_zero", help, number(accounts));
-        }
-        if let Some((age, findings)) = gauges.audit {
-            let help = "What the last audit of the books found: 0 when they balance.";
-            self.gauge("tollgate_audit_findings", help, number(findings));
-            self.gauge("tollgate_audit_age_seconds", "Since the last audit.", signed(age));
-        }
     }
 
     fn upstreams(&mut self, figures: &Figures, gauges: &Gauges) {

@@ -50,6 +50,14 @@ pub struct TargetFigures {
     pub failovers: u64,
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
+    /// Prompt tokens beyond what was admitted, which were not billed.
+    pub lost_prompt_tokens: u64,
+    /// Completion tokens beyond what was admitted, which were not billed.
+    pub lost_completion_tokens: u64,
+    /// What they would have cost, in 10^-12 credit.
+    pub lost_pico: i128,
+    /// Charges that were cut to what was held.
+    pub cuts: u64,
     /// From a call's arrival to its end.
     pub duration: Histogram,
     /// From a call's arrival to the first piece of its answer.
@@ -146,6 +154,10 @@ impl Default for TargetFigures {
             overrun_pico: 0,
             failovers: 0,
             reports_rejected: 0,
+            lost_prompt_tokens: 0,
+            lost_completion_tokens: 0,
+            lost_pico: 0,
+            cuts: 0,
             duration: Histogram::new(&DURATION),
             first_event: Histogram::new(&FIRST_EVENT),
         }
@@ -165,6 +177,12 @@ impl TargetFigures {
         }
         add(&mut self.failovers, u64::from(record.attempts.saturating_sub(1)));
         add(&mut self.reports_rejected, record.reports_rejected);
+        add(&mut self.cuts, u64::from(record.cut));
+        if let Some(lost) = &record.lost {
+            add(&mut self.lost_prompt_tokens, lost.usage.prompt.0);
+            add(&mut self.lost_completion_tokens, lost.usage.completion.0);
+            self.lost_pico = self.lost_pico.saturating_add(i128::from(lost.cost.pico()));
+        }
         if let Some(billed) = &record.billed {
             let Usage { prompt, completion } = billed.usage;
             add(&mut self.debits, 1);
@@ -195,6 +213,10 @@ impl TargetFigures {
         self.overrun_pico = self.overrun_pico.saturating_add(other.overrun_pico);
         add(&mut self.failovers, other.failovers);
         add(&mut self.reports_rejected, other.reports_rejected);
+        add(&mut self.lost_prompt_tokens, other.lost_prompt_tokens);
+        add(&mut self.lost_completion_tokens, other.lost_completion_tokens);
+        self.lost_pico = self.lost_pico.saturating_add(other.lost_pico);
+        add(&mut self.cuts, other.cuts);
         self.duration.add(&other.duration);
         self.first_event.add(&other.first_event);
     }

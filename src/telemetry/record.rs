@@ -47,6 +47,15 @@ pub struct Billed {
     pub held: Credits,
 }
 
+/// What a provider delivered or reported beyond what was admitted for the call: it is not charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Lost {
+    /// Tokens.
+    pub usage: Usage,
+    /// What they would have cost the account.
+    pub cost: Credits,
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -72,6 +81,10 @@ pub struct Record {
     pub faults: Vec<UpstreamFault>,
     /// What it was billed: nothing for a call that was free of charge because nothing was delivered.
     pub billed: Option<Billed>,
+    /// What was used beyond what was admitted, and not billed.
+    pub lost: Option<Lost>,
+    /// The charge had to be cut to what was held.
+    pub cut: bool,
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
     /// From the header's arrival to the end.
@@ -114,6 +127,8 @@ impl Tally {
             attempts: 0,
             faults: Vec::new(),
             billed: None,
+            lost: None,
+            cut: false,
             reports_rejected: 0,
             duration: Duration::ZERO,
             first_event: None,
@@ -263,6 +278,16 @@ impl Tally {
     /// The call is billed.
     pub fn billed(&mut self, usage: Usage, cost: Credits, held: Credits) {
         self.note(|record| record.billed = Some(Billed { usage, cost, held }));
+    }
+
+    /// So much was used beyond what was admitted.
+    pub fn lost(&mut self, usage: Usage, cost: Credits) {
+        self.note(|record| record.lost = Some(Lost { usage, cost }));
+    }
+
+    /// The charge was cut to what was held.
+    pub fn cut(&mut self) {
+        self.note(|record| record.cut = true);
     }
 
     /// So many usage reports were not believed.

@@ -36,6 +36,7 @@ async fn check_replayed(path: &str, body: &str, good: Reply, first: &str, second
     let gateway = Setup::over(&busy)
         .spare(&spare)
         .conf(|conf| conf["tiers"]["pro"] = json!({ "tpm": 100_000_000 }))
+        .model(TWIN, |model| model["context_length"] = 3_000_000.into())
         .start()
         .await;
     let mut answers = Vec::new();
@@ -179,7 +180,8 @@ async fn d6_a_field_that_the_provider_allows_passes() {
 #[tokio::test]
 async fn s4_embeddings_of_many_long_inputs_pass_whole() {
     let upstream = Upstream::always(Reply::embeddings(2, 900_000)).await;
-    let gateway = Gateway::over(&upstream).await;
+    let setup = Setup::over(&upstream).model(EMBED, |model| model["context_length"] = 1_000_000.into());
+    let gateway = setup.start().await;
     let body = |model: &str| format!(r#"{{"model":"{model}","input":["{}","x"]}}"#, long_text());
     for client in [&gateway.http1, &gateway.h2c] {
         ask(client.post_request("/llm/embeddings", in_pieces(&body(EMBED))))

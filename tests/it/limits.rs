@@ -66,7 +66,7 @@ async fn s7_requests_a_minute_429_says_when_to_come_back() {
 
 #[tokio::test]
 async fn s7_tokens_a_minute_count_what_was_really_used() {
-    let upstream = Upstream::always(Reply::chat("Hi", 400, 100)).await;
+    let upstream = Upstream::always(Reply::chat("Hi", 350, 150)).await;
     let gateway = limited(&upstream, 100, 1_200, 10).await;
     let body =
         json!({ "model": SMALL, "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 150 }).to_string();

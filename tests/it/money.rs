@@ -85,6 +85,12 @@ fn obey(body: &Value) -> Reply {
 async fn obeyed() -> (Upstream, Gateway) {
     let upstream = Upstream::by(|_, seen| obey(&seen.json())).await;
     let setup = Setup::over(&upstream).spare(&upstream).credit("12345.678901234567");
+    // It says any number of prompt tokens to a prompt of three words.
+    let setup = setup.conf(|conf| {
+        for provider in ["main", "spare"] {
+            conf["providers"][provider]["prompt_overhead_tokens"] = 3_000.into();
+        }
+    });
     let gateway =
         setup.conf(|conf| conf["tiers"]["pro"] = json!({ "rpm": 100_000, "tpm": 1_000_000_000, "concurrency": 1_000 }));
     (upstream, gateway.start().await)
@@ -185,7 +191,12 @@ async fn s1_calls_at_once_cost_what_they_cost_one_by_one() {
 #[tokio::test]
 async fn s1_the_markup_is_taken_once() {
     let upstream = Upstream::always(Reply::chat("Hi", 1_000_000, 1_000_000)).await;
-    let gateway = Gateway::over(&upstream).await;
+    let setup = Setup::over(&upstream).model(SMALL, |model| {
+        model["context_length"] = 2_000_000.into();
+        model["max_completion_tokens"] = 1_000_000.into();
+    });
+    let setup = setup.conf(|conf| conf["providers"]["main"]["prompt_overhead_tokens"] = 1_000_000.into());
+    let gateway = setup.start().await;
     let body = json!({ "model": SMALL, "messages": [{ "role": "user", "content": "x" }] }).to_string();
     gateway.http1.post("/llm/chat", body).await.ok();
     // A million tokens of each at 0.15 and 0.60 a million, and 15 % on top.

@@ -58,10 +58,10 @@ async fn s8_the_monthly_quota_is_the_accounts_own_or_its_tiers() {
 
 #[tokio::test]
 async fn s2_monthly_used_begins_again_with_the_utc_month() {
-    let upstream = Upstream::always(Reply::chat("Hi", 1_000, 0)).await;
+    let upstream = Upstream::always(Reply::chat("Hi", 100, 0)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    let once = cost(SMALL, 1_000, 0).normalize().to_string();
+    let once = cost(SMALL, 100, 0).normalize().to_string();
     gateway.settled_balance().await;
     assert_eq!(
         gateway.http1.get("/llm/balance").await.ok().number("monthly_used"),

@@ -46,6 +46,22 @@ fn each_mistake_is_named() {
         ("  slide: a/m\n", "  slide: a/e\n", "does not list"),
         ("  slide: a/m\n", "  slides: a/m\n", "slides"),
         ("targets: [ { provider: q, model: e } ]", "targets: []", "targets"),
+        (
+            "name: M\n",
+            "name: M\n    image_tokens_max: 1000000001\n",
+            "image_tokens_max",
+        ),
+        (
+            "name: M\n",
+            "name: M\n    min_completion_tokens: 0\n",
+            "min_completion_tokens",
+        ),
+        (
+            "name: M\n",
+            "name: M\n    min_completion_tokens: 101\n",
+            "min_completion_tokens",
+        ),
+        ("name: M\n", "name: M\n    tokens_per_second: 0\n", "tokens_per_second"),
         ("name: E", "nam: E", "nam"),
     ];
     for (from, to, says) in cases {
@@ -63,4 +79,44 @@ fn a_restricted_catalogue_loses_what_has_no_target() {
     assert_eq!(only_p.model("a/m").unwrap().targets.len(), 1);
     assert!(only_p.default_for(Purpose::Embedding).is_none());
     assert!(only_p.default_for(Purpose::Chat).is_some());
+}
+
+#[test]
+fn what_bounds_a_call_is_read() {
+    let with = |keys: &str| {
+        let text = yaml(|t| t.replacen("name: M\n", &format!("name: M\n{keys}"), 1));
+        Arc::clone(parse(&text).unwrap().model("a/m").unwrap())
+    };
+    let plain = with("");
+    assert_eq!(
+        (plain.image_tokens_max, plain.audio_tokens_max, plain.file_tokens_max),
+        (None, None, None)
+    );
+    assert_eq!(
+        (plain.min_completion_tokens, plain.reasoning, plain.tokens_per_second),
+        (1, false, None)
+    );
+    let bounded = with(
+        "    image_tokens_max: 5\n    audio_tokens_max: 6\n    file_tokens_max: 7\n    min_completion_tokens: 8\n    reasoning: true\n",
+    );
+    assert_eq!(
+        (
+            bounded.image_tokens_max,
+            bounded.audio_tokens_max,
+            bounded.file_tokens_max
+        ),
+        (Some(5), Some(6), Some(7))
+    );
+    assert_eq!(
+        (
+            bounded.min_completion_tokens,
+            bounded.reasoning,
+            bounded.tokens_per_second
+        ),
+        (8, true, Some(50))
+    );
+    assert_eq!(
+        with("    reasoning: true\n    tokens_per_second: 120\n").tokens_per_second,
+        Some(120)
+    );
 }

@@ -13,33 +13,26 @@ use super::{Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions};
 pub struct Edit<'a> {
     /// The upstream's name of the model.
     pub model: &'a str,
+    /// The field that the upstream reads the maximum of completion tokens from.
+    pub maximum: MaximumField,
     /// The most completion tokens that the upstream may generate for one choice, when the gateway sets a limit.
-    pub cap: Option<Cap>,
-}
-
-/// A limit of completion tokens that the gateway writes into the request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cap {
-    /// The limit of one choice.
-    pub tokens: NonZeroU64,
-    /// The field that the upstream reads.
-    pub field: CapField,
+    pub cap: Option<NonZeroU64>,
 }
 
 /// The two names that the limit of completion tokens has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CapField {
+pub enum MaximumField {
     /// `max_tokens`: the older name, which nearly every upstream reads.
     MaxTokens,
     /// `max_completion_tokens`: the only name that some reasoning models take.
     MaxCompletionTokens,
 }
 
-impl CapField {
+impl MaximumField {
     fn name(self) -> &'static str {
         match self {
-            CapField::MaxTokens => "max_tokens",
-            CapField::MaxCompletionTokens => "max_completion_tokens",
+            MaximumField::MaxTokens => "max_tokens",
+            MaximumField::MaxCompletionTokens => "max_completion_tokens",
         }
     }
 }
@@ -49,23 +42,27 @@ impl RequestBody {
     ///
     /// - `model` is the edit's.
     /// - A streamed answer: `stream` is true and `stream_options.include_usage` is true, whatever the client sent.
-    /// - With a cap, in a chat: the cap's field stands there, and neither it nor the field of the other name is above the cap. A maximum that
-    ///   stands under the other name alone moves to this one, for an upstream that reads one name may ignore the other.
+    /// - In a chat, when the client or the edit sets a maximum: the smaller of them stands in the edit's field, and there alone. The
+    ///   other spelling is taken out, for an upstream that reads one name may ignore the other, or heed the other first.
     ///
     /// All other bytes are the client's: unknown fields, number spellings, the order of keys, white space. When nothing differs the
     /// client's bytes are returned without a copy.
     pub fn edit(&self, edit: &Edit<'_>) -> Bytes {
         let model = text::escape(edit.model);
-        let digits = edit.cap.map(|cap| Digits::new(cap.tokens.get()));
+        let maximum = match (edit.cap, self.max_tokens()) {
+            (Some(cap), Some(asked)) => Some(cap.min(asked)),
+            (cap, asked) => cap.or(asked),
+        };
+        let digits = maximum.map(|tokens| Digits::new(tokens.get()));
         let mut patch = Patch::new(&self.bytes);
         patch.replace(self.model, &model);
         if self.mode == ResponseMode::Stream {
             self.edit_stream(&mut patch);
         }
-        if let (Some(cap), Some(digits)) = (edit.cap, &digits)
+        if let Some(digits) = &digits
             && self.endpoint != Endpoint::Embeddings
         {
-            self.edit_maximum(&mut patch, cap, digits.text());
+            self.edit_maximum(&mut patch, edit.maximum, digits.text());
         }
         match patch.apply() {
             Some(bytes) => bytes,
@@ -89,56 +86,40 @@ impl RequestBody {
         }
     }
 
-    fn edit_maximum<'p>(&'p self, patch: &mut Patch<'p>, cap: Cap, digits: &'p str) {
-        let (named, other) = match cap.field {
-            CapField::MaxTokens => (self.max_tokens, self.max_completion_tokens),
-            CapField::MaxCompletionTokens => (self.max_completion_tokens, self.max_tokens),
+    fn edit_maximum<'p>(&'p self, patch: &mut Patch<'p>, field: MaximumField, digits: &'p str) {
+        let (named, other) = match field {
+            MaximumField::MaxTokens => (self.max_tokens, self.max_completion_tokens),
+            MaximumField::MaxCompletionTokens => (self.max_completion_tokens, self.max_tokens),
         };
-        let exceeds = |maximum: Maximum| maximum.tokens.is_none_or(|tokens| tokens > cap.tokens);
         match (named, other) {
-            (None, Some(other @ Maximum { tokens: Some(_), .. })) => {
-                patch.replace(other.key, cap.field.name());
-                if exceeds(other) {
-                    patch.replace(other.value, digits);
-                }
-            }
-            (None, _) => patch.insert(self.first_member, &["\"", cap.field.name(), "\":", digits, ","]),
-            // The client's own maximum moves to the name that is heard.
-            (
-                Some(Maximum {
-                    tokens: None, value, ..
-                }),
-                Some(other @ Maximum { tokens: Some(_), .. }),
-            ) => {
-                patch.replace(
-                    value,
-                    if exceeds(other) {
-                        digits
-                    } else {
-                        self.number(other.value)
-                    },
-                );
-                patch.replace(other.value, "null");
-            }
             (Some(named), other) => {
-                if exceeds(named) {
-                    patch.replace(named.value, digits);
-                }
-                if let Some(other) = other
-                    && other.tokens.is_some()
-                    && exceeds(other)
-                {
-                    patch.replace(other.value, digits);
+                patch.replace(named.value, digits);
+                if let Some(other) = other {
+                    patch.replace(self.member(other), "");
                 }
             }
+            (None, Some(other)) => {
+                patch.replace(other.key, field.name());
+                patch.replace(other.value, digits);
+            }
+            (None, None) => patch.insert(self.first_member, &["\"", field.name(), "\":", digits, ","]),
         }
     }
-}
 
-impl RequestBody {
-    /// The digits of a number as the client wrote them.
-    fn number(&self, span: Span) -> &str {
-        std::str::from_utf8(span.of(&self.bytes)).unwrap_or("1")
+    /// The member of a maximum with the comma that parts it from another: the one before it, or for the first the one after it.
+    fn member(&self, maximum: Maximum) -> Span {
+        let (start, end) = (maximum.key.start.saturating_sub(1), maximum.value.end);
+        let is_space = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+        let before = self.bytes.get(..wide(start)).unwrap_or_default();
+        let spaces = before.iter().rev().take_while(|byte| is_space(byte)).count();
+        let comma = before.len().saturating_sub(spaces).saturating_sub(1);
+        if before.get(comma) == Some(&b',') {
+            return Span::new(u32::try_from(comma).unwrap_or(start), end);
+        }
+        let after = self.bytes.get(wide(end)..).unwrap_or_default();
+        let spaces = after.iter().take_while(|byte| is_space(byte)).count();
+        let past = wide(end).saturating_add(spaces).saturating_add(1);
+        Span::new(start, u32::try_from(past).unwrap_or(end))
     }
 }
 

@@ -1,7 +1,8 @@
 //! The top-level fields that Tollgate knows: those it reads or writes, and those it refuses because an upstream would run something
 //! else than what is billed. Every other field is the upstream's business and passes unread.
 
-use super::BodyError;
+use super::scan::{Spelling, Text};
+use super::{BodyError, text};
 
 /// The refused fields that a provider's configuration lets through to that provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -50,8 +51,16 @@ pub struct UnknownField(pub String);
 pub fn refused_fields() -> impl Iterator<Item = (&'static str, &'static str)> {
     FIELDS.iter().filter_map(|&(name, rule)| match rule {
         Rule::Refused(effect) => Some((name, effect)),
-        Rule::Read(_) | Rule::Aside => None,
+        Rule::Read(_) | Rule::OtherMaximum | Rule::Aside => None,
     })
+}
+
+/// The other spellings of the maximum of completion tokens, which are always refused, in lower case: `maxoutputtokens` stands for
+/// `maxOutputTokens` too.
+pub fn other_maxima() -> impl Iterator<Item = &'static str> {
+    FIELDS
+        .iter()
+        .filter_map(|&(name, rule)| (rule == Rule::OtherMaximum).then_some(name))
 }
 
 /// A known field, found by its name.
@@ -59,7 +68,7 @@ pub fn refused_fields() -> impl Iterator<Item = (&'static str, &'static str)> {
 pub(super) struct Field {
     pub(super) name: &'static str,
     pub(super) rule: Rule,
-    bit: u64,
+    bit: u128,
 }
 
 /// What Tollgate does with a known field.
@@ -69,6 +78,8 @@ pub(super) enum Rule {
     Read(Read),
     /// It is refused; the text says what it would do upstream.
     Refused(&'static str),
+    /// Another spelling of the maximum of completion tokens. It is refused whatever a provider's configuration says.
+    OtherMaximum,
     /// It passes, and the model does not see it: its text is no part of the prompt.
     Aside,
 }
@@ -86,11 +97,13 @@ pub(super) enum Read {
     Choices,
     Tools,
     Functions,
+    Thinking,
+    Reasoning,
 }
 
 /// A set of known fields.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct FieldSet(u64);
+pub(super) struct FieldSet(u128);
 
 impl FieldSet {
     pub(super) fn insert(&mut self, field: Field) {
@@ -106,22 +119,70 @@ impl FieldSet {
 #[inline]
 pub(super) fn find(name: &[u8]) -> Option<Field> {
     // Names of one length are few, so that a key is compared with two or three of them and not with all.
-    let mut candidates = *BY_LENGTH.get(name.len())?;
-    while candidates != 0 {
-        let number = candidates.trailing_zeros();
-        if let Some(&(known, rule)) = FIELDS.get(index(number))
-            && known.as_bytes().first() == name.first()
-            && known.as_bytes() == name
-        {
-            return Some(Field {
-                name: known,
-                rule,
-                bit: 1 << number,
-            });
-        }
-        candidates &= candidates.wrapping_sub(1);
+    let (start, end) = (*STARTS.get(name.len())?, *STARTS.get(name.len().wrapping_add(1))?);
+    let numbers = BY_LENGTH.get(start..end)?;
+    numbers.iter().find_map(|&number| {
+        let &(known, rule) = FIELDS.get(number)?;
+        let same = known.as_bytes().first() == name.first() && known.as_bytes() == name;
+        same.then(|| Field {
+            name: known,
+            rule,
+            bit: 1 << number,
+        })
+    })
+}
+
+/// The known field of a key, compared unescaped.
+#[inline]
+pub(super) fn find_key(key: Text, bytes: &[u8]) -> Option<Field> {
+    match key.spelling {
+        Spelling::Plain => find(key.span.of(bytes)),
+        Spelling::Escaped => find(text::unescape(key, bytes).as_bytes()),
     }
-    None
+}
+
+/// The known field that some reader may take this (unescaped) name for, which is not the name of one.
+#[cold]
+pub(super) fn find_folded(name: &str) -> Option<&'static str> {
+    FIELDS
+        .iter()
+        .map(|&(known, _)| known)
+        .find(|known| is_folded(name, known))
+}
+
+/// The spelling of a maximum of completion tokens that this (unescaped) name is, or that some reader may take it for.
+pub(super) fn find_maximum(name: &str) -> Option<&'static str> {
+    let is_maximum = |rule| {
+        matches!(
+            rule,
+            Rule::OtherMaximum | Rule::Read(Read::MaxTokens | Read::MaxCompletionTokens)
+        )
+    };
+    FIELDS
+        .iter()
+        .filter(|&&(_, rule)| is_maximum(rule))
+        .map(|&(known, _)| known)
+        .find(|known| is_folded(name, known))
+}
+
+/// Whether a name has a letter that simple case folding changes (Unicode's `CaseFolding.txt`, C and S) or could fold to one in ASCII.
+#[inline]
+pub(super) fn may_fold(name: &[u8]) -> bool {
+    name.iter().any(|byte| byte.is_ascii_uppercase() || !byte.is_ascii())
+}
+
+/// Whether a reader that compares keys without case takes `name` for `known`, which is in lower case.
+pub(super) fn is_folded(name: &str, known: &str) -> bool {
+    name.chars().map(folded).eq(known.chars())
+}
+
+/// Simple case folding, as far as it ends in ASCII: beside its own letters only two others fold into it.
+fn folded(character: char) -> char {
+    match character {
+        '\u{17f}' => 's',
+        '\u{212a}' => 'k',
+        _ => character.to_ascii_lowercase(),
+    }
 }
 
 /// The field that stands for tools which the upstream runs itself.
@@ -144,9 +205,11 @@ const KEPT: &str = "the upstream keeps the answer or gives it later";
 const MORE_ANSWERS: &str = "the upstream generates more tokens than it delivers";
 
 const OTHER_SPELLING: &str = "max_completion_tokens, max_tokens and n say it";
+/// Why another spelling of the maximum is refused.
+pub(super) const OTHER_MAXIMUM: &str = "max_completion_tokens or max_tokens of the request itself say it";
 
-/// All known fields, at most 64.
-const FIELDS: [(&str, Rule); 61] = [
+/// All known fields, at most 128, in lower case.
+const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("model", Rule::Read(Read::Model)),
     ("messages", Rule::Read(Read::Messages)),
     ("input", Rule::Read(Read::Input)),
@@ -157,6 +220,8 @@ const FIELDS: [(&str, Rule); 61] = [
     ("n", Rule::Read(Read::Choices)),
     ("tools", Rule::Read(Read::Tools)),
     ("functions", Rule::Read(Read::Functions)),
+    ("thinking", Rule::Read(Read::Thinking)),
+    ("reasoning", Rule::Read(Read::Reasoning)),
     // OpenRouter, LiteLLM and their like: who answers.
     ("models", Rule::Refused(OTHER_MODEL)),
     ("route", Rule::Refused(OTHER_MODEL)),
@@ -174,10 +239,25 @@ const FIELDS: [(&str, Rule); 61] = [
         "extra_body",
         Rule::Refused("it carries fields past the checks of this gateway"),
     ),
-    // Other spellings of the maximum and of `n`, which the hold would not know of.
-    ("max_new_tokens", Rule::Refused(OTHER_SPELLING)),
-    ("max_output_tokens", Rule::Refused(OTHER_SPELLING)),
-    ("num_predict", Rule::Refused(OTHER_SPELLING)),
+    // Other spellings of the maximum, which the hold would not know of and an upstream may prefer; in lower case, as all are here.
+    ("max_new_tokens", Rule::OtherMaximum),
+    ("max_output_tokens", Rule::OtherMaximum),
+    ("max_generated_tokens", Rule::OtherMaximum),
+    ("max_generation_tokens", Rule::OtherMaximum),
+    ("max_tokens_to_sample", Rule::OtherMaximum),
+    ("max_response_tokens", Rule::OtherMaximum),
+    ("max_decode_tokens", Rule::OtherMaximum),
+    ("max_total_tokens", Rule::OtherMaximum),
+    ("max_gen_len", Rule::OtherMaximum),
+    ("max_length", Rule::OtherMaximum),
+    ("maxtokens", Rule::OtherMaximum),
+    ("maxnewtokens", Rule::OtherMaximum),
+    ("maxoutputtokens", Rule::OtherMaximum),
+    ("maxcompletiontokens", Rule::OtherMaximum),
+    ("maxtokencount", Rule::OtherMaximum),
+    ("n_predict", Rule::OtherMaximum),
+    ("num_predict", Rule::OtherMaximum),
+    // Other spellings of `n`.
     ("num_return_sequences", Rule::Refused(OTHER_SPELLING)),
     ("candidate_count", Rule::Refused(OTHER_SPELLING)),
     // Another price for the same tokens.
@@ -232,16 +312,41 @@ const FIELDS: [(&str, Rule); 61] = [
     ("verbosity", Rule::Aside),
 ];
 
-/// For each length of a name, the fields that have it, as bits.
-static BY_LENGTH: [u64; LENGTH_MAX + 1] = by_length();
+/// The numbers of the fields by the length of their names.
+static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
+/// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
+static STARTS: [usize; LENGTH_MAX + 2] = starts();
+const FIELDS_COUNT: usize = 77;
 const LENGTH_MAX: usize = 24;
 
-const fn by_length() -> [u64; LENGTH_MAX + 1] {
-    let mut sets = [0; LENGTH_MAX + 1];
+const fn by_length() -> [usize; FIELDS_COUNT] {
+    let mut numbers = [0; FIELDS_COUNT];
+    let (mut place, mut length) = (0, 0);
+    while length <= LENGTH_MAX {
+        let mut number = 0;
+        while number < FIELDS_COUNT {
+            if FIELDS[number].0.len() == length {
+                numbers[place] = number;
+                place += 1;
+            }
+            number += 1;
+        }
+        length += 1;
+    }
+    assert!(place == FIELDS_COUNT, "no name is longer than LENGTH_MAX");
+    numbers
+}
+
+const fn starts() -> [usize; LENGTH_MAX + 2] {
+    let mut starts = [0; LENGTH_MAX + 2];
     let mut number = 0;
-    while number < FIELDS.len() {
-        sets[FIELDS[number].0.len()] |= 1 << number;
+    while number < FIELDS_COUNT {
+        let mut length = FIELDS[number].0.len() + 1;
+        while length < LENGTH_MAX + 2 {
+            starts[length] += 1;
+            length += 1;
+        }
         number += 1;
     }
-    sets
+    starts
 }

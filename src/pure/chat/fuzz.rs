@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::scan::Scanner;
-use super::{BodyError, Cap, CapField, Edit, Endpoint, RequestBody, ResponseMode};
+use super::{BodyError, Edit, Endpoint, MaximumField, RequestBody, ResponseMode};
 
 /// Panics when a body is read otherwise than serde_json reads it, or when its edit changes more than it names.
 pub fn fuzz_body(data: &[u8]) {
@@ -50,18 +50,16 @@ fn check_request(data: &[u8], endpoint: Endpoint) {
     let mut text_bytes = 0_u64;
     body.visit_text(&mut |text| text_bytes = text_bytes.saturating_add(super::prompt::count(text.len())));
     assert!(body.prompt_bytes() >= text_bytes, "the text is longer than its bound");
-    let cap = Cap {
-        tokens: NonZeroU64::MIN,
-        field: CapField::MaxTokens,
-    };
     for edit in [
         Edit {
             model: "m\"\\\n",
+            maximum: MaximumField::MaxCompletionTokens,
             cap: None,
         },
         Edit {
             model: "m",
-            cap: Some(cap),
+            maximum: MaximumField::MaxTokens,
+            cap: Some(NonZeroU64::MIN),
         },
     ] {
         let edited = body.edit(&edit);
@@ -85,7 +83,7 @@ fn check_edited(body: &RequestBody, edit: &Edit<'_>, edited: &Bytes, endpoint: E
     }
     match edit.cap {
         Some(cap) => {
-            assert!(endpoint == Endpoint::Embeddings || again.max_tokens().is_some_and(|max| max <= cap.tokens))
+            assert!(endpoint == Endpoint::Embeddings || again.max_tokens().is_some_and(|max| max <= cap))
         }
         None => assert_eq!(again.max_tokens(), body.max_tokens()),
     }

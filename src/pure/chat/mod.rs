@@ -10,8 +10,10 @@
 
 mod edit;
 mod fields;
+mod fold;
 mod fuzz;
 mod parse;
+mod parts;
 mod prompt;
 mod scalar;
 mod scan;
@@ -22,8 +24,8 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-pub use edit::{Cap, CapField, Edit};
-pub use fields::{FieldRules, UnknownField, refused_fields};
+pub use edit::{Edit, MaximumField};
+pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
@@ -50,13 +52,40 @@ pub enum ResponseMode {
     Whole,
 }
 
-/// What of a model bounds the prompt.
+/// What the journal keeps of a model for the count of a prompt after a crash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PromptLimits {
     /// The most tokens that an image is.
     pub image_tokens_each: u64,
     /// The model's context window, in tokens.
     pub context_length: u64,
+}
+
+/// What of a model and its providers bounds the prompt, all in tokens. A part of a kind without a figure may fill the context.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PromptBounds {
+    /// The most that an image is.
+    pub image_tokens_each: Option<u64>,
+    /// The most that a sound is.
+    pub audio_tokens_each: Option<u64>,
+    /// The most that a file is.
+    pub file_tokens_each: Option<u64>,
+    /// The most that a provider adds to a prompt beyond what the chat format and tools do.
+    pub overhead_tokens: u64,
+    /// The model's context window, which no prompt exceeds.
+    pub context_length: u64,
+}
+
+impl From<&PromptLimits> for PromptBounds {
+    fn from(limits: &PromptLimits) -> PromptBounds {
+        PromptBounds {
+            image_tokens_each: Some(limits.image_tokens_each),
+            audio_tokens_each: None,
+            file_tokens_each: None,
+            overhead_tokens: 0,
+            context_length: limits.context_length,
+        }
+    }
 }
 
 /// A request body that was validated. It holds the client's bytes and spans into them.
@@ -76,6 +105,8 @@ pub struct RequestBody {
     max_tokens: Option<Maximum>,
     max_completion_tokens: Option<Maximum>,
     choices: u64,
+    /// What the request's own settings need at least, in completion tokens of a choice; 0 when they need nothing.
+    demanded: u64,
     refused: FieldSet,
     prompt: Prompt,
 }
@@ -130,11 +161,17 @@ impl RequestBody {
         matches!(self.stream_options, StreamOptions::IncludeUsage { asked: true, .. })
     }
 
-    /// The most completion tokens of one choice that the client asked for: the larger of `max_tokens` and `max_completion_tokens`,
-    /// since an upstream may heed either. None when it set no limit.
+    /// The most completion tokens of one choice that the client asked for, as `max_tokens`, `max_completion_tokens` or both, which
+    /// then agree. None when it set no limit.
     pub fn max_tokens(&self) -> Option<NonZeroU64> {
         let tokens = |maximum: Option<Maximum>| maximum.and_then(|maximum| maximum.tokens);
-        tokens(self.max_tokens).max(tokens(self.max_completion_tokens))
+        tokens(self.max_tokens).or(tokens(self.max_completion_tokens))
+    }
+
+    /// The fewest completion tokens of one choice with which an upstream takes the request: one more than the budget that it gives to
+    /// reasoning (`thinking.budget_tokens`, `reasoning.max_tokens`). 0 when it gives none.
+    pub fn demanded_tokens(&self) -> u64 {
+        self.demanded
     }
 
     /// How many completions are generated (`n`), at least 1.
@@ -150,6 +187,16 @@ impl RequestBody {
     /// Image parts of a chat.
     pub fn images(&self) -> u64 {
         self.prompt.images
+    }
+
+    /// Parts of a chat that are sound.
+    pub fn audios(&self) -> u64 {
+        self.prompt.audios
+    }
+
+    /// Parts of a chat that are files.
+    pub fn files(&self) -> u64 {
+        self.prompt.files
     }
 
     /// Texts or token lists to embed; 0 for a chat. The answer has one vector for each.
@@ -168,28 +215,36 @@ impl RequestBody {
         rules.check(self.refused)
     }
 
-    /// An upper bound of the bytes of the prompt's text, in O(1): the body without the images in it.
+    /// An upper bound of the bytes of the prompt's text, in O(1): the body without the images, sounds and files in it.
     ///
     /// Tools are counted twice, since some models are shown them indented.
     pub fn prompt_bytes(&self) -> u64 {
         match self.endpoint {
             Endpoint::Chat | Endpoint::ChatStream => count(self.bytes.len())
-                .saturating_sub(self.prompt.image_bytes)
+                .saturating_sub(self.prompt.part_bytes)
                 .saturating_add(self.prompt.tool_bytes),
             Endpoint::Embeddings => self.prompt.input_bytes,
         }
     }
 
-    /// An upper bound of the prompt's tokens, in O(1), for tokenizers of which each token is at least one byte of the text.
+    /// An upper bound of the prompt's tokens, in O(1), for tokenizers of which each token is at least one byte of the text; at most
+    /// the context window (for embeddings, of each input).
     ///
-    /// A file, a sound or a part of an unknown type has no bound but the model's context window.
-    pub fn prompt_tokens_bound(&self, limits: &PromptLimits) -> u64 {
-        self.prompt_tokens_of_text(self.prompt_bytes(), limits)
+    /// A part of a kind without a figure, or of an unknown kind, has no bound but the context window.
+    pub fn prompt_tokens_bound(&self, bounds: &PromptBounds) -> u64 {
+        self.prompt_tokens_of_text(self.prompt_bytes(), bounds)
     }
 
-    /// The bound of the prompt's tokens when the text of [`RequestBody::visit_text`] is at most `text_tokens`: with images, given
-    /// token ids, and what a model's template adds.
-    pub fn prompt_tokens_of_text(&self, text_tokens: u64, limits: &PromptLimits) -> u64 {
+    /// The bound of the prompt's tokens when the text of [`RequestBody::visit_text`] is at most `text_tokens`: with images, sounds,
+    /// files, given token ids, and what a model's template adds.
+    pub fn prompt_tokens_of_text(&self, text_tokens: u64, bounds: &PromptBounds) -> u64 {
+        self.prompt_tokens_beside_text(bounds)
+            .saturating_add(text_tokens)
+            .min(self.context_tokens(bounds))
+    }
+
+    /// What of that bound is not text; above the context window when a part has no other bound.
+    pub fn prompt_tokens_beside_text(&self, bounds: &PromptBounds) -> u64 {
         let prompt = &self.prompt;
         let bound = match self.endpoint {
             Endpoint::Embeddings => {
@@ -199,22 +254,35 @@ impl RequestBody {
             }
             Endpoint::Chat | Endpoint::ChatStream => {
                 let tools = if prompt.tool_bytes > 0 { TOOLS_EXTRA_TOKENS } else { 0 };
+                let parts = [
+                    (prompt.images, bounds.image_tokens_each),
+                    (prompt.audios, bounds.audio_tokens_each),
+                    (prompt.files, bounds.file_tokens_each),
+                    (u64::from(prompt.open_ended), None),
+                ];
+                let parts = parts.iter().fold(0_u64, |sum, &(count, each)| {
+                    sum.saturating_add(count.saturating_mul(each.unwrap_or(bounds.context_length)))
+                });
                 CHAT_EXTRA_TOKENS
                     .saturating_add(tools)
                     .saturating_add(prompt.messages.saturating_mul(MESSAGE_EXTRA_TOKENS))
-                    .saturating_add(prompt.images.saturating_mul(limits.image_tokens_each))
+                    .saturating_add(parts)
             }
         };
-        let bound = bound.saturating_add(text_tokens);
-        if prompt.open_ended {
-            bound.max(limits.context_length)
-        } else {
-            bound
+        bound.saturating_add(bounds.overhead_tokens)
+    }
+
+    /// The most that a prompt can be, whatever is in it.
+    fn context_tokens(&self, bounds: &PromptBounds) -> u64 {
+        match self.endpoint {
+            Endpoint::Chat | Endpoint::ChatStream => bounds.context_length,
+            // Each input is a prompt of its own.
+            Endpoint::Embeddings => bounds.context_length.saturating_mul(self.prompt.inputs.max(1)),
         }
     }
 
     /// Calls `found` with each piece of text that the model sees: contents, text parts, names and the like unescaped, tools and
-    /// unknown fields as they are written. Images and token ids are left out.
+    /// unknown fields as they are written. Images, sounds, files and token ids are left out.
     pub fn visit_text(&self, found: &mut dyn FnMut(&str)) {
         if self.visit(found).is_err() {
             // Not reached: the body was scanned before. Too much text is safe, too little is not.
@@ -226,7 +294,7 @@ impl RequestBody {
         let text = match piece {
             Piece::Text(text) => text::unescape(text, &self.bytes),
             Piece::Json(span) => String::from_utf8_lossy(span.of(&self.bytes)),
-            Piece::Message | Piece::Image | Piece::ImageBytes(_) | Piece::OpenEnded => Cow::Borrowed(""),
+            Piece::Message | Piece::Part(_) | Piece::PartBytes(_) => Cow::Borrowed(""),
         };
         if !text.is_empty() {
             found(&text);
@@ -289,6 +357,15 @@ pub enum BodyError {
         /// The field's name.
         field: &'static str,
     },
+    /// The two spellings of the maximum say two things, of which an upstream may heed either.
+    #[error("`max_tokens` and `max_completion_tokens` disagree")]
+    Disagree,
+    /// A key that some reader may take for one that Tollgate knows, in another spelling.
+    #[error("a key is spelled otherwise than `{field}`, which an upstream may take it for")]
+    Misspelled {
+        /// The known key.
+        field: &'static str,
+    },
     /// A field by which an upstream would run something else than what is billed.
     #[error("`{field}` is not accepted here: {effect}")]
     Refused {
@@ -302,7 +379,7 @@ pub enum BodyError {
 /// What a model's chat template and a provider's own preamble may add to a prompt.
 const CHAT_EXTRA_TOKENS: u64 = 256;
 /// What a provider may add to explain tools to a model.
-const TOOLS_EXTRA_TOKENS: u64 = 768;
+const TOOLS_EXTRA_TOKENS: u64 = 1_024;
 /// Tokens that open and close a message, beside its role and text.
 const MESSAGE_EXTRA_TOKENS: u64 = 16;
 /// Tokens that open and close a text to embed.

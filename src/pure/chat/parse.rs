@@ -5,15 +5,17 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::fields::{self, Field, FieldSet, Read, Rule};
-use super::prompt::{self, Piece, Prompt, ToolOwner, count};
+use super::prompt::{self, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
-use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, text};
+use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, fold, text};
 
 impl RequestBody {
     /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
     /// `model` is a string, `messages` a non-empty array of objects (chat) or `input` a text, texts, token ids or lists of token ids
     /// (embeddings), `stream` a boolean, and `max_tokens`, `max_completion_tokens` and `n` are positive integers in plain digits.
-    /// Null stands for an absent field where the field is optional. Keys are compared unescaped. All else is the upstream's business.
+    /// Null stands for an absent field where the field is optional. Keys are compared unescaped, and one that only folds to a key which
+    /// Tollgate knows is refused, for an upstream may take it for that. So is every other spelling of the maximum, also within fields
+    /// that Tollgate does not know. All else is the upstream's business.
     ///
     /// Errors with the first thing that is wrong. Refused fields are asked for afterwards ([`RequestBody::check_fields`]), when the
     /// provider is known.
@@ -66,43 +68,11 @@ impl RequestBody {
             max_tokens: reader.max_tokens,
             max_completion_tokens: reader.max_completion_tokens,
             choices: reader.choices,
+            demanded: reader.demanded,
             refused: reader.refused,
             prompt: reader.prompt,
             bytes,
         })
-    }
-
-    /// Walks the body again for its text.
-    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
-        let bytes = &*self.bytes;
-        let mut scan = Scanner::new(bytes);
-        let mut object = scan.open_object()?;
-        while let Some(key) = scan.next_key(&mut object)? {
-            let rule = find(key, bytes).map(|field| field.rule);
-            match (rule, self.endpoint) {
-                (Some(Rule::Read(Read::Messages)), Endpoint::Chat | Endpoint::ChatStream) => {
-                    prompt::walk_messages(&mut scan, bytes, &mut |piece| self.found_piece(piece, found))?;
-                }
-                (Some(Rule::Read(Read::Input)), Endpoint::Embeddings) => {
-                    let unused = &mut Prompt::default();
-                    prompt::walk_input(&mut scan, bytes, unused, &mut |text| {
-                        self.found_piece(Piece::Text(text), found)
-                    })?;
-                }
-                (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)
-                | (
-                    Some(Rule::Read(Read::Tools | Read::Functions | Read::Input)),
-                    Endpoint::Chat | Endpoint::ChatStream,
-                ) => {
-                    prompt::found_value(scan.value()?, &mut |piece| self.found_piece(piece, found));
-                }
-                // The rest of an embeddings request is bounded by its bytes.
-                (None | Some(_), _) => {
-                    scan.value()?;
-                }
-            }
-        }
-        Ok(())
     }
 }
 
@@ -118,6 +88,7 @@ struct Reader<'a> {
     max_tokens: Option<Maximum>,
     max_completion_tokens: Option<Maximum>,
     choices: u64,
+    demanded: u64,
     prompt: Prompt,
 }
 
@@ -134,17 +105,28 @@ impl<'a> Reader<'a> {
             max_tokens: None,
             max_completion_tokens: None,
             choices: 1,
+            demanded: 0,
             prompt: Prompt::default(),
         }
     }
 
     /// Reads the value of a top-level key.
     fn member(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
-        let Some(field) = find(key, self.bytes) else {
-            return self.other(scan);
+        let Some(field) = fields::find_key(key, self.bytes) else {
+            return self.unknown(scan, key);
         };
         match field.rule {
             Rule::Aside => self.other(scan),
+            Rule::OtherMaximum => {
+                if scan.value()?.kind == Kind::Null {
+                    return Ok(());
+                }
+                Err(BodyError::Refused {
+                    field: field.name,
+                    effect: fields::OTHER_MAXIMUM,
+                }
+                .into())
+            }
             Rule::Refused(_) => {
                 self.once(field)?;
                 // Null and false ask for nothing.
@@ -177,6 +159,8 @@ impl<'a> Reader<'a> {
                         Ok(())
                     }
                     (Read::Tools, _) => self.read_tools(scan),
+                    (Read::Thinking, _) => self.read_budget(scan, "budget_tokens"),
+                    (Read::Reasoning, _) => self.read_budget(scan, "max_tokens"),
                     (Read::Functions, _) => {
                         let value = scan.value()?;
                         self.add_tool_bytes(value.span);
@@ -192,6 +176,12 @@ impl<'a> Reader<'a> {
         let Some(model) = self.model else {
             return Err(BodyError::Missing { field: "model" }.into());
         };
+        let tokens = |maximum: Option<Maximum>| maximum.and_then(|maximum| maximum.tokens);
+        if let (Some(one), Some(other)) = (tokens(self.max_tokens), tokens(self.max_completion_tokens))
+            && one != other
+        {
+            return Err(BodyError::Disagree.into());
+        }
         match self.endpoint {
             Endpoint::Chat | Endpoint::ChatStream if self.prompt.messages == 0 => {
                 Err(BodyError::Missing { field: "messages" }.into())
@@ -213,10 +203,26 @@ impl<'a> Reader<'a> {
         self.other_value(scan).map(|_| ())
     }
 
+    /// A field that Tollgate does not know.
+    fn unknown(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
+        fold::check_field(key, self.bytes)?;
+        let nested = matches!(scan.peek(), Some(b'{' | b'['));
+        if !nested || SCHEMAS.iter().any(|name| text::is(key, self.bytes, name)) {
+            return self.other(scan);
+        }
+        let value = fold::value_without_maximum(scan, self.bytes)?;
+        self.add_other_bytes(value);
+        Ok(())
+    }
+
     fn other_value(&mut self, scan: &mut Scanner<'_>) -> Result<Value, Fault> {
         let value = scan.value()?;
-        self.prompt.other_bytes = self.prompt.other_bytes.saturating_add(count(value.span.len()));
+        self.add_other_bytes(value);
         Ok(value)
+    }
+
+    fn add_other_bytes(&mut self, value: Value) {
+        self.prompt.other_bytes = self.prompt.other_bytes.saturating_add(count(value.span.len()));
     }
 
     fn read_model(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
@@ -285,12 +291,32 @@ impl<'a> Reader<'a> {
                 options = StreamOptions::IncludeUsage { value, asked };
                 continue;
             }
+            fold::check(key, self.bytes, &["include_usage"])?;
             scan.value()?;
             if let StreamOptions::Empty { first_member } = options {
                 options = StreamOptions::Others { first_member };
             }
         }
         self.stream_options = options;
+        Ok(())
+    }
+
+    /// Reads the settings of reasoning: `name` is the budget in them, which the maximum has to exceed.
+    fn read_budget(&mut self, scan: &mut Scanner<'_>, name: &'static str) -> Result<(), Fault> {
+        if scan.peek() != Some(b'{') {
+            return self.other(scan);
+        }
+        let mut object = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            let is_budget = text::is(key, self.bytes, name);
+            if !is_budget {
+                fold::check(key, self.bytes, &[name])?;
+            }
+            let value = scan.value()?;
+            if let Some(budget) = prompt::plain_integer(value, self.bytes).filter(|_| is_budget) {
+                self.demanded = self.demanded.max(u64::from(budget).saturating_add(1));
+            }
+        }
         Ok(())
     }
 
@@ -301,15 +327,6 @@ impl<'a> Reader<'a> {
             value,
             tokens,
         })
-    }
-}
-
-/// The known field of a key, compared unescaped.
-#[inline]
-fn find(key: Text, bytes: &[u8]) -> Option<Field> {
-    match key.spelling {
-        Spelling::Plain => fields::find(key.span.of(bytes)),
-        Spelling::Escaped => fields::find(text::unescape(key, bytes).as_bytes()),
     }
 }
 
@@ -347,3 +364,15 @@ fn positive(scan: &mut Scanner<'_>, bytes: &[u8], field: &'static str) -> Result
 }
 
 const INCLUDE_USAGE: &str = "stream_options.include_usage";
+
+/// Fields that hold a schema or a template's values: the keys in them are the client's own.
+const SCHEMAS: [&str; 8] = [
+    "response_format",
+    "guided_json",
+    "structured_outputs",
+    "json_schema",
+    "schema",
+    "format",
+    "text",
+    "chat_template_kwargs",
+];

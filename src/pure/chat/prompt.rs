@@ -2,9 +2,10 @@
 //!
 //! One walk yields the pieces; [`Prompt`] adds them up when the body is parsed, and the tokenizer's visit reads their text.
 
-use super::BodyError;
+use super::fields::{self, Read, Rule};
+use super::parts::walk_message_member;
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value, Walk};
-use super::text;
+use super::{BodyError, Endpoint, RequestBody, fold, text};
 
 /// A part of the prompt, as the walk over messages finds it.
 #[derive(Clone, Copy, Debug)]
@@ -15,12 +16,20 @@ pub(super) enum Piece {
     Text(Text),
     /// JSON that the model sees in some rendering.
     Json(Span),
-    /// An image; its tokens are a constant of the model.
+    /// A part that is not text: how many tokens it is cannot be told from its bytes.
+    Part(PartKind),
+    /// The bytes of such a part within the request (base64), which are no text.
+    PartBytes(Span),
+}
+
+/// A kind of part that is not text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PartKind {
     Image,
-    /// The bytes of an image within the request, which are no text.
-    ImageBytes(Span),
-    /// A file, a sound, a film or an unknown part: how many tokens it is cannot be told from its bytes.
-    OpenEnded,
+    Audio,
+    File,
+    /// A film, or a kind that is not known: only the context window bounds it.
+    Unknown,
 }
 
 /// How much prompt a request holds.
@@ -28,8 +37,12 @@ pub(super) enum Piece {
 pub(super) struct Prompt {
     pub(super) messages: u64,
     pub(super) images: u64,
-    pub(super) image_bytes: u64,
+    pub(super) audios: u64,
+    pub(super) files: u64,
+    /// A part of an unknown kind is there.
     pub(super) open_ended: bool,
+    /// Bytes of images, sounds and files.
+    pub(super) part_bytes: u64,
     /// Bytes of `tools` and `functions`.
     pub(super) tool_bytes: u64,
     /// Texts (or token lists) to embed.
@@ -46,11 +59,48 @@ impl Prompt {
     pub(super) fn add(&mut self, piece: Piece) {
         match piece {
             Piece::Message => self.messages = self.messages.saturating_add(1),
-            Piece::Image => self.images = self.images.saturating_add(1),
-            Piece::ImageBytes(span) => self.image_bytes = self.image_bytes.saturating_add(count(span.len())),
-            Piece::OpenEnded => self.open_ended = true,
+            Piece::Part(PartKind::Image) => self.images = self.images.saturating_add(1),
+            Piece::Part(PartKind::Audio) => self.audios = self.audios.saturating_add(1),
+            Piece::Part(PartKind::File) => self.files = self.files.saturating_add(1),
+            Piece::Part(PartKind::Unknown) => self.open_ended = true,
+            Piece::PartBytes(span) => self.part_bytes = self.part_bytes.saturating_add(count(span.len())),
             Piece::Text(_) | Piece::Json(_) => {}
         }
+    }
+}
+
+impl RequestBody {
+    /// Walks the body again for its text.
+    pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
+        let bytes = &*self.bytes;
+        let mut scan = Scanner::new(bytes);
+        let mut object = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            let rule = fields::find_key(key, bytes).map(|field| field.rule);
+            match (rule, self.endpoint) {
+                (Some(Rule::Read(Read::Messages)), Endpoint::Chat | Endpoint::ChatStream) => {
+                    walk_messages(&mut scan, bytes, &mut |piece| self.found_piece(piece, found))?;
+                }
+                (Some(Rule::Read(Read::Input)), Endpoint::Embeddings) => {
+                    let unused = &mut Prompt::default();
+                    walk_input(&mut scan, bytes, unused, &mut |text| {
+                        self.found_piece(Piece::Text(text), found)
+                    })?;
+                }
+                (None | Some(Rule::Refused(_)), Endpoint::Chat | Endpoint::ChatStream)
+                | (
+                    Some(Rule::Read(Read::Tools | Read::Functions | Read::Input)),
+                    Endpoint::Chat | Endpoint::ChatStream,
+                ) => {
+                    found_value(scan.value()?, &mut |piece| self.found_piece(piece, found));
+                }
+                // The rest of an embeddings request is bounded by its bytes.
+                (None | Some(_), _) => {
+                    scan.value()?;
+                }
+            }
+        }
+        Ok(())
     }
 }
 
@@ -127,6 +177,8 @@ pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, 
                 }
             } else if text::is(key, bytes, "function") {
                 functions = true;
+            } else {
+                fold::check(key, bytes, &["type", "function"])?;
             }
         }
         if !typed && !functions {
@@ -235,108 +287,6 @@ fn read_ids(scan: &mut Scanner<'_>, bytes: &[u8], ids: &mut Walk, prompt: &mut P
 }
 
 #[inline]
-fn walk_message_member(
-    scan: &mut Scanner<'_>,
-    bytes: &[u8],
-    key: Text,
-    found: &mut impl FnMut(Piece),
-) -> Result<(), Fault> {
-    let open_ended: fn(Kind) -> bool = match &*text::unescaped_bytes(key, bytes) {
-        b"content" | b"images" if scan.peek() == Some(b'[') => return walk_parts(scan, bytes, found),
-        b"role" => return scan.value().map(|_| ()),
-        b"content" | b"images" => |kind| kind == Kind::Object,
-        b"audio" => |kind| kind != Kind::Null,
-        _ => |_| false,
-    };
-    let value = scan.value()?;
-    if open_ended(value.kind) {
-        found(Piece::OpenEnded);
-    }
-    found_value(value, found);
-    Ok(())
-}
-
-fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
-    let mut parts = scan.open_array()?;
-    while scan.next_element(&mut parts)? {
-        if scan.peek() == Some(b'{') {
-            walk_part(scan, bytes, found)?;
-        } else {
-            found_value(scan.value()?, found);
-        }
-    }
-    Ok(())
-}
-
-fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
-    let mut bounded = false;
-    let mut strange = false;
-    let mut image_expected = false;
-    let mut image_seen = false;
-    let mut part = scan.open_object()?;
-    while let Some(key) = scan.next_key(&mut part)? {
-        if text::is(key, bytes, "image_url") {
-            image_seen = true;
-            found(Piece::Image);
-            walk_image(scan, bytes, found)?;
-            continue;
-        }
-        let value = scan.value()?;
-        if !text::is(key, bytes, "type") {
-            found_value(value, found);
-            continue;
-        }
-        let is_one_of = |names: &[&str]| {
-            value
-                .text()
-                .is_some_and(|kind| names.iter().any(|name| text::is(kind, bytes, name)))
-        };
-        if is_one_of(&IMAGE_PARTS) {
-            image_expected = true;
-        } else if !is_one_of(&TEXT_PARTS) {
-            strange = true;
-        }
-        bounded = true;
-    }
-    if image_expected && !image_seen {
-        found(Piece::Image);
-    }
-    if strange || !bounded {
-        found(Piece::OpenEnded);
-    }
-    Ok(())
-}
-
-/// Reads the value of `image_url`: a URL, or an object that holds it as `url`.
-fn walk_image(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
-    if scan.peek() != Some(b'{') {
-        let value = scan.value()?;
-        found_url(value, bytes, found);
-        return Ok(());
-    }
-    let mut image = scan.open_object()?;
-    while let Some(key) = scan.next_key(&mut image)? {
-        let value = scan.value()?;
-        if text::is(key, bytes, "url") {
-            found_url(value, bytes, found);
-        } else {
-            found_value(value, found);
-        }
-    }
-    Ok(())
-}
-
-fn found_url(value: Value, bytes: &[u8], found: &mut impl FnMut(Piece)) {
-    match value.text() {
-        Some(url) if text::starts_with(url, bytes, "data:image/") => found(Piece::ImageBytes(url.span)),
-        // Some upstreams take documents and films here.
-        Some(url) if text::starts_with(url, bytes, "data:") => found(Piece::OpenEnded),
-        Some(_) => {}
-        None => found_value(value, found),
-    }
-}
-
-#[inline]
 pub(super) fn found_value(value: Value, found: &mut impl FnMut(Piece)) {
     match value.kind {
         Kind::Text(Spelling::Plain | Spelling::Escaped) => {
@@ -358,5 +308,3 @@ const WRONG_INPUT: BodyError = BodyError::WrongType {
 const EMPTY_INPUT: BodyError = BodyError::Empty { field: "input" };
 
 const CLIENT_TOOLS: [&str; 2] = ["function", "custom"];
-const IMAGE_PARTS: [&str; 3] = ["image_url", "input_image", "image"];
-const TEXT_PARTS: [&str; 6] = ["text", "input_text", "output_text", "refusal", "thinking", "reasoning"];

@@ -153,11 +153,22 @@ impl<'a> Scanner<'a> {
     /// Reads the next value to its end.
     #[inline]
     pub(super) fn value(&mut self) -> Result<Value, Fault> {
+        self.value_with_keys(&mut |_| Ok(()))
+    }
+
+    /// The same, calling `found` with each key in it.
+    ///
+    /// Errors also when `found` does.
+    #[inline]
+    pub(super) fn value_with_keys(
+        &mut self,
+        found: &mut impl FnMut(Text) -> Result<(), Fault>,
+    ) -> Result<Value, Fault> {
         let first = self.peek();
         let start = self.offset();
         let kind = match first {
-            Some(b'{') => self.skip_nested().map(|()| Kind::Object)?,
-            Some(b'[') => self.skip_nested().map(|()| Kind::Array)?,
+            Some(b'{') => self.skip_nested(found).map(|()| Kind::Object)?,
+            Some(b'[') => self.skip_nested(found).map(|()| Kind::Array)?,
             _ => self.scalar(first)?,
         };
         Ok(Value {
@@ -240,7 +251,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// Skips the object or array at the cursor. The open brackets are kept as bits, an object's as 1.
-    fn skip_nested(&mut self) -> Result<(), Fault> {
+    fn skip_nested(&mut self, found: &mut impl FnMut(Text) -> Result<(), Fault>) -> Result<(), Fault> {
         let base = self.depth;
         let mut depth = base;
         let mut kinds: u128 = 0;
@@ -256,7 +267,7 @@ impl<'a> Scanner<'a> {
                     self.step();
                     let next = self.peek();
                     if bracket == b'{' && next != Some(b'}') {
-                        self.key()?;
+                        found(self.key()?)?;
                         continue;
                     }
                     if bracket == b'[' && next != Some(b']') {
@@ -274,7 +285,7 @@ impl<'a> Scanner<'a> {
                     Some(b',') => {
                         self.step();
                         if in_object {
-                            self.key()?;
+                            found(self.key()?)?;
                         }
                         break;
                     }

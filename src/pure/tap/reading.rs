@@ -41,6 +41,8 @@ pub(super) struct Seen {
     pub(super) choices: Choices,
     /// A usage object.
     pub(super) usage: bool,
+    /// A report of the completion that is believed.
+    pub(super) completion: bool,
 }
 
 /// The `choices` of a document.
@@ -66,10 +68,10 @@ pub(super) struct Spans {
 }
 
 impl Reading {
-    pub(super) fn new(encoding: Encoding) -> Self {
+    pub(super) fn new(encoding: Encoding, completion_max: Option<u64>) -> Self {
         Reading {
             tally: Tally::new(encoding),
-            reports: Reports::default(),
+            reports: Reports::within(completion_max),
             identity: Identity::default(),
             finishes: Finishes::default(),
             seen: Seen::default(),
@@ -101,7 +103,7 @@ impl Reading {
     /// A container ended.
     pub(super) fn close(&mut self, node: Node) {
         match node {
-            Node::Usage => self.reports.add(std::mem::take(&mut self.report)),
+            Node::Usage => self.seen.completion |= self.reports.add(std::mem::take(&mut self.report)),
             Node::Choice => self.tally.end_choice(),
             _ => {}
         }
@@ -172,6 +174,9 @@ impl Reading {
             Role::PromptTokens => self.report.prompt = figure,
             Role::CompletionTokens => self.report.completion = figure,
             Role::TotalTokens => self.report.total = figure,
+            Role::PromptDetail => self.report.prompt_detail = self.report.prompt_detail.larger(figure),
+            Role::CompletionDetail => self.report.completion_detail = self.report.completion_detail.larger(figure),
+            Role::ReasoningTokens => self.report.reasoning = figure,
             _ => {}
         }
     }

@@ -24,6 +24,9 @@ pub(super) enum Node {
     Part(Kind),
     Audio,
     Usage,
+    /// What a side of a usage report is made of.
+    PromptDetails,
+    CompletionDetails,
     /// Groq's own object, with a usage report inside.
     Groq,
     Error,
@@ -57,6 +60,13 @@ pub(super) enum Role {
     PromptTokens,
     CompletionTokens,
     TotalTokens,
+    /// The details of a side, as an object.
+    PromptDetails,
+    CompletionDetails,
+    /// One of them.
+    PromptDetail,
+    CompletionDetail,
+    ReasoningTokens,
     Groq,
     Error,
     ErrorCode,
@@ -112,6 +122,20 @@ impl Node {
                 b"prompt_tokens" => Role::PromptTokens,
                 b"completion_tokens" => Role::CompletionTokens,
                 b"total_tokens" => Role::TotalTokens,
+                b"prompt_tokens_details" => Role::PromptDetails,
+                b"completion_tokens_details" => Role::CompletionDetails,
+                b"prompt_cache_hit_tokens" => Role::PromptDetail,
+                _ => Role::Skip,
+            },
+            Node::PromptDetails => match key {
+                b"cached_tokens" | b"cache_write_tokens" | b"audio_tokens" => Role::PromptDetail,
+                _ => Role::Skip,
+            },
+            Node::CompletionDetails => match key {
+                b"reasoning_tokens" => Role::ReasoningTokens,
+                b"audio_tokens" | b"accepted_prediction_tokens" | b"rejected_prediction_tokens" => {
+                    Role::CompletionDetail
+                }
                 _ => Role::Skip,
             },
             Node::Groq if key == b"usage" => Role::Usage,
@@ -145,6 +169,8 @@ impl Role {
             Role::Part(kind) | Role::Text(kind) => Node::Part(kind),
             Role::Audio => Node::Audio,
             Role::Usage => Node::Usage,
+            Role::PromptDetails => Node::PromptDetails,
+            Role::CompletionDetails => Node::CompletionDetails,
             Role::Groq => Node::Groq,
             Role::Error => Node::Error,
             _ => Node::Other,
@@ -183,6 +209,9 @@ impl Role {
                 | Role::PromptTokens
                 | Role::CompletionTokens
                 | Role::TotalTokens
+                | Role::PromptDetail
+                | Role::CompletionDetail
+                | Role::ReasoningTokens
                 | Role::Error
                 | Role::ErrorCode
         )

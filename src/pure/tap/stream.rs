@@ -10,6 +10,7 @@ use super::said::Said;
 use super::scan::Scanner;
 use super::stencil::Stencil;
 use super::text::cut_character;
+use crate::pure::charge::Delivered;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};
@@ -29,6 +30,8 @@ pub struct TapOptions {
     pub hold_bytes_max: usize,
     /// The vocabulary that delivered text is counted with.
     pub encoding: Encoding,
+    /// The most completion tokens that the answer can have, over all its choices; none: any report is believed.
+    pub completion_max: Option<u64>,
 }
 
 /// The default of [`TapOptions::hold_bytes_max`].
@@ -72,6 +75,8 @@ pub struct StreamTap {
     closed: bool,
     /// The stream ended as if cleanly, yet not as a whole.
     died: bool,
+    /// Tokens that had been delivered when the last report of the completion was.
+    reported_at: u64,
 }
 
 /// What becomes of an event.
@@ -88,6 +93,7 @@ impl Default for TapOptions {
             drop_usage_chunk: false,
             hold_bytes_max: HOLD_BYTES_MAX,
             encoding: Encoding::default(),
+            completion_max: None,
         }
     }
 }
@@ -99,7 +105,7 @@ impl StreamTap {
             options,
             framer: Framer::new(),
             scanner: Scanner::new(),
-            reading: Reading::new(options.encoding),
+            reading: Reading::new(options.encoding, options.completion_max),
             stencil: Stencil::default(),
             held: Vec::new(),
             released: false,
@@ -111,6 +117,7 @@ impl StreamTap {
             error: None,
             closed: false,
             died: false,
+            reported_at: 0,
         }
     }
 
@@ -217,9 +224,25 @@ impl StreamTap {
         self.finished || self.done
     }
 
-    /// What the provider reported, for both sides: the highest of its cumulative reports.
+    /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one
+    /// allows.
     pub fn reported(&self) -> Option<Usage> {
-        self.reading.reports.usage()
+        let delivered = self.delivered();
+        self.reading
+            .reports
+            .usage_behind(delivered, delivered.0.saturating_sub(self.reported_at))
+    }
+
+    /// Whether a report gave a completion that this answer cannot have, or none of them fits its text though all have come.
+    pub fn is_implausible(&self) -> bool {
+        let reports = &self.reading.reports;
+        // Before `[DONE]` another report may be on its way.
+        reports.is_implausible() || (self.done && reports.usage().is_some() && self.reported().is_none())
+    }
+
+    /// The answer may have so many completion tokens now.
+    pub fn extend(&mut self, completion_max: u64) {
+        self.reading.reports.extend(completion_max);
     }
 
     /// All that the provider reported, also of one side only, or what was not believed.
@@ -230,6 +253,14 @@ impl StreamTap {
     /// Tokens of all text that was delivered so far.
     pub fn delivered(&self) -> CompletionTokens {
         CompletionTokens(self.reading.tally.committed())
+    }
+
+    /// How much text was delivered so far: what a running answer is held to ([`crate::pure::charge::Ceiling::passing`]).
+    pub fn delivered_text(&self) -> Delivered {
+        Delivered {
+            tokens: self.delivered(),
+            bytes: self.reading.tally.committed_bytes(),
+        }
     }
 
     /// What the answer said of itself, once it is over.
@@ -280,8 +311,11 @@ impl StreamTap {
         };
         match verdict {
             Verdict::Pass => self.deliver(),
-            // Were its text kept, it would be counted with that of a later event.
-            Verdict::LeaveOut => self.reading.tally.discard(),
+            Verdict::LeaveOut => {
+                // Were its text kept, it would be counted with that of a later event.
+                self.reading.tally.discard();
+                self.note_report();
+            }
             Verdict::Mask => {}
         }
         self.scanner.reset();
@@ -297,6 +331,14 @@ impl StreamTap {
     fn deliver(&mut self) {
         self.reading.tally.commit();
         self.finished |= self.reading.seen.finish;
+        self.note_report();
+    }
+
+    /// The text of the event at hand, which is counted, is among what its report says.
+    fn note_report(&mut self) {
+        if self.reading.seen.completion {
+            self.reported_at = self.reading.tally.committed();
+        }
     }
 
     /// `[DONE]` is no error, whatever else its event says: were it masked, the stream would have no end.

@@ -44,7 +44,7 @@ const DELTA: &str = concat!(
 const STOP: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 const USAGE: &str = concat!(
     r#"data: {"id":"chatcmpl-1","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21,"#,
-    r#""completion_tokens_details":{"reasoning_tokens":64,"prompt_tokens":7}}}"#,
+    r#""completion_tokens_details":{"reasoning_tokens":4,"prompt_tokens":7}}}"#,
     "\n\n"
 );
 const DONE: &str = "data: [DONE]\n\n";

@@ -31,6 +31,10 @@ pub(super) struct Tally {
     /// What is counted of the choice at hand, but not committed.
     choice: Choice,
     committed: u64,
+    /// Bytes of all committed text.
+    bytes: u64,
+    /// Bytes of text that is not committed.
+    bytes_open: u64,
 }
 
 /// One end in the waiting text.
@@ -67,12 +71,15 @@ impl Tally {
             open_kind: Kind::Content,
             choice: Choice::default(),
             committed: 0,
+            bytes: 0,
+            bytes_open: 0,
         }
     }
 
     /// More of a text, which [`Tally::end`] will end.
     pub(super) fn part(&mut self, kind: Kind, mut part: &[u8]) {
         self.open_kind = kind;
+        self.bytes_open = self.bytes_open.saturating_add(length(part));
         while self.waiting.len() + part.len() > WAITING_BYTES_MAX {
             let room = WAITING_BYTES_MAX.saturating_sub(self.waiting.len());
             let (now, later) = part.split_at_checked(room).unwrap_or((part, b""));
@@ -106,6 +113,7 @@ impl Tally {
 
     /// What waits was delivered: it is counted.
     pub(super) fn commit(&mut self) {
+        self.bytes = self.bytes.saturating_add(std::mem::take(&mut self.bytes_open));
         if self.marks.is_empty() && self.choice.ended == 0 && self.waiting.is_empty() {
             return;
         }
@@ -118,12 +126,19 @@ impl Tally {
     /// One text that was delivered, apart from those that wait.
     pub(super) fn commit_text(&mut self, text: &[u8]) {
         self.committed = self.committed.saturating_add(tokens::count_bytes(text, self.encoding));
+        self.bytes = self.bytes.saturating_add(length(text));
     }
 
     /// What waits was not delivered: it is forgotten.
     pub(super) fn discard(&mut self) {
         self.choice = Choice::default();
+        self.bytes_open = 0;
         self.clear();
+    }
+
+    /// Bytes of all committed text, unescaped; each spelling of the same reasoning counts.
+    pub(super) fn committed_bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Tokens of all committed text.
@@ -198,6 +213,10 @@ impl Choice {
             ..Choice::default()
         };
     }
+}
+
+fn length(text: &[u8]) -> u64 {
+    u64::try_from(text.len()).unwrap_or(u64::MAX)
 }
 
 /// How many bytes at the end of `text` are of a character whose rest is still to come.

@@ -16,9 +16,14 @@ pub struct WholeTap {
 impl WholeTap {
     /// A tap that counts text with `encoding` when no usage is reported.
     pub fn new(encoding: Encoding) -> Self {
+        WholeTap::within(encoding, None)
+    }
+
+    /// The same for an answer that can have at most so many completion tokens, over all its choices: a report of more is not believed.
+    pub fn within(encoding: Encoding, completion_max: Option<u64>) -> Self {
         WholeTap {
             scanner: Scanner::new(),
-            reading: Reading::new(encoding),
+            reading: Reading::new(encoding, completion_max),
         }
     }
 
@@ -45,6 +50,11 @@ impl WholeTap {
             Choices::Absent if !self.reading.seen.error => self.reading.reports.usage_without_completion(),
             Choices::Absent | Choices::Empty | Choices::Some => self.reading.reports.usage(),
         }
+    }
+
+    /// Whether a report gave a completion that this answer cannot have.
+    pub fn is_implausible(&self) -> bool {
+        self.reading.reports.is_implausible()
     }
 
     /// All that the provider reported, also of one side only, or what was not believed.

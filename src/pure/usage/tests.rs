@@ -8,6 +8,7 @@ fn report(prompt: &str, completion: &str, total: &str) -> Reports {
         prompt: Figure::from_json(prompt.as_bytes()),
         completion: Figure::from_json(completion.as_bytes()),
         total: Figure::from_json(total.as_bytes()),
+        ..Report::default()
     });
     reports
 }
@@ -73,7 +74,7 @@ fn reports_are_cumulative_so_the_highest_of_each_side_stands() {
         reports.add(Report {
             prompt: Figure::Tokens(prompt),
             completion: Figure::Tokens(completion),
-            total: Figure::Absent,
+            ..Report::default()
         });
     }
     assert_eq!(
@@ -86,7 +87,7 @@ fn reports_are_cumulative_so_the_highest_of_each_side_stands() {
     reports.add(Report {
         prompt: Figure::Tokens(100),
         completion: Figure::Unbelievable,
-        total: Figure::Absent,
+        ..Report::default()
     });
     assert_eq!(
         reports.prompt(),
@@ -111,4 +112,98 @@ fn an_embedding_has_no_completion() {
         Some((8, 0))
     );
     assert_eq!(report("null", "null", "null").usage_without_completion(), None);
+}
+
+fn tokens(completion: u64, total: u64, reasoning: u64) -> Report {
+    Report {
+        prompt: Figure::Tokens(9),
+        completion: Figure::Tokens(completion),
+        total: Figure::Tokens(total),
+        reasoning: Figure::Tokens(reasoning),
+        ..Report::default()
+    }
+}
+
+#[track_caller]
+fn check_within(max: u64, report: Report, completion: Option<u64>) {
+    let mut reports = Reports::within(Some(max));
+    assert_eq!(reports.add(report), completion.is_some());
+    assert_eq!(reports.completion().map(|tokens| tokens.0), completion);
+    assert_eq!(reports.is_implausible(), completion.is_none());
+    assert_eq!(reports.rejected(), u64::from(completion.is_none()));
+}
+
+#[test]
+fn a_completion_beyond_the_maximum_is_not_believed() {
+    check_within(10, tokens(10, 19, 0), Some(10));
+    check_within(10, tokens(11, 20, 0), None);
+    check_within(10, tokens(4_000_000_000, 4_000_000_009, 0), None);
+    // The total alone names the completion.
+    check_within(
+        10,
+        Report {
+            prompt: Figure::Tokens(9),
+            total: Figure::Tokens(5_000),
+            ..Report::default()
+        },
+        None,
+    );
+    let mut reports = Reports::within(Some(10));
+    reports.add(tokens(11, 20, 0));
+    reports.add(tokens(7, 16, 0));
+    assert_eq!(
+        reports.completion(),
+        Some(CompletionTokens(7)),
+        "one that is not believed hides no other"
+    );
+    reports.extend(20);
+    reports.add(tokens(11, 20, 0));
+    assert_eq!(reports.completion(), Some(CompletionTokens(11)));
+}
+
+#[test]
+fn reasoning_that_stands_beside_the_completion_joins_it() {
+    check_within(100, tokens(10, 49, 30), Some(40));
+    check_within(100, tokens(40, 49, 30), Some(40));
+    check_within(39, tokens(10, 49, 30), None);
+    check_within(100, tokens(10, 19, 30), None);
+}
+
+#[test]
+fn details_fit_in_their_totals_or_the_report_is_not_believed() {
+    let completion = Report {
+        completion_detail: Figure::Tokens(11),
+        ..tokens(10, 19, 0)
+    };
+    check_within(100, completion, None);
+    for prompt_detail in [Figure::Tokens(10), Figure::Unbelievable] {
+        let mut reports = Reports::within(Some(100));
+        assert!(!reports.add(Report {
+            prompt_detail,
+            ..tokens(10, 19, 0)
+        }));
+        assert_eq!((reports.usage(), reports.rejected()), (None, 1));
+        assert!(!reports.is_implausible(), "the completion is none of it");
+    }
+    let mut reports = Reports::within(Some(100));
+    assert!(reports.add(Report {
+        prompt_detail: Figure::Tokens(9),
+        completion_detail: Figure::Tokens(10),
+        ..tokens(10, 19, 10)
+    }));
+}
+
+#[test]
+fn a_report_that_text_followed_is_believed_as_far_as_it_can_be() {
+    let behind = |completion, delivered, after| {
+        let mut reports = Reports::default();
+        reports.add(tokens(completion, completion + 9, 0));
+        let usage = reports.usage_behind(CompletionTokens(delivered), after);
+        usage.map(|usage| usage.completion.0)
+    };
+    assert_eq!(behind(0, 5, 0), Some(0), "an explicit zero at the end is a report");
+    assert_eq!(behind(0, 503, 503), None);
+    assert_eq!(behind(1, 504, 503), None);
+    assert_eq!(behind(6, 7, 1), Some(7));
+    assert_eq!(behind(500, 60, 20), Some(500), "hidden reasoning");
 }

@@ -265,6 +265,16 @@ impl Gateway {
         .await;
     }
 
+    /// Pays credit into any account.
+    pub async fn pay_in_to(&self, name: &str, amount: &str) {
+        self.run(AdminOp::CreditsAdd {
+            account: name.parse().unwrap(),
+            amount: amount.parse().unwrap(),
+            reference: "paid in".to_owned(),
+        })
+        .await;
+    }
+
     /// Moves the account to another tier.
     pub async fn set_tier(&self, tier: Tier) {
         self.run(AdminOp::AccountSet {

@@ -12,13 +12,18 @@ fn check(endpoint: Endpoint, before: &str, edit: Edit<'_>, after: &str) {
 }
 
 fn rename(model: &str) -> Edit<'_> {
-    Edit { model, cap: None }
+    Edit {
+        model,
+        maximum: MaximumField::MaxTokens,
+        cap: None,
+    }
 }
 
-fn cap(tokens: u64, field: CapField) -> Edit<'static> {
+fn cap(tokens: u64, maximum: MaximumField) -> Edit<'static> {
     Edit {
         model: "m",
-        cap: NonZeroU64::new(tokens).map(|tokens| Cap { tokens, field }),
+        maximum,
+        cap: NonZeroU64::new(tokens),
     }
 }
 
@@ -58,7 +63,7 @@ fn an_unchanged_body_is_not_copied() {
     ));
     for endpoint in [Endpoint::Chat, Endpoint::ChatStream] {
         let body = RequestBody::parse(bytes.clone(), endpoint).unwrap();
-        assert_eq!(body.edit(&cap(3, CapField::MaxTokens)).as_ptr(), bytes.as_ptr());
+        assert_eq!(body.edit(&cap(3, MaximumField::MaxTokens)).as_ptr(), bytes.as_ptr());
         assert_eq!(body.edit(&rename("m")).as_ptr(), bytes.as_ptr());
     }
 }
@@ -121,12 +126,12 @@ fn a_whole_answer_is_left_as_the_client_asked() {
         check(Endpoint::Chat, &body, rename("m"), &body);
     }
     let body = r#"{"model":"m","input":"a","stream":true,"max_tokens":9}"#;
-    check(Endpoint::Embeddings, body, cap(3, CapField::MaxTokens), body);
+    check(Endpoint::Embeddings, body, cap(3, MaximumField::MaxTokens), body);
 }
 
 #[test]
 fn a_cap_stands_under_the_name_that_the_upstream_reads() {
-    use CapField::{MaxCompletionTokens, MaxTokens};
+    use MaximumField::{MaxCompletionTokens, MaxTokens};
     let base = r#""model":"m","messages":[{}]"#;
     for (members, field, after) in [
         ("", MaxTokens, r#"{"max_tokens":50,BASE}"#),
@@ -135,7 +140,7 @@ fn a_cap_stands_under_the_name_that_the_upstream_reads() {
         (
             r#","max_tokens":null"#,
             MaxCompletionTokens,
-            r#"{"max_completion_tokens":50,BASE,"max_tokens":null}"#,
+            r#"{BASE,"max_completion_tokens":50}"#,
         ),
         (r#","max_tokens":100"#, MaxTokens, r#"{BASE,"max_tokens":50}"#),
         (r#","max_tokens":10"#, MaxTokens, r#"{BASE,"max_tokens":10}"#),
@@ -150,19 +155,19 @@ fn a_cap_stands_under_the_name_that_the_upstream_reads() {
             r#"{BASE,"max_tokens":50}"#,
         ),
         (
-            r#","max_completion_tokens":100,"max_tokens":200"#,
+            r#","max_completion_tokens":100 , "max_tokens": 100"#,
             MaxTokens,
-            r#"{BASE,"max_completion_tokens":50,"max_tokens":50}"#,
+            r#"{BASE , "max_tokens": 50}"#,
         ),
         (
             r#","max_completion_tokens":10,"max_tokens":null"#,
             MaxTokens,
-            r#"{BASE,"max_completion_tokens":null,"max_tokens":10}"#,
+            r#"{BASE,"max_tokens":10}"#,
         ),
         (
             r#","max_completion_tokens":null,"max_tokens":70"#,
             MaxCompletionTokens,
-            r#"{BASE,"max_completion_tokens":50,"max_tokens":null}"#,
+            r#"{BASE,"max_completion_tokens":50}"#,
         ),
     ] {
         check(
@@ -172,6 +177,12 @@ fn a_cap_stands_under_the_name_that_the_upstream_reads() {
             &after.replace("BASE", base),
         );
     }
+    check(
+        Endpoint::Chat,
+        &format!(r#"{{ "max_tokens" : 9 , "max_completion_tokens":9,{base}}}"#),
+        cap(50, MaxCompletionTokens),
+        &format!(r#"{{  "max_completion_tokens":9,{base}}}"#),
+    );
     let body = chat(&format!("{{{base}}}")).unwrap();
     let edited = body.edit(&cap(u64::MAX, MaxTokens));
     assert!(edited.starts_with(br#"{"max_tokens":18446744073709551615,"#));
@@ -184,11 +195,46 @@ fn all_edits_at_once() {
         r#"{"messages":[{"role":"user","content":"\u00e9\/ é"}],"model":"a","big":1e400,"zero":-0.0}"#,
         Edit {
             model: "upstream/b",
-            ..cap(7, CapField::MaxCompletionTokens)
+            ..cap(7, MaximumField::MaxCompletionTokens)
         },
         concat!(
             r#"{"stream":true,"stream_options":{"include_usage":true},"max_completion_tokens":7,"#,
             r#""messages":[{"role":"user","content":"\u00e9\/ é"}],"model":"upstream/b","big":1e400,"zero":-0.0}"#
         ),
     );
+}
+
+#[test]
+fn a_clients_own_maximum_moves_to_the_name_that_the_upstream_reads() {
+    let base = r#""model":"m","messages":[{}]"#;
+    for (maximum, members, after) in [
+        (
+            MaximumField::MaxTokens,
+            r#","max_completion_tokens":1"#,
+            r#"{BASE,"max_tokens":1}"#,
+        ),
+        (
+            MaximumField::MaxCompletionTokens,
+            r#","max_tokens": 1"#,
+            r#"{BASE,"max_completion_tokens": 1}"#,
+        ),
+        (
+            MaximumField::MaxTokens,
+            r#","max_tokens":7,"x":1,"max_completion_tokens":7"#,
+            r#"{BASE,"max_tokens":7,"x":1}"#,
+        ),
+        (
+            MaximumField::MaxTokens,
+            r#","max_completion_tokens":null"#,
+            r#"{BASE,"max_completion_tokens":null}"#,
+        ),
+        (MaximumField::MaxTokens, "", "{BASE}"),
+    ] {
+        check(
+            Endpoint::Chat,
+            &format!("{{{base}{members}}}"),
+            Edit { maximum, ..rename("m") },
+            &after.replace("BASE", base),
+        );
+    }
 }

@@ -2,8 +2,11 @@
 
 use super::*;
 
-const LIMITS: PromptLimits = PromptLimits {
-    image_tokens_each: 1000,
+const BOUNDS: PromptBounds = PromptBounds {
+    image_tokens_each: Some(1000),
+    audio_tokens_each: None,
+    file_tokens_each: None,
+    overhead_tokens: 0,
     context_length: 1_000_000,
 };
 
@@ -44,7 +47,7 @@ fn images_are_counted_and_their_bytes_are_not() {
         let body = content(&format!("[{part}]"));
         assert_eq!(body.images(), images, "{part:.60}");
         assert!(body.prompt_bytes() < 250, "{part:.60}");
-        let bound = body.prompt_tokens_bound(&LIMITS);
+        let bound = body.prompt_tokens_bound(&BOUNDS);
         assert!(bound >= images * 1000 && bound < images * 1000 + 1000, "{bound}");
         assert!(texts(&body).concat().len() < 20);
     }
@@ -67,34 +70,34 @@ fn what_has_no_bound_of_its_own_takes_the_context_window() {
         r#"{"video_url":"https://x"}"#,
     ] {
         assert_eq!(
-            content(&format!("[{part}]")).prompt_tokens_bound(&LIMITS),
+            content(&format!("[{part}]")).prompt_tokens_bound(&BOUNDS),
             1_000_000,
             "{part}"
         );
     }
-    assert_eq!(content(r#"{"parts":[]}"#).prompt_tokens_bound(&LIMITS), 1_000_000);
+    assert_eq!(content(r#"{"parts":[]}"#).prompt_tokens_bound(&BOUNDS), 1_000_000);
     let audio = chat(r#"{"model":"m","messages":[{"role":"assistant","audio":{"id":"a"}}]}"#).unwrap();
-    assert_eq!(audio.prompt_tokens_bound(&LIMITS), 1_000_000);
+    assert_eq!(audio.prompt_tokens_bound(&BOUNDS), 1_000_000);
     let no_audio =
         chat(r#"{"model":"m","messages":[{"role":"assistant","audio":null,"content":[{"type":"text","text":"a"}]}]}"#);
-    assert!(no_audio.unwrap().prompt_tokens_bound(&LIMITS) < 1000);
+    assert!(no_audio.unwrap().prompt_tokens_bound(&BOUNDS) < 1000);
 }
 
 #[test]
 fn a_bound_holds_for_every_message_and_tool() {
     let body = chat(r#"{"model":"m","messages":[{},{},{}]}"#).unwrap();
     assert_eq!(body.prompt_bytes(), 35);
-    assert_eq!(body.prompt_tokens_bound(&LIMITS), 35 + 256 + 3 * 16);
-    assert_eq!(body.prompt_tokens_of_text(0, &LIMITS), 256 + 3 * 16);
+    assert_eq!(body.prompt_tokens_bound(&BOUNDS), 35 + 256 + 3 * 16);
+    assert_eq!(body.prompt_tokens_of_text(0, &BOUNDS), 256 + 3 * 16);
     let tools = check_accepted(r#""tools":[{"type":"function","function":{"name":"f"}}],"functions":[1]"#);
     let tool_bytes = r#"[{"type":"function","function":{"name":"f"}}][1]"#.len() as u64;
     assert_eq!(tools.prompt_bytes(), tools.bytes.len() as u64 + tool_bytes);
-    assert_eq!(tools.prompt_tokens_of_text(5, &LIMITS), 5 + 256 + 768 + 16);
+    assert_eq!(tools.prompt_tokens_of_text(5, &BOUNDS), 5 + 256 + 1_024 + 16);
 }
 
 #[test]
 fn the_bound_of_embeddings() {
-    let bound = |body: &str| embeddings(body).unwrap().prompt_tokens_bound(&LIMITS);
+    let bound = |body: &str| embeddings(body).unwrap().prompt_tokens_bound(&BOUNDS);
     assert_eq!(bound(r#"{"model":"m","input":"abc"}"#), 5 + 8);
     assert_eq!(bound(r#"{"model":"m","input":["abc", "d"]}"#), 5 + 3 + 16);
     assert_eq!(bound(r#"{"model":"m","input":[1,2,3]}"#), 3 + 8);
@@ -132,5 +135,65 @@ fn the_text_is_all_that_the_model_sees() {
             r#"{"type":"json_object"}"#,
             "x\ty",
         ]
+    );
+}
+
+#[test]
+fn sounds_and_files_are_counted_by_kind_and_their_bytes_are_no_text() {
+    let bounds = PromptBounds {
+        audio_tokens_each: Some(2_000),
+        file_tokens_each: Some(3_000),
+        overhead_tokens: 50,
+        ..BOUNDS
+    };
+    let data = "QUFB".repeat(200_000);
+    for (part, tokens) in [
+        (
+            format!(r#"{{"type":"input_audio","input_audio":{{"data":"{data}","format":"wav"}}}}"#),
+            2_000,
+        ),
+        (
+            format!(r#"{{"type":"file","file":{{"filename":"a.pdf","file_data":"{data}"}}}}"#),
+            3_000,
+        ),
+        (
+            format!(r#"{{"type":"text","text":"a","file":{{"file_data":"data:application/pdf;base64,{data}"}}}}"#),
+            3_000,
+        ),
+        (r#"{"type":"input_file","file_id":"f"}"#.to_owned(), 3_000),
+        (r#"{"type":"document"}"#.to_owned(), 3_000),
+    ] {
+        let body = content(&format!("[{part}]"));
+        assert!(body.prompt_bytes() < 250, "{part:.60}");
+        let bound = body.prompt_tokens_bound(&bounds);
+        assert!((tokens + 50..tokens + 800).contains(&bound), "{part:.60}: {bound}");
+        assert!(texts(&body).concat().len() < 60, "{part:.60}");
+    }
+    let film = content(&format!(
+        r#"[{{"type":"image_url","image_url":{{"url":"data:video/mp4;base64,{data}"}}}}]"#
+    ));
+    assert!(film.prompt_bytes() < 250 && texts(&film).concat().len() < 20);
+    assert_eq!(film.prompt_tokens_bound(&bounds), 1_000_000);
+}
+
+#[test]
+fn no_bound_exceeds_the_context() {
+    let bounds = PromptBounds {
+        context_length: 500,
+        ..BOUNDS
+    };
+    assert_eq!(
+        content(&format!("\"{}\"", "a ".repeat(5_000))).prompt_tokens_bound(&bounds),
+        500
+    );
+    assert_eq!(
+        content(r#"[{"type":"image_url"},{"type":"image_url"}]"#).prompt_tokens_bound(&bounds),
+        500
+    );
+    let each = embeddings(&format!(r#"{{"model":"m","input":["{0}","{0}"]}}"#, "a".repeat(5_000))).unwrap();
+    assert_eq!(
+        each.prompt_tokens_bound(&bounds),
+        1_000,
+        "each input is a prompt of its own"
     );
 }

@@ -74,6 +74,28 @@ impl StreamTap {
         out.freeze()
     }
 
+    /// The answer has passed its client's own maximum: what is to be sent as its end. That is the end of an event that has partly
+    /// passed, one event that ends each of its `choices` for the reason `length`, and `[DONE]`. Nothing passes afterwards, and the answer
+    /// is complete.
+    pub fn end_as_length(&mut self, choices: u64) -> Bytes {
+        if std::mem::replace(&mut self.closed, true) {
+            return Bytes::new();
+        }
+        let mut out = BytesMut::new();
+        self.close_released(&mut out);
+        if !self.done {
+            fault::write_length(&mut out, &self.reading.identity, choices);
+        }
+        self.finished = true;
+        out.freeze()
+    }
+
+    /// The answer has passed what is held for it, and no more credit is there: what is to be sent as its end. That is the end of an event
+    /// that has partly passed, one error event, and `[DONE]`. Nothing passes afterwards.
+    pub fn end_without_credit(&mut self) -> Bytes {
+        self.fail(NO_CREDIT_MESSAGE, NO_CREDIT_TYPE, NO_CREDIT_CODE)
+    }
+
     /// Whether the stream stopped within an event, and not only before its blank line or in a line after those that
     /// decided what becomes of it.
     fn is_cut(&self, framing: Framing) -> bool {
@@ -147,3 +169,8 @@ pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity
 const MASKED_MESSAGE: &str = "The upstream provider failed while answering.";
 const MASKED_TYPE: &str = "upstream_error";
 const MASKED_CODE: u16 = 502;
+
+/// What a client is told whose credit ends before its answer does.
+const NO_CREDIT_MESSAGE: &str = "The credit of the account does not cover the rest of this answer.";
+const NO_CREDIT_TYPE: &str = "insufficient_credits";
+const NO_CREDIT_CODE: u16 = 402;

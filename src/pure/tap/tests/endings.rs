@@ -88,3 +88,142 @@ fn an_event_whose_second_line_is_cut_off_passes_however_it_is_cut() {
         }
     }
 }
+
+/// A stream of so many deltas, with the tap after it.
+fn deltas(count: usize, options: TapOptions) -> StreamTap {
+    let chunks = vec![DELTA.as_bytes(); count];
+    pass(&chunks, options).1
+}
+
+#[test]
+fn a_stream_that_passed_its_clients_maximum_ends_for_the_reason_length() {
+    let mut tap = deltas(3, TapOptions::default());
+    let tail = String::from_utf8(tap.end_as_length(2).to_vec()).unwrap();
+    let (event, done) = tail.split_once("\n\n").unwrap();
+    assert_eq!(done, "data: [DONE]\n\n");
+    let event: serde_json::Value = serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
+    let delta: serde_json::Value = serde_json::from_str(DELTA.trim_end().strip_prefix("data: ").unwrap()).unwrap();
+    assert_eq!((&event["id"], &event["model"]), (&delta["id"], &delta["model"]));
+    assert_eq!(
+        event["choices"],
+        serde_json::json!([
+            { "index": 0, "delta": {}, "finish_reason": "length" },
+            { "index": 1, "delta": {}, "finish_reason": "length" },
+        ])
+    );
+    assert!(tap.finished() && !tap.error_event() && !tap.died());
+    assert_eq!(
+        tap.chunk(&Bytes::from_static(DELTA.as_bytes())),
+        Forward::Replace(Bytes::new())
+    );
+    assert_eq!(
+        (tap.end(), tap.end_as_length(1), tap.delivered().0),
+        (Bytes::new(), Bytes::new(), 3)
+    );
+}
+
+#[test]
+fn a_stream_whose_credit_is_used_up_ends_with_one_error_event() {
+    let mut tap = deltas(2, TapOptions::default());
+    let tail = String::from_utf8(tap.end_without_credit().to_vec()).unwrap();
+    assert!(
+        tail.contains("\"code\":402") && tail.contains("\"type\":\"insufficient_credits\""),
+        "{tail}"
+    );
+    assert!(
+        tail.ends_with("\n\ndata: [DONE]\n\n") && tail.matches("data: ").count() == 2,
+        "{tail}"
+    );
+    assert_eq!(
+        (tap.end_without_credit(), tap.end(), tap.delivered().0),
+        (Bytes::new(), Bytes::new(), 2)
+    );
+}
+
+#[test]
+fn an_ending_closes_an_event_that_has_partly_passed() {
+    let long = format!("data: {{\"choices\":[{{\"delta\":{{\"content\":\"{}", "a".repeat(100));
+    let options = TapOptions {
+        hold_bytes_max: 10,
+        ..TapOptions::default()
+    };
+    for end in [
+        |tap: &mut StreamTap| tap.end_as_length(1),
+        StreamTap::end_without_credit,
+    ] {
+        let (mut out, mut tap) = pass(&[long.as_bytes()], options);
+        out.extend(end(&mut tap));
+        let out = String::from_utf8(out).unwrap();
+        let events: Vec<&str> = out.trim_end().split("\n\n").collect();
+        assert_eq!(events.len(), 3, "{out}");
+        for event in &events[..2] {
+            serde_json::from_str::<serde_json::Value>(event.strip_prefix("data: ").unwrap()).unwrap();
+        }
+    }
+}
+
+#[test]
+fn the_length_of_the_delivered_text_is_known_while_it_runs() {
+    let text = deltas(3, TapOptions::default()).delivered_text();
+    assert_eq!(text.tokens.0, 3);
+    let tap = deltas(1, TapOptions::default());
+    assert_eq!(text.bytes, 3 * tap.delivered_text().bytes);
+    let escaped = r#"data: {"choices":[{"delta":{"content":"\u00e9\n"}}]}"#.to_owned() + "\n\n";
+    for cut in 0..=escaped.len() {
+        let (head, tail) = escaped.as_bytes().split_at(cut);
+        assert_eq!(
+            pass(&[head, tail], TapOptions::default()).1.delivered_text().bytes,
+            3,
+            "cut at {cut}"
+        );
+    }
+}
+
+#[test]
+fn a_report_before_the_text_is_not_what_the_answer_used() {
+    let reported = |stream: &[&str], max: Option<u64>| {
+        let options = TapOptions {
+            completion_max: max,
+            ..TapOptions::default()
+        };
+        let chunks: Vec<&[u8]> = stream.iter().map(|event| event.as_bytes()).collect();
+        let tap = pass(&chunks, options).1;
+        (tap.reported().map(|usage| usage.completion.0), tap.is_implausible())
+    };
+    let usage = |completion: u64| {
+        format!("data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{completion}}}}}\n\n")
+    };
+    assert_eq!(
+        reported(&[&usage(0), DELTA, DELTA, DELTA, STOP, DONE], None),
+        (None, true)
+    );
+    // Its client left before the last report came.
+    assert_eq!(reported(&[&usage(0), DELTA, DELTA, STOP], None), (None, false));
+    assert_eq!(reported(&[DELTA, DELTA, STOP, &usage(0), DONE], None), (Some(0), false));
+    assert_eq!(
+        reported(&[DELTA, DELTA, &usage(2), DELTA, STOP, DONE], None),
+        (Some(3), false)
+    );
+    assert_eq!(reported(&[DELTA, STOP, &usage(10), DONE], Some(10)), (Some(10), false));
+    assert_eq!(reported(&[DELTA, STOP, &usage(11), DONE], Some(10)), (None, true));
+    assert_eq!(
+        reported(&[&usage(11), DELTA, STOP, &usage(1), DONE], Some(10)),
+        (Some(1), true)
+    );
+}
+
+#[test]
+fn a_whole_answer_whose_report_cannot_be_is_counted() {
+    let answer =
+        r#"{"choices":[{"message":{"content":"Hi there"}}],"usage":{"prompt_tokens":9,"completion_tokens":11}}"#;
+    for (max, reported, delivered) in [(Some(11), Some(11), 0), (Some(10), None, 2)] {
+        let mut tap = WholeTap::within(Encoding::O200k, max);
+        tap.chunk(answer.as_bytes());
+        tap.end();
+        assert_eq!(tap.reported().map(|usage| usage.completion.0), reported);
+        assert_eq!(
+            (tap.delivered().0, tap.is_implausible()),
+            (delivered, reported.is_none())
+        );
+    }
+}

@@ -212,17 +212,42 @@ fn usages(value: &Value) -> Vec<&Value> {
 
 /// A `usage` object as a [`Report`].
 pub(super) fn report(usage: &Value) -> Report {
-    let figure = |key: &str| match usage.get(key) {
+    let detail = |side: &str, keys: &[&str]| {
+        let Some(details) = usage.get(side).filter(|details| details.is_object()) else {
+            return Figure::Absent;
+        };
+        let figures = keys.iter().map(|key| figure_of(details, key));
+        figures.fold(Figure::Absent, Figure::larger)
+    };
+    let figure = |key: &str| figure_of(usage, key);
+    Report {
+        prompt: figure("prompt_tokens"),
+        completion: figure("completion_tokens"),
+        total: figure("total_tokens"),
+        prompt_detail: detail(
+            "prompt_tokens_details",
+            &["cached_tokens", "cache_write_tokens", "audio_tokens"],
+        )
+        .larger(figure("prompt_cache_hit_tokens")),
+        completion_detail: detail(
+            "completion_tokens_details",
+            &[
+                "audio_tokens",
+                "accepted_prediction_tokens",
+                "rejected_prediction_tokens",
+            ],
+        ),
+        reasoning: detail("completion_tokens_details", &["reasoning_tokens"]),
+    }
+}
+
+fn figure_of(value: &Value, key: &str) -> Figure {
+    match value.get(key) {
         None | Some(Value::Null) => Figure::Absent,
         Some(value) => match value.as_u64() {
             Some(tokens) if tokens <= TOKENS_MAX => Figure::Tokens(tokens),
             _ => Figure::Unbelievable,
         },
-    };
-    Report {
-        prompt: figure("prompt_tokens"),
-        completion: figure("completion_tokens"),
-        total: figure("total_tokens"),
     }
 }
 

@@ -93,7 +93,7 @@ fn a_byte_order_mark_is_one_at_the_start_only() {
 /// The stencil of an event of `shape`.
 fn stencil(shape: &str) -> Stencil {
     let event = write(shape, b"text", b"pad", "\n\n");
-    let mut reading = Reading::new(Encoding::O200k);
+    let mut reading = Reading::new(Encoding::O200k, None);
     let data_at = event.iter().position(|byte| *byte == b'{').unwrap();
     Scanner::new().feed(&event[data_at..event.len() - 2], &mut reading);
     let mut stencil = Stencil::default();

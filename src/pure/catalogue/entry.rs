@@ -1,0 +1,123 @@
+//! One model as the catalogue's file has it, and what it means.
+
+use serde::Deserialize;
+
+use super::{CatalogueError, Model, Purpose, Target};
+use crate::pure::ids::Tier;
+use crate::pure::money::{Markup, Pricing, ProviderPrice};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RawModel {
+    pub(super) id: String,
+    name: String,
+    provider: String,
+    #[serde(default)]
+    description: String,
+    context_length: u64,
+    max_completion_tokens: u64,
+    modality: String,
+    pricing: RawPricing,
+    tier: Tier,
+    #[serde(default)]
+    purposes: Vec<Purpose>,
+    targets: Vec<Target>,
+    #[serde(default)]
+    image_tokens_max: Option<u64>,
+    #[serde(default)]
+    audio_tokens_max: Option<u64>,
+    #[serde(default)]
+    file_tokens_max: Option<u64>,
+    #[serde(default)]
+    min_completion_tokens: Option<u64>,
+    #[serde(default)]
+    reasoning: bool,
+    #[serde(default)]
+    tokens_per_second: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RawPricing {
+    prompt: ProviderPrice,
+    completion: ProviderPrice,
+}
+
+/// Errors with the first thing that makes no sense.
+pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueError> {
+    let fail = |problem: &str| {
+        let (model, problem) = (raw.id.clone(), problem.to_owned());
+        Err(CatalogueError::Model { model, problem })
+    };
+    let (maker, rest) = raw.id.split_once('/').unwrap_or_default();
+    let graphic = raw
+        .id
+        .bytes()
+        .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'?' | b'#' | b'%'));
+    if maker.is_empty() || rest.is_empty() || !graphic || maker == "purpose" {
+        return fail("the id must have the form <provider>/<model> and no blanks");
+    }
+    if !raw.modality.contains("->") {
+        return fail("modality must have the form <inputs>-><outputs>, such as text+image->text");
+    }
+    if raw.context_length == 0 || raw.context_length > TOKENS_MAX {
+        return fail("context_length must be from 1 to 1,000,000,000");
+    }
+    let embedding = raw.modality.ends_with("->embedding");
+    if raw.max_completion_tokens > TOKENS_MAX || (raw.max_completion_tokens == 0 && !embedding) {
+        return fail("max_completion_tokens must be from 1 to 1,000,000,000 (0 for embeddings)");
+    }
+    for (key, value) in [
+        ("image_tokens_max", raw.image_tokens_max),
+        ("audio_tokens_max", raw.audio_tokens_max),
+        ("file_tokens_max", raw.file_tokens_max),
+    ] {
+        if value.is_some_and(|tokens| tokens > TOKENS_MAX) {
+            return fail(&format!("{key} must be at most 1,000,000,000"));
+        }
+    }
+    let min = raw.min_completion_tokens;
+    if min.is_some_and(|min| min == 0 || (!embedding && min > raw.max_completion_tokens)) {
+        return fail("min_completion_tokens must be from 1 to max_completion_tokens");
+    }
+    if raw
+        .tokens_per_second
+        .is_some_and(|rate| !(1..=TOKENS_PER_SECOND_MAX).contains(&rate))
+    {
+        return fail("tokens_per_second must be from 1 to 100,000");
+    }
+    if raw.targets.is_empty() {
+        return fail("targets is empty: no provider is named");
+    }
+    Ok(Model {
+        pricing: Pricing {
+            prompt: raw.pricing.prompt.with_markup(markup),
+            completion: raw.pricing.completion.with_markup(markup),
+        },
+        id: raw.id.into(),
+        name: raw.name,
+        provider: raw.provider,
+        description: raw.description,
+        context_length: raw.context_length,
+        max_completion_tokens: if embedding { 0 } else { raw.max_completion_tokens },
+        modality: raw.modality,
+        tier: raw.tier,
+        purposes: raw.purposes,
+        targets: raw.targets,
+        image_tokens_max: raw.image_tokens_max,
+        audio_tokens_max: raw.audio_tokens_max,
+        file_tokens_max: raw.file_tokens_max,
+        min_completion_tokens: raw.min_completion_tokens.unwrap_or(1),
+        reasoning: raw.reasoning,
+        tokens_per_second: raw
+            .tokens_per_second
+            .or(raw.reasoning.then_some(TOKENS_PER_SECOND_USUAL)),
+    })
+}
+
+/// How fast a model with reasoning generates where the catalogue does not say: slower than most.
+const TOKENS_PER_SECOND_USUAL: u32 = 50;
+/// More than any model generates in a second.
+const TOKENS_PER_SECOND_MAX: u32 = 100_000;
+/// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.
+const TOKENS_MAX: u64 = 1_000_000_000;

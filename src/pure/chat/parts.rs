@@ -1,0 +1,181 @@
+//! The members of a message and the parts of its content: text, images, sounds, files, and what is none of these.
+
+use super::fold;
+use super::prompt::{PartKind, Piece, found_value};
+use super::scan::{Fault, Kind, Scanner, Text, Value};
+use super::text;
+
+/// Reads the value of a message's member.
+#[inline]
+pub(super) fn walk_message_member(
+    scan: &mut Scanner<'_>,
+    bytes: &[u8],
+    key: Text,
+    found: &mut impl FnMut(Piece),
+) -> Result<(), Fault> {
+    let is_part: fn(Kind) -> Option<PartKind> = match &*text::unescaped_bytes(key, bytes) {
+        b"content" | b"images" if scan.peek() == Some(b'[') => return walk_parts(scan, bytes, found),
+        b"role" => return scan.value().map(|_| ()),
+        b"content" | b"images" => |kind| (kind == Kind::Object).then_some(PartKind::Unknown),
+        b"audio" => |kind| (kind != Kind::Null).then_some(PartKind::Audio),
+        _ => {
+            fold::check(key, bytes, &["content", "role", "images", "audio"])?;
+            |_| None
+        }
+    };
+    let value = scan.value()?;
+    if let Some(kind) = is_part(value.kind) {
+        found(Piece::Part(kind));
+    }
+    found_value(value, found);
+    Ok(())
+}
+
+fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
+    let mut parts = scan.open_array()?;
+    while scan.next_element(&mut parts)? {
+        if scan.peek() == Some(b'{') {
+            walk_part(scan, bytes, found)?;
+        } else {
+            found_value(scan.value()?, found);
+        }
+    }
+    Ok(())
+}
+
+/// What is known of a part while its members are read.
+#[derive(Default)]
+struct Part {
+    /// Its type was read: it is text, or a kind that is counted.
+    is_typed: bool,
+    /// The kind that its type names, and whether that kind's own member was seen.
+    images: Seen,
+    audios: Seen,
+    files: Seen,
+    is_unknown: bool,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Seen {
+    is_expected: bool,
+    is_there: bool,
+}
+
+/// Reads one part. A member that holds an image, a sound or a file counts as one whatever the part's type says, and so does a type
+/// without its member.
+fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
+    let mut part = Part::default();
+    let mut members = scan.open_object()?;
+    while let Some(key) = scan.next_key(&mut members)? {
+        match &*text::unescaped_bytes(key, bytes) {
+            b"type" => {
+                let value = scan.value()?;
+                part.read_type(value, bytes);
+            }
+            b"image_url" => {
+                part.images.is_there = true;
+                found(Piece::Part(PartKind::Image));
+                walk_bytes(scan, bytes, "url", found)?;
+            }
+            b"input_audio" => {
+                part.audios.is_there = true;
+                found(Piece::Part(PartKind::Audio));
+                walk_bytes(scan, bytes, "data", found)?;
+            }
+            b"file" => {
+                part.files.is_there = true;
+                found(Piece::Part(PartKind::File));
+                walk_bytes(scan, bytes, "file_data", found)?;
+            }
+            _ => {
+                fold::check(key, bytes, &["type", "image_url", "input_audio", "file", "text"])?;
+                found_value(scan.value()?, found);
+            }
+        }
+    }
+    part.end(found);
+    Ok(())
+}
+
+impl Part {
+    fn read_type(&mut self, value: Value, bytes: &[u8]) {
+        let is_one_of = |names: &[&str]| {
+            value
+                .text()
+                .is_some_and(|kind| names.iter().any(|name| text::is(kind, bytes, name)))
+        };
+        self.is_typed = true;
+        if is_one_of(&TEXT_PARTS) {
+        } else if is_one_of(&IMAGE_PARTS) {
+            self.images.is_expected = true;
+        } else if is_one_of(&AUDIO_PARTS) {
+            self.audios.is_expected = true;
+        } else if is_one_of(&FILE_PARTS) {
+            self.files.is_expected = true;
+        } else {
+            self.is_unknown = true;
+        }
+    }
+
+    fn end(&self, found: &mut impl FnMut(Piece)) {
+        for (seen, kind) in [
+            (self.images, PartKind::Image),
+            (self.audios, PartKind::Audio),
+            (self.files, PartKind::File),
+        ] {
+            if seen.is_expected && !seen.is_there {
+                found(Piece::Part(kind));
+            }
+        }
+        let is_known = self.is_typed || self.images.is_there || self.audios.is_there || self.files.is_there;
+        if self.is_unknown || !is_known {
+            found(Piece::Part(PartKind::Unknown));
+        }
+    }
+}
+
+/// Reads what holds the bytes of a part: a string, or an object whose member `name` is that string. The object's other members are text.
+fn walk_bytes(
+    scan: &mut Scanner<'_>,
+    bytes: &[u8],
+    name: &'static str,
+    found: &mut impl FnMut(Piece),
+) -> Result<(), Fault> {
+    if scan.peek() != Some(b'{') {
+        let value = scan.value()?;
+        found_bytes(value, bytes, name, found);
+        return Ok(());
+    }
+    let mut members = scan.open_object()?;
+    while let Some(key) = scan.next_key(&mut members)? {
+        if text::is(key, bytes, name) {
+            found_bytes(scan.value()?, bytes, name, found);
+        } else {
+            fold::check(key, bytes, &[name])?;
+            found_value(scan.value()?, found);
+        }
+    }
+    Ok(())
+}
+
+fn found_bytes(value: Value, bytes: &[u8], name: &str, found: &mut impl FnMut(Piece)) {
+    match value.text() {
+        Some(url) if name == "url" => {
+            if !text::starts_with(url, bytes, "data:") {
+                return; // An address: some provider fetches it.
+            }
+            found(Piece::PartBytes(url.span));
+            if !text::starts_with(url, bytes, "data:image/") {
+                // Some upstreams take documents and films here.
+                found(Piece::Part(PartKind::Unknown));
+            }
+        }
+        Some(data) => found(Piece::PartBytes(data.span)),
+        None => found_value(value, found),
+    }
+}
+
+const IMAGE_PARTS: [&str; 3] = ["image_url", "input_image", "image"];
+const AUDIO_PARTS: [&str; 2] = ["input_audio", "audio"];
+const FILE_PARTS: [&str; 3] = ["file", "input_file", "document"];
+const TEXT_PARTS: [&str; 6] = ["text", "input_text", "output_text", "refusal", "thinking", "reasoning"];

@@ -1,0 +1,111 @@
+//! The maximum of completion tokens: its spellings, and keys that only fold to one that is known.
+
+use super::*;
+
+#[test]
+fn two_spellings_of_the_maximum_agree_or_are_refused() {
+    assert_eq!(
+        check_accepted(r#""max_tokens":5,"max_completion_tokens":5"#).max_tokens(),
+        NonZeroU64::new(5)
+    );
+    for one_is_null in [
+        r#""max_tokens":null,"max_completion_tokens":5"#,
+        r#""max_tokens":5,"max_completion_tokens":null"#,
+    ] {
+        assert_eq!(check_accepted(one_is_null).max_tokens(), NonZeroU64::new(5));
+    }
+    check_member_refused(r#""max_tokens":5,"max_completion_tokens":6"#, BodyError::Disagree);
+    check_member_refused(r#""max_completion_tokens":1,"max_tokens":2000"#, BodyError::Disagree);
+}
+
+#[test]
+fn every_other_spelling_of_the_maximum_is_refused_whatever_a_provider_allows() {
+    for name in other_maxima() {
+        for value in ["-1", "1", "\"9\"", "false", "{}"] {
+            let refused = chat(&chat_with(&format!(r#""{name}":{value}"#)));
+            assert!(
+                matches!(refused, Err(BodyError::Refused { field, .. }) if field == name),
+                "{name}: {value}"
+            );
+        }
+        check_accepted(&format!(r#""{name}":null"#));
+        assert!(FieldRules::allowing([name]).is_err());
+    }
+    for members in [
+        r#""maxOutputTokens":5"#,
+        r#""maxTokens":5"#,
+        r#""maxoutputtokens":5"#,
+        r#""MAX_NEW_TOKENS":5"#,
+        r#""options":{"num_predict":-1}"#,
+        r#""options":{"NUM_PREDICT":-1}"#,
+        r#""options":{"a":[{"num_\u0070redict":-1}]}"#,
+        r#""generationConfig":{"maxOutputTokens":5}"#,
+        r#""parameters":[{"max_tokens":5}]"#,
+        r#""x":{"max_to\u212aens":5}"#,
+    ] {
+        assert!(chat(&chat_with(members)).is_err(), "{members}");
+    }
+}
+
+#[test]
+fn what_is_the_clients_own_may_have_any_key() {
+    for members in [
+        r#""response_format":{"type":"json_schema","json_schema":{"schema":{"properties":{"max_tokens":{},"Model":{}}}}}"#,
+        r#""tools":[{"type":"function","function":{"name":"f","parameters":{"properties":{"num_predict":{},"Type":{}}}}}]"#,
+        r#""metadata":{"max_new_tokens":"1","Model":"x"}"#,
+        r#""guided_json":{"maxTokens":{}}"#,
+        r#""logit_bias":{"50256":-100}"#,
+        r#""options":{"temperature":1,"Stop":["x"]}"#,
+    ] {
+        check_accepted(members);
+    }
+    chat(r#"{"model":"m","messages":[{"role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{\"MAX_TOKENS\":1}"},"Type":"x"}]}]}"#)
+        .unwrap();
+}
+
+#[test]
+fn a_budget_of_reasoning_demands_a_larger_maximum() {
+    for (members, demanded) in [
+        (r#""thinking":{"type":"enabled","budget_tokens":1024}"#, 1025),
+        (r#""reasoning":{"max_tokens":2000,"effort":"high"}"#, 2001),
+        (r#""reasoning":{"effort":"high"},"thinking":null"#, 0),
+        (r#""thinking":{"budget_tokens":"many"}"#, 0),
+        (r#""seed":1"#, 0),
+    ] {
+        assert_eq!(check_accepted(members).demanded_tokens(), demanded, "{members}");
+    }
+}
+
+#[test]
+fn a_key_that_folds_to_a_known_one_is_refused_at_every_level() {
+    for (members, field) in [
+        (r#""Model":"paid""#, "model"),
+        (r#""MAX_TOKENS":9"#, "max_tokens"),
+        (r#""N":8"#, "n"),
+        (r#""TOOLS":[]"#, "tools"),
+        ("\"\u{17f}tream\":true", "stream"),
+        ("\"max_to\u{212a}ens\":9", "max_tokens"),
+        (r#""\u017ftream":true"#, "stream"),
+        (r#""Service_tier":"priority""#, "service_tier"),
+        (r#""User":"u""#, "user"),
+        (r#""stream_options":{"Include_usage":false}"#, "include_usage"),
+        (r#""tools":[{"type":"function","Type":"web_search"}]"#, "type"),
+        (r#""thinking":{"Budget_tokens":5}"#, "budget_tokens"),
+    ] {
+        check_member_refused(members, BodyError::Misspelled { field });
+    }
+    for (message, field) in [
+        (r#"{"Content":[{"type":"file"}]}"#, "content"),
+        (r#"{"content":"a","CONTENT":"b"}"#, "content"),
+        (r#"{"content":[{"Type":"file"}]}"#, "type"),
+        (r#"{"content":[{"type":"text","Image_url":"u"}]}"#, "image_url"),
+        (r#"{"content":[{"type":"image_url","image_url":{"URL":"u"}}]}"#, "url"),
+        (r#"{"content":[{"type":"file","file":{"File_data":"u"}}]}"#, "file_data"),
+    ] {
+        check_refused(
+            &format!(r#"{{"model":"m","messages":[{message}]}}"#),
+            BodyError::Misspelled { field },
+        );
+    }
+    check_accepted(r#""TEMPERATURE":1,"größe":2,"\u0073eed":3"#);
+}

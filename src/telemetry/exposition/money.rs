@@ -1,0 +1,91 @@
+//! The part of the page that is about money: what was billed and what was not, and the state of the books.
+
+use super::*;
+
+impl Page {
+    /// What was billed, and what was not.
+    pub(super) fn money(&mut self, figures: &Figures) {
+        let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut lost, mut lost_credits, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
+        for (name, target) in sorted(figures)
+            .into_iter()
+            .filter(|(name, _)| !name.provider.is_empty())
+        {
+            tokens.extend(by_side(name, target.prompt_tokens, target.completion_tokens));
+            credits.push(counter(&of(name), amount(target.cost_pico)));
+            debits.push(counter(&of(name), number(target.debits)));
+            overruns.push(counter(&of(name), number(target.overruns)));
+            over.push(counter(&of(name), amount(target.overrun_pico)));
+            rejected.push(counter(&of(name), number(target.reports_rejected)));
+            lost.extend(by_side(name, target.lost_prompt_tokens, target.lost_completion_tokens));
+            lost_credits.push(counter(&of(name), amount(target.lost_pico)));
+            cuts.push(counter(&of(name), number(target.cuts)));
+        }
+        self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
+        self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
+        self.counters("tollgate_debits_total", "Calls that were billed.", debits);
+        self.counters(
+            "tollgate_overruns_total",
+            "Debits above what was held for the call.",
+            overruns,
+        );
+        self.counters(
+            "tollgate_overrun_credits_total",
+            "By how much they were above it.",
+            over,
+        );
+        let help = "Usage reports of providers that cannot be, and were not believed.";
+        self.counters("tollgate_usage_reports_rejected_total", help, rejected);
+        let help =
+            "Tokens that providers delivered or reported beyond what was admitted: not billed, the operator's loss.";
+        self.counters("tollgate_unbilled_tokens_total", help, lost);
+        let help = "What they would have cost the accounts.";
+        self.counters("tollgate_unbilled_credits_total", help, lost_credits);
+        let help = "Charges that were cut to what was held: a fault of the gateway.";
+        self.counters("tollgate_charges_cut_total", help, cuts);
+    }
+
+    /// What is held and not yet acknowledged, and whether the books balance.
+    pub(super) fn books(&mut self, gauges: &Gauges) {
+        let vitals = &gauges.vitals;
+        self.gauge(
+            "tollgate_holds_open",
+            "Holds of running calls.",
+            number(vitals.holds_open),
+        );
+        let held = amount(i128::from(vitals.held.pico()));
+        self.gauge("tollgate_held_credits", "What they hold.", held);
+        let help = "Debits that the ledger's store has not acknowledged.";
+        self.gauge("tollgate_unsettled_debits", help, number(vitals.unsettled));
+        let help = "How long the oldest of them has waited.";
+        self.gauge(
+            "tollgate_settlement_lag_seconds",
+            help,
+            vitals.unsettled_age.as_secs_f64(),
+        );
+        let (depth, usable) = gauges.journal;
+        let help = "Calls and debits that stand in the journal: running, or not acknowledged by the ledger's store.";
+        self.gauge("tollgate_journal_depth", help, size(depth));
+        let help = "How long ago the oldest of them came.";
+        self.gauge("tollgate_journal_age_seconds", help, signed(gauges.journal_age_secs));
+        let help = "1 while the journal can be written; paid calls are refused while it cannot.";
+        self.gauge("tollgate_journal_usable", help, flag(usable));
+        if let Some(accounts) = vitals.below_zero.or(gauges.below_zero) {
+            let help = "Accounts whose balance is below zero.";
+            self.gauge("tollgate_accounts_below_zero", help, number(accounts));
+        }
+        if let Some((age, findings)) = gauges.audit {
+            let help = "What the last audit of the books found: 0 when they balance.";
+            self.gauge("tollgate_audit_findings", help, number(findings));
+            self.gauge("tollgate_audit_age_seconds", "Since the last audit.", signed(age));
+        }
+    }
+}
+
+/// The tokens of both sides at a target.
+fn by_side(name: &TargetName, prompt: u64, completion: u64) -> [Metric; 2] {
+    let [model, provider] = of(name);
+    [("prompt", prompt), ("completion", completion)]
+        .map(|(side, count)| counter(&[model, provider, ("type", side)], number(count)))
+}

@@ -1,0 +1,187 @@
+//! The table of what is billed in conf/README.md: each of its examples is run, as it stands there.
+
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+use crate::chat::{PROMPT, request};
+use crate::harness::catalogue::{EMBED, SMALL, cost};
+use crate::harness::reply::whole_chat;
+use crate::harness::{Gateway, Reply, Upstream};
+
+/// One row.
+struct Row {
+    example: String,
+    billed: String,
+}
+
+/// The rows of the table, in order.
+fn rows() -> Vec<Row> {
+    let document = include_str!("../../conf/README.md");
+    let (_, table) = document
+        .split_once("| What happens | Example | Billed |\n")
+        .expect("the table");
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    rows.map(|line| {
+        let cells: Vec<&str> = line.trim_matches('|').split('|').map(str::trim).collect();
+        let code = |cell: &str| {
+            let code = cell.strip_prefix('`').and_then(|cell| cell.strip_suffix('`'));
+            code.unwrap_or_else(|| panic!("an example in backticks: {line}"))
+                .to_owned()
+        };
+        assert_eq!(cells.len(), 3, "{line}");
+        Row {
+            example: code(cells[1]),
+            billed: code(cells[2]),
+        }
+    })
+    .collect()
+}
+
+/// What an example asks for and what its provider does.
+#[derive(Default)]
+struct Example {
+    kind: String,
+    max: Option<u64>,
+    choices: Option<u64>,
+    text: String,
+    usage: Option<Value>,
+    stream: Option<Reply>,
+    status: Option<u16>,
+    leaves_after: Option<usize>,
+}
+
+impl Example {
+    fn read(text: &str) -> Example {
+        let mut example = Example::default();
+        let mut words = 0;
+        for step in text.split(", ") {
+            let (step, argument) = step.split_once(' ').unwrap_or((step, ""));
+            let number = || argument.parse::<u64>().unwrap();
+            match step {
+                "whole" | "embeddings" => example.kind = step.to_owned(),
+                "stream" => {
+                    example.kind = step.to_owned();
+                    example.stream = Some(Reply::stream().role());
+                }
+                "max" => example.max = Some(number()),
+                "choices" => example.choices = Some(number()),
+                "status" => example.status = Some(argument.parse().unwrap()),
+                "text" => {
+                    words += argument.parse::<usize>().unwrap();
+                    example.text.push_str(&" word".repeat(argument.parse().unwrap()));
+                    example.stream = example
+                        .stream
+                        .map(|reply| (0..number()).fold(reply, |reply, _| reply.text(" word")));
+                }
+                "report" => {
+                    let (prompt, completion) = argument.split_once('/').unwrap();
+                    let (prompt, completion): (u64, u64) = (prompt.parse().unwrap(), completion.parse().unwrap());
+                    example.usage = Some(json!({ "prompt_tokens": prompt, "completion_tokens": completion }));
+                    example.stream = example.stream.map(|reply| reply.usage(prompt, completion));
+                }
+                "reasoning" => {
+                    example.usage.as_mut().unwrap()["completion_tokens_details"] =
+                        json!({ "reasoning_tokens": number() });
+                }
+                "total" => example.usage.as_mut().unwrap()["total_tokens"] = number().into(),
+                "finish" => example.stream = example.stream.map(Reply::finish),
+                "done" => example.stream = example.stream.map(Reply::done),
+                "dies" => example.stream = example.stream.map(Reply::close),
+                "leaves" => {
+                    example.leaves_after = Some(words + 1);
+                    example.stream = example.stream.map(Reply::silence);
+                }
+                other => panic!("no such step: {other}"),
+            }
+        }
+        example
+    }
+
+    fn body(&self) -> String {
+        if self.kind == "embeddings" {
+            return json!({ "model": EMBED, "input": "Hello" }).to_string();
+        }
+        let mut body: Value = serde_json::from_str(&request(SMALL)).unwrap();
+        for (key, value) in [("max_tokens", self.max), ("n", self.choices)] {
+            if let Some(value) = value {
+                body[key] = value.into();
+            }
+        }
+        body.to_string()
+    }
+
+    fn reply(&self) -> Reply {
+        if let Some(status) = self.status {
+            return Reply::status(status);
+        }
+        match (&self.stream, self.kind.as_str()) {
+            (Some(stream), _) => stream.clone(),
+            (None, "embeddings") => {
+                Reply::embeddings(1, self.usage.as_ref().unwrap()["prompt_tokens"].as_u64().unwrap())
+            }
+            (None, _) => {
+                let mut answer = whole_chat(&self.text, None);
+                if let Some(usage) = &self.usage {
+                    answer["usage"] = usage.clone();
+                }
+                Reply::json(&answer)
+            }
+        }
+    }
+
+    /// What `billed` says in credits.
+    fn owed(&self, billed: &str) -> Decimal {
+        let Some((prompt, completion)) = billed.split_once(" + ") else {
+            assert_eq!(billed, "nothing");
+            return Decimal::ZERO;
+        };
+        let prompt = match prompt {
+            // A token a byte, and what the chat format adds to one message.
+            "bound" => self.body().len() as u64 + 256 + 16,
+            figure => figure.parse().unwrap(),
+        };
+        let model = if self.kind == "embeddings" { EMBED } else { SMALL };
+        cost(model, prompt, completion.parse().unwrap())
+    }
+
+    async fn run(&self, gateway: &Gateway, upstream: &Upstream) {
+        match self.kind.as_str() {
+            "stream" => {
+                let mut events = gateway.http1.stream("/llm/chat/stream", self.body()).await;
+                let Some(count) = self.leaves_after else {
+                    if events.status == 200 {
+                        events.rest().await;
+                    }
+                    return;
+                };
+                for _ in 0..count {
+                    events.next().await.unwrap();
+                }
+                drop(events);
+                upstream.hung_up().await;
+            }
+            "embeddings" => {
+                gateway.http1.post("/llm/embeddings", self.body()).await.ok();
+            }
+            _ => {
+                gateway.http1.post("/llm/chat", self.body()).await;
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn every_example_of_the_document_is_billed_as_it_says() {
+    let rows = rows();
+    assert!(rows.len() >= 18, "{} rows", rows.len());
+    assert_eq!(PROMPT, 7, "the document says so");
+    for row in rows {
+        println!("{} -> {}", row.example, row.billed);
+        let example = Example::read(&row.example);
+        let upstream = Upstream::always(example.reply()).await;
+        let gateway = Gateway::over(&upstream).await;
+        example.run(&gateway, &upstream).await;
+        assert_eq!(gateway.spent().await, example.owed(&row.billed), "{}", row.example);
+        gateway.check_books().await;
+    }
+}
