@@ -150,6 +150,8 @@ pub struct Timeouts {
     pub write: Duration,
     /// Of an idle keep-alive connection of a caller.
     pub keepalive: Duration,
+    /// How long an answer that has begun is read on for a caller that has left.
+    pub disconnect_drain: Duration,
 }
 
 /// Files for the listener's TLS.

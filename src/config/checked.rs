@@ -188,6 +188,7 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
         body: millis("body_ms", raw.body_ms)?,
         write: millis("write_ms", raw.write_ms)?,
         keepalive: millis("keepalive_ms", raw.keepalive_ms)?,
+        disconnect_drain: millis("disconnect_drain_ms", raw.disconnect_drain_ms)?,
     })
 }
 

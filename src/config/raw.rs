@@ -78,6 +78,7 @@ pub(super) struct RawTimeouts {
     pub(super) body_ms: u64,
     pub(super) write_ms: u64,
     pub(super) keepalive_ms: u64,
+    pub(super) disconnect_drain_ms: u64,
 }
 
 impl Default for RawTimeouts {
@@ -91,6 +92,7 @@ impl Default for RawTimeouts {
             body_ms: 60_000,
             write_ms: 60_000,
             keepalive_ms: 75_000,
+            disconnect_drain_ms: 120_000,
         }
     }
 }

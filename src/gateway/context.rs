@@ -8,7 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::drain::DrainPlace;
+use super::drain::Place;
 use super::failure::Verdict;
 use super::meter::Meter;
 use super::route::Candidate;
@@ -78,9 +78,11 @@ pub(super) struct Call {
     /// The client has left.
     pub(super) client_has_left: bool,
     /// The upstream is read on for a client that has left.
-    pub(super) drain: Option<DrainPlace>,
+    pub(super) read_on: Option<Place>,
     /// The client has left, and the answer came to its end all the same.
     pub(super) is_drained: bool,
+    /// When the answer's head came, of a model that reasons where nobody sees it.
+    pub(super) unseen_since: Option<Instant>,
     /// Targets that were tried, by position.
     pub(super) tried: Vec<usize>,
     /// The attempt under way.
@@ -200,6 +202,12 @@ impl Call {
         self.admission
             .as_ref()
             .map_or(Ceiling::NOTHING, |admission| admission.ceiling)
+    }
+
+    /// Whether its model reasons where nobody sees it.
+    pub(super) fn reasons_unseen(&self) -> bool {
+        let admission = self.admission.as_ref();
+        admission.is_some_and(|admission| admission.permit.model().reasoning)
     }
 
     /// What is noted of the call.

@@ -1,29 +1,41 @@
 //! The limits of calls that are read on for clients that have left: how many, and for how long.
+//!
+//! A provider that works is paid, whether its client listens or not. So the head of an answer is waited for, which tells whether there is
+//! one; and then its end, which tells what was used, where the provider drains or the model reasons where nobody sees it.
 
 use pingora::{Error, ErrorType, Result};
 
-use super::context::Ctx;
+use super::context::{Answer, Call, Ctx};
 use crate::config::OnDisconnect;
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// The client of a call has left: for how long its upstream is read on, none to close it.
+/// The client of a call has left: for how long its upstream is read on, none to close it. `head_came`: the head of its answer has come
+/// and was judged.
 pub(super) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<Duration> {
+    let timeouts = ctx.snapshot.config.timeouts;
     let call = ctx.call()?;
     call.client_has_left = true;
+    // The place of a call that waited for its head is another's now.
+    call.read_on = None;
+    let (places, within) = match head_came {
+        false => (&WAITING, timeouts.first_byte),
+        true if is_read_on(call) => (&DRAINED, timeouts.disconnect_drain),
+        true => return None,
+    };
+    call.read_on = Place::among(places);
+    call.read_on.as_ref().map(|_| within)
+}
+
+/// Whether an answer whose client has left is read to its end.
+fn is_read_on(call: &Call) -> bool {
     let drains = call
         .attempt
         .as_ref()
         .is_some_and(|attempt| attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
-    // Before the answer has begun nothing is owed, so nothing is worth waiting for.
-    if !head_came || !drains {
-        return None;
-    }
-    if call.drain.is_none() {
-        call.drain = DrainPlace::take();
-    }
-    call.drain.as_ref().map(|_| DRAIN_MAX)
+    // A refusal costs nothing, so nothing is worth waiting for.
+    matches!(call.answer, Answer::Metered(_)) && (drains || call.reasons_unseen())
 }
 
 /// An answer was carried to its end.
@@ -44,26 +56,43 @@ pub(super) fn ended(ctx: &mut Ctx) -> Result<()> {
     }
 }
 
-/// A place among the calls that are drained, given back when it is dropped.
-pub(super) struct DrainPlace;
+/// A place among the calls that are read on, given back when it is dropped.
+pub(super) struct Place(&'static AtomicUsize);
 
-impl DrainPlace {
+impl Place {
     /// None when all are taken: then an upstream is closed at once.
-    pub(super) fn take() -> Option<DrainPlace> {
-        let taken = DRAINED.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| {
-            (n < DRAINED_MAX).then_some(n + 1)
-        });
-        taken.ok().map(|_| DrainPlace)
+    fn among(places: &'static AtomicUsize) -> Option<Place> {
+        let taken = places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < PLACES).then_some(n + 1));
+        taken.ok().map(|_| Place(places))
     }
 }
 
-impl Drop for DrainPlace {
+impl Drop for Place {
     fn drop(&mut self) {
-        DRAINED.fetch_sub(1, Ordering::Relaxed);
+        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
+/// Calls that wait for the head of their answer.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+/// Calls that are read to their end.
 static DRAINED: AtomicUsize = AtomicUsize::new(0);
-const DRAINED_MAX: usize = 256;
-/// How long an upstream is read on for a client that has left, for its usage report.
-pub(super) const DRAIN_MAX: Duration = Duration::from_secs(120);
+/// Most calls of each kind at once.
+const PLACES: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn so_many_calls_are_read_on_and_a_place_that_is_given_back_is_anothers() {
+        static PLACES_OF_TEST: AtomicUsize = AtomicUsize::new(0);
+        let mut places: Vec<Place> = std::iter::from_fn(|| Place::among(&PLACES_OF_TEST)).collect();
+        assert_eq!(places.len(), PLACES);
+        assert!(Place::among(&PLACES_OF_TEST).is_none());
+        drop(places.pop());
+        assert!(Place::among(&PLACES_OF_TEST).is_some());
+        drop(places);
+        assert_eq!(PLACES_OF_TEST.load(Ordering::Relaxed), 0);
+    }
+}

@@ -278,14 +278,23 @@ fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
 
 /// How the call ended, as far as its connections tell.
 pub(super) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending {
-    let (has_left, is_drained) = ctx
-        .call()
-        .map_or((false, false), |call| (call.client_has_left, call.is_drained));
-    match error {
-        None => Ending::Complete,
-        Some(_) if is_drained => Ending::Complete,
-        Some(error) if has_left || *error.esource() == ErrorSource::Downstream => Ending::ClientGone,
-        Some(_) => Ending::UpstreamFailed,
+    let (has_left, is_drained, unseen_since) = ctx.call().map_or((false, false, None), |call| {
+        (call.client_has_left, call.is_drained, call.unseen_since)
+    });
+    let Some(error) = error.filter(|_| !is_drained) else {
+        return Ending::Complete;
+    };
+    match (error.esource(), unseen_since) {
+        // Not the upstream's doing, nor that of a stop: it was read on for as long as it may be, or there was no place for it.
+        (ErrorSource::Downstream, Some(since)) => {
+            let elapsed = monotonic().saturating_duration_since(since);
+            Ending::DrainEnded {
+                elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            }
+        }
+        (ErrorSource::Downstream, None) => Ending::ClientGone,
+        _ if has_left => Ending::ClientGone,
+        _ => Ending::UpstreamFailed,
     }
 }
 

@@ -11,7 +11,7 @@ use super::failure::Verdict;
 use super::forward::{EVENT_STREAM, JSON};
 use super::meter::{Meter, Passed};
 use super::respond;
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::pure::chat::ResponseMode;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::tap::Framing;
@@ -85,6 +85,9 @@ fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
         }
     }
     call.answer = Answer::Metered(Box::new(meter));
+    if call.reasons_unseen() {
+        call.unseen_since = Some(monotonic());
+    }
     if let Some(attempt) = &mut call.attempt {
         attempt.body = Bytes::new(); // No other attempt will be made.
     }

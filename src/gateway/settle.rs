@@ -25,11 +25,8 @@ pub(super) enum Ending {
     ClientGone,
     /// The upstream failed before.
     UpstreamFailed,
-    /// The client had gone, and the rest was waited for so long from the answer's head without coming to its end.
-    #[cfg_attr(
-        not(test),
-        expect(dead_code, reason = "the transport says it once it bounds its drains")
-    )]
+    /// The client had gone, and the rest of what a model reasons unseen was waited for so long from the answer's head without coming to
+    /// its end.
     DrainEnded {
         /// Milliseconds from the answer's head to the end of the drain.
         elapsed_ms: u64,

@@ -181,7 +181,7 @@ async fn what_a_provider_adds_to_a_prompt_is_held() {
 }
 
 /// The gateways of a test, one on each store; the second with the server that its store needs.
-async fn on_both(setup: impl Fn() -> Setup) -> Vec<(Gateway, Option<RedisServer>)> {
+pub async fn on_both(setup: impl Fn() -> Setup) -> Vec<(Gateway, Option<RedisServer>)> {
     let redis = RedisServer::start();
     let url = redis.url();
     vec![
@@ -191,7 +191,7 @@ async fn on_both(setup: impl Fn() -> Setup) -> Vec<(Gateway, Option<RedisServer>
 }
 
 /// Waits until something was billed. (On Redis, whose time is not the test's, a hold may have expired before its call has ended.)
-async fn billed(gateway: &Gateway) {
+pub async fn billed(gateway: &Gateway) {
     eventually("a call is billed", async || {
         (!gateway.usage().await.is_empty()).then_some(())
     })

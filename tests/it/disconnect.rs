@@ -45,10 +45,13 @@ async fn d5_a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delive
 }
 
 #[tokio::test]
-async fn d5_a_client_that_leaves_before_the_upstream_answers_pays_nothing() {
+async fn d5_a_client_that_leaves_before_an_upstream_that_never_answers_pays_nothing() {
     for (name, reply) in [("whole", request(SMALL)), ("stream", streaming(SMALL))] {
         let upstream = Upstream::always(Reply::default().silence()).await;
-        let gateway = Gateway::over(&upstream).await;
+        let gateway = Setup::over(&upstream)
+            .conf(|conf| conf["timeouts"]["first_byte_ms"] = 1_000.into())
+            .start()
+            .await;
         let mut raw = Raw::connect(gateway.address).await;
         let (key, length) = (&gateway.key, reply.len());
         raw.send(format!(

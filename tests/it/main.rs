@@ -23,6 +23,7 @@ mod commands;
 mod connections;
 mod differential;
 mod disconnect;
+mod disconnect_head;
 mod domains;
 mod embeddings;
 mod failover;

@@ -61,7 +61,7 @@ pub trait Carried: ProxyHttp {
     fn commented(&self, _ctx: &mut Self::CTX) {}
 
     /// The client has left. For how long its upstream is read on all the same; none: it is closed at once. Asked again when the head
-    /// of an answer comes for a client that has left (`head_came`).
+    /// of an answer has come for a client that has left (`head_came`), after the filters of the head.
     fn client_left(&self, _ctx: &mut Self::CTX, _head_came: bool) -> Option<Duration> {
         None
     }
@@ -196,10 +196,11 @@ where
     let body = body.unwrap_or_default();
     client.beside(session, ctx, upstream.send(request, body)).await??;
     let mut ends = client.beside(session, ctx, upstream.head()).await??;
-    client.answer_begins(ctx)?;
     let mut head = upstream.response()?.clone();
     plugin.upstream_response_filter(session, &mut head, ctx).await?;
     plugin.response_filter(session, &mut head, ctx).await?;
+    // After the filters: also the head that comes for a client that has left is looked at.
+    client.answer_begins(ctx)?;
     frame(&mut head, session.req_header().version)?;
     let mut batch = WriteBatch::new(head, plugin.holds_head(ctx));
     if ends {
