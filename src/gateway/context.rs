@@ -83,6 +83,8 @@ pub(super) struct Call {
     pub(super) is_drained: bool,
     /// When the answer's head came, of a model that reasons where nobody sees it.
     pub(super) unseen_since: Option<Instant>,
+    /// The answer passed its client's own maximum and was given its end, though the upstream goes on.
+    pub(super) is_cut_at_maximum: bool,
     /// Targets that were tried, by position.
     pub(super) tried: Vec<usize>,
     /// The attempt under way.
@@ -177,6 +179,11 @@ impl Ctx {
     pub(super) fn is_streamed(&self) -> bool {
         self.admitted()
             .is_some_and(|call| call.body.mode() == ResponseMode::Stream)
+    }
+
+    /// Whether the answer was given its end, though the upstream goes on.
+    pub(super) fn is_cut_at_maximum(&self) -> bool {
+        self.admitted().is_some_and(|call| call.is_cut_at_maximum)
     }
 
     /// The meter of an answer that has begun.

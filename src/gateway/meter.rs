@@ -155,10 +155,11 @@ impl Meter {
     }
 
     /// Where a stream stands against what was admitted; a whole answer is always within, for its text is not counted before its end.
-    #[expect(dead_code, reason = "the transport asks once it can extend a hold and end a stream")]
-    pub(super) fn passing(&self, encoding_is_known: bool) -> Passing {
+    pub(super) fn passing(&self, model_id: &str) -> Passing {
         match &self.tap {
-            Tap::Stream(tap) => self.ceiling.passing(tap.delivered_text(), encoding_is_known),
+            // Asked with each piece, and nearly always this.
+            Tap::Stream(tap) if tap.delivered() <= self.ceiling.completion => Passing::Within,
+            Tap::Stream(tap) => self.ceiling.passing(tap.delivered_text(), Ceiling::is_known(model_id)),
             Tap::Whole(_) => Passing::Within,
         }
     }
@@ -173,7 +174,6 @@ impl Meter {
     }
 
     /// What a stream's client is sent at its end that `passing` calls for; none while it is within.
-    #[expect(dead_code, reason = "the transport sends it once it ends a stream")]
     pub(super) fn end_for(&mut self, passing: Passing, choices: u64) -> Option<Bytes> {
         match (&mut self.tap, passing) {
             (Tap::Stream(tap), Passing::BeyondClient) => Some(tap.end_as_length(choices)),
@@ -306,7 +306,8 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
     }
 }
 
-fn append(body: &mut Option<Bytes>, tail: Bytes) {
+/// Puts `tail` after what passes.
+pub(super) fn append(body: &mut Option<Bytes>, tail: Bytes) {
     if tail.is_empty() {
         return;
     }

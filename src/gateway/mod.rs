@@ -240,6 +240,10 @@ impl Carried for Tollgate {
         drain::client_left(ctx, head_came)
     }
 
+    fn ends_here(&self, ctx: &Ctx) -> bool {
+        ctx.is_cut_at_maximum()
+    }
+
     fn is_cut(&self) -> bool {
         self.lifecycle().is_cut()
     }

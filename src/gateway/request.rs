@@ -194,6 +194,7 @@ async fn admitted(
         client_has_left: false,
         read_on: None,
         unseen_since: None,
+        is_cut_at_maximum: false,
         is_drained: false,
         tried: Vec::new(),
         attempt: None,

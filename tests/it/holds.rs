@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{EMBED, FREE, LARGE, SMALL, cost};
-use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, eventually};
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, deltas, eventually};
 
 /// A request with a maximum.
 fn with_max(model: &str, max_tokens: u64) -> String {
@@ -325,4 +325,50 @@ async fn d3_a_call_dearer_than_any_account_is_a_bad_request() {
         .await
         .error(400, "invalid_request_error");
     gateway.check_untouched(&upstream).await;
+}
+
+/// A provider that ignores every maximum.
+fn endless(words: usize) -> Reply {
+    (0..words).fold(Reply::stream().role(), |reply, _| reply.text(" word"))
+}
+
+#[tokio::test]
+async fn a_stream_that_passes_its_clients_own_maximum_ends_as_one_that_reached_it() {
+    const WORDS: usize = 2_000;
+    for over_h2 in [false, true] {
+        let upstream = Upstream::always(endless(WORDS).silence()).await;
+        let gateway = Gateway::over(&upstream).await;
+        let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+        let events = client
+            .stream("/llm/chat/stream", with_max(SMALL, 10))
+            .await
+            .ok()
+            .rest()
+            .await;
+        upstream.hung_up().await;
+        let [.., last, done] = &events[..] else {
+            panic!("{events:?}")
+        };
+        assert_eq!(done, "[DONE]");
+        let last: Value = serde_json::from_str(last).unwrap();
+        assert_eq!(last["choices"][0]["finish_reason"], "length", "{last}");
+        assert!(events.iter().all(|event| !event.contains("\"error\"")), "{events:?}");
+        assert!(events.len() < WORDS, "{} events", events.len());
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 10));
+        gateway.check_books().await;
+        gateway.counted(1).await;
+        let lost = gateway.metrics().sum("tollgate_unbilled_tokens_total", &[]);
+        assert!(lost > Decimal::from(7), "{lost}");
+    }
+}
+
+#[tokio::test]
+async fn a_stream_without_a_maximum_of_its_client_passes_what_is_held_and_is_billed_within_it() {
+    let upstream = Upstream::always(endless(200).finish().done()).await;
+    let setup = Setup::over(&upstream).model(SMALL, |model| model["max_completion_tokens"] = 10.into());
+    let gateway = setup.start().await;
+    let events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    assert_eq!(deltas(&events.rest().await), " word".repeat(200));
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 10));
+    gateway.check_books().await;
 }

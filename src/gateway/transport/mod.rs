@@ -66,6 +66,11 @@ pub trait Carried: ProxyHttp {
         None
     }
 
+    /// Whether the answer ends with the piece that has just passed the filters, though the upstream goes on: that is closed.
+    fn ends_here(&self, _ctx: &Self::CTX) -> bool {
+        false
+    }
+
     /// Whether the process stops and waits no longer for what is carried. Whoever makes it so wakes the tasks.
     fn is_cut(&self) -> bool {
         false
@@ -278,6 +283,7 @@ where
     if let Some(pause) = first.max(second) {
         tokio::time::sleep(pause).await;
     }
+    piece.ends |= plugin.ends_here(ctx);
     Ok(piece)
 }
 

@@ -184,11 +184,15 @@ impl UpstreamSession {
         read.map_err(Error::into_up)
     }
 
-    /// The session, for the pool: after the whole answer, if all of the request was sent. A connection of HTTP/2 has other streams, so
-    /// it goes back anyway, and the stream is reset when it has not ended.
-    pub(super) fn into_reusable(self, is_done: bool) -> Option<HttpSession> {
+    /// The session, for the pool: after the whole answer, if all of it was read and all of the request was sent. A connection of HTTP/2
+    /// has other streams, so it goes back anyway, and the stream is reset when it has not ended.
+    pub(super) fn into_reusable(mut self, is_done: bool) -> Option<HttpSession> {
         let is_sent = self.unsent.is_none() && self.io.as_ref().is_none_or(|io| io.is_sent());
-        let is_reusable = self.is_http2() || is_done && is_sent;
+        let is_reusable = match &mut self.session {
+            HttpSession::H1(session) => is_done && is_sent && session.is_body_done(),
+            HttpSession::H2(_) => true,
+            HttpSession::Custom(()) => false,
+        };
         is_reusable.then_some(self.session)
     }
 }
