@@ -11,7 +11,8 @@
 //! - [`store`]: the ledger. One contract and two stores: accounts in memory over a SQLite file, and Redis. The operator's commands
 //!   reach the process that owns the file through its control socket. [`store::journal`]: every running call in mapped files, so that a
 //!   killed process loses and doubles nothing.
-//! - [`gateway`]: the path of a request, one file a step: authenticate, admit, route, forward, meter, settle.
+//! - [`gateway`]: the path of a request, as a plugin of Pingora's proxy ([`Tollgate`]): the hooks, and one file a step. `gateway::transport`
+//!   carries an admitted call and drives the hooks on the way.
 //! - [`telemetry`]: what an operator sees: metrics, access log, traces. It counts, and decides nothing.
 //! - [`config`], [`clock`], `cli`, [`demo`] (the simulated provider).
 //!
@@ -19,12 +20,16 @@
 //!
 //! # Flow
 //!
+//! `tollgate serve` mounts [`Tollgate`] in Pingora's own proxy behind a listener with limits of its own; anyone else can mount it in theirs.
+//! Its `request_filter` goes through steps 1 to 3, the later hooks through the rest.
+//!
 //! 1. `authenticate`: from the header to a [`store::Caller`]; a malformed key is refused without asking the store.
 //! 2. `receive`: the whole body, before the upstream is chosen, within limits of size and time.
 //! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
 //!    credit give a [`store::Hold`] of its worst case.
 //! 4. `route` and `forward`: targets in their order, until one answers with 200; each gets the client's body with only the named
-//!    fields edited. `carry`: one task reads from the target and writes to the client, over Pingora's sessions.
+//!    fields edited. `transport`: one task reads from the target and writes to the client, over Pingora's sessions. `failure`: what
+//!    follows when a target fails, in one match.
 //! 5. `meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
 //! 6. `settle`: after the last byte, the exact cost closes the hold. It never waits.
 //!

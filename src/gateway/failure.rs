@@ -1,6 +1,7 @@
 //! What follows a failure: the same target again, the next one, or an end that the client is told. One enum says what happened, one
 //! match what follows.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -255,7 +256,7 @@ pub(super) async fn tell(session: &mut Session, ctx: &mut Ctx, error: &Error) ->
             Some(tail) => {
                 let at_most = Some(ctx.snapshot.config.timeouts.write.min(TAIL_MAX));
                 let client = &mut session.downstream_session;
-                write_within(at_most, || false, client.write_response_body(tail, true)).await
+                write_within(at_most, || false, pin!(client.write_response_body(tail, true))).await
             }
             None => Ok(()),
         }

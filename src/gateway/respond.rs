@@ -1,5 +1,7 @@
 //! Writes the gateway's own answers: JSON bodies, errors in the interface's shape, and the headers that every answer carries.
 
+use std::pin::pin;
+
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
@@ -186,15 +188,15 @@ async fn write(
     if session.req_header().method == http::Method::HEAD {
         return write_head(session, ctx, head).await;
     }
-    let write = async {
+    let write = pin!(async {
         session.write_response_header(Box::new(head)).await?;
         session.write_response_body(body, true).await
-    };
+    });
     write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await
 }
 
 async fn write_head(session: &mut ServerSession, ctx: &Ctx, head: ResponseHeader) -> pingora::Result<()> {
-    let write = session.write_response_header(Box::new(head));
+    let write = pin!(session.write_response_header(Box::new(head)));
     write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await
 }
 

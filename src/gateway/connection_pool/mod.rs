@@ -93,9 +93,12 @@ impl ConnectionPool {
         match session {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
-                if let Some(stream) = session.reuse().await {
+                if session.will_keepalive() && session.is_body_done() {
                     let within = peer.idle_timeout().unwrap_or(IDLE_MAX);
-                    self.idle.put(peer.reuse_hash(), stream, within);
+                    self.idle.put(peer.reuse_hash(), session.into_inner(), within);
+                } else {
+                    // It is closed.
+                    drop(Box::pin(session.reuse()).await);
                 }
             }
             session => {

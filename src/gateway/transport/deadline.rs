@@ -1,24 +1,23 @@
 //! Writes that end: within a time, and when the process stops and no longer waits.
 
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use pingora::{Error, ErrorType, Result};
 use tokio::time::Sleep;
 
-/// Does `write`, which is to a client. The clock is looked at only once it has to wait.
+/// Does `write`, which is to a client. The clock is looked at, and `is_cut` asked, only while it has to wait.
 ///
 /// # Errors
 /// Those of `write`; of the client when it takes longer than `at_most`; and of the process ([`stopped`]) when `is_cut` says so while it
 /// waits, for which something else has to wake the task. `write` is dropped, so the connection is of no more use.
 pub(in crate::gateway) async fn write_within<T>(
     at_most: Option<Duration>,
-    is_cut: impl Fn() -> bool,
-    write: impl Future<Output = Result<T>>,
+    mut is_cut: impl FnMut() -> bool,
+    mut write: Pin<&mut impl Future<Output = Result<T>>>,
 ) -> Result<T> {
-    let mut write = pin!(write);
     let mut timer: Option<Pin<Box<Sleep>>> = None;
     poll_fn(|context| {
         if let Poll::Ready(written) = write.as_mut().poll(context) {
@@ -52,18 +51,21 @@ const STOPPED: &str = "GatewayStopping";
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::pin::pin;
+
     use pingora::ErrorSource;
+
+    use super::*;
 
     #[tokio::test]
     async fn a_write_that_is_done_is_done_also_when_the_process_stops() {
-        let written = write_within(Some(Duration::ZERO), || true, async { Ok(7) }).await;
+        let written = write_within(Some(Duration::ZERO), || true, pin!(async { Ok(7) })).await;
         assert_eq!(written.unwrap(), 7);
     }
 
     #[tokio::test]
     async fn a_write_that_is_not_taken_is_the_clients_failure() {
-        let never = std::future::pending::<Result<()>>();
+        let never = pin!(std::future::pending::<Result<()>>());
         let error = write_within(Some(Duration::from_millis(1)), || false, never)
             .await
             .unwrap_err();
@@ -73,7 +75,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_stop_ends_a_write_that_waits() {
-        let never = std::future::pending::<Result<()>>();
+        let never = pin!(std::future::pending::<Result<()>>());
         let error = write_within(None, || true, never).await.unwrap_err();
         assert!(is_stopped(&error));
     }

@@ -104,9 +104,8 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         &mut self,
         session: &mut Session,
         ctx: &mut P::CTX,
-        work: W,
+        mut work: Pin<&mut W>,
     ) -> Result<W::Output> {
-        let mut work = pin!(work);
         loop {
             let turn = poll_fn(|context| {
                 // It was asked a moment ago, and wakes this task.
@@ -126,8 +125,7 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
     }
 
     /// What `work`, which is the upstream's, gives without waiting. If it does not, the next [`Downstream::beside`] is to go on with it.
-    pub(super) async fn at_once<W: Future>(&mut self, work: W) -> Option<W::Output> {
-        let mut work = pin!(work);
+    pub(super) async fn at_once<W: Future>(&mut self, mut work: Pin<&mut W>) -> Option<W::Output> {
         let done = poll_fn(|context| match work.as_mut().poll(context) {
             Poll::Ready(done) => Poll::Ready(Some(done)),
             Poll::Pending => Poll::Ready(None),
@@ -223,15 +221,22 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             return Ok(());
         }
         let (plugin, limit) = (self.plugin, self.limits.write);
-        let is_asked = &mut self.is_asked;
-        let client = &mut session.downstream_session;
-        let write = async {
-            match part {
-                Part::Begin(tasks) => client.response_duplex_vec(tasks).await.map(|_| ()),
-                Part::Body(bytes, ends) => client.write_response_body(bytes, ends).await,
-            }
+        let written = {
+            let is_asked = &mut self.is_asked;
+            let client = &mut session.downstream_session;
+            let write = pin!(async {
+                match part {
+                    Part::Begin(tasks) => client.response_duplex_vec(tasks).await.map(|_| ()),
+                    Part::Body(bytes, ends) => client.write_response_body(bytes, ends).await,
+                }
+            });
+            let waits = || {
+                // The upstream's waker may be used up meanwhile.
+                *is_asked = false;
+                plugin.is_cut()
+            };
+            write_within(limit, waits, write).await
         };
-        let written = write_within(limit, || plugin.is_cut(), unless_waits(is_asked, write)).await;
         match written {
             Err(error) if super::deadline::is_stopped(&error) => Err(error),
             Err(error) => self.client_left(session, ctx, error),
@@ -252,17 +257,6 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         self.is_armed = false;
         Ok(())
     }
-}
-
-/// Does `write`; when it has to wait, the upstream's waker may be used up meanwhile.
-async fn unless_waits<W: Future>(is_asked: &mut bool, write: W) -> W::Output {
-    let mut write = pin!(write);
-    poll_fn(|context| {
-        let polled = write.as_mut().poll(context);
-        *is_asked &= polled.is_ready();
-        polled
-    })
-    .await
 }
 
 /// The client has left, and its upstream is not read on.

@@ -16,6 +16,7 @@ mod upstream_session;
 mod wake_flag;
 mod write_batch;
 
+use std::pin::pin;
 use std::time::Duration;
 
 use http::{Uri, Version, header};
@@ -199,8 +200,10 @@ where
     plugin.request_body_filter(session, &mut body, true, ctx).await?;
     client.attempt_begins();
     let body = body.unwrap_or_default();
-    client.beside(session, ctx, upstream.send(request, body)).await??;
-    let mut ends = client.beside(session, ctx, upstream.head()).await??;
+    client
+        .beside(session, ctx, pin!(upstream.send(request, body)))
+        .await??;
+    let mut ends = client.beside(session, ctx, pin!(upstream.head())).await??;
     let mut head = upstream.response()?.clone();
     plugin.upstream_response_filter(session, &mut head, ctx).await?;
     plugin.response_filter(session, &mut head, ctx).await?;
@@ -252,9 +255,9 @@ where
 {
     while !batch.is_full() {
         let read = if batch.is_empty() {
-            client.beside(session, ctx, upstream.piece()).await?
+            client.beside(session, ctx, pin!(upstream.piece())).await?
         } else {
-            match client.at_once(upstream.piece()).await {
+            match client.at_once(pin!(upstream.piece())).await {
                 Some(read) => read,
                 None => break,
             }

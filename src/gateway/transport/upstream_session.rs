@@ -1,7 +1,7 @@
 //! The upstream's end of a call: one attempt's connection, over HTTP/1 or HTTP/2.
 
 use std::future::poll_fn;
-use std::pin::pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -117,7 +117,7 @@ impl UpstreamSession {
     pub(super) async fn head(&mut self) -> Result<bool> {
         let read = match &mut self.session {
             HttpSession::H1(session) => {
-                let read = while_sending(self.io.as_deref(), self.write_max, final_head(session)).await;
+                let read = while_sending(self.io.as_deref(), self.write_max, pin!(final_head(session))).await;
                 read.and_then(|ends| {
                     let Some(io) = &self.io else { return Ok(ends) };
                     let checked = io.head_came(is_chunked(session));
@@ -127,10 +127,10 @@ impl UpstreamSession {
                     Ok(ends)
                 })
             }
-            HttpSession::H2(session) => match beside(&mut self.sends, session.read_response_header()).await {
-                Ok(()) => session.check_response_end_or_error(),
-                Err(error) => Err(error),
-            },
+            HttpSession::H2(session) => {
+                let read = { beside(&mut self.sends, pin!(session.read_response_header())).await };
+                read.and_then(|()| session.check_response_end_or_error())
+            }
             HttpSession::Custom(()) => unknown(),
         };
         read.map_err(|error| {
@@ -169,7 +169,8 @@ impl UpstreamSession {
                 Err(error) => Err(error),
             },
             HttpSession::H2(session) => {
-                match beside(&mut self.sends, session.read_response_body()).await {
+                let read = { beside(&mut self.sends, pin!(session.read_response_body())).await };
+                match read {
                     // Also before trailers, which stay inside.
                     Ok(None) => Ok(Piece {
                         bytes: None,
@@ -220,9 +221,8 @@ fn is_chunked(session: &Http1) -> bool {
 async fn while_sending<T>(
     io: Option<&UpstreamIo>,
     write_max: Option<Duration>,
-    read: impl Future<Output = Result<T>>,
+    mut read: Pin<&mut impl Future<Output = Result<T>>>,
 ) -> Result<T> {
-    let mut read = pin!(read);
     let (Some(io), Some(write_max)) = (io.filter(|io| io.waits().is_some()), write_max) else {
         return read.await;
     };
@@ -239,8 +239,7 @@ async fn while_sending<T>(
 }
 
 /// Does `work` while something else is sent.
-async fn beside<W: Future>(sends: &mut Option<BoxFuture<'static, ()>>, work: W) -> W::Output {
-    let mut work = pin!(work);
+async fn beside<W: Future>(sends: &mut Option<BoxFuture<'static, ()>>, mut work: Pin<&mut W>) -> W::Output {
     poll_fn(|context| {
         if sends
             .as_mut()

@@ -1,11 +1,27 @@
 //! Which hooks run on a request, and in what order, as the binary's own trace of them tells.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::chat::request;
 use crate::harness::catalogue::{SMALL, TWIN};
 use crate::harness::operator::Process;
 use crate::harness::{Reply, Upstream, eventually};
+
+/// A gateway that shows its hooks in its log.
+async fn traced(upstream: &Upstream, change: impl FnOnce(&mut Value)) -> Process {
+    let mut gateway = Process::prepare(upstream, change);
+    let conf = gateway.path("tollgate.yaml").to_str().unwrap().to_owned();
+    let words = [
+        "env",
+        "RUST_LOG=tollgate::hooks=trace",
+        env!("CARGO_BIN_EXE_tollgate"),
+        "serve",
+        "--conf",
+        &conf,
+    ];
+    gateway.start_with(&words.map(str::to_owned)).await;
+    gateway
+}
 
 /// The hooks of the last request, as they ran, once it was logged; those of pieces that follow each other count as one.
 async fn hooks(gateway: &Process, id: &str) -> Vec<String> {
@@ -50,19 +66,10 @@ async fn each_hook_runs_when_pingora_would_run_it() {
         _ => Reply::chat("Hi", 9, 1),
     })
     .await;
-    let mut gateway = Process::prepare(&upstream, |conf| {
-        conf["providers"]["spare"] = json!({ "base_url": upstream.base_url() });
-    });
-    let conf = gateway.path("tollgate.yaml").to_str().unwrap().to_owned();
-    let words = [
-        "env",
-        "RUST_LOG=tollgate::hooks=trace",
-        env!("CARGO_BIN_EXE_tollgate"),
-        "serve",
-        "--conf",
-        &conf,
-    ];
-    gateway.start_with(&words.map(str::to_owned)).await;
+    let gateway = traced(&upstream, |conf| {
+        conf["providers"]["spare"]["base_url"] = upstream.base_url().into()
+    })
+    .await;
 
     let streamed = gateway.client.post("/llm/chat/stream", request(SMALL)).await.ok();
     let expected = [BEGINS.as_slice(), &ASKS, &ANSWERS, &["logging"]].concat();
@@ -84,17 +91,7 @@ async fn each_hook_runs_when_pingora_would_run_it() {
 #[tokio::test]
 async fn a_failure_is_told_and_logged_by_pingora_once() {
     let upstream = Upstream::always(Reply::default().close()).await;
-    let mut gateway = Process::prepare(&upstream, |_| ());
-    let conf = gateway.path("tollgate.yaml").to_str().unwrap().to_owned();
-    let words = [
-        "env",
-        "RUST_LOG=tollgate::hooks=trace",
-        env!("CARGO_BIN_EXE_tollgate"),
-        "serve",
-        "--conf",
-        &conf,
-    ];
-    gateway.start_with(&words.map(str::to_owned)).await;
+    let gateway = traced(&upstream, |_| ()).await;
 
     let failed = gateway.client.post("/llm/chat", request(SMALL)).await;
     failed.error(502, "upstream_error");
