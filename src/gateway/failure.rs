@@ -44,9 +44,9 @@ enum Cause {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Next {
     /// The same target once more: at another address, or over a fresh connection.
-    SameTarget,
+    Again,
     /// Another target, if one is left.
-    NextTarget,
+    Another,
     /// The end.
     End,
 }
@@ -145,18 +145,18 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
     let next = next(call, cause);
     let verdict = call.verdict.take();
     match (next, cause) {
-        (Next::SameTarget, Cause::Untouched) => {
+        (Next::Again, Cause::Untouched) => {
             if let Some(attempt) = &mut call.attempt {
                 attempt.is_repeated = true;
             }
             trace::again(ctx, "stale");
-            Next::SameTarget
+            Next::Again
         }
-        (Next::SameTarget, _) => {
+        (Next::Again, _) => {
             trace::again(ctx, observe::fault_of(error, false));
-            Next::SameTarget
+            Next::Again
         }
-        (Next::NextTarget, _) => give_up_target(ctx, error, verdict, clock),
+        (Next::Another, _) => give_up_target(ctx, error, verdict, clock),
         (Next::End, Cause::BrokeOff) => {
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock.now(), None);
@@ -177,16 +177,16 @@ fn next(call: &Call, cause: Cause) -> Next {
         Cause::ClientLeft | Cause::Stopped | Cause::Ours | Cause::BrokeOff => Next::End,
         Cause::Judged => match &call.verdict {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
-            _ => Next::NextTarget,
+            _ => Next::Another,
         },
-        Cause::Failed => Next::NextTarget,
+        Cause::Failed => Next::Another,
         Cause::Untouched => match &call.attempt {
-            Some(attempt) if !attempt.is_repeated => Next::SameTarget,
-            _ => Next::NextTarget,
+            Some(attempt) if !attempt.is_repeated => Next::Again,
+            _ => Next::Another,
         },
         Cause::Unreachable => match &call.attempt {
-            Some(attempt) if has_another_address(attempt.addresses_tried, attempt) => Next::SameTarget,
-            _ => Next::NextTarget,
+            Some(attempt) if has_another_address(attempt.addresses_tried, attempt) => Next::Again,
+            _ => Next::Another,
         },
     }
 }
@@ -223,7 +223,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Verdict>, clock:
         return Next::End;
     }
     log::warn!("request {id}: the next target is asked: {error}");
-    Next::NextTarget
+    Next::Another
 }
 
 /// Tells the client of a failure, as far as it can still be told. The status that it was told, 0 when it has left.

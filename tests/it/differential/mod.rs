@@ -34,7 +34,7 @@ async fn observe(behaviour: &Behaviour, side: Side) -> Observed {
             let mut upstream = Scripted::start(scripts, client_has).await;
             let served = sides::serve(side, sides::http1(upstream.address)).await;
             let mut client = Client::new(served.address, has);
-            let before = warm(behaviour, &mut client).await;
+            let before = warm(behaviour, side, &mut client).await;
             let seen = client.post(behaviour.body).await;
             // What it was asked until here is this request, and perhaps again.
             upstream.done(before + 1).await;
@@ -69,7 +69,7 @@ async fn observe(behaviour: &Behaviour, side: Side) -> Observed {
             let upstream = FrameUpstream::clear(sequence(behaviour, right, reply)).await;
             let served = sides::serve(side, sides::http2(upstream.address)).await;
             let mut client = Client::new(served.address, has);
-            let before = warm(behaviour, &mut client).await;
+            let before = warm(behaviour, side, &mut client).await;
             let (seen, ()) = tokio::join!(client.post(behaviour.body), give_when_begun(cue, client_has));
             if ends {
                 eventually("the connection's end", async || (upstream.ended() > 0).then_some(())).await;
@@ -98,12 +98,13 @@ fn sequence<R: Clone>(behaviour: &Behaviour, right: R, this: R) -> Vec<R> {
 }
 
 /// A first request, after which the connection waits in the pool, if the behaviour wants that. How many were sent.
-async fn warm(behaviour: &Behaviour, client: &mut Client) -> usize {
+async fn warm(behaviour: &Behaviour, side: Side, client: &mut Client) -> usize {
     if behaviour.is_pooled {
         let first = client.post(5).await;
         assert!(
             first.starts_with("200") && first.ends_with("\"right\", whole"),
-            "{first}"
+            "{} on {side:?}: {first}",
+            behaviour.name()
         );
     }
     usize::from(behaviour.is_pooled)
