@@ -281,3 +281,22 @@ fn many_callers_never_hold_more_than_there_is() {
     assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, Credits::ZERO);
     assert!(audit(&rig.store).findings.is_empty());
 }
+
+/// The process before makes a hold while its journals are read: it is not among those that were read, and yet it runs.
+#[test]
+fn a_hold_that_came_after_the_look_is_not_taken_for_ended() {
+    let rig = rig();
+    let hold = |n| crate::store::journal::LiveHold {
+        id: RequestId::from_bytes([n; 16]),
+        account: "acme".parse().unwrap(),
+        amount: credits("1"),
+    };
+    rig.store.hold_for_predecessor(&hold(1));
+    let held = rig.store.holds_of_predecessors();
+    rig.store.hold_for_predecessor(&hold(2));
+    rig.store
+        .predecessors_ended_of(&held, &std::collections::HashSet::new());
+    let cell = Arc::clone(&rig.store.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    assert_eq!(cell.state().held(), credits("1"));
+    assert_eq!(rig.store.holds_of_predecessors(), [hold(2).id].into());
+}
