@@ -9,7 +9,7 @@
 #[cfg(feature = "serve")]
 mod calls;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::num::NonZeroU64;
 use std::process::{Command, ExitCode, Stdio};
@@ -247,7 +247,7 @@ fn cost() -> Box<dyn FnMut()> {
 fn account_call() -> Box<dyn FnMut()> {
     let now = Timestamp(1_800_000_000_000);
     let amount: Credits = "0.001".parse().unwrap();
-    let mut account = AccountState::restored(Credits::MAX, now.month(), Credits::ZERO, HashMap::new());
+    let mut account = AccountState::restored(Credits::MAX, BTreeMap::new(), HashMap::new());
     let (cost, mut next) = (pricing().cost(USAGE).unwrap(), 0_u64);
     Box::new(move || {
         next += 1;

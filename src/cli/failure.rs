@@ -45,7 +45,7 @@ impl From<AdminError> for Failure {
             AdminError::AccountExists(_) => "; `tollgate account set` changes it",
             AdminError::NoKey => "; `tollgate key list NAME` shows the ids of an account's keys",
             AdminError::ReferenceConflict(_) => "; each payment needs a reference of its own",
-            AdminError::Invalid(_) | AdminError::Store(_) => "",
+            AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
         };
         Failure(format!("{error}{hint}"))
     }

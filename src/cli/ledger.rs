@@ -13,7 +13,7 @@ use crate::config::{Config, Store};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::store::StoreError;
-use crate::store::admin::{AdminOp, AdminReply, AuditReport, RecoverReport};
+use crate::store::admin::{AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::store::control::Door;
 use crate::store::journal::recover::recover;
 
@@ -22,6 +22,11 @@ pub(super) enum LedgerCommand {
     /// Check that the books balance; exit status 1 when they do not
     #[command(after_help = "For each account: top-ups - debits = balance, sum of holds = held, usage = debits.")]
     Audit,
+    /// Make counters what their entries say, such as a month's use what its days add up to
+    #[command(
+        after_help = "Shows what was mended. Balances are never changed: what does not balance is for somebody to look at."
+    )]
+    Repair,
     /// Bill or give back what processes that died have left in their journals
     #[command(
         after_help = "A gateway does this when it starts. While one runs on the embedded ledger, this shows what its start did; \
@@ -42,6 +47,12 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
     match command {
         LedgerCommand::Audit => match ask(config, AdminOp::Audit)? {
             AdminReply::Audit(report) => Answer::of(&Audit::of(report), format),
+            _ => Err(Failure::wrong_reply()),
+        },
+        LedgerCommand::Repair => match ask(config, AdminOp::Repair)? {
+            AdminReply::Repaired { findings } => {
+                Answer::of(&Repaired(findings.into_iter().map(Finding::of).collect()), format)
+            }
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Recover => Answer::of(&Recovered(recovered(config)?), format),
@@ -101,13 +112,7 @@ struct Finding {
 
 impl Audit {
     fn of(report: AuditReport) -> Audit {
-        let findings = report.findings.into_iter().map(|finding| Finding {
-            account: finding.account,
-            rule: finding.rule,
-            expected: finding.expected,
-            found: finding.found,
-        });
-        let findings: Vec<Finding> = findings.collect();
+        let findings: Vec<Finding> = report.findings.into_iter().map(Finding::of).collect();
         Audit {
             balanced: findings.is_empty(),
             accounts: report.accounts,
@@ -123,21 +128,7 @@ impl Show for Audit {
         if self.balanced {
             return format!("the books balance: {checked}\n");
         }
-        let mut table = Table::new(&[
-            ("ACCOUNT", Align::Left),
-            ("RULE", Align::Left),
-            ("EXPECTED", Align::Point),
-            ("FOUND", Align::Point),
-        ]);
-        for finding in &self.findings {
-            table.row(vec![
-                finding.account.to_string(),
-                finding.rule.clone(),
-                finding.expected.to_string(),
-                finding.found.to_string(),
-            ]);
-        }
-        format!("{checked}\n\n{}", table.text())
+        format!("{checked}\n\n{}", table(&self.findings).text())
     }
 
     fn problems(&self) -> Vec<String> {
@@ -146,6 +137,48 @@ impl Show for Audit {
             true => Vec::new(),
             false => vec![format!("the books do not balance: {}", counted(findings, "finding"))],
         }
+    }
+}
+
+impl Finding {
+    fn of(finding: AuditFinding) -> Finding {
+        Finding {
+            account: finding.account,
+            rule: finding.rule,
+            expected: finding.expected,
+            found: finding.found,
+        }
+    }
+}
+
+fn table(findings: &[Finding]) -> Table {
+    let mut table = Table::new(&[
+        ("ACCOUNT", Align::Left),
+        ("RULE", Align::Left),
+        ("EXPECTED", Align::Point),
+        ("FOUND", Align::Point),
+    ]);
+    for finding in findings {
+        table.row(vec![
+            finding.account.to_string(),
+            finding.rule.clone(),
+            finding.expected.to_string(),
+            finding.found.to_string(),
+        ]);
+    }
+    table
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Repaired(Vec<Finding>);
+
+impl Show for Repaired {
+    fn text(&self) -> String {
+        if self.0.is_empty() {
+            return "nothing had to be mended\n".to_owned();
+        }
+        format!("mended:\n\n{}", table(&self.0).text())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The embedded store keeps these in memory; the tests use them as the reference that every store must agree with.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::ids::{KeyId, RequestId};
@@ -132,8 +132,8 @@ pub enum Settled {
 pub struct AccountState {
     balance: Credits,
     held: Credits,
-    month: Month,
-    month_used: Credits,
+    /// What each month's usage adds up to.
+    months: BTreeMap<Month, Credits>,
     holds: HashMap<RequestId, HoldRecord, BuildHasherDefault<IdHasher>>,
     earliest_expiry: Option<Timestamp>,
     scopes: Vec<(Scope, ScopeCounts)>,
@@ -157,11 +157,10 @@ struct ScopeCounts {
 
 impl AccountState {
     /// An account as a store kept it: no holds, no windows.
-    pub fn restored(balance: Credits, month: Month, month_used: Credits, producers: HashMap<ProducerId, u64>) -> Self {
+    pub fn restored(balance: Credits, months: BTreeMap<Month, Credits>, producers: HashMap<ProducerId, u64>) -> Self {
         AccountState {
             balance,
-            month,
-            month_used,
+            months,
             producers,
             ..AccountState::default()
         }
@@ -170,11 +169,6 @@ impl AccountState {
     /// What was paid in less what was spent.
     pub fn balance(&self) -> Credits {
         self.balance
-    }
-
-    /// The month that [`AccountState::month_used`] counts: that of the last settlement.
-    pub fn month(&self) -> Month {
-        self.month
     }
 
     /// Sum of the open holds.
@@ -194,14 +188,19 @@ impl AccountState {
             .fold(Credits::ZERO, |sum, hold| sum.saturating_add(hold.amount))
     }
 
-    /// Spent in the UTC month of `now`.
+    /// Spent in the UTC month of `now`: what the usage of its days adds up to, whatever the clock did in between.
     pub fn month_used(&self, now: Timestamp) -> Credits {
-        // A clock that steps back over the month's edge does not open the month again.
-        if self.month >= now.month() {
-            self.month_used
-        } else {
-            Credits::ZERO
-        }
+        self.months.get(&now.month()).copied().unwrap_or_default()
+    }
+
+    /// Replaces what each month's usage adds up to, as it was counted from the usage itself.
+    pub fn set_months(&mut self, months: BTreeMap<Month, Credits>) {
+        self.months = months;
+    }
+
+    /// What each month's usage adds up to.
+    pub fn months(&self) -> &BTreeMap<Month, Credits> {
+        &self.months
     }
 
     /// The number of the producer's last settlement, 0 before its first.
@@ -289,8 +288,7 @@ impl AccountState {
             return Settled::OutOfRange;
         };
         self.balance = balance;
-        self.month = self.month.max(now.month());
-        self.month_used = month_used;
+        self.months.insert(now.month(), month_used);
         self.producers.insert(settlement.producer, settlement.sequence);
         let held = self.close(settlement.hold, Some(settlement.tokens));
         Settled::Now {

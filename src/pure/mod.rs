@@ -15,6 +15,7 @@ pub mod import;
 pub mod limits;
 pub mod lines;
 pub mod money;
+pub mod numbers;
 mod plain;
 pub mod policy;
 pub mod sse;

@@ -83,6 +83,8 @@ pub enum AdminOp {
     },
     /// Checks that the books balance.
     Audit,
+    /// Mends counters that are not what their entries say.
+    Repair,
     /// Switches maintenance on or off.
     Maintenance {
         /// The new state.
@@ -139,6 +141,11 @@ pub enum AdminReply {
     },
     /// An audit.
     Audit(AuditReport),
+    /// What was mended.
+    Repaired {
+        /// The counters as they were found, and as their entries say.
+        findings: Vec<AuditFinding>,
+    },
     /// Maintenance, as it is now.
     Maintenance {
         /// The state.
@@ -225,9 +232,35 @@ pub enum AdminError {
     /// Anything else that is wrong with the command.
     #[error("{0}")]
     Invalid(String),
+    /// It was written, but no replica has it yet: a fail-over may lose it.
+    #[error("not confirmed: {0}; run it again, a reference counts once")]
+    NotConfirmed(String),
     /// The store failed; whether the command took effect is unknown unless the text says so.
     #[error("the store failed: {0}")]
     Store(String),
+}
+
+impl AdminOp {
+    /// Whether it changes what must not be lost once it is acknowledged.
+    pub fn writes(&self) -> bool {
+        match self {
+            AdminOp::AccountCreate { .. }
+            | AdminOp::AccountSet { .. }
+            | AdminOp::CreditsAdd { .. }
+            | AdminOp::KeyCreate { .. }
+            | AdminOp::KeyRevoke { .. }
+            | AdminOp::Maintenance { .. } => true,
+            AdminOp::AccountShow { .. }
+            | AdminOp::AccountList
+            | AdminOp::KeyList { .. }
+            | AdminOp::Usage { .. }
+            | AdminOp::Audit
+            | AdminOp::Repair
+            | AdminOp::Recover
+            | AdminOp::HandOver
+            | AdminOp::Reserve(_) => false,
+        }
+    }
 }
 
 impl KeyRef {

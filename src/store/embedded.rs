@@ -283,7 +283,7 @@ impl Shared {
     fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
         let mut accounts = HashMap::new();
         for stored in database.accounts()? {
-            let state = AccountState::restored(stored.balance, stored.month, stored.month_used, stored.producers);
+            let state = AccountState::restored(stored.balance, stored.months, stored.producers);
             let id = stored.record.id.clone();
             accounts.insert(id, Arc::new(Cell::new(stored.record, state)));
         }

@@ -5,7 +5,7 @@
 
 mod reader;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::OpenOptions;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -24,14 +24,16 @@ use crate::pure::time::{Day, Month, Timestamp};
 /// The open file. One thread owns it.
 pub(super) struct Database {
     connection: Connection,
+    /// The next commit reports an error although it is done.
+    #[cfg(test)]
+    pub(super) fails_after_commit: bool,
 }
 
 /// An account as the file has it.
 pub(super) struct StoredAccount {
     pub(super) record: AccountRecord,
     pub(super) balance: Credits,
-    pub(super) month: Month,
-    pub(super) month_used: Credits,
+    pub(super) months: BTreeMap<Month, Credits>,
     pub(super) producers: HashMap<ProducerId, u64>,
 }
 
@@ -92,30 +94,34 @@ impl Database {
                 )));
             }
         }
-        Ok(Database { connection })
+        Ok(Database {
+            connection,
+            #[cfg(test)]
+            fails_after_commit: false,
+        })
     }
 
     /// All accounts with their figures.
     pub(super) fn accounts(&self) -> Result<Vec<StoredAccount>, StoreError> {
         let mut producers = self.producers()?;
+        let mut months = self.months()?;
         let mut statement = self
             .connection
-            .prepare("SELECT id, tier, quota, balance, month, month_used, created FROM accounts ORDER BY id")?;
+            .prepare("SELECT id, tier, quota, balance, created FROM accounts ORDER BY id")?;
         let mut rows = statement.query([])?;
         let mut accounts = Vec::new();
         while let Some(row) = rows.next()? {
             let id: String = row.get(0)?;
             accounts.push(StoredAccount {
                 producers: producers.remove(&id).unwrap_or_default(),
+                months: months.remove(&id).unwrap_or_default(),
                 record: AccountRecord {
                     id: id.parse().map_err(corrupt)?,
                     tier: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
                     monthly_quota: row.get::<_, Option<i64>>(2)?.map(Credits::from_pico),
-                    created: Timestamp(row.get(6)?),
+                    created: Timestamp(row.get(4)?),
                 },
                 balance: Credits::from_pico(row.get(3)?),
-                month: Month(row.get(4)?),
-                month_used: Credits::from_pico(row.get(5)?),
             });
         }
         Ok(accounts)
@@ -135,6 +141,40 @@ impl Database {
                 .insert(ProducerId(producer.cast_unsigned()), sequence);
         }
         Ok(all)
+    }
+
+    /// What each account spent in each month, as its usage says.
+    pub(super) fn months(&self) -> Result<HashMap<String, BTreeMap<Month, Credits>>, StoreError> {
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT account, day, sum(cost / {PART}), sum(cost % {PART}) FROM usage GROUP BY account, day"
+        ))?;
+        let mut rows = statement.query([])?;
+        let mut all: HashMap<String, BTreeMap<Month, Credits>> = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let (day, whole, rest): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
+            let cost = Credits::from_pico(whole.saturating_mul(PART).saturating_add(rest));
+            let used = all.entry(row.get(0)?).or_default().entry(Day(day).month()).or_default();
+            *used = used.saturating_add(cost);
+        }
+        Ok(all)
+    }
+
+    /// What an account's record says of its month.
+    pub(super) fn month(&self, account: &AccountId) -> Result<(Month, Credits), StoreError> {
+        let row = |row: &rusqlite::Row<'_>| Ok((Month(row.get(0)?), Credits::from_pico(row.get(1)?)));
+        let sql = "SELECT month, month_used FROM accounts WHERE id = ?1";
+        Ok(self.connection.query_row(sql, [account.as_str()], row)?)
+    }
+
+    /// Mends what an account's record says of its month.
+    pub(super) fn set_month(&mut self, account: &AccountId, month: Month, used: Credits) -> Result<(), StoreError> {
+        self.durably(|t| {
+            t.execute(
+                "UPDATE accounts SET month = ?2, month_used = ?3 WHERE id = ?1",
+                params![account.as_str(), month.0, used.pico()],
+            )?;
+            Ok(())
+        })
     }
 
     /// All keys, oldest first.
@@ -170,19 +210,34 @@ impl Database {
         Ok(keys)
     }
 
-    /// Writes a group of debits in one transaction: all or nothing.
+    /// Writes a group in one transaction: all or nothing, and once by its name, even when a try before reported an error.
     pub(super) fn write_debits(
         &mut self,
         group: &HashMap<AccountId, AccountDebit>,
+        name: &str,
         today: Day,
     ) -> Result<(), StoreError> {
         let transaction = self.connection.transaction()?;
-        for (account, debit) in group {
-            if !is_written(&transaction, account, debit)? {
-                write_debit(&transaction, account, debit, today)?;
-            }
+        let last: Option<String> = transaction
+            .prepare_cached("SELECT value FROM settings WHERE name = 'group'")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        if last.as_deref() == Some(name) {
+            return Ok(());
         }
+        for (account, debit) in group {
+            write_debit(&transaction, account, debit, today)?;
+        }
+        transaction
+            .prepare_cached(
+                "INSERT INTO settings (name, value) VALUES ('group', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1",
+            )?
+            .execute([name])?;
         transaction.commit()?;
+        #[cfg(test)]
+        if std::mem::take(&mut self.fails_after_commit) {
+            return Err(StoreError::Unavailable("a test's".to_owned()));
+        }
         Ok(())
     }
 
@@ -372,20 +427,6 @@ impl Database {
         }
         Ok(accounts)
     }
-}
-
-/// Whether a group that was tried before reached the file although its commit reported an error: it is written whole or not at all.
-fn is_written(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit) -> Result<bool, StoreError> {
-    for (producer, sequence) in &debit.sequences {
-        let stored: Option<i64> = t
-            .prepare_cached("SELECT sequence FROM producers WHERE account = ?1 AND producer = ?2")?
-            .query_row(params![account.as_str(), producer.0.cast_signed()], |row| row.get(0))
-            .optional()?;
-        if stored.is_some_and(|stored| u64::try_from(stored).is_ok_and(|stored| stored >= *sequence)) {
-            return Ok(true);
-        }
-    }
-    Ok(false)
 }
 
 fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, today: Day) -> Result<(), StoreError> {

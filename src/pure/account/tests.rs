@@ -202,3 +202,19 @@ fn a_second_reserve_of_the_same_id_is_the_same_hold() {
     assert_eq!(state.reserve(&request(1, 60), NOW).unwrap().amount, credits(60));
     assert_eq!((state.held(), state.open_holds()), (credits(60), 1));
 }
+
+#[test]
+fn the_use_of_a_month_is_that_of_its_days_whatever_the_clock_did() {
+    let mut state = account(1000);
+    let far = NOW.plus_millis(400 * 86_400_000);
+    state.settle(&settlement(1, 60, 1), NOW);
+    state.settle(&settlement(2, 7, 2), far);
+    state.settle(&settlement(3, 5, 3), NOW);
+    assert_eq!(
+        (state.month_used(NOW), state.month_used(far)),
+        (credits(65), credits(7))
+    );
+    let december = Timestamp(1_796_083_200_000);
+    state.settle(&settlement(4, 1, 4), december);
+    assert_eq!(state.month_used(december), credits(1));
+}

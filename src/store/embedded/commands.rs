@@ -1,5 +1,6 @@
 //! The operator's commands on the embedded ledger: the file first, then memory, on the ledger's own thread.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
@@ -8,7 +9,7 @@ use super::{Cell, KeyEntry, MAINTENANCE};
 use crate::pure::account::AccountState;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::money::Credits;
-use crate::pure::time::Period;
+use crate::pure::time::{Month, Period};
 use crate::store::admin::{
     AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
 };
@@ -73,6 +74,7 @@ impl Committer {
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
             AdminOp::Usage { account, period } => self.usage(&account, period),
             AdminOp::Audit => self.audit().map(AdminReply::Audit),
+            AdminOp::Repair => self.repair(),
             AdminOp::Maintenance { on } => {
                 self.database
                     .set_setting(MAINTENANCE, if on { "on" } else { "off" })
@@ -255,6 +257,7 @@ impl Committer {
         self.commit().map_err(failed)?;
         let mut findings = Vec::new();
         let accounts = self.database.audit(&mut findings).map_err(failed)?;
+        let month = self.shared.clock.now().month();
         for stored in self.database.accounts().map_err(failed)? {
             let cell = self.cell(&stored.record.id)?;
             let state = cell.state();
@@ -277,6 +280,12 @@ impl Committer {
                 .unwrap_or_else(PoisonError::into_inner)
                 .is_empty()
             {
+                let used = |months: &BTreeMap<Month, Credits>| months.get(&month).copied().unwrap_or_default();
+                rule(
+                    "debits of the month = used in the month",
+                    used(&stored.months),
+                    used(state.months()),
+                );
                 rule(
                     "balance in memory = balance in the file",
                     state.balance(),
@@ -289,6 +298,42 @@ impl Committer {
             at: self.shared.clock.now(),
             findings,
         })
+    }
+
+    /// Makes what each account used in a month what its usage says.
+    fn repair(&mut self) -> Result<AdminReply, AdminError> {
+        self.commit().map_err(failed)?;
+        let month = self.shared.clock.now().month();
+        let mut findings = Vec::new();
+        for stored in self.database.accounts().map_err(failed)? {
+            let account = stored.record.id;
+            let cell = self.cell(&account)?;
+            let expected = stored.months.get(&month).copied().unwrap_or_default();
+            let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
+            let found = if kept_month == month { kept } else { Credits::ZERO };
+            if kept_month > month || found != expected {
+                self.database.set_month(&account, month, expected).map_err(failed)?;
+                let rule = "debits of the month = used in the month".to_owned();
+                findings.push(AuditFinding {
+                    account,
+                    rule,
+                    expected,
+                    found,
+                });
+            }
+            let mut state = cell.state();
+            // What was queued since is in memory alone.
+            if self
+                .shared
+                .queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_empty()
+            {
+                state.set_months(stored.months);
+            }
+        }
+        Ok(AdminReply::Repaired { findings })
     }
 
     /// What the start recovered.

@@ -38,8 +38,10 @@ pub(super) struct Committer {
     /// Where the file is.
     path: PathBuf,
     inbox: mpsc::Receiver<Command>,
-    /// Debits taken from the queue that could not be written yet.
+    /// The group that is being written. Until it is, it stays as it was first tried: its commit may have reached the file all the same.
     unwritten: Vec<QueuedDebit>,
+    /// Counts the groups: the file keeps the name of its last, so that one that it has is not written again.
+    group: u64,
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     sync_at: Option<Instant>,
@@ -58,6 +60,7 @@ impl Committer {
             database,
             inbox,
             unwritten: Vec::new(),
+            group: 0,
             commit_at: None,
             sync_at: None,
         }
@@ -150,16 +153,30 @@ impl Committer {
     /// # Errors
     /// When the file cannot be written: what was queued is kept for the next try.
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
-        let queued = std::mem::take(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner));
-        self.unwritten.extend(queued);
-        if self.unwritten.is_empty() {
-            return Ok(());
+        while self.take_group() {
+            self.write_group()?;
         }
+        Ok(())
+    }
+
+    /// The group to be written: the one that was tried last, or else what is queued. False when there is none.
+    fn take_group(&mut self) -> bool {
+        if self.unwritten.is_empty() {
+            self.unwritten = std::mem::take(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner));
+            self.group = self.group.saturating_add(1);
+        }
+        !self.unwritten.is_empty()
+    }
+
+    fn write_group(&mut self) -> Result<(), StoreError> {
         self.tell_unwritten();
         let group = sums(&self.unwritten);
+        let now = self.shared.clock.now();
+        // A process is another producer each time it starts.
+        let name = format!("{:x}-{}", self.shared.producer.0, self.group);
         point("settlement", "before");
         let began = crate::clock::monotonic();
-        let written = self.database.write_debits(&group, self.shared.clock.now().day());
+        let written = self.database.write_debits(&group, &name, now.day());
         self.shared.commits.observe(began.elapsed());
         written?;
         point("settlement", "after");

@@ -276,11 +276,20 @@ impl Embedded {
         !self.predecessors().is_empty()
     }
 
-    /// Gives back what is held for calls of the process before that are not among `running`.
-    pub(in crate::store) fn predecessors_run(&self, running: &std::collections::HashSet<RequestId>) {
+    /// The calls of the process before that credit is held for.
+    pub(in crate::store) fn holds_of_predecessors(&self) -> std::collections::HashSet<RequestId> {
+        self.predecessors().keys().copied().collect()
+    }
+
+    /// Gives back what is held for those of `held` that are not among `running`. What came since `held` was asked for stays.
+    pub(in crate::store) fn predecessors_ended_of(
+        &self,
+        held: &std::collections::HashSet<RequestId>,
+        running: &std::collections::HashSet<RequestId>,
+    ) {
         let ended: Vec<(RequestId, Arc<Cell>)> = self
             .predecessors()
-            .extract_if(|hold, _| !running.contains(hold))
+            .extract_if(|hold, _| held.contains(hold) && !running.contains(hold))
             .collect();
         for (hold, cell) in ended {
             cell.state().release(hold);

@@ -66,7 +66,7 @@ impl Embedded {
                 cell: Arc::clone(cell),
                 debit,
                 day: now.day(),
-                month: state.month(),
+                month: now.month(),
                 month_used: state.month_used(now),
                 producer: settlement.producer,
                 sequence: settlement.sequence,

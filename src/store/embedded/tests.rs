@@ -281,3 +281,68 @@ fn many_callers_never_hold_more_than_there_is() {
     assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, Credits::ZERO);
     assert!(audit(&rig.store).findings.is_empty());
 }
+
+/// A commit that reports an error although it is done: the debits in it count once, and those that came meanwhile too.
+#[test]
+fn a_group_whose_commit_failed_and_was_durable_counts_once() {
+    let rig = rig();
+    rig.store.close();
+    let path = rig.folder.path().join("other.db");
+    std::fs::copy(rig.folder.path().join("ledger.db"), &path).unwrap();
+    let database = Database::open(&path).unwrap();
+    let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
+    let (_commands, inbox) = mpsc::channel();
+    let mut committer = Committer::new(Arc::clone(&shared), database, path, inbox);
+    let cell = Arc::clone(&shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    let queue = |cost: &str, sequence| {
+        let debit = Debit {
+            model: "a/m".into(),
+            key: "key_x".to_owned().into(),
+            usage: Usage {
+                prompt: PromptTokens(1),
+                completion: CompletionTokens(1),
+            },
+            cost: credits(cost),
+        };
+        shared.queue.lock().unwrap().push(QueuedDebit {
+            cell: Arc::clone(&cell),
+            debit,
+            day: NOW.day(),
+            month: NOW.month(),
+            month_used: Credits::ZERO,
+            producer: shared.producer,
+            sequence,
+            queued: NOW,
+            entry: Entry::none(),
+        });
+    };
+    queue("1", 1);
+    committer.database.fails_after_commit = true;
+    committer.commit().unwrap_err();
+    queue("2", 2);
+    committer.commit().unwrap();
+    committer.commit().unwrap();
+    let stored = committer.database.accounts().unwrap().remove(0);
+    assert_eq!(stored.balance, credits("7"));
+    let calls = committer.database.usage(&stored.record.id, NOW.day()).unwrap();
+    assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 2);
+}
+
+/// The process before makes a hold while its journals are read: it is not among those that were read, and yet it runs.
+#[test]
+fn a_hold_that_came_after_the_look_is_not_taken_for_ended() {
+    let rig = rig();
+    let hold = |n| crate::store::journal::LiveHold {
+        id: RequestId::from_bytes([n; 16]),
+        account: "acme".parse().unwrap(),
+        amount: credits("1"),
+    };
+    rig.store.hold_for_predecessor(&hold(1));
+    let held = rig.store.holds_of_predecessors();
+    rig.store.hold_for_predecessor(&hold(2));
+    rig.store
+        .predecessors_ended_of(&held, &std::collections::HashSet::new());
+    let cell = Arc::clone(&rig.store.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+    assert_eq!(cell.state().held(), credits("1"));
+    assert_eq!(rig.store.holds_of_predecessors(), [hold(2).id].into());
+}

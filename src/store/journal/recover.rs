@@ -97,6 +97,8 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
 /// Takes what the process before this one, which lives and has handed its ledger over, has billed since, and gives back what its ended
 /// calls held.
 pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>) {
+    // A call that the process before makes after this look must not be taken for one that ended.
+    let held = ledger.holds_of_predecessors();
     let (paths, is_whole) = journals(folder, &mut RecoverReport::default());
     let mut running = HashSet::new();
     let mut ended = Vec::new();
@@ -122,7 +124,7 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
         ledger.take_from_predecessor(&found.account, found.id, debit, number);
     }
     if is_whole {
-        ledger.predecessors_run(&running);
+        ledger.predecessors_ended_of(&held, &running);
     }
 }
 

@@ -27,6 +27,9 @@ struct Books {
     open_counted: BTreeMap<String, i128>,
 }
 
+/// What is used in a month, against its days.
+pub(super) const MONTH_RULE: &str = "debits of the month = used in the month";
+
 /// Checks one account's books; false when there is no such account.
 ///
 /// # Errors
@@ -61,9 +64,7 @@ pub(super) fn audit(id: &AccountId, books: &Value, findings: &mut Vec<AuditFindi
         books.available + held,
     );
     rule("sum of holds = held", books.holds, held);
-    // A clock that steps back over the month's edge adds debits of the month before to the month that is open.
-    let least = books.used.max(books.debits_of_month);
-    rule("debits of the month <= used in the month", least, books.used);
+    rule(MONTH_RULE, books.debits_of_month, books.used);
     let unordered = books.held_by.symmetric_difference(&order).count();
     rule(
         "every hold can expire",

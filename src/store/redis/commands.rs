@@ -15,7 +15,9 @@ use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::time::{Period, Timestamp};
-use crate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, KeyRef, RecoverReport};
+use crate::store::admin::{
+    AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
+};
 use crate::store::{AccountRecord, KeyRecord, StoreError};
 
 impl From<StoreError> for AdminError {
@@ -26,6 +28,32 @@ impl From<StoreError> for AdminError {
 
 impl Core {
     pub(super) async fn execute(&self, link: &Link, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if !op.writes() {
+            return self.execute_on(link, op).await;
+        }
+        // On a connection of its own: whoever waits for a replica holds up what shares the connection.
+        let own = Link::default();
+        let keys = written_keys(&op);
+        let maintenance = match &op {
+            AdminOp::Maintenance { on } => Some(*on),
+            _ => None,
+        };
+        let mut reply = self.execute_on(&own, op).await?;
+        let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let made = match &mut reply {
+            AdminReply::Key(key) => Some(key_id_key(&key.id)),
+            _ => None,
+        };
+        keys.extend(made.as_deref());
+        let confirmed = self.confirm(&own, &keys).await;
+        if let Some(on) = maintenance {
+            // Again: what this process heard of an earlier switch may have come in between.
+            self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
+        }
+        confirmed.map(|()| reply)
+    }
+
+    async fn execute_on(&self, link: &Link, op: AdminOp) -> Result<AdminReply, AdminError> {
         match op {
             AdminOp::AccountCreate {
                 account,
@@ -70,6 +98,7 @@ impl Core {
             AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
             AdminOp::Usage { account, period } => self.usage(link, &account, period).await,
             AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
+            AdminOp::Repair => self.repair(link).await,
             AdminOp::Maintenance { on } => {
                 let (channel, message) = (channel(), Change::Maintenance.text());
                 let state = if on { "on" } else { "off" };
@@ -295,17 +324,15 @@ impl Core {
             }
         };
         let digest = digest.ok_or(AdminError::NoKey)?;
+        let name = key_name(&digest);
         let (now, channel, message) = (self.now_text(), channel(), Change::Key(digest).text());
         let revoked = self
-            .run_script(
-                link,
-                &script::REVOKE,
-                &[&key_name(&digest)],
-                &[&now, &channel, &message],
-            )
+            .run_script(link, &script::REVOKE, &[&name], &[&now, &channel, &message])
             .await?;
         self.cache.forget_key(&digest);
-        read_record(&revoked)?.map(AdminReply::Key).ok_or(AdminError::NoKey)
+        let record = read_record(&revoked)?.ok_or(AdminError::NoKey)?;
+        self.confirm(link, &[&name]).await?;
+        Ok(AdminReply::Key(record))
     }
 
     async fn usage(&self, link: &Link, account: &AccountId, period: Period) -> Result<AdminReply, AdminError> {
@@ -346,6 +373,32 @@ impl Core {
         Ok(report)
     }
 
+    /// Makes what each account used in the month what its usage says.
+    async fn repair(&self, link: &Link) -> Result<AdminReply, AdminError> {
+        let mut findings = Vec::new();
+        for account in self.account_names(link).await? {
+            self.settled(&account).await?;
+            let [name, _] = account_keys(&account);
+            let mended = self
+                .run_script(link, &script::REPAIR, &[&name], &[&self.now_text()])
+                .await?;
+            let [found, expected] = reply::list(&mended)? else {
+                continue;
+            };
+            let (found, expected) = (reply::amount(found)?, reply::amount(expected)?);
+            if found != expected {
+                let rule = books::MONTH_RULE.to_owned();
+                findings.push(AuditFinding {
+                    account,
+                    rule,
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(AdminReply::Repaired { findings })
+    }
+
     /// Frees the holds of nodes that never came back. (A reserve does so for its own account.)
     async fn recover(&self, link: &Link) -> Result<RecoverReport, AdminError> {
         let mut report = RecoverReport::default();
@@ -372,6 +425,23 @@ impl Core {
         };
         let millis = reply::integer(seconds)?.saturating_mul(1000);
         Ok(Timestamp(millis.saturating_add(reply::integer(micros)? / 1000)))
+    }
+}
+
+/// The keys that a command writes, as far as it names them.
+fn written_keys(op: &AdminOp) -> Vec<String> {
+    let of_account = |account: &AccountId| account_keys(account).into_iter().take(1);
+    let of_key = |hex: &str| KeyDigest::from_hex(hex).map(|digest| key_name(&digest));
+    match op {
+        AdminOp::AccountCreate { account, .. } => of_account(account).chain([accounts_key()]).collect(),
+        AdminOp::AccountSet { account, .. } | AdminOp::CreditsAdd { account, .. } => of_account(account).collect(),
+        AdminOp::KeyCreate { digest, account, .. } => {
+            let names = [Some(keys_of_account(account)), of_key(digest)];
+            names.into_iter().flatten().collect()
+        }
+        AdminOp::Maintenance { .. } => vec![maintenance_key()],
+        // A revocation finds its key itself, and what only reads has nothing to confirm.
+        _ => Vec::new(),
     }
 }
 

@@ -10,6 +10,7 @@ mod address;
 mod books;
 mod cache;
 mod commands;
+mod confirm;
 mod core;
 mod guard;
 mod holds;

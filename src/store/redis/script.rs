@@ -79,14 +79,15 @@ macro_rules! scripts {
 }
 
 scripts! {
-    RESERVE = "clock" "amount" "hold" "reserve";
-    SETTLE = "clock" "amount" "hold" "usage" "settle";
+    RESERVE = "clock" "amount" "hold" "month" "reserve";
+    SETTLE = "clock" "amount" "hold" "month" "usage" "settle";
     RELEASE = "hold" "release";
     RENEW = "clock" "renew";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
     TOP_UP = "clock" "amount" "top_up";
-    SHOW = "clock" "hold" "show";
+    SHOW = "clock" "amount" "hold" "month" "show";
+    REPAIR = "clock" "amount" "month" "repair";
     CREATE = "clock" "create";
     SET = "set";
     REVOKE = "clock" "revoke";

@@ -30,6 +30,7 @@ cases! {
         a_settlement_counts_once_however_often_and_late_it_comes,
         of_many_callers_as_many_win_as_there_is_credit_for,
         the_smallest_and_the_largest_amounts_are_exact,
+        a_clock_that_was_wrong_does_not_change_what_a_month_used,
     ],
     limits: [
         the_limits_are_exact,

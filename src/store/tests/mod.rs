@@ -1,6 +1,7 @@
 //! One list of cases for both stores, random sequences against the reference, and races.
 
 mod cases;
+mod earlier;
 pub(super) mod rig;
 pub(super) mod sequences;
 

@@ -18,6 +18,12 @@ if next and now >= next then
   fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
   next = fact[5] and tonumber(fact[5])
 end
+local day = day_of(now)
+local month = month_of(day)
+if fact[4] - month ~= 0 then
+  if not roll(account, day, month, fact[3]) then return 'range' end
+  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
+end
 local avail, committed = fact[1], fact[2]
 
 local started, requests, tokens, open = window_parts(fact[6])
@@ -46,16 +52,11 @@ if wanted ~= '0' then
     return string.format('credit %s %s %d %d %d %s %s %s', now_text, started, requests, tokens, open, avail, committed, used)
   end
   amount = less(avail, wanted) and avail or wanted
-  -- What is committed has the month's use in it, and perhaps an earlier month's: it is never less than what counts.
   if less(below_wanted, committed) then
-    local in_month = committed
-    if tonumber(fact[4]) < month_of(day_of(now)) then
-      in_month, used = sum(account, committed, negated(used)), '0'
+    if less(below_least, committed) then
+      return string.format('quota %s %s %d %d %d %s %s', now_text, started, requests, tokens, open, used, committed)
     end
-    if less(below_least, in_month) then
-      return string.format('quota %s %s %d %d %d %s %s', now_text, started, requests, tokens, open, used, in_month)
-    end
-    local left = sum(account, below_wanted, wanted, negated(in_month))
+    local left = sum(account, below_wanted, wanted, negated(committed))
     if less(left, amount) then amount = left end
   end
 end

@@ -17,24 +17,20 @@ if sequence <= last then return 'already' end
 if sequence ~= last + 1 then return string.format('gap %d', last + 1) end
 
 -- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
+if fact[3] - month ~= 0 and not roll(account, day, month, fact[2]) then return 'range' end
 local amount, admitted, estimated, hold_scope
 if fact[5] then amount, admitted, estimated, hold_scope = hold_parts(fact[5]) end
 local delta, surplus = ARGV[5], nil
 if amount ~= held then
   delta, surplus = negated(cost), amount
 end
-local fresh = tonumber(fact[3]) < month
-local over = fresh and negated(fact[2]) or '0'
 local available = add(account, 'avail', delta)
-local begun = available and add(account, 'committed', over)
-local committed = begun and add(account, 'committed', negated(delta))
-if not (committed and (fresh or add(account, 'used', cost))) then
+local committed = available and add(account, 'committed', negated(delta))
+if not (committed and add(account, 'used', cost)) then
   if committed then add(account, 'committed', delta) end
-  if begun then add(account, 'committed', negated(over)) end
   if available then add(account, 'avail', negated(delta)) end
   return 'range'
 end
-if fresh then redis.call('HSET', account, 'month', month, 'used', cost) end
 if surplus then
   add(account, 'avail', surplus)
   add(account, 'committed', negated(surplus))

@@ -7,6 +7,7 @@ mod load;
 mod losses;
 mod nodes;
 mod outages;
+mod replicas;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -119,7 +119,7 @@ fn a_redis_that_evicts_is_refused() {
 #[test]
 fn a_user_with_few_rights_suffices() {
     let server = RedisServer::start();
-    let rights = "~tg1:* &tg1:changed +@read +@write +@scripting +@pubsub +@connection +info +time";
+    let rights = "~tg1:* &tg1:changed +@read +@write +@scripting +@pubsub +@connection +info +time +role +wait";
     assert_eq!(server.ask(&format!("ACL SETUSER gateway on >s3cret {rights}")), ["+OK"]);
     let url = server.url().replace("redis://", "redis://gateway:s3cret@");
     let ledger = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());

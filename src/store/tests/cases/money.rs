@@ -6,6 +6,7 @@ use crate::pure::account::{Denial, ProducerId, ReserveRequest, Settled, Settleme
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::time::Period;
+use crate::store::admin::{AdminOp, AdminReply};
 use crate::store::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request, request_id};
 
 pub(super) fn a_settlement_takes_the_cost_and_gives_the_rest_back(rig: &Rig) {
@@ -255,4 +256,39 @@ pub(super) fn the_smallest_and_the_largest_amounts_are_exact(rig: &Rig) {
     hold.settle(debit("0.000000000001"));
     assert_eq!(rig.figures(&poor).balance, Credits::ZERO);
     audit_is_clean(&rig.ledger);
+}
+
+/// The clock runs 400 days ahead for a moment, and back: the month's use is what its days say, then and in the months that follow.
+pub(super) fn a_clock_that_was_wrong_does_not_change_what_a_month_used(rig: &Rig) {
+    const DAYS: i64 = 400 * 86_400_000;
+    let caller = rig.caller("100");
+    let pay = |n: u64, cost: &str| {
+        let monthly = ReserveRequest {
+            quota: credits("10"),
+            expires: rig.clock.now().plus_millis(60_000),
+            ..request(n, cost)
+        };
+        rig.reserve(&caller, &monthly).map(|hold| hold.settle(debit(cost)))
+    };
+    pay(1, "6").unwrap();
+    assert_eq!(rig.figures(&caller).monthly_used, credits("6"));
+    let before = rig.reserve(&caller, &request(2, "1")).unwrap();
+    rig.clock.advance(DAYS);
+    before.settle(debit("1"));
+    assert_eq!(rig.figures(&caller).monthly_used, credits("1"));
+    rig.clock.advance(-DAYS);
+    assert_eq!(rig.figures(&caller).monthly_used, credits("6"));
+    pay(3, "3").unwrap();
+    assert_eq!(rig.figures(&caller).monthly_used, credits("9"));
+    assert!(matches!(pay(4, "3"), Err(Denial::Quota { used, .. }) if used == credits("9")));
+    audit_is_clean(&rig.ledger);
+    rig.clock.advance(60 * 86_400_000);
+    assert_eq!(rig.figures(&caller).monthly_used, Credits::ZERO);
+    pay(5, "8").unwrap();
+    assert_eq!(rig.figures(&caller).monthly_used, credits("8"));
+    audit_is_clean(&rig.ledger);
+    assert_eq!(
+        rig.run(AdminOp::Repair),
+        Ok(AdminReply::Repaired { findings: Vec::new() })
+    );
 }

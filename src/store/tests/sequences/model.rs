@@ -16,8 +16,6 @@ pub(super) struct Model {
     pub(super) state: AccountState,
     pub(super) usage: BTreeMap<(Day, String), (u64, u64, u64, Credits)>,
     pub(super) holds: BTreeMap<u8, (Scope, Credits)>,
-    /// Spent in the month of the last settlement.
-    pub(super) used: Credits,
     pub(super) top_ups: Vec<i64>,
     pub(super) last: Option<Last>,
 }
@@ -56,7 +54,7 @@ impl Model {
             }
         };
         // Beyond the range the stores may differ in what they refuse; a test of its own looks at that.
-        self.used
+        self.most_used()
             .checked_add(self.state.held())?
             .checked_add(Credits::from_pico(wanted))?;
         let used = self.state.month_used(now).pico();
@@ -75,6 +73,11 @@ impl Model {
             tokens,
             expires: now.plus_millis(ttl_ms),
         })
+    }
+
+    /// The most that was used in a month: whichever is counted, it is in range.
+    fn most_used(&self) -> Credits {
+        self.state.months().values().copied().max().unwrap_or_default()
     }
 
     pub(super) fn settlement(&self, step: &Step, now: Timestamp) -> Option<(Settlement, Debit)> {
@@ -100,7 +103,7 @@ impl Model {
         };
         // Beyond the range the stores may differ in what they refuse; a test of its own looks at that.
         let (balance, held) = (self.state.balance().pico(), self.state.held().pico());
-        let used = self.state.month_used(now).pico();
+        let used = self.most_used().pico();
         let far = |sum: i128| sum.unsigned_abs() > 9_000_000_000_000_000_000;
         let name = format!("provider/model-{model}");
         // A day's row goes on when the clock steps back over a month's end, where what was used begins anew.
@@ -140,7 +143,6 @@ impl Model {
     pub(super) fn settle(&mut self, settlement: &Settlement, debit: &Debit, now: Timestamp) -> Settled {
         let settled = self.state.settle(settlement, now);
         if let Settled::Now { .. } = settled {
-            self.used = self.state.month_used(now);
             let row = self.usage.entry((now.day(), debit.model.to_string())).or_default();
             row.0 += 1;
             row.1 += debit.usage.prompt.0;

@@ -141,6 +141,8 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => (1i64..90_000_000).prop_map(Move::Back),
         1 => Just(Move::ToMidnight),
         1 => Just(Move::ToMonth),
+        1 => Just(Move::Forward(400 * 86_400_000)),
+        1 => Just(Move::Back(400 * 86_400_000)),
     ];
     let wanted = prop_oneof![1 => Just(0i64), 6 => amount()];
     let reserve = (

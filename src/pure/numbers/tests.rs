@@ -1,0 +1,328 @@
+//! Every history of a few calls: whatever is lost, doubled, late, killed, restored or forgotten, a number moves the balance once.
+
+mod world;
+
+use std::collections::HashSet;
+
+use self::world::{Bounds, World};
+use super::*;
+
+/// Explores every history within the bounds. The number of states, or what was found wrong first.
+fn explore(rules: &Rules, bounds: &Bounds) -> Result<usize, String> {
+    let first = World::new(bounds);
+    let mut seen = HashSet::from([first.clone()]);
+    let mut waiting = vec![first];
+    while let Some(world) = waiting.pop() {
+        world.end_is_right(rules)?;
+        for next in world.steps(rules, bounds)? {
+            if seen.insert(next.clone()) {
+                waiting.push(next);
+            }
+        }
+    }
+    Ok(seen.len())
+}
+
+/// What is explored always, and what only on request: [`LONG`].
+const SHORT: [Bounds; 4] = [
+    Bounds {
+        producers: &[0, 1],
+        kills: 2,
+        losses: 0,
+        machine_deaths: 0,
+        forgets: true,
+    },
+    Bounds {
+        producers: &[0, 0],
+        kills: 1,
+        losses: 1,
+        machine_deaths: 1,
+        forgets: true,
+    },
+    Bounds {
+        producers: &[0, 0, 1],
+        kills: 1,
+        losses: 0,
+        machine_deaths: 0,
+        forgets: true,
+    },
+    Bounds {
+        producers: &[0, 0, 0],
+        kills: 0,
+        losses: 0,
+        machine_deaths: 0,
+        forgets: false,
+    },
+];
+
+/// Minutes of an optimised build: `TOLLGATE_HISTORIES=long cargo nextest run --release --lib history`.
+const LONG: [Bounds; 3] = [
+    Bounds {
+        producers: &[0, 0, 1],
+        kills: 2,
+        losses: 0,
+        machine_deaths: 1,
+        forgets: true,
+    },
+    Bounds {
+        producers: &[0, 0, 1],
+        kills: 2,
+        losses: 1,
+        machine_deaths: 0,
+        forgets: false,
+    },
+    Bounds {
+        producers: &[0, 0, 1, 1],
+        kills: 1,
+        losses: 0,
+        machine_deaths: 0,
+        forgets: true,
+    },
+];
+
+#[test]
+fn no_history_moves_a_balance_twice_or_loses_a_number() {
+    let long = std::env::var("TOLLGATE_HISTORIES").is_ok_and(|which| which == "long");
+    for bounds in SHORT.iter().chain(LONG.iter().filter(|_| long)) {
+        let started = std::time::Instant::now();
+        let states = explore(&RULES, bounds).unwrap_or_else(|wrong| panic!("{bounds:?}: {wrong}"));
+        println!("{bounds:?}: {states} states, {:?}", started.elapsed());
+        assert!(states > 1_000);
+    }
+}
+
+/// A name, and the rules with one of them changed.
+fn mutations() -> Vec<(&'static str, Rules)> {
+    fn only_high(numbers: &mut Numbers, number: u64) {
+        numbers.high = numbers.high.max(number);
+    }
+    vec![
+        (
+            "a number closes those before it",
+            Rules {
+                resolve: |numbers, number| {
+                    let new = number > numbers.high;
+                    only_high(numbers, number);
+                    new
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a call that is still open counts as closed",
+            Rules {
+                resolve: |numbers, number| {
+                    let closed = number <= numbers.high;
+                    numbers.resolve(number);
+                    !closed
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a resolved number stays open",
+            Rules {
+                resolve: |numbers, number| {
+                    let open = !numbers.is_closed(number);
+                    numbers.touch(number);
+                    open
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a closed number opens again",
+            Rules {
+                resolve: |numbers, number| {
+                    if number < numbers.high && numbers.run_of(number).is_err() {
+                        numbers.open.push((number, number));
+                        numbers.open.sort_unstable();
+                    }
+                    numbers.resolve(number)
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a number closes the rest of its run",
+            Rules {
+                resolve: |numbers, number| {
+                    numbers.touch(number);
+                    let open = !numbers.is_closed(number);
+                    numbers.floor(number + 1);
+                    open
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a refused number stays open",
+            Rules {
+                deny: |numbers, number| {
+                    numbers.touch(number);
+                    true
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a late copy of a reserve closes the number of a running call",
+            Rules {
+                deny: |numbers, number| {
+                    numbers.resolve(number);
+                    true
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a granted number is not met",
+            Rules {
+                grant: |_, _| {},
+                ..RULES
+            },
+        ),
+        (
+            "a reserve is granted under a closed number",
+            Rules {
+                is_closed: |_, _| false,
+                ..RULES
+            },
+        ),
+        (
+            "an expired hold closes its number",
+            Rules {
+                expire: |numbers, number| {
+                    numbers.resolve(number);
+                },
+                ..RULES
+            },
+        ),
+        (
+            "the floor closes what it names",
+            Rules {
+                floor: |numbers, floor| numbers.floor(floor + 1),
+                ..RULES
+            },
+        ),
+        (
+            "the floor lowers what was met",
+            Rules {
+                floor: |numbers, floor| {
+                    numbers.high = floor - 1;
+                    numbers.open.clear();
+                    0
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a retired producer begins anew",
+            Rules {
+                retire: |numbers| {
+                    *numbers = Numbers::default();
+                    0
+                },
+                ..RULES
+            },
+        ),
+        (
+            "a retired producer keeps what is open",
+            Rules { retire: |_| 0, ..RULES },
+        ),
+        (
+            "the latest one forgotten is taken for new",
+            Rules {
+                is_stale: |born, forgotten| forgotten.is_some_and(|latest| born < latest),
+                ..RULES
+            },
+        ),
+        (
+            "nobody remembers who was forgotten",
+            Rules {
+                forget: |forgotten, _| forgotten,
+                ..RULES
+            },
+        ),
+        (
+            "the last one forgotten stands for all",
+            Rules {
+                forget: |_, born| Some(born),
+                ..RULES
+            },
+        ),
+        (
+            "a producer with an open number is forgotten",
+            Rules {
+                may_forget: |_, silent_days| silent_days > SILENT_DAYS_MAX,
+                ..RULES
+            },
+        ),
+        (
+            "a producer is forgotten at once",
+            Rules {
+                may_forget: |numbers, _| numbers.open.is_empty(),
+                ..RULES
+            },
+        ),
+    ]
+}
+
+#[test]
+fn every_mutation_of_the_rules_is_found() {
+    for (name, rules) in mutations() {
+        let found = SHORT.iter().find_map(|bounds| explore(&rules, bounds).err());
+        assert!(found.is_some(), "not found: {name}");
+        println!("{name}: {}", found.unwrap_or_default());
+    }
+}
+
+#[test]
+fn what_is_not_ascending_and_apart_is_not_believed() {
+    assert_eq!(Numbers::restored(9, vec![(2, 3), (5, 9)]).unwrap().high(), 9);
+    for (high, open) in [
+        (9, vec![(0, 3)]),
+        (9, vec![(3, 2)]),
+        (9, vec![(2, 3), (4, 5)]),
+        (9, vec![(5, 6), (2, 3)]),
+        (9, vec![(5, 10)]),
+    ] {
+        assert_eq!(Numbers::restored(high, open.clone()), None, "{open:?}");
+    }
+}
+
+/// Against a set of every number, in random orders.
+#[test]
+fn numbers_are_a_set_of_what_is_open() {
+    use proptest::prelude::*;
+    proptest!(|(steps in proptest::collection::vec((0u8..3, 1u64..40), 1..80))| {
+        let mut numbers = Numbers::default();
+        let (mut high, mut open) = (0, std::collections::BTreeSet::new());
+        for (kind, number) in steps {
+            let touch = |high: &mut u64, open: &mut std::collections::BTreeSet<u64>, number: u64| {
+                open.extend(*high + 1..=number);
+                *high = (*high).max(number);
+            };
+            match kind {
+                0 => {
+                    numbers.touch(number);
+                    touch(&mut high, &mut open, number);
+                }
+                1 => {
+                    touch(&mut high, &mut open, number);
+                    prop_assert_eq!(numbers.resolve(number), open.remove(&number));
+                }
+                _ => {
+                    let floor = number / 2 + 1;
+                    let kept = open.split_off(&floor);
+                    prop_assert_eq!(numbers.floor(floor), open.len() as u64);
+                    (open, high) = (kept, high.max(floor - 1));
+                }
+            }
+            let counted: Vec<u64> = numbers.open().iter().flat_map(|(first, last)| *first..=*last).collect();
+            prop_assert_eq!(counted, open.iter().copied().collect::<Vec<_>>());
+            prop_assert_eq!(numbers.high(), high);
+            prop_assert_eq!(Numbers::restored(high, numbers.open().to_vec()), Some(numbers.clone()));
+        }
+    });
+}
