@@ -308,6 +308,10 @@ fn name_authority(request: &mut RequestHeader, is_tls: bool) -> Result<()> {
 
 /// How the answer's length is told to this client: as the plugin says, else in chunks where its protocol has them.
 fn frame(head: &mut ResponseHeader, client: Version) -> Result<()> {
+    if client != Version::HTTP_2 && head.version == Version::HTTP_2 {
+        // The upstream's version is no matter of the client's.
+        head.set_version(Version::HTTP_11);
+    }
     if client != Version::HTTP_11 {
         // HTTP/1.0 knows no chunks: there the connection's end is the body's. HTTP/2 has frames.
         head.remove_header(&header::TRANSFER_ENCODING);
