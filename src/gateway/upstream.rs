@@ -58,7 +58,7 @@ pub(super) struct Host {
 /// By host, port and whether TLS is spoken.
 type Hosts = HashMap<(String, u16, bool), Arc<Host>>;
 
-/// All hosts, over reloads. No name is resolved until [`Upstreams::resolve`].
+/// All hosts, over reloads. No name is resolved before the gateway has started.
 #[derive(Clone, Debug, Default)]
 pub struct Upstreams {
     hosts: Arc<Mutex<Hosts>>,
