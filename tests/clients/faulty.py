@@ -18,7 +18,7 @@ MODEL = "faulty/chat"
 EMBED = "faulty/embed"
 TEXTS = ["One", " two", " three", " four"]
 # More than any call in the tests may have.
-LARGE_USAGE = {"prompt_tokens": 11, "completion_tokens": 5000, "total_tokens": 5011}
+LARGE_USAGE = {"prompt_tokens": 100_000, "completion_tokens": 1, "total_tokens": 100_001}
 IMPOSSIBLE_USAGE = {"prompt_tokens": -1, "completion_tokens": 0.5, "total_tokens": 1}
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 # Of the list price, as decimal text: the provider's with 15 %.

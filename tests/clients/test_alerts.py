@@ -194,7 +194,7 @@ def disk_is_full(place: Place, happening: Happening):
 
 
 def provider_fails(place: Place, happening: Happening):
-    """It reports more tokens than it was allowed, then what cannot be, then nothing but errors."""
+    """It reports a longer prompt than it was sent, then what cannot be, then nothing but errors."""
     poor, rich = place.account("0.001"), place.account()
     assert call(poor, "overrun") == 200
     assert call(rich, "rejected") == 200
@@ -242,10 +242,12 @@ CAUSES = {
     "disk": Cause(disk_is_full, frozenset({"TollgateJournalUnusable"}), wrapper=("sh", "-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$@\"", "sh")),
     "provider": Cause(
         provider_fails,
-        frozenset({"TollgateOverruns", "TollgateAccountsBelowZero", "TollgateUsageReportsRejected", "TollgateErrors", "TollgateProviderFails"}),
+        frozenset({"TollgateUnbilled", "TollgateUsageReportsRejected", "TollgateErrors", "TollgateProviderFails"}),
     ),
     "stop": Cause(stop_hangs, frozenset({"TollgateNotReady", "TollgateDown"})),
 }
+# A charge is never above its hold, so nothing that a provider or a client does raises these: they are alarms of a mistake of the gateway's.
+WITHOUT_CAUSE = {"TollgateOverruns", "TollgateAccountsBelowZero"}
 EXPECTED = sorted((name, alert) for name, cause in CAUSES.items() for alert in cause.alerts)
 
 
@@ -284,7 +286,7 @@ def fired(tmp_path_factory):
 
 def test_every_alert_has_a_cause():
     shipped = re.findall(r"- alert: (\w+)", rules())
-    assert len(shipped) > 20 and sorted(shipped) == sorted(alert for _, alert in EXPECTED)
+    assert len(shipped) > 20 and sorted(set(shipped) - WITHOUT_CAUSE) == sorted(alert for _, alert in EXPECTED)
 
 
 def test_the_rules_differ_in_durations_alone():
