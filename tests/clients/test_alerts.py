@@ -119,8 +119,8 @@ class Place:
 
 
 def call(account: Account, fault: str, stream: bool = False) -> int:
-    """One call to its end, whatever that is; its status."""
-    body = {"model": MODEL, "max_tokens": 10, "stream": stream, "messages": [{"role": "user", "content": fault}]}
+    """One call to its end, whatever that is; its status. A stream has room for all that comes: it ends at its maximum."""
+    body = {"model": MODEL, "max_tokens": 1000 if stream else 10, "stream": stream, "messages": [{"role": "user", "content": fault}]}
     headers = {"authorization": f"Bearer {account.key}"}
     try:
         return httpx.post(f"{account.gateway.base_url}/llm/chat", json=body, headers=headers, timeout=60).status_code
