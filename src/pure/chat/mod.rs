@@ -161,11 +161,14 @@ impl RequestBody {
         matches!(self.stream_options, StreamOptions::IncludeUsage { asked: true, .. })
     }
 
-    /// The most completion tokens of one choice that the client asked for, as `max_tokens`, `max_completion_tokens` or both, which
-    /// then agree. None when it set no limit.
+    /// The most completion tokens of one choice that the client asked for, as `max_tokens`, `max_completion_tokens` or both, of which
+    /// the smaller counts: it keeps both. None when it set no limit.
     pub fn max_tokens(&self) -> Option<NonZeroU64> {
         let tokens = |maximum: Option<Maximum>| maximum.and_then(|maximum| maximum.tokens);
-        tokens(self.max_tokens).or(tokens(self.max_completion_tokens))
+        match (tokens(self.max_tokens), tokens(self.max_completion_tokens)) {
+            (Some(one), Some(other)) => Some(one.min(other)),
+            (one, other) => one.or(other),
+        }
     }
 
     /// The fewest completion tokens of one choice with which an upstream takes the request: one more than the budget that it gives to
@@ -357,9 +360,6 @@ pub enum BodyError {
         /// The field's name.
         field: &'static str,
     },
-    /// The two spellings of the maximum say two things, of which an upstream may heed either.
-    #[error("`max_tokens` and `max_completion_tokens` disagree")]
-    Disagree,
     /// A key that some reader may take for one that Tollgate knows, in another spelling.
     #[error("a key is spelled otherwise than `{field}`, which an upstream may take it for")]
     Misspelled {

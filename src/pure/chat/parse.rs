@@ -176,12 +176,6 @@ impl<'a> Reader<'a> {
         let Some(model) = self.model else {
             return Err(BodyError::Missing { field: "model" }.into());
         };
-        let tokens = |maximum: Option<Maximum>| maximum.and_then(|maximum| maximum.tokens);
-        if let (Some(one), Some(other)) = (tokens(self.max_tokens), tokens(self.max_completion_tokens))
-            && one != other
-        {
-            return Err(BodyError::Disagree.into());
-        }
         match self.endpoint {
             Endpoint::Chat | Endpoint::ChatStream if self.prompt.messages == 0 => {
                 Err(BodyError::Missing { field: "messages" }.into())

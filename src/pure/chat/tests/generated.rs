@@ -119,10 +119,7 @@ proptest! {
 
 /// The edited body has the members of the original in their order and spelling, but for those that the edit names.
 fn check_edit(text: &str, (model, maximum, cap): &(String, MaximumField, Option<NonZeroU64>), endpoint: Endpoint) {
-    let body = match RequestBody::parse(Bytes::copy_from_slice(text.as_bytes()), endpoint) {
-        Err(BodyError::Disagree) => return,
-        parsed => parsed.unwrap(),
-    };
+    let body = RequestBody::parse(Bytes::copy_from_slice(text.as_bytes()), endpoint).unwrap();
     let edited = body.edit(&Edit {
         model,
         maximum: *maximum,
@@ -163,7 +160,7 @@ fn check_edit(text: &str, (model, maximum, cap): &(String, MaximumField, Option<
     }
     let tokens = |members: &[(String, String)], name| value(members, name).and_then(|value| value.as_u64());
     let names = ["max_tokens", "max_completion_tokens"];
-    let asked = names.iter().find_map(|name| tokens(&before, name));
+    let asked = names.iter().filter_map(|name| tokens(&before, name)).min();
     let both = names.iter().all(|name| value(&before, name).is_some());
     let effective = asked.into_iter().chain(cap.map(NonZeroU64::get)).min();
     match effective {
