@@ -9,10 +9,9 @@ use pingora::{Error, ErrorType};
 use super::context::{Answer, Call, Ctx};
 use super::failure::Verdict;
 use super::forward::{EVENT_STREAM, JSON};
-use super::meter::{Meter, Passed, append};
-use super::respond;
+use super::meter::{Meter, Passed};
+use super::{extend, respond};
 use crate::clock::{Clock, monotonic};
-use crate::pure::charge::Passing;
 use crate::pure::chat::ResponseMode;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::tap::Framing;
@@ -145,7 +144,7 @@ pub(super) fn piece(
     let (error, status) = match passed {
         Passed::On => {
             if !ends {
-                keep_to_maximum(call, body);
+                extend::keep_within(ctx, body);
             }
             return Ok(());
         }
@@ -175,27 +174,6 @@ pub(super) fn piece(
         retry_after_secs: None,
     };
     Err(verdict.end(call))
-}
-
-/// A stream that has passed its client's own maximum is given its end after the piece at hand.
-fn keep_to_maximum(call: &mut Call, body: &mut Option<Bytes>) {
-    let (Answer::Metered(meter), Some(admission)) = (&mut call.answer, &mut call.admission) else {
-        return;
-    };
-    let passing = meter.passing(&admission.permit.model().id);
-    match passing {
-        // A hold cannot be extended yet, so beyond it the answer goes on, and settlement counts the rest as the operator's loss.
-        Passing::Within | Passing::BeyondHold => return,
-        Passing::BeyondClient => {}
-    }
-    let Some(end) = meter.end_for(passing, call.body.choices()) else {
-        return;
-    };
-    append(body, end);
-    call.is_cut_at_maximum = true;
-    if let Some(tally) = &mut admission.tally {
-        tally.passed(true);
-    }
 }
 
 /// The client was sent a comment between two events.

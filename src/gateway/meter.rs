@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::extend::EarlyEnd;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
@@ -164,8 +165,7 @@ impl Meter {
         }
     }
 
-    /// More was admitted: the hold was extended.
-    #[expect(dead_code, reason = "the transport calls it once it can extend a hold")]
+    /// More was admitted: the hold was raised.
     pub(super) fn extend(&mut self, ceiling: Ceiling) {
         self.ceiling = ceiling;
         if let Tap::Stream(tap) = &mut self.tap {
@@ -173,13 +173,22 @@ impl Meter {
         }
     }
 
-    /// What a stream's client is sent at its end that `passing` calls for; none while it is within.
-    pub(super) fn end_for(&mut self, passing: Passing, choices: u64) -> Option<Bytes> {
-        match (&mut self.tap, passing) {
-            (Tap::Stream(tap), Passing::BeyondClient) => Some(tap.end_as_length(choices)),
-            (Tap::Stream(tap), Passing::BeyondHold) => Some(tap.end_without_credit()),
-            (Tap::Stream(_), Passing::Within) | (Tap::Whole(_), _) => None,
+    /// Tokens that were delivered so far, as they are counted.
+    pub(super) fn delivered(&self) -> CompletionTokens {
+        match &self.tap {
+            Tap::Stream(tap) => tap.delivered(),
+            Tap::Whole(whole) => whole.tap.delivered(),
         }
+    }
+
+    /// What a stream's client is sent as its end, before the upstream ends it; none for a whole answer.
+    pub(super) fn end_early(&mut self, end: EarlyEnd, choices: u64) -> Option<Bytes> {
+        let Tap::Stream(tap) = &mut self.tap else { return None };
+        Some(match end {
+            EarlyEnd::Maximum => tap.end_as_length(choices),
+            EarlyEnd::NoCredit => tap.end_without_credit(),
+            EarlyEnd::NoAnswer => tap.fail(LEDGER_MESSAGE, LEDGER_TYPE, LEDGER_CODE),
+        })
     }
 
     /// What an answer that stopped here would cost: completion tokens, and the prompt's where the provider reported it. None while what
@@ -339,5 +348,9 @@ pub(super) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
 const FAILURE: &str = "The model's provider failed before the answer was complete.";
 const FAILURE_TYPE: &str = "upstream_error";
 const FAILURE_CODE: u16 = 502;
+/// What it is told when the ledger cannot say whether the rest can be paid.
+const LEDGER_MESSAGE: &str = "The ledger cannot be reached, and what was set aside for this answer is used up.";
+const LEDGER_TYPE: &str = "service_unavailable";
+const LEDGER_CODE: u16 = 503;
 /// Most bytes of a whole answer that wait until it is known to be one. Embeddings are never known before their end.
 const WAITING_BYTES_MAX: usize = 64 << 10;

@@ -21,6 +21,7 @@ mod context;
 mod cors;
 pub mod dns;
 mod drain;
+mod extend;
 mod failure;
 mod forward;
 mod head_check;
@@ -241,7 +242,7 @@ impl Carried for Tollgate {
     }
 
     fn ends_here(&self, ctx: &Ctx) -> bool {
-        ctx.is_cut_at_maximum()
+        ctx.has_early_end()
     }
 
     fn is_cut(&self) -> bool {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use super::breaker::Breaker;
 use super::context::{Admission, Ctx, Stage};
+use super::extend::raise_and_debit;
 use super::meter::{Meter, Metered};
 use super::observe;
 use crate::clock::Clock;
@@ -105,7 +106,7 @@ impl Biller {
         }
         match owed(&metered, bill.ending) {
             Owed::Nothing => bill.admission.hold.release(),
-            Owed::Reported(usage) => debit(bill.admission, usage),
+            Owed::Reported(usage) => raise_and_debit(bill.admission, usage, debit),
             Owed::PromptToCount if bill.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
                 count_and_debit(bill, &metered)
             }
@@ -212,13 +213,11 @@ fn count_and_debit(bill: Bill, metered: &Metered) {
         debit_hold(admission);
         return;
     };
-    debit(
-        admission,
-        Usage {
-            prompt,
-            completion: metered.delivered,
-        },
-    );
+    let usage = Usage {
+        prompt,
+        completion: metered.delivered,
+    };
+    raise_and_debit(admission, usage, debit);
 }
 
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.

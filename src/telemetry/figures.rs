@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::time::Duration;
 
-use super::record::{Outcome, Record, RouteName, TargetName, UpstreamFault};
+use super::record::{Outcome, Raised, Record, RouteName, TargetName, UpstreamFault};
 use crate::pure::histogram::{Bounds, Histogram};
 use crate::pure::usage::Usage;
 
@@ -58,6 +58,8 @@ pub struct TargetFigures {
     pub lost_pico: i128,
     /// Charges that were cut to what was held.
     pub cuts: u64,
+    /// Holds that were to be raised while their answers ran, by what the store said ([`Raised`](super::record::Raised)).
+    pub raised: [u64; Raised::COUNT],
     /// From a call's arrival to its end.
     pub duration: Histogram,
     /// From a call's arrival to the first piece of its answer.
@@ -158,6 +160,7 @@ impl Default for TargetFigures {
             lost_completion_tokens: 0,
             lost_pico: 0,
             cuts: 0,
+            raised: [0; Raised::COUNT],
             duration: Histogram::new(&DURATION),
             first_event: Histogram::new(&FIRST_EVENT),
         }
@@ -178,6 +181,7 @@ impl TargetFigures {
         add(&mut self.failovers, u64::from(record.attempts.saturating_sub(1)));
         add(&mut self.reports_rejected, record.reports_rejected);
         add(&mut self.cuts, u64::from(record.cut));
+        add_each(&mut self.raised, &record.raised);
         if let Some(lost) = &record.lost {
             add(&mut self.lost_prompt_tokens, lost.usage.prompt.0);
             add(&mut self.lost_completion_tokens, lost.usage.completion.0);
@@ -217,6 +221,7 @@ impl TargetFigures {
         add(&mut self.lost_completion_tokens, other.lost_completion_tokens);
         self.lost_pico = self.lost_pico.saturating_add(other.lost_pico);
         add(&mut self.cuts, other.cuts);
+        add_each(&mut self.raised, &other.raised);
         self.duration.add(&other.duration);
         self.first_event.add(&other.first_event);
     }
@@ -239,6 +244,12 @@ fn other() -> TargetName {
 
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
+}
+
+fn add_each<const N: usize>(sums: &mut [u64; N], counts: &[u64; N]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        add(sum, *count);
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {

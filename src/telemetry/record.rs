@@ -85,6 +85,8 @@ pub struct Record {
     pub lost: Option<Lost>,
     /// The charge had to be cut to what was held.
     pub cut: bool,
+    /// The store was asked to raise the hold: what it said each time, as a number for each of [`Raised`].
+    pub raised: [u64; Raised::COUNT],
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
     /// From the header's arrival to the end.
@@ -93,6 +95,24 @@ pub struct Record {
     pub first_event: Option<Duration>,
     /// Time not spent waiting for the provider or for the request's body.
     pub overhead: Duration,
+}
+
+/// What the store said when it was asked to raise a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// More is held.
+    Granted,
+    /// The credit or the quota does not reach so far.
+    Refused,
+    /// It could not say, or the hold was gone.
+    Failed,
+}
+
+impl Raised {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// Their names in metrics.
+    pub const NAMES: [&'static str; Raised::COUNT] = ["granted", "refused", "failed"];
 }
 
 /// A request's notes on their way.
@@ -129,6 +149,7 @@ impl Tally {
             billed: None,
             lost: None,
             cut: false,
+            raised: [0; Raised::COUNT],
             reports_rejected: 0,
             duration: Duration::ZERO,
             first_event: None,
@@ -288,6 +309,15 @@ impl Tally {
     /// The charge was cut to what was held.
     pub fn cut(&mut self) {
         self.note(|record| record.cut = true);
+    }
+
+    /// The store was asked to raise the hold while the answer ran.
+    pub fn raised(&mut self, raised: Raised) {
+        self.note(|record| {
+            if let Some(count) = record.raised.get_mut(raised as usize) {
+                *count = count.saturating_add(1);
+            }
+        });
     }
 
     /// So many usage reports were not believed.

@@ -26,6 +26,7 @@ mod disconnect;
 mod disconnect_head;
 mod domains;
 mod embeddings;
+mod extensions;
 mod failover;
 mod faults;
 mod h2_upstreams;

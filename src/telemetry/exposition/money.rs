@@ -1,6 +1,7 @@
 //! The part of the page that is about money: what was billed and what was not, and the state of the books.
 
 use super::*;
+use crate::telemetry::record::Raised;
 
 impl Page {
     /// What was billed, and what was not.
@@ -8,6 +9,7 @@ impl Page {
         let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
         let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
         let (mut lost, mut lost_credits, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut raised = Vec::new();
         for (name, target) in sorted(figures)
             .into_iter()
             .filter(|(name, _)| !name.provider.is_empty())
@@ -21,6 +23,7 @@ impl Page {
             lost.extend(by_side(name, target.lost_prompt_tokens, target.lost_completion_tokens));
             lost_credits.push(counter(&of(name), amount(target.lost_pico)));
             cuts.push(counter(&of(name), number(target.cuts)));
+            raised.extend(by_result(name, &target.raised));
         }
         self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
         self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
@@ -44,6 +47,9 @@ impl Page {
         self.counters("tollgate_unbilled_credits_total", help, lost_credits);
         let help = "Charges that were cut to what was held: a fault of the gateway.";
         self.counters("tollgate_charges_cut_total", help, cuts);
+        let help =
+            "Holds that were to be raised, since a stream passed the catalogue's maximum, by what the ledger said.";
+        self.counters("tollgate_hold_extensions_total", help, raised);
     }
 
     /// What is held and not yet acknowledged, and whether the books balance.
@@ -88,4 +94,11 @@ fn by_side(name: &TargetName, prompt: u64, completion: u64) -> [Metric; 2] {
     let [model, provider] = of(name);
     [("prompt", prompt), ("completion", completion)]
         .map(|(side, count)| counter(&[model, provider, ("type", side)], number(count)))
+}
+
+/// The holds at a target that were to be raised.
+fn by_result<'a>(name: &'a TargetName, raised: &'a [u64; Raised::COUNT]) -> impl Iterator<Item = Metric> + use<'a> {
+    let [model, provider] = of(name);
+    let results = Raised::NAMES.iter().zip(raised);
+    results.map(move |(result, count)| counter(&[model, provider, ("result", *result)], number(*count)))
 }
