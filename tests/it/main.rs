@@ -47,6 +47,7 @@ mod natives;
 mod nodes;
 mod openapi;
 mod plugin;
+mod races;
 mod regression;
 mod reload;
 mod shapes;

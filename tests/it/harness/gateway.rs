@@ -32,6 +32,9 @@ use super::listener::{Served, serve};
 use super::metrics::Metrics;
 use super::upstream::Upstream;
 
+/// How long a call waits for Redis.
+pub const STORE_TIME: Duration = Duration::from_secs(2);
+
 /// What a gateway is started with. The values are those of the two files, to be changed at will.
 pub struct Setup {
     /// `tollgate.yaml`.
@@ -190,7 +193,7 @@ impl Setup {
             Some(url) => {
                 // Its time is the test's, as everything's is; and a busy machine is no outage.
                 let options = Options {
-                    timeout: Duration::from_secs(2),
+                    timeout: STORE_TIME,
                     clock: clock.clone(),
                     ..Options::default()
                 };

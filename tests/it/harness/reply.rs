@@ -219,6 +219,11 @@ impl Reply {
         self
     }
 
+    /// Thinks for so long here.
+    pub fn pause(self, pause: Duration) -> Reply {
+        self.step(Step::Pause(pause))
+    }
+
     /// Closes the connection here.
     pub fn close(self) -> Reply {
         self.step(Step::Close)
