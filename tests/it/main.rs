@@ -58,3 +58,4 @@ mod tls;
 mod traces;
 mod upstream_faults;
 mod upstream_safety;
+mod whole_answers;
