@@ -2,6 +2,7 @@
 //! what is gathered they pass as they come.
 
 mod bounds;
+mod memory;
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
