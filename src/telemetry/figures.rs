@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::{Outcome, Raised, Record, RouteName, TargetName, UpstreamFault};
+use super::record::{Discarded, Outcome, Raised, Record, RouteName, TargetName, UpstreamFault};
 use crate::pure::histogram::{Bounds, Histogram};
 use crate::pure::usage::Usage;
 
@@ -48,6 +49,10 @@ pub struct TargetFigures {
     pub overrun_pico: i128,
     /// Attempts at another target after one that failed.
     pub failovers: u64,
+    /// Answers that broke off before anything of them was passed on.
+    pub discarded: u64,
+    /// What providers are likely to charge for them, at the accounts' prices, in 10^-12 credit.
+    pub discarded_pico: i128,
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
     /// Prompt tokens beyond what was admitted, which were not billed.
@@ -102,6 +107,13 @@ impl Figures {
         for fault in &record.faults {
             add(self.faults.entry(fault.clone()).or_default(), 1);
         }
+        for discarded in &record.discarded {
+            let target = TargetName {
+                model: Arc::clone(&record.target.model),
+                provider: Arc::clone(&discarded.provider),
+            };
+            self.at(&target, |figures| figures.discard(discarded));
+        }
         self.at(&record.target, |figures| figures.count(record, live));
     }
 
@@ -155,6 +167,8 @@ impl Default for TargetFigures {
             overruns: 0,
             overrun_pico: 0,
             failovers: 0,
+            discarded: 0,
+            discarded_pico: 0,
             reports_rejected: 0,
             lost_prompt_tokens: 0,
             lost_completion_tokens: 0,
@@ -201,6 +215,12 @@ impl TargetFigures {
         }
     }
 
+    fn discard(&mut self, discarded: &Discarded) {
+        add(&mut self.discarded, 1);
+        let pico = i128::from(discarded.cost.pico());
+        self.discarded_pico = self.discarded_pico.saturating_add(pico);
+    }
+
     fn add(&mut self, other: &TargetFigures) {
         for (key, count) in &other.requests {
             self.requests_of(*key, *count);
@@ -216,6 +236,8 @@ impl TargetFigures {
         add(&mut self.overruns, other.overruns);
         self.overrun_pico = self.overrun_pico.saturating_add(other.overrun_pico);
         add(&mut self.failovers, other.failovers);
+        add(&mut self.discarded, other.discarded);
+        self.discarded_pico = self.discarded_pico.saturating_add(other.discarded_pico);
         add(&mut self.reports_rejected, other.reports_rejected);
         add(&mut self.lost_prompt_tokens, other.lost_prompt_tokens);
         add(&mut self.lost_completion_tokens, other.lost_completion_tokens);

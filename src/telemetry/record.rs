@@ -56,6 +56,15 @@ pub struct Lost {
     pub cost: Credits,
 }
 
+/// An answer that broke off before anything of it was passed on: nobody is billed for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// The provider's name in the configuration.
+    pub provider: Arc<str>,
+    /// What the provider is likely to charge for it, at the account's prices.
+    pub cost: Credits,
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -79,6 +88,8 @@ pub struct Record {
     pub attempts: u32,
     /// What went wrong with providers on the way.
     pub faults: Vec<UpstreamFault>,
+    /// Answers that broke off before anything of them was passed on.
+    pub discarded: Vec<Discarded>,
     /// What it was billed: nothing for a call that was free of charge because nothing was delivered.
     pub billed: Option<Billed>,
     /// What was used beyond what was admitted, and not billed.
@@ -146,6 +157,7 @@ impl Tally {
             upstream_model: None,
             attempts: 0,
             faults: Vec::new(),
+            discarded: Vec::new(),
             billed: None,
             lost: None,
             cut: false,
@@ -251,6 +263,14 @@ impl Tally {
         if let Some(trace) = self.trace() {
             trace.failed(kind);
         }
+    }
+
+    /// The answer of the provider that is tried now is thrown away, which is likely to charge this for it.
+    pub fn discarded(&mut self, cost: Credits) {
+        self.note(|record| {
+            let provider = Arc::clone(&record.target.provider);
+            record.discarded.push(Discarded { provider, cost });
+        });
     }
 
     /// A piece of the answer passes; `ends` with its last.

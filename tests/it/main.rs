@@ -59,3 +59,4 @@ mod tls;
 mod traces;
 mod upstream_faults;
 mod upstream_safety;
+mod whole_answers;

@@ -8,6 +8,7 @@ impl Page {
     pub(super) fn money(&mut self, figures: &Figures) {
         let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
         let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut discarded, mut discarded_credits) = (Vec::new(), Vec::new());
         let (mut lost, mut lost_credits, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
         let mut raised = Vec::new();
         for (name, target) in sorted(figures)
@@ -17,6 +18,8 @@ impl Page {
             tokens.extend(by_side(name, target.prompt_tokens, target.completion_tokens));
             credits.push(counter(&of(name), amount(target.cost_pico)));
             debits.push(counter(&of(name), number(target.debits)));
+            discarded.push(counter(&of(name), number(target.discarded)));
+            discarded_credits.push(counter(&of(name), amount(target.discarded_pico)));
             overruns.push(counter(&of(name), number(target.overruns)));
             over.push(counter(&of(name), amount(target.overrun_pico)));
             rejected.push(counter(&of(name), number(target.reports_rejected)));
@@ -28,6 +31,10 @@ impl Page {
         self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
         self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
         self.counters("tollgate_debits_total", "Calls that were billed.", debits);
+        let help = "Answers that broke off before anything of them was passed on: not billed, the operator's loss.";
+        self.counters("tollgate_discarded_answers_total", help, discarded);
+        let help = "What providers are likely to charge for them, at the accounts' prices.";
+        self.counters("tollgate_discarded_credits_total", help, discarded_credits);
         self.counters(
             "tollgate_overruns_total",
             "Debits above what was held for the call.",
