@@ -223,8 +223,14 @@ impl Case {
 
     /// Whether no report can say what the last text was.
     fn is_unreported(&self) -> bool {
-        let last_text = self.acts.iter().rposition(|act| matches!(act, Act::Text(1..)));
-        let last_report = self.acts.iter().rposition(|act| matches!(act, Act::Report(_)));
+        // Nothing follows the end of a stream.
+        let done = self
+            .acts
+            .iter()
+            .position(|act| self.streamed && matches!(act, Act::Done));
+        let acts = &self.acts[..done.unwrap_or(self.acts.len())];
+        let last_text = acts.iter().rposition(|act| matches!(act, Act::Text(1..)));
+        let last_report = acts.iter().rposition(|act| matches!(act, Act::Report(_)));
         match (last_text, last_report) {
             (Some(_), None) => true,
             (Some(text), Some(report)) => self.streamed && report < text,
