@@ -105,13 +105,14 @@ pub(super) async fn admit(
     let bounds = prompt_bounds(access.snapshot, &model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
-    let mut reply = try_reserve(access, &caller, &model, body, &worst).await?;
+    let mut reply = try_reserve(access, &caller, &model, body, &worst, false).await?;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
         // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
         let payable = cheap.affordable_prompt(spendable, &model.pricing);
         worst = counted(&model, body, &bounds, &cheap, payable).await;
         if worst.prompt.0 <= payable {
-            reply = try_reserve(access, &caller, &model, body, &worst).await?;
+            // The refusal that this follows was for credit or quota, and is counted.
+            reply = try_reserve(access, &caller, &model, body, &worst, true).await?;
         }
     }
     let hold = match reply {
@@ -164,6 +165,7 @@ async fn try_reserve(
     model: &Model,
     body: &RequestBody,
     worst: &WorstCase,
+    is_counted: bool,
 ) -> Result<Result<crate::store::Hold, Denial>, Refused> {
     let range = worst.hold(&model.pricing).map_err(|error| too_dear(&error))?;
     let (scope, limits) = limits(access.snapshot, caller);
@@ -177,6 +179,7 @@ async fn try_reserve(
         // A token is about four bytes of text; the window is corrected when the real number is known.
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
         expires: access.ledger.hold_expiry(access.clock.now()),
+        is_counted,
     };
     let intent = Intent {
         id: access.id,

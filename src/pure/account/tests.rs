@@ -31,6 +31,7 @@ fn request(n: u8, wanted: i64) -> ReserveRequest {
         at_least: credits(wanted),
         tokens: 10,
         expires: NOW.plus_millis(60_000),
+        is_counted: false,
     }
 }
 
@@ -138,6 +139,48 @@ fn the_limits_stand_before_the_credit_and_a_refusal_costs_nothing() {
         state.reserve(&free(5), NOW.plus_millis(60_000)).is_ok(),
         "the next window is empty"
     );
+}
+
+#[test]
+fn a_refusal_counts_as_a_request_once_and_that_of_the_limit_of_requests_does_not() {
+    let mut state = account(10);
+    let limits = Limits {
+        rpm: 3,
+        tpm: 25,
+        concurrency: 9,
+    };
+    let ask = |n, wanted| ReserveRequest {
+        limits,
+        ..request(n, wanted)
+    };
+    let denial = state.reserve(&ask(1, 60), NOW).unwrap_err();
+    assert!(denial.is_counted());
+    assert!(matches!(denial, Denial::Credit { rate, .. } if rate.remaining_requests == 2 && rate.reset_ms == 60_000));
+    let second_try = ReserveRequest {
+        is_counted: true,
+        ..ask(1, 1)
+    };
+    assert_eq!(state.reserve(&second_try, NOW).unwrap().rate.remaining_requests, 2);
+    let long = ReserveRequest {
+        tokens: 20,
+        ..ask(2, 1)
+    };
+    assert!(matches!(state.reserve(&long, NOW), Err(Denial::Tokens(rate)) if rate.remaining_requests == 1));
+    let frugal = ReserveRequest {
+        quota: Credits::ZERO,
+        ..ask(3, 1)
+    };
+    assert!(matches!(state.reserve(&frugal, NOW), Err(Denial::Quota { rate, .. }) if rate.remaining_requests == 0));
+    for _ in 0..3 {
+        let denial = state.reserve(&ask(4, 1), NOW).unwrap_err();
+        assert!(!denial.is_counted() && matches!(denial, Denial::Requests(_)));
+    }
+    let third_try = ReserveRequest {
+        is_counted: true,
+        ..ask(3, 1)
+    };
+    assert!(state.reserve(&third_try, NOW).is_ok(), "what is counted already fits");
+    assert_eq!(state.rate(&Scope::Account, limits, NOW).remaining_requests, 0);
 }
 
 #[test]

@@ -159,8 +159,15 @@ impl RedisLedger {
         let began = crate::clock::monotonic();
         let mut outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
-        if outcome.is_err() && under_way && core.queue.barrier(account, options.timeout).await.is_ok() {
-            outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
+        if let Err(denial) = &outcome
+            && under_way
+            && core.queue.barrier(account, options.timeout).await.is_ok()
+        {
+            let again = ReserveRequest {
+                is_counted: request.is_counted || denial.is_counted(),
+                ..request.clone()
+            };
+            outcome = core.try_reserve(&link, account, &again, &mut entry.0).await?;
         }
         core.times.observe(began.elapsed());
         if let Ok(granted) = &outcome {
