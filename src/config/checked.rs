@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
-use super::{AccessLog, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, traces};
+use super::{AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, traces};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 
@@ -28,6 +28,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
             raw.body_bytes_max
         ));
     }
+    let body_memory = checked_body_memory(&raw)?;
     if raw.key_prefix.is_empty()
         || !raw
             .key_prefix
@@ -81,6 +82,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         tiers: checked_tiers(&raw.tiers)?,
         timeouts: checked_timeouts(&raw.timeouts)?,
         body_bytes_max: raw.body_bytes_max,
+        body_memory,
         tls: raw.tls,
         drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
         trusted_proxies,
@@ -92,6 +94,33 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
         catalogue_refresh,
         traces: traces.unwrap_or_default(),
+    })
+}
+
+/// What is left out follows the longest body, so that it always fits.
+fn checked_body_memory(raw: &Raw) -> Result<BodyMemoryLimits, String> {
+    let longest = raw.body_bytes_max;
+    let bytes = |name: &str, value: Option<u64>, default: u64, bodies: u64| match value {
+        None => Ok(default.max(longest.saturating_mul(bodies))),
+        Some(value) if (longest..=BODY_MEMORY_MAX).contains(&value) => Ok(value),
+        Some(value) => Err(format!(
+            "{name}: {value} is not from {longest} (body_bytes_max) to {BODY_MEMORY_MAX}"
+        )),
+    };
+    Ok(BodyMemoryLimits {
+        total: bytes("body_memory_bytes_max", raw.body_memory_bytes_max, 1 << 30, 8)?,
+        per_key: bytes(
+            "body_memory_bytes_per_key_max",
+            raw.body_memory_bytes_per_key_max,
+            64 << 20,
+            2,
+        )?,
+        per_address: bytes(
+            "body_memory_bytes_per_address_max",
+            raw.body_memory_bytes_per_address_max,
+            256 << 20,
+            4,
+        )?,
     })
 }
 
@@ -196,3 +225,6 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
 }
+
+/// Most bytes that `body_memory_…` may be: 16 TiB.
+const BODY_MEMORY_MAX: u64 = 1 << 44;

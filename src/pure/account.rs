@@ -2,6 +2,8 @@
 //!
 //! The embedded store keeps these in memory; the tests use them as the reference that every store must agree with.
 
+mod look;
+
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -9,6 +11,7 @@ use super::ids::{KeyId, RequestId};
 use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
 use super::time::{Month, Timestamp};
+pub use look::Look;
 
 /// Whose counts a call adds to: all keys without limits of their own share their account's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

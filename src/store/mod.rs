@@ -10,6 +10,7 @@ pub mod embedded;
 mod hold;
 pub mod journal;
 pub mod redis;
+mod refusals;
 pub mod sqlite;
 pub mod vitals;
 

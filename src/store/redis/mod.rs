@@ -40,7 +40,7 @@ use super::journal::Entry;
 use super::vitals::{Times, Vitals};
 use super::{Caller, Debit, Figures, Orphan, Place, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Granted, Look, ProducerId, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::time::Timestamp;
@@ -227,6 +227,15 @@ impl RedisLedger {
     pub(super) fn rate(&self, account: &Account, scope: &Scope, limits: Limits) -> RateView {
         let now = self.core.redis_now();
         account.window(scope).at(now).view(limits, now)
+    }
+
+    /// By the window as this process saw it last: there are at least as many requests in it by now.
+    pub(super) fn look(&self, account: &Account, look: &Look) -> Result<(), Denial> {
+        let rate = self.rate(account, &look.scope, look.limits);
+        if rate.remaining_requests == 0 {
+            return Err(Denial::Requests(rate));
+        }
+        Ok(())
     }
 
     pub(super) async fn figures(&self, account: &Account) -> Result<Figures, StoreError> {
