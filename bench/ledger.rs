@@ -140,6 +140,7 @@ async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Du
             at_least: Credits::from_pico(1_000_000),
             tokens: 300,
             expires: ledger.hold_expiry(now),
+            is_counted: false,
         };
         let asked = Instant::now();
         let hold = ledger.reserve(caller, &request).await;

@@ -71,6 +71,8 @@ pub struct Config {
     pub whole_answer_bytes_max: usize,
     /// Most bytes of all such answers together.
     pub gathered_bytes_max: usize,
+    /// Most memory that request bodies take.
+    pub body_memory: BodyMemoryLimits,
     /// Certificate and key when the listener speaks TLS.
     pub tls: Option<TlsFiles>,
     /// How long a stop waits for running streams.
@@ -104,6 +106,17 @@ pub struct Refresh {
     pub rules: PathBuf,
     /// How often it is fetched.
     pub every: Duration,
+}
+
+/// Most memory that request bodies take, in bytes; each is at least the longest body.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BodyMemoryLimits {
+    /// In all.
+    pub total: u64,
+    /// Those of one key.
+    pub per_key: u64,
+    /// Those from one address, an IPv6 network of 64 bits being one.
+    pub per_address: u64,
 }
 
 /// Where the access log goes.

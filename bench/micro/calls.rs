@@ -108,6 +108,7 @@ impl Site {
             at_least: amount,
             tokens: 100,
             expires: Timestamp(i64::MAX),
+            is_counted: false,
         };
         let reserved = self.ledger.reserve_journaled(&self.caller, &request, entry);
         self.runtime.block_on(reserved).unwrap().unwrap()

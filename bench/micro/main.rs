@@ -265,6 +265,7 @@ fn account_call() -> Box<dyn FnMut()> {
             at_least: amount,
             tokens: 100,
             expires: now.plus_millis(60_000),
+            is_counted: false,
         };
         black_box(account.reserve(black_box(&request), now).unwrap());
         let settlement = Settlement {

@@ -123,6 +123,7 @@ fn spend(ledger: &Ledger, caller: &Caller, number: u8, model: &str, cost: &str) 
         at_least: cost,
         tokens: 1,
         expires: Clock::System.now().plus_millis(60_000),
+        is_counted: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let hold = runtime.block_on(ledger.reserve(caller, &request)).unwrap().unwrap();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
-use super::{AccessLog, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, traces};
+use super::{AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, traces};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 
@@ -29,6 +29,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         ));
     }
     checked_gathering(raw.whole_answer_bytes_max, raw.gathered_bytes_max)?;
+    let body_memory = checked_body_memory(&raw)?;
     if raw.key_prefix.is_empty()
         || !raw
             .key_prefix
@@ -84,6 +85,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         body_bytes_max: raw.body_bytes_max,
         whole_answer_bytes_max: raw.whole_answer_bytes_max,
         gathered_bytes_max: raw.gathered_bytes_max,
+        body_memory,
         tls: raw.tls,
         drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
         trusted_proxies,
@@ -108,6 +110,33 @@ fn checked_gathering(one: usize, all: usize) -> Result<(), String> {
         ));
     }
     Ok(())
+}
+
+/// What is left out follows the longest body, so that it always fits.
+fn checked_body_memory(raw: &Raw) -> Result<BodyMemoryLimits, String> {
+    let longest = raw.body_bytes_max;
+    let bytes = |name: &str, value: Option<u64>, default: u64, bodies: u64| match value {
+        None => Ok(default.max(longest.saturating_mul(bodies))),
+        Some(value) if (longest..=BODY_MEMORY_MAX).contains(&value) => Ok(value),
+        Some(value) => Err(format!(
+            "{name}: {value} is not from {longest} (body_bytes_max) to {BODY_MEMORY_MAX}"
+        )),
+    };
+    Ok(BodyMemoryLimits {
+        total: bytes("body_memory_bytes_max", raw.body_memory_bytes_max, 1 << 30, 8)?,
+        per_key: bytes(
+            "body_memory_bytes_per_key_max",
+            raw.body_memory_bytes_per_key_max,
+            64 << 20,
+            2,
+        )?,
+        per_address: bytes(
+            "body_memory_bytes_per_address_max",
+            raw.body_memory_bytes_per_address_max,
+            256 << 20,
+            4,
+        )?,
+    })
 }
 
 fn checked_refresh(raw: RawRefresh, providers: &BTreeMap<String, Provider>) -> Result<Refresh, String> {
@@ -212,3 +241,6 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
 }
+
+/// Most bytes that `body_memory_…` may be: 16 TiB.
+const BODY_MEMORY_MAX: u64 = 1 << 44;

@@ -16,6 +16,25 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.whole_answer_bytes_max, 8 << 20);
     assert_eq!(config.gathered_bytes_max, 256 << 20);
     assert_eq!(config.timeouts.whole_gather, Duration::from_secs(10));
+    let expected = BodyMemoryLimits {
+        total: 1 << 30,
+        per_key: 64 << 20,
+        per_address: 256 << 20,
+    };
+    assert_eq!(config.body_memory, expected);
+}
+
+#[test]
+fn the_longest_body_fits_in_the_memory_of_its_key() {
+    let config = parse("body_bytes_max: 100000000").unwrap();
+    let expected = BodyMemoryLimits {
+        total: 1 << 30,
+        per_key: 200_000_000,
+        per_address: 400_000_000,
+    };
+    assert_eq!(config.body_memory, expected);
+    let config = parse("body_bytes_max: 1000000\nbody_memory_bytes_per_key_max: 1000000").unwrap();
+    assert_eq!(config.body_memory.per_key, 1_000_000);
 }
 
 #[test]
@@ -63,6 +82,12 @@ fn each_mistake_names_its_key() {
         ("gathered_bytes_max: 68719476737", "gathered_bytes_max"),
         ("timeouts: { whole_gather_ms: 0 }", "timeouts.whole_gather_ms"),
         ("base_path: api", "base_path"),
+        ("body_memory_bytes_max: 33554431", "body_memory_bytes_max"),
+        ("body_memory_bytes_per_key_max: 1024", "body_memory_bytes_per_key_max"),
+        (
+            "body_memory_bytes_per_address_max: 17592186044417",
+            "body_memory_bytes_per_address_max",
+        ),
         ("key_prefix: \"\"", "key_prefix"),
         ("traces: { endpoint: here }", "traces.endpoint"),
         ("traces: { }", "endpoint"),

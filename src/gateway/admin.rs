@@ -18,6 +18,7 @@ use pingora::protocols::l4::stream::Stream as L4Stream;
 use tokio::sync::{Semaphore, watch};
 
 use super::audit_task::Audited;
+use super::body_memory::BodyMemory;
 use super::shutdown::Lifecycle;
 use super::snapshot::Snapshot;
 use crate::clock::Clock;
@@ -37,6 +38,7 @@ pub struct Admin {
     pub(super) telemetry: Arc<Telemetry>,
     pub(super) audited: Arc<Audited>,
     pub(super) journal: Arc<Journal>,
+    pub(super) body_memory: Arc<BodyMemory>,
     pub(super) started: Timestamp,
     pub(super) series: Mutex<Series>,
 }
@@ -160,6 +162,7 @@ impl Admin {
             ready: !self.life.is_stopping(),
             maintenance: self.ledger.in_maintenance(),
             in_flight: self.life.in_flight(),
+            body_memory_bytes: self.body_memory.bytes(),
             vitals: self.ledger.vitals(),
             journal: (self.journal.depth(), self.journal.is_usable()),
             journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),

@@ -79,7 +79,7 @@ pub(super) fn permit(
             let (id, needed, has) = (&model.id, needed.title(), has.title());
             ApiError::Forbidden(format!("{id} needs the tier {needed}; this key has {has}."))
         }
-        Refusal::Domain => ApiError::Forbidden("This key may not be used from this domain.".to_owned()),
+        Refusal::Domain => ApiError::Forbidden(DOMAIN_REFUSED.to_owned()),
     })?;
     match (endpoint, model.kind()) {
         (Endpoint::Embeddings, ModelKind::Chat) => Err(ApiError::BadRequest(format!(
@@ -105,18 +105,19 @@ pub(super) async fn admit(
     let bounds = prompt_bounds(access.snapshot, &model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
-    let mut reply = try_reserve(access, &caller, &model, body, &worst).await?;
+    let mut reply = try_reserve(access, &caller, &model, body, &worst, false).await?;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
         // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
         let payable = cheap.affordable_prompt(spendable, &model.pricing);
         worst = counted(&model, body, &bounds, &cheap, payable).await;
         if worst.prompt.0 <= payable {
-            reply = try_reserve(access, &caller, &model, body, &worst).await?;
+            // The refusal that this follows was for credit or quota, and is counted.
+            reply = try_reserve(access, &caller, &model, body, &worst, true).await?;
         }
     }
     let hold = match reply {
         Ok(hold) => hold,
-        Err(denial) => return Err(refused(access.snapshot, &caller, &model, &worst, denial)),
+        Err(denial) => return Err(call_refused(access.snapshot, &caller, &model, &worst, denial)),
     };
     if worst == cheap && hold.amount() < wanted(&worst, &model)? {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
@@ -166,6 +167,7 @@ async fn try_reserve(
     model: &Model,
     body: &RequestBody,
     worst: &WorstCase,
+    is_counted: bool,
 ) -> Result<Result<crate::store::Hold, Denial>, Refused> {
     let range = worst.hold(&model.pricing).map_err(|error| too_dear(&error))?;
     let (scope, limits) = limits(access.snapshot, caller);
@@ -179,6 +181,7 @@ async fn try_reserve(
         // A token is about four bytes of text; the window is corrected when the real number is known.
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
         expires: access.ledger.hold_expiry(access.clock.now()),
+        is_counted,
     };
     let intent = Intent {
         id: access.id,
@@ -283,7 +286,25 @@ fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
     ApiError::BadRequest(format!("This call could cost more than any account can hold: {error}.")).into()
 }
 
-fn refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCase, denial: Denial) -> Refused {
+fn call_refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCase, denial: Denial) -> Refused {
+    let needed = worst
+        .hold(&model.pricing)
+        .map(|range| range.at_least)
+        .unwrap_or(Credits::MAX);
+    refused(snapshot, caller, needed, denial, |available| {
+        let affordable = worst.affordable_each(available, &model.pricing).unwrap_or(0);
+        (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable)
+    })
+}
+
+/// What a caller is told of a denial of what needs at least `needed`; `affordable` are the completion tokens that an amount pays for.
+pub(super) fn refused(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    needed: Credits,
+    denial: Denial,
+    affordable: impl FnOnce(Credits) -> Option<u64>,
+) -> Refused {
     let limited = |limit, value, rate: RateView| Refused {
         error: ApiError::RateLimited {
             limit,
@@ -292,10 +313,6 @@ fn refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCas
         },
         rate: Some(rate),
     };
-    let needed = worst
-        .hold(&model.pricing)
-        .map(|range| range.at_least)
-        .unwrap_or(Credits::MAX);
     match denial {
         Denial::Requests(rate) => limited(LimitKind::Requests, rate.limits.rpm, rate),
         Denial::Tokens(rate) => limited(LimitKind::Tokens, rate.limits.tpm, rate),
@@ -311,12 +328,11 @@ fn refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCas
             }
         }
         Denial::Credit { available, held, rate } => {
-            let affordable = worst.affordable_each(available, &model.pricing).unwrap_or(0);
             let shortage = CreditShortage {
                 available,
                 held,
                 needed,
-                affordable_tokens: (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable),
+                affordable_tokens: affordable(available),
                 in_flight: held > Credits::ZERO && available.saturating_add(held) >= needed,
             };
             Refused {
@@ -344,6 +360,9 @@ fn shown(name: &str) -> String {
     let short: String = name.chars().take(100).collect();
     format!("{short:?}")
 }
+
+/// What a key is told that is locked to other domains.
+pub(super) const DOMAIN_REFUSED: &str = "This key may not be used from this domain.";
 
 /// Prompts up to this many bytes are counted where they are (about 1 ms); longer ones on a thread for such work.
 const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;

@@ -8,6 +8,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
 
+use super::body_memory::BodyOwner;
 use super::drain::Place;
 use super::extend::Extension;
 use super::failure::Verdict;
@@ -78,6 +79,8 @@ pub(super) struct Admission {
 pub(super) struct Call {
     pub(super) admission: Option<Admission>,
     pub(super) body: RequestBody,
+    /// Whose memory the body and its copies take.
+    pub(super) body_owner: BodyOwner,
     pub(super) biller: Arc<Biller>,
     /// The client has left.
     pub(super) client_has_left: bool,

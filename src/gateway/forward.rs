@@ -67,6 +67,8 @@ fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attem
         maximum: candidate.upstream.maximum_field,
         cap: admission.cap,
     });
+    let is_copy = body.as_ptr() != call.body.bytes().as_ptr();
+    let body = if is_copy { call.body_owner.keep_copy(body) } else { body };
     Some(Attempt {
         candidate,
         body,

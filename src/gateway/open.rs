@@ -9,6 +9,7 @@ use arc_swap::ArcSwap;
 use super::admin::Admin;
 use super::audit_task::Audited;
 use super::auth_throttle::AuthThrottle;
+use super::body_memory::BodyMemory;
 use super::dns::Resolver;
 use super::refresh;
 use super::reload::Reloader;
@@ -77,6 +78,7 @@ struct Shared {
     telemetry: Arc<Telemetry>,
     audited: Arc<Audited>,
     auth_throttle: AuthThrottle,
+    body_memory: Arc<BodyMemory>,
     transport: Transport,
     beside: Mutex<Option<Beside>>,
 }
@@ -166,6 +168,7 @@ impl Tollgate {
                 telemetry,
                 audited: Arc::default(),
                 auth_throttle: AuthThrottle::new(),
+                body_memory: Arc::default(),
                 transport: Transport::new(),
                 beside: Mutex::default(),
             }),
@@ -253,6 +256,7 @@ impl Tollgate {
             telemetry: Arc::clone(&shared.telemetry),
             audited: Arc::clone(&shared.audited),
             journal: Arc::clone(&books.journal),
+            body_memory: Arc::clone(&shared.body_memory),
             started: shared.clock.now(),
             series: Mutex::default(),
         })
@@ -293,6 +297,10 @@ impl Tollgate {
 
     pub(super) fn auth_throttle(&self) -> &AuthThrottle {
         &self.shared.auth_throttle
+    }
+
+    pub(super) fn body_memory(&self) -> &Arc<BodyMemory> {
+        &self.shared.body_memory
     }
 
     pub(super) fn transport(&self) -> &Transport {

@@ -1,22 +1,28 @@
-//! Reads a request's whole body, within its limits of size and time, before anything is decided.
+//! Reads a request's whole body, within its limits of size, time and memory, before it is looked at.
 
-use std::time::Duration;
-
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http::header;
 use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
 
 use super::api::Failed;
+use super::body_memory::{Room, SMALL_BYTES_MAX};
 use super::head_check::MISFRAMED;
+use super::precheck::Precheck;
+use crate::config::Config;
 use crate::pure::error::ApiError;
 
-/// The request's body.
+/// The request's body, as long as the configuration allows. A long one is checked before it is taken, by what is known without it.
 ///
 /// # Errors
-/// 413 beyond `bytes_max`, 408 when it takes longer than `timeout`, 400 for an encoding that is not read; a failed read ends the
-/// connection.
-pub(super) async fn body(session: &mut ServerSession, bytes_max: u64, timeout: Duration) -> Result<Bytes, Failed> {
+/// 413 when it is too long, 408 when it takes too long, 400 for an encoding that is not read, 429 and 503 when there is no room for it,
+/// and what `precheck` says; a failed read ends the connection.
+pub(super) async fn body(
+    session: &mut ServerSession,
+    config: &Config,
+    room: Room,
+    precheck: &mut Precheck<'_>,
+) -> Result<Bytes, Failed> {
     let headers = &session.req_header().headers;
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
         && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
@@ -26,39 +32,105 @@ pub(super) async fn body(session: &mut ServerSession, bytes_max: u64, timeout: D
     let length = headers
         .get(header::CONTENT_LENGTH)
         .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
-    if length.is_some_and(|length| length > bytes_max) {
-        return Err(ApiError::BodyTooLarge { max: bytes_max }.into());
+    let max = config.body_bytes_max;
+    if length.is_some_and(|length| length > max) {
+        return Err(ApiError::BodyTooLarge { max }.into());
+    }
+    if let Some(length) = length.filter(|length| *length > SMALL_BYTES_MAX) {
+        precheck.check()?;
+        room.look(length, &config.body_memory).map_err(ApiError::from)?;
     }
     if headers.contains_key(header::EXPECT) {
         proceed(session).await?;
     }
-    match tokio::time::timeout(timeout, read(session, length, bytes_max)).await {
+    let body = Incoming {
+        bytes: Vec::new(),
+        length,
+        is_checked: length.is_some_and(|length| length > SMALL_BYTES_MAX),
+        room,
+        config,
+    };
+    match tokio::time::timeout(config.timeouts.body, body.read(session, precheck)).await {
         Ok(Err(Failed::Wire(error))) => Err(unreadable(session, error)),
         Ok(read) => read,
         Err(_) => Err(ApiError::BodyTimeout.into()),
     }
 }
 
-async fn read(session: &mut ServerSession, length: Option<u64>, bytes_max: u64) -> Result<Bytes, Failed> {
-    let too_large = || Failed::from(ApiError::BodyTooLarge { max: bytes_max });
-    let max = usize::try_from(bytes_max).unwrap_or(usize::MAX);
-    let Some(first) = session.read_request_body().await? else {
-        return Ok(Bytes::new());
-    };
-    if length == u64::try_from(first.len()).ok() {
-        return Ok(first); // The usual case: one read, no copy.
-    }
-    let mut whole = BytesMut::with_capacity(expected(length, first.len()));
-    whole.extend_from_slice(&first);
-    loop {
-        if whole.len() > max {
-            return Err(too_large());
+/// Whether a body of so many bytes is taken without being checked before.
+pub(super) fn is_small(bytes: usize) -> bool {
+    count(bytes) <= SMALL_BYTES_MAX
+}
+
+/// A body on its way.
+struct Incoming<'a> {
+    bytes: Vec<u8>,
+    /// What its sender announced.
+    length: Option<u64>,
+    /// It was checked as a long one.
+    is_checked: bool,
+    room: Room,
+    config: &'a Config,
+}
+
+impl Incoming<'_> {
+    async fn read(mut self, session: &mut ServerSession, precheck: &mut Precheck<'_>) -> Result<Bytes, Failed> {
+        while let Some(piece) = session.read_request_body().await? {
+            let bytes = self.bytes.len().saturating_add(piece.len());
+            self.check(count(bytes), precheck)?;
+            if self.bytes.is_empty() && self.length == Some(count(bytes)) {
+                self.room
+                    .grow(count(bytes), &self.config.body_memory)
+                    .map_err(ApiError::from)?;
+                return Ok(self.room.keep(piece)); // The usual case: one read, no copy.
+            }
+            self.make_room(bytes)?;
+            self.bytes.extend_from_slice(&piece);
         }
-        match session.read_request_body().await? {
-            Some(chunk) => whole.extend_from_slice(&chunk),
-            None => return Ok(whole.freeze()),
+        if self.bytes.is_empty() {
+            return Ok(Bytes::new());
         }
+        self.bytes.shrink_to_fit();
+        self.room.shrink(count(self.bytes.capacity()));
+        Ok(self.room.keep(self.bytes))
     }
+
+    /// Looks at a body that has come to so many bytes.
+    fn check(&mut self, bytes: u64, precheck: &mut Precheck<'_>) -> Result<(), ApiError> {
+        let max = self.config.body_bytes_max;
+        if bytes > max {
+            return Err(ApiError::BodyTooLarge { max });
+        }
+        if bytes > SMALL_BYTES_MAX && !self.is_checked {
+            precheck.check()?;
+            self.is_checked = true;
+        }
+        Ok(())
+    }
+
+    /// Allocates for a body of `bytes`, and what counts is what is allocated: at most twice of what has come, and no more than was
+    /// announced or may come.
+    fn make_room(&mut self, bytes: usize) -> Result<(), ApiError> {
+        if bytes <= self.bytes.capacity() {
+            return Ok(());
+        }
+        let most = self.length.unwrap_or(self.config.body_bytes_max);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let twice = bytes.saturating_mul(2).max(ALLOCATED_AT_FIRST);
+        let capacity = twice.min(most).max(bytes);
+        let limits = &self.config.body_memory;
+        let capacity = match self.room.grow(count(capacity), limits) {
+            Ok(()) => capacity,
+            // It may be near its end.
+            Err(_) => self.room.grow(count(bytes), limits).map(|()| bytes)?,
+        };
+        self.bytes.reserve_exact(capacity.saturating_sub(self.bytes.len()));
+        Ok(())
+    }
+}
+
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// A body that cannot be read is its sender's fault: slow, gone, or not framed as HTTP wants it.
@@ -82,12 +154,6 @@ fn is_misframed(error: &pingora::Error) -> bool {
     cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
 }
 
-/// What to allocate at first: what the client announced, but not more than it has shown to be in earnest about.
-fn expected(length: Option<u64>, first: usize) -> usize {
-    let announced = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(0);
-    announced.min(ALLOCATED_AT_FIRST_MAX).max(first.saturating_mul(2))
-}
-
 /// Tells a client that waits for it to send its body (RFC 9110 section 10.1.1). Pingora forgets keep-alive over it.
 async fn proceed(session: &mut ServerSession) -> Result<(), Failed> {
     let keepalive = session.get_keepalive();
@@ -96,4 +162,5 @@ async fn proceed(session: &mut ServerSession) -> Result<(), Failed> {
     Ok(())
 }
 
-const ALLOCATED_AT_FIRST_MAX: usize = 1 << 20;
+/// What is allocated for a body that comes in pieces, in bytes.
+const ALLOCATED_AT_FIRST: usize = 4 << 10;

@@ -1,9 +1,10 @@
 //! The decision on a request: what it asks for, who asks, and whether it may have it.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Version, header};
 use pingora::protocols::http::ServerSession;
 
@@ -11,12 +12,14 @@ use super::Tollgate;
 use super::admit;
 use super::api::{self, Failed};
 use super::authenticate;
+use super::body_memory::BodyOwner;
 use super::client_ip;
 use super::context::{Answer, Call, Ctx, Stage};
 use super::head_check;
 use super::head_limit::HeadLimit;
 use super::observe;
 use super::open::Books;
+use super::precheck::Precheck;
 use super::receive;
 use super::respond;
 use super::route::{self, Route};
@@ -25,6 +28,7 @@ use super::trace;
 use crate::pure::catalogue::Model;
 use crate::pure::chat::{Endpoint, RequestBody};
 use crate::pure::error::ApiError;
+use crate::pure::policy::{Permit, Provenance};
 use crate::store::Caller;
 use crate::telemetry::record::{MAINTENANCE, RouteName};
 
@@ -78,7 +82,15 @@ pub(super) async fn decide(
             if let Some(tally) = &mut ctx.tally {
                 tally.failed(&error);
             }
+            let sends_body = respond::sends_body(session);
             respond::error(session, ctx, &error.to_wire()).await?;
+            if sends_body {
+                let began = crate::clock::monotonic();
+                respond::linger(session, ctx).await;
+                if let Some(tally) = &mut ctx.tally {
+                    tally.waited_for_body(began.elapsed());
+                }
+            }
             Ok(Decision::Answered)
         }
         Err(Failed::Wire(error)) => Err(error),
@@ -128,7 +140,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
     let Route::Model(endpoint) = route else {
         let from = authenticate::provenance(&request.headers);
         if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
-            return Err(ApiError::Forbidden("This key may not be used from this domain.".to_owned()).into());
+            return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
         api::for_caller(books, session, ctx, &route, &caller).await?;
         return Ok(Decision::Answered);
@@ -159,18 +171,37 @@ async fn admitted(
         }
         .into());
     }
+    let owner = owner(tollgate, ctx, &caller);
+    let from = authenticate::provenance(&session.req_header().headers);
+    let mut precheck = Precheck {
+        snapshot: &snapshot,
+        ledger: &books.ledger,
+        caller: &caller,
+        endpoint,
+        is_domain_allowed: crate::pure::policy::domain_allowed(&caller.key.domains, from),
+        rate: None,
+    };
     let began = crate::clock::monotonic();
-    let bytes = receive::body(session, config.body_bytes_max, config.timeouts.body).await?;
+    let received = receive::body(session, config, owner.room(), &mut precheck).await;
+    ctx.rate = precheck.rate.or(ctx.rate);
+    let bytes = received?;
     if let Some(tally) = &mut ctx.tally {
         tally.waited_for_body(began.elapsed());
     }
-    let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
+    let is_small = receive::is_small(bytes.len());
     let from = authenticate::provenance(&session.req_header().headers);
-    let permit = admit::permit(&snapshot, &caller, &body, endpoint, from);
-    observe::model(ctx, permit.as_ref().ok(), &body);
-    trace::wishes(ctx, &body);
-    let permit = permit?;
-    check_fields(&snapshot, permit.model(), &body)?;
+    let (permit, body) = match checked(ctx, &caller, bytes, endpoint, from) {
+        Ok(checked) => checked,
+        Err(error) => {
+            if !is_small {
+                // To take it was work: a caller's mistakes are limited as its calls are.
+                let (scope, limits) = admit::limits(&snapshot, &caller);
+                let counted = books.ledger.count_refused(&caller, ctx.id, scope, limits).await;
+                ctx.rate = counted.or(ctx.rate);
+            }
+            return Err(error.into());
+        }
+    };
     let access = admit::LedgerAccess {
         ledger: &books.ledger,
         journal: &books.journal,
@@ -190,6 +221,7 @@ async fn admitted(
     Ok(Call {
         admission: Some(admission),
         body,
+        body_owner: owner,
         biller: Arc::clone(tollgate.biller()),
         client_has_left: false,
         read_on: None,
@@ -203,6 +235,32 @@ async fn admitted(
         verdict: None,
         answer: Answer::None,
     })
+}
+
+/// Whose memory the request's body takes. A proxy in front is nobody's address.
+fn owner(tollgate: &Tollgate, ctx: &Ctx, caller: &Caller) -> BodyOwner {
+    let trusted = &ctx.snapshot.config.trusted_proxies;
+    let is_proxy = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let address = ctx.client.filter(|address| !is_proxy(*address));
+    tollgate.body_memory().owner(&caller.key.id, address)
+}
+
+/// What the body asks for, which the caller may have.
+fn checked(
+    ctx: &mut Ctx,
+    caller: &Caller,
+    bytes: Bytes,
+    endpoint: Endpoint,
+    from: Provenance<'_>,
+) -> Result<(Permit, RequestBody), ApiError> {
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
+    let permit = admit::permit(&snapshot, caller, &body, endpoint, from);
+    observe::model(ctx, permit.as_ref().ok(), &body);
+    trace::wishes(ctx, &body);
+    let permit = permit?;
+    check_fields(&snapshot, permit.model(), &body)?;
+    Ok((permit, body))
 }
 
 /// Refuses a field by which one of the model's providers would run or charge something else.

@@ -1,6 +1,7 @@
 //! Writes the gateway's own answers: JSON bodies, errors in the interface's shape, and the headers that every answer carries.
 
 use std::pin::pin;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
@@ -97,6 +98,25 @@ pub(super) async fn error(session: &mut ServerSession, ctx: &Ctx, error: &WireEr
     let mut headers = error_headers(error, ctx);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     write(session, ctx, status(error)?, headers, body).await
+}
+
+/// Whether the client sends its body without being asked, or was asked. To be known before an answer is begun.
+pub(super) fn sends_body(session: &ServerSession) -> bool {
+    let is_asked = session.response_written().is_some();
+    is_asked || !session.req_header().headers.contains_key(header::EXPECT)
+}
+
+/// Takes what a refused HTTP/1 client goes on sending, and throws it away, for a moment: a connection that is closed over unread bytes is
+/// reset, and then the client may never read why.
+pub(super) async fn linger(session: &mut ServerSession, ctx: &Ctx) {
+    if session.is_http2() || session.is_body_done() {
+        return;
+    }
+    let at_most = ctx.snapshot.config.timeouts.body.min(LINGER_MAX);
+    let rest = pin!(session.drain_request_body());
+    if let Err(error) = write_within(Some(at_most), || ctx.is_cut(), rest).await {
+        log::debug!("request {}: the rest of its body was not taken: {error}", ctx.id);
+    }
 }
 
 /// Answers 200 with JSON that holds for this caller and this moment.
@@ -206,3 +226,5 @@ pub(super) fn status(error: &WireError) -> pingora::Result<StatusCode> {
 }
 
 const DRAINED_BYTES_MAX: u64 = 64 << 10;
+/// How long the rest of a refused request's body is taken at most.
+const LINGER_MAX: Duration = Duration::from_secs(2);

@@ -2,6 +2,8 @@
 //!
 //! The embedded store keeps these in memory; the tests use them as the reference that every store must agree with.
 
+mod look;
+
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
@@ -9,6 +11,7 @@ use super::ids::{KeyId, RequestId};
 use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
 use super::time::{Month, Timestamp};
+pub use look::Look;
 
 mod extend;
 
@@ -53,6 +56,8 @@ pub struct ReserveRequest {
     pub tokens: u64,
     /// When the hold expires unless it is renewed.
     pub expires: Timestamp,
+    /// An earlier refusal has counted the request in its window ([`Denial::is_counted`]): this one is the same call, tried once more.
+    pub is_counted: bool,
 }
 
 /// A hold that was granted.
@@ -91,6 +96,16 @@ pub enum Denial {
         /// For the rate-limit headers.
         rate: RateView,
     },
+}
+
+impl Denial {
+    /// Whether the window has counted the refused request.
+    pub fn is_counted(&self) -> bool {
+        match self {
+            Denial::Requests(_) => false,
+            Denial::Tokens(_) | Denial::Concurrency(_) | Denial::Credit { .. } | Denial::Quota { .. } => true,
+        }
+    }
 }
 
 /// Who numbers settlements: one journal of one process. A restarted process is a new producer.
@@ -223,7 +238,8 @@ impl AccountState {
         counts.window.at(now).view(limits, now)
     }
 
-    /// Checks limits, credit and quota and records the hold: all or nothing. A refusal changes nothing and costs nothing.
+    /// Checks limits, credit and quota and records the hold: all or nothing. A refusal costs nothing, and counts as a request of its
+    /// window unless the limit of requests is what refused it.
     ///
     /// A second reserve with the id of an open hold answers with that hold, so a lost reply is harmless.
     pub fn reserve(&mut self, request: &ReserveRequest, now: Timestamp) -> Result<Granted, Denial> {
@@ -240,25 +256,23 @@ impl AccountState {
                 rate: view,
             });
         }
-        if window.requests() >= request.limits.rpm {
+        let window = window.with_requests(u64::from(!request.is_counted));
+        if window.requests() > request.limits.rpm {
             return Err(Denial::Requests(view));
         }
         let tokens = request.tokens.min(request.limits.tpm);
-        if window.tokens().saturating_add(tokens) > request.limits.tpm {
-            return Err(Denial::Tokens(view));
-        }
-        if open >= request.limits.concurrency {
-            return Err(Denial::Concurrency(view));
-        }
-        let amount = self.coverable(request, view, now)?;
-        self.held = self.held.saturating_add(amount);
-        let window = window.with_request(tokens);
+        let fits = self.fits(request, window, open, now);
         if let Some((_, counts)) = self.scopes.get_mut(scope) {
-            *counts = ScopeCounts {
-                window,
-                open: open.saturating_add(1),
+            *counts = match &fits {
+                Ok(_) => ScopeCounts {
+                    window: window.with_tokens(tokens),
+                    open: open.saturating_add(1),
+                },
+                Err(_) => ScopeCounts { window, open },
             };
         }
+        let amount = fits?;
+        self.held = self.held.saturating_add(amount);
         let hold = HoldRecord {
             amount,
             expires: request.expires,
@@ -270,7 +284,7 @@ impl AccountState {
         self.earliest_expiry = Some(self.earliest_expiry.map_or(request.expires, |t| t.min(request.expires)));
         Ok(Granted {
             amount,
-            rate: window.view(request.limits, now),
+            rate: window.with_tokens(tokens).view(request.limits, now),
         })
     }
 
@@ -343,6 +357,19 @@ impl AccountState {
             }
             None => false,
         }
+    }
+
+    /// How much is held for a request that its window has counted.
+    fn fits(&self, request: &ReserveRequest, window: Window, open: u64, now: Timestamp) -> Result<Credits, Denial> {
+        let rate = window.view(request.limits, now);
+        let tokens = request.tokens.min(request.limits.tpm);
+        if window.tokens().saturating_add(tokens) > request.limits.tpm {
+            return Err(Denial::Tokens(rate));
+        }
+        if open >= request.limits.concurrency {
+            return Err(Denial::Concurrency(rate));
+        }
+        self.coverable(request, rate, now)
     }
 
     fn coverable(&self, request: &ReserveRequest, rate: RateView, now: Timestamp) -> Result<Credits, Denial> {

@@ -30,12 +30,17 @@ pub fn counted_text(body: &RequestBody, encoding: Encoding) -> u64 {
 /// The same, until there are more than `limit`: what comes then is not counted, however long it is. At most one token in 16 KiB more than
 /// [`counted_text`] where there are no more.
 pub fn counted_text_within(body: &RequestBody, encoding: Encoding, limit: u64) -> u64 {
+    sum_within(body, limit, &mut |piece| tokens::count(piece, encoding))
+}
+
+/// The sum of `count` over pieces of the text, until it is above `limit`.
+fn sum_within(body: &RequestBody, limit: u64, count: &mut dyn FnMut(&str) -> u64) -> u64 {
     let mut sum = 0u64;
     body.visit_text(&mut |text| {
         let mut rest = text;
         while !rest.is_empty() && sum <= limit {
             let (piece, after) = rest.split_at_checked(piece_length(rest)).unwrap_or((rest, ""));
-            sum = sum.saturating_add(tokens::count(piece, encoding));
+            sum = sum.saturating_add(count(piece));
             rest = after;
         }
     });
@@ -83,6 +88,21 @@ mod tests {
             serde_json::json!({ "model": "m", "messages": vec![serde_json::json!({ "content": "word" }); 10_000] });
         let many = RequestBody::parse(Bytes::from(many.to_string()), Endpoint::Chat).unwrap();
         assert_eq!(counted_text_within(&many, Encoding::O200k, 100), 101);
+    }
+
+    #[test]
+    fn of_megabytes_that_cannot_be_paid_a_few_kibibytes_are_tokenised() {
+        let long = body(&"four words of text ".repeat(250_000));
+        assert!(long.prompt_bytes() > 4 << 20);
+        for (payable, bytes_max) in [(0, PIECE_BYTES), (1_000, PIECE_BYTES), (10_000, 5 * PIECE_BYTES)] {
+            let mut bytes = 0;
+            let sum = sum_within(&long, payable, &mut |piece| {
+                bytes += piece.len();
+                tokens::count(piece, Encoding::O200k)
+            });
+            assert!(sum > payable, "{sum}");
+            assert!((1..=bytes_max).contains(&bytes), "{bytes} bytes for {payable} tokens");
+        }
     }
 
     #[test]

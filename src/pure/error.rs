@@ -75,6 +75,11 @@ pub enum ApiError {
     UpstreamFailed,
     /// The upstream does not answer: no connection, bad TLS, time-out, a reset.
     UpstreamUnreachable,
+    /// All the memory that request bodies may take is taken.
+    BodyMemoryFull {
+        /// Seconds until a retry makes sense.
+        retry_after_secs: u64,
+    },
     /// Maintenance, or the store cannot be asked.
     Unavailable {
         /// What is unavailable, in a sentence.
@@ -119,6 +124,10 @@ pub enum LimitKind {
     Concurrency,
     /// Failed authentications from one address.
     FailedAuthentication,
+    /// Memory that the request bodies of one key take.
+    BodyMemoryOfKey,
+    /// Memory that the request bodies from one address take.
+    BodyMemoryOfAddress,
 }
 
 impl LimitKind {
@@ -129,6 +138,8 @@ impl LimitKind {
             LimitKind::Tokens => "tokens_per_minute",
             LimitKind::Concurrency => "concurrent_requests",
             LimitKind::FailedAuthentication => "failed_authentications",
+            LimitKind::BodyMemoryOfKey => "body_memory_bytes_per_key",
+            LimitKind::BodyMemoryOfAddress => "body_memory_bytes_per_address",
         }
     }
 }
@@ -270,6 +281,12 @@ impl ApiError {
                 "upstream_error",
                 "The model's provider does not respond. Try another model.",
             ),
+            ApiError::BodyMemoryFull { retry_after_secs } => WireError::new(
+                503,
+                "service_unavailable",
+                "Other requests take all the memory that there is for request bodies.",
+            )
+            .retry_after(*retry_after_secs),
             ApiError::Unavailable {
                 message,
                 retry_after_secs,

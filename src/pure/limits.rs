@@ -91,12 +91,20 @@ impl Window {
         }
     }
 
-    /// The window with one more request of `tokens` in it. Tokens beyond the limit are counted as the limit, so that one
-    /// large request passes through an empty window and no window is ever overdrawn by an estimate.
+    /// The window with so many more requests in it.
     #[must_use]
-    pub fn with_request(self, tokens: u64) -> Window {
+    pub fn with_requests(self, requests: u64) -> Window {
         Window {
-            requests: self.requests.saturating_add(1),
+            requests: self.requests.saturating_add(requests),
+            ..self
+        }
+    }
+
+    /// The window with so many more tokens in it. Tokens beyond the limit are counted as the limit, so that one large request passes
+    /// through an empty window and no window is ever overdrawn by an estimate.
+    #[must_use]
+    pub fn with_tokens(self, tokens: u64) -> Window {
+        Window {
             tokens: self.tokens.saturating_add(tokens),
             ..self
         }
@@ -149,7 +157,7 @@ mod tests {
 
     #[test]
     fn a_window_starts_with_its_first_request_and_lasts_a_minute() {
-        let window = Window::default().at(Timestamp(1_000_000)).with_request(5);
+        let window = Window::default().at(Timestamp(1_000_000)).with_requests(1);
         assert_eq!(window.at(Timestamp(1_059_999)).requests(), 1);
         assert_eq!(window.at(Timestamp(1_060_000)).requests(), 0);
         assert_eq!(
@@ -162,7 +170,7 @@ mod tests {
 
     #[test]
     fn a_correction_belongs_to_the_window_it_was_admitted_in() {
-        let window = Window::default().at(Timestamp(1_000_000)).with_request(50);
+        let window = Window::default().at(Timestamp(1_000_000)).with_tokens(50);
         assert_eq!(window.corrected(Timestamp(1_000_000), 50, 70).tokens(), 70);
         assert_eq!(window.corrected(Timestamp(900_000), 50, 70).tokens(), 50);
     }

@@ -32,7 +32,7 @@ use super::sqlite::Database;
 use super::vitals::{Times, Vitals};
 use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{AccountState, Denial, Granted, ProducerId, ReserveRequest, Scope};
+use crate::pure::account::{AccountState, Denial, Granted, Look, ProducerId, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -169,6 +169,14 @@ impl Embedded {
             entry.granted(granted.amount);
         }
         Ok(Some(reply))
+    }
+
+    pub(super) fn look(&self, cell: &Cell, look: &Look) -> Result<(), Denial> {
+        let mut state = cell.state();
+        if self.is_handed_over() {
+            return Ok(()); // Another process knows.
+        }
+        state.look(look, self.shared.clock.now())
     }
 
     pub(super) fn recovered(&self, report: RecoverReport) {

@@ -11,6 +11,7 @@ mod extend;
 mod hold;
 pub mod journal;
 pub mod redis;
+mod refusals;
 pub mod sqlite;
 pub mod vitals;
 

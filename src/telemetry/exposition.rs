@@ -23,6 +23,8 @@ pub struct Gauges {
     pub maintenance: bool,
     /// Requests under way.
     pub in_flight: usize,
+    /// Bytes of request bodies that are held.
+    pub body_memory_bytes: u64,
     /// The ledger.
     pub vitals: Vitals,
     /// The journal: calls and debits in it, and whether it can be written.
@@ -91,6 +93,11 @@ impl Page {
             "tollgate_requests_in_flight",
             "Requests under way.",
             size(gauges.in_flight),
+        );
+        self.gauge(
+            "tollgate_body_memory_bytes",
+            "Request bodies that are held, and copies of them for providers.",
+            number(gauges.body_memory_bytes),
         );
         let (written, dropped) = gauges.lines;
         let series = [("written", written), ("dropped", dropped)];

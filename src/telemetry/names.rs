@@ -109,6 +109,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::MethodNotAllowed { .. } => "method_not_allowed",
         ApiError::RateLimited { limit, .. } => limit.name(),
         ApiError::Internal => "internal",
+        ApiError::BodyMemoryFull { .. } => "body_memory_bytes",
         ApiError::Unavailable { .. } => STORE,
         ApiError::UpstreamRefused { .. }
         | ApiError::UpstreamBusy { .. }

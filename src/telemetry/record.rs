@@ -203,9 +203,9 @@ impl Tally {
         self.note(|record| record.caller = Some((account.clone(), key.clone())));
     }
 
-    /// The request's body took so long to arrive.
+    /// The request's body took so long to arrive, or this part of it.
     pub fn waited_for_body(&mut self, wait: Duration) {
-        self.body_wait = wait;
+        self.body_wait = self.body_wait.saturating_add(wait);
     }
 
     /// The model, as the catalogue names it.

@@ -1,8 +1,10 @@
 //! Rate limits: 429 of INTERFACE.md section 7, and DESIGN.md section 7.
 
+use bytes::Bytes;
 use serde_json::json;
 use tollgate::pure::limits::LimitOverrides;
 
+use crate::bounds::on_both;
 use crate::chat::{request, streaming};
 use crate::harness::catalogue::{FREE, SMALL, cost};
 use crate::harness::{Answer, Cue, Gateway, KeySpec, Reply, Setup, Upstream};
@@ -224,4 +226,53 @@ async fn d7_bad_requests_use_up_no_limit() {
         assert!(gateway.http1.post("/llm/chat", body).await.status >= 400);
     }
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+}
+
+#[tokio::test]
+async fn d7_calls_that_are_refused_for_credit_count_for_the_requests_of_their_key_on_either_store() {
+    let upstream = Upstream::unused().await;
+    let limits = json!({ "rpm": 3, "tpm": 100_000_000, "concurrency": 10 });
+    let setup = || {
+        Setup::over(&upstream)
+            .credit("0")
+            .conf(|conf| conf["tiers"]["pro"] = limits.clone())
+    };
+    let long =
+        json!({ "model": SMALL, "messages": [{ "role": "user", "content": "four words of text ".repeat(60_000) }] });
+    let body = Bytes::from(long.to_string());
+    for (gateway, _redis) in on_both(setup).await {
+        for left in ["2", "1", "0"] {
+            let answer = gateway.http1.post("/llm/chat", body.clone()).await;
+            answer.error(402, "insufficient_credits");
+            assert_eq!(answer.header("x-ratelimit-remaining-requests"), left);
+        }
+        for _ in 0..2 {
+            let answer = gateway.h2c.post("/llm/chat", body.clone()).await;
+            let error = answer.error(429, "rate_limit_error");
+            assert_eq!(error["metadata"], json!({ "limit": "requests_per_minute", "value": 3 }));
+            assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
+        }
+        gateway.check_untouched(&upstream).await;
+    }
+}
+
+#[tokio::test]
+async fn d7_a_call_that_is_refused_and_paid_once_its_prompt_is_counted_counts_as_one_request() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    // The bound of the prompt is a token a byte: with the text counted it is a quarter of that.
+    let text = "four words of text ".repeat(1_000);
+    let body =
+        json!({ "model": SMALL, "messages": [{ "role": "user", "content": text }], "max_tokens": 10 }).to_string();
+    let credit = cost(SMALL, 12_000, 10).to_string();
+    let limits = json!({ "rpm": 3, "tpm": 100_000_000, "concurrency": 10 });
+    let setup = || {
+        Setup::over(&upstream)
+            .credit(&credit)
+            .conf(|conf| conf["tiers"]["pro"] = limits.clone())
+    };
+    for (gateway, _redis) in on_both(setup).await {
+        let answer = gateway.http1.post("/llm/chat", body.clone()).await.ok();
+        assert_eq!(answer.header("x-ratelimit-remaining-requests"), "2");
+        gateway.check_books().await;
+    }
 }

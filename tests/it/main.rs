@@ -14,6 +14,7 @@ mod bad_input;
 mod bad_paths;
 mod billing_table;
 mod bodies;
+mod body_memory;
 mod bounds;
 mod breakers;
 mod bursts;

@@ -348,6 +348,7 @@ fn errors() -> Vec<ApiError> {
         ApiError::UpstreamBusy { retry_after_secs: 1 },
         ApiError::UpstreamFailed,
         ApiError::UpstreamUnreachable,
+        ApiError::BodyMemoryFull { retry_after_secs: 1 },
         ApiError::Unavailable {
             message: "",
             retry_after_secs: 1,
@@ -360,7 +361,7 @@ fn errors() -> Vec<ApiError> {
             ApiError::QuotaExceeded { .. } | ApiError::Forbidden(_) | ApiError::NotFound(_) => {}
             ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::Internal => {}
             ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed => {}
-            ApiError::UpstreamUnreachable | ApiError::Unavailable { .. } => {}
+            ApiError::UpstreamUnreachable | ApiError::BodyMemoryFull { .. } | ApiError::Unavailable { .. } => {}
         }
     }
     all

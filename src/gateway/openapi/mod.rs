@@ -370,11 +370,11 @@ fn meaning(status: u16) -> &'static str {
         404 => "There is no such model.",
         408 => "The body did not arrive in time.",
         413 => "The body is too large.",
-        429 => "A rate limit, a busy provider, or too many wrong keys from this address.",
+        429 => "A rate limit, a busy provider, too many wrong keys from this address, or too large bodies at once.",
         431 => "The header fields are too large.",
         500 => "The gateway or the provider failed.",
         502 => "The provider does not respond.",
-        503 => "Maintenance, or the ledger cannot be reached.",
+        503 => "Maintenance, the ledger cannot be reached, or no memory is left for request bodies.",
         _ => "The provider refused the request.",
     }
 }

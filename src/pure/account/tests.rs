@@ -32,6 +32,7 @@ fn request(n: u8, wanted: i64) -> ReserveRequest {
         at_least: credits(wanted),
         tokens: 10,
         expires: NOW.plus_millis(60_000),
+        is_counted: false,
     }
 }
 
@@ -119,7 +120,7 @@ fn a_renewed_hold_outlives_its_first_term() {
 fn the_limits_stand_before_the_credit_and_a_refusal_costs_nothing() {
     let mut state = account(0);
     let tight = Limits {
-        rpm: 2,
+        rpm: 3,
         tpm: 25,
         concurrency: 1,
     };
@@ -129,7 +130,7 @@ fn the_limits_stand_before_the_credit_and_a_refusal_costs_nothing() {
         at_least: Credits::ZERO,
         ..request(n, 0)
     };
-    assert_eq!(state.reserve(&free(1), NOW).unwrap().rate.remaining_requests, 1);
+    assert_eq!(state.reserve(&free(1), NOW).unwrap().rate.remaining_requests, 2);
     assert!(matches!(state.reserve(&free(2), NOW), Err(Denial::Concurrency(_))));
     state.release(id(1));
     assert!(state.reserve(&free(3), NOW).is_ok());
@@ -139,6 +140,108 @@ fn the_limits_stand_before_the_credit_and_a_refusal_costs_nothing() {
         state.reserve(&free(5), NOW.plus_millis(60_000)).is_ok(),
         "the next window is empty"
     );
+}
+
+#[test]
+fn a_refusal_counts_as_a_request_once_and_that_of_the_limit_of_requests_does_not() {
+    let mut state = account(10);
+    let limits = Limits {
+        rpm: 3,
+        tpm: 25,
+        concurrency: 9,
+    };
+    let ask = |n, wanted| ReserveRequest {
+        limits,
+        ..request(n, wanted)
+    };
+    let denial = state.reserve(&ask(1, 60), NOW).unwrap_err();
+    assert!(denial.is_counted());
+    assert!(matches!(denial, Denial::Credit { rate, .. } if rate.remaining_requests == 2 && rate.reset_ms == 60_000));
+    let second_try = ReserveRequest {
+        is_counted: true,
+        ..ask(1, 1)
+    };
+    assert_eq!(state.reserve(&second_try, NOW).unwrap().rate.remaining_requests, 2);
+    let long = ReserveRequest {
+        tokens: 20,
+        ..ask(2, 1)
+    };
+    assert!(matches!(state.reserve(&long, NOW), Err(Denial::Tokens(rate)) if rate.remaining_requests == 1));
+    let frugal = ReserveRequest {
+        quota: Credits::ZERO,
+        ..ask(3, 1)
+    };
+    assert!(matches!(state.reserve(&frugal, NOW), Err(Denial::Quota { rate, .. }) if rate.remaining_requests == 0));
+    for _ in 0..3 {
+        let denial = state.reserve(&ask(4, 1), NOW).unwrap_err();
+        assert!(!denial.is_counted() && matches!(denial, Denial::Requests(_)));
+    }
+    let third_try = ReserveRequest {
+        is_counted: true,
+        ..ask(3, 1)
+    };
+    assert!(state.reserve(&third_try, NOW).is_ok(), "what is counted already fits");
+    assert_eq!(state.rate(&Scope::Account, limits, NOW).remaining_requests, 0);
+}
+
+#[test]
+fn a_look_refuses_what_a_reserve_would_whatever_the_call_is_and_counts_it() {
+    let limits = Limits {
+        rpm: 3,
+        tpm: 1000,
+        concurrency: 1,
+    };
+    let look = |is_paid, quota| Look {
+        scope: Scope::Account,
+        limits,
+        quota: credits(quota),
+        is_paid,
+    };
+    let ask = |n, wanted| ReserveRequest {
+        limits,
+        ..request(n, wanted)
+    };
+    let mut state = account(100);
+    assert_eq!(state.look(&look(true, 70), NOW), Ok(()));
+    assert_eq!(
+        state.rate(&Scope::Account, limits, NOW).remaining_requests,
+        3,
+        "a look is no request"
+    );
+    state.reserve(&ask(1, 60), NOW).unwrap();
+    assert!(matches!(state.look(&look(true, 70), NOW), Err(Denial::Concurrency(rate)) if rate.remaining_requests == 1));
+    state.settle(&settlement(1, 60, 1), NOW);
+    assert_eq!(state.look(&look(true, 61), NOW), Ok(()));
+    assert!(
+        matches!(state.look(&look(true, 60), NOW), Err(Denial::Quota { rate, .. }) if rate.remaining_requests == 0)
+    );
+    assert!(matches!(state.look(&look(true, 70), NOW), Err(Denial::Requests(_))));
+
+    let later = NOW.plus_millis(60_000);
+    state.settle(&settlement(2, 40, 2), later);
+    assert_eq!(
+        state.look(&look(false, 70), later),
+        Ok(()),
+        "what costs nothing needs no credit"
+    );
+    assert!(
+        matches!(state.look(&look(true, 700), later), Err(Denial::Credit { rate, .. }) if rate.remaining_requests == 2)
+    );
+    assert!(state.top_up(credits(1)));
+    assert_eq!(state.look(&look(true, 700), later), Ok(()));
+    state.reserve(&ask(3, 1), later).unwrap();
+    state
+        .look(
+            &Look {
+                limits: Limits {
+                    concurrency: 2,
+                    ..limits
+                },
+                ..look(true, 700)
+            },
+            later,
+        )
+        .expect("what is held may come back");
 }
 
 #[test]

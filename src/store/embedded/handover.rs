@@ -38,6 +38,8 @@ pub struct RemoteReserve {
     at_least: i64,
     tokens: u64,
     expires: Timestamp,
+    #[serde(default)]
+    is_counted: bool,
 }
 
 /// The answer to a [`RemoteReserve`].
@@ -92,6 +94,7 @@ impl RemoteReserve {
             at_least: request.at_least.pico(),
             tokens: request.tokens,
             expires: request.expires,
+            is_counted: request.is_counted,
         }
     }
 
@@ -109,6 +112,7 @@ impl RemoteReserve {
             at_least: Credits::from_pico(self.at_least),
             tokens: self.tokens,
             expires: self.expires,
+            is_counted: self.is_counted,
         }
     }
 }
@@ -264,6 +268,7 @@ impl Embedded {
             at_least: Credits::ZERO,
             tokens: 0,
             expires: Timestamp(i64::MAX),
+            is_counted: false,
         };
         if cell.state().reserve(&request, self.shared.clock.now()).is_err() {
             log::warn!("the hold of request {} of the process before is not held here", hold.id);

@@ -131,7 +131,8 @@ impl Core {
             .arg(quota.saturating_sub(wanted))
             .arg(quota.saturating_sub(at_least))
             .arg(request.tokens.min(tpm))
-            .arg(request.expires.since(self.options.clock.now()));
+            .arg(request.expires.since(self.options.clock.now()))
+            .arg(u8::from(!request.is_counted));
         if let Clock::Manual(_) = self.options.clock {
             command.arg(self.now_text());
         }

@@ -41,7 +41,7 @@ use super::journal::Entry;
 use super::vitals::{Times, Vitals};
 use super::{Caller, Debit, Figures, Orphan, Place, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, ProducerId, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Granted, Look, ProducerId, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::time::Timestamp;
@@ -160,8 +160,15 @@ impl RedisLedger {
         let began = crate::clock::monotonic();
         let mut outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
-        if outcome.is_err() && under_way && core.queue.barrier(account, options.timeout).await.is_ok() {
-            outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
+        if let Err(denial) = &outcome
+            && under_way
+            && core.queue.barrier(account, options.timeout).await.is_ok()
+        {
+            let again = ReserveRequest {
+                is_counted: request.is_counted || denial.is_counted(),
+                ..request.clone()
+            };
+            outcome = core.try_reserve(&link, account, &again, &mut entry.0).await?;
         }
         core.times.observe(began.elapsed());
         if let Ok(granted) = &outcome {
@@ -221,6 +228,15 @@ impl RedisLedger {
     pub(super) fn rate(&self, account: &Account, scope: &Scope, limits: Limits) -> RateView {
         let now = self.core.redis_now();
         account.window(scope).at(now).view(limits, now)
+    }
+
+    /// By the window as this process saw it last: there are at least as many requests in it by now.
+    pub(super) fn look(&self, account: &Account, look: &Look) -> Result<(), Denial> {
+        let rate = self.rate(account, &look.scope, look.limits);
+        if rate.remaining_requests == 0 {
+            return Err(Denial::Requests(rate));
+        }
+        Ok(())
     }
 
     pub(super) async fn figures(&self, account: &Account) -> Result<Figures, StoreError> {

@@ -41,6 +41,7 @@ cases! {
     ],
     limits: [
         the_limits_are_exact,
+        a_refused_call_counts_for_the_limit_of_requests,
         a_key_with_limits_counts_for_itself,
         tokens_are_corrected_to_what_was_used,
         usage_is_by_day_and_model,

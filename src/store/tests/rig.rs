@@ -207,6 +207,7 @@ pub(crate) fn request(n: u64, wanted: &str) -> ReserveRequest {
         at_least: credits(wanted),
         tokens: 1,
         expires: NOW.plus_millis(60_000),
+        is_counted: false,
     }
 }
 

@@ -1,12 +1,13 @@
 -- Checks limits, credit and quota and records the hold, all or nothing (AccountState::reserve).
 -- KEYS account, order of expiry
--- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), now
+-- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), requests to count (0 or 1), now
+-- A refusal counts the request too, unless the limit of requests is what refuses it.
 -- A caller waits for this one. So numbers stay the texts that they come as wherever they are only copied or compared with others by a
 -- difference, and what is seldom needed is made only then.
 local account, order = KEYS[1], KEYS[2]
 local id, scope, charge = ARGV[1], ARGV[2], ARGV[10]
 local wanted, at_least, below_wanted, below_least = ARGV[6], ARGV[7], ARGV[8], ARGV[9]
-local now = clock(ARGV[12])
+local now = clock(ARGV[13])
 local now_text = string.format('%d', now)
 
 local fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
@@ -31,16 +32,17 @@ if now - started < 0 or now - started >= 60000 then
   started, requests, tokens = now_text, 0, 0
 end
 
-if fact[7] or requests - ARGV[3] >= 0 or tokens + charge - ARGV[4] > 0 or open - ARGV[5] >= 0 then
+local counted = requests + ARGV[12]
+if fact[7] or counted - ARGV[3] > 0 or tokens + charge - ARGV[4] > 0 or open - ARGV[5] >= 0 then
   local kind, rest = 'granted', ''
   if fact[7] then
     rest = hold_parts(fact[7])
-  elseif requests - ARGV[3] >= 0 then
+  elseif counted - ARGV[3] > 0 then
     kind = 'requests'
-  elseif tokens + charge - ARGV[4] > 0 then
-    kind = 'tokens'
   else
-    kind = 'concurrency'
+    kind = tokens + charge - ARGV[4] > 0 and 'tokens' or 'concurrency'
+    requests = counted
+    redis.call('HSET', account, 'w' .. scope, started .. string.format(' %d %d %d', requests, tokens, open))
   end
   return string.format('%s %s %s %d %d %d %s', kind, now_text, started, requests, tokens, open, rest)
 end
@@ -49,12 +51,16 @@ local amount = '0'
 if wanted ~= '0' then
   local used = fact[3]
   if less(avail, at_least) then
-    return string.format('credit %s %s %d %d %d %s %s %s', now_text, started, requests, tokens, open, avail, committed, used)
+    local window = started .. string.format(' %d %d %d', counted, tokens, open)
+    redis.call('HSET', account, 'w' .. scope, window)
+    return string.format('credit %s %s %s %s %s', now_text, window, avail, committed, used)
   end
   amount = less(avail, wanted) and avail or wanted
   if less(below_wanted, committed) then
     if less(below_least, committed) then
-      return string.format('quota %s %s %d %d %d %s %s', now_text, started, requests, tokens, open, used, committed)
+      local window = started .. string.format(' %d %d %d', counted, tokens, open)
+      redis.call('HSET', account, 'w' .. scope, window)
+      return string.format('quota %s %s %s %s', now_text, window, used, committed)
     end
     local left = sum(account, below_wanted, wanted, negated(committed))
     if less(left, amount) then amount = left end
@@ -64,7 +70,7 @@ end
 if not add(account, 'committed', amount) then return 'range' end
 if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
 local expires = string.format('%d', now + ARGV[11])
-local window = started .. string.format(' %d %d %d', requests + 1, tokens + charge, open + 1)
+local window = started .. string.format(' %d %d %d', counted, tokens + charge, open + 1)
 redis.call('HSET', account, 'w' .. scope, window, 'h' .. id, amount .. ' ' .. now_text .. ' ' .. charge .. ' ' .. scope)
 if not next or expires - next < 0 then redis.call('HSET', account, 'next', expires) end
 redis.call('ZADD', order, expires, id)

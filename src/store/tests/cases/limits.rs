@@ -9,7 +9,7 @@ use crate::store::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debi
 pub(super) fn the_limits_are_exact(rig: &Rig) {
     let caller = rig.caller("100");
     let limits = Limits {
-        rpm: 3,
+        rpm: 5,
         tpm: 100,
         concurrency: 2,
     };
@@ -25,7 +25,7 @@ pub(super) fn the_limits_are_exact(rig: &Rig) {
             first.rate().remaining_tokens,
             first.rate().reset_ms
         ),
-        (2, 90, 60_000)
+        (4, 90, 60_000)
     );
     let second = rig.reserve(&caller, &ask(2, 10)).unwrap();
     assert!(matches!(rig.reserve(&caller, &ask(3, 10)), Err(Denial::Concurrency(_))));
@@ -44,9 +44,69 @@ pub(super) fn the_limits_are_exact(rig: &Rig) {
     rig.clock.advance(59_000);
     third.release();
     let again = rig.reserve(&caller, &ask(7, 1)).unwrap();
-    assert_eq!(again.rate().remaining_requests, 2);
+    assert_eq!(again.rate().remaining_requests, 4);
     again.release();
     audit_is_clean(&rig.ledger);
+}
+
+pub(super) fn a_refused_call_counts_for_the_limit_of_requests(rig: &Rig) {
+    let caller = rig.caller("1");
+    let limits = Limits {
+        rpm: 5,
+        tpm: 100,
+        concurrency: 1,
+    };
+    let ask = |n, wanted| ReserveRequest {
+        limits,
+        ..request(n, wanted)
+    };
+    let first = rig.reserve(&caller, &ask(1, "0.1")).unwrap();
+    assert!(
+        matches!(rig.reserve(&caller, &ask(2, "0.1")), Err(Denial::Concurrency(rate)) if rate.remaining_requests == 3)
+    );
+    first.release();
+    rig.figures(&caller);
+    let many = ReserveRequest {
+        tokens: 100,
+        ..ask(3, "0.1")
+    };
+    let full = rig.reserve(&caller, &many).unwrap();
+    assert_eq!(full.rate().remaining_requests, 2);
+    full.release();
+    rig.figures(&caller);
+    let dear = rig.reserve(&caller, &ask(4, "2")).unwrap_err();
+    assert!(
+        matches!(dear, Denial::Credit { rate, .. } if rate.remaining_requests == 1),
+        "{dear:?}"
+    );
+    let again = ReserveRequest {
+        is_counted: dear.is_counted(),
+        quota: credits("0.01"),
+        ..ask(4, "0.1")
+    };
+    let quota = rig.reserve(&caller, &again).unwrap_err();
+    assert!(
+        matches!(quota, Denial::Quota { rate, .. } if rate.remaining_requests == 1),
+        "the second try of a call is not counted: {quota:?}"
+    );
+    assert!(
+        rig.reserve(&caller, &ask(5, "2"))
+            .is_err_and(|denial| denial.is_counted())
+    );
+    for _ in 0..3 {
+        let denial = rig.reserve(&caller, &ask(6, "0.1")).unwrap_err();
+        assert!(matches!(denial, Denial::Requests(_)), "{denial:?}");
+    }
+    let last = ReserveRequest {
+        is_counted: true,
+        ..ask(5, "0.1")
+    };
+    rig.reserve(&caller, &last).unwrap().release();
+    rig.clock.advance(60_000);
+    assert_eq!(
+        rig.reserve(&caller, &ask(7, "0.1")).unwrap().rate().remaining_requests,
+        4
+    );
 }
 
 pub(super) fn a_key_with_limits_counts_for_itself(rig: &Rig) {

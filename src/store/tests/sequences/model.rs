@@ -38,6 +38,7 @@ impl Model {
             tight,
             quota,
             ttl_ms,
+            is_counted,
         } = *step
         else {
             return None;
@@ -70,6 +71,7 @@ impl Model {
             at_least: Credits::from_pico(i64::try_from(at_least).unwrap()),
             tokens,
             expires: now.plus_millis(ttl_ms),
+            is_counted,
         })
     }
 

@@ -20,6 +20,7 @@ pub(super) enum Step {
         tight: bool,
         quota: Quota,
         ttl_ms: i64,
+        is_counted: bool,
     },
     Settle {
         slot: u8,
@@ -161,11 +162,12 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         any::<bool>(),
         quota(),
         ttl(),
+        any::<bool>(),
     );
     let settle = (slot(), cost, 0u64..600, 0u8..3, number, known, 0u8..3);
     prop_oneof![
-        8 => reserve.prop_map(|(slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms)| Step::Reserve {
-            slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms,
+        8 => reserve.prop_map(|(slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms, is_counted)| Step::Reserve {
+            slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms, is_counted,
         }),
         6 => settle.prop_map(|(slot, cost, tokens, producer, number, known, model)| Step::Settle {
             slot, cost, tokens, producer, number, known, model,
