@@ -226,7 +226,7 @@ impl Ledger {
         let reply = match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => {
                 let reply = match store.reserve(cell, request, &mut entry) {
-                    Ok(None) => Box::pin(store.reserve_at_successor(cell, request)).await,
+                    Ok(None) => Box::pin(store.reserve_at_successor(cell, request, &mut entry)).await,
                     Ok(Some(reply)) => Ok(reply),
                     Err(error) => Err(error),
                 };
@@ -346,7 +346,7 @@ impl Ledger {
     /// The account's figures now.
     pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
         match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) if store.is_handed_over() => {
+            (Ledger::Embedded(store), Place::Embedded(cell)) if !store.is_ours() => {
                 Box::pin(store.figures_at_successor(cell)).await
             }
             (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),
