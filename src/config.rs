@@ -67,6 +67,10 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// Longest request body in bytes.
     pub body_bytes_max: u64,
+    /// Most bytes of an answer that is not streamed that wait for the rest of it.
+    pub whole_answer_bytes_max: usize,
+    /// Most bytes of all such answers together.
+    pub gathered_bytes_max: usize,
     /// Certificate and key when the listener speaks TLS.
     pub tls: Option<TlsFiles>,
     /// How long a stop waits for running streams.
@@ -142,6 +146,8 @@ pub struct Timeouts {
     pub idle: Duration,
     /// The silence of an upstream after which its stream gets a comment; none: never.
     pub comment: Option<Duration>,
+    /// How long the first bytes of an answer that is not streamed wait for its last, from its head.
+    pub whole_gather: Duration,
     /// Until the head of a caller's request has arrived, and a TLS handshake is done.
     pub head: Duration,
     /// Until a caller's whole request body has arrived.

@@ -28,6 +28,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
             raw.body_bytes_max
         ));
     }
+    checked_gathering(raw.whole_answer_bytes_max, raw.gathered_bytes_max)?;
     if raw.key_prefix.is_empty()
         || !raw
             .key_prefix
@@ -81,6 +82,8 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         tiers: checked_tiers(&raw.tiers)?,
         timeouts: checked_timeouts(&raw.timeouts)?,
         body_bytes_max: raw.body_bytes_max,
+        whole_answer_bytes_max: raw.whole_answer_bytes_max,
+        gathered_bytes_max: raw.gathered_bytes_max,
         tls: raw.tls,
         drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
         trusted_proxies,
@@ -93,6 +96,18 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         catalogue_refresh,
         traces: traces.unwrap_or_default(),
     })
+}
+
+fn checked_gathering(one: usize, all: usize) -> Result<(), String> {
+    if !(1024..=1 << 30).contains(&one) {
+        return Err(format!("whole_answer_bytes_max: {one} is not from 1024 to 1073741824"));
+    }
+    if !(one..=1 << 36).contains(&all) {
+        return Err(format!(
+            "gathered_bytes_max: {all} is not from whole_answer_bytes_max, {one}, to 68719476736"
+        ));
+    }
+    Ok(())
 }
 
 fn checked_refresh(raw: RawRefresh, providers: &BTreeMap<String, Provider>) -> Result<Refresh, String> {
@@ -184,6 +199,7 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
             0 => None,
             value => Some(millis("comment_ms", value)?),
         },
+        whole_gather: millis("whole_gather_ms", raw.whole_gather_ms)?,
         head: millis("head_ms", raw.head_ms)?,
         body: millis("body_ms", raw.body_ms)?,
         write: millis("write_ms", raw.write_ms)?,

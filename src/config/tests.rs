@@ -13,6 +13,9 @@ fn an_empty_file_means_the_defaults() {
     assert_eq!(config.store, Store::Sqlite("data/ledger.db".into()));
     assert_eq!(config.tier(Tier::Pro).monthly_quota.to_string(), "1000");
     assert_eq!(config.body_bytes_max, 33_554_432);
+    assert_eq!(config.whole_answer_bytes_max, 8 << 20);
+    assert_eq!(config.gathered_bytes_max, 256 << 20);
+    assert_eq!(config.timeouts.whole_gather, Duration::from_secs(10));
 }
 
 #[test]
@@ -48,6 +51,17 @@ fn each_mistake_names_its_key() {
             "providers: { p: { base_url: \"http://x\", on_disconnect: wait } }",
             "wait",
         ),
+        (
+            "whole_answer_bytes_max: 1023",
+            "whole_answer_bytes_max: 1023 is not from 1024",
+        ),
+        ("whole_answer_bytes_max: 1073741825", "whole_answer_bytes_max"),
+        (
+            "gathered_bytes_max: 8388607",
+            "gathered_bytes_max: 8388607 is not from whole_answer_bytes_max, 8388608,",
+        ),
+        ("gathered_bytes_max: 68719476737", "gathered_bytes_max"),
+        ("timeouts: { whole_gather_ms: 0 }", "timeouts.whole_gather_ms"),
         ("base_path: api", "base_path"),
         ("key_prefix: \"\"", "key_prefix"),
         ("traces: { endpoint: here }", "traces.endpoint"),

@@ -136,9 +136,11 @@ pub(super) async fn admit(
         }
         each
     };
+    let quota = monthly_quota(access.snapshot, &caller);
     Ok(Admission {
         permit,
         caller,
+        quota,
         hold,
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),

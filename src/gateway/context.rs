@@ -9,6 +9,7 @@ use bytes::Bytes;
 use http::HeaderValue;
 
 use super::drain::Place;
+use super::extend::Extension;
 use super::failure::Verdict;
 use super::meter::Meter;
 use super::route::Candidate;
@@ -20,6 +21,7 @@ use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
+use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
 use crate::store::{Caller, Hold};
 use crate::telemetry::Telemetry;
@@ -62,6 +64,8 @@ pub(super) struct Admission {
     pub(super) permit: Permit,
     pub(super) caller: Caller,
     pub(super) hold: Hold,
+    /// The account's quota of a month, as it was at the admission.
+    pub(super) quota: Credits,
     /// The most completion tokens of a choice, where the gateway writes it into the request.
     pub(super) cap: Option<NonZeroU64>,
     /// The most that was admitted: no charge exceeds it.
@@ -83,8 +87,10 @@ pub(super) struct Call {
     pub(super) is_drained: bool,
     /// When the answer's head came, of a model that reasons where nobody sees it.
     pub(super) unseen_since: Option<Instant>,
-    /// The answer passed its client's own maximum and was given its end, though the upstream goes on.
-    pub(super) is_cut_at_maximum: bool,
+    /// The answer was given its end, though the upstream goes on.
+    pub(super) has_early_end: bool,
+    /// The store is being asked for more than is held.
+    pub(super) extension: Option<Extension>,
     /// Targets that were tried, by position.
     pub(super) tried: Vec<usize>,
     /// The attempt under way.
@@ -182,8 +188,8 @@ impl Ctx {
     }
 
     /// Whether the answer was given its end, though the upstream goes on.
-    pub(super) fn is_cut_at_maximum(&self) -> bool {
-        self.admitted().is_some_and(|call| call.is_cut_at_maximum)
+    pub(super) fn has_early_end(&self) -> bool {
+        self.admitted().is_some_and(|call| call.has_early_end)
     }
 
     /// The meter of an answer that has begun.

@@ -10,6 +10,7 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::context::{Answer, Call, Ctx};
+use super::discard;
 use super::observe;
 use super::respond;
 use super::route;
@@ -210,7 +211,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Verdict>, clock:
         attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
         call.tried.push(attempt.candidate.index);
     }
-    call.answer = Answer::None;
+    discard::answer(call);
     call.failure = Some(verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error));
     if let Some(tally) = call.tally() {
         tally.begins_again();

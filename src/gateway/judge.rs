@@ -9,10 +9,9 @@ use pingora::{Error, ErrorType};
 use super::context::{Answer, Call, Ctx};
 use super::failure::Verdict;
 use super::forward::{EVENT_STREAM, JSON};
-use super::meter::{Meter, Passed, append};
-use super::respond;
+use super::meter::{Meter, Passed};
+use super::{extend, respond};
 use crate::clock::{Clock, monotonic};
-use crate::pure::charge::Passing;
 use crate::pure::chat::ResponseMode;
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::tap::Framing;
@@ -34,8 +33,8 @@ pub(super) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) 
     }
     let problem = unusable(response, call.body.mode());
     if status == 200 && problem.is_none() {
-        if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded(clock.now());
+        if call.body.mode() == ResponseMode::Stream {
+            succeeded(call, clock);
         }
         let mut headers = accept(response, call);
         respond::decorate(&mut headers, ctx);
@@ -90,7 +89,7 @@ fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
         call.unseen_since = Some(monotonic());
     }
     if let Some(attempt) = &mut call.attempt {
-        attempt.body = Bytes::new(); // No other attempt will be made.
+        attempt.body = Bytes::new(); // This target is not asked again.
     }
     headers
 }
@@ -105,9 +104,7 @@ fn refuse(response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError, clock: 
         if let Some(tally) = call.tally() {
             tally.failed(&error);
         }
-        if let Some(attempt) = &call.attempt {
-            attempt.candidate.breaker.succeeded(clock.now());
-        }
+        succeeded(call, clock);
         call.failure = Some(error.clone());
         call.answer = Answer::Refusal {
             error,
@@ -145,7 +142,9 @@ pub(super) fn piece(
     let (error, status) = match passed {
         Passed::On => {
             if !ends {
-                keep_to_maximum(call, body);
+                extend::keep_within(ctx, body);
+            } else if call.body.mode() == ResponseMode::Whole {
+                succeeded(call, clock);
             }
             return Ok(());
         }
@@ -177,24 +176,10 @@ pub(super) fn piece(
     Err(verdict.end(call))
 }
 
-/// A stream that has passed its client's own maximum is given its end after the piece at hand.
-fn keep_to_maximum(call: &mut Call, body: &mut Option<Bytes>) {
-    let (Answer::Metered(meter), Some(admission)) = (&mut call.answer, &mut call.admission) else {
-        return;
-    };
-    let passing = meter.passing(&admission.permit.model().id);
-    match passing {
-        // A hold cannot be extended yet, so beyond it the answer goes on, and settlement counts the rest as the operator's loss.
-        Passing::Within | Passing::BeyondHold => return,
-        Passing::BeyondClient => {}
-    }
-    let Some(end) = meter.end_for(passing, call.body.choices()) else {
-        return;
-    };
-    append(body, end);
-    call.is_cut_at_maximum = true;
-    if let Some(tally) = &mut admission.tally {
-        tally.passed(true);
+/// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.
+fn succeeded(call: &Call, clock: &Clock) {
+    if let Some(attempt) = &call.attempt {
+        attempt.candidate.breaker.succeeded(clock.now());
     }
 }
 
@@ -205,16 +190,36 @@ pub(super) fn commented(ctx: &mut Ctx) {
     }
 }
 
-/// What is about to be passed on stands in the journal before it is.
-pub(super) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>) {
-    if passes.is_none_or(Bytes::is_empty) {
+/// What is about to be passed on stands in the journal before it is; of an answer that is gathered that is nothing until it `ends`.
+pub(super) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>, ends: bool) {
+    let is_empty = passes.is_none_or(Bytes::is_empty);
+    if is_empty && !ends {
         return;
     }
     let Some(call) = ctx.call() else { return };
     if let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission)
+        // The end of a stream brings nothing by itself; that of an answer that was gathered, all of it.
+        && !(is_empty && meter.is_stream())
+        && !meter.is_gathered()
         && let Some((delivered, prompt)) = meter.owed_now()
     {
         admission.hold.pass(delivered, prompt);
+    }
+}
+
+/// An answer that was gathered begins to be passed on before its end: what has come of it stands in the journal before it is.
+pub(super) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
+    let Some(call) = ctx.call() else { return };
+    succeeded(call, clock);
+    if call.client_has_left {
+        // It is read on, and nobody gets anything.
+        return;
+    }
+    if let (Answer::Metered(meter), Some(admission)) = (&mut call.answer, &mut call.admission) {
+        meter.stop_gathering();
+        if let Some((delivered, prompt)) = meter.owed_now() {
+            admission.hold.pass(delivered, prompt);
+        }
     }
 }
 

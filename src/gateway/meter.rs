@@ -2,6 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
+use super::extend::EarlyEnd;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
@@ -14,7 +15,7 @@ pub(super) struct Meter {
     framing: Framing,
     /// What was admitted for the call.
     ceiling: Ceiling,
-    /// Bytes of the answer that were passed on.
+    /// Bytes of the answer that were passed on, or gathered.
     passed: u64,
     /// The upstream ended its answer.
     ended: bool,
@@ -29,18 +30,18 @@ enum Tap {
     Whole(Box<Whole>),
 }
 
-/// A whole answer. Its first bytes wait until it is known to be one, not an error object or a page of HTML that came with a 200: the
-/// client can do nothing with them anyway until the last has come.
+/// A whole answer. The transport gathers it: the client can do nothing with its first bytes anyway until the last has come, and until
+/// then it may turn out to be an error object, a page of HTML that came with a 200, or less than a whole.
 struct Whole {
     tap: WholeTap,
-    waiting: BytesMut,
+    /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
     passes: bool,
 }
 
 /// What became of a piece of the answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Passed {
-    /// It is passed on, as far as it does not wait.
+    /// It is passed on, unless it is gathered.
     On,
     /// The stream ended as if cleanly, but not as a whole; the client is told.
     Died,
@@ -89,7 +90,6 @@ impl Meter {
             }
             ResponseMode::Whole => Tap::Whole(Box::new(Whole {
                 tap: WholeTap::within(encoding, completion_max),
-                waiting: BytesMut::new(),
                 passes: false,
             })),
         };
@@ -107,9 +107,24 @@ impl Meter {
         matches!(self.tap, Tap::Stream(_))
     }
 
-    /// Whether anything was passed on.
+    /// Whether anything came.
     pub(super) fn has_begun(&self) -> bool {
         self.passed > 0
+    }
+
+    /// Whether the answer is a whole one of which nothing is passed on yet.
+    pub(super) fn is_gathered(&self) -> bool {
+        match &self.tap {
+            Tap::Stream(_) => false,
+            Tap::Whole(whole) => !whole.passes,
+        }
+    }
+
+    /// A whole answer is passed on before its end.
+    pub(super) fn stop_gathering(&mut self) {
+        if let Tap::Whole(whole) = &mut self.tap {
+            whole.passes = true;
+        }
     }
 
     /// Whether what was passed on stands between two events of a stream, so that a comment could follow.
@@ -139,7 +154,7 @@ impl Meter {
                         *body = Some(bytes);
                     }
                 }
-                Tap::Whole(whole) => whole.chunk(body),
+                Tap::Whole(whole) => whole.tap.chunk(chunk),
             }
         }
         if !ends || std::mem::replace(&mut self.ended, true) {
@@ -150,7 +165,7 @@ impl Meter {
                 append(body, tap.end_or_fail(self.framing, FAILURE, FAILURE_TYPE, FAILURE_CODE));
                 if tap.died() { Passed::Died } else { Passed::On }
             }
-            Tap::Whole(whole) => whole.end(body),
+            Tap::Whole(whole) => whole.end(),
         }
     }
 
@@ -164,8 +179,7 @@ impl Meter {
         }
     }
 
-    /// More was admitted: the hold was extended.
-    #[expect(dead_code, reason = "the transport calls it once it can extend a hold")]
+    /// More was admitted: the hold was raised.
     pub(super) fn extend(&mut self, ceiling: Ceiling) {
         self.ceiling = ceiling;
         if let Tap::Stream(tap) = &mut self.tap {
@@ -173,13 +187,22 @@ impl Meter {
         }
     }
 
-    /// What a stream's client is sent at its end that `passing` calls for; none while it is within.
-    pub(super) fn end_for(&mut self, passing: Passing, choices: u64) -> Option<Bytes> {
-        match (&mut self.tap, passing) {
-            (Tap::Stream(tap), Passing::BeyondClient) => Some(tap.end_as_length(choices)),
-            (Tap::Stream(tap), Passing::BeyondHold) => Some(tap.end_without_credit()),
-            (Tap::Stream(_), Passing::Within) | (Tap::Whole(_), _) => None,
+    /// Tokens that were delivered so far, as they are counted.
+    pub(super) fn delivered(&self) -> CompletionTokens {
+        match &self.tap {
+            Tap::Stream(tap) => tap.delivered(),
+            Tap::Whole(whole) => whole.tap.delivered(),
         }
+    }
+
+    /// What a stream's client is sent as its end, before the upstream ends it; none for a whole answer.
+    pub(super) fn end_early(&mut self, end: EarlyEnd, choices: u64) -> Option<Bytes> {
+        let Tap::Stream(tap) = &mut self.tap else { return None };
+        Some(match end {
+            EarlyEnd::Maximum => tap.end_as_length(choices),
+            EarlyEnd::NoCredit => tap.end_without_credit(),
+            EarlyEnd::NoAnswer => tap.fail(LEDGER_MESSAGE, LEDGER_TYPE, LEDGER_CODE),
+        })
     }
 
     /// What an answer that stopped here would cost: completion tokens, and the prompt's where the provider reported it. None while what
@@ -229,6 +252,21 @@ impl Meter {
         }
     }
 
+    /// What the provider is likely to charge for an answer of which nothing was passed on: the prompt where it reported it, and the
+    /// completion that it reported, or that can be counted in what came. None for an error.
+    pub(super) fn likely_use(mut self) -> Option<(Option<PromptTokens>, CompletionTokens)> {
+        let (reports, reported, delivered, is_error) = match &mut self.tap {
+            Tap::Stream(tap) => (tap.reports(), tap.reported(), tap.delivered(), tap.error_event()),
+            Tap::Whole(whole) => {
+                let tap = &mut whole.tap;
+                tap.end();
+                (tap.reports(), tap.reported(), tap.delivered(), tap.is_error())
+            }
+        };
+        let completion = reported.map_or(delivered, |usage| usage.completion.max(delivered));
+        (!is_error).then_some((reports.prompt(), completion))
+    }
+
     /// What was used.
     pub(super) fn finish(mut self) -> Metered {
         let began = self.passed > 0;
@@ -244,6 +282,7 @@ impl Meter {
                     ..metered
                 }
             }
+            Tap::Whole(whole) if !whole.passes => whole.finish_gathered(),
             Tap::Whole(whole) => {
                 let tap = &mut whole.tap;
                 tap.end();
@@ -262,24 +301,8 @@ impl Meter {
 }
 
 impl Whole {
-    /// A piece that is not empty: it is taken out of `body` while it waits.
-    fn chunk(&mut self, body: &mut Option<Bytes>) {
-        let Some(chunk) = body.as_ref() else { return };
-        self.tap.chunk(chunk);
-        if self.passes {
-            return;
-        }
-        self.passes = self.tap.is_answer() || self.waiting.len().saturating_add(chunk.len()) > WAITING_BYTES_MAX;
-        if self.passes {
-            prepend(body, self.waiting.split());
-        } else {
-            self.waiting.extend_from_slice(chunk);
-            *body = Some(Bytes::new());
-        }
-    }
-
-    /// The answer's end: what waited passes, if it is an answer.
-    fn end(&mut self, body: &mut Option<Bytes>) -> Passed {
+    /// The answer's end: it is passed on, if it is an answer.
+    fn end(&mut self) -> Passed {
         if self.tap.is_cut() {
             return Passed::Cut;
         }
@@ -288,8 +311,16 @@ impl Whole {
             let code = self.tap.error_code();
             return Passed::NoAnswer { code };
         }
-        prepend(body, self.waiting.split());
+        self.passes = true;
         Passed::On
+    }
+
+    /// What was used of an answer of which nothing was passed on: at most its prompt is owed.
+    fn finish_gathered(&self) -> Metered {
+        Metered {
+            is_error: self.tap.is_error(),
+            ..read(self.tap.reports(), None)
+        }
     }
 }
 
@@ -315,18 +346,6 @@ pub(super) fn append(body: &mut Option<Bytes>, tail: Bytes) {
     *body = Some(if chunk.is_empty() { tail } else { joined(&chunk, &tail) });
 }
 
-fn prepend(body: &mut Option<Bytes>, head: BytesMut) {
-    if head.is_empty() {
-        return;
-    }
-    let chunk = body.take().unwrap_or_default();
-    *body = Some(if chunk.is_empty() {
-        head.freeze()
-    } else {
-        joined(&head, &chunk)
-    });
-}
-
 /// One after the other.
 pub(super) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
     let mut joined = BytesMut::with_capacity(head.len().saturating_add(tail.len()));
@@ -339,5 +358,7 @@ pub(super) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
 const FAILURE: &str = "The model's provider failed before the answer was complete.";
 const FAILURE_TYPE: &str = "upstream_error";
 const FAILURE_CODE: u16 = 502;
-/// Most bytes of a whole answer that wait until it is known to be one. Embeddings are never known before their end.
-const WAITING_BYTES_MAX: usize = 64 << 10;
+/// What it is told when the ledger cannot say whether the rest can be paid.
+const LEDGER_MESSAGE: &str = "The ledger cannot be reached, and what was set aside for this answer is used up.";
+const LEDGER_TYPE: &str = "service_unavailable";
+const LEDGER_CODE: u16 = 503;

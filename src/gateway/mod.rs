@@ -20,8 +20,10 @@ mod connections;
 mod context;
 mod cors;
 mod descriptor;
+mod discard;
 pub mod dns;
 mod drain;
+mod extend;
 mod failure;
 mod forward;
 mod handover;
@@ -66,7 +68,7 @@ pub use self::context::Ctx;
 pub use self::mount::{Mounted, MountedCtx};
 pub use self::open::{Environment, StartError, Tollgate};
 use self::request::Decision;
-use self::transport::{Carried, TimeLimits};
+use self::transport::{Carried, GatherLimits, TimeLimits};
 
 #[async_trait]
 impl ProxyHttp for Tollgate {
@@ -154,11 +156,11 @@ impl ProxyHttp for Tollgate {
         &self,
         _session: &mut Session,
         body: &mut Option<Bytes>,
-        _end_of_stream: bool,
+        end_of_stream: bool,
         ctx: &mut Ctx,
     ) -> Result<Option<Duration>> {
         hook("response_body_filter", ctx);
-        judge::journal(ctx, body.as_ref());
+        judge::journal(ctx, body.as_ref(), end_of_stream);
         Ok(None)
     }
 
@@ -226,8 +228,20 @@ impl Carried for Tollgate {
         ctx.attempt().is_some_and(|attempt| attempt.is_repeated)
     }
 
-    fn holds_head(&self, ctx: &Ctx) -> bool {
-        !ctx.is_streamed()
+    fn gathers(&self, ctx: &Ctx) -> Option<GatherLimits> {
+        if ctx.is_streamed() {
+            return None;
+        }
+        let config = &ctx.snapshot.config;
+        Some(GatherLimits {
+            within: config.timeouts.whole_gather,
+            bytes_max: config.whole_answer_bytes_max,
+            total_bytes_max: config.gathered_bytes_max,
+        })
+    }
+
+    fn begins_unfinished(&self, ctx: &mut Ctx) {
+        judge::begins_unfinished(ctx, self.clock());
     }
 
     fn may_comment(&self, ctx: &Ctx) -> bool {
@@ -243,7 +257,7 @@ impl Carried for Tollgate {
     }
 
     fn ends_here(&self, ctx: &Ctx) -> bool {
-        ctx.is_cut_at_maximum()
+        ctx.has_early_end()
     }
 
     fn is_cut(&self) -> bool {

@@ -6,6 +6,7 @@ use std::thread::JoinHandle;
 
 use super::breaker::Breaker;
 use super::context::{Admission, Ctx, Stage};
+use super::extend::raise_and_debit;
 use super::meter::{Meter, Metered};
 use super::observe;
 use crate::clock::Clock;
@@ -105,7 +106,7 @@ impl Biller {
         }
         match owed(&metered, bill.ending) {
             Owed::Nothing => bill.admission.hold.release(),
-            Owed::Reported(usage) => debit(bill.admission, usage),
+            Owed::Reported(usage) => raise_and_debit(bill.admission, usage, debit),
             Owed::PromptToCount if bill.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
                 count_and_debit(bill, &metered)
             }
@@ -190,7 +191,7 @@ fn owed(metered: &Metered, ending: Ending) -> Owed {
         _ if delivered => Owed::PromptToCount,
         Ending::UpstreamFailed => Owed::Nothing,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
-        Ending::Complete if !metered.began => Owed::Nothing,
+        Ending::Complete | Ending::Dropped if !metered.began => Owed::Nothing,
         Ending::Complete | Ending::ClientGone | Ending::DrainEnded { .. } | Ending::Dropped => Owed::PromptToCount,
     }
 }
@@ -212,13 +213,11 @@ fn count_and_debit(bill: Bill, metered: &Metered) {
         debit_hold(admission);
         return;
     };
-    debit(
-        admission,
-        Usage {
-            prompt,
-            completion: metered.delivered,
-        },
-    );
+    let usage = Usage {
+        prompt,
+        completion: metered.delivered,
+    };
+    raise_and_debit(admission, usage, debit);
 }
 
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.
@@ -299,7 +298,7 @@ fn debit_hold(mut admission: Admission) {
 }
 
 /// Prompts up to this many bytes are counted where the call ends (about 1 ms).
-const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
+pub(super) const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests {
@@ -355,6 +354,17 @@ mod tests {
             ..metered(Some((9, 9)), 0)
         };
         assert_eq!(owed(&error, Ending::Complete), Owed::Nothing);
+    }
+
+    #[test]
+    fn an_answer_of_which_nothing_was_passed_on_is_free_when_its_request_is_dropped() {
+        let nothing = Metered {
+            began: false,
+            ..metered(None, 0)
+        };
+        assert_eq!(owed(&nothing, Ending::Dropped), Owed::Nothing);
+        assert_eq!(owed(&nothing, Ending::ClientGone), Owed::PromptToCount);
+        assert_eq!(owed(&metered(None, 0), Ending::Dropped), Owed::PromptToCount);
     }
 
     #[test]

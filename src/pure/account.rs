@@ -10,6 +10,10 @@ use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
 use super::time::{Month, Timestamp};
 
+mod extend;
+
+pub use self::extend::Extended;
+
 /// Whose counts a call adds to: all keys without limits of their own share their account's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Scope {

@@ -7,6 +7,7 @@
 
 mod commands;
 mod committer;
+mod extend;
 mod handover;
 mod reports;
 mod settle;

@@ -7,6 +7,7 @@
 pub mod admin;
 pub mod control;
 pub mod embedded;
+mod extend;
 mod hold;
 pub mod journal;
 pub mod redis;

@@ -6,9 +6,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
-use super::record::{Outcome, Record, RouteName, TargetName, UpstreamFault};
+use super::record::{Discarded, Outcome, Raised, Record, RouteName, TargetName, UpstreamFault};
 use crate::pure::histogram::{Bounds, Histogram};
 use crate::pure::usage::Usage;
 
@@ -48,6 +49,10 @@ pub struct TargetFigures {
     pub overrun_pico: i128,
     /// Attempts at another target after one that failed.
     pub failovers: u64,
+    /// Answers that broke off before anything of them was passed on.
+    pub discarded: u64,
+    /// What providers are likely to charge for them, at the accounts' prices, in 10^-12 credit.
+    pub discarded_pico: i128,
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
     /// Prompt tokens beyond what was admitted, which were not billed.
@@ -58,6 +63,8 @@ pub struct TargetFigures {
     pub lost_pico: i128,
     /// Charges that were cut to what was held.
     pub cuts: u64,
+    /// Holds that were to be raised while their answers ran, by what the store said ([`Raised`](super::record::Raised)).
+    pub raised: [u64; Raised::COUNT],
     /// From a call's arrival to its end.
     pub duration: Histogram,
     /// From a call's arrival to the first piece of its answer.
@@ -99,6 +106,13 @@ impl Figures {
         }
         for fault in &record.faults {
             add(self.faults.entry(fault.clone()).or_default(), 1);
+        }
+        for discarded in &record.discarded {
+            let target = TargetName {
+                model: Arc::clone(&record.target.model),
+                provider: Arc::clone(&discarded.provider),
+            };
+            self.at(&target, |figures| figures.discard(discarded));
         }
         self.at(&record.target, |figures| figures.count(record, live));
     }
@@ -153,11 +167,14 @@ impl Default for TargetFigures {
             overruns: 0,
             overrun_pico: 0,
             failovers: 0,
+            discarded: 0,
+            discarded_pico: 0,
             reports_rejected: 0,
             lost_prompt_tokens: 0,
             lost_completion_tokens: 0,
             lost_pico: 0,
             cuts: 0,
+            raised: [0; Raised::COUNT],
             duration: Histogram::new(&DURATION),
             first_event: Histogram::new(&FIRST_EVENT),
         }
@@ -178,6 +195,7 @@ impl TargetFigures {
         add(&mut self.failovers, u64::from(record.attempts.saturating_sub(1)));
         add(&mut self.reports_rejected, record.reports_rejected);
         add(&mut self.cuts, u64::from(record.cut));
+        add_each(&mut self.raised, &record.raised);
         if let Some(lost) = &record.lost {
             add(&mut self.lost_prompt_tokens, lost.usage.prompt.0);
             add(&mut self.lost_completion_tokens, lost.usage.completion.0);
@@ -197,6 +215,12 @@ impl TargetFigures {
         }
     }
 
+    fn discard(&mut self, discarded: &Discarded) {
+        add(&mut self.discarded, 1);
+        let pico = i128::from(discarded.cost.pico());
+        self.discarded_pico = self.discarded_pico.saturating_add(pico);
+    }
+
     fn add(&mut self, other: &TargetFigures) {
         for (key, count) in &other.requests {
             self.requests_of(*key, *count);
@@ -212,11 +236,14 @@ impl TargetFigures {
         add(&mut self.overruns, other.overruns);
         self.overrun_pico = self.overrun_pico.saturating_add(other.overrun_pico);
         add(&mut self.failovers, other.failovers);
+        add(&mut self.discarded, other.discarded);
+        self.discarded_pico = self.discarded_pico.saturating_add(other.discarded_pico);
         add(&mut self.reports_rejected, other.reports_rejected);
         add(&mut self.lost_prompt_tokens, other.lost_prompt_tokens);
         add(&mut self.lost_completion_tokens, other.lost_completion_tokens);
         self.lost_pico = self.lost_pico.saturating_add(other.lost_pico);
         add(&mut self.cuts, other.cuts);
+        add_each(&mut self.raised, &other.raised);
         self.duration.add(&other.duration);
         self.first_event.add(&other.first_event);
     }
@@ -239,6 +266,12 @@ fn other() -> TargetName {
 
 fn add(sum: &mut u64, count: u64) {
     *sum = sum.saturating_add(count);
+}
+
+fn add_each<const N: usize>(sums: &mut [u64; N], counts: &[u64; N]) {
+    for (sum, count) in sums.iter_mut().zip(counts) {
+        add(sum, *count);
+    }
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -56,6 +56,15 @@ pub struct Lost {
     pub cost: Credits,
 }
 
+/// An answer that broke off before anything of it was passed on: nobody is billed for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Discarded {
+    /// The provider's name in the configuration.
+    pub provider: Arc<str>,
+    /// What the provider is likely to charge for it, at the account's prices.
+    pub cost: Credits,
+}
+
 /// One request.
 #[derive(Clone, Debug)]
 pub struct Record {
@@ -79,12 +88,16 @@ pub struct Record {
     pub attempts: u32,
     /// What went wrong with providers on the way.
     pub faults: Vec<UpstreamFault>,
+    /// Answers that broke off before anything of them was passed on.
+    pub discarded: Vec<Discarded>,
     /// What it was billed: nothing for a call that was free of charge because nothing was delivered.
     pub billed: Option<Billed>,
     /// What was used beyond what was admitted, and not billed.
     pub lost: Option<Lost>,
     /// The charge had to be cut to what was held.
     pub cut: bool,
+    /// The store was asked to raise the hold: what it said each time, as a number for each of [`Raised`].
+    pub raised: [u64; Raised::COUNT],
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
     /// From the header's arrival to the end.
@@ -93,6 +106,24 @@ pub struct Record {
     pub first_event: Option<Duration>,
     /// Time not spent waiting for the provider or for the request's body.
     pub overhead: Duration,
+}
+
+/// What the store said when it was asked to raise a hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Raised {
+    /// More is held.
+    Granted,
+    /// The credit or the quota does not reach so far.
+    Refused,
+    /// It could not say, or the hold was gone.
+    Failed,
+}
+
+impl Raised {
+    /// How many there are.
+    pub const COUNT: usize = 3;
+    /// Their names in metrics.
+    pub const NAMES: [&'static str; Raised::COUNT] = ["granted", "refused", "failed"];
 }
 
 /// A request's notes on their way.
@@ -126,9 +157,11 @@ impl Tally {
             upstream_model: None,
             attempts: 0,
             faults: Vec::new(),
+            discarded: Vec::new(),
             billed: None,
             lost: None,
             cut: false,
+            raised: [0; Raised::COUNT],
             reports_rejected: 0,
             duration: Duration::ZERO,
             first_event: None,
@@ -232,6 +265,14 @@ impl Tally {
         }
     }
 
+    /// The answer of the provider that is tried now is thrown away, which is likely to charge this for it.
+    pub fn discarded(&mut self, cost: Credits) {
+        self.note(|record| {
+            let provider = Arc::clone(&record.target.provider);
+            record.discarded.push(Discarded { provider, cost });
+        });
+    }
+
     /// A piece of the answer passes; `ends` with its last.
     pub fn passed(&mut self, ends: bool) {
         if self.first.is_none() {
@@ -288,6 +329,15 @@ impl Tally {
     /// The charge was cut to what was held.
     pub fn cut(&mut self) {
         self.note(|record| record.cut = true);
+    }
+
+    /// The store was asked to raise the hold while the answer ran.
+    pub fn raised(&mut self, raised: Raised) {
+        self.note(|record| {
+            if let Some(count) = record.raised.get_mut(raised as usize) {
+                *count = count.saturating_add(1);
+            }
+        });
     }
 
     /// So many usage reports were not believed.

@@ -303,8 +303,11 @@ test('a stream with an error event', async () => {
 test('an answer that ends early', async () => {
   for (const fault of ['cut', 'stall', 'long-length', 'short-length', 'reset']) {
     const account = await newAccount();
-    const { error } = await broken(account, `${fault}/60`, false);
-    assert.ok(error instanceof OpenAI.APIError && !(error instanceof OpenAI.APIConnectionTimeoutError), `${fault}: ${error}`);
+    for (const bytes of [60, WHOLE.length - 1]) {
+      const { error } = await broken(account, `${fault}/${bytes}`, false);
+      assert.equal(error.constructor, OpenAI.InternalServerError, `${fault}: ${error}`);
+      assert.equal(error.status, 502);
+    }
     await checkBill(account, 0);
   }
 });

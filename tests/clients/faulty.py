@@ -74,6 +74,8 @@ class Upstream:
         self.socket = socket.create_server(("127.0.0.1", 0))
         self.port = self.socket.getsockname()[1]
         self.closing = threading.Event()
+        # Calls so far; one client at a time asks.
+        self.asked = 0
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self):
@@ -92,6 +94,7 @@ class Upstream:
         with connection:
             request = self._read(connection)
             if request is not None:
+                self.asked += 1
                 fault, _, after = request["messages"][-1]["content"].partition("/")
                 self._answer(connection, request.get("stream") is True, fault, int(after or 0))
 

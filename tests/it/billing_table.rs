@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{EMBED, SMALL, cost};
 use crate::harness::reply::whole_chat;
-use crate::harness::{Gateway, Reply, Upstream};
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, within};
 
 /// One row.
 struct Row {
@@ -48,6 +48,10 @@ struct Example {
     stream: Option<Reply>,
     status: Option<u16>,
     leaves_after: Option<usize>,
+    /// All of a whole answer comes but its last byte.
+    breaks: bool,
+    /// A whole answer passes on its first byte before the others come.
+    passes: Option<Cue>,
 }
 
 impl Example {
@@ -87,6 +91,8 @@ impl Example {
                 "finish" => example.stream = example.stream.map(Reply::finish),
                 "done" => example.stream = example.stream.map(Reply::done),
                 "dies" => example.stream = example.stream.map(Reply::close),
+                "breaks" => example.breaks = true,
+                "passes" => example.passes = Some(Cue::new()),
                 "leaves" => {
                     example.leaves_after = Some(words + 1);
                     example.stream = example.stream.map(Reply::silence);
@@ -124,8 +130,38 @@ impl Example {
                 if let Some(usage) = &self.usage {
                     answer["usage"] = usage.clone();
                 }
-                Reply::json(&answer)
+                self.whole(&answer)
             }
+        }
+    }
+
+    fn whole(&self, answer: &Value) -> Reply {
+        let text = answer.to_string();
+        let all_but_one = &text[..text.len() - 1];
+        let begun = Reply::json_head(text.len() + 1);
+        match (&self.passes, self.breaks, self.leaves_after) {
+            (Some(cue), ..) => begun.bytes("\n").wait(cue).bytes(all_but_one).close(),
+            (None, true, _) => begun.bytes(all_but_one).close(),
+            (None, false, Some(_)) => begun.bytes(all_but_one).silence(),
+            (None, false, None) => Reply::json(answer),
+        }
+    }
+
+    /// Asks for a whole answer, and leaves or reads on as the example says.
+    async fn ask_whole(&self, gateway: &Gateway, upstream: &Upstream) {
+        let call = gateway.http1.post_request("/llm/chat", self.body());
+        if let Some(cue) = &self.passes {
+            let answer = within("a head", call.send()).await.unwrap();
+            cue.give();
+            within("a broken body", answer.bytes()).await.unwrap_err();
+        } else if self.leaves_after.is_some() {
+            tokio::select! {
+                answer = call.send() => panic!("an answer came: {answer:?}"),
+                _ = upstream.asked(1) => {}
+            }
+            upstream.hung_up().await;
+        } else {
+            gateway.http1.post("/llm/chat", self.body()).await;
         }
     }
 
@@ -163,9 +199,7 @@ impl Example {
             "embeddings" => {
                 gateway.http1.post("/llm/embeddings", self.body()).await.ok();
             }
-            _ => {
-                gateway.http1.post("/llm/chat", self.body()).await;
-            }
+            _ => self.ask_whole(gateway, upstream).await,
         }
     }
 }
@@ -179,7 +213,11 @@ async fn every_example_of_the_document_is_billed_as_it_says() {
         println!("{} -> {}", row.example, row.billed);
         let example = Example::read(&row.example);
         let upstream = Upstream::always(example.reply()).await;
-        let gateway = Gateway::over(&upstream).await;
+        let mut setup = Setup::over(&upstream);
+        if example.passes.is_some() {
+            setup = setup.conf(|conf| conf["timeouts"]["whole_gather_ms"] = 1.into());
+        }
+        let gateway = setup.start().await;
         example.run(&gateway, &upstream).await;
         assert_eq!(gateway.spent().await, example.owed(&row.billed), "{}", row.example);
         gateway.check_books().await;

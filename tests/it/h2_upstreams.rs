@@ -150,3 +150,35 @@ async fn d6_a_client_of_http_1_0_gets_the_answer_of_an_upstream_over_http_2() {
     assert_eq!(raw.until_closed().await.ok().text(), WHOLE);
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
 }
+
+#[tokio::test]
+async fn a_whole_answer_that_breaks_off_after_any_byte_is_the_next_targets_or_502_and_free() {
+    for end in [
+        Frame::Reset(Reason::INTERNAL_ERROR),
+        Frame::Reset(Reason::NO_ERROR),
+        Frame::End,
+    ] {
+        let cuts = || (0..WHOLE.len()).map(|bytes| WHOLE.split_at(bytes).0);
+        let broken = |cut: &'static str| {
+            let (first, second) = cut.split_at(cut.len() / 2);
+            (JSON, vec![Frame::Data(first), Frame::Data(second), end.clone()])
+        };
+        let (upstream, gateway) = over(cuts().chain(cuts()).map(broken).collect()).await;
+        for cut in cuts() {
+            let answer = gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+            assert!(answer.text().contains("chatcmpl-1"), "{end:?} {cut}: {}", answer.text());
+            // The breaker of a target that always fails would pass it over.
+            gateway.clock.advance(10_000);
+        }
+        let calls = u64::try_from(WHOLE.len()).unwrap();
+        let spent = cost(TWIN, 9 * calls, calls);
+        assert_eq!(gateway.spent().await, spent);
+        for _ in cuts() {
+            let answer = gateway.h2c.post("/llm/chat", request(SMALL)).await;
+            answer.error(502, "upstream_error");
+        }
+        assert_eq!(upstream.seen().len(), 2 * WHOLE.len());
+        assert_eq!(gateway.spent().await, spent);
+        gateway.check_books().await;
+    }
+}

@@ -1,5 +1,7 @@
 //! Providers that lie, die and ignore what they are told, and clients that leave: any mix of them takes no balance below zero, charges no
 //! call more than could be held for it, and none less than the text that nobody reported.
+//!
+//! `TOLLGATE_LIARS` is the number of cases a store (500). A nightly run: `TOLLGATE_LIARS=10000 cargo nextest run --test it liars`.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,8 +12,9 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::redis_server::RedisServer;
 use crate::harness::reply::whole_chat;
-use crate::harness::{Gateway, Reply, Setup, Upstream};
+use crate::harness::{Gateway, Reply, Setup, Upstream, within};
 
 /// What a provider does next.
 #[derive(Clone, Debug)]
@@ -22,20 +25,40 @@ enum Act {
     Report(Value),
     Finish,
     Done,
-    /// Closes the connection within an event.
-    Die,
+    /// Ends the connection after so many bytes of what comes next, with a reset or without.
+    Die(usize, bool),
+}
+
+/// How a client writes its maximum.
+#[derive(Clone, Copy, Debug)]
+enum Spelling {
+    MaxTokens,
+    MaxCompletionTokens,
+    /// In both fields, in the older one more.
+    Both,
 }
 
 #[derive(Clone, Debug)]
 struct Case {
     streamed: bool,
-    max: Option<u64>,
+    max: Option<(u64, Spelling)>,
     choices: u64,
+    /// What the catalogue says of the model: one of [`MAXIMA`].
+    catalogue_max: usize,
+    /// Members of the request that change nothing of its price.
+    more: Vec<(&'static str, Value)>,
     acts: Vec<Act>,
-    /// The client leaves after so many events.
+    /// The client leaves after so many bytes of the answer.
     leaves: Option<usize>,
     /// What is paid in before, in 10^-7 credit.
     credit: u64,
+}
+
+/// The maxima of the models; the text of most cases is longer than the first two.
+const MAXIMA: [u64; 3] = [5, 40, 4_096];
+
+fn model(catalogue_max: usize) -> String {
+    format!("{SMALL}-{}", MAXIMA[catalogue_max])
 }
 
 fn figure() -> impl Strategy<Value = Value> {
@@ -63,70 +86,142 @@ fn usage() -> impl Strategy<Value = Value> {
     )
 }
 
+fn more() -> impl Strategy<Value = (&'static str, Value)> {
+    prop_oneof![
+        Just(("temperature", json!(0.5))),
+        Just(("stop", json!(["\n"]))),
+        Just(("logprobs", json!(true))),
+        Just(("user", json!("someone"))),
+        Just(("stream_options", json!({ "include_usage": true }))),
+        Just(("max_tokens", Value::Null)),
+    ]
+}
+
 fn case() -> impl Strategy<Value = Case> {
     let act = prop_oneof![
         5 => (0_usize..60).prop_map(Act::Text),
+        1 => (100_usize..400).prop_map(Act::Text),
         4 => usage().prop_map(Act::Report),
         2 => Just(Act::Finish),
         2 => Just(Act::Done),
-        1 => Just(Act::Die),
+        2 => (0_usize..700, any::<bool>()).prop_map(|(bytes, reset)| Act::Die(bytes, reset)),
+    ];
+    let spelling = prop_oneof![
+        Just(Spelling::MaxTokens),
+        Just(Spelling::MaxCompletionTokens),
+        Just(Spelling::Both)
     ];
     (
         any::<bool>(),
-        prop::option::of(1_u64..60),
+        prop::option::of((1_u64..60, spelling)),
         1_u64..3,
+        0..MAXIMA.len(),
+        prop::collection::vec(more(), 0..2),
         prop::collection::vec(act, 0..7),
-        prop::option::weighted(0.2, 0_usize..40),
+        prop::option::weighted(0.25, 0_usize..8_000),
         0_u64..3_000,
     )
-        .prop_map(|(streamed, max, choices, acts, leaves, credit)| Case {
-            streamed,
-            max,
-            choices,
-            acts,
-            leaves,
-            credit,
-        })
+        .prop_map(
+            |(streamed, max, choices, catalogue_max, more, acts, leaves, credit)| Case {
+                streamed,
+                max,
+                choices,
+                catalogue_max,
+                more,
+                acts,
+                leaves,
+                credit,
+            },
+        )
 }
 
 impl Case {
     fn body(&self) -> String {
-        let mut body =
-            json!({ "model": SMALL, "messages": [{ "role": "user", "content": "Hello" }], "n": self.choices });
-        if let Some(max) = self.max {
-            body["max_completion_tokens"] = max.into();
+        let message = json!([{ "role": "user", "content": "Hello" }]);
+        let mut body = json!({ "model": model(self.catalogue_max), "messages": message, "n": self.choices });
+        for (key, value) in &self.more {
+            body[key] = value.clone();
+        }
+        match self.max {
+            Some((max, Spelling::MaxTokens)) => body["max_tokens"] = max.into(),
+            Some((max, Spelling::MaxCompletionTokens)) => body["max_completion_tokens"] = max.into(),
+            Some((max, Spelling::Both)) => {
+                body["max_completion_tokens"] = max.into();
+                body["max_tokens"] = (max + 7).into();
+            }
+            None => {}
         }
         body.to_string()
     }
 
     fn reply(&self) -> Reply {
-        if !self.streamed {
-            let words = self
-                .acts
-                .iter()
-                .map(|act| if let Act::Text(words) = act { *words } else { 0 });
-            let mut answer = whole_chat(&" word".repeat(words.sum()), None);
-            for act in &self.acts {
-                if let Act::Report(usage) = act {
-                    answer["usage"] = usage.clone();
-                }
-            }
-            return Reply::json(&answer);
-        }
-        let mut reply = Reply::stream();
+        if self.streamed { self.stream() } else { self.whole() }
+    }
+
+    fn whole(&self) -> Reply {
+        let words = self
+            .acts
+            .iter()
+            .map(|act| if let Act::Text(words) = act { *words } else { 0 });
+        let mut answer = whole_chat(&" word".repeat(words.sum()), None);
         for act in &self.acts {
+            if let Act::Report(usage) = act {
+                answer["usage"] = usage.clone();
+            }
+        }
+        let answer = answer.to_string();
+        let Some((bytes, reset)) = self.death() else {
+            return Reply::new(200, &[("content-type", "application/json")], answer);
+        };
+        let head = Reply::json_head(answer.len());
+        let begun = head.bytes(&answer.as_bytes()[..bytes.min(answer.len())]);
+        if reset { begun.reset() } else { begun.close() }
+    }
+
+    fn stream(&self) -> Reply {
+        let mut reply = Reply::stream();
+        for (index, act) in self.acts.iter().enumerate() {
             reply = match act {
                 Act::Text(words) => (0..*words).fold(reply, |reply, _| reply.text(" word")),
                 Act::Report(usage) => reply.event(&json!({ "choices": [], "usage": usage }).to_string()),
                 Act::Finish => reply.finish(),
                 Act::Done => return reply.done(),
-                Act::Die => return reply.chunk("data: {\"choices\":[{\"delta\":{\"content\":\" wo").close(),
+                Act::Die(bytes, reset) => {
+                    let rest = Case {
+                        acts: self.acts[index + 1..]
+                            .iter()
+                            .filter(|act| !matches!(act, Act::Die(..)))
+                            .cloned()
+                            .collect(),
+                        ..self.clone()
+                    };
+                    let begun = reply.cut(rest.stream_events(), *bytes);
+                    return if *reset { begun.reset() } else { begun.close() };
+                }
             };
         }
         reply.end()
     }
 
-    /// Whether no report says what the last text was.
+    /// The events without a head.
+    fn stream_events(&self) -> Reply {
+        self.acts.iter().fold(Reply::default(), |reply, act| match act {
+            Act::Text(words) => (0..*words).fold(reply, |reply, _| reply.text(" word")),
+            Act::Report(usage) => reply.event(&json!({ "choices": [], "usage": usage }).to_string()),
+            Act::Finish => reply.finish(),
+            Act::Done => reply.event("[DONE]"),
+            Act::Die(..) => reply,
+        })
+    }
+
+    fn death(&self) -> Option<(usize, bool)> {
+        self.acts.iter().find_map(|act| match act {
+            Act::Die(bytes, reset) => Some((*bytes, *reset)),
+            _ => None,
+        })
+    }
+
+    /// Whether no report can say what the last text was.
     fn is_unreported(&self) -> bool {
         let last_text = self.acts.iter().rposition(|act| matches!(act, Act::Text(1..)));
         let last_report = self.acts.iter().rposition(|act| matches!(act, Act::Report(_)));
@@ -137,25 +232,30 @@ impl Case {
         }
     }
 
-    /// Makes the call; the words that its client read.
+    /// Makes the call; the words that its client read, of whole events only.
     async fn run(&self, gateway: &Gateway) -> u64 {
-        let words = |text: &str| text.matches(" word").count() as u64;
-        if !self.streamed {
-            let answer = gateway.http1.post("/llm/chat", self.body()).await;
-            return if answer.status == 200 { words(answer.text()) } else { 0 };
-        }
-        let mut events = gateway.http1.stream("/llm/chat/stream", self.body()).await;
-        if events.status != 200 {
+        let path = if self.streamed { "/llm/chat/stream" } else { "/llm/chat" };
+        let Ok(mut response) = gateway.http1.post_request(path, self.body()).send().await else {
             return 0;
-        }
-        let mut read = 0;
-        for _ in 0..self.leaves.unwrap_or(usize::MAX) {
-            match events.next().await {
-                Some(event) => read += words(&event),
-                None => break,
+        };
+        let mut read = Vec::new();
+        while read.len() < self.leaves.unwrap_or(usize::MAX) {
+            match within("the next piece", response.chunk()).await {
+                Ok(Some(bytes)) => read.extend_from_slice(&bytes),
+                Ok(None) | Err(_) => break,
             }
         }
-        read
+        let text = String::from_utf8_lossy(&read);
+        let whole = if self.streamed {
+            text.rsplit_once("\n\n").map_or("", |(whole, _)| whole)
+        } else {
+            text.as_ref()
+        };
+        if response.status() == 200 {
+            whole.matches(" word").count() as u64
+        } else {
+            0
+        }
     }
 }
 
@@ -172,13 +272,14 @@ async fn check(gateway: &mut Gateway, says: &Mutex<Reply>, number: usize, case: 
     let charge = before - after;
     assert!(after >= Decimal::ZERO, "{after}: {case:?}");
     assert!(charge >= Decimal::ZERO, "{charge}: {case:?}");
-    let each = case.max.unwrap_or(4_096);
-    let bound = cost(SMALL, case.body().len() as u64 + 256 + 16, each * case.choices);
-    assert!(charge <= bound.round_dp(12), "{charge} above {bound}: {case:?}");
+    if let Some((max, _)) = case.max {
+        let bound = cost(SMALL, case.body().len() as u64 + 256 + 16, max * case.choices);
+        assert!(charge <= bound.round_dp(12), "{charge} above {bound}: {case:?}");
+    }
     if case.is_unreported() {
-        let admitted = case.max.map_or(read, |max| read.min(max * case.choices));
+        let admitted = case.max.map_or(read, |(max, _)| read.min(max * case.choices));
         // Without a maximum of the client's, the credit was the limit.
-        let least = cost(SMALL, 0, admitted).min(before - cost(SMALL, 400, 2));
+        let least = cost(SMALL, 0, admitted).min(before - cost(SMALL, 600, 2));
         assert!(
             charge >= least.round_dp(12),
             "{charge} below {least} for {read} words: {case:?}"
@@ -186,19 +287,29 @@ async fn check(gateway: &mut Gateway, says: &Mutex<Reply>, number: usize, case: 
     }
 }
 
-#[tokio::test]
-async fn no_lie_of_a_provider_overdraws_a_balance_or_charges_beyond_what_was_held() {
+async fn nothing_is_broken_on(redis: Option<&RedisServer>) {
     let says = Arc::new(Mutex::new(Reply::status(500)));
     let upstream = Upstream::by({
         let says = Arc::clone(&says);
         move |_, _| says.lock().unwrap().clone()
     })
     .await;
-    let setup = Setup::over(&upstream).credit("0.0005").conf(|conf| {
+    let mut setup = Setup::over(&upstream).credit("0.0005").conf(|conf| {
         conf["tiers"]["pro"] = json!({ "rpm": 1_000_000, "tpm": 1_000_000_000, "concurrency": 1_000 });
     });
+    let models = setup.catalogue["models"].as_array_mut().unwrap();
+    let small = models.iter().find(|model| model["id"] == SMALL).unwrap().clone();
+    models.extend((0..MAXIMA.len()).map(|index| {
+        let mut model_of = small.clone();
+        model_of["id"] = model(index).into();
+        model_of["max_completion_tokens"] = MAXIMA[index].into();
+        model_of
+    }));
+    if let Some(redis) = redis {
+        setup = setup.redis(&redis.url());
+    }
     let mut gateway = setup.start().await;
-    let cases = std::env::var("LIARS_CASES").map_or(500, |cases| cases.parse().unwrap());
+    let cases = std::env::var("TOLLGATE_LIARS").map_or(500, |cases| cases.parse().unwrap());
     // The same cases each time: which they are is in the code.
     let mut runner = TestRunner::deterministic();
     for number in 0..cases {
@@ -207,4 +318,14 @@ async fn no_lie_of_a_provider_overdraws_a_balance_or_charges_beyond_what_was_hel
         gateway.clock.advance(20_000);
     }
     gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn no_lie_of_a_provider_overdraws_a_balance_or_charges_beyond_what_was_held() {
+    nothing_is_broken_on(None).await;
+}
+
+#[tokio::test]
+async fn no_lie_of_a_provider_overdraws_a_balance_or_charges_beyond_what_was_held_on_redis() {
+    nothing_is_broken_on(Some(&RedisServer::start())).await;
 }

@@ -6,6 +6,7 @@
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use bytes::Bytes;
 use pingora::proxy::Session;
@@ -52,6 +53,14 @@ enum Turn {
     Cut,
 }
 
+/// Whether a wait goes on after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Wait {
+    On,
+    /// What was gathered is to leave.
+    Over,
+}
+
 impl<'p, P: Carried + Sync> Downstream<'p, P> {
     pub(super) fn new(plugin: &'p P, limits: TimeLimits) -> Downstream<'p, P> {
         Downstream {
@@ -72,13 +81,13 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         self.idle.restart();
     }
 
-    /// The attempt's answer begins.
+    /// The attempt's answer begins, and may be gathered for so long.
     ///
     /// # Errors
     /// When the client has left and the plugin does not want to read on for it.
-    pub(super) fn answer_begins(&mut self, ctx: &mut P::CTX) -> Result<()> {
+    pub(super) fn answer_begins(&mut self, ctx: &mut P::CTX, gathered_within: Option<Duration>) -> Result<()> {
         self.is_armed = false;
-        self.idle.begins();
+        self.idle.begins(gathered_within);
         if self.has_left() {
             let within = self.plugin.client_left(ctx, true).ok_or_else(left)?;
             self.presence = Presence::Left(Box::pin(tokio::time::sleep(within)));
@@ -107,6 +116,23 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         mut work: Pin<&mut W>,
     ) -> Result<W::Output> {
         loop {
+            if let Some(done) = self.gathering(session, ctx, work.as_mut()).await? {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// The same while an answer is gathered: none when the time for that is over, which is told once.
+    ///
+    /// # Errors
+    /// Those of [`Downstream::beside`].
+    pub(super) async fn gathering<W: Future>(
+        &mut self,
+        session: &mut Session,
+        ctx: &mut P::CTX,
+        mut work: Pin<&mut W>,
+    ) -> Result<Option<W::Output>> {
+        loop {
             let turn = poll_fn(|context| {
                 // It was asked a moment ago, and wakes this task.
                 if !std::mem::take(&mut self.is_asked)
@@ -118,8 +144,12 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             })
             .await;
             match turn {
-                Ok(done) => return Ok(done),
-                Err(turn) => self.take(session, ctx, turn).await?,
+                Ok(done) => return Ok(Some(done)),
+                Err(turn) => {
+                    if self.take(session, ctx, turn).await? == Wait::Over {
+                        return Ok(None);
+                    }
+                }
             }
         }
     }
@@ -181,21 +211,22 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         Poll::Pending
     }
 
-    /// What follows a turn, until the wait goes on.
-    async fn take(&mut self, session: &mut Session, ctx: &mut P::CTX, turn: Turn) -> Result<()> {
+    /// What follows a turn.
+    async fn take(&mut self, session: &mut Session, ctx: &mut P::CTX, turn: Turn) -> Result<Wait> {
         match turn {
             // Bytes after the request are no reason to leave it without its answer.
             Turn::Client(error) if *error.etype() == ErrorType::ConnectError => {
                 self.presence = Presence::Unwatched;
                 session.set_keepalive(None);
-                Ok(())
             }
-            Turn::Client(error) => self.client_left(session, ctx, error),
-            Turn::ReadOnEnded => Err(left()),
-            Turn::Idle(Due::Comment) => self.comment(session, ctx).await,
-            Turn::Idle(Due::End) => Err(silent()),
-            Turn::Cut => Err(stopped()),
+            Turn::Client(error) => self.client_left(session, ctx, error)?,
+            Turn::ReadOnEnded => return Err(left()),
+            Turn::Idle(Due::Comment) => self.comment(session, ctx).await?,
+            Turn::Idle(Due::Gathered) => return Ok(Wait::Over),
+            Turn::Idle(Due::End) => return Err(silent()),
+            Turn::Cut => return Err(stopped()),
         }
+        Ok(Wait::On)
     }
 
     /// The upstream is silent: the client is told that the stream is alive, where that can be said. Clients skip a comment, and nothing

@@ -1,4 +1,5 @@
-//! How long an upstream has been silent, before its answer and within it: when a comment is due, and when it has lasted too long.
+//! How long an upstream has been silent, before its answer and within it: when a comment is due, and when it has lasted too long. And
+//! how long an answer has been gathered: one alarm serves them all.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -18,6 +19,8 @@ pub(super) struct IdleTimeout {
     /// What a comment ends; none: there are no comments.
     comment_every: Option<Duration>,
     commented_at: Option<Instant>,
+    /// Until when the answer is gathered, silent or not. None: it is not, or that was told.
+    gathered_until: Option<Instant>,
     /// Since when it lasts: the upstream was asked, or was heard.
     since: Instant,
     is_begun: bool,
@@ -30,10 +33,12 @@ struct Alarm {
     wakes: Waker,
 }
 
-/// What a silence has lasted for.
+/// What a silence has lasted for, or the gathering of an answer.
 pub(super) enum Due {
     /// A comment.
     Comment,
+    /// What was gathered is to leave. Told once.
+    Gathered,
     /// The end of the attempt.
     End,
 }
@@ -45,16 +50,18 @@ impl IdleTimeout {
             idle_max: limits.idle,
             comment_every: limits.comment,
             commented_at: None,
+            gathered_until: None,
             since: monotonic(),
             is_begun: false,
             alarm: None,
         }
     }
 
-    /// The answer begins.
-    pub(super) fn begins(&mut self) {
+    /// The answer begins, and may be gathered for so long.
+    pub(super) fn begins(&mut self, gathered_within: Option<Duration>) {
         self.is_begun = true;
         self.since = monotonic();
+        self.gathered_until = gathered_within.and_then(|within| self.since.checked_add(within));
         // What is due now may come sooner than what was due before.
         self.alarm = None;
     }
@@ -80,6 +87,7 @@ impl IdleTimeout {
     /// An answer is waited for that has not begun.
     pub(super) fn restart(&mut self) {
         self.is_begun = false;
+        self.gathered_until = None;
         self.since = monotonic();
         self.alarm = None;
     }
@@ -113,7 +121,12 @@ impl IdleTimeout {
             if comment_in.is_some_and(|left| left.is_zero()) {
                 return Poll::Ready(Due::Comment);
             }
-            let Some(left) = comment_in.into_iter().chain(end_in).min() else {
+            let gathered_in = self.gathered_until.map(|at| at.saturating_duration_since(now));
+            if gathered_in.is_some_and(|left| left.is_zero()) {
+                self.gathered_until = None;
+                return Poll::Ready(Due::Gathered);
+            }
+            let Some(left) = comment_in.into_iter().chain(end_in).chain(gathered_in).min() else {
                 return Poll::Pending;
             };
             let alarm = self.alarm.get_or_insert_with(|| Alarm {

@@ -11,21 +11,24 @@
 
 pub(super) mod deadline;
 mod downstream;
+mod gathering;
 mod idle_timeout;
 mod upstream_session;
 mod wake_flag;
 mod write_batch;
 
 use std::pin::pin;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use http::{Uri, Version, header};
-use pingora::http::{RequestHeader, ResponseHeader};
+use pingora::http::RequestHeader;
 use pingora::proxy::{ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OrErr, Result};
 
 use self::downstream::Downstream;
+pub use self::gathering::GatherLimits;
 use self::upstream_session::{Piece, UpstreamSession};
 use self::write_batch::WriteBatch;
 use super::connection_pool::ConnectionPool;
@@ -48,10 +51,14 @@ pub trait Carried: ProxyHttp {
         false
     }
 
-    /// Whether the answer's head waits for the first bytes that follow it. Until it has left, a failure may still be answered otherwise.
-    fn holds_head(&self, _ctx: &Self::CTX) -> bool {
-        false
+    /// Whether the answer is gathered, and leaves whole and with its length. Until something of it has left, a failure may still be
+    /// answered otherwise. Asked once, after the filters of its head.
+    fn gathers(&self, _ctx: &Self::CTX) -> Option<GatherLimits> {
+        None
     }
+
+    /// An answer that was gathered has passed its limits: what came of it is about to leave, and the rest leaves as it comes.
+    fn begins_unfinished(&self, _ctx: &mut Self::CTX) {}
 
     /// Whether a comment may be written to the client now, while its upstream is silent.
     fn may_comment(&self, _ctx: &Self::CTX) -> bool {
@@ -95,6 +102,8 @@ pub struct TimeLimits {
 #[derive(Default)]
 pub struct Transport {
     connections: ConnectionPool,
+    /// Bytes of all the answers that are gathered now.
+    gathered: AtomicUsize,
 }
 
 impl Transport {
@@ -155,7 +164,10 @@ impl Transport {
             .connected_to_upstream(session, is_reused, peer, fd, digest, ctx)
             .await
         {
-            Ok(()) => exchange(plugin, session, ctx, client, &mut upstream, peer).await,
+            Ok(()) => {
+                let gathered = &self.gathered;
+                exchange(plugin, session, ctx, client, &mut upstream, peer, gathered).await
+            }
             Err(error) => Err(error),
         };
         let failed = exchanged.err();
@@ -183,6 +195,7 @@ async fn exchange<P>(
     client: &mut Downstream<'_, P>,
     upstream: &mut UpstreamSession,
     peer: &HttpPeer,
+    gathered: &AtomicUsize,
 ) -> Result<()>
 where
     P: Carried + Send + Sync,
@@ -208,9 +221,9 @@ where
     plugin.upstream_response_filter(session, &mut head, ctx).await?;
     plugin.response_filter(session, &mut head, ctx).await?;
     // After the filters: also the head that comes for a client that has left is looked at.
-    client.answer_begins(ctx)?;
-    frame(&mut head, session.req_header().version)?;
-    let mut batch = WriteBatch::new(head, plugin.holds_head(ctx));
+    let limits = plugin.gathers(ctx);
+    client.answer_begins(ctx, limits.map(|limits| limits.within))?;
+    let mut batch = WriteBatch::new(head, session.req_header().version, limits, gathered);
     if ends {
         // The body filters are told of every answer's end, also when its head is all of it.
         let piece = Piece { bytes: None, ends };
@@ -223,11 +236,16 @@ where
             fill(plugin, session, ctx, client, upstream, &mut batch).await?
         };
         ends = batch.has_ended();
-        if let Some(part) = batch.take() {
-            // Also what came before a failure.
+        if batch.begins_unfinished() {
+            plugin.begins_unfinished(ctx);
+        }
+        // Also what came before a failure, unless all of it was to leave together.
+        let mut next = batch.take()?;
+        while let Some(part) = next {
             client.write(session, ctx, part).await?;
             // Only now: a client that was slow to take it is not an upstream that was silent.
             client.heard();
+            next = batch.rest();
         }
         match failure {
             Some(error) => return Err(error),
@@ -247,7 +265,7 @@ async fn fill<P>(
     ctx: &mut P::CTX,
     client: &mut Downstream<'_, P>,
     upstream: &mut UpstreamSession,
-    batch: &mut WriteBatch,
+    batch: &mut WriteBatch<'_>,
 ) -> Result<Option<Box<Error>>>
 where
     P: Carried + Send + Sync,
@@ -255,7 +273,13 @@ where
 {
     while !batch.is_full() {
         let read = if batch.is_empty() {
-            client.beside(session, ctx, pin!(upstream.piece())).await?
+            match client.gathering(session, ctx, pin!(upstream.piece())).await? {
+                Some(read) => read,
+                None => {
+                    batch.stop_gathering();
+                    continue;
+                }
+            }
         } else {
             match client.at_once(pin!(upstream.piece())).await {
                 Some(read) => read,
@@ -304,27 +328,6 @@ fn name_authority(request: &mut RequestHeader, is_tls: bool) -> Result<()> {
     let target = target.or_err(ErrorType::InternalError, "a target that is none")?;
     request.set_uri(target);
     Ok(())
-}
-
-/// How the answer's length is told to this client: as the plugin says, else in chunks where its protocol has them.
-fn frame(head: &mut ResponseHeader, client: Version) -> Result<()> {
-    if client != Version::HTTP_2 && head.version == Version::HTTP_2 {
-        // The upstream's version is no matter of the client's.
-        head.set_version(Version::HTTP_11);
-    }
-    if client != Version::HTTP_11 {
-        // HTTP/1.0 knows no chunks: there the connection's end is the body's. HTTP/2 has frames.
-        head.remove_header(&header::TRANSFER_ENCODING);
-        return Ok(());
-    }
-    let is_framed = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
-        .iter()
-        .any(|name| head.headers.contains_key(name));
-    let has_no_body = matches!(head.status.as_u16(), 204 | 304);
-    if is_framed || has_no_body {
-        return Ok(());
-    }
-    head.insert_header(header::TRANSFER_ENCODING, "chunked")
 }
 
 /// Most attempts of one request: far above what targets and their addresses come to.

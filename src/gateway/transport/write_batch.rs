@@ -1,37 +1,68 @@
 //! What is to be written next of an answer: its head, as long as that waits, and what came since the last write.
 
+use std::collections::VecDeque;
+use std::sync::atomic::AtomicUsize;
+
 use bytes::{Bytes, BytesMut};
+use http::{Version, header};
+use pingora::Result;
 use pingora::http::ResponseHeader;
 use pingora::protocols::http::HttpTask;
 
+use super::gathering::{GatherLimits, GatheredShare};
 use super::upstream_session::Piece;
 
 /// The part of an answer that is to be written next.
-pub(super) struct WriteBatch {
+pub(super) struct WriteBatch<'t> {
     head: Option<Box<ResponseHeader>>,
-    /// Whether the head waits for the first bytes that follow it. Until then it may turn out that there is no answer, and another target
-    /// is asked, or the client gets another status.
-    head_waits: bool,
-    /// All, or the first.
+    /// The client's protocol, by which the answer's length is told.
+    client: Version,
+    leaves: Leaves,
+    /// Buffers of a gathered answer that are full, in order.
+    gathered: VecDeque<Bytes>,
+    /// What the gathered answer takes of what all may take.
+    share: GatheredShare<'t>,
+    /// What follows them: all, or the first. Empty when there is nothing.
     piece: Bytes,
     /// It and those after it, when there are some.
     pieces: BytesMut,
     ends: bool,
 }
 
+/// When an answer leaves. Until its head has, it may turn out that there is no answer, and another target is asked, or the client gets
+/// another status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Leaves {
+    /// As it comes, and its head before.
+    AtOnce,
+    /// As it comes, and its head with its first bytes.
+    WithBytes,
+    /// Not before its end, within these limits.
+    Whole(GatherLimits),
+}
+
 /// What is written at once.
 pub(super) enum Part {
-    /// The answer begins; its second task, if any, is a body.
+    /// The answer begins; the tasks after the first, if any, are its body.
     Begin(Vec<HttpTask>),
     /// Bytes of its body, and whether they are the last.
     Body(Bytes, bool),
 }
 
-impl WriteBatch {
-    pub(super) fn new(head: ResponseHeader, head_waits: bool) -> WriteBatch {
+impl<'t> WriteBatch<'t> {
+    /// Nothing yet but a head. With `limits` the answer is gathered, and `all` counts what is gathered of all answers.
+    pub(super) fn new(
+        head: ResponseHeader,
+        client: Version,
+        limits: Option<GatherLimits>,
+        all: &'t AtomicUsize,
+    ) -> WriteBatch<'t> {
         WriteBatch {
             head: Some(Box::new(head)),
-            head_waits,
+            client,
+            leaves: limits.map_or(Leaves::AtOnce, Leaves::Whole),
+            gathered: VecDeque::new(),
+            share: GatheredShare::of(all),
             piece: Bytes::new(),
             pieces: BytesMut::new(),
             ends: false,
@@ -40,13 +71,21 @@ impl WriteBatch {
 
     /// Whether there is nothing to write.
     pub(super) fn is_empty(&self) -> bool {
-        let has_head = self.head.is_some() && !self.head_waits;
-        !has_head && !self.ends && self.piece.is_empty()
+        let leaves = match self.leaves {
+            Leaves::AtOnce => self.head.is_some() || !self.piece.is_empty(),
+            Leaves::WithBytes => !self.is_drained(),
+            Leaves::Whole(_) => false,
+        };
+        !leaves && !self.ends
     }
 
     /// Whether it is to be written before more is read.
     pub(super) fn is_full(&self) -> bool {
-        self.ends || self.piece.len().max(self.pieces.len()) >= BYTES_MAX
+        let is_long = || match self.leaves {
+            Leaves::AtOnce | Leaves::WithBytes => self.joined() >= BYTES_MAX || !self.gathered.is_empty(),
+            Leaves::Whole(_) => false,
+        };
+        self.ends || is_long()
     }
 
     /// Whether the answer's last piece was taken in.
@@ -54,10 +93,35 @@ impl WriteBatch {
         self.ends
     }
 
+    /// Whether the head of an answer that was gathered is about to leave, though not all of it has come.
+    pub(super) fn begins_unfinished(&self) -> bool {
+        self.head.is_some() && self.leaves == Leaves::WithBytes && !self.ends && !self.is_drained()
+    }
+
+    /// The rest of the answer is waited for no longer: what came of it leaves, and the rest as it comes.
+    pub(super) fn stop_gathering(&mut self) {
+        if let Leaves::Whole(_) = self.leaves {
+            self.leaves = Leaves::WithBytes;
+        }
+    }
+
     /// Takes the next piece in.
     pub(super) fn push(&mut self, piece: Piece) {
         self.ends = piece.ends;
-        let bytes = piece.bytes.unwrap_or_default();
+        let Some(bytes) = piece.bytes.filter(|bytes| !bytes.is_empty()) else {
+            return;
+        };
+        if let Leaves::Whole(limits) = self.leaves {
+            // Only what has to wait counts.
+            if !self.ends && !self.share.take(bytes.len(), &limits) {
+                self.stop_gathering();
+            }
+            // What is large is not copied.
+            if bytes.len().max(self.joined()) >= BYTES_MAX && !self.piece.is_empty() {
+                let full = self.take_joined();
+                self.gathered.push_back(full);
+            }
+        }
         if self.piece.is_empty() {
             self.piece = bytes;
             return;
@@ -69,111 +133,115 @@ impl WriteBatch {
         self.pieces.extend_from_slice(&bytes);
     }
 
-    /// What is to be written.
-    pub(super) fn take(&mut self) -> Option<Part> {
+    /// What is to be written, with the head when that has not left; [`WriteBatch::rest`] gives what is left then.
+    ///
+    /// # Errors
+    /// When the answer's length cannot be told.
+    pub(super) fn take(&mut self) -> Result<Option<Part>> {
         if self.is_empty() {
-            return None;
+            return Ok(None);
         }
+        let Some(mut head) = self.head.take() else {
+            return Ok(Some(self.next_part()));
+        };
+        let is_whole = self.ends && matches!(self.leaves, Leaves::Whole(_));
+        frame(&mut head, self.client, is_whole.then(|| self.length()))?;
+        let mut tasks = Vec::with_capacity(2);
+        tasks.push(HttpTask::Header(head, false));
+        if self.ends || !self.is_drained() {
+            let mut bytes = 0_usize;
+            loop {
+                let (next, is_last) = self.take_next();
+                bytes = bytes.saturating_add(next.len());
+                tasks.push(HttpTask::Body(Some(next), is_last));
+                if self.is_drained() || bytes >= BEGIN_BYTES_MAX {
+                    break;
+                }
+            }
+        }
+        Ok(Some(Part::Begin(tasks)))
+    }
+
+    /// What is left of a batch of which a part was taken.
+    pub(super) fn rest(&mut self) -> Option<Part> {
+        (!self.is_drained()).then(|| self.next_part())
+    }
+
+    fn next_part(&mut self) -> Part {
+        let (bytes, is_last) = self.take_next();
+        Part::Body(bytes, is_last)
+    }
+
+    /// The next bytes, and whether they are the answer's last.
+    fn take_next(&mut self) -> (Bytes, bool) {
+        let bytes = match self.gathered.pop_front() {
+            Some(full) => full,
+            None => self.take_joined(),
+        };
+        self.share.give_back(bytes.len());
+        (bytes, self.ends && self.is_drained())
+    }
+
+    /// What follows the full buffers.
+    fn take_joined(&mut self) -> Bytes {
         let first = std::mem::take(&mut self.piece);
-        let bytes = if self.pieces.is_empty() {
+        if self.pieces.is_empty() {
             first
         } else {
             self.pieces.split().freeze()
-        };
-        let Some(head) = self.head.take() else {
-            return Some(Part::Body(bytes, self.ends));
-        };
-        let mut tasks = vec![HttpTask::Header(head, false)];
-        if self.ends || !bytes.is_empty() {
-            tasks.push(HttpTask::Body(Some(bytes), self.ends));
         }
-        Some(Part::Begin(tasks))
     }
+
+    /// How long that is.
+    fn joined(&self) -> usize {
+        self.piece.len().max(self.pieces.len())
+    }
+
+    fn is_drained(&self) -> bool {
+        self.piece.is_empty() && self.gathered.is_empty()
+    }
+
+    /// How long all of it is.
+    fn length(&self) -> usize {
+        self.gathered
+            .iter()
+            .fold(self.joined(), |sum, full| sum.saturating_add(full.len()))
+    }
+}
+
+/// How the answer's length is told to this client: as the plugin says, by its length when all of it is there, else in chunks where its
+/// protocol has them.
+fn frame(head: &mut ResponseHeader, client: Version, length: Option<usize>) -> Result<()> {
+    if client != Version::HTTP_2 && head.version == Version::HTTP_2 {
+        // The upstream's version is no matter of the client's.
+        head.set_version(Version::HTTP_11);
+    }
+    let has_no_body = matches!(head.status.as_u16(), 204 | 304);
+    if let Some(length) = length.filter(|_| !has_no_body)
+        && !head.headers.contains_key(header::CONTENT_LENGTH)
+    {
+        head.remove_header(&header::TRANSFER_ENCODING);
+        return head.insert_header(header::CONTENT_LENGTH, length);
+    }
+    if client != Version::HTTP_11 {
+        // HTTP/1.0 knows no chunks: there the connection's end is the body's. HTTP/2 has frames.
+        head.remove_header(&header::TRANSFER_ENCODING);
+        return Ok(());
+    }
+    let is_framed = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
+        .iter()
+        .any(|name| head.headers.contains_key(name));
+    if is_framed || has_no_body {
+        return Ok(());
+    }
+    head.insert_header(header::TRANSFER_ENCODING, "chunked")
 }
 
 /// Bytes that are written at once. More would save little, and the other streams of the thread wait meanwhile.
 const BYTES_MAX: usize = 4 << 10;
+/// Bytes of a gathered answer that leave with its head, in one write: a usual one is no longer. The rest follows without being copied, each
+/// buffer in the time that a client may take for a write.
+const BEGIN_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn burst(head_waits: bool) -> WriteBatch {
-        WriteBatch::new(ResponseHeader::build(200, None).unwrap(), head_waits)
-    }
-
-    fn piece(text: &'static str, ends: bool) -> Piece {
-        Piece {
-            bytes: Some(Bytes::from_static(text.as_bytes())),
-            ends,
-        }
-    }
-
-    fn body(part: Option<Part>) -> (String, bool) {
-        match part {
-            Some(Part::Body(bytes, ends)) => (String::from_utf8(bytes.to_vec()).unwrap(), ends),
-            Some(Part::Begin(_)) => panic!("the head again"),
-            None => panic!("nothing"),
-        }
-    }
-
-    #[test]
-    fn a_streams_head_leaves_at_once_and_by_itself_when_nothing_has_come() {
-        let mut burst = burst(false);
-        assert!(!burst.is_empty());
-        let Some(Part::Begin(tasks)) = burst.take() else {
-            panic!("no head")
-        };
-        assert!(matches!(tasks[..], [HttpTask::Header(_, false)]));
-        assert!(burst.is_empty() && burst.take().is_none());
-    }
-
-    #[test]
-    fn a_whole_answers_head_waits_for_bytes_or_the_end() {
-        let mut waits = burst(true);
-        waits.push(piece("", false));
-        assert!(waits.is_empty() && waits.take().is_none());
-        waits.push(piece("a", false));
-        let Some(Part::Begin(tasks)) = waits.take() else {
-            panic!("no head")
-        };
-        assert!(matches!(&tasks[..], [HttpTask::Header(_, false), HttpTask::Body(Some(a), false)] if a == "a"));
-        let mut ends = burst(true);
-        ends.push(piece("", true));
-        let Some(Part::Begin(tasks)) = ends.take() else {
-            panic!("no head")
-        };
-        assert!(matches!(
-            &tasks[..],
-            [HttpTask::Header(_, false), HttpTask::Body(_, true)]
-        ));
-    }
-
-    #[test]
-    fn pieces_leave_together_in_their_order_and_the_end_with_them() {
-        let mut burst = burst(false);
-        burst.take();
-        burst.push(piece("a", false));
-        assert_eq!(body(burst.take()), ("a".to_owned(), false));
-        for text in ["b", "", "c"] {
-            burst.push(piece(text, false));
-        }
-        burst.push(piece("d", true));
-        assert!(burst.is_full() && burst.has_ended());
-        assert_eq!(body(burst.take()), ("bcd".to_owned(), true));
-    }
-
-    #[test]
-    fn a_full_one_takes_no_more() {
-        let mut burst = burst(false);
-        burst.take();
-        let text = "0123456789abcdef";
-        for _ in 0..BYTES_MAX / text.len() {
-            assert!(!burst.is_full());
-            burst.push(piece(text, false));
-        }
-        assert!(burst.is_full());
-        assert_eq!(body(burst.take()).0.len(), BYTES_MAX);
-        assert!(!burst.is_full());
-    }
-}
+mod tests;

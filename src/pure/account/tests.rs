@@ -1,4 +1,5 @@
 use super::*;
+use crate::pure::hold::HoldRange;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 const P: ProducerId = ProducerId(1);
@@ -217,4 +218,60 @@ fn the_use_of_a_month_is_that_of_its_days_whatever_the_clock_did() {
     let december = Timestamp(1_796_083_200_000);
     state.settle(&settlement(4, 1, 4), december);
     assert_eq!(state.month_used(december), credits(1));
+}
+
+fn range(wanted: i64, at_least: i64) -> HoldRange {
+    HoldRange {
+        wanted: credits(wanted),
+        at_least: credits(at_least),
+    }
+}
+
+#[test]
+fn a_hold_is_raised_as_far_as_the_credit_reaches() {
+    let mut state = account(100);
+    state.reserve(&request(1, 20), NOW).unwrap();
+    state.reserve(&request(2, 30), NOW).unwrap();
+    let quota = credits(1_000_000);
+    let extend = |state: &mut AccountState, wanted, at_least| state.extend(id(1), &range(wanted, at_least), quota, NOW);
+    assert_eq!(extend(&mut state, 40, 40), Extended::To(credits(40)));
+    assert_eq!(state.held(), credits(70));
+    // 30 are another call's.
+    assert_eq!(extend(&mut state, 90, 71), Extended::Refused);
+    assert_eq!(state.held(), credits(70));
+    assert_eq!(extend(&mut state, 90, 70), Extended::To(credits(70)));
+    assert_eq!((state.held(), state.held_counted()), (credits(100), credits(100)));
+    // The same again, and less.
+    assert_eq!(extend(&mut state, 90, 70), Extended::To(credits(70)));
+    assert_eq!(extend(&mut state, 10, 10), Extended::To(credits(70)));
+    assert_eq!(state.held(), credits(100));
+    assert_eq!(state.release(id(1)), Some(credits(70)));
+    assert_eq!(extend(&mut state, 90, 1), Extended::Gone);
+}
+
+#[test]
+fn a_hold_is_raised_within_the_months_quota() {
+    let mut state = account(1_000);
+    state.reserve(&request(1, 20), NOW).unwrap();
+    state.settle(&settlement(1, 20, 1), NOW);
+    state.reserve(&request(2, 20), NOW).unwrap();
+    let quota = credits(100);
+    assert_eq!(state.extend(id(2), &range(90, 81), quota, NOW), Extended::Refused);
+    assert_eq!(
+        state.extend(id(2), &range(90, 80), quota, NOW),
+        Extended::To(credits(80))
+    );
+    assert!(state.reserve(&ReserveRequest { quota, ..request(3, 1) }, NOW).is_err());
+}
+
+#[test]
+fn a_hold_that_has_expired_is_not_raised() {
+    let mut state = account(100);
+    state.reserve(&request(1, 20), NOW).unwrap();
+    let later = NOW.plus_millis(60_000);
+    assert_eq!(
+        state.extend(id(1), &range(40, 40), credits(1_000), later),
+        Extended::Gone
+    );
+    assert_eq!(state.held(), Credits::ZERO);
 }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use super::{Cell, Embedded};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::hold::HoldRange;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -49,6 +50,10 @@ impl Book for EmbeddedBook {
 
     fn release(&self, hold: RequestId) -> Option<Credits> {
         self.cell.state().release(hold)
+    }
+
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended {
+        self.store.extend(&self.cell, hold, range, quota).unwrap()
     }
 
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool {

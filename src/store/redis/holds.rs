@@ -43,6 +43,13 @@ impl OpenHolds {
         self.lock().insert(id, hold);
     }
 
+    /// A hold was raised to this.
+    pub(super) fn extended(&self, id: RequestId, amount: Credits) {
+        if let Some(hold) = self.lock().get_mut(&id) {
+            hold.amount = amount;
+        }
+    }
+
     pub(super) fn remove(&self, id: RequestId) -> Option<OpenHold> {
         self.lock().remove(&id)
     }

@@ -12,6 +12,7 @@ mod cache;
 mod commands;
 mod confirm;
 mod core;
+mod extend;
 mod guard;
 mod holds;
 mod link;

@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use crate::pure::account::{Denial, Granted, ReserveRequest, Settled};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Settled};
 use crate::pure::limits::Window;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Timestamp};
@@ -67,6 +67,20 @@ pub(super) fn reserved(value: &Value, request: &ReserveRequest) -> Result<Reserv
         other => return Err(corrupt(&format!("a reserve answered {other:?}"))),
     };
     Ok(Reserved { now, window, outcome })
+}
+
+/// The answer to a wish to raise a hold.
+pub(super) fn extended(value: &Value) -> Result<Extended, StoreError> {
+    let text = text(value)?;
+    match text.split_once(' ') {
+        Some(("extended", amount)) => Ok(Extended::To(credits(Some(amount))?)),
+        _ => match text {
+            "refused" => Ok(Extended::Refused),
+            "gone" => Ok(Extended::Gone),
+            "range" => Err(corrupt("the account's holds have left their range")),
+            other => Err(corrupt(&format!("a wish to raise a hold was answered {other:?}"))),
+        },
+    }
 }
 
 /// The answer to a settlement; nothing when there is no such account.

@@ -81,6 +81,7 @@ macro_rules! scripts {
 scripts! {
     RESERVE = "clock" "amount" "hold" "month" "reserve";
     SETTLE = "clock" "amount" "hold" "month" "usage" "settle";
+    EXTEND = "clock" "amount" "hold" "month" "extend";
     RELEASE = "hold" "release";
     RENEW = "clock" "renew";
     EXPIRE = "clock" "hold" "expire";

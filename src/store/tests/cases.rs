@@ -1,6 +1,7 @@
 //! The cases: each runs on both stores. A new one is a function and a line here.
 
 mod commands;
+mod extend;
 mod limits;
 mod money;
 
@@ -31,6 +32,12 @@ cases! {
         of_many_callers_as_many_win_as_there_is_credit_for,
         the_smallest_and_the_largest_amounts_are_exact,
         a_clock_that_was_wrong_does_not_change_what_a_month_used,
+    ],
+    extend: [
+        a_hold_is_raised_once_and_given_back_whole,
+        a_hold_is_raised_within_the_quota,
+        a_hold_that_is_gone_is_not_raised,
+        many_that_raise_at_once_hold_no_more_than_there_is,
     ],
     limits: [
         the_limits_are_exact,

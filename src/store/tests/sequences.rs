@@ -14,7 +14,8 @@ use self::model::{Last, Model};
 use self::steps::{Known, Step, hold_id, move_clock, step};
 use super::rig::{NOW, Rig, audit, run};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::hold::HoldRange;
 use crate::pure::ids::{RequestId, Tier};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -29,6 +30,7 @@ pub(in crate::store) trait Book {
     /// `known` is what the sender believes of the hold; it need not be true.
     fn settle(&self, settlement: &Settlement, debit: &Debit, known: Option<&(Scope, Credits)>) -> Settled;
     fn release(&self, hold: RequestId) -> Option<Credits>;
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended;
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool;
     fn expire(&self) -> usize;
     fn rate(&self, scope: &Scope, limits: Limits) -> Option<RateView>;
@@ -123,6 +125,16 @@ fn take(ledger: &Ledger, name: &str, book: &dyn Book, model: &mut Model, step: &
         }
         Step::Release(slot) => {
             prop_assert_eq!(book.release(hold_id(*slot)), model.state.release(hold_id(*slot)));
+        }
+        Step::Extend { slot, .. } => {
+            let Some((hold, range, quota)) = model.extension(step, now) else {
+                return Ok(());
+            };
+            let expected = model.state.extend(hold, &range, quota, now);
+            prop_assert_eq!(book.extend(hold, &range, quota), expected);
+            if let (Extended::To(amount), Some((_, held))) = (expected, model.holds.get_mut(slot)) {
+                *held = amount;
+            }
         }
         Step::Renew(slot, ttl_ms) => {
             let expires = now.plus_millis(*ttl_ms);

@@ -1,13 +1,16 @@
 //! The part of the page that is about money: what was billed and what was not, and the state of the books.
 
 use super::*;
+use crate::telemetry::record::Raised;
 
 impl Page {
     /// What was billed, and what was not.
     pub(super) fn money(&mut self, figures: &Figures) {
         let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
         let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut discarded, mut discarded_credits) = (Vec::new(), Vec::new());
         let (mut lost, mut lost_credits, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
+        let mut raised = Vec::new();
         for (name, target) in sorted(figures)
             .into_iter()
             .filter(|(name, _)| !name.provider.is_empty())
@@ -15,16 +18,23 @@ impl Page {
             tokens.extend(by_side(name, target.prompt_tokens, target.completion_tokens));
             credits.push(counter(&of(name), amount(target.cost_pico)));
             debits.push(counter(&of(name), number(target.debits)));
+            discarded.push(counter(&of(name), number(target.discarded)));
+            discarded_credits.push(counter(&of(name), amount(target.discarded_pico)));
             overruns.push(counter(&of(name), number(target.overruns)));
             over.push(counter(&of(name), amount(target.overrun_pico)));
             rejected.push(counter(&of(name), number(target.reports_rejected)));
             lost.extend(by_side(name, target.lost_prompt_tokens, target.lost_completion_tokens));
             lost_credits.push(counter(&of(name), amount(target.lost_pico)));
             cuts.push(counter(&of(name), number(target.cuts)));
+            raised.extend(by_result(name, &target.raised));
         }
         self.counters("tollgate_tokens_total", "Tokens that were billed.", tokens);
         self.counters("tollgate_debited_credits_total", "What was debited for them.", credits);
         self.counters("tollgate_debits_total", "Calls that were billed.", debits);
+        let help = "Answers that broke off before anything of them was passed on: not billed, the operator's loss.";
+        self.counters("tollgate_discarded_answers_total", help, discarded);
+        let help = "What providers are likely to charge for them, at the accounts' prices.";
+        self.counters("tollgate_discarded_credits_total", help, discarded_credits);
         self.counters(
             "tollgate_overruns_total",
             "Debits above what was held for the call.",
@@ -44,6 +54,9 @@ impl Page {
         self.counters("tollgate_unbilled_credits_total", help, lost_credits);
         let help = "Charges that were cut to what was held: a fault of the gateway.";
         self.counters("tollgate_charges_cut_total", help, cuts);
+        let help =
+            "Holds that were to be raised, since a stream passed the catalogue's maximum, by what the ledger said.";
+        self.counters("tollgate_hold_extensions_total", help, raised);
     }
 
     /// What is held and not yet acknowledged, and whether the books balance.
@@ -88,4 +101,11 @@ fn by_side(name: &TargetName, prompt: u64, completion: u64) -> [Metric; 2] {
     let [model, provider] = of(name);
     [("prompt", prompt), ("completion", completion)]
         .map(|(side, count)| counter(&[model, provider, ("type", side)], number(count)))
+}
+
+/// The holds at a target that were to be raised.
+fn by_result<'a>(name: &'a TargetName, raised: &'a [u64; Raised::COUNT]) -> impl Iterator<Item = Metric> + use<'a> {
+    let [model, provider] = of(name);
+    let results = Raised::NAMES.iter().zip(raised);
+    results.map(move |(result, count)| counter(&[model, provider, ("result", *result)], number(*count)))
 }

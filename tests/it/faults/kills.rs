@@ -1,12 +1,17 @@
 //! `kill -9`, at random moments and at every named point.
 
+use std::pin::pin;
 use std::time::Duration;
 
 use super::load::Load;
-use super::process::{Ground, Site, journals};
+use super::process::{Ground, Site, audit, journals, new_account, view};
 use super::upstream::{Pace, Provider};
-use crate::harness::eventually;
+use crate::chat::request;
+use crate::harness::catalogue::SMALL;
+use crate::harness::client::Client;
 use crate::harness::redis_server::RedisServer;
+use crate::harness::reply::whole_chat;
+use crate::harness::{Reply, Upstream, eventually};
 
 const PACE: Pace = Pace {
     tokens: 20,
@@ -140,4 +145,49 @@ killed_at! {
     d4_killed_after_the_settlement_is_sent_on_sqlite, d4_killed_after_the_settlement_is_sent_on_redis: "settlement:after";
     d4_killed_before_the_acknowledgement_on_sqlite, d4_killed_before_the_acknowledgement_on_redis: "acknowledged:before";
     d4_killed_after_the_acknowledgement_on_sqlite, d4_killed_after_the_acknowledgement_on_redis: "acknowledged:after";
+}
+
+/// A gateway that is killed while it gathers a whole answer has delivered nothing of it.
+async fn killed_while_gathering(ground: Ground) {
+    let body = whole_chat(&" word".repeat(300), Some((50, 30))).to_string();
+    let half = Reply::json_head(body.len()).bytes(&body[..1_000]).silence();
+    let (provider, upstream) = (Provider::start(PACE).await, Upstream::always(half).await);
+    let mut site = Site::new(ground, &provider, |conf| {
+        conf["providers"]["main"]["base_url"] = upstream.base_url().into();
+        conf["threads"] = 1.into();
+    });
+    site.start(&[]);
+    let key = new_account(&site.ledger(), "acme", "100");
+    let client = Client::http1(([127, 0, 0, 1], site.port).into()).with_key(key.reveal());
+    let mut call = pin!(client.post_request("/llm/chat", request(SMALL)).send());
+    let gathers = async {
+        upstream.asked(1).await;
+        // The gateway has one thread: by the time that it has answered these it has read what its upstream sent.
+        for _ in 0..20 {
+            client.get("/llm/health").await.ok();
+        }
+    };
+    tokio::select! {
+        answer = &mut call => panic!("an answer came: {answer:?}"),
+        () = gathers => {}
+    }
+    site.kill();
+    call.await.unwrap_err();
+    site.start(&[]);
+    let ledger = site.ledger();
+    let account = eventually("the hold is closed", async || {
+        Some(view(&ledger, "acme")).filter(|account| account.open_holds == 0)
+    });
+    assert_eq!(account.await.figures.balance.to_string(), "100");
+    assert!(audit(&ledger).findings.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_killed_while_a_whole_answer_is_gathered_on_sqlite() {
+    killed_while_gathering(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn d4_killed_while_a_whole_answer_is_gathered_on_redis() {
+    killed_while_gathering(Ground::Redis(RedisServer::start())).await;
 }

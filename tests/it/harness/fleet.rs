@@ -13,6 +13,7 @@ use tokio::process::{Child, Command};
 use super::answer::number;
 use super::catalogue;
 use super::client::Client;
+use super::metrics::Metrics;
 use super::redis_server::free_port;
 use super::upstream::Upstream;
 use super::{eventually, within};
@@ -27,6 +28,7 @@ pub struct Fleet {
 /// One of them; it is killed with this.
 struct Node {
     address: SocketAddr,
+    admin: SocketAddr,
     _process: Child,
 }
 
@@ -127,6 +129,16 @@ impl Fleet {
         std::fs::read_to_string(self.log_path(n)).unwrap()
     }
 
+    /// A metric of all gateways together.
+    pub async fn sum(&self, metric: &str, labels: &[(&str, &str)]) -> Decimal {
+        let mut sum = Decimal::ZERO;
+        for node in &self.nodes {
+            let page = Client::http1(node.admin).get("//metrics").await;
+            sum += Metrics::read(page.text()).sum(metric, labels);
+        }
+        sum
+    }
+
     /// A client of one of the gateways, with a connection of its own.
     pub fn http1(&self, n: usize, key: &str) -> Client {
         Client::http1(self.nodes[n].address).with_key(key)
@@ -142,7 +154,7 @@ impl Fleet {
         // A port that is free now may be taken before the gateway has it.
         for _ in 0..5 {
             let port = free_port();
-            let conf = self.write_conf(&format!("node-{n}.yaml"), port);
+            let (conf, admin) = self.write_conf(&format!("node-{n}.yaml"), port);
             let log = std::fs::File::create(self.log_path(n)).unwrap();
             let mut process = binary(&conf)
                 .arg("serve")
@@ -162,6 +174,7 @@ impl Fleet {
             if serves.await {
                 return Node {
                     address,
+                    admin,
                     _process: process,
                 };
             }
@@ -169,13 +182,14 @@ impl Fleet {
         panic!("the gateway does not start: {}", self.log(n));
     }
 
-    fn write_conf(&self, name: &str, port: u16) -> PathBuf {
+    fn write_conf(&self, name: &str, port: u16) -> (PathBuf, SocketAddr) {
         let mut conf = self.conf.clone();
         conf["listen"] = format!("127.0.0.1:{port}").into();
-        conf["admin_listen"] = format!("127.0.0.1:{}", free_port()).into();
+        let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
+        conf["admin_listen"] = admin.to_string().into();
         let path = self.dir.path().join(name);
         std::fs::write(&path, conf.to_string()).unwrap();
-        path
+        (path, admin)
     }
 
     fn log_path(&self, n: usize) -> PathBuf {

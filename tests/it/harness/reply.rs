@@ -201,10 +201,27 @@ impl Reply {
         self.step(Step::Wait(cue.clone()))
     }
 
+    /// Then the first bytes of this, so many at most.
+    pub fn cut(mut self, rest: Reply, bytes: usize) -> Reply {
+        let mut left = bytes;
+        for step in rest.steps {
+            let Step::Send(piece) = step else { continue };
+            let sent = piece.len().min(left);
+            left -= sent;
+            self = self.bytes(&piece[..sent]);
+        }
+        self
+    }
+
     /// Thinks for so long before anything of the answer goes out.
     pub fn after(mut self, pause: Duration) -> Reply {
         self.steps.insert(0, Step::Pause(pause));
         self
+    }
+
+    /// Thinks for so long here.
+    pub fn pause(self, pause: Duration) -> Reply {
+        self.step(Step::Pause(pause))
     }
 
     /// Closes the connection here.

@@ -12,7 +12,8 @@ use super::super::queue::QueuedDebit;
 use super::super::script::{self, By, Script};
 use super::super::{reply, settler};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::hold::HoldRange;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -88,6 +89,19 @@ impl Book for RedisBook {
         let value = self.script(&script::RELEASE, &[hold.as_bytes()]);
         let text = reply::text(&value).unwrap();
         (!text.is_empty()).then(|| Credits::from_pico(text.parse().unwrap()))
+    }
+
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended {
+        let (wanted, least) = (range.wanted.pico().to_string(), range.at_least.pico().to_string());
+        let (quota, now) = (quota.pico().to_string(), self.core.now_text());
+        let arguments = [
+            hold.as_bytes(),
+            wanted.as_bytes(),
+            least.as_bytes(),
+            quota.as_bytes(),
+            now.as_bytes(),
+        ];
+        reply::extended(&self.script(&script::EXTEND, &arguments)).unwrap()
     }
 
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool {

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use super::steps::{Cost, Number, Quota, Step, hold_id, scope_of};
 use crate::pure::account::{AccountState, ProducerId, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::hold::HoldRange;
+use crate::pure::ids::RequestId;
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Timestamp};
@@ -63,16 +65,36 @@ impl Model {
             id: hold_id(slot),
             scope: scope_of(scope),
             limits,
-            quota: Credits::from_pico(match quota {
-                Quota::Far => i64::MAX,
-                Quota::Near(more) => used.saturating_add(more),
-                Quota::Zero => 0,
-            }),
+            quota: quota_of(quota, used),
             wanted: Credits::from_pico(wanted),
             at_least: Credits::from_pico(i64::try_from(at_least).unwrap()),
             tokens,
             expires: now.plus_millis(ttl_ms),
         })
+    }
+
+    /// The hold that is to be raised, to what, and under which quota.
+    pub(super) fn extension(&self, step: &Step, now: Timestamp) -> Option<(RequestId, HoldRange, Credits)> {
+        let Step::Extend {
+            slot,
+            more,
+            least_percent,
+            quota,
+        } = *step
+        else {
+            return None;
+        };
+        let has = self.holds.get(&slot).map_or(Credits::ZERO, |(_, amount)| *amount);
+        let wanted = has.checked_add(Credits::from_pico(more))?;
+        self.most_used()
+            .checked_add(self.state.held())?
+            .checked_add(Credits::from_pico(more))?;
+        let least = i128::from(more) * i128::from(least_percent) / 100;
+        let range = HoldRange {
+            wanted,
+            at_least: has.checked_add(Credits::from_pico(i64::try_from(least).unwrap()))?,
+        };
+        Some((hold_id(slot), range, quota_of(quota, self.state.month_used(now).pico())))
     }
 
     /// The most that was used in a month: whichever is counted, it is in range.
@@ -163,4 +185,12 @@ impl Model {
         };
         self.usage.iter().map(row).collect()
     }
+}
+
+fn quota_of(quota: Quota, used: i64) -> Credits {
+    Credits::from_pico(match quota {
+        Quota::Far => i64::MAX,
+        Quota::Near(more) => used.saturating_add(more),
+        Quota::Zero => 0,
+    })
 }

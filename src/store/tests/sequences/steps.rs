@@ -31,6 +31,13 @@ pub(super) enum Step {
         model: u8,
     },
     Release(u8),
+    /// A hold is to be raised by so much, or by so many percent of that.
+    Extend {
+        slot: u8,
+        more: i64,
+        least_percent: u8,
+        quota: Quota,
+    },
     Renew(u8, i64),
     Expire,
     TopUp(i64),
@@ -121,7 +128,7 @@ pub(super) fn amount() -> impl Strategy<Value = i64> {
 pub(super) fn step() -> impl Strategy<Value = Step> {
     let slot = || 0u8..6;
     let ttl = || prop_oneof![3 => 1i64..120_000, 1 => Just(60_000i64), 1 => -5i64..5];
-    let quota = prop_oneof![4 => Just(Quota::Far), 2 => amount().prop_map(Quota::Near), 1 => Just(Quota::Zero)];
+    let quota = || prop_oneof![4 => Just(Quota::Far), 2 => amount().prop_map(Quota::Near), 1 => Just(Quota::Zero)];
     let cost = prop_oneof![
         Just(Cost::Zero),
         Just(Cost::Below),
@@ -152,7 +159,7 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         0u64..600,
         0u8..4,
         any::<bool>(),
-        quota,
+        quota(),
         ttl(),
     );
     let settle = (slot(), cost, 0u64..600, 0u8..3, number, known, 0u8..3);
@@ -164,6 +171,9 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
             slot, cost, tokens, producer, number, known, model,
         }),
         1 => slot().prop_map(Step::Release),
+        2 => (slot(), prop_oneof![1 => Just(0i64), 6 => amount()], 0u8..=100, quota()).prop_map(|(slot, more, least_percent, quota)| {
+            Step::Extend { slot, more, least_percent, quota }
+        }),
         1 => (slot(), ttl()).prop_map(|(slot, ttl)| Step::Renew(slot, ttl)),
         1 => Just(Step::Expire),
         3 => amount().prop_map(Step::TopUp),

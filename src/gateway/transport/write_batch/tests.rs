@@ -1,0 +1,185 @@
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use super::*;
+
+static ALL: AtomicUsize = AtomicUsize::new(0);
+
+/// A batch of an answer that leaves as it comes.
+fn burst() -> WriteBatch<'static> {
+    WriteBatch::new(ResponseHeader::build(200, None).unwrap(), Version::HTTP_11, None, &ALL)
+}
+
+/// One of an answer that is gathered.
+fn whole(bytes_max: usize, all: &AtomicUsize) -> WriteBatch<'_> {
+    let limits = GatherLimits {
+        within: Duration::from_secs(1),
+        bytes_max,
+        total_bytes_max: 1 << 20,
+    };
+    let head = ResponseHeader::build(200, None).unwrap();
+    WriteBatch::new(head, Version::HTTP_11, Some(limits), all)
+}
+
+fn piece(text: impl Into<Bytes>, ends: bool) -> Piece {
+    Piece {
+        bytes: Some(text.into()),
+        ends,
+    }
+}
+
+fn body(part: Option<Part>) -> (String, bool) {
+    match part {
+        Some(Part::Body(bytes, ends)) => (String::from_utf8(bytes.to_vec()).unwrap(), ends),
+        Some(Part::Begin(_)) => panic!("the head again"),
+        None => panic!("nothing"),
+    }
+}
+
+/// What a batch gives at once: the head's length, its framing, the bodies in their order, and whether the last one ends it.
+fn begun(batch: &mut WriteBatch<'_>) -> (Option<String>, Vec<Bytes>, bool) {
+    let Some(Part::Begin(tasks)) = batch.take().unwrap() else {
+        panic!("no head")
+    };
+    let (mut length, mut bodies, mut ended) = (None, Vec::new(), false);
+    for task in tasks {
+        match task {
+            HttpTask::Header(head, false) => {
+                let told = head.headers.get(header::CONTENT_LENGTH);
+                length = told.map(|told| told.to_str().unwrap().to_owned());
+                assert_eq!(length.is_none(), head.headers.contains_key(header::TRANSFER_ENCODING));
+            }
+            HttpTask::Body(Some(bytes), ends) => {
+                assert!(!ended, "a piece after the last");
+                (bodies, ended) = ([bodies, vec![bytes]].concat(), ends);
+            }
+            _ => panic!("no part of an answer"),
+        }
+    }
+    while let Some(part) = batch.rest() {
+        let Part::Body(bytes, ends) = part else {
+            panic!("the head again")
+        };
+        assert!(!ended, "a piece after the last");
+        (bodies, ended) = ([bodies, vec![bytes]].concat(), ends);
+    }
+    (length, bodies, ended)
+}
+
+#[test]
+fn a_streams_head_leaves_at_once_and_by_itself_when_nothing_has_come() {
+    let mut burst = burst();
+    assert!(!burst.is_empty() && !burst.begins_unfinished());
+    assert_eq!(begun(&mut burst), (None, vec![], false));
+    assert!(burst.is_empty() && burst.take().unwrap().is_none());
+}
+
+#[test]
+fn a_gathered_answer_leaves_at_its_end_with_its_length() {
+    let all = AtomicUsize::new(0);
+    let mut waits = whole(100, &all);
+    for text in ["a", "", "b"] {
+        waits.push(piece(text, false));
+        assert!(waits.is_empty() && !waits.is_full() && !waits.begins_unfinished());
+        assert!(waits.take().unwrap().is_none());
+    }
+    assert_eq!(all.load(Ordering::Relaxed), 2);
+    waits.push(piece("c", true));
+    assert!(waits.is_full() && waits.has_ended());
+    assert_eq!(begun(&mut waits), (Some("3".to_owned()), vec!["abc".into()], true));
+    assert_eq!(all.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn an_answer_that_ends_with_its_head_is_told_to_be_empty() {
+    let all = AtomicUsize::new(0);
+    let mut ends = whole(100, &all);
+    ends.push(piece("", true));
+    assert_eq!(begun(&mut ends), (Some("0".to_owned()), vec![Bytes::new()], true));
+}
+
+#[test]
+fn what_is_large_is_not_copied_and_every_byte_leaves_once_in_order() {
+    let all = AtomicUsize::new(0);
+    let sizes = [1, 2, 5000, 3, 70_000, 4096, 4095, 1, 20_000, 90_000, 7];
+    let pieces: Vec<Bytes> = sizes
+        .iter()
+        .enumerate()
+        .map(|(index, size)| (0..*size).map(|at| (at * 31 + index) as u8).collect::<Vec<u8>>().into())
+        .collect();
+    let mut waits = whole(1 << 20, &all);
+    for (index, bytes) in pieces.iter().enumerate() {
+        waits.push(piece(bytes.clone(), index + 1 == sizes.len()));
+    }
+    let (length, bodies, ended) = begun(&mut waits);
+    assert_eq!(length, Some(sizes.iter().sum::<usize>().to_string()));
+    assert!(ended && bodies.concat() == pieces.concat());
+    let is_kept = |bytes: &Bytes| bodies.iter().any(|body| body.as_ptr() == bytes.as_ptr());
+    assert!(pieces.iter().filter(|bytes| bytes.len() >= BYTES_MAX).all(is_kept));
+    assert_eq!(all.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn beyond_its_limits_a_gathered_answer_leaves_as_it_comes() {
+    let all = AtomicUsize::new(0);
+    let mut waits = whole(5, &all);
+    waits.push(piece("abc", false));
+    assert!(waits.is_empty());
+    waits.push(piece("def", false));
+    assert!(!waits.is_empty() && waits.begins_unfinished());
+    assert_eq!(begun(&mut waits), (None, vec!["abcdef".into()], false));
+    assert_eq!(all.load(Ordering::Relaxed), 0);
+    assert!(waits.is_empty() && !waits.begins_unfinished());
+    waits.push(piece("g", true));
+    assert_eq!(body(waits.take().unwrap()), ("g".to_owned(), true));
+}
+
+#[test]
+fn when_its_time_is_over_a_gathered_answer_leaves_with_its_next_bytes() {
+    let all = AtomicUsize::new(0);
+    let mut waits = whole(5, &all);
+    waits.stop_gathering();
+    assert!(waits.is_empty() && !waits.begins_unfinished(), "a head alone waits");
+    waits.push(piece("a", false));
+    assert!(waits.begins_unfinished());
+    assert_eq!(begun(&mut waits), (None, vec!["a".into()], false));
+}
+
+#[test]
+fn what_is_dropped_is_given_back() {
+    let all = AtomicUsize::new(0);
+    let mut waits = whole(100, &all);
+    waits.push(piece("abc", false));
+    assert_eq!(all.load(Ordering::Relaxed), 3);
+    drop(waits);
+    assert_eq!(all.load(Ordering::Relaxed), 0);
+}
+
+#[test]
+fn pieces_leave_together_in_their_order_and_the_end_with_them() {
+    let mut burst = burst();
+    burst.take().unwrap();
+    burst.push(piece("a", false));
+    assert_eq!(body(burst.take().unwrap()), ("a".to_owned(), false));
+    for text in ["b", "", "c"] {
+        burst.push(piece(text, false));
+    }
+    burst.push(piece("d", true));
+    assert!(burst.is_full() && burst.has_ended());
+    assert_eq!(body(burst.take().unwrap()), ("bcd".to_owned(), true));
+    assert!(burst.rest().is_none());
+}
+
+#[test]
+fn a_full_one_takes_no_more() {
+    let mut burst = burst();
+    burst.take().unwrap();
+    let text = "0123456789abcdef";
+    for _ in 0..BYTES_MAX / text.len() {
+        assert!(!burst.is_full());
+        burst.push(piece(text, false));
+    }
+    assert!(burst.is_full());
+    assert_eq!(body(burst.take().unwrap()).0.len(), BYTES_MAX);
+    assert!(!burst.is_full());
+}

@@ -1,0 +1,179 @@
+//! Beyond the bounds of what is gathered, in bytes, in time and of all together, a whole answer passes as it comes.
+
+use serde_json::{Value, json};
+
+use super::{Framed, USAGE, answer, ask, head, pieces, settled};
+use crate::chat::{PROMPT, request};
+use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream};
+
+/// How long the first part of an answer is that comes in parts.
+const FIRST: usize = 3_000;
+
+#[tokio::test]
+async fn an_answer_beyond_its_bound_passes_as_it_comes() {
+    let (cue, body) = (Cue::new(), answer(2_000));
+    let parts = [&body[..FIRST], &body[FIRST..FIRST + 10], &body[FIRST + 10..]];
+    let reply = parts
+        .iter()
+        .fold(head(Framed::Chunks, 0), |reply, part| reply.chunk(part).wait(&cue));
+    let upstream = Upstream::always(reply.end()).await;
+    let setup = Setup::over(&upstream).conf(|conf| conf["whole_answer_bytes_max"] = 2_000.into());
+    let gateway = setup.start().await;
+    let mut raw = ask(&gateway, SMALL).await;
+    let head = raw.head().await.ok();
+    assert_eq!(head.header("transfer-encoding"), "chunked");
+    for part in parts {
+        let mut got = Vec::new();
+        while got.len() < part.len() {
+            got.extend_from_slice(&raw.chunk().await);
+        }
+        assert!(got == part.as_bytes());
+        cue.give();
+    }
+    assert!(raw.chunk().await.is_empty());
+    assert_eq!(gateway.spent().await, cost(SMALL, USAGE.0, USAGE.1));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn beyond_the_bound_a_broken_answer_owes_what_was_delivered() {
+    let (body, cue) = (answer(2_000), Cue::new());
+    let start = body.find(" word").unwrap();
+    let first = &body[..start + 5 * 400];
+    let main = Upstream::always(pieces(Framed::Chunks, 0, &[first]).wait(&cue).close()).await;
+    let spare = Upstream::unused().await;
+    let setup = Setup::over(&main)
+        .spare(&spare)
+        .conf(|conf| conf["whole_answer_bytes_max"] = 1_024.into());
+    let gateway = setup.start().await;
+    let mut raw = ask(&gateway, TWIN).await;
+    raw.head().await.ok();
+    assert_eq!(raw.chunk().await.len(), first.len());
+    cue.give();
+    raw.closed().await;
+    assert_eq!(gateway.spent().await, cost(TWIN, PROMPT, 400));
+    assert!(spare.seen().is_empty());
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn an_answer_whose_time_is_over_passes_its_blank_lines_and_the_rest_as_they_come() {
+    let (cue, body) = (Cue::new(), answer(3));
+    let reply = head(Framed::Chunks, 0)
+        .chunk("\n")
+        .wait(&cue)
+        .chunk("\n")
+        .wait(&cue)
+        .chunk(&body)
+        .end();
+    let upstream = Upstream::always(reply).await;
+    let setup = Setup::over(&upstream).conf(|conf| conf["timeouts"]["whole_gather_ms"] = 30.into());
+    let gateway = setup.start().await;
+    for over_h2 in [false, true] {
+        if over_h2 {
+            let asked = gateway.h2c.post_request("/llm/chat", request(SMALL)).send();
+            let mut answer = asked.await.unwrap();
+            for _ in 0..2 {
+                assert_eq!(answer.chunk().await.unwrap().unwrap(), "\n");
+                cue.give();
+            }
+            assert_eq!(answer.text().await.unwrap(), body);
+            continue;
+        }
+        let mut raw = ask(&gateway, SMALL).await;
+        let head = raw.head().await.ok();
+        assert_eq!(head.header("transfer-encoding"), "chunked");
+        for _ in 0..2 {
+            assert_eq!(raw.chunk().await, "\n");
+            cue.give();
+        }
+        assert_eq!(raw.chunk().await, body.as_bytes());
+        assert!(raw.chunk().await.is_empty());
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, 2 * USAGE.0, 2 * USAGE.1));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn a_head_alone_waits_beyond_the_time_so_that_the_next_target_may_answer() {
+    let main = Upstream::always(head(Framed::Chunks, 0).silence()).await;
+    let spare = Upstream::always(Reply::chat("Ho", 9, 1)).await;
+    let setup = Setup::over(&main)
+        .spare(&spare)
+        .conf(|conf| conf["timeouts"] = json!({ "whole_gather_ms": 1, "idle_ms": 100 }));
+    let gateway = setup.start().await;
+    gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    assert_eq!(gateway.spent().await, cost(TWIN, 9, 1));
+}
+
+#[tokio::test]
+async fn all_together_have_a_bound_and_what_ends_makes_room() {
+    let (cue, body) = (Cue::new(), answer(1_000));
+    let waits = pieces(Framed::Chunks, 0, &[&body[..FIRST]]);
+    let whole = waits.clone().wait(&cue).chunk(&body[FIRST..]).end();
+    let upstream = Upstream::by({
+        let whole = whole.clone();
+        // The third breaks off, the others are whole.
+        move |number, _| {
+            if number == 2 {
+                waits.clone().close()
+            } else {
+                whole.clone()
+            }
+        }
+    })
+    .await;
+    let setup = Setup::over(&upstream).conf(|conf| {
+        conf["whole_answer_bytes_max"] = 5_500.into();
+        conf["gathered_bytes_max"] = 5_500.into();
+    });
+    let gateway = setup.start().await;
+    // Of two at once one has no room, and passes.
+    let mut both = [ask(&gateway, SMALL).await, ask(&gateway, SMALL).await];
+    upstream.asked(2).await;
+    let mut passing = 0;
+    while passing == 0 {
+        settled(&gateway).await;
+        passing = both.iter_mut().filter_map(|raw| raw.is_closed().then_some(())).count();
+    }
+    assert_eq!(passing, 1);
+    cue.give();
+    cue.give();
+    let mut lengths = Vec::new();
+    for raw in &mut both {
+        let got = raw.answer().await.ok();
+        assert_eq!(got.text(), body);
+        lengths.push(got.header("content-length").to_owned());
+    }
+    lengths.sort();
+    assert_eq!(lengths, ["".to_owned(), body.len().to_string()]);
+    // Both have given back what they had, and so does one that breaks off.
+    gateway
+        .http1
+        .post("/llm/chat", request(SMALL))
+        .await
+        .error(502, "upstream_error");
+    cue.give_all();
+    let last = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(last.header("content-length"), body.len().to_string());
+    assert_eq!(gateway.spent().await, cost(SMALL, 3 * USAGE.0, 3 * USAGE.1));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn the_bounds_are_those_of_the_file_as_it_was_read_last() {
+    let (first, last) = ("\n".repeat(2_000), answer(3));
+    let reply = head(Framed::Chunks, 0).chunk(first).chunk(last).end();
+    let upstream = Upstream::always(reply).await;
+    let mut gateway = Gateway::over(&upstream).await;
+    let whole = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(whole.header("content-length"), whole.body.len().to_string());
+    let mut conf: Value = serde_json::from_str(&gateway.conf_text()).unwrap();
+    conf["whole_answer_bytes_max"] = 1_024.into();
+    gateway.write_conf(&conf.to_string());
+    gateway.check_files();
+    let passed = gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(passed.header("content-length"), "");
+    assert_eq!(passed.body, whole.body);
+}
