@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod control;
+mod cover;
 pub mod embedded;
 mod extend;
 mod hold;
@@ -27,6 +28,7 @@ use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::Usage;
 
 use self::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+pub use self::cover::Uncovered;
 pub use self::hold::Hold;
 use self::journal::Entry;
 use crate::crash::point;
@@ -235,21 +237,24 @@ impl Ledger {
                     Ok(Ok(granted)) => entry.granted(granted.amount),
                     Ok(Err(_)) | Err(_) => entry.close(),
                 }
-                reply?.map(|granted| (granted, entry))
+                reply?.map(|granted| (granted, entry, None))
             }
-            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request, entry)).await?,
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request, entry))
+                .await?
+                .map(|(granted, entry, cover)| (granted, entry, Some(cover))),
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
                 entry.close();
                 return Err(foreign());
             }
         };
         point("reserve", "after");
-        Ok(reply.map(|(granted, entry)| Hold {
+        Ok(reply.map(|(granted, entry, cover)| Hold {
             ledger: self.clone(),
             place: caller.place.clone(),
             id: request.id,
             granted,
             entry,
+            cover,
             open: true,
         }))
     }
