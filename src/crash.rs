@@ -1,6 +1,7 @@
 //! Named points at which a test kills its process, as `kill -9` would. A release build has none.
 //!
 //! `TOLLGATE_CRASH_AT=debit:after:3` kills the process when it passes the point `debit`, side `after`, for the third time.
+//! `TOLLGATE_FAIL_AT=upgrade-ledger` makes what is done at that point an error.
 
 /// Kills the process when a test asked for it at this point.
 #[inline]
@@ -9,6 +10,19 @@ pub(crate) fn point(name: &str, side: &str) {
     armed::pass(name, side);
     #[cfg(not(debug_assertions))]
     let _ = (name, side);
+}
+
+/// An error when a test asked for one at this point.
+///
+/// # Errors
+/// Only then.
+pub(crate) fn fault(name: &str) -> std::io::Result<()> {
+    #[cfg(debug_assertions)]
+    if std::env::var("TOLLGATE_FAIL_AT").is_ok_and(|at| at == name) {
+        return Err(std::io::Error::other(format!("a test's fault at {name}")));
+    }
+    let _ = name;
+    Ok(())
 }
 
 #[cfg(debug_assertions)]

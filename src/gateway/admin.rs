@@ -43,20 +43,18 @@ pub struct Admin {
     pub(super) series: Mutex<Series>,
 }
 
-impl Admin {
-    /// The metrics, as Prometheus reads them.
-    ///
-    /// # Errors
-    /// When they cannot be encoded.
-    pub fn metrics(&self) -> Result<String, prometheus::Error> {
-        exposition::page(&self.telemetry.figures(), &self.gauges())
-    }
+/// Where the admin listener is to listen. An address that is in use is tried until it is free: in an upgrade the process before has it for
+/// a while.
+#[derive(Debug)]
+pub(super) struct AdminPlace {
+    address: SocketAddr,
+    listener: Option<TcpListener>,
+}
 
-    /// Serves until the process ends. An address that is in use is tried until it is free: in an upgrade the process before has it for a while.
-    ///
+impl AdminPlace {
     /// # Errors
-    /// When the address cannot be had for another reason, or the thread cannot be started.
-    pub fn listen(self, address: SocketAddr) -> std::io::Result<()> {
+    /// When the address cannot be had for another reason than that it is in use.
+    pub(super) fn bind(address: SocketAddr) -> std::io::Result<AdminPlace> {
         let listener = match bind(address) {
             Ok(listener) => Some(listener),
             Err(error) if error.kind() == ErrorKind::AddrInUse => {
@@ -70,6 +68,25 @@ impl Admin {
                 ));
             }
         };
+        Ok(AdminPlace { address, listener })
+    }
+}
+
+impl Admin {
+    /// The metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// When they cannot be encoded.
+    pub fn metrics(&self) -> Result<String, prometheus::Error> {
+        exposition::page(&self.telemetry.figures(), &self.gauges())
+    }
+
+    /// Serves at a place that was bound until the process ends.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(super) fn listen(self, place: AdminPlace) -> std::io::Result<()> {
+        let AdminPlace { address, listener } = place;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let serve = move || {
             let listener = listener.unwrap_or_else(|| bind_at_last(address));

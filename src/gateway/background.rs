@@ -10,6 +10,7 @@ use pingora::services::background::{BackgroundService, GenBackgroundService};
 use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
 
 use super::Tollgate;
+use super::upgrade::Start;
 
 impl Tollgate {
     /// The services that a server needs beside the proxy itself. They open the ledger (again and again while another process owns it or
@@ -25,6 +26,7 @@ impl Tollgate {
 
     /// Opens the books and starts what runs beside the requests. Blocks.
     fn start(&self) -> Result<(), super::StartError> {
+        self.open_beside(Start::Fresh)?;
         self.open_books()?;
         self.start_beside(Arc::new(AtomicBool::new(false)))
     }

@@ -172,7 +172,7 @@ impl Ctx {
         self.in_flight.is_cut()
     }
 
-    fn admitted(&self) -> Option<&Call> {
+    pub(super) fn admitted(&self) -> Option<&Call> {
         match &self.stage {
             Stage::Admitted(call) => Some(call),
             Stage::Arrived | Stage::Ended => None,

@@ -2,6 +2,7 @@
 //! hold is raised beside it, or it is ended where the credit is.
 
 use std::future::Future;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use tokio::sync::oneshot;
@@ -11,9 +12,11 @@ use super::context::{Admission, Answer, Call, Ctx, Stage};
 use super::meter::{Meter, append};
 use crate::pure::account::Extended;
 use crate::pure::charge::Passing;
+use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::hold::{Bound, WorstCase};
+use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, Usage};
-use crate::store::StoreError;
+use crate::store::{StoreError, Uncovered};
 use crate::telemetry::record::Raised;
 
 /// A hold that the store is asked to raise, while the answer goes on.
@@ -28,10 +31,45 @@ pub(super) struct Extension {
 pub(super) enum EarlyEnd {
     /// It has reached its client's maximum.
     Maximum,
-    /// It has used what is held, and there is no more credit.
+    /// It has used what is held, or that is gone, and there is no more credit.
     NoCredit,
-    /// It has used what is held, and the ledger cannot say whether there is more.
+    /// It has used what is held, or that may be gone, and the ledger cannot say whether there is more.
     NoAnswer,
+}
+
+impl From<Uncovered> for EarlyEnd {
+    fn from(why: Uncovered) -> EarlyEnd {
+        match why {
+            Uncovered::NoCredit => EarlyEnd::NoCredit,
+            Uncovered::NoAnswer => EarlyEnd::NoAnswer,
+        }
+    }
+}
+
+/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`].
+pub(super) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
+    match ctx.admitted().and_then(|call| call.admission.as_ref()) {
+        Some(admission) if !ctx.has_early_end() => admission.hold.poll_uncovered(context).map(drop),
+        Some(_) | None => Poll::Pending,
+    }
+}
+
+/// What a client is told whose call was no longer covered before its answer began.
+pub(super) fn uncovered(call: &Call) -> Option<ApiError> {
+    let hold = &call.admission.as_ref()?.hold;
+    Some(match hold.uncovered()? {
+        Uncovered::NoCredit => ApiError::InsufficientCredits(CreditShortage {
+            available: Credits::ZERO,
+            held: Credits::ZERO,
+            needed: hold.amount(),
+            affordable_tokens: None,
+            in_flight: false,
+        }),
+        Uncovered::NoAnswer => ApiError::Unavailable {
+            message: "The ledger cannot be reached, and what was set aside for this call may be gone.",
+            retry_after_secs: DEFAULT_RETRY_AFTER_SECS,
+        },
+    })
 }
 
 /// Holds a stream to what was admitted for it: to be asked with each piece that does not end it.
@@ -49,10 +87,11 @@ pub(super) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
     else {
         return;
     };
-    let end = match meter.passing(&admission.permit.model().id) {
-        Passing::Within => return,
-        Passing::BeyondClient => EarlyEnd::Maximum,
-        Passing::BeyondHold => match raise(meter, admission, extension) {
+    let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
+        (Some(why), _) => EarlyEnd::from(why),
+        (None, Passing::Within) => return,
+        (None, Passing::BeyondClient) => EarlyEnd::Maximum,
+        (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
             Some(end) => end,
             None => return,
         },

@@ -11,12 +11,13 @@ use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::context::{Answer, Call, Ctx};
 use super::discard;
+use super::extend;
 use super::observe;
 use super::respond;
 use super::route;
 use super::settle::Ending;
 use super::trace;
-use super::transport::deadline::{is_stopped, write_within};
+use super::transport::deadline::{is_ended, is_stopped, write_within};
 use crate::clock::{Clock, monotonic};
 use crate::pure::error::ApiError;
 
@@ -27,6 +28,8 @@ enum Cause {
     ClientLeft,
     /// The process stops and no longer waits.
     Stopped,
+    /// Its credit is no longer set aside for it.
+    Uncovered,
     /// A mistake of ours.
     Ours,
     /// No connection could be made.
@@ -103,6 +106,9 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool) -> Ca
     if is_stopped(error) {
         return Cause::Stopped;
     }
+    if is_ended(error) {
+        return Cause::Uncovered;
+    }
     if call.client_has_left || *error.esource() == ErrorSource::Downstream {
         return Cause::ClientLeft;
     }
@@ -169,13 +175,17 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             call.failure = verdict.map(|verdict| verdict.error);
             Next::End
         }
+        (Next::End, Cause::Uncovered) => {
+            call.failure = extend::uncovered(call);
+            Next::End
+        }
         (Next::End, _) => Next::End,
     }
 }
 
 fn next(call: &Call, cause: Cause) -> Next {
     match cause {
-        Cause::ClientLeft | Cause::Stopped | Cause::Ours | Cause::BrokeOff => Next::End,
+        Cause::ClientLeft | Cause::Stopped | Cause::Uncovered | Cause::Ours | Cause::BrokeOff => Next::End,
         Cause::Judged => match &call.verdict {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
             _ => Next::Another,

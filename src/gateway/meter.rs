@@ -359,6 +359,7 @@ const FAILURE: &str = "The model's provider failed before the answer was complet
 const FAILURE_TYPE: &str = "upstream_error";
 const FAILURE_CODE: u16 = 502;
 /// What it is told when the ledger cannot say whether the rest can be paid.
-const LEDGER_MESSAGE: &str = "The ledger cannot be reached, and what was set aside for this answer is used up.";
+const LEDGER_MESSAGE: &str =
+    "The ledger cannot be reached, and what was set aside for this answer is used up or may be gone.";
 const LEDGER_TYPE: &str = "service_unavailable";
 const LEDGER_CODE: u16 = 503;

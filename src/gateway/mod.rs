@@ -20,12 +20,14 @@ mod connection_pool;
 mod connections;
 mod context;
 mod cors;
+mod descriptor;
 mod discard;
 pub mod dns;
 mod drain;
 mod extend;
 mod failure;
 mod forward;
+mod handover;
 mod head_check;
 mod head_limit;
 mod judge;
@@ -54,6 +56,7 @@ pub mod upstream;
 mod upstream_io;
 mod write_buffer;
 
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -258,6 +261,10 @@ impl Carried for Tollgate {
 
     fn ends_here(&self, ctx: &Ctx) -> bool {
         ctx.has_early_end()
+    }
+
+    fn poll_end(&self, ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
+        extend::poll_uncovered(ctx, context)
     }
 
     fn is_cut(&self) -> bool {

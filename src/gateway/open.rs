@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::admin::Admin;
+use super::admin::{Admin, AdminPlace};
 use super::audit_task::Audited;
 use super::auth_throttle::AuthThrottle;
 use super::body_memory::BodyMemory;
@@ -17,11 +17,13 @@ use super::settle::Biller;
 use super::shutdown::Lifecycle;
 use super::snapshot::Snapshot;
 use super::transport::Transport;
+use super::upgrade::{Start, Step};
 use super::upstream::Upstreams;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Store, environment};
 use crate::pure::error::ApiError;
 use crate::pure::tokens::{self, Encoding};
+use crate::store::embedded::Embedded;
 use crate::store::journal::{self, Journal};
 use crate::store::{self, Ledger, StoreError};
 use crate::telemetry::{Telemetry, access_log, otlp};
@@ -71,6 +73,7 @@ struct Shared {
     snapshot: Arc<ArcSwap<Snapshot>>,
     upstreams: Upstreams,
     environment: Environment,
+    opened: Mutex<Option<Opened>>,
     books: OnceLock<Books>,
     clock: Clock,
     biller: Arc<Biller>,
@@ -87,6 +90,14 @@ struct Shared {
 pub(super) struct Books {
     pub(super) ledger: Ledger,
     pub(super) journal: Arc<Journal>,
+}
+
+/// What is open before the ledger is.
+struct Opened {
+    journal: Arc<Journal>,
+    log: access_log::Writer,
+    traces: otlp::Exporter,
+    admin: AdminPlace,
 }
 
 /// What runs beside the requests and has to be closed.
@@ -161,6 +172,7 @@ impl Tollgate {
                 snapshot,
                 upstreams,
                 environment,
+                opened: Mutex::default(),
                 books: OnceLock::new(),
                 biller: Biller::new(clock.clone()),
                 clock,
@@ -175,7 +187,51 @@ impl Tollgate {
         }
     }
 
-    /// Opens the ledger and the journal, bills what processes that died have left, and resolves the providers' names. Blocks.
+    /// Opens everything but the ledger: resolves the providers' names, opens access log, traces and journal, and binds `admin_listen`.
+    /// Blocks. A second call does nothing.
+    ///
+    /// # Errors
+    /// When one of them cannot be opened; it may be called again then. Without a journal paid calls are refused until one can be made: a
+    /// gateway that starts lives with that, one that is to take over does not.
+    pub(super) fn open_beside(&self, start: Start) -> Result<(), StartError> {
+        let mut opened = self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.is_some() || self.shared.books.get().is_some() {
+            return Ok(());
+        }
+        let snapshot = self.snapshot();
+        let (config, telemetry) = (&snapshot.config, &self.shared.telemetry);
+        Step::Providers.take(|| {
+            self.shared.upstreams.resolve(Resolver::system());
+            self.shared.upstreams.wait_for_names();
+            // Loading takes a while, which no caller should wait for.
+            tokens::load(Encoding::O200k);
+            tokens::load(Encoding::Cl100k);
+            Ok::<_, StartError>(())
+        })?;
+        let (log, traces) = Step::Logs.take(|| {
+            let log = access_log::Writer::start(telemetry, &config.access_log)?;
+            Ok::<_, StartError>((log, otlp::Exporter::start(telemetry, &config.traces)?))
+        })?;
+        let admin = Step::Admin.take(|| AdminPlace::bind(config.admin_listen).map_err(StartError::from))?;
+        let journal = Step::Journal.take(|| {
+            let journal = Journal::open(&config.data_dir);
+            match start {
+                Start::Upgrade if !journal.is_usable() => {
+                    Err(format!("no journal can be made in {}", config.data_dir.display()).into())
+                }
+                Start::Upgrade | Start::Fresh => Ok::<_, StartError>(journal),
+            }
+        })?;
+        *opened = Some(Opened {
+            journal,
+            log,
+            traces,
+            admin,
+        });
+        Ok(())
+    }
+
+    /// Opens the ledger, once the rest is open, and bills what processes that died have left. Blocks.
     ///
     /// # Errors
     /// When the ledger is owned by another process, or the store cannot be reached. It may be called again then.
@@ -183,45 +239,51 @@ impl Tollgate {
         if let Some(books) = self.shared.books.get() {
             return Ok(books);
         }
+        let journal = {
+            let opened = self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
+            opened.as_ref().map(|opened| Arc::clone(&opened.journal))
+        };
+        let journal = journal.ok_or_else(|| StoreError::Unavailable("there is no journal yet".to_owned()))?;
         let config = &self.snapshot().config;
-        let ledger = open_ledger(&config.store)?;
-        // Nothing is granted before it is known what the calls of the processes before this one hold.
-        journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
-        if let Ledger::Embedded(embedded) = &ledger {
-            store::control::listen(embedded)?;
-        }
-        // What a process that died has left is billed before the first call is admitted.
-        let recovered = journal::recover::recover(&config.data_dir, &ledger);
-        ledger.recovered(recovered);
-        let journal = Journal::open(&config.data_dir);
-        self.shared.upstreams.resolve(Resolver::system());
-        self.shared.upstreams.wait_for_names();
-        // Loading takes a while, which no caller should wait for.
-        tokens::load(Encoding::O200k);
-        tokens::load(Encoding::Cl100k);
+        let ledger = Step::Ledger.take(|| open_ledger(&config.store))?;
+        Step::Recovery.take(|| {
+            // Nothing is granted before it is known what the calls of the processes before this one hold.
+            journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
+            if let Ledger::Embedded(embedded) = &ledger {
+                store::control::listen(embedded)?;
+            }
+            // What a process that died has left is billed before the first call is admitted.
+            ledger.recovered(journal::recover::recover_others(&journal, &ledger));
+            Ok::<_, StoreError>(())
+        })?;
         Ok(self.shared.books.get_or_init(|| Books { ledger, journal }))
     }
 
-    /// Starts what runs beside the requests, once the books are open: the journal's thread, the access log, traces, reload, refresh, audit
-    /// and the admin listener. `hang_up` asks for a reload.
+    /// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit and the admin listener.
+    /// `hang_up` asks for a reload.
     ///
     /// # Errors
-    /// When a thread cannot be started, or `admin_listen` cannot be had.
+    /// When a thread cannot be started.
     pub(super) fn start_beside(&self, hang_up: Arc<AtomicBool>) -> Result<(), StartError> {
         let shared = &self.shared;
-        let Some(books) = shared.books.get() else {
+        let opened = shared.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let (Some(books), Some(opened)) = (shared.books.get(), opened) else {
             return Err("the books are not open".into());
         };
+        let Opened {
+            log,
+            traces,
+            admin: place,
+            ..
+        } = opened;
         let snapshot = self.snapshot();
         for warning in &snapshot.warnings {
             log::warn!("{warning}");
         }
         let (config, telemetry) = (&snapshot.config, &shared.telemetry);
         if let Some(admin) = self.admin() {
-            admin.listen(config.admin_listen)?;
+            admin.listen(place)?;
         }
-        let log = access_log::Writer::start(telemetry, &config.access_log)?;
-        let traces = otlp::Exporter::start(telemetry, &config.traces)?;
         Reloader::new(&shared.snapshot, shared.upstreams.clone(), shared.environment)
             .observed_by(telemetry)
             .watch(hang_up)?;
@@ -271,6 +333,11 @@ impl Tollgate {
             message: "The gateway is starting.",
             retry_after_secs: 1,
         })
+    }
+
+    /// The embedded ledger, when it is that and open.
+    pub(super) fn embedded(&self) -> Option<&Embedded> {
+        self.shared.books.get()?.ledger.embedded()
     }
 
     /// The state that requests see now.

@@ -1,20 +1,25 @@
 //! The change from one binary to the next: `tollgate serve --upgrade` takes over from the gateway that runs. On SIGUSR2 a gateway starts
 //! it itself, from the file that stands by now where its own stood, as a child in the same cgroup and sandbox.
 //!
-//! The new process takes the embedded ledger first, then the listening sockets, which the old one sends when it gets SIGQUIT. For some
-//! seconds both accept connections; the old process closes each of its own with the next answer, lets its streams finish, and ends.
+//! The new process talks to the old one over `upgrade.sock` in the `data_dir` ([`super::handover`] is the other end). It opens everything
+//! that it can ([`Step`]), gets the listening socket, and takes the embedded ledger last. Before it accepts its first connection it says
+//! so, and only then does the old one stop: for some seconds both accept, the old process closes each of its connections with the next
+//! answer, lets its streams finish, and ends. When the new process fails or dies before that, the old one goes on as if nothing had been.
 
 use std::ffi::OsString;
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{Error, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use super::descriptor;
 use super::open::StartError;
-use crate::clock::monotonic;
+use crate::crash;
+use crate::store::control;
 
 /// How a gateway starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,27 +30,102 @@ pub enum Start {
     Upgrade,
 }
 
-/// How long the old process accepts connections after it has sent its sockets. Pingora's own constant.
-pub(super) const BOTH_ACCEPT: Duration = Duration::from_secs(5);
+/// What a gateway opens when it starts, in this order. Up to [`Step::Ledger`] nothing is taken from a gateway that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Catalogue, certificate and what else the configuration names are read.
+    Files,
+    /// The providers' names are resolved, the tokenizers loaded.
+    Providers,
+    /// The access log and the traces' exporter are opened.
+    Logs,
+    /// `admin_listen` is bound, where it is free.
+    Admin,
+    /// This process' own journal is made.
+    Journal,
+    /// `listen` is bound, or its socket taken over.
+    Sockets,
+    /// The ledger is opened, and taken over when it is an embedded one.
+    Ledger,
+    /// What the processes before hold is held, and what dead ones have left is billed.
+    Recovery,
+    /// Reload, refresh, audit, journal and admin listener run.
+    Tasks,
+    /// All is open. After this step the process before is told to stop; then connections are accepted.
+    Serves,
+}
 
-/// How a gateway starts the process that takes its place.
-#[derive(Debug)]
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 10] = [
+        Step::Files,
+        Step::Providers,
+        Step::Logs,
+        Step::Admin,
+        Step::Journal,
+        Step::Sockets,
+        Step::Ledger,
+        Step::Recovery,
+        Step::Tasks,
+        Step::Serves,
+    ];
+
+    /// The name under which a test lets it fail or kills the process there.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Files => "start-files",
+            Step::Journal => "start-journal",
+            Step::Providers => "start-providers",
+            Step::Logs => "start-logs",
+            Step::Admin => "start-admin",
+            Step::Sockets => "start-sockets",
+            Step::Ledger => "start-ledger",
+            Step::Recovery => "start-recovery",
+            Step::Tasks => "start-tasks",
+            Step::Serves => "start-serves",
+        }
+    }
+
+    /// Does what the step does.
+    ///
+    /// # Errors
+    /// As `act`.
+    pub(super) fn take<T, E>(self, act: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<StepFault>,
+    {
+        crash::point(self.name(), "before");
+        let done = act()?;
+        crash::fault(self.name()).map_err(StepFault)?;
+        crash::point(self.name(), "after");
+        Ok(done)
+    }
+}
+
+/// What a test asked for.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(super) struct StepFault(Error);
+
+impl From<StepFault> for crate::store::StoreError {
+    fn from(fault: StepFault) -> Self {
+        crate::store::StoreError::Unavailable(fault.to_string())
+    }
+}
+
+/// How a gateway starts the process that takes its place. Clones are handles to the same.
+#[derive(Clone, Debug)]
 pub struct Successor {
     program: PathBuf,
     arguments: Vec<OsString>,
     running: Arc<Mutex<Option<u32>>>,
 }
 
-/// The file that says which process runs, locked for as long as it does.
-#[derive(Debug)]
-pub(super) struct PidFile {
-    _locked: File,
-}
-
-/// The gateway that runs.
+/// The gateway that runs, as its successor talks to it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Predecessor {
-    process: i32,
+    /// Open until this process ends, for its end is what the other one waits for.
+    line: &'static UnixStream,
 }
 
 impl Successor {
@@ -99,98 +179,97 @@ impl Successor {
     }
 }
 
-impl PidFile {
-    /// Says that this process runs.
-    ///
-    /// # Errors
-    /// When the file cannot be written.
-    pub(super) fn write(data_dir: &Path) -> std::io::Result<PidFile> {
-        std::fs::create_dir_all(data_dir)?;
-        let new = data_dir.join(format!("gateway.pid.{}", std::process::id()));
-        let mut file = OpenOptions::new()
-            .create(true)
-            .write(true)
-            .truncate(true)
-            .mode(0o600)
-            .open(&new)?;
-        file.try_lock()?;
-        file.write_all(std::process::id().to_string().as_bytes())?;
-        // Whoever runs keeps its lock on its own file; the name is now this process'.
-        std::fs::rename(&new, pid_path(data_dir))?;
-        Ok(PidFile { _locked: file })
-    }
-}
-
 impl Predecessor {
     /// Finds the gateway that runs.
     ///
     /// # Errors
     /// When none does.
     pub(super) fn find(data_dir: &Path) -> Result<Predecessor, StartError> {
-        let path = pid_path(data_dir);
-        let none = || format!("no gateway runs with {}: start without --upgrade", data_dir.display());
-        let mut file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .open(&path)
-            .map_err(|_| none())?;
-        match file.try_lock() {
-            Err(std::fs::TryLockError::WouldBlock) => {}
-            Ok(()) => return Err(none().into()),
-            Err(std::fs::TryLockError::Error(error)) => return Err(error.into()),
-        }
-        let mut text = String::new();
-        file.read_to_string(&mut text)?;
-        let process = text
-            .trim()
-            .parse()
-            .map_err(|_| format!("{} names no process", path.display()))?;
-        Ok(Predecessor { process })
+        let none = |_| format!("no gateway runs with {}: start without --upgrade", data_dir.display());
+        let line = control::connect(&socket_path(data_dir)).map_err(none)?;
+        line.set_read_timeout(Some(ANSWERS_WITHIN))?;
+        line.set_write_timeout(Some(ANSWERS_WITHIN))?;
+        let line = Box::leak(Box::new(line));
+        Ok(Predecessor { line })
     }
 
-    /// Has it send its sockets as soon as `socket` is listened on.
+    /// The socket that it listens on; nothing when that is at another address.
     ///
     /// # Errors
-    /// When a thread cannot be started.
-    pub(super) fn call(self, socket: PathBuf) -> std::io::Result<()> {
-        let call = move || {
-            let started = monotonic();
-            while !socket.exists() {
-                if started.elapsed() > LISTENS_WITHIN {
-                    return log::error!("{} is not listened on", socket.display());
-                }
-                std::thread::sleep(Duration::from_millis(2));
+    /// When it stops itself, or does not answer.
+    pub(super) fn listener(self, listen: SocketAddr) -> Result<Option<OwnedFd>, StartError> {
+        let (told, socket) = self.ask("listener")?;
+        Ok(socket.filter(|_| told.strip_prefix("listener ") == Some(listen.to_string().as_str())))
+    }
+
+    /// Has it write out its embedded ledger at `path` and give it up.
+    ///
+    /// # Errors
+    /// When it cannot, or has another one: then it keeps it.
+    pub(super) fn ledger(self, path: &Path) -> Result<(), StartError> {
+        let path = std::path::absolute(path)?;
+        let path = path.to_str().ok_or("the ledger's path is not UTF-8")?;
+        self.ask(&format!("ledger {path}")).map(drop)
+    }
+
+    /// Tells it that this process serves. When it has died in this moment, this process serves all the same.
+    ///
+    /// # Errors
+    /// When it does not go.
+    pub(super) fn serves(self) -> Result<(), StartError> {
+        match self.exchange("serves") {
+            Ok((told, _)) if told == "serves" => Ok(()),
+            Ok((told, _)) => Err(told.into()),
+            Err(error) if is_gone(&error) => {
+                log::warn!("the gateway that ran has ended already");
+                Ok(())
             }
-            // SAFETY: a signal to the process that holds the lock on the file that names it.
-            if unsafe { libc::kill(self.process, libc::SIGQUIT) } != 0 {
-                log::error!(
-                    "process {} cannot be told to hand over: {}",
-                    self.process,
-                    std::io::Error::last_os_error()
-                );
-            }
-        };
-        std::thread::Builder::new().name("upgrade".to_owned()).spawn(call)?;
-        Ok(())
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells it that this process cannot serve, which it would find out when this process has ended.
+    pub(super) fn failed(self) {
+        if let Err(error) = self.write("failed") {
+            log::debug!("the gateway that runs cannot be told of the failure: {error}");
+        }
+    }
+
+    fn ask(self, what: &str) -> Result<(String, Option<OwnedFd>), StartError> {
+        let (told, descriptor) = self
+            .exchange(what)
+            .map_err(|error| format!("the gateway that runs does not answer: {error}"))?;
+        let word = |text: &str| text.split(' ').next().map(str::to_owned);
+        if word(&told) == word(what) {
+            return Ok((told, descriptor));
+        }
+        Err(format!("the gateway that runs goes on: {told}").into())
+    }
+
+    fn exchange(self, what: &str) -> std::io::Result<(String, Option<OwnedFd>)> {
+        self.write(what)?;
+        let (text, descriptor) = descriptor::receive(self.line)?;
+        let text = String::from_utf8(text).map_err(|_| ErrorKind::InvalidData)?;
+        Ok((text.trim_end().to_owned(), descriptor))
+    }
+
+    fn write(self, what: &str) -> std::io::Result<()> {
+        let mut line = self.line;
+        line.write_all(format!("{what}\n").as_bytes())
     }
 }
 
-/// Where the sockets are passed.
-///
-/// # Errors
-/// When the path is too long for a socket's address.
-pub(super) fn socket_path(data_dir: &Path) -> Result<PathBuf, StartError> {
-    let path = data_dir.join("upgrade.sock");
-    if path.as_os_str().len() > SOCKET_PATH_BYTES_MAX {
-        return Err(format!("{} is too long for a socket's address", path.display()).into());
-    }
-    Ok(path)
+fn is_gone(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
 }
 
-fn pid_path(data_dir: &Path) -> PathBuf {
-    data_dir.join("gateway.pid")
+/// Where a gateway listens for its successor.
+pub(super) fn socket_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("upgrade.sock")
 }
 
-const LISTENS_WITHIN: Duration = Duration::from_secs(10);
-/// A socket's address holds 107 bytes.
-const SOCKET_PATH_BYTES_MAX: usize = 107;
+/// How long the gateway that runs may take for an answer: to write out its ledger, above all.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);

@@ -261,17 +261,47 @@ impl AccountState {
             return Err(Denial::Requests(view));
         }
         let tokens = request.tokens.min(request.limits.tpm);
-        let fits = self.fits(request, window, open, now);
+        match self.fits(request, window, open, now) {
+            Ok(amount) => {
+                let window = window.with_tokens(tokens);
+                self.open(request, scope, (window, tokens), amount, now);
+                Ok(Granted {
+                    amount,
+                    rate: window.view(request.limits, now),
+                })
+            }
+            Err(denial) => {
+                if let Some((_, counts)) = self.scopes.get_mut(scope) {
+                    *counts = ScopeCounts { window, open };
+                }
+                Err(denial)
+            }
+        }
+    }
+
+    /// Records a hold that was granted elsewhere: nothing is checked.
+    pub fn hold(&mut self, request: &ReserveRequest, amount: Credits, now: Timestamp) {
+        let scope = self.scope_index(&request.scope);
+        let tokens = request.tokens.min(request.limits.tpm);
+        let window = self.scopes.get(scope).map(|(_, counts)| counts.window);
+        let window = window.unwrap_or_default().at(now).with_requests(1).with_tokens(tokens);
+        self.open(request, scope, (window, tokens), amount, now);
+    }
+
+    fn open(
+        &mut self,
+        request: &ReserveRequest,
+        scope: usize,
+        (window, tokens): (Window, u64),
+        amount: Credits,
+        now: Timestamp,
+    ) {
         if let Some((_, counts)) = self.scopes.get_mut(scope) {
-            *counts = match &fits {
-                Ok(_) => ScopeCounts {
-                    window: window.with_tokens(tokens),
-                    open: open.saturating_add(1),
-                },
-                Err(_) => ScopeCounts { window, open },
+            *counts = ScopeCounts {
+                window,
+                open: counts.open.saturating_add(1),
             };
         }
-        let amount = fits?;
         self.held = self.held.saturating_add(amount);
         let hold = HoldRecord {
             amount,
@@ -282,10 +312,28 @@ impl AccountState {
         };
         self.holds.insert(request.id, hold);
         self.earliest_expiry = Some(self.earliest_expiry.map_or(request.expires, |t| t.min(request.expires)));
-        Ok(Granted {
-            amount,
-            rate: window.with_tokens(tokens).view(request.limits, now),
-        })
+    }
+
+    /// Replaces what a store keeps by what it has now; holds and windows stay.
+    pub fn read_anew(
+        &mut self,
+        balance: Credits,
+        months: BTreeMap<Month, Credits>,
+        producers: HashMap<ProducerId, u64>,
+    ) {
+        (self.balance, self.months, self.producers) = (balance, months, producers);
+    }
+
+    /// Takes a debit that was taken before what the store keeps was read anew, and is not in that. What was spent in `month` with it; nothing,
+    /// and nothing changed, beyond the range.
+    pub fn debit_anew(&mut self, cost: Credits, month: Month, producer: ProducerId, sequence: u64) -> Option<Credits> {
+        let balance = self.balance.checked_sub(cost)?;
+        let used = self.months.get(&month).copied().unwrap_or_default();
+        let used = used.checked_add(cost)?;
+        self.balance = balance;
+        self.months.insert(month, used);
+        self.producers.insert(producer, sequence);
+        Some(used)
     }
 
     /// Takes the exact cost once, whatever became of the hold, and closes it. An overrun may take the balance below zero.

@@ -92,8 +92,6 @@ pub enum AdminOp {
     },
     /// Shows what start-up recovery would do or did: debits and holds of dead owners' journals.
     Recover,
-    /// Hands the embedded ledger over to the process that asks.
-    HandOver,
     /// A reserve of the process that handed the ledger over.
     Reserve(super::embedded::RemoteReserve),
 }
@@ -153,8 +151,6 @@ pub enum AdminReply {
     },
     /// What recovery did.
     Recovered(RecoverReport),
-    /// The ledger has no owner now.
-    HandedOver,
     /// A reserve.
     Reserved(super::embedded::RemoteReply),
 }
@@ -257,7 +253,6 @@ impl AdminOp {
             | AdminOp::Audit
             | AdminOp::Repair
             | AdminOp::Recover
-            | AdminOp::HandOver
             | AdminOp::Reserve(_) => false,
         }
     }

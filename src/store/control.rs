@@ -94,11 +94,30 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
 }
 
 /// Gives up the socket's name, for a successor to listen on.
-pub(super) fn stop_listening(database: &Path) {
-    let socket = socket_path(database);
-    match std::fs::remove_file(&socket) {
+pub(super) fn step_aside(database: &Path) {
+    rename(&socket_path(database), &aside_path(database));
+}
+
+/// Takes the name again, whoever has it: the ledger's lock is ours.
+pub(super) fn step_back(database: &Path) {
+    rename(&aside_path(database), &socket_path(database));
+}
+
+/// The successor serves: nobody will step back.
+pub(super) fn stay_aside(database: &Path) {
+    let aside = aside_path(database);
+    match std::fs::remove_file(&aside) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            log::error!("{} cannot be removed: {error}", socket.display());
+            log::error!("{} cannot be removed: {error}", aside.display());
+        }
+        _ => {}
+    }
+}
+
+fn rename(from: &Path, to: &Path) {
+    match std::fs::rename(from, to) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            log::error!("{} cannot be renamed: {error}", from.display());
         }
         _ => {}
     }
@@ -134,12 +153,13 @@ pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError>
         .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
 }
 
-fn connect(socket: &Path) -> std::io::Result<UnixStream> {
+/// Connects to a Unix socket, however long its path is.
+pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
     in_folder(socket, |short| UnixStream::connect(short))
 }
 
 /// A socket's address holds 107 bytes; through an open folder every path is short enough.
-fn in_folder<T>(socket: &Path, act: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
+pub(crate) fn in_folder<T>(socket: &Path, act: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
     let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
         return act(socket);
     };
@@ -151,6 +171,11 @@ fn in_folder<T>(socket: &Path, act: impl FnOnce(&Path) -> std::io::Result<T>) ->
     let opened = std::fs::File::open(folder)?;
     let descriptor = std::os::fd::AsRawFd::as_raw_fd(&opened);
     act(&Path::new("/proc/self/fd").join(descriptor.to_string()).join(name))
+}
+
+/// Where the socket of the process before waits while its successor starts.
+fn aside_path(database: &Path) -> PathBuf {
+    database.with_extension("control.before")
 }
 
 pub(super) fn socket_path(database: &Path) -> PathBuf {

@@ -11,12 +11,13 @@ mod extend;
 mod handover;
 mod reports;
 mod settle;
+mod take_back;
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
@@ -24,8 +25,9 @@ use arc_swap::ArcSwap;
 
 use self::committer::{Command, Committer};
 use self::handover::Predecessors;
-pub use self::handover::{RemoteReply, RemoteReserve, request_handover};
+pub use self::handover::{RemoteReply, RemoteReserve};
 use self::reports::Reports;
+use self::take_back::OwnedBy;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
 use super::sqlite::Database;
@@ -45,7 +47,8 @@ pub const COMMIT_WINDOW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub struct Embedded {
     shared: Arc<Shared>,
-    commands: mpsc::Sender<Command>,
+    /// To the thread. Another one after the ledger was handed over and taken back.
+    commands: Mutex<mpsc::Sender<Command>>,
     reports: Reports,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
@@ -68,8 +71,9 @@ struct Shared {
     queue: Mutex<Vec<QueuedDebit>>,
     maintenance: AtomicBool,
     unwritable: AtomicBool,
-    /// Another process owns the ledger now.
-    handed_over: AtomicBool,
+    owner: OwnedBy,
+    /// How many groups of debits this process has made, to name the next.
+    groups: AtomicU64,
     /// The lock on the file, given up when the ledger changes hands.
     lock: Mutex<Option<File>>,
     predecessors: Mutex<Predecessors>,
@@ -114,18 +118,12 @@ impl Embedded {
         let database = Database::open(path)?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
-        let (commands, inbox) = mpsc::channel();
-        let committer = Committer::new(Arc::clone(&shared), database, path.to_owned(), inbox);
-        let thread = std::thread::Builder::new()
-            .name("ledger".to_owned())
-            .spawn(move || committer.run())
-            .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
-        let thread = Mutex::new(Some(thread));
+        let (commands, thread) = start_thread(&shared, database, path)?;
         Ok(Arc::new(Embedded {
             shared,
-            commands,
+            commands: Mutex::new(commands),
             reports,
-            thread,
+            thread: Mutex::new(Some(thread)),
             path: path.to_owned(),
         }))
     }
@@ -154,7 +152,7 @@ impl Embedded {
         entry: &mut Entry,
     ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
         let mut state = cell.state();
-        if self.is_handed_over() {
+        if !self.is_ours() {
             return Ok(None);
         }
         if self.shared.unwritable.load(Ordering::Relaxed) {
@@ -225,29 +223,40 @@ impl Embedded {
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        if self.is_handed_over() {
-            return self.ask_successor(op).await;
+        if !self.is_ours() {
+            let asked = self.ask_successor(op.clone()).await;
+            if asked.is_ok() || !self.is_ours() {
+                return asked;
+            }
         }
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.commands
-            .send(Command::Admin { op, reply })
-            .map_err(|_| stopped())?;
+        self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
         answer.await.map_err(|_| stopped())?
     }
 
     /// Runs an operator's command from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         let (reply, answer) = tokio::sync::oneshot::channel();
-        self.commands
-            .send(Command::Admin { op, reply })
-            .map_err(|_| stopped())?;
+        self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
         answer.blocking_recv().map_err(|_| stopped())?
     }
 
     /// Commits what is queued and ends the thread. A second call does nothing.
     pub(super) fn close(&self) {
         // A send only fails when the thread has ended already.
-        drop(self.commands.send(Command::Close));
+        drop(self.tell(Command::Close));
+        self.join_thread();
+    }
+
+    /// # Errors
+    /// When the thread has ended.
+    fn tell(&self, command: Command) -> Result<(), StoreError> {
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        commands.send(command).map_err(stopped)
+    }
+
+    fn join_thread(&self) {
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread
             && thread.join().is_err()
@@ -316,7 +325,8 @@ impl Shared {
             queue: Mutex::default(),
             maintenance: AtomicBool::new(maintenance),
             unwritable: AtomicBool::new(false),
-            handed_over: AtomicBool::new(false),
+            owner: OwnedBy::default(),
+            groups: AtomicU64::new(1),
             lock: Mutex::new(Some(lock)),
             predecessors: Mutex::default(),
             recovered: Mutex::default(),
@@ -326,6 +336,20 @@ impl Shared {
             unwritten: Mutex::default(),
         })
     }
+}
+
+fn start_thread(
+    shared: &Arc<Shared>,
+    database: Database,
+    path: &Path,
+) -> Result<(mpsc::Sender<Command>, std::thread::JoinHandle<()>), StoreError> {
+    let (commands, inbox) = mpsc::channel();
+    let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox);
+    let thread = std::thread::Builder::new()
+        .name("ledger".to_owned())
+        .spawn(move || committer.run())
+        .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
+    Ok((commands, thread))
 }
 
 /// A process is a new producer each time it starts, so that its numbers never continue another's.

@@ -1,5 +1,8 @@
 //! Credit that is set aside for a running call, and the two ways in which that ends.
 
+use std::sync::Arc;
+
+use super::cover::Cover;
 use super::journal::Entry;
 use super::{Debit, Ledger, Place, foreign};
 use crate::pure::account::Granted;
@@ -17,6 +20,8 @@ pub struct Hold {
     pub(super) id: RequestId,
     pub(super) granted: Granted,
     pub(super) entry: Entry,
+    /// None where holds do not expire.
+    pub(super) cover: Option<Arc<Cover>>,
     pub(super) open: bool,
 }
 

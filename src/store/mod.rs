@@ -6,6 +6,7 @@
 
 pub mod admin;
 pub mod control;
+mod cover;
 pub mod embedded;
 mod extend;
 mod hold;
@@ -28,6 +29,7 @@ use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::Usage;
 
 use self::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+pub use self::cover::Uncovered;
 pub use self::hold::Hold;
 use self::journal::Entry;
 use crate::crash::point;
@@ -228,7 +230,7 @@ impl Ledger {
         let reply = match (self, &caller.place) {
             (Ledger::Embedded(store), Place::Embedded(cell)) => {
                 let reply = match store.reserve(cell, request, &mut entry) {
-                    Ok(None) => Box::pin(store.reserve_at_successor(cell, request)).await,
+                    Ok(None) => Box::pin(store.reserve_at_successor(cell, request, &mut entry)).await,
                     Ok(Some(reply)) => Ok(reply),
                     Err(error) => Err(error),
                 };
@@ -236,21 +238,24 @@ impl Ledger {
                     Ok(Ok(granted)) => entry.granted(granted.amount),
                     Ok(Err(_)) | Err(_) => entry.close(),
                 }
-                reply?.map(|granted| (granted, entry))
+                reply?.map(|granted| (granted, entry, None))
             }
-            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request, entry)).await?,
+            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request, entry))
+                .await?
+                .map(|(granted, entry, cover)| (granted, entry, Some(cover))),
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
                 entry.close();
                 return Err(foreign());
             }
         };
         point("reserve", "after");
-        Ok(reply.map(|(granted, entry)| Hold {
+        Ok(reply.map(|(granted, entry, cover)| Hold {
             ledger: self.clone(),
             place: caller.place.clone(),
             id: request.id,
             granted,
             entry,
+            cover,
             open: true,
         }))
     }
@@ -348,7 +353,7 @@ impl Ledger {
     /// The account's figures now.
     pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
         match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) if store.is_handed_over() => {
+            (Ledger::Embedded(store), Place::Embedded(cell)) if !store.is_ours() => {
                 Box::pin(store.figures_at_successor(cell)).await
             }
             (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),

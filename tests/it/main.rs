@@ -22,6 +22,7 @@ mod catalogue_import;
 mod chat;
 mod commands;
 mod connections;
+mod covers;
 mod differential;
 mod disconnect;
 mod disconnect_head;

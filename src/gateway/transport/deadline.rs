@@ -43,11 +43,22 @@ pub(in crate::gateway) fn is_stopped(error: &Error) -> bool {
     *error.etype() == ErrorType::Custom(STOPPED)
 }
 
+/// The call has to end, though neither of its sides has.
+pub(in crate::gateway) fn ended() -> Box<Error> {
+    Error::new_in(ErrorType::Custom(ENDED))
+}
+
+/// Whether an error is [`ended`].
+pub(in crate::gateway) fn is_ended(error: &Error) -> bool {
+    *error.etype() == ErrorType::Custom(ENDED)
+}
+
 fn not_taken() -> Box<Error> {
     Error::explain(ErrorType::WriteTimedout, "the client took nothing in time").into_down()
 }
 
 const STOPPED: &str = "GatewayStopping";
+const ENDED: &str = "CallEnded";
 
 #[cfg(test)]
 mod tests {

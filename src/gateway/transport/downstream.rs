@@ -13,7 +13,7 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorType, Result};
 use tokio::time::Sleep;
 
-use super::deadline::{stopped, write_within};
+use super::deadline::{ended, stopped, write_within};
 use super::idle_timeout::{Due, IdleTimeout};
 use super::wake_flag::WakeFlag;
 use super::write_batch::Part;
@@ -50,6 +50,8 @@ enum Turn {
     Idle(Due),
     /// The upstream was read on for long enough.
     ReadOnEnded,
+    /// The plugin ends the call.
+    Ended,
     Cut,
 }
 
@@ -140,7 +142,7 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
                 {
                     return Poll::Ready(Ok(done));
                 }
-                self.poll_turn(session, context).map(Err)
+                self.poll_turn(session, ctx, context).map(Err)
             })
             .await;
             match turn {
@@ -165,16 +167,16 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         done
     }
 
-    fn poll_turn(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Turn> {
+    fn poll_turn(&mut self, session: &mut Session, ctx: &P::CTX, context: &mut Context<'_>) -> Poll<Turn> {
         // What comes piece by piece ends here each time, so nothing further off is looked at.
         if self.is_armed && self.wake_flag.is_clear(context) && !self.plugin.is_cut() {
             return Poll::Pending;
         }
-        self.look(session, context)
+        self.look(session, ctx, context)
     }
 
     /// Looks at all that may end the wait. While it is pending, each sets the flag.
-    fn look(&mut self, session: &mut Session, context: &mut Context<'_>) -> Poll<Turn> {
+    fn look(&mut self, session: &mut Session, ctx: &P::CTX, context: &mut Context<'_>) -> Poll<Turn> {
         self.is_armed = false;
         let waker = self.wake_flag.arm(context);
         let mut flagged = Context::from_waker(&waker);
@@ -201,6 +203,9 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
                 }
             }
         }
+        if self.plugin.poll_end(ctx, &mut flagged).is_ready() {
+            return Poll::Ready(Turn::Ended);
+        }
         if let Poll::Ready(due) = self.idle.poll_lasts(&mut flagged) {
             return Poll::Ready(Turn::Idle(due));
         }
@@ -224,6 +229,7 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             Turn::Idle(Due::Comment) => self.comment(session, ctx).await?,
             Turn::Idle(Due::Gathered) => return Ok(Wait::Over),
             Turn::Idle(Due::End) => return Err(silent()),
+            Turn::Ended => return Err(ended()),
             Turn::Cut => return Err(stopped()),
         }
         Ok(Wait::On)

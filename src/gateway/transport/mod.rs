@@ -19,6 +19,7 @@ mod write_batch;
 
 use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Uri, Version, header};
@@ -77,6 +78,12 @@ pub trait Carried: ProxyHttp {
     /// Whether the answer ends with the piece that has just passed the filters, though the upstream goes on: that is closed.
     fn ends_here(&self, _ctx: &Self::CTX) -> bool {
         false
+    }
+
+    /// Ready once the call has to end, though neither of its sides has: asked while the upstream is waited for. A begun answer passes the
+    /// filters with an empty piece then, and ends where [`Carried::ends_here`] says so.
+    fn poll_end(&self, _ctx: &Self::CTX, _context: &mut Context<'_>) -> Poll<()> {
+        Poll::Pending
     }
 
     /// Whether the process stops and waits no longer for what is carried. Whoever makes it so wakes the tasks.
@@ -273,12 +280,14 @@ where
 {
     while !batch.is_full() {
         let read = if batch.is_empty() {
-            match client.gathering(session, ctx, pin!(upstream.piece())).await? {
-                Some(read) => read,
-                None => {
+            match client.gathering(session, ctx, pin!(upstream.piece())).await {
+                Ok(Some(read)) => read,
+                Ok(None) => {
                     batch.stop_gathering();
                     continue;
                 }
+                Err(error) if deadline::is_ended(&error) => return end(plugin, session, ctx, batch, error).await,
+                Err(error) => return Err(error),
             }
         } else {
             match client.at_once(pin!(upstream.piece())).await {
@@ -297,6 +306,35 @@ where
         client.heard();
     }
     Ok(None)
+}
+
+/// The call has to end: the plugin's filters may give the answer an end.
+///
+/// # Errors
+/// `why`, when they do not.
+async fn end<P>(
+    plugin: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    batch: &mut WriteBatch<'_>,
+    why: Box<Error>,
+) -> Result<Option<Box<Error>>>
+where
+    P: Carried + Send + Sync,
+    P::CTX: Send + Sync,
+{
+    let empty = Piece {
+        bytes: None,
+        ends: false,
+    };
+    match filter(plugin, session, ctx, empty).await {
+        Ok(piece) if piece.ends => {
+            batch.push(piece);
+            Ok(None)
+        }
+        Ok(_) => Err(why),
+        Err(error) => Ok(Some(error)),
+    }
 }
 
 /// One piece of an answer through the plugin's filters, which may ask for a pause before it is written.

@@ -93,8 +93,6 @@ impl Committer {
                 }
                 Ok(AdminReply::Reserved(reply.into()))
             }
-            // The thread's own loop does this, since it ends the thread.
-            AdminOp::HandOver => Err(AdminError::Invalid("the ledger is not handed over twice".to_owned())),
         }
     }
 

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::take_back::Owner;
 use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
 use crate::crash::point;
 use crate::pure::ids::AccountId;
@@ -27,6 +28,8 @@ pub(super) enum Command {
     },
     /// Commit now, and say so.
     Flush(oneshot::Sender<Result<(), StoreError>>),
+    /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.
+    HandOver(oneshot::Sender<Result<(), StoreError>>),
     /// Commit and end.
     Close,
 }
@@ -40,7 +43,7 @@ pub(super) struct Committer {
     inbox: mpsc::Receiver<Command>,
     /// The group that is being written. Until it is, it stays as it was first tried: its commit may have reached the file all the same.
     unwritten: Vec<QueuedDebit>,
-    /// Counts the groups: the file keeps the name of its last, so that one that it has is not written again.
+    /// The number of the group that is being written: the file keeps the name of its last, so that one that it has is not written again.
     group: u64,
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
@@ -78,18 +81,15 @@ impl Committer {
             };
             match command {
                 Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
-                Ok(Command::Admin {
-                    op: AdminOp::HandOver,
-                    reply,
-                }) => match self.hand_over() {
+                Ok(Command::HandOver(reply)) => match self.hand_over() {
                     Ok(()) => {
                         let lock = Arc::clone(&self.shared);
                         drop(self);
                         drop(lock.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
-                        drop(reply.send(Ok(AdminReply::HandedOver)));
+                        drop(reply.send(Ok(())));
                         return;
                     }
-                    Err(error) => drop(reply.send(Err(AdminError::Store(error.to_string())))),
+                    Err(error) => drop(reply.send(Err(error))),
                 },
                 Ok(Command::Admin { op, reply }) => {
                     // The asker may have gone; the command has taken effect all the same.
@@ -115,7 +115,7 @@ impl Committer {
     /// Writes out everything and takes no more, so that the file can change hands.
     fn hand_over(&mut self) -> Result<(), StoreError> {
         self.commit()?; // Where this fails, nothing has changed yet.
-        self.shared.handed_over.store(true, Ordering::Release);
+        self.shared.owner.set(Owner::Successor);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
         let cells: Vec<Arc<Cell>> = {
             let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
@@ -125,9 +125,9 @@ impl Committer {
         let written = self.commit().and_then(|()| self.database.sync());
         match written {
             // Calls look for the successor's socket from now on, not for ours.
-            Ok(()) => control::stop_listening(&self.path),
+            Ok(()) => control::step_aside(&self.path),
             Err(_) => {
-                self.shared.handed_over.store(false, Ordering::Release);
+                self.shared.owner.set(Owner::This);
                 self.commit_within(COMMIT_WINDOW);
             }
         }
@@ -163,7 +163,7 @@ impl Committer {
     fn take_group(&mut self) -> bool {
         if self.unwritten.is_empty() {
             self.unwritten = std::mem::take(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner));
-            self.group = self.group.saturating_add(1);
+            self.group = self.shared.groups.fetch_add(1, Ordering::Relaxed);
         }
         !self.unwritten.is_empty()
     }

@@ -2,16 +2,16 @@
 //!
 //! The old process writes out what is queued, closes the file and gives up its lock. From then on its last calls reserve at its
 //! successor, by the control socket, and their final debits only stand in its journal; the successor has taken their holds from
-//! there, and takes the debits once the old process has ended.
+//! there, and takes the debits as they come. When the successor fails before it serves, the old process takes the ledger back
+//! ([`super::take_back`]).
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use super::take_back::Owner;
 use super::{Cell, Embedded};
 use crate::clock::monotonic;
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
@@ -20,7 +20,7 @@ use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
-use crate::store::journal::LiveHold;
+use crate::store::journal::{Entry, LiveHold};
 use crate::store::{Figures, StoreError, UsageRow, control};
 
 /// The holds of calls that run in the process before this one, by request.
@@ -162,39 +162,49 @@ impl From<RemoteReply> for Result<Granted, Denial> {
     }
 }
 
-/// Has the running owner of the ledger at `path` hand it over. Blocks.
-///
-/// # Errors
-/// When no gateway runs on it, or it cannot write out what it has: then it stays the owner.
-pub fn request_handover(path: &Path) -> Result<(), StoreError> {
-    match control::ask(&control::socket_path(path), &AdminOp::HandOver) {
-        Ok(AdminReply::HandedOver) => Ok(()),
-        Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-        Err(error) => Err(StoreError::Unavailable(format!(
-            "no gateway hands its ledger over: {error}"
-        ))),
-    }
-}
-
 impl Embedded {
-    /// Whether another process owns the ledger now.
-    pub(in crate::store) fn is_handed_over(&self) -> bool {
-        self.shared.handed_over.load(Ordering::Acquire)
-    }
-
-    /// A reserve at the successor.
+    /// A reserve at the successor; here, when the ledger is taken back meanwhile.
     pub(in crate::store) async fn reserve_at_successor(
         &self,
         cell: &Cell,
         request: &ReserveRequest,
+        entry: &mut Entry,
     ) -> Result<Result<Granted, Denial>, StoreError> {
         let account = cell.record.load().id.clone();
-        let op = AdminOp::Reserve(RemoteReserve::of(account, request));
-        match self.ask_successor(op).await {
-            Ok(AdminReply::Reserved(reply)) => Ok(reply.into()),
-            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        for _ in 0..CHANGES_MAX {
+            let op = AdminOp::Reserve(RemoteReserve::of(account.clone(), request));
+            let asked = self.ask_successor(op).await;
+            if let Some(reply) = self.reserved_at_successor(cell, request, asked) {
+                return reply;
+            }
+            if let Some(reply) = self.reserve(cell, request, entry)? {
+                return Ok(reply);
+            }
         }
+        Err(StoreError::Unavailable("the ledger changes hands too often".to_owned()))
+    }
+
+    /// What the successor said of a reserve; nothing when the ledger is this process' again, and the successor's word is void. What it
+    /// holds for a call of this process is noted here too: should it fail, this process has to hold it.
+    fn reserved_at_successor(
+        &self,
+        cell: &Cell,
+        request: &ReserveRequest,
+        asked: Result<AdminReply, AdminError>,
+    ) -> Option<Result<Result<Granted, Denial>, StoreError>> {
+        let mut state = cell.state();
+        if self.is_ours() {
+            return None;
+        }
+        let reply: Result<Granted, Denial> = match asked {
+            Ok(AdminReply::Reserved(reply)) => reply.into(),
+            Ok(_) => return Some(Err(StoreError::Corrupt("an answer of another kind".to_owned()))),
+            Err(error) => return Some(Err(StoreError::Unavailable(error.to_string()))),
+        };
+        if let Ok(granted) = &reply {
+            state.hold(request, granted.amount, self.shared.clock.now());
+        }
+        Some(Ok(reply))
     }
 
     /// The account's figures at the successor.
@@ -203,6 +213,7 @@ impl Embedded {
         match self.ask_successor(AdminOp::AccountShow { account }).await {
             Ok(AdminReply::Account(view)) => Ok(view.figures),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(_) if self.is_ours() => Ok(self.figures(cell)),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }
     }
@@ -220,13 +231,18 @@ impl Embedded {
         }
     }
 
-    /// Asks the successor, which may take a moment to listen.
+    /// Asks the successor, which may take a moment to listen. An error too when the ledger is taken back meanwhile.
     pub(super) async fn ask_successor(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        let socket = control::socket_path(&self.path);
+        let (socket, shared) = (control::socket_path(&self.path), Arc::clone(&self.shared));
         let ask = move || {
             let started = monotonic();
             loop {
-                match control::ask(&socket, &op) {
+                let asked = match shared.owner.now() {
+                    Owner::This => return Err(AdminError::Store("the ledger was taken back".to_owned())),
+                    Owner::TakesBack => Err(AdminError::Store("the ledger is being taken back".to_owned())),
+                    Owner::Successor => control::ask(&socket, &op),
+                };
+                match asked {
                     // Nobody listens yet, or it was our own socket in its last moment. What is asked here can be asked twice.
                     Err(AdminError::Store(_)) if started.elapsed() < SUCCESSOR_WAIT_MAX => {
                         std::thread::sleep(SUCCESSOR_PAUSE);
@@ -320,3 +336,5 @@ impl Embedded {
 /// How long a call waits for the successor to listen.
 const SUCCESSOR_WAIT_MAX: Duration = Duration::from_secs(5);
 const SUCCESSOR_PAUSE: Duration = Duration::from_millis(5);
+/// How often the ledger may change hands and come back while one call waits for it.
+const CHANGES_MAX: u32 = 3;

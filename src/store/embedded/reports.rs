@@ -55,12 +55,15 @@ impl Embedded {
         };
         let cell = cell.ok_or_else(|| StoreError::Corrupt("the account is not there".to_owned()))?;
         let _turn = cell.reporting.lock().await;
-        if self.is_handed_over() {
-            return self.usage_at_successor(account, period).await;
+        if !self.is_ours() {
+            let asked = self.usage_at_successor(account, period).await;
+            if asked.is_ok() || !self.is_ours() {
+                return asked;
+            }
         }
         let (written, is_written) = oneshot::channel();
         let stopped = || StoreError::Unavailable("the ledger has stopped".to_owned());
-        self.commands.send(Command::Flush(written)).map_err(|_| stopped())?;
+        self.tell(Command::Flush(written))?;
         is_written.await.map_err(|_| stopped())??;
         let from = period.first_day(self.shared.clock.now().day());
         let (reports, account) = (self.reports.clone(), account.clone());

@@ -176,7 +176,7 @@ impl Embedded {
     }
 
     fn wake(&self) {
-        if self.commands.send(Command::Commit).is_err() {
+        if self.tell(Command::Commit).is_err() {
             self.shared.unwritable.store(true, Ordering::Relaxed);
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }

@@ -28,6 +28,11 @@ pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
     recover_beside(folder, ledger, None)
 }
 
+/// The same for a process that has a journal itself.
+pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverReport {
+    recover_beside(&journal.folder, ledger, journal.own().as_deref())
+}
+
 /// The same beside this process' `own` journal.
 fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> RecoverReport {
     let mut report = RecoverReport::default();

@@ -574,8 +574,7 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     let released = rig.call(2);
     let old = rig.process.take().unwrap();
     let Ledger::Embedded(store) = &old.ledger else { panic!() };
-    let reply = store.run_blocking(crate::store::admin::AdminOp::HandOver);
-    assert_eq!(reply, Ok(crate::store::admin::AdminReply::HandedOver));
+    store.hand_over().unwrap();
 
     let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
     recover::hold_for_predecessors(&folder, &new);
@@ -617,4 +616,75 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     let now = block_on(new.figures(&caller)).unwrap();
     assert_eq!(spent(now), cost(8, 5).saturating_add(cost(8, 2)));
     audit_is_clean(&new);
+}
+
+/// The successor has taken calls, debits, credit and a reserve of the old process, and dies.
+#[test]
+fn a_ledger_that_comes_back_has_every_debit_and_hold_once() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let (taken, queued, ended) = (rig.call(1), rig.call(2), rig.call(3));
+    let old = rig.process.take().unwrap();
+    let Ledger::Embedded(store) = &old.ledger else { panic!() };
+    crate::store::control::listen(store).unwrap();
+    store.hand_over().unwrap();
+    let debit = debit_of(&taken, 8, 5);
+    taken.settle(debit);
+
+    let successor = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
+    crate::store::control::listen(&successor).unwrap();
+    let ledger = Ledger::Embedded(Arc::clone(&successor));
+    recover::hold_for_predecessors(&folder, &ledger);
+    let new = Process {
+        caller: caller_of(&ledger, "acme", "0", Default::default()),
+        journal: Journal::open(&folder),
+        recovered: RecoverReport::default(),
+        ledger,
+    };
+    recover::follow_predecessors(&folder, &successor, None);
+    let whole = new.call(11, PROMPT);
+    let debit = debit_of(&whole, 8, 6);
+    whole.settle(debit);
+    let mut cut = new.call(12, PROMPT);
+    cut.pass(CompletionTokens(7), None);
+    // Granted there, of this process.
+    let granted = old.call(13, PROMPT);
+    ended.release();
+    let debit = debit_of(&queued, 8, 8);
+    queued.settle(debit);
+    let top_up = crate::store::admin::AdminOp::CreditsAdd {
+        account: "acme".parse().unwrap(),
+        amount: credits("1"),
+        reference: "second".to_owned(),
+    };
+    successor.run_blocking(top_up).unwrap();
+
+    die(vec![cut]);
+    drop(new);
+    drop(successor);
+    let bill_the_dead = || drop(recover::recover_others(&old.journal, &old.ledger));
+    store.take_back(bill_the_dead).unwrap();
+    assert!(store.is_ours());
+
+    let figures = || block_on(old.ledger.figures(&old.caller)).unwrap();
+    assert_eq!(figures().held, granted.amount());
+    let debit = debit_of(&granted, 8, 9);
+    granted.settle(debit);
+    old.call(14, PROMPT).release();
+    let spent = [5, 6, 7, 8, 9].map(|tokens| cost(8, tokens));
+    let spent = spent.into_iter().fold(Credits::ZERO, Credits::saturating_add);
+    assert_eq!(
+        figures(),
+        Figures {
+            balance: credits("11").saturating_sub(spent),
+            held: Credits::ZERO,
+            monthly_used: spent,
+        }
+    );
+    audit_is_clean(&old.ledger);
+    drop(old);
+    let process = rig.restart();
+    let figures = block_on(process.ledger.figures(&process.caller)).unwrap();
+    assert_eq!(credits("11").saturating_sub(figures.balance), spent);
+    audit_is_clean(&process.ledger);
 }

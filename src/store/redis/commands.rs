@@ -113,9 +113,7 @@ impl Core {
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Recover => self.recover(link).await.map(AdminReply::Recovered),
-            AdminOp::HandOver | AdminOp::Reserve(_) => {
-                Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned()))
-            }
+            AdminOp::Reserve(_) => Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned())),
         }
     }
 

@@ -8,6 +8,7 @@ use super::account::Account;
 use crate::pure::account::Scope;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
+use crate::store::cover::{Cover, Uncovered};
 
 /// An open hold of this process.
 #[derive(Clone, Debug)]
@@ -15,10 +16,14 @@ pub(super) struct OpenHold {
     pub(super) account: Arc<Account>,
     pub(super) scope: Scope,
     pub(super) amount: Credits,
+    /// The account's quota of a month, as it was at the admission.
+    pub(super) quota: Credits,
     /// Its life, from each renewal on.
     pub(super) ttl_ms: u64,
-    /// When it was last made or renewed, by the ledger's monotonic clock.
+    /// When Redis was asked to make it, or to renew it, and did: by the ledger's monotonic clock, before the question left.
     pub(super) renewed_ms: u64,
+    /// Its call's.
+    pub(super) cover: Arc<Cover>,
 }
 
 /// All of them.
@@ -64,12 +69,12 @@ impl OpenHolds {
         (count, held)
     }
 
-    /// Those that have lived half of their life or more at `now_ms`, grouped by what one call can renew.
+    /// Those that have lived a third of their life or more at `now_ms`, grouped by what one call can renew.
     pub(super) fn due(&self, now_ms: u64) -> Vec<(Arc<Account>, u64, Vec<RequestId>)> {
         let mut groups: Vec<(Arc<Account>, u64, Vec<RequestId>)> = Vec::new();
         let mut place: HashMap<(*const Account, u64), usize> = HashMap::new();
         for (id, hold) in &*self.lock() {
-            if now_ms.saturating_sub(hold.renewed_ms) < hold.ttl_ms / 2 {
+            if now_ms.saturating_sub(hold.renewed_ms) < hold.ttl_ms / 3 {
                 continue;
             }
             let at = *place
@@ -98,6 +103,29 @@ impl OpenHolds {
                 hold.renewed_ms = now_ms;
             }
         }
+    }
+
+    /// A copy of what is known of one.
+    pub(super) fn known(&self, id: RequestId) -> Option<OpenHold> {
+        self.lock().get(&id).cloned()
+    }
+
+    /// Ends the calls whose holds could not be renewed in time at `now_ms`, and says how many. Their holds live for another third of their
+    /// life, in which their debits come.
+    pub(super) fn end_uncovered(&self, now_ms: u64) -> usize {
+        let mut holds = self.lock();
+        let is_over = |hold: &OpenHold| now_ms.saturating_sub(hold.renewed_ms) >= hold.ttl_ms / 3 * 2;
+        let over: Vec<RequestId> = holds
+            .iter()
+            .filter(|(_, hold)| is_over(hold))
+            .map(|(id, _)| *id)
+            .collect();
+        for id in &over {
+            if let Some(hold) = holds.remove(id) {
+                hold.cover.end(Uncovered::NoAnswer);
+            }
+        }
+        over.len()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, OpenHold>> {

@@ -37,6 +37,7 @@ use self::link::Link;
 use self::queue::{Queue, ReleaseKind};
 use self::settler::Settler;
 use super::admin::{AdminError, AdminOp, AdminReply};
+use super::cover::Cover;
 use super::journal::Entry;
 use super::vitals::{Times, Vitals};
 use super::{Caller, Debit, Figures, Orphan, Place, StoreError};
@@ -57,7 +58,8 @@ pub struct Options {
     pub unsettled_max: usize,
     /// How long a settlement may wait before no more calls are admitted.
     pub unsettled_age_max: Duration,
-    /// The life of a hold, from each renewal on: how long the credit of a call is held after its node has died.
+    /// The life of a hold, from each renewal on: how long the credit of a call is held after its node has died. A call whose hold could
+    /// not be renewed for two thirds of it is ended, so that its debit comes while it is held.
     pub hold_ttl: Duration,
     /// How long acknowledged settlements are kept, to be sent again after Redis has lost its last moments.
     pub replay: Duration,
@@ -76,7 +78,7 @@ impl Default for Options {
             waiting_max: 2048,
             unsettled_max: 100_000,
             unsettled_age_max: Duration::from_secs(10),
-            hold_ttl: Duration::from_secs(60),
+            hold_ttl: Duration::from_secs(90),
             replay: Duration::from_secs(60),
             close_within: Duration::from_secs(5),
             ca: None,
@@ -148,13 +150,15 @@ impl RedisLedger {
         account: &Arc<Account>,
         request: &ReserveRequest,
         entry: Entry,
-    ) -> Result<Result<(Granted, Entry), Denial>, StoreError> {
+    ) -> Result<Result<(Granted, Entry, Arc<Cover>), Denial>, StoreError> {
         let core = &self.core;
         let options = &core.options;
         // Wherever this ends, or is given up, without a hold: the entry is closed, unless a doubtful reserve has taken it along.
         let mut entry = ClosesEntry(Some(entry));
+        // The hold's life begins when Redis makes it, which is later.
+        let asked_ms = core.guard.now_ms();
         core.queue
-            .check(core.guard.now_ms(), options.unsettled_max, options.unsettled_age_max)?;
+            .check(asked_ms, options.unsettled_max, options.unsettled_age_max)?;
         let link = core.link();
         let under_way = account.is_under_way();
         let began = crate::clock::monotonic();
@@ -171,18 +175,21 @@ impl RedisLedger {
             outcome = core.try_reserve(&link, account, &again, &mut entry.0).await?;
         }
         core.times.observe(began.elapsed());
+        let cover = Arc::new(Cover::default());
         if let Ok(granted) = &outcome {
             let ttl = request.expires.since(options.clock.now());
             let open = OpenHold {
                 account: Arc::clone(account),
                 scope: request.scope.clone(),
                 amount: granted.amount,
+                quota: request.quota,
                 ttl_ms: u64::try_from(ttl).unwrap_or(0),
-                renewed_ms: core.guard.now_ms(),
+                renewed_ms: asked_ms,
+                cover: Arc::clone(&cover),
             };
             core.holds.insert(request.id, open);
         }
-        Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()))))
+        Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()), cover)))
     }
 
     pub(super) fn settle(&self, account: &Arc<Account>, hold: RequestId, debit: Debit, entry: Entry) {

@@ -84,6 +84,7 @@ scripts! {
     EXTEND = "clock" "amount" "hold" "month" "extend";
     RELEASE = "hold" "release";
     RENEW = "clock" "renew";
+    REMAKE = "clock" "amount" "hold" "month" "remake";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
     TOP_UP = "clock" "amount" "top_up";

@@ -4,6 +4,7 @@
 //! numbers. Whatever has no good answer stays at the front and is sent again; Redis tells by the numbers what it knows already.
 
 mod answers;
+mod renew;
 mod send;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -23,7 +24,7 @@ use super::link::Link;
 use super::queue::{QueuedDebit, Work};
 use super::replay::Ring;
 use super::script::{self, By};
-use super::{reply, watch};
+use super::watch;
 use crate::crash::point;
 
 /// The thread's state.
@@ -282,39 +283,6 @@ impl Settler {
             }
         }
     }
-
-    /// Renews the holds that have lived half of their life.
-    async fn renew(&mut self, now: u64) {
-        let due = self.core.holds.due(now);
-        if due.is_empty() {
-            return;
-        }
-        let Some((mut connection, number)) = self.connection().await else {
-            return;
-        };
-        let clock = self.core.now_text();
-        for (account, ttl_ms, ids) in due {
-            for ids in ids.chunks(RENEW_MAX) {
-                let mut command = script::RENEW.call(By::Text, &account.keys());
-                command.arg(&clock).arg(ttl_ms);
-                for id in ids {
-                    command.arg(id.as_bytes());
-                }
-                let within = self.core.options.timeout;
-                match tokio::time::timeout(within, connection.send(&command)).await {
-                    Ok(Ok(gone)) => {
-                        let gone = reply::list(&gone).map_or(0, <[Value]>::len);
-                        if gone > 0 {
-                            log::warn!("{gone} holds of running calls of {} are gone from Redis", account.id());
-                        }
-                        self.core.holds.renewed(ids, now);
-                    }
-                    Ok(Err(error)) => log::warn!("holds are not renewed: {error}"),
-                    Err(_) => return self.link.give_up(number),
-                }
-            }
-        }
-    }
 }
 
 /// What came of it, unless it failed or took too long.
@@ -333,8 +301,6 @@ async fn in_time<T>(within: Duration, asked: impl Future<Output = RedisResult<T>
 const BATCH_MAX: usize = 256;
 /// The same in a cluster: what waits for a master that is away must not fill the batch.
 const CLUSTER_BATCH_MAX: usize = 4096;
-/// Holds in one renewal.
-const RENEW_MAX: usize = 500;
 /// Wait after a batch without any answer, and its limit.
 const PAUSE_MIN: Duration = Duration::from_millis(20);
 const PAUSE_MAX: Duration = Duration::from_millis(320);

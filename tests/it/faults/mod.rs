@@ -13,4 +13,5 @@ mod kills;
 mod outages;
 mod stops;
 mod unit;
+mod upgrade_steps;
 mod upgrades;

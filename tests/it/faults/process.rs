@@ -124,16 +124,21 @@ impl Site {
 
     /// Starts another process in the place of the one that runs, which is given back.
     pub fn upgrade(&mut self) -> Child {
-        let old = self.process.take().unwrap();
+        let new = self.successor(&[]);
+        self.process.replace(new).unwrap()
+    }
+
+    /// Starts a process that is to take over. The one that runs stays the site's.
+    pub fn successor(&self, environment: &[(&str, &str)]) -> Child {
         let log = std::fs::OpenOptions::new().append(true).open(self.path("log")).unwrap();
         let new = Command::new(BINARY)
             .args(["serve", "--upgrade", "--conf"])
             .arg(self.path("tollgate.yaml"))
+            .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn();
-        self.process = Some(new.unwrap());
-        old
+        new.unwrap()
     }
 
     /// Starts the gateway with arguments with which it does not start; what it says.

@@ -45,6 +45,7 @@ pub struct Setup {
     credit: String,
     resolver: Resolver,
     redis: Option<String>,
+    hold_ttl: Duration,
     send_buffer_bytes: Option<u32>,
 }
 
@@ -103,6 +104,7 @@ impl Setup {
             credit: "100".to_owned(),
             resolver: Resolver::system(),
             redis: None,
+            hold_ttl: Options::default().hold_ttl,
             send_buffer_bytes: None,
         };
         // Nobody listens there, until a test says who.
@@ -163,6 +165,11 @@ impl Setup {
         Setup { redis, ..self }
     }
 
+    /// The life of a hold in Redis, in the process' own time for its renewals and in the test's for Redis.
+    pub fn hold_ttl(self, hold_ttl: Duration) -> Setup {
+        Setup { hold_ttl, ..self }
+    }
+
     /// Lets the kernel keep few bytes of what no client takes.
     pub fn send_buffer_bytes(self, bytes: u32) -> Setup {
         let send_buffer_bytes = Some(bytes);
@@ -195,6 +202,7 @@ impl Setup {
                 let options = Options {
                     timeout: STORE_TIME,
                     clock: clock.clone(),
+                    hold_ttl: self.hold_ttl,
                     ..Options::default()
                 };
                 // It blocks, on a thread that is on no runtime.

@@ -197,7 +197,7 @@ fn a_revocation_works_on_every_node_within_a_second() {
 fn holds_live_as_long_as_their_node() {
     let server = RedisServer::start();
     let options = || Options {
-        hold_ttl: Duration::from_millis(1200),
+        hold_ttl: Duration::from_millis(2400),
         ..patient()
     };
     let (alive, dead) = (node(&server, options()), node(&server, options()));
@@ -214,7 +214,7 @@ fn holds_live_as_long_as_their_node() {
         block_on(alive.figures(&caller)).unwrap().held == credits("1")
     });
     until("three lives have passed", || {
-        start.elapsed() > Duration::from_millis(3600)
+        start.elapsed() > Duration::from_millis(7200)
     });
     let other = block_on(alive.reserve(&caller, &request(3, "1.5"))).unwrap();
     assert!(

@@ -1,0 +1,67 @@
+//! Whether the credit of a running call is still set aside: a store whose holds expire says when it no longer can be sure.
+//!
+//! A call ends before the ledger may give its credit to another: that is what makes a hold worth something when a gateway and its store
+//! lose sight of each other.
+
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::task::{Context, Poll};
+
+use futures::task::AtomicWaker;
+
+use super::Hold;
+
+/// Why a call is no longer covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Uncovered {
+    /// Its hold is gone, and there is no credit for another.
+    NoCredit,
+    /// Its hold could not be renewed in time: the store does not answer.
+    NoAnswer,
+}
+
+/// What the store tells a running call.
+#[derive(Debug, Default)]
+pub(crate) struct Cover {
+    state: AtomicU8,
+    call: AtomicWaker,
+}
+
+impl Cover {
+    /// The call is to end.
+    pub(crate) fn end(&self, why: Uncovered) {
+        let state = match why {
+            Uncovered::NoCredit => NO_CREDIT,
+            Uncovered::NoAnswer => NO_ANSWER,
+        };
+        self.state.store(state, Ordering::Release);
+        self.call.wake();
+    }
+
+    fn ended(&self) -> Option<Uncovered> {
+        match self.state.load(Ordering::Acquire) {
+            COVERED => None,
+            NO_CREDIT => Some(Uncovered::NoCredit),
+            _ => Some(Uncovered::NoAnswer),
+        }
+    }
+}
+
+impl Hold {
+    /// Why the call has to end, once it has to.
+    pub fn uncovered(&self) -> Option<Uncovered> {
+        self.cover.as_ref()?.ended()
+    }
+
+    /// Ready once the call has to end. Never for a hold that does not expire.
+    pub fn poll_uncovered(&self, context: &mut Context<'_>) -> Poll<Uncovered> {
+        let Some(cover) = &self.cover else {
+            return Poll::Pending;
+        };
+        cover.call.register(context.waker());
+        cover.ended().map_or(Poll::Pending, Poll::Ready)
+    }
+}
+
+const COVERED: u8 = 0;
+const NO_CREDIT: u8 = 1;
+const NO_ANSWER: u8 = 2;

@@ -1,0 +1,34 @@
+-- Makes the hold of a running call anew that is gone, when credit and quota are there. Its window counts it as open again, and its tokens
+-- no second time.
+-- KEYS account, order of expiry
+-- ARGV now, id, amount, quota - amount, scope, ttl (ms)
+local account, order = KEYS[1], KEYS[2]
+local id, amount, below, scope = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local now = clock(ARGV[1])
+local next = redis.call('HGET', account, 'next')
+if next and now >= tonumber(next) then
+  local _, expire = holds()
+  expire(account, order, now)
+end
+local fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
+if not fact[1] then return 'none' end
+if fact[7] then
+  redis.call('ZADD', order, 'XX', string.format('%d', now + ARGV[6]), id)
+  return 'made'
+end
+local day = day_of(now)
+local month = month_of(day)
+if fact[4] - month ~= 0 then
+  if not roll(account, day, month, fact[3]) then return 'range' end
+  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
+end
+if amount ~= '0' and (less(fact[1], amount) or less(below, fact[2])) then return 'refused' end
+if not add(account, 'committed', amount) then return 'range' end
+if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
+local expires = string.format('%d', now + ARGV[6])
+local started, requests, tokens, open = window_parts(fact[6])
+redis.call('HSET', account, 'w' .. scope, string.format('%s %s %s %d', started, requests, tokens, open + 1),
+  'h' .. id, amount .. ' 0 0 ' .. scope)
+if not fact[5] or expires - fact[5] < 0 then redis.call('HSET', account, 'next', expires) end
+redis.call('ZADD', order, expires, id)
+return 'made'

@@ -1,0 +1,110 @@
+//! A new binary that fails or dies at each step of its start: the old process goes on within a second, and every call is billed exactly.
+
+use std::process::Child;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate::gateway::upgrade::Step;
+
+use super::load::{Load, one_call};
+use super::process::{Ground, Site, journals};
+use super::record::Outcome;
+use super::upstream::{Pace, Provider};
+use crate::harness::eventually;
+use crate::harness::redis_server::RedisServer;
+
+/// From the end of the process that was to take over to the end of a paid call on the old one.
+const SERVES_WITHIN: Duration = Duration::from_secs(1);
+
+const PACE: Pace = Pace {
+    tokens: 10,
+    pause: Duration::from_millis(10),
+};
+
+/// How a new process does not get to serve, each with what makes it so.
+fn failures() -> Vec<(&'static str, String)> {
+    let mut failures = Vec::new();
+    for step in Step::ALL {
+        let name = step.name();
+        failures.push(("TOLLGATE_FAIL_AT", name.to_owned()));
+        failures.push(("TOLLGATE_CRASH_AT", format!("{name}:before:1")));
+    }
+    failures
+}
+
+async fn ended(process: &mut Child) {
+    let status = eventually("the new process ends", async || process.try_wait().unwrap()).await;
+    assert!(!status.success(), "{status}");
+}
+
+async fn survives_each_failure(ground: Ground) {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(ground, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 4);
+    let running = load.start(&site);
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+    let (key, mut calls) = (Arc::clone(load.key(0)), Vec::new());
+    for (number, (kind, at)) in failures().into_iter().enumerate() {
+        let mut new = site.successor(&[(kind, &at)]);
+        ended(&mut new).await;
+        let end = Instant::now();
+        let number = 1_000_000 + u64::try_from(number).unwrap();
+        let call = one_call(&client, &site.base_url(), &key, number).await;
+        let took = end.elapsed();
+        assert!(matches!(call.outcome, Outcome::Whole { .. }), "{kind} {at}: {call:?}");
+        assert!(took < SERVES_WITHIN, "{kind} {at}: {took:?}");
+        calls.push(call);
+    }
+    let mut old = site.upgrade();
+    eventually("the old process ends", async || old.try_wait().unwrap()).await;
+    load.finish(running).await;
+    load.record.keep(0, calls);
+    let others = load
+        .record
+        .all()
+        .filter(|call| !matches!(call.outcome, Outcome::Whole { .. }));
+    let others: Vec<_> = others.collect();
+    assert!(others.is_empty(), "{others:?}");
+    eventually("the old process' journal is resolved", async || {
+        (journals(&site.data_dir(), "journal") == 1).then_some(())
+    })
+    .await;
+    let (ledger, started) = (site.ledger(), Instant::now());
+    while let Err(difference) = load.record.check(&ledger, &provider) {
+        assert!(started.elapsed() < Duration::from_secs(10), "{difference}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_that_fails_at_any_step_leaves_the_old_process_serving_on_sqlite() {
+    survives_each_failure(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_that_fails_at_any_step_leaves_the_old_process_serving_on_redis() {
+    survives_each_failure(Ground::Redis(RedisServer::start())).await;
+}
+
+/// The one that was found: the new process reads its configuration, takes the ledger, and cannot open the access log.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_to_a_broken_access_log_leaves_the_old_process_serving() {
+    let provider = Provider::start(PACE).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 1);
+    let text = std::fs::read_to_string(site.path("tollgate.yaml")).unwrap();
+    let mut conf: serde_json::Value = serde_json::from_str(&text).unwrap();
+    conf["access_log"] = "/nowhere/access.log".into();
+    std::fs::write(site.path("tollgate.yaml"), conf.to_string()).unwrap();
+    ended(&mut site.successor(&[])).await;
+    let call = one_call(&reqwest::Client::new(), &site.base_url(), load.key(0), 2).await;
+    assert!(matches!(call.outcome, Outcome::Whole { .. }), "{call:?}");
+    load.record.keep(0, vec![call]);
+    let (ledger, started) = (site.ledger(), Instant::now());
+    while let Err(difference) = load.record.check(&ledger, &provider) {
+        assert!(started.elapsed() < Duration::from_secs(10), "{difference}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
