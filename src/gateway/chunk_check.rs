@@ -46,6 +46,17 @@ impl ChunkCheck {
                 };
                 continue;
             }
+            if let At::Size(0) = self.0
+                && let Some((size, line)) = usual_line(bytes)
+            {
+                bytes = bytes.get(line..).unwrap_or_default();
+                if size == 0 {
+                    self.0 = At::Over;
+                    return Ok(());
+                }
+                self.0 = At::Data(size.saturating_add(LINE_END));
+                continue;
+            }
             self.0 = self.0.after(byte)?;
             if matches!(self.0, At::Over) {
                 return Ok(());
@@ -54,6 +65,24 @@ impl ChunkCheck {
         }
         Ok(())
     }
+}
+
+/// The size that a line without extension says, and the line's length, when all of it is there: nearly every line.
+fn usual_line(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut size = 0_u64;
+    for (length, &byte) in bytes.iter().take(USUAL_DIGITS_MAX.saturating_add(1)).enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte.wrapping_sub(b'0'),
+            b'a'..=b'f' => byte.wrapping_sub(b'a').wrapping_add(10),
+            b'A'..=b'F' => byte.wrapping_sub(b'A').wrapping_add(10),
+            b'\r' if length > 0 && bytes.get(length.wrapping_add(1)) == Some(&b'\n') => {
+                return Some((size, length.wrapping_add(2)));
+            }
+            _ => return None,
+        };
+        size = size.wrapping_shl(4) | u64::from(digit);
+    }
+    None
 }
 
 impl At {
@@ -84,6 +113,8 @@ impl At {
     }
 }
 
+/// Digits of a size that are read at once: far from any overflow.
+const USUAL_DIGITS_MAX: usize = 8;
 /// Bytes of the line end after a chunk's data.
 const LINE_END: u64 = 2;
 
@@ -106,6 +137,7 @@ mod tests {
             b"5\r\nhello\r\n0\r\n\r\n".as_slice(),
             b"5\r\na\nb\nc\r\n0\r\n\r\n",
             b"A;name=value\r\n0123456789\r\n0\r\n\r\n",
+            b"0000000A\r\n0123456789\r\n00000000b\r\n0123456789+\r\n0\r\n\r\n",
             b"000a ; x=\"y\"\r\n0123456789\r\n00;last\r\nTrailer: a\nb\r\n\r\n",
         ] {
             assert_eq!(check(body), Ok(()));
