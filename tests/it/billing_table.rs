@@ -4,6 +4,7 @@ use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
 use crate::chat::{PROMPT, request};
+use crate::disconnect_head::leave;
 use crate::harness::catalogue::{EMBED, SMALL, cost};
 use crate::harness::reply::whole_chat;
 use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, within};
@@ -48,6 +49,12 @@ struct Example {
     stream: Option<Reply>,
     status: Option<u16>,
     leaves_after: Option<usize>,
+    /// The client leaves before the head, which comes at the cue.
+    leaves_before: Option<Cue>,
+    /// The model's maximum in the catalogue.
+    catalogue: Option<u64>,
+    /// The model reasons where nobody sees it; what follows the client's leaving comes at the cue.
+    unseen: Option<Cue>,
     /// All of a whole answer comes but its last byte.
     breaks: bool,
     /// A whole answer passes on its first byte before the others come.
@@ -93,6 +100,14 @@ impl Example {
                 "dies" => example.stream = example.stream.map(Reply::close),
                 "breaks" => example.breaks = true,
                 "passes" => example.passes = Some(Cue::new()),
+                "catalogue" => example.catalogue = Some(number()),
+                "unseen" => example.unseen = Some(Cue::new()),
+                "leaves" if argument == "before the head" => example.leaves_before = Some(Cue::new()),
+                "leaves" if example.unseen.is_some() => {
+                    example.leaves_after = Some(words + 1);
+                    let cue = example.unseen.as_ref().unwrap();
+                    example.stream = example.stream.map(|reply| reply.wait(cue));
+                }
                 "leaves" => {
                     example.leaves_after = Some(words + 1);
                     example.stream = example.stream.map(Reply::silence);
@@ -117,6 +132,13 @@ impl Example {
     }
 
     fn reply(&self) -> Reply {
+        match &self.leaves_before {
+            Some(cue) => Reply::default().wait(cue).and(self.answer()),
+            None => self.answer(),
+        }
+    }
+
+    fn answer(&self) -> Reply {
         if let Some(status) = self.status {
             return Reply::status(status);
         }
@@ -150,7 +172,10 @@ impl Example {
     /// Asks for a whole answer, and leaves or reads on as the example says.
     async fn ask_whole(&self, gateway: &Gateway, upstream: &Upstream) {
         let call = gateway.http1.post_request("/llm/chat", self.body());
-        if let Some(cue) = &self.passes {
+        if let Some(cue) = &self.leaves_before {
+            leave(&gateway.http1, "/llm/chat", self.body(), upstream, 1).await;
+            cue.give();
+        } else if let Some(cue) = &self.passes {
             let answer = within("a head", call.send()).await.unwrap();
             cue.give();
             within("a broken body", answer.bytes()).await.unwrap_err();
@@ -194,7 +219,10 @@ impl Example {
                     events.next().await.unwrap();
                 }
                 drop(events);
-                upstream.hung_up().await;
+                match &self.unseen {
+                    Some(cue) => cue.give(),
+                    None => upstream.hung_up().await,
+                }
             }
             "embeddings" => {
                 gateway.http1.post("/llm/embeddings", self.body()).await.ok();
@@ -207,7 +235,7 @@ impl Example {
 #[tokio::test]
 async fn every_example_of_the_document_is_billed_as_it_says() {
     let rows = rows();
-    assert!(rows.len() >= 18, "{} rows", rows.len());
+    assert!(rows.len() >= 26, "{} rows", rows.len());
     assert_eq!(PROMPT, 7, "the document says so");
     for row in rows {
         println!("{} -> {}", row.example, row.billed);
@@ -217,6 +245,14 @@ async fn every_example_of_the_document_is_billed_as_it_says() {
         if example.passes.is_some() {
             setup = setup.conf(|conf| conf["timeouts"]["whole_gather_ms"] = 1.into());
         }
+        setup = setup.model(SMALL, |model| {
+            if let Some(max) = example.catalogue {
+                model["max_completion_tokens"] = max.into();
+            }
+            if example.unseen.is_some() {
+                model["reasoning"] = true.into();
+            }
+        });
         let gateway = setup.start().await;
         example.run(&gateway, &upstream).await;
         assert_eq!(gateway.spent().await, example.owed(&row.billed), "{}", row.example);

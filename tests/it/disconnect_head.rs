@@ -19,7 +19,7 @@ fn client(gateway: &Gateway, over_h2: bool) -> &Client {
 }
 
 /// Makes a call that leaves once its upstream was asked so often, and waits until the gateway knows of it.
-async fn leave(client: &Client, path: &str, body: String, upstream: &Upstream, asked: usize) {
+pub async fn leave(client: &Client, path: &str, body: String, upstream: &Upstream, asked: usize) {
     let call = client.post_request(path, body).send();
     tokio::select! {
         answer = call => panic!("an answer came: {answer:?}"),

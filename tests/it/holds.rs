@@ -363,12 +363,12 @@ async fn a_stream_that_passes_its_clients_own_maximum_ends_as_one_that_reached_i
 }
 
 #[tokio::test]
-async fn a_stream_without_a_maximum_of_its_client_passes_what_is_held_and_is_billed_within_it() {
+async fn a_stream_without_a_maximum_of_its_client_passes_the_catalogues_and_is_billed_whole() {
     let upstream = Upstream::always(endless(200).finish().done()).await;
     let setup = Setup::over(&upstream).model(SMALL, |model| model["max_completion_tokens"] = 10.into());
     let gateway = setup.start().await;
     let events = gateway.http1.stream("/llm/chat/stream", request(SMALL)).await.ok();
     assert_eq!(deltas(&events.rest().await), " word".repeat(200));
-    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 10));
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 200));
     gateway.check_books().await;
 }

@@ -1,5 +1,7 @@
 //! Holds that are raised while their call runs.
 
+use std::sync::Mutex;
+
 use crate::pure::account::Extended;
 use crate::pure::hold::HoldRange;
 use crate::pure::money::Credits;
@@ -85,8 +87,11 @@ pub(super) fn a_hold_that_is_gone_is_not_raised(rig: &Rig) {
 
 pub(super) fn many_that_raise_at_once_hold_no_more_than_there_is(rig: &Rig) {
     let caller = rig.caller("10");
+    let holds: Vec<Mutex<Option<Hold>>> = (1..=8)
+        .map(|n| Mutex::new(Some(rig.reserve(&caller, &request(n, "1")).unwrap())))
+        .collect();
     let raised = on_workers(8, |worker| {
-        let mut hold = rig.reserve(&caller, &request(worker as u64 + 1, "1")).unwrap();
+        let mut hold = holds[worker].lock().unwrap().take().unwrap();
         let extended = extend(&mut hold, "2", "2", Credits::MAX).unwrap();
         (hold, extended)
     });
