@@ -1,7 +1,7 @@
 //! The change from one binary to the next: `tollgate serve --upgrade` takes over from the gateway that runs. On SIGUSR2 a gateway starts
 //! it itself, from the file that stands by now where its own stood, as a child in the same cgroup and sandbox.
 //!
-//! The new process talks to the old one over `upgrade.sock` in the `data_dir` ([`super::handover`] is the other end). It opens everything
+//! The new process talks to the old one over `upgrade.sock` in the `data_dir` (`handover` is the other end). It opens everything
 //! that it can ([`Step`]), gets the listening socket, and takes the embedded ledger last. Before it accepts its first connection it says
 //! so, and only then does the old one stop: for some seconds both accept, the old process closes each of its connections with the next
 //! answer, lets its streams finish, and ends. When the new process fails or dies before that, the old one goes on as if nothing had been.

@@ -63,7 +63,7 @@ pub struct TargetFigures {
     pub lost_pico: i128,
     /// Charges that were cut to what was held.
     pub cuts: u64,
-    /// Holds that were to be raised while their answers ran, by what the store said ([`Raised`](super::record::Raised)).
+    /// Holds that were to be raised while their answers ran, by what the store said ([`Raised`]).
     pub raised: [u64; Raised::COUNT],
     /// From a call's arrival to its end.
     pub duration: Histogram,
