@@ -4,12 +4,14 @@
 
 mod look;
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use super::ids::{KeyId, RequestId};
 use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
+use super::numbers::{Birth, CallNumber, Numbers, ProducerId, RULES};
 use super::time::{Month, Timestamp};
 pub use look::Look;
 
@@ -108,10 +110,6 @@ impl Denial {
     }
 }
 
-/// Who numbers settlements: one journal of one process. A restarted process is a new producer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct ProducerId(pub u64);
-
 /// An exact debit, once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settlement {
@@ -121,10 +119,8 @@ pub struct Settlement {
     pub cost: Credits,
     /// The tokens used, for the tokens-a-minute window.
     pub tokens: u64,
-    /// The journal that sends it.
-    pub producer: ProducerId,
-    /// Counts this producer's settlements of this account from 1 without gaps.
-    pub sequence: u64,
+    /// The call's name.
+    pub number: CallNumber,
 }
 
 /// What became of a settlement.
@@ -137,10 +133,10 @@ pub enum Settled {
     },
     /// This settlement was debited before: nothing changed.
     Already,
-    /// An earlier settlement of this producer is missing: nothing changed, send from `expected`.
-    Gap {
-        /// The sequence number that must come next.
-        expected: u64,
+    /// The account has forgotten producers of this birth, and whether this was debited before is not known: nothing changed.
+    Stale {
+        /// The youngest that is forgotten.
+        forgotten: Birth,
     },
     /// The balance or the month would leave the range of [`Credits`]: nothing changed.
     OutOfRange,
@@ -156,7 +152,21 @@ pub struct AccountState {
     holds: HashMap<RequestId, HoldRecord, BuildHasherDefault<IdHasher>>,
     earliest_expiry: Option<Timestamp>,
     scopes: Vec<(Scope, ScopeCounts)>,
-    producers: HashMap<ProducerId, u64>,
+    producers: HashMap<ProducerId, Numbers>,
+    forgotten: Option<Birth>,
+}
+
+/// What a store keeps of an account: no holds, no windows.
+#[derive(Clone, Debug, Default)]
+pub struct KeptState {
+    /// Paid in less spent.
+    pub balance: Credits,
+    /// What each month's usage adds up to.
+    pub months: BTreeMap<Month, Credits>,
+    /// Which numbers each producer has resolved.
+    pub producers: HashMap<ProducerId, Numbers>,
+    /// The youngest producer that was forgotten.
+    pub forgotten: Option<Birth>,
 }
 
 #[derive(Clone, Debug)]
@@ -175,14 +185,11 @@ struct ScopeCounts {
 }
 
 impl AccountState {
-    /// An account as a store kept it: no holds, no windows.
-    pub fn restored(balance: Credits, months: BTreeMap<Month, Credits>, producers: HashMap<ProducerId, u64>) -> Self {
-        AccountState {
-            balance,
-            months,
-            producers,
-            ..AccountState::default()
-        }
+    /// An account as a store kept it.
+    pub fn restored(kept: KeptState) -> Self {
+        let mut state = AccountState::default();
+        state.read_anew(kept);
+        state
     }
 
     /// What was paid in less what was spent.
@@ -222,9 +229,23 @@ impl AccountState {
         &self.months
     }
 
-    /// The number of the producer's last settlement, 0 before its first.
-    pub fn last_sequence(&self, producer: ProducerId) -> u64 {
-        self.producers.get(&producer).copied().unwrap_or(0)
+    /// The producer's numbers, as far as they are known.
+    pub fn numbers(&self, producer: ProducerId) -> Numbers {
+        self.producers.get(&producer).cloned().unwrap_or_default()
+    }
+
+    /// The youngest producer that was forgotten, when this number's may be one of those.
+    pub fn is_stale(&self, number: CallNumber) -> Option<Birth> {
+        let is_unknown = !self.producers.contains_key(&number.producer);
+        self.forgotten
+            .filter(|_| is_unknown && (RULES.is_stale)(number.born, self.forgotten))
+    }
+
+    /// Forgets a producer.
+    pub fn forget(&mut self, producer: ProducerId, born: Birth) {
+        if self.producers.remove(&producer).is_some() {
+            self.forgotten = (RULES.forget)(self.forgotten, born);
+        }
     }
 
     /// The scope's counts for the headers of answers that admit nothing.
@@ -315,47 +336,42 @@ impl AccountState {
     }
 
     /// Replaces what a store keeps by what it has now; holds and windows stay.
-    pub fn read_anew(
-        &mut self,
-        balance: Credits,
-        months: BTreeMap<Month, Credits>,
-        producers: HashMap<ProducerId, u64>,
-    ) {
-        (self.balance, self.months, self.producers) = (balance, months, producers);
+    pub fn read_anew(&mut self, kept: KeptState) {
+        self.balance = kept.balance;
+        self.months = kept.months;
+        self.producers = kept.producers;
+        self.forgotten = kept.forgotten;
     }
 
-    /// Takes a debit that was taken before what the store keeps was read anew, and is not in that. What was spent in `month` with it; nothing,
-    /// and nothing changed, beyond the range.
-    pub fn debit_anew(&mut self, cost: Credits, month: Month, producer: ProducerId, sequence: u64) -> Option<Credits> {
-        let balance = self.balance.checked_sub(cost)?;
-        let used = self.months.get(&month).copied().unwrap_or_default();
-        let used = used.checked_add(cost)?;
+    /// Closes a number with its cost, without a look at holds. What the account refuses, and how much was spent in the month with it.
+    pub fn resolve(&mut self, number: CallNumber, cost: Credits, month: Month) -> Result<Credits, Settled> {
+        let (balance, used) = (self.balance.checked_sub(cost), self.months.get(&month).copied());
+        let used = used.unwrap_or_default().checked_add(cost);
+        let numbers = match self.producers.entry(number.producer) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(_) if (RULES.is_stale)(number.born, self.forgotten) => {
+                let forgotten = self.forgotten.unwrap_or_default();
+                return Err(Settled::Stale { forgotten });
+            }
+            Entry::Vacant(unknown) => unknown.insert(Numbers::default()),
+        };
+        if numbers.is_closed(number.number) {
+            return Err(Settled::Already);
+        }
+        let (Some(balance), Some(used)) = (balance, used) else {
+            return Err(Settled::OutOfRange);
+        };
+        (RULES.resolve)(numbers, number.number);
         self.balance = balance;
         self.months.insert(month, used);
-        self.producers.insert(producer, sequence);
-        Some(used)
+        Ok(used)
     }
 
     /// Takes the exact cost once, whatever became of the hold, and closes it. An overrun may take the balance below zero.
     pub fn settle(&mut self, settlement: &Settlement, now: Timestamp) -> Settled {
-        let last = self.last_sequence(settlement.producer);
-        if settlement.sequence <= last {
-            return Settled::Already;
+        if let Err(refused) = self.resolve(settlement.number, settlement.cost, now.month()) {
+            return refused;
         }
-        let expected = last.saturating_add(1);
-        if settlement.sequence != expected {
-            return Settled::Gap { expected };
-        }
-        let month_used = self.month_used(now);
-        let (Some(balance), Some(month_used)) = (
-            self.balance.checked_sub(settlement.cost),
-            month_used.checked_add(settlement.cost),
-        ) else {
-            return Settled::OutOfRange;
-        };
-        self.balance = balance;
-        self.months.insert(now.month(), month_used);
-        self.producers.insert(settlement.producer, settlement.sequence);
         let held = self.close(settlement.hold, Some(settlement.tokens));
         Settled::Now {
             overrun: held.is_none_or(|held| settlement.cost > held),

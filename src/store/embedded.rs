@@ -30,14 +30,16 @@ use self::reports::Reports;
 use self::take_back::OwnedBy;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
+use super::producer::{AccountNumbers, Producer};
 use super::sqlite::Database;
 use super::vitals::{Times, Vitals};
 use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{AccountState, Denial, Granted, Look, ProducerId, ReserveRequest, Scope};
+use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, Numbers};
 use crate::pure::time::{Day, Month, Timestamp};
 
 /// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
@@ -59,6 +61,7 @@ pub struct Embedded {
 pub struct Cell {
     record: ArcSwap<AccountRecord>,
     state: Mutex<AccountState>,
+    numbers: AccountNumbers,
     /// Held by whoever reads the account's usage.
     reporting: tokio::sync::Mutex<()>,
 }
@@ -79,7 +82,7 @@ struct Shared {
     predecessors: Mutex<Predecessors>,
     /// What the start found in the journals of processes that had died.
     recovered: Mutex<RecoverReport>,
-    producer: ProducerId,
+    producer: Producer,
     clock: Clock,
     commits: Times,
     /// Debits that the thread has taken and not written, with when the first was queued.
@@ -92,17 +95,19 @@ struct KeyEntry {
     cell: Arc<Cell>,
 }
 
-/// A settlement that memory has and the file has not.
+/// A call that is resolved in memory and not in the file.
 #[derive(Debug)]
 struct QueuedDebit {
     cell: Arc<Cell>,
-    debit: Debit,
+    /// None for one that owes nothing.
+    debit: Option<Debit>,
     day: Day,
     month: Month,
     /// Spent in `month` after this debit.
     month_used: Credits,
-    producer: ProducerId,
-    sequence: u64,
+    number: CallNumber,
+    /// Its producer's numbers, this one closed.
+    numbers: Numbers,
     queued: Timestamp,
     /// Closed once the file has it.
     entry: Entry,
@@ -115,7 +120,8 @@ impl Embedded {
     /// When another process owns it, or the file cannot be read.
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
-        let database = Database::open(path)?;
+        let mut database = Database::open(path)?;
+        database.forget_producers(clock.now().day())?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, thread) = start_thread(&shared, database, path)?;
@@ -277,6 +283,7 @@ impl Cell {
         Cell {
             record: ArcSwap::from_pointee(record),
             state: Mutex::new(state),
+            numbers: AccountNumbers::default(),
             reporting: tokio::sync::Mutex::default(),
         }
     }
@@ -301,7 +308,7 @@ impl Shared {
     fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
         let mut accounts = HashMap::new();
         for stored in database.accounts()? {
-            let state = AccountState::restored(stored.balance, stored.months, stored.producers);
+            let state = AccountState::restored(stored.kept);
             let id = stored.record.id.clone();
             accounts.insert(id, Arc::new(Cell::new(stored.record, state)));
         }
@@ -330,7 +337,7 @@ impl Shared {
             lock: Mutex::new(Some(lock)),
             predecessors: Mutex::default(),
             recovered: Mutex::default(),
-            producer: fresh_producer()?,
+            producer: Producer::new(clock.now())?,
             clock,
             commits: Times::default(),
             unwritten: Mutex::default(),
@@ -350,13 +357,6 @@ fn start_thread(
         .spawn(move || committer.run())
         .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
     Ok((commands, thread))
-}
-
-/// A process is a new producer each time it starts, so that its numbers never continue another's.
-fn fresh_producer() -> Result<ProducerId, StoreError> {
-    let mut bytes = [0u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
-    Ok(ProducerId(u64::from_le_bytes(bytes)))
 }
 
 fn take_lock(path: &Path) -> Result<File, StoreError> {

@@ -9,6 +9,7 @@ use crate::pure::account::Granted;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 use crate::pure::money::Credits;
+use crate::pure::numbers::CallNumber;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
 /// Credit set aside for a running request. It is settled or released exactly once; dropped without either, it is released.
@@ -20,6 +21,8 @@ pub struct Hold {
     pub(super) id: RequestId,
     pub(super) granted: Granted,
     pub(super) entry: Entry,
+    /// The name under which the call is billed, once it owes something.
+    pub(super) number: Option<CallNumber>,
     /// None where holds do not expire.
     pub(super) cover: Option<Arc<Cover>>,
     pub(super) open: bool,
@@ -44,16 +47,31 @@ impl Hold {
     /// Tokens of the answer are about to be passed on: `delivered` in all, with the provider's report of the prompt where it has come.
     /// Costs a few store instructions.
     pub fn pass(&mut self, delivered: CompletionTokens, prompt: Option<PromptTokens>) {
+        if self.number.is_none()
+            && let Some(number) = self.next_number()
+        {
+            self.entry.name(number);
+            self.number = Some(number);
+        }
         self.entry.pass(delivered, prompt);
+    }
+
+    fn next_number(&self) -> Option<CallNumber> {
+        match (&self.ledger, &self.place) {
+            (Ledger::Embedded(store), Place::Embedded(cell)) => Some(store.next_number(cell)),
+            (Ledger::Redis(store), Place::Redis(account)) => Some(store.next_number(account)),
+            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => None,
+        }
     }
 
     /// Takes the exact cost and gives the rest back. Never waits; the debit is taken whole even above the hold.
     pub fn settle(mut self, debit: Debit) {
         self.open = false;
         let entry = std::mem::replace(&mut self.entry, Entry::none());
+        let number = self.number;
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, debit, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, debit, entry),
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, number, debit, entry),
+            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, number, debit, entry),
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
                 log::error!("MONEY: request {}: {}", self.id, foreign());
             }
@@ -75,8 +93,8 @@ impl Hold {
         self.open = false;
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id, entry),
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id, self.number, entry),
+            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id, self.number, entry),
             (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {}
         }
     }

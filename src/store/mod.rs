@@ -11,6 +11,7 @@ pub mod embedded;
 mod extend;
 mod hold;
 pub mod journal;
+mod producer;
 pub mod redis;
 mod refusals;
 pub mod sqlite;
@@ -20,10 +21,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pure::account::{Denial, ProducerId, ReserveRequest};
+use crate::pure::account::{Denial, ReserveRequest};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::numbers::CallNumber;
 use crate::pure::policy::DomainPattern;
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::Usage;
@@ -100,14 +102,8 @@ impl Caller {
 pub(crate) enum Orphan {
     /// Nothing of an answer had been passed on: its hold is given back.
     Held,
-    /// An answer had begun: this is what it costs.
-    Answered(Debit),
-    /// Its debit stood under a number, and the store may know it.
-    Owed {
-        debit: Debit,
-        producer: ProducerId,
-        sequence: u64,
-    },
+    /// An answer had begun: this is what it costs, under this number. None in journals of before there were numbers at this stage.
+    Owed { debit: Debit, number: Option<CallNumber> },
 }
 
 /// What a call really used.
@@ -255,6 +251,7 @@ impl Ledger {
             id: request.id,
             granted,
             entry,
+            number: None,
             cover,
             open: true,
         }))

@@ -1,12 +1,13 @@
 //! The embedded ledger's file: schema, reads at start, and the two kinds of writes (a group of debits, an operator's command).
 //!
-//! Debits are kept as sums: an account's balance and month, a usage row a day and model, and the number of each producer's
-//! last settlement. All of a group stand in one transaction, so the books balance at every moment on disk.
+//! Debits are kept as sums: an account's balance and month, a usage row a day and model, and which numbers of each producer are
+//! resolved. All of a group stand in one transaction, so the books balance at every moment on disk.
 
+mod numbers;
 mod reader;
 
 use std::collections::{BTreeMap, HashMap};
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
@@ -15,10 +16,11 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 pub(super) use self::reader::Reader;
 use super::admin::AuditFinding;
 use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
-use crate::pure::account::ProducerId;
+use crate::pure::account::KeptState;
 use crate::pure::ids::{AccountId, KeyDigest, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::numbers::{Birth, Numbers, ProducerId};
 use crate::pure::time::{Day, Month, Timestamp};
 
 /// The open file. One thread owns it.
@@ -32,9 +34,7 @@ pub(super) struct Database {
 /// An account as the file has it.
 pub(super) struct StoredAccount {
     pub(super) record: AccountRecord,
-    pub(super) balance: Credits,
-    pub(super) months: BTreeMap<Month, Credits>,
-    pub(super) producers: HashMap<ProducerId, u64>,
+    pub(super) kept: KeptState,
 }
 
 /// The sums of one account in a group of debits.
@@ -45,7 +45,8 @@ pub(super) struct AccountDebit {
     pub(super) month: Month,
     /// Spent in `month` after the group, as memory has it.
     pub(super) month_used: i64,
-    pub(super) sequences: HashMap<ProducerId, u64>,
+    /// Each producer's numbers after the group.
+    pub(super) numbers: HashMap<ProducerId, (Birth, Numbers)>,
     pub(super) usage: HashMap<(Day, std::sync::Arc<str>), UsageSum>,
 }
 
@@ -94,6 +95,7 @@ impl Database {
                 )));
             }
         }
+        numbers::complete_schema(&connection)?;
         Ok(Database {
             connection,
             #[cfg(test)]
@@ -103,44 +105,31 @@ impl Database {
 
     /// All accounts with their figures.
     pub(super) fn accounts(&self) -> Result<Vec<StoredAccount>, StoreError> {
-        let mut producers = self.producers()?;
+        let mut producers = numbers::producers(&self.connection)?;
         let mut months = self.months()?;
         let mut statement = self
             .connection
-            .prepare("SELECT id, tier, quota, balance, created FROM accounts ORDER BY id")?;
+            .prepare("SELECT id, tier, quota, balance, created, forgotten FROM accounts ORDER BY id")?;
         let mut rows = statement.query([])?;
         let mut accounts = Vec::new();
         while let Some(row) = rows.next()? {
             let id: String = row.get(0)?;
             accounts.push(StoredAccount {
-                producers: producers.remove(&id).unwrap_or_default(),
-                months: months.remove(&id).unwrap_or_default(),
+                kept: KeptState {
+                    balance: Credits::from_pico(row.get(3)?),
+                    months: months.remove(&id).unwrap_or_default(),
+                    producers: producers.remove(&id).unwrap_or_default(),
+                    forgotten: row.get::<_, Option<u32>>(5)?.map(Birth),
+                },
                 record: AccountRecord {
                     id: id.parse().map_err(corrupt)?,
                     tier: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
                     monthly_quota: row.get::<_, Option<i64>>(2)?.map(Credits::from_pico),
                     created: Timestamp(row.get(4)?),
                 },
-                balance: Credits::from_pico(row.get(3)?),
             });
         }
         Ok(accounts)
-    }
-
-    fn producers(&self) -> Result<HashMap<String, HashMap<ProducerId, u64>>, StoreError> {
-        let mut statement = self
-            .connection
-            .prepare("SELECT account, producer, sequence FROM producers")?;
-        let mut rows = statement.query([])?;
-        let mut all: HashMap<String, HashMap<ProducerId, u64>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let (producer, sequence): (i64, i64) = (row.get(1)?, row.get(2)?);
-            let sequence = u64::try_from(sequence).map_err(corrupt)?;
-            all.entry(row.get(0)?)
-                .or_default()
-                .insert(ProducerId(producer.cast_unsigned()), sequence);
-        }
-        Ok(all)
     }
 
     /// What each account spent in each month, as its usage says.
@@ -258,10 +247,16 @@ impl Database {
 
     /// Brings everything that was committed to the disk. Blocks.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
-        // With `synchronous = NORMAL` a checkpoint is what syncs the log.
-        Ok(self
-            .connection
-            .query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
+        // With `synchronous = NORMAL` a checkpoint is what syncs the log, unless a reader keeps it from writing anything back.
+        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
+        let (logged, written_back) = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], row)?;
+        if logged > written_back
+            && let Some(path) = self.connection.path()
+        {
+            let log = File::open(format!("{path}-wal")).and_then(|log| log.sync_data());
+            log.map_err(|error| StoreError::Unavailable(format!("{path}-wal: {error}")))?;
+        }
+        Ok(())
     }
 
     /// Adds an account.
@@ -439,17 +434,8 @@ fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, t
     }
     t.prepare_cached("UPDATE accounts SET month = ?2, month_used = ?3 WHERE id = ?1")?
         .execute(params![account.as_str(), debit.month.0, debit.month_used])?;
-    for (producer, sequence) in &debit.sequences {
-        t.prepare_cached(
-            "INSERT INTO producers (account, producer, sequence, day) VALUES (?1, ?2, ?3, ?4)
-             ON CONFLICT (account, producer) DO UPDATE SET sequence = ?3, day = ?4",
-        )?
-        .execute(params![
-            account.as_str(),
-            producer.0.cast_signed(),
-            i64::try_from(*sequence).map_err(corrupt)?,
-            today.0
-        ])?;
+    for (producer, known) in &debit.numbers {
+        numbers::write(t, account, *producer, known, today)?;
     }
     for ((day, model), sum) in &debit.usage {
         t.prepare_cached(

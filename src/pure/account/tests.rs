@@ -41,8 +41,7 @@ fn settlement(n: u8, cost: i64, sequence: u64) -> Settlement {
         hold: id(n),
         cost: credits(cost),
         tokens: 5,
-        producer: P,
-        sequence,
+        number: CallNumber::new(P, sequence),
     }
 }
 
@@ -91,8 +90,13 @@ fn a_settlement_counts_once_and_an_overrun_is_taken_whole() {
         assert_eq!(state.settle(&settlement(1, 130, 1), NOW), Settled::Already);
     }
     assert_eq!(state.balance(), credits(-30));
-    assert_eq!(state.settle(&settlement(2, 5, 3), NOW), Settled::Gap { expected: 2 });
-    assert_eq!(state.month_used(NOW), credits(130));
+    // Numbers come in any order.
+    assert_eq!(state.settle(&settlement(2, 5, 3), NOW), Settled::Now { overrun: true });
+    assert_eq!(state.settle(&settlement(3, 7, 2), NOW), Settled::Now { overrun: true });
+    for (n, sequence) in [(2, 3), (3, 2), (1, 1)] {
+        assert_eq!(state.settle(&settlement(n, 9, sequence), NOW), Settled::Already);
+    }
+    assert_eq!(state.month_used(NOW), credits(142));
 }
 
 #[test]

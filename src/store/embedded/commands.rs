@@ -281,13 +281,13 @@ impl Committer {
                 let used = |months: &BTreeMap<Month, Credits>| months.get(&month).copied().unwrap_or_default();
                 rule(
                     "debits of the month = used in the month",
-                    used(&stored.months),
+                    used(&stored.kept.months),
                     used(state.months()),
                 );
                 rule(
                     "balance in memory = balance in the file",
                     state.balance(),
-                    stored.balance,
+                    stored.kept.balance,
                 );
             }
         }
@@ -306,7 +306,7 @@ impl Committer {
         for stored in self.database.accounts().map_err(failed)? {
             let account = stored.record.id;
             let cell = self.cell(&account)?;
-            let expected = stored.months.get(&month).copied().unwrap_or_default();
+            let expected = stored.kept.months.get(&month).copied().unwrap_or_default();
             let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
             let found = if kept_month == month { kept } else { Credits::ZERO };
             if kept_month > month || found != expected {
@@ -328,7 +328,7 @@ impl Committer {
                 .unwrap_or_else(PoisonError::into_inner)
                 .is_empty()
             {
-                state.set_months(stored.months);
+                state.set_months(stored.kept.months);
             }
         }
         Ok(AdminReply::Repaired { findings })

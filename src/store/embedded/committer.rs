@@ -13,6 +13,7 @@ use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
 use crate::crash::point;
 use crate::pure::ids::AccountId;
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
+use crate::store::journal::Entry;
 use crate::store::sqlite::{AccountDebit, Database};
 use crate::store::{StoreError, control};
 
@@ -43,8 +44,12 @@ pub(super) struct Committer {
     inbox: mpsc::Receiver<Command>,
     /// The group that is being written. Until it is, it stays as it was first tried: its commit may have reached the file all the same.
     unwritten: Vec<QueuedDebit>,
+    /// The producer that the process began with: another one each time.
+    process: u64,
     /// The number of the group that is being written: the file keeps the name of its last, so that one that it has is not written again.
     group: u64,
+    /// The journal's entries of what was committed, until it is on the disk.
+    unsynced: Vec<Entry>,
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     sync_at: Option<Instant>,
@@ -58,12 +63,14 @@ impl Committer {
         inbox: mpsc::Receiver<Command>,
     ) -> Committer {
         Committer {
+            process: shared.producer.current().0,
             path,
             shared,
             database,
             inbox,
             unwritten: Vec::new(),
             group: 0,
+            unsynced: Vec::new(),
             commit_at: None,
             sync_at: None,
         }
@@ -100,6 +107,9 @@ impl Committer {
                 Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
+                    if let Err(error) = self.sync() {
+                        log::error!("the ledger's file cannot be brought to the disk: {error}");
+                    }
                     if !self.unwritten.is_empty() {
                         log::error!(
                             "MONEY: {} debits could not be written before the end",
@@ -122,7 +132,7 @@ impl Committer {
             accounts.values().cloned().collect()
         };
         cells.iter().for_each(|cell| drop(cell.state()));
-        let written = self.commit().and_then(|()| self.database.sync());
+        let written = self.commit().and_then(|()| self.sync());
         match written {
             // Calls look for the successor's socket from now on, not for ours.
             Ok(()) => control::step_aside(&self.path),
@@ -142,10 +152,21 @@ impl Committer {
         }
         if self.sync_at.is_some_and(|at| at <= now) {
             self.sync_at = None;
-            if let Err(error) = self.database.sync() {
+            if let Err(error) = self.sync() {
                 log::error!("the ledger's file cannot be brought to the disk: {error}");
+                self.sync_at = now.checked_add(SYNC_EVERY);
             }
         }
+    }
+
+    /// Brings what was committed to the disk, and frees its places in the journal.
+    ///
+    /// # Errors
+    /// When the disk does not take it: to be tried again.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.database.sync()?;
+        self.unsynced.drain(..).for_each(|mut entry| entry.close());
+        Ok(())
     }
 
     /// Commits what is queued now.
@@ -172,8 +193,8 @@ impl Committer {
         self.tell_unwritten();
         let group = sums(&self.unwritten);
         let now = self.shared.clock.now();
-        // A process is another producer each time it starts.
-        let name = format!("{:x}-{}", self.shared.producer.0, self.group);
+        self.shared.producer.renew_when_old(now);
+        let name = format!("{:x}-{}", self.process, self.group);
         point("settlement", "before");
         let began = crate::clock::monotonic();
         let written = self.database.write_debits(&group, &name, now.day());
@@ -184,7 +205,8 @@ impl Committer {
             self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
         }
         for mut written in self.unwritten.drain(..) {
-            written.entry.close();
+            written.entry.acknowledged();
+            self.unsynced.push(written.entry);
         }
         self.tell_unwritten();
         Ok(())
@@ -246,21 +268,20 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
     for queued in debits {
         let record = queued.cell.record.load();
         let sum = group.entry(record.id.clone()).or_default();
-        let cost = queued.debit.cost.pico();
-        sum.cost = sum.cost.saturating_add(i128::from(cost));
-        // Numbers of one account are queued in order, so the last one is the highest.
-        sum.sequences.insert(queued.producer, queued.sequence);
-        let row = sum
-            .usage
-            .entry((queued.day, Arc::clone(&queued.debit.model)))
-            .or_default();
-        let add = |to: &mut i64, value: u64| *to = to.saturating_add(i64::try_from(value).unwrap_or(i64::MAX));
-        add(&mut row.requests, 1);
-        add(&mut row.prompt, queued.debit.usage.prompt.0);
-        add(&mut row.completion, queued.debit.usage.completion.0);
-        row.cost = row.cost.saturating_add(cost);
+        // Numbers of one account are queued in the order in which they were closed, so the last one knows all.
+        let numbers = (queued.number.born, queued.numbers.clone());
+        sum.numbers.insert(queued.number.producer, numbers);
         // The last one's, even when the clock has stepped back over a month's end: memory does the same.
         (sum.month, sum.month_used) = (queued.month, queued.month_used.pico());
+        let Some(debit) = &queued.debit else { continue };
+        let cost = debit.cost.pico();
+        sum.cost = sum.cost.saturating_add(i128::from(cost));
+        let row = sum.usage.entry((queued.day, Arc::clone(&debit.model))).or_default();
+        let add = |to: &mut i64, value: u64| *to = to.saturating_add(i64::try_from(value).unwrap_or(i64::MAX));
+        add(&mut row.requests, 1);
+        add(&mut row.prompt, debit.usage.prompt.0);
+        add(&mut row.completion, debit.usage.completion.0);
+        row.cost = row.cost.saturating_add(cost);
     }
     group
 }

@@ -5,44 +5,74 @@ use std::sync::{Arc, PoisonError};
 
 use super::committer::Command;
 use super::{Cell, Embedded, QueuedDebit};
-use crate::pure::account::{AccountState, ProducerId, Settled, Settlement};
+use crate::pure::account::{AccountState, Settled, Settlement};
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
+use crate::pure::numbers::CallNumber;
+#[cfg(test)]
+use crate::pure::numbers::ProducerId;
 use crate::store::journal::Entry;
 use crate::store::{Debit, Orphan, Place, StoreError};
 
 impl Embedded {
-    pub(in crate::store) fn settle(&self, cell: &Arc<Cell>, hold: RequestId, debit: Debit, entry: Entry) {
-        // The account stays locked until the debit is queued: the file then sees the sequence numbers in order.
+    pub(in crate::store) fn settle(
+        &self,
+        cell: &Arc<Cell>,
+        hold: RequestId,
+        number: Option<CallNumber>,
+        debit: Debit,
+        entry: Entry,
+    ) {
+        // The account stays locked until the debit is queued: the file then sees the account's numbers as they were closed.
         let mut state = cell.state();
-        let producer = self.shared.producer;
-        let sequence = state.last_sequence(producer).saturating_add(1);
         let cost = debit.cost;
-        let settlement = settlement(hold, &debit, producer, sequence);
-        match self.take(cell, &mut state, &settlement, debit, entry) {
+        let number = number.unwrap_or_else(|| self.next_number(cell));
+        match self.take_own(cell, &mut state, settlement(hold, &debit, number), debit, entry) {
             Settled::Now { overrun } => {
                 if overrun && cost > Credits::ZERO {
                     log::debug!("request {hold} cost more than it held: {cost}");
                 }
             }
-            refused @ (Settled::Already | Settled::Gap { .. } | Settled::OutOfRange) => {
-                // In one process under one lock the number is always the next one, so only the range is left.
+            refused @ (Settled::Already | Settled::Stale { .. } | Settled::OutOfRange) => {
+                // In one process under one lock the number is new, so only the range is left.
                 log::error!("MONEY: the debit of request {hold} ({cost}) was not taken: {refused:?}");
                 state.release(hold);
             }
         }
     }
 
+    /// The account's next number.
+    pub(in crate::store) fn next_number(&self, cell: &Cell) -> CallNumber {
+        cell.numbers.next(&self.shared.producer)
+    }
+
     /// Who numbers this process' settlements.
     #[cfg(test)]
     pub(in crate::store) fn producer(&self) -> ProducerId {
-        self.shared.producer
+        self.shared.producer.current()
     }
 
     /// A settlement with the number that its producer gave it.
     #[cfg(test)]
     pub(in crate::store) fn settle_numbered(&self, cell: &Arc<Cell>, settlement: &Settlement, debit: Debit) -> Settled {
         self.take(cell, &mut cell.state(), settlement, debit, Entry::none())
+    }
+
+    /// Takes a settlement of this process, which was never sent before: so a number that its account has forgotten is replaced.
+    fn take_own(
+        &self,
+        cell: &Arc<Cell>,
+        state: &mut AccountState,
+        mut settlement: Settlement,
+        debit: Debit,
+        mut entry: Entry,
+    ) -> Settled {
+        if let Some(forgotten) = state.is_stale(settlement.number) {
+            self.shared.producer.renew_after(self.shared.clock.now(), forgotten);
+            settlement.number = self.next_number(cell);
+            entry.name(settlement.number);
+        }
+        self.take(cell, state, &settlement, debit, entry)
     }
 
     /// Takes a settlement into memory, and queues it for the file when it is new.
@@ -55,40 +85,61 @@ impl Embedded {
         mut entry: Entry,
     ) -> Settled {
         let now = self.shared.clock.now();
-        entry.owe(&debit, settlement.producer, settlement.sequence);
+        entry.owe(&debit, settlement.number);
         let settled = state.settle(settlement, now);
-        if let Settled::Already | Settled::OutOfRange = settled {
-            entry.close();
-            return settled;
-        }
-        if let Settled::Now { .. } = settled {
-            let queued = QueuedDebit {
-                cell: Arc::clone(cell),
-                debit,
-                day: now.day(),
-                month: now.month(),
-                month_used: state.month_used(now),
-                producer: settlement.producer,
-                sequence: settlement.sequence,
-                queued: now,
-                entry,
-            };
-            let first = {
-                let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-                queue.push(queued);
-                queue.len() == 1
-            };
-            // Once the ledger has changed hands, nobody empties the queue: the entries stay in the journal, for the successor.
-            if first && !self.is_handed_over() {
-                self.wake();
-            }
+        match settled {
+            Settled::Now { .. } => self.queue(cell, state, settlement.number, Some(debit), entry),
+            Settled::Already | Settled::OutOfRange => entry.close(),
+            Settled::Stale { .. } => entry.suspend(),
         }
         settled
     }
 
-    pub(in crate::store) fn release(&self, cell: &Cell, hold: RequestId, mut entry: Entry) {
-        cell.state().release(hold);
-        entry.close();
+    /// Queues what was resolved for the file.
+    fn queue(&self, cell: &Arc<Cell>, state: &AccountState, number: CallNumber, debit: Option<Debit>, entry: Entry) {
+        let now = self.shared.clock.now();
+        let queued = QueuedDebit {
+            cell: Arc::clone(cell),
+            debit,
+            day: now.day(),
+            month: now.month(),
+            month_used: state.month_used(now),
+            number,
+            numbers: state.numbers(number.producer),
+            queued: now,
+            entry,
+        };
+        let first = {
+            let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            queue.push(queued);
+            queue.len() == 1
+        };
+        // Once the ledger has changed hands, nobody empties the queue: the entries stay in the journal, for the successor.
+        if first && !self.is_handed_over() {
+            self.wake();
+        }
+    }
+
+    pub(in crate::store) fn release(
+        &self,
+        cell: &Arc<Cell>,
+        hold: RequestId,
+        number: Option<CallNumber>,
+        mut entry: Entry,
+    ) {
+        let mut state = cell.state();
+        state.release(hold);
+        // A call that has its number may stand in an older copy of the journal with something to pay: that is closed as well.
+        match number {
+            Some(number)
+                if state
+                    .resolve(number, Credits::ZERO, self.shared.clock.now().month())
+                    .is_ok() =>
+            {
+                self.queue(cell, &state, number, None, entry);
+            }
+            _ => entry.close(),
+        }
     }
 
     /// Where the account's figures are.
@@ -103,22 +154,22 @@ impl Embedded {
         Ok(Place::Embedded(Arc::clone(cell)))
     }
 
-    /// Takes the debit of a call that ended in the process before this one, which lives, when it is the next of its numbers.
+    /// Takes the debit of a call that ended in the process before this one, which lives.
     pub(in crate::store) fn take_from_predecessor(
         &self,
         account: &AccountId,
         hold: RequestId,
         debit: Debit,
-        (producer, sequence): (ProducerId, u64),
+        number: CallNumber,
     ) {
         let Ok(Place::Embedded(cell)) = self.place(account) else {
             return;
         };
         let mut state = cell.state();
-        if self.is_handed_over() || sequence != state.last_sequence(producer).saturating_add(1) {
+        if self.is_handed_over() {
             return;
         }
-        let settlement = settlement(hold, &debit, producer, sequence);
+        let settlement = settlement(hold, &debit, number);
         let settled = self.take(&cell, &mut state, &settlement, debit, Entry::none());
         if settled == Settled::OutOfRange {
             log::error!(
@@ -131,46 +182,27 @@ impl Embedded {
     /// Settles or releases a call that a dead process left. False when its debit had been taken before, or cannot be. The ledger's owner
     /// does this: in a process that has handed it over, the call stays in its journal.
     pub(in crate::store) fn take_over(&self, cell: &Arc<Cell>, hold: RequestId, orphan: Orphan, entry: Entry) -> bool {
-        let (debit, numbered) = match orphan {
-            Orphan::Held => {
-                let mut state = cell.state();
-                if !self.is_handed_over() {
-                    state.release(hold);
-                    drop(state);
-                    close(entry);
-                }
-                return true;
-            }
-            Orphan::Answered(debit) => (debit, None),
-            Orphan::Owed {
-                debit,
-                producer,
-                sequence,
-            } => (debit, Some((producer, sequence))),
-        };
         let mut state = cell.state();
         if self.is_handed_over() {
-            return false;
+            return matches!(orphan, Orphan::Held);
         }
-        let own = self.shared.producer;
-        let next = (own, state.last_sequence(own).saturating_add(1));
-        let (producer, sequence) = match numbered {
-            None => next,
-            Some((producer, sequence)) if sequence <= state.last_sequence(producer).saturating_add(1) => {
-                (producer, sequence)
+        let (debit, number) = match orphan {
+            Orphan::Held => {
+                state.release(hold);
+                drop(state);
+                close(entry);
+                return true;
             }
-            Some(_) => {
-                log::error!("MONEY: debits before that of request {hold} are missing in the ledger's file");
-                next
-            }
+            Orphan::Owed { debit, number } => (debit, number),
         };
-        let settlement = settlement(hold, &debit, producer, sequence);
+        let number = number.unwrap_or_else(|| self.next_number(cell));
+        let settlement = settlement(hold, &debit, number);
+        let cost = debit.cost;
         let settled = self.take(cell, &mut state, &settlement, debit, entry);
-        if settled == Settled::OutOfRange {
-            log::error!(
-                "MONEY: the debit of request {hold} ({}) is not taken: {settled:?}",
-                settlement.cost
-            );
+        match settled {
+            Settled::Now { .. } | Settled::Already => {}
+            Settled::OutOfRange => log::error!("MONEY: the debit of request {hold} ({cost}) is not taken: {settled:?}"),
+            Settled::Stale { .. } => suspended(hold, cost),
         }
         matches!(settled, Settled::Now { .. })
     }
@@ -187,12 +219,18 @@ fn close(mut entry: Entry) {
     entry.close();
 }
 
-fn settlement(hold: RequestId, debit: &Debit, producer: ProducerId, sequence: u64) -> Settlement {
+/// The ledger cannot tell whether it has taken a debit, and takes it no more.
+fn suspended(hold: RequestId, cost: Credits) {
+    log::error!(
+        "MONEY: the debit of request {hold} ({cost}) comes too late to know whether it was taken before: it is not taken, its journal is kept"
+    );
+}
+
+fn settlement(hold: RequestId, debit: &Debit, number: CallNumber) -> Settlement {
     Settlement {
         hold,
         cost: debit.cost,
         tokens: debit.usage.prompt.0.saturating_add(debit.usage.completion.0),
-        producer,
-        sequence,
+        number,
     }
 }

@@ -11,8 +11,9 @@ use tokio::sync::oneshot;
 
 use super::committer::Command;
 use super::{Cell, Embedded, KeyEntry, MAINTENANCE, QueuedDebit, Shared, start_thread, take_lock};
-use crate::pure::account::AccountState;
+use crate::pure::account::{AccountState, Settled};
 use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
 use crate::store::sqlite::{Database, StoredAccount};
 use crate::store::{StoreError, control};
 
@@ -139,7 +140,7 @@ impl Shared {
                 cell.record.store(Arc::new(stored.record));
             }
             if let Some(state) = states.get_mut(&id) {
-                state.read_anew(stored.balance, stored.months, stored.producers);
+                state.read_anew(stored.kept);
             }
         }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
@@ -154,18 +155,20 @@ impl Shared {
 
 /// A debit of the queue with what the file says by now; none when the file has it.
 fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit) -> Option<QueuedDebit> {
-    if debit.sequence <= state.last_sequence(debit.producer) {
-        debit.entry.close();
-        return None;
-    }
-    let cost = debit.debit.cost;
-    match state.debit_anew(cost, debit.month, debit.producer, debit.sequence) {
-        Some(used) => {
+    let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
+    match state.resolve(debit.number, cost, debit.month) {
+        Ok(used) => {
             debit.month_used = used;
+            debit.numbers = state.numbers(debit.number.producer);
             Some(debit)
         }
-        None => {
-            log::error!("MONEY: a debit of {cost} is beyond the range of its account");
+        Err(Settled::Already) => {
+            debit.entry.close();
+            None
+        }
+        Err(refused) => {
+            log::error!("MONEY: a debit of {cost} is not taken: {refused:?}");
+            debit.entry.suspend();
             None
         }
     }

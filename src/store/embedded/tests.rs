@@ -307,12 +307,12 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
         };
         shared.queue.lock().unwrap().push(QueuedDebit {
             cell: Arc::clone(&cell),
-            debit,
+            debit: Some(debit),
             day: NOW.day(),
             month: NOW.month(),
             month_used: Credits::ZERO,
-            producer: shared.producer,
-            sequence,
+            number: CallNumber::new(shared.producer.current(), sequence),
+            numbers: Numbers::read(sequence, "").unwrap(),
             queued: NOW,
             entry: Entry::none(),
         });
@@ -324,7 +324,7 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     committer.commit().unwrap();
     committer.commit().unwrap();
     let stored = committer.database.accounts().unwrap().remove(0);
-    assert_eq!(stored.balance, credits("7"));
+    assert_eq!(stored.kept.balance, credits("7"));
     let calls = committer.database.usage(&stored.record.id, NOW.day()).unwrap();
     assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 2);
 }

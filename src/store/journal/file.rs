@@ -28,6 +28,8 @@ pub(super) struct JournalFile {
     prompts: Option<Segments>,
     free: Mutex<Free>,
     in_use: AtomicUsize,
+    /// Of those in use, the ones whose end the store knows: they stay for a while, for a store that loses its last moments.
+    acknowledged: AtomicUsize,
     origin: Origin,
     /// Something in it is not believed: it is not deleted but put aside.
     keep_aside: AtomicBool,
@@ -146,6 +148,7 @@ impl JournalFile {
             prompts: prompts_file.map(|file| Segments::new(file, 0, SEGMENT_BLOCKS * BLOCK_BYTES)),
             free: Mutex::default(),
             in_use: AtomicUsize::new(0),
+            acknowledged: AtomicUsize::new(0),
             origin,
             keep_aside: AtomicBool::new(false),
         }
@@ -160,9 +163,30 @@ impl JournalFile {
         self.in_use.load(Ordering::Acquire)
     }
 
-    /// When the oldest call that stands in the journal came. It looks at every slot.
+    /// Calls whose end the store does not know.
+    pub(super) fn unknown(&self) -> usize {
+        self.in_use().saturating_sub(self.acknowledged.load(Ordering::Acquire))
+    }
+
+    /// The store knows how the call in this slot ended, which stays all the same.
+    pub(super) fn acknowledge(&self, slot: u32) {
+        if let Some(slot) = self.slot(slot).filter(|slot| !slot.is_acknowledged()) {
+            slot.set_since(None);
+            self.acknowledged.fetch_add(1, Ordering::AcqRel);
+        }
+    }
+
+    /// The contrary of [`JournalFile::acknowledge`], for a call that came at `since`.
+    pub(super) fn doubt(&self, slot: u32, since: Timestamp) {
+        if let Some(slot) = self.slot(slot).filter(|slot| slot.is_acknowledged()) {
+            slot.set_since(Some(since));
+            self.acknowledged.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+
+    /// When the oldest call came whose end the store does not know. It looks at every slot.
     pub(super) fn oldest(&self) -> Option<Timestamp> {
-        if self.in_use() == 0 {
+        if self.unknown() == 0 {
             return None;
         }
         let slots = (0..self.slots()).filter_map(|number| self.slot(number));
@@ -220,6 +244,9 @@ impl JournalFile {
     /// Frees a slot and wipes its prompt. The last one of an adopted journal deletes it.
     pub(super) fn release(&self, slot: u32, blocks: Blocks) {
         if let Some(place) = self.slot(slot) {
+            if self.origin == Origin::Own && place.is_acknowledged() {
+                self.acknowledged.fetch_sub(1, Ordering::AcqRel);
+            }
             place.free();
         }
         self.release_prompt(blocks);
@@ -239,6 +266,14 @@ impl JournalFile {
         match JournalFile::put_aside(&self.path) {
             Ok(aside) => log::error!("what could not be believed is kept in {}", aside.display()),
             Err(error) => log::error!("{} cannot be put aside: {error}", self.path.display()),
+        }
+    }
+
+    /// One of the calls in the journal is neither billed nor given back. The journal of this process keeps it for the next start.
+    pub(super) fn suspend_one(&self) {
+        self.keep_aside();
+        if self.origin == Origin::Adopted {
+            self.forget_found();
         }
     }
 

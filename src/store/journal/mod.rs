@@ -27,9 +27,9 @@ use self::slot::NumberedDebit;
 pub use self::slot::{Intent, MODEL_BYTES_MAX};
 use super::{Debit, StoreError};
 use crate::crash::point;
-use crate::pure::account::ProducerId;
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
+use crate::pure::numbers::CallNumber;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
@@ -70,6 +70,7 @@ struct Written {
     blocks: Blocks,
     id: RequestId,
     stage: Stage,
+    number: Option<CallNumber>,
     delivered: CompletionTokens,
     prompt: Option<PromptTokens>,
 }
@@ -122,6 +123,7 @@ impl Journal {
             blocks: claim.blocks,
             id: intent.id,
             stage: Stage::Held,
+            number: None,
             delivered: CompletionTokens(0),
             prompt: None,
         })))
@@ -134,7 +136,7 @@ impl Journal {
 
     /// Calls whose end the store does not know yet.
     pub fn depth(&self) -> usize {
-        self.file.load().as_ref().map_or(0, |file| file.in_use())
+        self.file.load().as_ref().map_or(0, |file| file.unknown())
     }
 
     /// When the oldest of them came, to the second. Cheap enough for a scrape, not for a request.
@@ -203,6 +205,15 @@ impl Entry {
         Entry(None)
     }
 
+    /// The name under which the call will be billed. It has to stand here before anything of an answer is passed on.
+    pub(super) fn name(&mut self, number: CallNumber) {
+        let Some(written) = &mut self.0 else { return };
+        if let Some(slot) = written.file.slot(written.slot) {
+            slot.name(number, written.id);
+            written.number = Some(number);
+        }
+    }
+
     /// Tokens of an answer are about to be passed on: `delivered` in all, with the provider's report of the prompt where it has come.
     /// A store instruction, when something has changed.
     pub fn pass(&mut self, delivered: CompletionTokens, prompt: Option<PromptTokens>) {
@@ -237,23 +248,44 @@ impl Entry {
     }
 
     /// The exact debit, with the number under which the store will be told. It stands here before that.
-    pub(super) fn owe(&mut self, debit: &Debit, producer: ProducerId, sequence: u64) {
+    pub(super) fn owe(&mut self, debit: &Debit, number: CallNumber) {
         let Some(written) = &mut self.0 else { return };
         let Some(slot) = written.file.slot(written.slot) else {
             return;
         };
         point("debit", "before");
         let debit = NumberedDebit {
-            producer,
-            sequence,
+            number,
             usage: debit.usage,
             cost: debit.cost,
         };
-        slot.owe(&debit, written.id);
-        written.stage = Stage::Owed;
+        slot.owe(&debit, written.id, written.number == Some(number));
+        (written.stage, written.number) = (Stage::Owed, Some(number));
         point("debit", "after");
         // The debit is exact: nobody will count the prompt again, and the next call's stands in the same memory.
         written.file.release_prompt(std::mem::take(&mut written.blocks));
+    }
+
+    /// The store knows how the call ended, but may still lose that: the entry stays for a while, and is no more one of those whose end
+    /// is unknown.
+    pub(super) fn acknowledged(&mut self) {
+        if let Some(written) = &self.0 {
+            written.file.acknowledge(written.slot);
+        }
+    }
+
+    /// An entry that was acknowledged is unknown again: the store has lost it.
+    pub(super) fn doubted(&mut self) {
+        if let Some(written) = &self.0 {
+            written.file.doubt(written.slot, written.id.time());
+        }
+    }
+
+    /// Nobody knows whether the store has taken this debit, and nobody will: its journal is kept for the operator to look at.
+    pub(super) fn suspend(self) {
+        if let Some(written) = &self.0 {
+            written.file.suspend_one();
+        }
     }
 
     /// The store knows how the call ended.

@@ -1,8 +1,8 @@
 //! Recovery: what processes that died have left in their journals is billed or given back.
 //!
-//! Nothing here can bill twice: a debit that stood in a journal goes to the store under the number that it had, and one that has to be made
-//! is written into the dead process' journal, with its new number, before the store hears of it. So a recovery that is killed
-//! itself is continued by the next.
+//! Nothing here can bill twice: what a call owes goes to the store under the number that the call had before anything of its answer was
+//! passed on, so a store that has heard of it before says so, however old the journal is. A debit that has to be made is written into the
+//! dead process' journal before the store hears of it. So a recovery that is killed itself is continued by the next.
 
 use std::collections::HashSet;
 use std::panic::AssertUnwindSafe;
@@ -122,11 +122,9 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
             }
         }
     }
-    ended.sort_by_key(|(_, debit)| debit.sequence);
     for (found, numbered) in ended {
         let debit = owed_debit(&found, &numbered);
-        let number = (numbered.producer, numbered.sequence);
-        ledger.take_from_predecessor(&found.account, found.id, debit, number);
+        ledger.take_from_predecessor(&found.account, found.id, debit, numbered.number);
     }
     if is_whole {
         ledger.predecessors_ended_of(&held, &running);
@@ -153,8 +151,7 @@ pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
     }
 }
 
-/// Resolves the calls of dead processes. The store takes the debits of a producer in the order of their numbers, wherever they stand,
-/// and those that are made now after them.
+/// Resolves the calls of dead processes, in any order.
 fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverReport) {
     let mut calls = Vec::new();
     for file in files {
@@ -173,11 +170,6 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverRepo
             }
         }
     }
-    calls.sort_by_key(|(_, _, found)| match found.stage {
-        FoundStage::Owed(debit) => (0, debit.producer.0, debit.sequence),
-        FoundStage::Answered { .. } => (1, 0, 0),
-        FoundStage::Held => (2, 0, 0),
-    });
     for (file, number, found) in calls {
         let id = found.id;
         if let Err(error) = resolve_call(file, number, found, ledger, report) {
@@ -198,22 +190,22 @@ fn resolve_call(
 ) -> Result<(), StoreError> {
     let (orphan, stage) = match found.stage {
         FoundStage::Held => (Orphan::Held, Stage::Held),
-        FoundStage::Answered { delivered, prompt } => {
+        FoundStage::Answered {
+            delivered,
+            prompt,
+            number,
+        } => {
             let debit = made_debit(file, &found, delivered, prompt)?;
-            (Orphan::Answered(debit), Stage::Answered)
+            (Orphan::Owed { debit, number }, Stage::Answered)
         }
         FoundStage::Owed(numbered) => {
-            let debit = owed_debit(&found, &numbered);
-            let (producer, sequence) = (numbered.producer, numbered.sequence);
-            (
-                Orphan::Owed {
-                    debit,
-                    producer,
-                    sequence,
-                },
-                Stage::Owed,
-            )
+            let (debit, number) = (owed_debit(&found, &numbered), Some(numbered.number));
+            (Orphan::Owed { debit, number }, Stage::Owed)
         }
+    };
+    let named = match &orphan {
+        Orphan::Held => None,
+        Orphan::Owed { number, .. } => *number,
     };
     let place = ledger.place(&found.account)?;
     let entry = Entry(Some(Written {
@@ -222,6 +214,7 @@ fn resolve_call(
         blocks: Default::default(),
         id: found.id,
         stage,
+        number: named,
         delivered: CompletionTokens(0),
         prompt: None,
     }));

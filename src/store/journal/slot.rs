@@ -7,10 +7,10 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
-use crate::pure::account::ProducerId;
 use crate::pure::chat::{Endpoint, PromptLimits};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::{Credits, Pricing};
+use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
@@ -31,6 +31,9 @@ pub(super) struct Slot {
     held: AtomicI64,
     intent: UnsafeCell<[u8; INTENT_BYTES]>,
     debit: UnsafeCell<[u8; DEBIT_BYTES]>,
+    /// The call's name: its producer, and its number with their check; 0 until it has one, and in journals of before there were names.
+    producer: AtomicU64,
+    number: AtomicU64,
 }
 
 // SAFETY: the cells are written only by the slot's one owner, before a release store of `state`; another thread reads them only when it
@@ -79,8 +82,7 @@ pub(super) struct PromptPlace {
 /// An exact debit with the number under which the store knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct NumberedDebit {
-    pub(super) producer: ProducerId,
-    pub(super) sequence: u64,
+    pub(super) number: CallNumber,
     pub(super) usage: Usage,
     pub(super) cost: Credits,
 }
@@ -109,6 +111,8 @@ pub(super) enum FoundStage {
         delivered: CompletionTokens,
         /// As the provider reported it.
         prompt: Option<PromptTokens>,
+        /// None in journals of before there were names.
+        number: Option<CallNumber>,
     },
     /// It was over, and its debit stood.
     Owed(NumberedDebit),
@@ -125,6 +129,8 @@ pub(super) enum Refused {
     Counters,
     #[error("its debit is damaged")]
     Debit,
+    #[error("its number is damaged")]
+    Number,
 }
 
 impl Slot {
@@ -133,11 +139,10 @@ impl Slot {
         let text = intent_bytes(intent, place);
         // SAFETY: the caller owns the slot, so nobody else touches the cell.
         unsafe { *self.intent.get() = text };
-        let since_secs = intent.id.time().0.div_euclid(1000);
-        self.since_secs
-            .store(u32::try_from(since_secs).unwrap_or(0), Ordering::Relaxed);
+        self.set_since(Some(intent.id.time()));
         self.delivered.store(checked(0, intent.id), Ordering::Relaxed);
         self.prompt.store(NOT_REPORTED, Ordering::Relaxed);
+        self.number.store(UNNAMED, Ordering::Relaxed);
         self.held.store(0, Ordering::Relaxed);
         self.state.store(state::HELD, Ordering::Release);
     }
@@ -161,6 +166,18 @@ impl Slot {
         (secs > 0).then(|| Timestamp(i64::from(secs).saturating_mul(1000)))
     }
 
+    /// Whether its end is known to the store, and it stays all the same.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.since_secs.load(Ordering::Relaxed) == 0
+    }
+
+    /// From when on its end is unknown to the store; none for one whose end is known.
+    pub(super) fn set_since(&self, since: Option<Timestamp>) {
+        let secs = since.map_or(0, |since| since.0.div_euclid(1000));
+        self.since_secs
+            .store(u32::try_from(secs).unwrap_or(0), Ordering::Relaxed);
+    }
+
     /// An answer's first byte is about to be passed on.
     pub(super) fn answered(&self) {
         self.state.store(state::ANSWERED, Ordering::Release);
@@ -176,14 +193,39 @@ impl Slot {
         self.prompt.store(checked(tokens.0, id), Ordering::Release);
     }
 
-    /// Writes the exact debit. The caller owns the slot.
-    pub(super) fn owe(&self, debit: &NumberedDebit, id: RequestId) {
+    /// Writes the call's name, in place of the one that it may have. The caller owns the slot.
+    pub(super) fn name(&self, number: CallNumber, id: RequestId) {
+        self.number.store(UNNAMED, Ordering::Release);
+        self.producer.store(number.producer.0, Ordering::Release);
+        self.number.store(checked_number(number, id), Ordering::Release);
+    }
+
+    /// The call's name; none when it has none yet.
+    fn named(&self, id: RequestId) -> Result<Option<CallNumber>, Refused> {
+        let word = self.number.load(Ordering::Acquire);
+        if word == UNNAMED {
+            return Ok(None);
+        }
+        let producer = ProducerId(self.producer.load(Ordering::Acquire));
+        let number = CallNumber::new(producer, word >> NUMBER_CHECK_BITS);
+        if checked_number(number, id) == word {
+            Ok(Some(number))
+        } else {
+            Err(Refused::Number)
+        }
+    }
+
+    /// Writes the exact debit, of a call that has its name already when `is_named`. The caller owns the slot.
+    pub(super) fn owe(&self, debit: &NumberedDebit, id: RequestId, is_named: bool) {
         let text = debit_bytes(debit, id);
         // A debit that gets another number: while it is written, the counters say what is owed.
         if self.state.load(Ordering::Relaxed) == state::OWED {
             self.deliver(debit.usage.completion, id);
             self.report_prompt(debit.usage.prompt, id);
             self.state.store(state::ANSWERED, Ordering::Release);
+        }
+        if !is_named {
+            self.name(debit.number, id);
         }
         // SAFETY: the caller owns the slot, so nobody else touches the cell.
         unsafe { *self.debit.get() = text };
@@ -220,12 +262,17 @@ impl Slot {
                 FoundStage::Answered {
                     delivered: CompletionTokens(delivered),
                     prompt,
+                    number: self.named(found.id)?,
                 }
             }
             state::OWED => {
                 // SAFETY: as above.
                 let debit = unsafe { *self.debit.get() };
-                FoundStage::Owed(read_debit(&debit, found.id).ok_or(Refused::Debit)?)
+                let mut debit = read_debit(&debit, found.id).ok_or(Refused::Debit)?;
+                if self.named(found.id)? != Some(debit.number) {
+                    debit.number.born = Birth::default(); // Of before there were names: its producer says nothing of its birth.
+                }
+                FoundStage::Owed(debit)
             }
             _ => FoundStage::Held,
         };
@@ -255,7 +302,18 @@ fn check(count: u32, id: RequestId) -> u32 {
         | 1
 }
 
+/// A number with its check in one word. Never 0: numbers count from 1.
+fn checked_number(number: CallNumber, id: RequestId) -> u64 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(id_salt(id));
+    hasher.update(&number.producer.0.to_le_bytes());
+    hasher.update(&number.number.to_le_bytes());
+    number.number << NUMBER_CHECK_BITS | u64::from(hasher.finalize() >> (32 - NUMBER_CHECK_BITS))
+}
+
 const NOT_REPORTED: u64 = 0;
+const UNNAMED: u64 = 0;
+/// The rest is the number: a million million calls of one account by one producer.
+const NUMBER_CHECK_BITS: u32 = 24;
 
 /// Longest model id that a slot takes, in bytes.
 pub const MODEL_BYTES_MAX: usize = 200;
@@ -314,8 +372,8 @@ fn debit_bytes(debit: &NumberedDebit, id: RequestId) -> [u8; DEBIT_BYTES] {
     let mut writer = Writer {
         rest: text.get_mut(4..).unwrap_or_default(),
     };
-    writer.put(&debit.producer.0.to_le_bytes());
-    writer.put(&debit.sequence.to_le_bytes());
+    writer.put(&debit.number.producer.0.to_le_bytes());
+    writer.put(&debit.number.number.to_le_bytes());
     writer.put(&debit.usage.prompt.0.to_le_bytes());
     writer.put(&debit.usage.completion.0.to_le_bytes());
     writer.put(&debit.cost.pico().to_le_bytes());
@@ -328,8 +386,10 @@ fn read_debit(text: &[u8; DEBIT_BYTES], id: RequestId) -> Option<NumberedDebit> 
         rest: opened(text, id_salt(id))?,
     };
     Some(NumberedDebit {
-        producer: ProducerId(u64::from_le_bytes(reader.take()?)),
-        sequence: u64::from_le_bytes(reader.take()?),
+        number: {
+            let producer = ProducerId(u64::from_le_bytes(reader.take()?));
+            CallNumber::new(producer, u64::from_le_bytes(reader.take()?))
+        },
         usage: Usage {
             prompt: PromptTokens(u64::from_le_bytes(reader.take()?)),
             completion: CompletionTokens(u64::from_le_bytes(reader.take()?)),

@@ -10,6 +10,7 @@ use super::*;
 use crate::clock::Clock;
 use crate::pure::chat::{Endpoint, PromptLimits};
 use crate::pure::money::{Credits, ListPrice, Markup, Pricing, ProviderPrice};
+use crate::pure::numbers::ProducerId;
 use crate::pure::usage::Usage;
 use crate::store::admin::RecoverReport;
 use crate::store::embedded::Embedded;
@@ -247,7 +248,7 @@ fn a_debit_that_stood_is_taken_once_whether_the_store_has_it_or_not() {
                 },
                 cost: cost(9, sequence * 5),
             };
-            entry.owe(&debit, store.producer(), sequence);
+            entry.owe(&debit, CallNumber::new(store.producer(), sequence));
             entries.push(entry);
         }
     }
@@ -316,7 +317,7 @@ fn a_debit_that_the_store_has_not_yet_acknowledged_keeps_no_prompt() {
             usage,
             cost: cost(1, 1),
         };
-        entry.owe(&debit, ProducerId(7), n);
+        entry.owe(&debit, CallNumber::new(ProducerId(7), n));
         owed.push(entry);
     }
     let prompts = std::fs::read(rig.files("prompts").first().unwrap()).unwrap();
@@ -430,7 +431,7 @@ fn three_calls() -> (Rig, Vec<u8>, Vec<u8>) {
         },
         cost: cost(9, 20),
     };
-    owed.owe(&debit, store.producer(), 1);
+    owed.owe(&debit, CallNumber::new(store.producer(), 2));
     drop(owed);
     die(vec![held, answered]);
     rig.process = None;
@@ -451,6 +452,7 @@ fn recovered_from(journal: &[u8], prompts: &[u8]) -> (Credits, RecoverReport) {
     rig.start("10");
     let report = rig.process().recovered.clone();
     let spent = rig.spent();
+    rig.process().ledger.close(); // Which brings the debits to the disk, and so frees their places.
     assert!(!rig.folder.path().join(DEAD).with_extension("journal").exists());
     (spent, report)
 }
@@ -551,7 +553,7 @@ fn read_all(journal: &[u8]) -> (Vec<Credits>, usize) {
             Err(_) => refused += 1,
             Ok(Some(found)) => match found.stage {
                 super::slot::FoundStage::Held => {}
-                super::slot::FoundStage::Answered { delivered, prompt } => {
+                super::slot::FoundStage::Answered { delivered, prompt, .. } => {
                     costs.push(cost(prompt.unwrap().0, delivered.0));
                 }
                 super::slot::FoundStage::Owed(debit) => costs.push(debit.cost),

@@ -7,6 +7,8 @@ use super::script::PREFIX;
 use crate::pure::account::Scope;
 use crate::pure::ids::AccountId;
 use crate::pure::limits::Window;
+use crate::pure::numbers::{CallNumber, Numbers, ProducerId};
+use crate::store::producer::AccountNumbers;
 
 /// Where an account's figures are.
 #[derive(Debug)]
@@ -18,6 +20,9 @@ pub struct Account {
     /// Held by whoever reads the account's usage: one call at a time may ask Redis for so much.
     pub(super) reporting: tokio::sync::Mutex<()>,
     windows: Mutex<Vec<(Scope, Window)>>,
+    pub(super) numbers: AccountNumbers,
+    /// The numbers of this process that Redis has acknowledged, by their producer.
+    acknowledged: Mutex<(Option<ProducerId>, Numbers)>,
 }
 
 impl Account {
@@ -28,6 +33,8 @@ impl Account {
             under_way: AtomicUsize::new(0),
             reporting: tokio::sync::Mutex::default(),
             windows: Mutex::default(),
+            numbers: AccountNumbers::default(),
+            acknowledged: Mutex::default(),
         }
     }
 
@@ -52,6 +59,27 @@ impl Account {
     /// Whether Redis has yet to hear of something that happened here.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.load(Ordering::Acquire) > 0
+    }
+
+    /// Redis has acknowledged this number.
+    pub(super) fn acknowledge(&self, number: CallNumber) {
+        let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (producer, numbers) = &mut *acknowledged;
+        if *producer != Some(number.producer) {
+            if producer.is_some_and(|known| known.born() > number.born) {
+                return; // Of the producer before, or of another process.
+            }
+            (*producer, *numbers) = (Some(number.producer), Numbers::default());
+        }
+        numbers.resolve(number.number);
+    }
+
+    /// Those of the producer's numbers from `first` to `last` that Redis has acknowledged.
+    pub(super) fn acknowledged(&self, producer: ProducerId, (first, last): (u64, u64)) -> Vec<u64> {
+        let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, numbers) = &*acknowledged;
+        let is_closed = |number: &u64| *known == Some(producer) && numbers.is_closed(*number);
+        (first..=last.min(numbers.high())).filter(is_closed).collect()
     }
 
     /// The scope's window as Redis had it last.

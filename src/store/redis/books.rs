@@ -94,7 +94,8 @@ impl Books {
                 b"committed" => books.committed = amount(text)?,
                 b"used" => books.used = amount(text)?,
                 b"month" => books.month = Month(reply::number(Some(text))?),
-                b"about" | b"tier" | b"quota" | b"created" | b"next" | b"first" | b"last" | b"producers" => {}
+                b"about" | b"tier" | b"quota" | b"created" | b"next" | b"first" | b"last" | b"producers"
+                | b"numbered" | b"forgotten" => {}
                 [b't', ..] => books.paid_in += amount(first_word(text))?,
                 [b'h', id @ ..] => {
                     let mut parts = text.splitn(4, ' ');
@@ -114,7 +115,7 @@ impl Books {
                     books.debits += cost;
                     costs.push((Day(reply::number(Some(first_word(row)))?), cost));
                 }
-                [b'u' | b'd' | b'p', ..] => {}
+                [b'u' | b'd' | b'p' | b'n', ..] => {}
                 other => {
                     let name = String::from_utf8_lossy(other).into_owned();
                     return Err(corrupt(&format!("an account has the unknown field {name:?}")));

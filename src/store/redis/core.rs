@@ -20,6 +20,7 @@ use crate::pure::ids::{KeyDigest, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::store::journal::Entry;
+use crate::store::producer::Producer;
 use crate::store::vitals::Times;
 use crate::store::{AccountRecord, KeyRecord, StoreError};
 
@@ -33,6 +34,7 @@ pub(super) struct Core {
     pub(super) guard: Guard,
     pub(super) cache: Cache,
     pub(super) queue: Queue,
+    pub(super) producer: Producer,
     pub(super) holds: OpenHolds,
     pub(super) maintenance: AtomicBool,
     /// Redis' clock less this machine's, in milliseconds.
@@ -199,7 +201,7 @@ impl Drop for Doubt<'_> {
             let entry = self.entry.take().unwrap_or(Entry::none());
             self.core
                 .queue
-                .release(self.account, self.hold, ReleaseKind::Doubtful, entry);
+                .release(self.account, self.hold, None, ReleaseKind::Doubtful, entry);
         }
     }
 }

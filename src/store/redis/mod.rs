@@ -2,8 +2,8 @@
 //!
 //! Every step of an account is one script, atomic in Redis and by Redis' clock; the steps are those of
 //! [`AccountState`](crate::pure::account::AccountState), reply by reply. Callers wait for a reserve, at most as long as
-//! [`Options::timeout`]; settlements and releases go through a queue that a thread of the ledger empties, numbered without gaps
-//! and sent again until Redis acknowledges them. When too many of them wait, no more calls are admitted: nothing is dropped.
+//! [`Options::timeout`]; settlements and releases go through a queue that a thread of the ledger empties, each under its call's number
+//! and sent again until Redis acknowledges it. When too many of them wait, no more calls are admitted: nothing is dropped.
 
 mod account;
 mod address;
@@ -34,17 +34,19 @@ use self::core::Core;
 use self::guard::Guard;
 use self::holds::{OpenHold, OpenHolds};
 use self::link::Link;
-use self::queue::{Queue, ReleaseKind};
+use self::queue::{Origin, Queue, QueuedDebit, ReleaseKind};
 use self::settler::Settler;
 use super::admin::{AdminError, AdminOp, AdminReply};
 use super::cover::Cover;
 use super::journal::Entry;
+use super::producer::Producer;
 use super::vitals::{Times, Vitals};
 use super::{Caller, Debit, Figures, Orphan, Place, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{Denial, Granted, Look, ProducerId, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
+use crate::pure::numbers::CallNumber;
 use crate::pure::time::Timestamp;
 
 /// What an operator, or a test, may choose.
@@ -108,7 +110,8 @@ impl RedisLedger {
             address,
             guard: Guard::new(options.waiting_max),
             cache: Cache::default(),
-            queue: Queue::new(fresh_producer()?),
+            queue: Queue::new(),
+            producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
             maintenance: AtomicBool::new(false),
             ahead_ms: AtomicI64::new(0),
@@ -192,16 +195,49 @@ impl RedisLedger {
         Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()), cover)))
     }
 
-    pub(super) fn settle(&self, account: &Arc<Account>, hold: RequestId, debit: Debit, entry: Entry) {
-        let core = &self.core;
-        let known = core.holds.remove(hold);
-        core.queue
-            .settle(account, hold, known, debit, entry, core.guard.now_ms());
+    /// The account's next number.
+    pub(super) fn next_number(&self, account: &Account) -> CallNumber {
+        account.numbers.next(&self.core.producer)
     }
 
-    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, entry: Entry) {
+    pub(super) fn settle(
+        &self,
+        account: &Arc<Account>,
+        hold: RequestId,
+        number: Option<CallNumber>,
+        debit: Debit,
+        entry: Entry,
+    ) {
+        let known = self.core.holds.remove(hold);
+        self.queue(account, (hold, known), (number, Origin::Own), debit, entry);
+    }
+
+    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, number: Option<CallNumber>, entry: Entry) {
         self.core.holds.remove(hold);
-        self.core.queue.release(account, hold, ReleaseKind::Sure, entry);
+        self.core.queue.release(account, hold, number, ReleaseKind::Sure, entry);
+    }
+
+    fn queue(
+        &self,
+        account: &Arc<Account>,
+        (hold, known): (RequestId, Option<OpenHold>),
+        (number, origin): (Option<CallNumber>, Origin),
+        debit: Debit,
+        mut entry: Entry,
+    ) {
+        let number = number.unwrap_or_else(|| self.next_number(account));
+        entry.owe(&debit, number);
+        self.core.queue.settle(QueuedDebit {
+            account: Arc::clone(account),
+            hold,
+            known,
+            debit,
+            number,
+            origin,
+            sent: 0,
+            queued_ms: self.core.guard.now_ms().max(1),
+            entry,
+        });
     }
 
     /// Where the account's figures are.
@@ -211,17 +247,16 @@ impl RedisLedger {
 
     /// Settles or releases a call that a dead process left.
     pub(super) fn take_over(&self, account: &Arc<Account>, hold: RequestId, orphan: Orphan, entry: Entry) {
-        let (queue, now_ms) = (&self.core.queue, self.core.guard.now_ms());
         match orphan {
             // Its reserve may be on its way still, from a process that died a moment ago.
-            Orphan::Held => queue.release(account, hold, ReleaseKind::Doubtful, entry),
-            Orphan::Answered(debit) => queue.settle(account, hold, None, debit, entry, now_ms),
-            Orphan::Owed {
-                debit,
-                producer,
-                sequence,
-            } => {
-                queue.settle_numbered(account, hold, debit, (producer, sequence), entry, now_ms);
+            Orphan::Held => {
+                let queue = &self.core.queue;
+                queue.release(account, hold, None, ReleaseKind::Doubtful, entry);
+            }
+            // One that has no number yet was never sent: this process gives it its own.
+            Orphan::Owed { debit, number } => {
+                let origin = number.map_or(Origin::Own, |_| Origin::Adopted);
+                self.queue(account, (hold, None), (number, origin), debit, entry);
             }
         }
     }
@@ -322,13 +357,6 @@ impl Drop for ClosesEntry {
             entry.close();
         }
     }
-}
-
-/// A process is a new producer each time it starts, so that its numbers never continue another's.
-fn fresh_producer() -> Result<ProducerId, StoreError> {
-    let mut bytes = [0u8; 8];
-    getrandom::fill(&mut bytes).map_err(|error| unavailable(&format!("no random numbers: {error}")))?;
-    Ok(ProducerId(u64::from_le_bytes(bytes)))
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {

@@ -1,6 +1,5 @@
 //! What Redis has to hear without anybody waiting for it: settlements and releases, in the order in which they happened.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,8 +9,8 @@ use tokio::sync::{Notify, oneshot};
 use super::account::Account;
 use super::guard::millis;
 use super::holds::OpenHold;
-use crate::pure::account::ProducerId;
 use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::numbers::CallNumber;
 use crate::store::journal::Entry;
 use crate::store::{Debit, StoreError};
 
@@ -23,13 +22,24 @@ pub(super) struct QueuedDebit {
     /// What this process knows of the hold; it only saves Redis work.
     pub(super) known: Option<OpenHold>,
     pub(super) debit: Debit,
-    pub(super) producer: ProducerId,
-    /// Counts this producer's settlements of this account from 1 without gaps.
-    pub(super) sequence: u64,
+    /// The name under which it counts once.
+    pub(super) number: CallNumber,
+    pub(super) origin: Origin,
+    /// How often it was sent.
+    pub(super) sent: u32,
     /// When it was queued, by the ledger's monotonic clock.
     pub(super) queued_ms: u64,
     /// Closed once Redis has acknowledged it.
     pub(super) entry: Entry,
+}
+
+/// Whose settlement it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// A call of this process.
+    Own,
+    /// Of a process that has died, and may have sent it.
+    Adopted,
 }
 
 /// One thing to tell Redis.
@@ -41,6 +51,8 @@ pub(super) enum Work {
     Release {
         account: Arc<Account>,
         hold: RequestId,
+        /// Closed with it.
+        number: Option<CallNumber>,
         kind: ReleaseKind,
         /// Closed once Redis has acknowledged it.
         entry: Entry,
@@ -80,9 +92,6 @@ pub(super) struct Queue {
 #[derive(Debug)]
 struct Inner {
     work: Vec<Work>,
-    /// The producer and last number of each account.
-    numbers: HashMap<AccountId, (ProducerId, u64)>,
-    producer: ProducerId,
 }
 
 impl Work {
@@ -97,13 +106,9 @@ impl Work {
 }
 
 impl Queue {
-    pub(super) fn new(producer: ProducerId) -> Queue {
+    pub(super) fn new() -> Queue {
         Queue {
-            inner: Mutex::new(Inner {
-                work: Vec::new(),
-                numbers: HashMap::new(),
-                producer,
-            }),
+            inner: Mutex::new(Inner { work: Vec::new() }),
             wake: Notify::new(),
             hurry: Notify::new(),
             closed: AtomicBool::new(false),
@@ -112,58 +117,11 @@ impl Queue {
         }
     }
 
-    /// Queues a settlement with the account's next number.
-    pub(super) fn settle(
-        &self,
-        account: &Arc<Account>,
-        hold: RequestId,
-        known: Option<OpenHold>,
-        debit: Debit,
-        mut entry: Entry,
-        now_ms: u64,
-    ) {
-        self.count(account, now_ms);
+    /// Queues a settlement.
+    pub(super) fn settle(&self, debit: QueuedDebit) {
+        self.count(&debit.account, debit.queued_ms);
         let mut inner = self.lock();
-        let first = (inner.producer, 0);
-        let number = inner.numbers.entry(account.id().clone()).or_insert(first);
-        number.1 = number.1.saturating_add(1);
-        let (producer, sequence) = *number;
-        entry.owe(&debit, producer, sequence);
-        inner.work.push(Work::Settle(QueuedDebit {
-            account: Arc::clone(account),
-            hold,
-            known,
-            debit,
-            producer,
-            sequence,
-            queued_ms: now_ms.max(1),
-            entry,
-        }));
-        self.wake_for(inner);
-    }
-
-    /// Queues a settlement that a dead process left, with the number that it gave it.
-    pub(super) fn settle_numbered(
-        &self,
-        account: &Arc<Account>,
-        hold: RequestId,
-        debit: Debit,
-        (producer, sequence): (ProducerId, u64),
-        entry: Entry,
-        now_ms: u64,
-    ) {
-        self.count(account, now_ms);
-        let mut inner = self.lock();
-        inner.work.push(Work::Settle(QueuedDebit {
-            account: Arc::clone(account),
-            hold,
-            known: None,
-            debit,
-            producer,
-            sequence,
-            queued_ms: now_ms.max(1),
-            entry,
-        }));
+        inner.work.push(Work::Settle(debit));
         self.wake_for(inner);
     }
 
@@ -177,12 +135,20 @@ impl Queue {
     }
 
     /// Queues a release.
-    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, kind: ReleaseKind, entry: Entry) {
+    pub(super) fn release(
+        &self,
+        account: &Arc<Account>,
+        hold: RequestId,
+        number: Option<CallNumber>,
+        kind: ReleaseKind,
+        entry: Entry,
+    ) {
         account.begin();
         let mut inner = self.lock();
         inner.work.push(Work::Release {
             account: Arc::clone(account),
             hold,
+            number,
             kind,
             entry,
         });
@@ -243,37 +209,6 @@ impl Queue {
     /// Takes everything that was queued.
     pub(super) fn take(&self) -> Vec<Work> {
         std::mem::take(&mut self.lock().work)
-    }
-
-    /// Gives `work`, settlements of an account by the producer `old` in order, the numbers of the producer `new`. When the
-    /// account's numbers are `old`'s still, what is in the queue and what will be follows behind.
-    pub(super) fn renumber<'a>(
-        &self,
-        account: &AccountId,
-        old: ProducerId,
-        new: ProducerId,
-        work: impl Iterator<Item = &'a mut QueuedDebit>,
-    ) {
-        let mut inner = self.lock();
-        let current = inner.numbers.get(account).is_some_and(|(producer, _)| *producer == old);
-        let mut last = 0;
-        let mut number = |debit: &mut QueuedDebit| {
-            last += 1;
-            (debit.producer, debit.sequence) = (new, last);
-            debit.entry.owe(&debit.debit, new, last);
-        };
-        work.for_each(&mut number);
-        for waiting in &mut inner.work {
-            match waiting {
-                Work::Settle(debit) if current && debit.producer == old && debit.account.id() == account => {
-                    number(debit)
-                }
-                Work::Settle(_) | Work::Release { .. } | Work::Barrier { .. } => {}
-            }
-        }
-        if current {
-            inner.numbers.insert(account.clone(), (new, last));
-        }
     }
 
     /// A settlement was acknowledged.

@@ -1,15 +1,16 @@
 //! Settlements that Redis acknowledged a short while ago: it may still lose them.
 //!
 //! A Redis that restarts or fails over can come back without its last moments. Then these are sent again, which changes nothing
-//! where they are not missing.
+//! where they are not missing. Until then they stand in the journal, so that a gateway that dies in the same minute as its Redis loses
+//! nothing either.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
+use super::account::Account;
 use super::guard::millis;
 use super::queue::QueuedDebit;
-use crate::pure::account::ProducerId;
-use crate::pure::ids::AccountId;
+use crate::pure::numbers::ProducerId;
 
 /// The settlements of the last while, oldest first.
 #[derive(Debug)]
@@ -26,42 +27,64 @@ impl Ring {
         }
     }
 
-    /// Keeps a settlement acknowledged at `now_ms`, and lets go of those that are old enough. Nothing grows old while Redis
-    /// acknowledges nothing.
-    pub(super) fn push(&mut self, debit: QueuedDebit, now_ms: u64) {
-        let oldest = now_ms.saturating_sub(millis(self.keep));
-        while self.acknowledged.len() >= RING_MAX || self.acknowledged.front().is_some_and(|(at, _)| *at < oldest) {
-            self.acknowledged.pop_front();
+    /// Keeps a settlement acknowledged at `now_ms`.
+    pub(super) fn push(&mut self, mut debit: QueuedDebit, now_ms: u64) {
+        self.tend(now_ms);
+        while self.acknowledged.len() >= RING_MAX {
+            self.let_go();
         }
+        debit.entry.acknowledged();
         self.acknowledged.push_back((now_ms, debit));
+    }
+
+    /// Lets go of what is old enough at `now_ms`, when the servers that acknowledged it are known to live. Nothing grows old while they
+    /// are not.
+    pub(super) fn tend(&mut self, now_ms: u64) {
+        let oldest = now_ms.saturating_sub(millis(self.keep));
+        while self.acknowledged.front().is_some_and(|(at, _)| *at < oldest) {
+            self.let_go();
+        }
+    }
+
+    /// Lets go of everything: this process ends, and Redis has all of it.
+    pub(super) fn release(&mut self) {
+        while !self.acknowledged.is_empty() {
+            self.let_go();
+        }
     }
 
     /// Takes everything, oldest first.
     pub(super) fn take_all(&mut self) -> Vec<QueuedDebit> {
-        self.acknowledged.drain(..).map(|(_, debit)| debit).collect()
+        self.acknowledged.drain(..).map(|(_, debit)| doubted(debit)).collect()
     }
 
-    /// Takes the settlements of an account and producer from a number on, in order.
-    pub(super) fn take_from(&mut self, account: &AccountId, producer: ProducerId, from: u64) -> Vec<QueuedDebit> {
-        let (taken, kept) = std::mem::take(&mut self.acknowledged)
+    /// Takes these of an account's settlements, as far as they are here.
+    pub(super) fn take(&mut self, account: &Account, producer: ProducerId, numbers: &[u64]) -> Vec<QueuedDebit> {
+        let is_wanted = |debit: &QueuedDebit| {
+            debit.account.id() == account.id()
+                && debit.number.producer == producer
+                && numbers.contains(&debit.number.number)
+        };
+        let (taken, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.acknowledged)
             .into_iter()
-            .partition(|(_, debit)| {
-                debit.account.id() == account && debit.producer == producer && debit.sequence >= from
-            });
+            .partition(|(_, debit)| is_wanted(debit));
         self.acknowledged = kept;
-        let mut taken: Vec<QueuedDebit> = VecDeque::into_iter(taken).map(|(_, debit)| debit).collect();
-        taken.sort_by_key(|debit| debit.sequence);
-        taken
+        taken.into_iter().map(|(_, debit)| doubted(debit)).collect()
     }
 
-    /// Whether the settlement of this number is here.
-    pub(super) fn has(&self, account: &AccountId, producer: ProducerId, sequence: u64) -> bool {
-        self.acknowledged
-            .iter()
-            .any(|(_, debit)| debit.sequence == sequence && debit.producer == producer && debit.account.id() == account)
+    fn let_go(&mut self) {
+        if let Some((_, mut debit)) = self.acknowledged.pop_front() {
+            debit.entry.close();
+        }
     }
 }
 
-/// Settlements that are kept at most, about 20 MB: those of six seconds from a gateway that keeps one Redis busy by itself. Redis loses
-/// two at most when it runs as README says.
+/// Redis may have lost it.
+fn doubted(mut debit: QueuedDebit) -> QueuedDebit {
+    debit.entry.doubted();
+    debit
+}
+
+/// Settlements that are kept at most, about 20 MB and half of a journal: those of six seconds from a gateway that keeps one Redis busy by
+/// itself. Redis loses two at most when it runs as README says.
 const RING_MAX: usize = 131_072;

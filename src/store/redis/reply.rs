@@ -5,6 +5,7 @@ use redis::Value;
 use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Settled};
 use crate::pure::limits::Window;
 use crate::pure::money::Credits;
+use crate::pure::numbers::Birth;
 use crate::pure::time::{Day, Timestamp};
 use crate::store::{Figures, StoreError, UsageRow};
 
@@ -83,22 +84,34 @@ pub(super) fn extended(value: &Value) -> Result<Extended, StoreError> {
     }
 }
 
-/// The answer to a settlement; nothing when there is no such account.
-pub(super) fn settled(value: &Value) -> Result<Option<Settled>, StoreError> {
+/// The answer to a settlement, with the numbers before its own that Redis did not know and holds for open; nothing when there is no such
+/// account.
+pub(super) fn settled(value: &Value) -> Result<Option<(Settled, Option<(u64, u64)>)>, StoreError> {
     let text = text(value)?;
-    Ok(match text.split_once(' ') {
-        Some(("gap", expected)) => Some(Settled::Gap {
-            expected: count(Some(expected))?,
-        }),
-        _ => match text {
-            "settled" => Some(Settled::Now { overrun: false }),
-            "overrun" => Some(Settled::Now { overrun: true }),
-            "already" => Some(Settled::Already),
-            "range" => Some(Settled::OutOfRange),
-            "none" => None,
-            other => return Err(corrupt(&format!("a settlement answered {other:?}"))),
-        },
-    })
+    let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
+    let settled = match word {
+        "settled" => Settled::Now { overrun: false },
+        "overrun" => Settled::Now { overrun: true },
+        "already" => Settled::Already,
+        "stale" => {
+            let forgotten = u32::try_from(count(Some(rest))?).unwrap_or(u32::MAX);
+            return Ok(Some((
+                Settled::Stale {
+                    forgotten: Birth(forgotten),
+                },
+                None,
+            )));
+        }
+        "range" => Settled::OutOfRange,
+        "none" => return Ok(None),
+        other => return Err(corrupt(&format!("a settlement answered {other:?}"))),
+    };
+    let run = match rest.split_once('-') {
+        _ if rest.is_empty() => None,
+        Some((first, last)) => Some((count(Some(first))?, count(Some(last))?)),
+        None => Some((count(Some(rest))?, count(Some(rest))?)),
+    };
+    Ok(Some((settled, run)))
 }
 
 /// The answer to `show`; nothing when there is no such account.

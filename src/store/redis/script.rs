@@ -80,9 +80,9 @@ macro_rules! scripts {
 
 scripts! {
     RESERVE = "clock" "amount" "hold" "month" "reserve";
-    SETTLE = "clock" "amount" "hold" "month" "usage" "settle";
+    SETTLE = "clock" "amount" "hold" "month" "usage" "numbers" "settle";
     EXTEND = "clock" "amount" "hold" "month" "extend";
-    RELEASE = "hold" "release";
+    RELEASE = "clock" "hold" "numbers" "release";
     RENEW = "clock" "renew";
     REMAKE = "clock" "amount" "hold" "month" "remake";
     EXPIRE = "clock" "hold" "expire";

@@ -1,7 +1,7 @@
 //! The ledger's thread: tells Redis what was queued, until Redis has acknowledged it.
 //!
-//! One batch is under way at a time, in the order of the queue, so the settlements of an account arrive in the order of their
-//! numbers. Whatever has no good answer stays at the front and is sent again; Redis tells by the numbers what it knows already.
+//! One batch is under way at a time, in the order of the queue. Whatever has no good answer stays at the front and is sent again; Redis
+//! tells by its number whether it knows a settlement already.
 
 mod answers;
 mod renew;
@@ -98,7 +98,11 @@ impl Settler {
             let now = self.core.guard.now_ms();
             if is_closed {
                 let end = *end_ms.get_or_insert(now.saturating_add(millis(self.core.options.close_within)));
-                if now >= end || self.core.queue.unsettled() == 0 && self.backlog.is_empty() {
+                let is_done = self.core.queue.unsettled() == 0 && self.backlog.is_empty();
+                if is_done {
+                    self.ring.release();
+                }
+                if is_done || now >= end {
                     return;
                 }
             }
@@ -137,12 +141,7 @@ impl Settler {
         if self.later.iter().any(is_due) {
             let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.later).into_iter().partition(is_due);
             self.later = kept;
-            let mut due: Vec<Work> = due.into_iter().map(|(_, work)| work).collect();
-            due.sort_by_key(|work| match work {
-                Work::Settle(debit) => debit.sequence,
-                Work::Release { .. } | Work::Barrier { .. } => 0,
-            });
-            self.put_in_front(due);
+            self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
         }
         self.backlog.extend(self.core.queue.take());
         let oldest = self.backlog.iter().find_map(|work| match work {
@@ -205,7 +204,7 @@ impl Settler {
         let known = servers.is_subset(&self.servers);
         self.servers.extend(servers);
         if is_first || known {
-            return;
+            return self.ring.tend(self.core.guard.now_ms());
         }
         let again = self.ring.take_all();
         log::warn!(
@@ -244,7 +243,12 @@ impl Settler {
             BATCH_MAX
         };
         let count = self.backlog.len().min(most);
-        let batch: Vec<Work> = self.backlog.drain(..count).collect();
+        let mut batch: Vec<Work> = self.backlog.drain(..count).collect();
+        for work in &mut batch {
+            if let Work::Settle(debit) = work {
+                debit.sent = debit.sent.saturating_add(1);
+            }
+        }
         let by = std::mem::replace(&mut self.by, By::Hash);
         let within = self.core.options.timeout;
         let mut answers: Vec<Option<Value>> = Vec::new();
@@ -265,6 +269,7 @@ impl Settler {
 
     /// Forgets the producers of long ago in the accounts that were met. It can wait, and it does no harm when it fails.
     async fn forget_producers(&mut self) {
+        self.core.producer.renew_when_old(self.core.redis_now());
         if self.met.is_empty() {
             return;
         }

@@ -5,14 +5,14 @@ use super::*;
 /// What may happen in the histories that are explored.
 #[derive(Debug)]
 pub(super) struct Bounds {
-    /// The producer of each call; a producer's calls have its numbers in this order.
-    pub(super) producers: &'static [usize],
+    /// The gateway of each call; a gateway's calls have its numbers in this order.
+    pub(super) gateways: &'static [usize],
     /// How many gateways are killed at most.
     pub(super) kills: usize,
     /// How often the store loses its last moments.
     pub(super) losses: u8,
-    /// How often a gateway's machine dies, and leaves an older journal than it had.
-    pub(super) machine_deaths: usize,
+    /// How often an older copy of a dead gateway's journal is put in place of what it left: its machine died, or somebody restored it.
+    pub(super) restores: u8,
     pub(super) forgets: bool,
 }
 
@@ -20,27 +20,41 @@ pub(super) struct Bounds {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Phase {
     /// It has no number yet.
-    None,
-    /// Its reserve is on its way.
-    Asked,
+    Unnamed,
+    /// Something of its answer was passed on.
     Running,
-    /// It ends with a debit.
+    /// It has ended, and its debit stands.
     Owed,
-    /// It ends without.
-    GivenBack,
     /// Its slot is free.
     Done,
 }
 
+/// The call's settlement under its name of the moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Sent {
+    Never,
+    /// One copy is on its way.
+    Once,
+    /// One copy has arrived, and its answer has too.
+    Heard,
+    /// Sent again: any number of copies are on their way.
+    Often,
+}
+
+type Name = (usize, u64);
+
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Call {
     phase: Phase,
-    /// Messages that were sent stay on their way: each may arrive never, once or again.
-    debit_sent: bool,
-    release_sent: bool,
-    /// Its reserve was on a connection of before the store's loss, and will not arrive any more.
-    reserve_gone: bool,
-    /// Its machine died before its last phase was on the disk: what nobody knows of may be lost, but not doubled.
+    name: Option<Name>,
+    /// Names that an older copy of the journal may have.
+    earlier: Option<Name>,
+    sent: Sent,
+    /// Copies under the earlier name that were restored and sent.
+    restored: bool,
+    /// Nobody knows whether it was debited: its journal is kept.
+    suspended: bool,
+    /// Its machine died before the journal that names it was on the disk: it may be lost.
     excused: bool,
 }
 
@@ -49,98 +63,92 @@ struct Call {
 struct Store {
     producers: Vec<Option<Numbers>>,
     forgotten: Option<Birth>,
-    calls: Vec<AtStore>,
+    debits: Vec<u8>,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct AtStore {
-    held: bool,
-    debits: u8,
-    suspended: bool,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Taken,
+    Stale,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct World {
     calls: Vec<Call>,
-    /// Producer and number of each call.
-    names: Vec<(usize, u64)>,
+    gateway_of: Vec<usize>,
     alive: Vec<bool>,
-    machine_died: Vec<bool>,
+    /// When each producer was born: each gateway's first, then those that took their place.
+    births: Vec<Birth>,
+    /// The producer of the moment of each gateway, and how many numbers each producer has given.
+    current: Vec<usize>,
+    given: Vec<u64>,
     store: Store,
     /// What the store falls back to when it loses its last moments.
     durable: Store,
     losses: u8,
+    restores: u8,
+    has_forgotten: bool,
 }
 
 impl Store {
-    /// The producer's numbers, unless it was forgotten.
-    fn load(&self, rules: &Rules, producer: usize) -> Option<Numbers> {
-        match &self.producers[producer] {
-            Some(numbers) => Some(numbers.clone()),
-            None => (!(rules.is_stale)(birth(producer), self.forgotten)).then(Numbers::default),
-        }
-    }
-
-    fn resolve(&mut self, rules: &Rules, call: usize, (producer, number): (usize, u64), debit: bool) {
-        let Some(mut numbers) = self.load(rules, producer) else {
-            self.calls[call].suspended |= debit;
-            return;
+    fn settle(&mut self, rules: &Rules, births: &[Birth], call: usize, (producer, number): Name) -> Answer {
+        let mut numbers = match &self.producers[producer] {
+            Some(numbers) => numbers.clone(),
+            None if (rules.is_stale)(births[producer], self.forgotten) => return Answer::Stale,
+            None => Numbers::default(),
         };
-        let applied = (rules.resolve)(&mut numbers, number);
-        self.producers[producer] = Some(numbers);
-        if applied {
-            let call = &mut self.calls[call];
-            call.held = false;
-            call.debits = (call.debits + u8::from(debit)).min(2);
+        if (rules.resolve)(&mut numbers, number) {
+            self.debits[call] = (self.debits[call] + 1).min(2);
         }
+        self.producers[producer] = Some(numbers);
+        Answer::Taken
     }
 
-    fn is_closed(&self, (producer, number): (usize, u64)) -> bool {
+    fn is_closed(&self, births: &[Birth], (producer, number): Name) -> bool {
         match &self.producers[producer] {
             Some(numbers) => numbers.is_closed(number),
-            None => self.forgotten.is_some_and(|latest| birth(producer) <= latest),
+            None => self.forgotten.is_some_and(|latest| births[producer] <= latest),
         }
     }
 }
 
-/// The first producer is the younger one.
-fn birth(producer: usize) -> Birth {
-    Birth(20 - u32::try_from(producer).unwrap())
-}
+/// What the gateways' clocks say when a producer is made in place of another: behind all that were born before.
+const NOW: Birth = Birth(5);
+/// Producers that may be made in place of others.
+const SPARE: usize = 2;
 
 impl World {
     pub(super) fn new(bounds: &Bounds) -> World {
-        let producers = bounds.producers.iter().max().map_or(0, |last| last + 1);
-        let name = |at: usize, producer: usize| {
-            let before = bounds.producers[..at].iter().filter(|other| **other == producer);
-            (producer, u64::try_from(before.count()).unwrap() + 1)
-        };
-        let names: Vec<_> = bounds
-            .producers
-            .iter()
-            .enumerate()
-            .map(|(at, p)| name(at, *p))
-            .collect();
+        let gateways = bounds.gateways.iter().max().map_or(0, |last| last + 1);
+        let calls = bounds.gateways.len();
+        // The first gateway is the younger one.
+        let births: Vec<Birth> = (0..gateways).map(|n| Birth(20 - u32::try_from(n).unwrap())).collect();
         let call = Call {
-            phase: Phase::None,
-            debit_sent: false,
-            release_sent: false,
-            reserve_gone: false,
+            phase: Phase::Unnamed,
+            name: None,
+            earlier: None,
+            sent: Sent::Never,
+            restored: false,
+            suspended: false,
             excused: false,
         };
         let store = Store {
-            producers: vec![None; producers],
+            producers: vec![None; gateways + SPARE],
             forgotten: None,
-            calls: vec![AtStore::default(); names.len()],
+            debits: vec![0; calls],
         };
         World {
-            calls: vec![call; names.len()],
-            names,
-            alive: vec![true; producers],
-            machine_died: vec![false; producers],
+            calls: vec![call; calls],
+            gateway_of: bounds.gateways.to_vec(),
+            alive: vec![true; gateways],
+            births,
+            current: (0..gateways).collect(),
+            given: vec![0; gateways + SPARE],
             durable: store.clone(),
             store,
             losses: 0,
+            restores: 0,
+            has_forgotten: false,
         }
     }
 
@@ -151,17 +159,20 @@ impl World {
     pub(super) fn steps(&self, rules: &Rules, bounds: &Bounds) -> Result<Vec<World>, String> {
         let mut next = Vec::new();
         for call in 0..self.calls.len() {
-            self.steps_of_gateway(call, &mut next);
+            self.steps_of_gateway(call, bounds, &mut next);
             self.steps_of_messages(rules, call, &mut next);
         }
-        for producer in 0..self.alive.len() {
-            self.steps_of_producer(rules, producer, bounds, &mut next);
+        let dead = self.alive.iter().filter(|alive| !**alive).count();
+        for gateway in (0..self.alive.len()).filter(|gateway| self.alive[*gateway] && dead < bounds.kills) {
+            let mut world = self.clone();
+            world.alive[gateway] = false;
+            next.push(world);
         }
         for world in &next {
-            self.step_is_right(world)?;
+            self.step_is_right(rules, world)?;
         }
         if bounds.forgets {
-            for producer in 0..self.alive.len() {
+            for producer in 0..self.births.len() {
                 self.forget(rules, producer, &mut next)?;
             }
         }
@@ -175,189 +186,149 @@ impl World {
                 let mut lost = self.clone();
                 lost.store = lost.durable.clone();
                 lost.losses += 1;
-                let asked = lost.calls.iter_mut().filter(|call| call.phase != Phase::None);
-                asked.for_each(|call| call.reserve_gone = true);
+                // What was acknowledged a short while ago is sent again.
+                let heard = lost.calls.iter_mut().filter(|call| call.sent == Sent::Heard);
+                heard.for_each(|call| call.sent = Sent::Often);
                 next.push(lost);
             }
         }
         Ok(next)
     }
 
-    fn steps_of_gateway(&self, at: usize, next: &mut Vec<World>) {
-        let (producer, number) = self.names[at];
-        let mut to = |change: &dyn Fn(&mut Call)| {
+    fn name_call(&mut self, at: usize) {
+        let producer = self.current[self.gateway_of[at]];
+        self.given[producer] += 1;
+        let call = &mut self.calls[at];
+        call.earlier = call.earlier.or(call.name);
+        (call.name, call.sent) = (Some((producer, self.given[producer])), Sent::Never);
+    }
+
+    fn steps_of_gateway(&self, at: usize, bounds: &Bounds, next: &mut Vec<World>) {
+        let mut to = |change: &dyn Fn(&mut World)| {
             let mut world = self.clone();
-            change(&mut world.calls[at]);
+            change(&mut world);
             next.push(world);
         };
-        let phase = self.calls[at].phase;
-        let alive = self.alive[producer];
-        match phase {
-            Phase::None if alive => {
-                let before = |(other, (p, n)): (&Call, &(usize, u64))| {
-                    *p == producer && *n < number && other.phase == Phase::None
-                };
-                if !self.calls.iter().zip(&self.names).any(before) {
-                    to(&|call| call.phase = Phase::Asked);
-                }
-            }
-            Phase::Asked if alive => to(&give_back),
-            Phase::Running if alive => {
-                to(&owe);
-                to(&give_back);
-            }
-            // Another gateway takes the journal over, as often as it likes.
-            Phase::Asked | Phase::GivenBack if !alive => to(&|call| call.release_sent = true),
-            Phase::Running | Phase::Owed if !alive => to(&|call| call.debit_sent = true),
-            _ => {}
+        let call = &self.calls[at];
+        let alive = self.alive[self.gateway_of[at]];
+        match (call.phase, alive) {
+            (Phase::Unnamed, true) => to(&|world| {
+                world.name_call(at);
+                world.calls[at].phase = Phase::Running;
+            }),
+            (Phase::Running, true) => to(&|world| world.calls[at].phase = Phase::Owed),
+            (Phase::Owed, true) => match call.sent {
+                Sent::Never => to(&|world| world.calls[at].sent = Sent::Once),
+                // The answer does not come in time, or says nothing.
+                Sent::Once => to(&|world| world.calls[at].sent = Sent::Often),
+                Sent::Heard | Sent::Often => {}
+            },
+            // Another gateway takes the journal over, as often as it likes. It cannot know what was sent.
+            (Phase::Running | Phase::Owed, false) => to(&|world| world.calls[at].sent = Sent::Often),
+            (Phase::Unnamed | Phase::Done, _) => {}
         }
-        if self.machine_died[producer] && !self.calls[at].excused {
-            for older in [Phase::None, Phase::Asked, Phase::Running] {
-                if older < phase {
-                    to(&|call| (call.phase, call.excused) = (older, true));
+        if !alive && self.restores < bounds.restores && call.name.is_some() {
+            // Any older copy, also of a call whose slot was free.
+            for older in [Phase::Unnamed, Phase::Running, Phase::Owed] {
+                if older == Phase::Unnamed && call.phase == Phase::Done {
+                    continue;
                 }
+                to(&|world| {
+                    world.restores += 1;
+                    let call = &mut world.calls[at];
+                    if older == Phase::Unnamed {
+                        (call.phase, call.excused) = (older, true);
+                    } else {
+                        call.phase = older;
+                        call.restored = call.earlier.is_some();
+                    }
+                });
             }
         }
-        let ended = match phase {
-            Phase::Owed | Phase::GivenBack => true,
-            Phase::Asked | Phase::Running => !alive,
-            Phase::None | Phase::Done => false,
-        };
-        // The slot is freed once the store cannot lose it any more.
-        let sent = self.calls[at].debit_sent || self.calls[at].release_sent;
-        let is_answered = |store: &Store| {
-            let stored = &store.calls[at];
-            store.is_closed(self.names[at])
-                && (store.producers[producer].is_some() || stored.suspended || !self.calls[at].debit_sent)
-        };
-        if ended && sent && is_answered(&self.store) && is_answered(&self.durable) {
-            to(&|call| call.phase = Phase::Done);
+        let is_answered =
+            |store: &Store| call.suspended || call.name.is_some_and(|name| store.is_closed(&self.births, name));
+        if call.phase == Phase::Owed
+            && call.sent != Sent::Never
+            && (self.store.debits[at] > 0 || self.calls[at].suspended)
+            && is_answered(&self.store)
+            && is_answered(&self.durable)
+        {
+            to(&|world| world.calls[at].phase = Phase::Done);
         }
     }
 
     fn steps_of_messages(&self, rules: &Rules, at: usize, next: &mut Vec<World>) {
         let call = &self.calls[at];
-        let (producer, number) = self.names[at];
-        if !call.reserve_gone && (call.phase != Phase::None || call.excused) {
-            self.reserve(rules, at, next);
-        }
-        for (sent, debit) in [(call.debit_sent, true), (call.release_sent, false)] {
-            if sent {
-                let mut world = self.clone();
-                world.store.resolve(rules, at, (producer, number), debit);
-                next.push(world);
-            }
-        }
-        if self.store.calls[at].held {
+        if let (Some(name), Sent::Once | Sent::Often) = (call.name, call.sent) {
             let mut world = self.clone();
-            world.store.calls[at].held = false;
-            if let Some(numbers) = &mut world.store.producers[producer] {
-                (rules.expire)(numbers, number);
+            let answer = world.store.settle(rules, &self.births, at, name);
+            match (call.sent, answer) {
+                (Sent::Once, Answer::Taken) => {
+                    let mut unheard = world.clone();
+                    unheard.calls[at].sent = Sent::Often;
+                    next.push(unheard);
+                    world.calls[at].sent = Sent::Heard;
+                }
+                (Sent::Once, Answer::Stale) => world.renumber(rules, at, 1),
+                (_, Answer::Stale) if self.alive[self.gateway_of[at]] => world.renumber(rules, at, 2),
+                (_, Answer::Stale) => world.calls[at].suspended = true,
+                (_, Answer::Taken) => {}
             }
+            next.push(world);
+        }
+        if let (true, Some(name)) = (call.restored, call.earlier) {
+            let mut world = self.clone();
+            world.store.settle(rules, &self.births, at, name);
             next.push(world);
         }
     }
 
-    /// A reserve arrives, perhaps late or once more. Its answer may not arrive.
-    fn reserve(&self, rules: &Rules, at: usize, next: &mut Vec<World>) {
-        let (producer, number) = self.names[at];
-        let Some(mut numbers) = self.store.load(rules, producer) else {
-            return;
-        };
-        if (rules.is_closed)(&numbers, number) {
-            return;
-        }
-        let waits = self.alive[producer] && self.calls[at].phase == Phase::Asked;
-        let mut granted = self.clone();
-        let mut met = numbers.clone();
-        (rules.grant)(&mut met, number);
-        granted.store.producers[producer] = Some(met);
-        granted.store.calls[at].held = true;
-        next.push(granted.clone());
-        if waits {
-            granted.calls[at].phase = Phase::Running;
-            next.push(granted);
-        }
-        if self.store.calls[at].held {
-            return; // The same grant again.
-        }
-        let mut denied = self.clone();
-        let is_closed = (rules.deny)(&mut numbers, number);
-        denied.store.producers[producer] = Some(numbers);
-        next.push(denied.clone());
-        if waits {
-            if is_closed {
-                denied.calls[at].phase = Phase::Done;
-            } else {
-                give_back(&mut denied.calls[at]);
-            }
-            next.push(denied);
-        }
-    }
-
-    fn steps_of_producer(&self, rules: &Rules, producer: usize, bounds: &Bounds, next: &mut Vec<World>) {
-        let mine = || (0..self.calls.len()).filter(|at| self.names[*at].0 == producer);
-        if !self.alive[producer] {
-            let is_whole = mine().all(|at| matches!(self.calls[at].phase, Phase::None | Phase::Done));
-            let mut world = self.clone();
-            if let Some(numbers) = world.store.producers[producer].as_mut().filter(|_| is_whole) {
-                (rules.retire)(numbers);
-                next.push(world);
-            }
+    /// The settlement was stale, and had been sent so often.
+    fn renumber(&mut self, rules: &Rules, at: usize, sent: u32) {
+        let gateway = self.gateway_of[at];
+        let may = (rules.may_renumber)(sent) && self.alive[gateway] && self.births.len() < self.given.len();
+        if !may {
+            self.calls[at].suspended = true;
             return;
         }
-        let beyond = u64::try_from(mine().count()).unwrap() + 1;
-        let unresolved = mine().find(|at| self.calls[*at].phase != Phase::Done);
-        let floor = unresolved.map_or(beyond, |at| self.names[at].1);
-        let mut world = self.clone();
-        if let Some(numbers) = &mut world.store.producers[producer] {
-            (rules.floor)(numbers, floor);
-            next.push(world);
-        }
-        if self.alive.iter().filter(|alive| !**alive).count() >= bounds.kills {
-            return;
-        }
-        let mut world = self.clone();
-        world.alive[producer] = false;
-        next.push(world.clone());
-        if self.machine_died.iter().filter(|died| **died).count() < bounds.machine_deaths {
-            world.machine_died[producer] = true;
-            next.push(world);
-        }
+        self.births.push((rules.born)(NOW, self.store.forgotten));
+        self.current[gateway] = self.births.len() - 1;
+        self.name_call(at);
     }
 
     fn forget(&self, rules: &Rules, producer: usize, next: &mut Vec<World>) -> Result<(), String> {
-        let Some(numbers) = &self.store.producers[producer] else {
+        if self.store.producers[producer].is_none() {
             return Ok(());
-        };
-        if (rules.may_forget)(numbers, SILENT_DAYS_MAX) {
+        }
+        if (rules.may_forget)(SILENT_DAYS_MAX) {
             return Err("a producer is forgotten before its time".to_owned());
         }
-        if !(rules.may_forget)(numbers, SILENT_DAYS_MAX + 1) {
+        if !(rules.may_forget)(SILENT_DAYS_MAX + 1) {
             return Ok(());
         }
-        if !numbers.open().is_empty() {
-            return Err("a producer is forgotten with an open number".to_owned());
-        }
         let mut world = self.clone();
+        world.has_forgotten = true;
         world.store.producers[producer] = None;
-        world.store.forgotten = (rules.forget)(self.store.forgotten, birth(producer));
+        world.store.forgotten = (rules.forget)(self.store.forgotten, self.births[producer]);
+        // What is forgotten has been silent for a month: a store that loses its last moments keeps that.
+        world.durable = world.store.clone();
         next.push(world);
         Ok(())
     }
 
-    fn step_is_right(&self, next: &World) -> Result<(), String> {
-        for at in 0..self.calls.len() {
-            let (before, after) = (&self.store.calls[at], &next.store.calls[at]);
-            if after.debits > 1 {
+    fn step_is_right(&self, rules: &Rules, next: &World) -> Result<(), String> {
+        let newest = next.births.last().filter(|_| next.births.len() > self.births.len());
+        if newest.is_some_and(|born| (rules.is_stale)(*born, next.store.forgotten)) {
+            return Err("a new producer is stale".to_owned());
+        }
+        for (at, call) in self.calls.iter().enumerate() {
+            if next.store.debits[at] > 1 {
                 return Err(format!("call {at} was debited twice"));
             }
-            let was_closed = self.store.is_closed(self.names[at]);
-            if was_closed && !next.store.is_closed(self.names[at]) {
-                return Err(format!("the number of call {at} opened again"));
-            }
-            if was_closed && !before.held && after.held {
-                return Err(format!("call {at} holds credit under a closed number"));
+            for name in [call.name, call.earlier].into_iter().flatten() {
+                if self.store.is_closed(&self.births, name) && !next.store.is_closed(&next.births, name) {
+                    return Err(format!("the number of call {at} opened again"));
+                }
             }
         }
         Ok(())
@@ -367,49 +338,41 @@ impl World {
     pub(super) fn end_is_right(&self, rules: &Rules) -> Result<(), String> {
         let mut end = self.clone();
         for at in 0..end.calls.len() {
-            match end.calls[at].phase {
-                Phase::Asked | Phase::GivenBack => give_back(&mut end.calls[at]),
-                Phase::Running | Phase::Owed => owe(&mut end.calls[at]),
-                Phase::None if end.alive[end.names[at].0] => give_back(&mut end.calls[at]),
-                Phase::None | Phase::Done => continue,
-            }
-            for (sent, debit) in [(end.calls[at].debit_sent, true), (end.calls[at].release_sent, false)] {
-                if sent {
-                    end.store.resolve(rules, at, end.names[at], debit);
+            let is_known = end.calls[at].sent == Sent::Heard && end.alive[end.gateway_of[at]];
+            let is_owed = matches!(end.calls[at].phase, Phase::Running | Phase::Owed) && !is_known;
+            let mut tries = 0;
+            while let (true, Some(name)) = (is_owed && tries < 4 && !end.calls[at].suspended, end.calls[at].name) {
+                tries += 1;
+                if end.store.settle(rules, &end.births, at, name) == Answer::Taken {
+                    break;
                 }
+                let first = end.calls[at].sent == Sent::Never && end.alive[end.gateway_of[at]];
+                end.renumber(rules, at, if first { 1 } else { 2 });
             }
         }
-        for (at, (call, stored)) in end.calls.iter().zip(&end.store.calls).enumerate() {
-            let must_be_paid = call.debit_sent && !call.release_sent && !call.excused;
-            if must_be_paid && stored.debits != 1 && !stored.suspended {
+        for (at, call) in end.calls.iter().enumerate() {
+            let (debits, suspended) = (end.store.debits[at], call.suspended);
+            if debits > 1 {
+                return Err(format!("call {at} was debited twice"));
+            }
+            if call.name.is_some() && !call.excused && debits == 0 && !suspended {
                 return Err(format!("the debit of call {at} is lost"));
             }
-            if !call.debit_sent && stored.debits != 0 || stored.debits > 1 {
+            if call.name.is_none() && debits > 0 {
                 return Err(format!("call {at} was debited for nothing"));
             }
-        }
-        for (producer, numbers) in end.store.producers.iter_mut().enumerate() {
-            let Some(numbers) = numbers else { continue };
-            if !end.alive[producer] {
-                (rules.retire)(numbers);
-            } else if self.losses > 0 {
-                // A refusal that the store has lost: its producer is done with the number.
-                (rules.floor)(numbers, 1 + u64::try_from(end.names.len()).unwrap());
+            if suspended && !end.has_forgotten {
+                return Err(format!("call {at} is suspended although nobody was forgotten"));
             }
-            if !numbers.open().is_empty() {
-                return Err("a number stays open for ever".to_owned());
+        }
+        // What a living gateway sends once is never suspended, as long as it may make producers.
+        for (at, call) in self.calls.iter().enumerate() {
+            let is_fresh = matches!(call.sent, Sent::Never | Sent::Heard) && self.alive[self.gateway_of[at]];
+            let has_spare = end.births.len() < end.given.len();
+            if is_fresh && has_spare && end.calls[at].suspended {
+                return Err(format!("call {at} is suspended although it was never doubtful"));
             }
         }
         Ok(())
     }
-}
-
-fn owe(call: &mut Call) {
-    call.phase = Phase::Owed;
-    call.debit_sent = true;
-}
-
-fn give_back(call: &mut Call) {
-    call.phase = Phase::GivenBack;
-    call.release_sent = true;
 }

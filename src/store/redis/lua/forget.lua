@@ -1,15 +1,22 @@
--- Forgets the producers that have been silent for a month. One that settles after all begins anew under another name.
+-- Forgets the producers that have been silent for a month, and remembers the youngest of them: what is theirs is stale.
 -- KEYS account; ARGV now
 local account, day = KEYS[1], day_of(clock(ARGV[1]))
-local kept, forgotten = {}, 0
-for producer in string.gmatch(redis.call('HGET', account, 'producers') or '', '%S+') do
-  local seen = string.match(redis.call('HGET', account, 'p' .. producer) or '', ' (%-?%d+)$')
-  if seen and day - tonumber(seen) <= 30 then
-    kept[#kept + 1] = producer
-  else
-    redis.call('HDEL', account, 'p' .. producer)
-    forgotten = forgotten + 1
+local latest, forgotten = tonumber(redis.call('HGET', account, 'forgotten') or -1), 0
+for list, kind in pairs({ producers = 'p', numbered = 'n' }) do
+  local kept, silent = {}, 0
+  for producer in string.gmatch(redis.call('HGET', account, list) or '', '%S+') do
+    local seen = string.match(redis.call('HGET', account, kind .. producer) or '', '^%d+ (%-?%d+)')
+    if seen and day - tonumber(seen) <= 30 then
+      kept[#kept + 1] = producer
+    else
+      redis.call('HDEL', account, kind .. producer)
+      silent = silent + 1
+      -- Those of earlier versions do not say when they were born.
+      latest = math.max(latest, kind == 'n' and tonumber(string.sub(producer, 1, 8), 16) or 0)
+    end
   end
+  if silent > 0 then redis.call('HSET', account, list, table.concat(kept, ' ')) end
+  forgotten = forgotten + silent
 end
-if forgotten > 0 then redis.call('HSET', account, 'producers', table.concat(kept, ' ')) end
+if forgotten > 0 then redis.call('HSET', account, 'forgotten', string.format('%d', latest)) end
 return forgotten

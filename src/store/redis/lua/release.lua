@@ -1,6 +1,15 @@
 -- Gives a hold back (AccountState::release): what it held, or an empty text when it was gone.
--- KEYS account, order of expiry; ARGV id
+-- KEYS account, order of expiry; ARGV id; for a call that has its number: now, field of the producer, number, birth of the producer
+local account = KEYS[1]
 local give_back = holds()
-local amount = give_back(KEYS[1], ARGV[1], 0)
+local amount = give_back(account, ARGV[1], 0)
 redis.call('ZREM', KEYS[2], ARGV[1])
+if ARGV[3] and redis.call('EXISTS', account) == 1 then
+  local record = redis.call('HGET', account, ARGV[3])
+  local numbers = (record or not stale(account, ARGV[5])) and closed(record, ARGV[4], day_of(clock(ARGV[2])))
+  if numbers then
+    redis.call('HSET', account, ARGV[3], numbers)
+    if not record then meet_producer(account, ARGV[3]) end
+  end
+end
 return amount or ''

@@ -1,20 +1,21 @@
 -- Takes the exact cost once, whatever became of the hold, and closes it (AccountState::settle); the month, the usage of the
 -- day and the producer's number move with it.
 -- KEYS account, order of expiry
--- ARGV now, id, scope, held, held - cost, cost, tokens, producer, sequence, model, prompt, completion
+-- ARGV now, id, scope, held, held - cost, cost, tokens, field of the producer, number, model, prompt, completion, birth of the producer
 -- `scope` and `held` are what the sender believes of the hold: they only save work when they are right.
 local account, order = KEYS[1], KEYS[2]
 local now, id, scope, held = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
-local cost, producer, sequence, model = ARGV[6], 'p' .. ARGV[8], tonumber(ARGV[9]), ARGV[10]
+local cost, producer, model = ARGV[6], ARGV[8], ARGV[10]
 local day = day_of(now)
 local month = month_of(day)
 local row = day .. ' ' .. model
 
 local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h' .. id, 'w' .. scope, 'u' .. row)
 if not fact[1] then return 'none' end
-local last = fact[4] and tonumber(string.match(fact[4], '^%d+')) or 0
-if sequence <= last then return 'already' end
-if sequence ~= last + 1 then return string.format('gap %d', last + 1) end
+local forgotten = not fact[4] and stale(account, ARGV[13])
+if forgotten then return 'stale ' .. forgotten end
+local numbers, run = closed(fact[4], ARGV[9], day)
+if not numbers then return 'already' end
 
 -- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
 if fact[3] - month ~= 0 and not roll(account, day, month, fact[2]) then return 'range' end
@@ -36,7 +37,7 @@ if surplus then
   add(account, 'committed', negated(surplus))
 end
 
-local changes = { 'HSET', account, producer, string.format('%d %d', sequence, day) }
+local changes = { 'HSET', account, producer, numbers }
 if amount then
   local window = fact[6]
   if hold_scope ~= scope then window = redis.call('HGET', account, 'w' .. hold_scope) end
@@ -48,8 +49,7 @@ end
 changes[#changes + 1] = 'u' .. row
 changes[#changes + 1] = counted(fact[7], ARGV[11], ARGV[12])
 if not fact[7] then open_row(account, day, model) end
-if last == 0 then meet_producer(account, ARGV[8]) end
+if not fact[4] then meet_producer(account, producer) end
 redis.call(unpack(changes))
 add(account, 'c' .. row, cost)
-if not amount or less(amount, cost) then return 'overrun' end
-return 'settled'
+return (not amount or less(amount, cost)) and 'overrun ' .. run or 'settled ' .. run

@@ -2,8 +2,6 @@
 -- u<day> <model>  requests, prompt tokens, completion tokens
 -- c<day> <model>  their cost
 -- d<day>          the models of the day, a line each;  first, last: the days there are
--- and the producers known to an account:
--- p<producer>     number of its last settlement, day of it;  producers: their names, a blank between
 
 local function counted(record, prompt, completion)
   local requests, prompts, completions = 0, 0, 0
@@ -20,10 +18,4 @@ local function open_row(account, day, model)
   local first = math.min(tonumber(fact[2] or day), day)
   local last = math.max(tonumber(fact[3] or day), day)
   redis.call('HSET', account, 'd' .. day, (fact[1] or '') .. model .. '\n', 'first', first, 'last', last)
-end
-
--- Makes a producer known to those who forget it.
-local function meet_producer(account, producer)
-  local known = redis.call('HGET', account, 'producers')
-  redis.call('HSET', account, 'producers', known and known .. ' ' .. producer or producer)
 end

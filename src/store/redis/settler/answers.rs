@@ -1,29 +1,29 @@
-//! What Redis answered to a batch: what is let go of, what is sent again, and what to do when Redis misses something.
+//! What Redis answered to a batch: what is let go of, what is sent again, and what to do when Redis misses something or has forgotten.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use redis::Value;
 
 use super::{LATER, Outcome, Settler};
-use crate::pure::account::{ProducerId, Settled};
-use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::account::Settled;
+use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
+use crate::pure::numbers::{Birth, ProducerId, RULES};
 use crate::store::StoreError;
 use crate::store::journal::Entry;
 use crate::store::redis::account::Account;
 use crate::store::redis::guard::millis;
 use crate::store::redis::link::{is_unknown_script, needs_another};
-use crate::store::redis::queue::{QueuedDebit, ReleaseKind, Work};
+use crate::store::redis::queue::{Origin, QueuedDebit, ReleaseKind, Work};
+use crate::store::redis::reply;
 use crate::store::redis::script::By;
-use crate::store::redis::{fresh_producer, reply};
 
 impl Settler {
     /// Lets go of what is acknowledged and keeps the rest in front, in order.
     pub(super) fn read_answers(&mut self, batch: Vec<Work>, answers: Vec<Option<Value>>, number: u64) -> Outcome {
         let mut answers = answers.into_iter();
         let mut kept: Vec<Work> = Vec::new();
-        let mut gaps: HashMap<AccountId, (ProducerId, u64)> = HashMap::new();
+        let mut lost: Vec<Lost> = Vec::new();
         let mut outcome = Outcome::Nothing;
         for work in batch {
             let answer = match work {
@@ -34,23 +34,28 @@ impl Settler {
             match work {
                 Work::Settle(debit) => {
                     let settled = answer.map(|value| reply::settled(&value));
-                    if self.read_settled(debit, settled, &mut kept, &mut gaps) {
+                    if self.read_settled(debit, settled, &mut kept, &mut lost) {
                         outcome = Outcome::Progress;
                     }
                 }
                 Work::Release {
                     account,
                     hold,
+                    number,
                     kind,
                     entry,
                 } => match answer {
                     Some(_) => {
                         outcome = Outcome::Progress;
+                        if let Some(number) = number {
+                            account.acknowledge(number);
+                        }
                         self.released(account, hold, kind, entry);
                     }
                     None => kept.push(Work::Release {
                         account,
                         hold,
+                        number,
                         kind,
                         entry,
                     }),
@@ -68,8 +73,8 @@ impl Settler {
             }
         }
         self.put_in_front(kept);
-        for (account, (producer, expected)) in gaps {
-            self.fill_gap(&account, producer, expected);
+        for (account, producer, numbers) in lost {
+            self.send_lost(&account, producer, &numbers);
         }
         if self.by == By::Text {
             outcome = Outcome::Progress;
@@ -99,28 +104,34 @@ impl Settler {
     fn read_settled(
         &mut self,
         mut debit: QueuedDebit,
-        settled: Option<Result<Option<Settled>, StoreError>>,
+        settled: Option<Result<Option<(Settled, Option<(u64, u64)>)>, StoreError>>,
         kept: &mut Vec<Work>,
-        gaps: &mut HashMap<AccountId, (ProducerId, u64)>,
+        lost: &mut Vec<Lost>,
     ) -> bool {
         let now = self.core.guard.now_ms();
         match settled {
-            Some(Ok(Some(Settled::Now { .. } | Settled::Already))) => {
+            Some(Ok(Some((Settled::Now { .. } | Settled::Already, opened)))) => {
+                let producer = debit.number.producer;
+                let known = opened.map(|run| debit.account.acknowledged(producer, run));
+                if let Some(known) = known.filter(|known| !known.is_empty()) {
+                    lost.push((Arc::clone(&debit.account), producer, known));
+                }
+                if debit.origin == Origin::Own {
+                    debit.account.acknowledge(debit.number);
+                }
                 debit.account.end();
                 self.core.queue.settled();
-                debit.entry.close();
-                if debit.sequence == 1 {
+                if debit.number.number == 1 {
                     self.met.push(Arc::clone(&debit.account));
                 }
                 self.ring.push(debit, now);
                 return true;
             }
-            Some(Ok(Some(Settled::Gap { expected }))) => {
-                gaps.entry(debit.account.id().clone())
-                    .or_insert((debit.producer, expected));
-                kept.push(Work::Settle(debit));
+            Some(Ok(Some((Settled::Stale { forgotten }, _)))) => {
+                self.stale(debit, forgotten, kept);
+                return true;
             }
-            Some(Ok(Some(Settled::OutOfRange))) => {
+            Some(Ok(Some((Settled::OutOfRange, _)))) => {
                 let (account, cost) = (debit.account.id(), debit.debit.cost);
                 log::error!(
                     "MONEY: the debit of request {} ({cost}) would take {account} out of its range; it is taken as 0",
@@ -159,6 +170,7 @@ impl Settler {
                     Work::Release {
                         account,
                         hold,
+                        number: None,
                         kind,
                         entry,
                     },
@@ -168,68 +180,41 @@ impl Settler {
         }
     }
 
-    /// Redis misses a settlement that comes before one that it was sent.
-    fn fill_gap(&mut self, account: &AccountId, producer: ProducerId, expected: u64) {
-        let is_it = |work: &Work| match work {
-            Work::Settle(debit) => {
-                debit.sequence == expected && debit.producer == producer && debit.account.id() == account
-            }
-            Work::Release { .. } | Work::Barrier { .. } => false,
-        };
-        if self.backlog.iter().any(is_it) {
-            // It had no good answer either, or stands behind: they go first next time, in order.
-            let mine =
-                |work: &Work| matches!(work, Work::Settle(d) if d.producer == producer && d.account.id() == account);
-            let (mut first, others): (Vec<Work>, Vec<Work>) =
-                std::mem::take(&mut self.backlog).into_iter().partition(mine);
-            first.sort_by_key(|work| match work {
-                Work::Settle(debit) => debit.sequence,
-                Work::Release { .. } | Work::Barrier { .. } => 0,
-            });
-            self.backlog = others.into();
-            self.put_in_front(first);
+    /// Redis has forgotten the producer of a settlement, and cannot tell whether it was taken before. One that it cannot have taken gets
+    /// another number; any other is kept for the operator to look at.
+    fn stale(&self, mut debit: QueuedDebit, forgotten: Birth, kept: &mut Vec<Work>) {
+        if debit.origin == Origin::Own && (RULES.may_renumber)(debit.sent) {
+            self.core.producer.renew_after(self.core.redis_now(), forgotten);
+            debit.number = debit.account.numbers.next(&self.core.producer);
+            debit.sent = 0;
+            debit.entry.owe(&debit.debit, debit.number);
+            kept.push(Work::Settle(debit));
             return;
         }
-        if self.later.iter().any(|(_, work)| is_it(work)) {
-            // It waits, so they all wait.
-            let due = self.core.guard.now_ms().saturating_add(millis(LATER));
-            let (of_account, others): (Vec<Work>, Vec<Work>) = std::mem::take(&mut self.backlog)
-                .into_iter()
-                .partition(|work| matches!(work, Work::Settle(debit) if debit.account.id() == account));
-            self.backlog = others.into();
-            self.later.extend(of_account.into_iter().map(|work| (due, work)));
-            return;
-        }
-        let known = self.ring.has(account, producer, expected);
-        let again = self.ring.take_from(account, producer, expected);
-        log::warn!("Redis has lost settlements of {account} from number {expected} on; they are sent again");
-        self.send_again(again);
-        if !known {
-            self.restart_numbers(account, producer, expected);
-        }
+        log::error!(
+            "MONEY: the debit of request {} ({}) comes too late to know whether it was taken before: it is not taken, its journal is kept",
+            debit.hold,
+            debit.debit.cost
+        );
+        debit.account.end();
+        self.core.queue.settled();
+        debit.entry.suspend();
     }
 
-    /// Settlements that Redis misses are not kept here any more (or Redis has forgotten a producer that was silent for long):
-    /// those that are here get numbers of their own. Redis has taken none of them under their old numbers, and never will.
-    fn restart_numbers(&mut self, account: &AccountId, old: ProducerId, expected: u64) {
-        let Ok(new) = fresh_producer() else {
-            return; // Tried again with the next answer.
-        };
-        let mine = |work: &&mut Work| matches!(work, Work::Settle(d) if d.producer == old && d.account.id() == account);
-        let mut first = u64::MAX;
-        let debits = self.backlog.iter_mut().filter(mine).filter_map(|work| match work {
-            Work::Settle(debit) => {
-                first = first.min(debit.sequence);
-                Some(debit)
-            }
-            Work::Release { .. } | Work::Barrier { .. } => None,
-        });
-        self.core.queue.renumber(account, old, new, debits);
-        if expected > 1 {
+    /// Redis has lost settlements that it had acknowledged.
+    fn send_lost(&mut self, account: &Account, producer: ProducerId, numbers: &[u64]) {
+        let again = self.ring.take(account, producer, numbers);
+        let (id, count) = (account.id(), numbers.len());
+        log::warn!("Redis has lost {count} settlements of {id}; they are sent again");
+        if again.len() < count {
             log::error!(
-                "MONEY: Redis has lost the settlements {expected} to {} of {account} for good",
-                first - 1
+                "MONEY: Redis has lost {} settlements of {id} for good",
+                count - again.len()
             );
         }
+        self.send_again(again);
     }
 }
+
+/// Numbers of an account that Redis had acknowledged and does not know.
+type Lost = (Arc<Account>, ProducerId, Vec<u64>);

@@ -6,6 +6,7 @@ use futures::stream::{FuturesUnordered, StreamExt};
 use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 
 use crate::pure::ids::AccountId;
+use crate::pure::numbers::{Birth, CallNumber};
 use crate::store::redis::account::scope_text;
 use crate::store::redis::address::Connection;
 use crate::store::redis::core::{COUNT_MAX, Core};
@@ -93,9 +94,15 @@ fn is_redirection(error: &RedisError) -> bool {
 fn command<'a>(core: &Core, work: &'a Work, by: By) -> Option<(&'a AccountId, redis::Cmd)> {
     match work {
         Work::Settle(debit) => Some((debit.account.id(), settle_command(core, debit, by))),
-        Work::Release { account, hold, .. } => {
+        Work::Release {
+            account, hold, number, ..
+        } => {
             let mut command = script::RELEASE.call(by, &account.keys());
             command.arg(hold.as_bytes());
+            if let Some(number) = number {
+                command.arg(core.now_text()).arg(producer_field(*number));
+                command.arg(number.number).arg(number.born.0);
+            }
             Some((account.id(), command))
         }
         Work::Barrier { .. } => None,
@@ -121,10 +128,17 @@ pub(in crate::store::redis) fn settle_command(core: &Core, queued: &QueuedDebit,
         .arg(rest)
         .arg(cost)
         .arg(tokens.min(COUNT_MAX))
-        .arg(format!("{:016x}", queued.producer.0))
-        .arg(queued.sequence)
+        .arg(producer_field(queued.number))
+        .arg(queued.number.number)
         .arg(debit.model.as_ref())
         .arg(debit.usage.prompt.0.min(COUNT_MAX))
-        .arg(debit.usage.completion.0.min(COUNT_MAX));
+        .arg(debit.usage.completion.0.min(COUNT_MAX))
+        .arg(queued.number.born.0);
     command
+}
+
+/// Where an account keeps what it knows of a number's producer.
+fn producer_field(number: CallNumber) -> String {
+    let kind = if number.born == Birth::default() { 'p' } else { 'n' };
+    format!("{kind}{:016x}", number.producer.0)
 }

@@ -4,9 +4,10 @@ use proptest::strategy::{Strategy, ValueTree};
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
 use super::{node, patient, request};
-use crate::pure::account::{ProducerId, Settled, Settlement};
+use crate::pure::account::{Settled, Settlement};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::Debit;
 use crate::store::admin::AdminOp;
@@ -58,8 +59,7 @@ fn the_largest_and_the_smallest_balance_stay_exact_through_100_000_operations() 
                 hold: wanted.id,
                 cost: wanted.wanted,
                 tokens: 2,
-                producer: ProducerId(7),
-                sequence: n + 1,
+                number: CallNumber::new(ProducerId(7), n + 1),
             };
             assert_eq!(
                 book.settle(&settlement, &debit(wanted.wanted), None),
@@ -87,8 +87,7 @@ fn a_settlement_beyond_the_range_changes_nothing() {
             hold: request_id(1),
             cost,
             tokens: 0,
-            producer: ProducerId(1),
-            sequence,
+            number: CallNumber::new(ProducerId(1), sequence),
         };
         book.settle(&settlement, &debit(cost), None)
     };

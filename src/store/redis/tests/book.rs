@@ -8,7 +8,7 @@ use super::super::account::Account;
 use super::super::core::Core;
 use super::super::holds::OpenHold;
 use super::super::link::{Call, Link};
-use super::super::queue::QueuedDebit;
+use super::super::queue::{Origin, QueuedDebit};
 use super::super::script::{self, By, Script};
 use super::super::{reply, settler};
 use crate::clock::Clock;
@@ -78,13 +78,15 @@ impl Book for RedisBook {
                 cover: Arc::default(),
             }),
             debit: debit.clone(),
-            producer: settlement.producer,
-            sequence: settlement.sequence,
+            number: settlement.number,
+            origin: Origin::Own,
+            sent: 0,
             queued_ms: 0,
             entry: crate::store::journal::Entry::none(),
         };
         let command = settler::settle_command(&self.core, &queued, By::Hash);
-        reply::settled(&self.call(command, &script::SETTLE)).unwrap().unwrap()
+        let (settled, _) = reply::settled(&self.call(command, &script::SETTLE)).unwrap().unwrap();
+        settled
     }
 
     fn release(&self, hold: RequestId) -> Option<Credits> {

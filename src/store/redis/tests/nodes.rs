@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use futures::future::join_all;
 
 use super::{brisk, node, on_node, patient, request};
-use crate::pure::account::{Denial, ProducerId, ReserveRequest, Settled, Settlement};
+use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
 use crate::pure::ids::{ApiKey, KeyId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits};
 use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::store::Ledger;
 use crate::store::admin::{AdminOp, KeyRef};
 use crate::store::redis::Options;
@@ -119,8 +120,7 @@ fn a_settlement_counts_once_whoever_sends_it() {
         hold: request_id(1),
         cost: credits("3"),
         tokens: 7,
-        producer: ProducerId(5),
-        sequence: 1,
+        number: CallNumber::new(ProducerId(5), 1),
     };
     assert_eq!(
         first.settle(&settlement, &debit("3"), None),
@@ -131,7 +131,7 @@ fn a_settlement_counts_once_whoever_sends_it() {
     }
     let late = Settlement {
         hold: request_id(2),
-        sequence: 2,
+        number: CallNumber::new(ProducerId(5), 2),
         ..settlement
     };
     assert_eq!(second.settle(&late, &debit("3"), None), Settled::Now { overrun: true });

@@ -2,9 +2,10 @@
 
 use futures::future::join_all;
 
-use crate::pure::account::{Denial, ProducerId, ReserveRequest, Settled, Settlement};
+use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::time::Period;
 use crate::store::admin::{AdminOp, AdminReply};
 use crate::store::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request, request_id};
@@ -174,8 +175,7 @@ pub(super) fn a_settlement_counts_once_however_often_and_late_it_comes(rig: &Rig
         hold: request_id(n),
         cost: credits(cost),
         tokens: 7,
-        producer: ProducerId(5),
-        sequence: n,
+        number: CallNumber::new(ProducerId(5), n),
     };
     let settle = |n, cost: &str| book.settle(&settlement(n, cost), &debit(cost), None);
     let balance = || rig.figures(&caller).balance;

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::steps::{Cost, Number, Quota, Step, hold_id, scope_of};
-use crate::pure::account::{AccountState, ProducerId, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{AccountState, ReserveRequest, Scope, Settled, Settlement};
 use crate::pure::hold::HoldRange;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::time::{Day, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::{Debit, UsageRow};
@@ -140,17 +141,17 @@ impl Model {
             return None;
         }
         let producer = ProducerId(u64::MAX - u64::from(producer));
-        let last = self.state.last_sequence(producer);
+        let last = self.state.numbers(producer).high();
+        let number = match number {
+            Number::Next => last + 1,
+            Number::Before(n) => last.saturating_sub(u64::from(n)).max(1),
+            Number::Ahead(n) => last + 2 + u64::from(n),
+        };
         let settlement = Settlement {
             hold: hold_id(slot),
             cost: Credits::from_pico(cost),
             tokens,
-            producer,
-            sequence: match number {
-                Number::Next => last + 1,
-                Number::Before(n) => last.saturating_sub(u64::from(n)),
-                Number::Ahead(n) => last + 2 + u64::from(n),
-            },
+            number: CallNumber::new(producer, number),
         };
         let debit = Debit {
             model: name.into(),

@@ -138,9 +138,9 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         amount().prop_map(Cost::Any),
     ];
     let number = prop_oneof![
-        8 => Just(Number::Next),
-        1 => (0u8..3).prop_map(Number::Before),
-        1 => (0u8..3).prop_map(Number::Ahead),
+        4 => Just(Number::Next),
+        3 => (0u8..12).prop_map(Number::Before),
+        3 => (0u8..6).prop_map(Number::Ahead),
     ];
     let known = prop_oneof![1 => Just(Known::Nothing), 3 => Just(Known::Truth), 1 => Just(Known::Lie)];
     let clock = prop_oneof![
