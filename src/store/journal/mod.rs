@@ -270,7 +270,9 @@ impl Entry {
     /// is unknown.
     pub(super) fn acknowledged(&mut self) {
         if let Some(written) = &self.0 {
+            point("acknowledged", "before");
             written.file.acknowledge(written.slot);
+            point("acknowledged", "after");
         }
     }
 

@@ -1,5 +1,7 @@
 //! A process' death is the dropping of everything in it: the journal's lock goes, its entries stay, and the store keeps what it has.
 
+mod histories;
+
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use super::account::Account;
 use super::guard::millis;
-use super::queue::QueuedDebit;
+use super::queue::{Origin, QueuedDebit};
 use crate::pure::numbers::ProducerId;
 
 /// The settlements of the last while, oldest first.
@@ -33,7 +33,11 @@ impl Ring {
         while self.acknowledged.len() >= RING_MAX {
             self.let_go();
         }
-        debit.entry.acknowledged();
+        match debit.origin {
+            Origin::Own => debit.entry.acknowledged(),
+            // A journal of a dead process is deleted once Redis has all of it.
+            Origin::Adopted => debit.entry.close(),
+        }
         self.acknowledged.push_back((now_ms, debit));
     }
 

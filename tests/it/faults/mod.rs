@@ -11,6 +11,7 @@ mod upstream;
 
 mod kills;
 mod outages;
+mod restores;
 mod stops;
 mod unit;
 mod upgrade_steps;

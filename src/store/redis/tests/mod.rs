@@ -2,6 +2,7 @@
 
 mod amounts;
 pub(in crate::store) mod book;
+mod forgotten;
 mod groups;
 mod load;
 mod losses;
