@@ -39,8 +39,8 @@
 //! - Only [`pure::policy`] makes a `Permit`; only `gateway::admit` asks for a `Hold`; only `gateway::settle`, or a recovery of what a
 //!   dead process left, resolves one, and
 //!   every way a request can end leads there: an answer, a failure, a client that left, a dropped task.
-//! - The journal comes first: an entry before a hold, the tokens before they are sent, the debit before the ledger hears of it; an entry is
-//!   freed after the ledger's answer.
+//! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger
+//!   hears of it; an entry is freed once the ledger has it for good. [`pure::numbers`]: a number moves the balance once.
 //! - Only [`pure::money`] rounds, once, in [`pure::money::Pricing::cost`]. Only a list price can be multiplied by tokens.
 //! - Only [`clock`] reads the clock; only [`config`] reads configuration files and the environment; only [`pure::error`] names HTTP statuses.
 //! - A failed parse, conversion or store call is never zero, empty or "allowed".
