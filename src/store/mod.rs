@@ -271,7 +271,7 @@ impl Ledger {
     /// Settles or releases a call that a dead process left. False when its debit is known to have been taken before.
     ///
     /// # Errors
-    /// When the place is another store's; the entry stays in its journal then.
+    /// When the place is another store's, or nobody knows whether the debit was taken; the entry stays in its journal then.
     pub(crate) fn take_over(
         &self,
         place: &Place,
@@ -280,7 +280,7 @@ impl Ledger {
         entry: Entry,
     ) -> Result<bool, StoreError> {
         match (self, place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.take_over(cell, hold, orphan, entry)),
+            (Ledger::Embedded(store), Place::Embedded(cell)) => store.take_over(cell, hold, orphan, entry),
             (Ledger::Redis(store), Place::Redis(account)) => {
                 store.take_over(account, hold, orphan, entry);
                 Ok(true)

@@ -181,30 +181,42 @@ impl Embedded {
 
     /// Settles or releases a call that a dead process left. False when its debit had been taken before, or cannot be. The ledger's owner
     /// does this: in a process that has handed it over, the call stays in its journal.
-    pub(in crate::store) fn take_over(&self, cell: &Arc<Cell>, hold: RequestId, orphan: Orphan, entry: Entry) -> bool {
+    ///
+    /// # Errors
+    /// When the account has forgotten the call's producer, so that nobody knows whether the debit was taken. The entry stays in its journal.
+    pub(in crate::store) fn take_over(
+        &self,
+        cell: &Arc<Cell>,
+        hold: RequestId,
+        orphan: Orphan,
+        entry: Entry,
+    ) -> Result<bool, StoreError> {
         let mut state = cell.state();
         if self.is_handed_over() {
-            return matches!(orphan, Orphan::Held);
+            return Ok(matches!(orphan, Orphan::Held));
         }
         let (debit, number) = match orphan {
             Orphan::Held => {
                 state.release(hold);
                 drop(state);
                 close(entry);
-                return true;
+                return Ok(true);
             }
             Orphan::Owed { debit, number } => (debit, number),
         };
         let number = number.unwrap_or_else(|| self.next_number(cell));
-        let settlement = settlement(hold, &debit, number);
         let cost = debit.cost;
-        let settled = self.take(cell, &mut state, &settlement, debit, entry);
-        match settled {
-            Settled::Now { .. } | Settled::Already => {}
-            Settled::OutOfRange => log::error!("MONEY: the debit of request {hold} ({cost}) is not taken: {settled:?}"),
-            Settled::Stale { .. } => suspended(hold, cost),
+        if state.is_stale(number).is_some() {
+            return Err(StoreError::Corrupt(format!(
+                "it is too old to know whether its debit ({cost}) was taken before; it is not taken"
+            )));
         }
-        matches!(settled, Settled::Now { .. })
+        let settlement = settlement(hold, &debit, number);
+        let settled = self.take(cell, &mut state, &settlement, debit, entry);
+        if let Settled::Stale { .. } | Settled::OutOfRange = settled {
+            log::error!("MONEY: the debit of request {hold} ({cost}) is not taken: {settled:?}");
+        }
+        Ok(matches!(settled, Settled::Now { .. }))
     }
 
     fn wake(&self) {
@@ -217,13 +229,6 @@ impl Embedded {
 
 fn close(mut entry: Entry) {
     entry.close();
-}
-
-/// The ledger cannot tell whether it has taken a debit, and takes it no more.
-fn suspended(hold: RequestId, cost: Credits) {
-    log::error!(
-        "MONEY: the debit of request {hold} ({cost}) comes too late to know whether it was taken before: it is not taken, its journal is kept"
-    );
 }
 
 fn settlement(hold: RequestId, debit: &Debit, number: CallNumber) -> Settlement {

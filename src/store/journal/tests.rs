@@ -68,7 +68,11 @@ impl Rig {
     }
 
     fn start(&mut self, balance: &str) {
-        let store = Embedded::open(&self.folder.path().join("ledger.db"), Clock::manual(NOW)).unwrap();
+        self.start_at(balance, NOW);
+    }
+
+    fn start_at(&mut self, balance: &str, now: Timestamp) {
+        let store = Embedded::open(&self.folder.path().join("ledger.db"), Clock::manual(now)).unwrap();
         let ledger = Ledger::Embedded(store);
         let caller = caller_of(&ledger, "acme", balance, Default::default());
         let recovered = recover(self.folder.path(), &ledger);
@@ -262,6 +266,37 @@ fn a_debit_that_stood_is_taken_once_whether_the_store_has_it_or_not() {
     assert_eq!(rig.spent(), expected);
     assert_eq!(rig.restart().recovered.settled, 0);
     assert_eq!(rig.spent(), expected);
+}
+
+/// A journal that is put back after its gateway was silent for a month: the ledger has forgotten what it took of it.
+#[test]
+fn a_journal_of_a_gateway_that_was_forgotten_is_kept_and_bills_nothing() {
+    let mut rig = Rig::new();
+    let mut hold = rig.call(1);
+    hold.pass(CompletionTokens(5), None);
+    let copies = ["journal", "prompts"].map(|extension| {
+        let file = rig.files(extension).remove(0);
+        let bytes = std::fs::read(&file).unwrap();
+        (file, bytes)
+    });
+    let debit = debit_of(&hold, 8, 6);
+    hold.settle(debit);
+    let spent = rig.spent();
+    for days in [29, 31, 31] {
+        rig.process = None;
+        for (file, bytes) in &copies {
+            std::fs::write(file, bytes).unwrap();
+        }
+        rig.start_at("0", NOW.plus_millis(days * 86_400_000));
+        let report = rig.process().recovered.clone();
+        let known = usize::from(days < 30);
+        assert_eq!(
+            (report.settled, report.already, report.refused.len()),
+            (0, u64::try_from(known).unwrap(), 1 - known)
+        );
+        assert_eq!(rig.spent(), spent);
+    }
+    assert_eq!(rig.files("refused").len(), 1);
 }
 
 #[test]
