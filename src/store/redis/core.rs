@@ -15,7 +15,7 @@ use super::link::{Call, Link, Sent, Unanswered};
 use super::queue::ReleaseKind;
 use super::script::{self, By, PREFIX, Script};
 use super::shards::{Of, Shards};
-use super::slots::{Elsewhere, slot_of_command};
+use super::slots::{Elsewhere, slot_of, slot_of_command};
 use super::{Options, reply};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, ReserveRequest};
@@ -202,6 +202,32 @@ impl Core {
         reply::shown(&self.run_script(link, &script::SHOW, &keys, &[&now]).await?)
     }
 
+    /// A key that is not known, or not for sure: read, or as it was while the master that keeps it is away. In a cluster that need not be the
+    /// account's own, whose calls go on then. Nobody can revoke the key there meanwhile.
+    pub(super) async fn key(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        if !self.shards.is_cluster() {
+            return self.read_key(&self.link(), digest).await;
+        }
+        self.key_in_cluster(digest).boxed().await
+    }
+
+    async fn key_in_cluster(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        let shard = self.shards.of_slot(slot_of(key_name(digest).as_bytes()));
+        let link = self.link();
+        let known = self.cache.key_while_away(digest, self.now_ms());
+        let Some(known) = known.filter(|known| self.shards.of(&known.account).number != shard.number) else {
+            return self.read_key(&link, digest).await;
+        };
+        // Whether the master is back is asked by the ledger's thread: no call of an account of another waits for that.
+        if shard.guard.is_open() {
+            return Ok(Some(known));
+        }
+        match tokio::time::timeout(AWAY_AFTER, self.read_key(&link, digest)).await {
+            Ok(Err(StoreError::Unavailable(_))) | Err(_) => Ok(Some(known)),
+            Ok(read) => read,
+        }
+    }
+
     /// Reads a key and its account's facts, and keeps them.
     pub(super) async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
         let generation = self.cache.generation();
@@ -287,6 +313,9 @@ pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError
 /// How often a call is sent elsewhere at most, and the wait where it is sent to the same place.
 const REDIRECTIONS_MAX: u32 = 8;
 const AGAIN: Duration = Duration::from_millis(20);
+
+/// How long a key is waited for that is known from before, in case the master that keeps it is away.
+const AWAY_AFTER: Duration = Duration::from_millis(100);
 
 /// The largest count that a script keeps exactly.
 pub(super) const COUNT_MAX: u64 = 1 << 53;

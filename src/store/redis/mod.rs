@@ -147,7 +147,7 @@ impl RedisLedger {
         let core = &self.core;
         let entry = match core.cache.key(digest, core.now_ms()) {
             Some(entry) => entry,
-            None => match core.read_key(&core.link(), digest).await? {
+            None => match core.key(digest).await? {
                 Some(entry) => entry,
                 None => return Ok(None),
             },

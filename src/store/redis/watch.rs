@@ -168,9 +168,13 @@ async fn follow(core: &Core) -> Result<(), StoreError> {
     let failed = |error: redis::RedisError| unavailable(&error.to_string());
     let (mut sink, mut stream) = opened.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
     // What was said before is not heard any more: everything is read anew.
-    core.cache.forget_all();
-    read_maintenance(core).await?;
+    core.cache.doubt_all(core.now_ms());
+    let mut is_read = read_maintenance(core).await.is_ok();
     loop {
+        if !is_read {
+            // Its server is away, and what is heard of the others matters all the same.
+            is_read = read_maintenance(core).await.is_ok();
+        }
         core.cache.subscription_lives(core.now_ms());
         tokio::select! {
             message = stream.next() => {

@@ -6,12 +6,14 @@ use std::time::{Duration, Instant};
 use super::request;
 use crate::clock::Clock;
 use crate::pure::account::ReserveRequest;
+use crate::pure::ids::{ApiKey, KeyDigest};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::store::admin::AdminOp;
 use crate::store::redis::{Options, RedisLedger};
 use crate::store::tests::redis_group::RedisCluster;
 use crate::store::tests::redis_server::until;
-use crate::store::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
+use crate::store::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, run};
 use crate::store::{Caller, Ledger, StoreError, Uncovered};
 
 /// A cluster of three masters that serves the slots it has, and accounts of each master.
@@ -67,6 +69,26 @@ impl Ground {
     fn left(&self, caller: &Caller) -> Result<(Credits, Credits), StoreError> {
         block_on(self.ledger.figures(caller)).map(|figures| (figures.balance, figures.held))
     }
+
+    /// A key of the caller's account whose record is kept by a master.
+    fn key_at(&self, caller: &Caller, master: usize) -> KeyDigest {
+        let is_there = |digest: &KeyDigest| {
+            let slot = self.cluster.slot(&format!("tg1:key:{}", digest.to_hex()));
+            self.cluster.first_owner(slot) == master
+        };
+        let digests = (100..=255).map(|byte| ApiKey::from_random("tg_", [byte; 32]).digest());
+        let digest = digests.into_iter().find(is_there).unwrap();
+        let create = AdminOp::KeyCreate {
+            digest: digest.to_hex(),
+            account: caller.account.id.clone(),
+            tier: None,
+            domains: Vec::new(),
+            expires_in_ms: None,
+            limits: LimitOverrides::default(),
+        };
+        run(&self.ledger, create).unwrap();
+        digest
+    }
 }
 
 /// What is left after so many debits of 0.001.
@@ -92,6 +114,9 @@ fn short() -> Options {
 fn goes_silent(silent: usize) {
     let ground = Ground::new(short());
     let (ledger, others) = (&ground.ledger, ground.others(silent));
+    let [first, ..] = others[..] else { panic!() };
+    let digest = ground.key_at(first, silent);
+    assert!(block_on(ledger.authenticate(&digest)).unwrap().is_some());
     let mine = &ground.callers[silent];
 
     // Calls that run when the silence begins: one of each goes on for longer than a hold lives, one is over soon.
@@ -136,6 +161,9 @@ fn goes_silent(silent: usize) {
                 let held = credits("0.002");
                 assert_eq!(ground.left(caller), Ok((after(rounds), held)), "in round {rounds}");
             }
+            let start = Instant::now();
+            assert!(block_on(ledger.authenticate(&digest)).unwrap().is_some());
+            slowest = slowest.max(start.elapsed());
         }
         assert!(slowest < Duration::from_millis(400), "a call waited for {slowest:?}");
         // The others' holds have been renewed, those of the silent master have not.
