@@ -12,6 +12,7 @@ use crate::chat::request;
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::client::Client;
 use crate::harness::fleet::Fleet;
+use crate::harness::redis_group::RedisCluster;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::{Cue, Reply, Upstream, eventually};
 
@@ -246,6 +247,97 @@ async fn d3_a_redis_that_stops_is_503_in_time_and_comes_back() {
         let spent = cost(SMALL, 9, 1) * Decimal::from(calls);
         assert_eq!(fleet.settled_balance("acme").await, Decimal::ONE - spent, "{outage}");
     }
+}
+
+/// One of a cluster's three masters is silent: the accounts of the others are served as ever, on every gateway, and their debits arrive; its
+/// own are refused, and what they owe is there once it is back.
+#[tokio::test]
+async fn a_silent_master_of_a_cluster_concerns_its_own_accounts_only() {
+    const SILENT: usize = 1;
+    let cluster = RedisCluster::start();
+    cluster.serve_what_is_left();
+    let cue = Cue::new();
+    let running = Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done();
+    let upstream = Upstream::by(move |_, seen| match seen.json()["stream"].as_bool() {
+        Some(true) => running.clone(),
+        _ => Reply::chat("Hi", 9, 1),
+    })
+    .await;
+    let fleet = Fleet::start(2, &cluster.url(), unlimited(), &upstream).await;
+    let names = || (0..).map(|n| format!("shop-{n}"));
+    let own = names().find(|name| cluster.master_of(name) == SILENT).unwrap();
+    let others: Vec<String> = names()
+        .filter(|name| cluster.master_of(name) != SILENT)
+        .take(4)
+        .collect();
+    let own_key = fleet.account(&own, "pro", Decimal::ONE).await;
+    let mut clients = Vec::new();
+    for name in &others {
+        let key = fleet.account(name, "pro", Decimal::ONE).await;
+        clients.push([0, 1].map(|node| fleet.http1(node, &key)));
+    }
+    let client = fleet.http1(0, &own_key);
+    client.post("/llm/chat", call()).await.ok();
+    for [first, second] in &clients {
+        first.post("/llm/chat", call()).await.ok();
+        second.get("/llm/balance").await.ok();
+    }
+    let mut events = client.stream("/llm/chat/stream", request(SMALL)).await.ok();
+    events.next().await.unwrap();
+
+    cluster.master(SILENT).freeze();
+    cue.give();
+    assert_eq!(
+        events.rest().await.last().unwrap(),
+        "[DONE]",
+        "a running call ends as ever"
+    );
+    let began = Instant::now();
+    let paid = cost(SMALL, 9, 1);
+    let (mut rounds, mut slowest) = (1, Duration::ZERO);
+    let served = async {
+        while began.elapsed() < silence() {
+            rounds += 1;
+            for [first, second] in &clients {
+                let asked = Instant::now();
+                first.post("/llm/chat", call()).await.ok();
+                slowest = slowest.max(asked.elapsed());
+                let left = (Decimal::ONE - paid * Decimal::from(rounds)).normalize().to_string();
+                eventually("the other gateway sees the debit", async || {
+                    let balance = second.get("/llm/balance").await.ok();
+                    (balance.number("balance") == left).then_some(())
+                })
+                .await;
+                assert!(asked.elapsed() < Duration::from_secs(1), "{:?}", asked.elapsed());
+            }
+        }
+    };
+    let refused = async {
+        while began.elapsed() < silence() {
+            check_refused_in_time(&client).await;
+        }
+    };
+    tokio::join!(served, refused);
+    assert!(slowest < Duration::from_millis(400), "a call waited for {slowest:?}");
+
+    cluster.master(SILENT).thaw();
+    eventually("its calls are served again", async || {
+        (client.post("/llm/chat", call()).await.status == 200).then_some(())
+    })
+    .await;
+    // Before the silence, in its midst, and after it.
+    let spent = paid * Decimal::from(3);
+    assert_eq!(fleet.settled_balance(&own).await, Decimal::ONE - spent);
+    for name in &others {
+        let spent = paid * Decimal::from(rounds);
+        assert_eq!(fleet.settled_balance(name).await, Decimal::ONE - spent);
+    }
+}
+
+/// How long a master is silent.
+fn silence() -> Duration {
+    let long = std::env::var_os("TOLLGATE_LONG").is_some();
+    Duration::from_secs(if long { 120 } else { 4 })
 }
 
 async fn check_refused_in_time(client: &Client) {

@@ -75,9 +75,26 @@ impl RedisCluster {
         self.replica.as_ref().expect("a replica")
     }
 
+    /// Has each master serve its slots whatever becomes of the others.
+    pub(crate) fn serve_what_is_left(&self) {
+        for master in &self.masters {
+            good(master, "CONFIG SET cluster-require-full-coverage no");
+        }
+    }
+
+    /// The master of an account when the cluster was formed.
+    pub(crate) fn master_of(&self, account: &str) -> usize {
+        self.first_owner(self.slot(&format!("tg1:{{{account}}}")))
+    }
+
     /// Kills the first master, as `kill -9` does.
     pub(crate) fn kill_first(&mut self) {
         self.masters[0].kill();
+    }
+
+    /// Kills the first master and starts it again, with what it has on disk.
+    pub(crate) fn restart_first(&mut self) {
+        self.masters[0].restart();
     }
 
     /// The slot of a key.

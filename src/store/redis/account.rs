@@ -4,6 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::script::PREFIX;
+use super::slots::slot_of;
 use crate::pure::account::Scope;
 use crate::pure::ids::AccountId;
 use crate::pure::limits::Window;
@@ -15,6 +16,9 @@ use crate::store::producer::AccountNumbers;
 pub struct Account {
     id: AccountId,
     keys: [String; 2],
+    slot: u16,
+    /// The number of the shard whose queue has what is under way.
+    queued_at: AtomicUsize,
     /// Settlements and releases that Redis has not acknowledged.
     under_way: AtomicUsize,
     /// Held by whoever reads the account's usage: one call at a time may ask Redis for so much.
@@ -29,7 +33,9 @@ impl Account {
     pub(super) fn new(id: AccountId) -> Account {
         Account {
             keys: account_keys(&id),
+            slot: slot_of(id.as_str().as_bytes()),
             id,
+            queued_at: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
             reporting: tokio::sync::Mutex::default(),
             windows: Mutex::default(),
@@ -46,6 +52,21 @@ impl Account {
     pub(super) fn keys(&self) -> [&str; 2] {
         let [account, order] = &self.keys;
         [account, order]
+    }
+
+    /// The slot of its keys in a cluster: an identifier has no braces, and stands between them in its keys.
+    pub(super) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// The number of the shard whose queue has what is under way.
+    pub(super) fn queued_at(&self) -> usize {
+        self.queued_at.load(Ordering::Acquire)
+    }
+
+    /// What is under way is in this shard's queue from now on.
+    pub(super) fn queues_at(&self, number: usize) {
+        self.queued_at.store(number, Ordering::Release);
     }
 
     pub(super) fn begin(&self) {

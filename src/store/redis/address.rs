@@ -5,9 +5,7 @@
 
 use std::time::Duration;
 
-use redis::aio::{ConnectionLike, MultiplexedConnection};
-use redis::cluster::{ClusterClient, ClusterClientBuilder};
-use redis::cluster_async::ClusterConnection;
+use redis::aio::MultiplexedConnection;
 use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
     AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisResult, TlsCertificates,
@@ -32,12 +30,9 @@ enum Form {
     Sentinel { master: String, db: i64 },
 }
 
-/// A connection that many calls share. Cloning is cheap.
+/// A connection to one server that many calls share. Cloning is cheap.
 #[derive(Clone)]
-pub(super) enum Connection {
-    One(MultiplexedConnection),
-    Cluster(ClusterConnection),
-}
+pub(super) struct Connection(MultiplexedConnection);
 
 impl std::fmt::Debug for Address {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -47,10 +42,7 @@ impl std::fmt::Debug for Address {
 
 impl std::fmt::Debug for Connection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Connection::One(_) => "One",
-            Connection::Cluster(_) => "Cluster",
-        })
+        f.write_str("Connection")
     }
 }
 
@@ -114,20 +106,39 @@ impl Address {
         })
     }
 
-    /// Makes a connection, driven by the runtime that this is called on.
-    pub(super) async fn connect(&self) -> RedisResult<Connection> {
-        if let Form::Cluster = self.form {
-            return Ok(Connection::Cluster(self.cluster()?.get_async_connection().await?));
+    /// One server of the cluster that this is the address of.
+    pub(super) fn node_of(&self, node: &str) -> Address {
+        Address {
+            form: Form::One { db: 0 },
+            nodes: vec![node.to_owned()],
+            login: self.login.clone(),
+            tls: self.tls.clone(),
+            secure: self.secure,
+            connect_timeout: self.connect_timeout,
         }
+    }
+
+    /// Whether it is this one server's.
+    pub(super) fn is_node(&self, node: &str) -> bool {
+        matches!(self.nodes.as_slice(), [own] if own == node)
+    }
+
+    /// The servers that it names.
+    pub(super) fn nodes(&self) -> &[String] {
+        &self.nodes
+    }
+
+    /// Makes a connection, driven by the runtime that this is called on: to the Redis, the master, or the first node of a cluster that can
+    /// be reached.
+    pub(super) async fn connect(&self) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_MAX)
             .set_write_backpressure_boundary(64 << 10);
         let client = self.client().await?;
-        Ok(Connection::One(
-            client.get_multiplexed_async_connection_with_config(&config).await?,
-        ))
+        let connection = client.get_multiplexed_async_connection_with_config(&config).await?;
+        Ok(Connection(connection))
     }
 
     /// A client for one connection to one node: the Redis, the master, or the first node of a cluster that can be reached.
@@ -172,31 +183,6 @@ impl Address {
         }
     }
 
-    fn cluster(&self) -> RedisResult<ClusterClient> {
-        let scheme = if self.secure { "rediss" } else { "redis" };
-        let nodes = self.nodes.iter().map(|node| format!("{scheme}://{node}"));
-        let mut builder = ClusterClientBuilder::new(nodes)
-            .connection_timeout(self.connect_timeout)
-            .response_timeout(self.connect_timeout)
-            .overall_response_timeout(None)
-            .retries(CLUSTER_RETRIES)
-            .min_retry_wait(10)
-            .max_retry_wait(100);
-        if let Some((user, password)) = &self.login {
-            if !user.is_empty() {
-                builder = builder.username(user);
-            }
-            builder = builder.password(password);
-        }
-        if self.secure {
-            builder = builder.tls(TlsMode::Secure);
-            if let Some(certificates) = &self.tls {
-                builder = builder.certs(certificates.clone());
-            }
-        }
-        builder.build()
-    }
-
     /// The client of the master that the Sentinels name now. Nothing is kept of the asking: a connection to a Sentinel would
     /// belong to the runtime that asked first.
     async fn master(&self, master: &str, db: i64) -> RedisResult<Client> {
@@ -232,20 +218,20 @@ impl Connection {
 
     /// Sends one command and waits for its answer, which may be an error that Redis says.
     pub(super) async fn answer(&mut self, command: &Cmd) -> RedisResult<Value> {
-        match self {
-            Connection::One(connection) => connection.send_packed_command(command).await,
-            Connection::Cluster(connection) => connection.req_packed_command(command).await,
-        }
+        self.0.send_packed_command(command).await
     }
 
-    /// Sends commands together and waits for their answers, in order; in a cluster all have to be of one slot. An error that
-    /// Redis answers to one of them stands in its place.
+    /// Sends commands together and waits for their answers, in order. An error that Redis answers to one of them stands in its place.
     pub(super) async fn send_all(&mut self, commands: &Pipeline) -> RedisResult<Vec<Value>> {
-        let count = commands.len();
-        match self {
-            Connection::One(connection) => connection.send_packed_commands(commands, 0, count).await,
-            Connection::Cluster(connection) => connection.req_packed_commands(commands, 0, count).await,
-        }
+        self.0.send_packed_commands(commands, 0, commands.len()).await
+    }
+
+    /// Sends one command to a server that takes over the slot of its key, which serves it only so.
+    pub(super) async fn send_asking(&mut self, command: &Cmd) -> RedisResult<Value> {
+        let mut together = redis::pipe();
+        together.cmd("ASKING").add_command(command.clone());
+        let last = self.send_all(&together).await?.pop().unwrap_or(Value::Nil);
+        last.extract_error()
     }
 }
 
@@ -290,8 +276,6 @@ fn unescaped(text: &str) -> Result<String, StoreError> {
 
 /// Commands that may wait to be written to one connection.
 const PIPELINE_MAX: usize = 4096;
-/// How often the cluster's client follows a redirection or asks anew for the slots.
-const CLUSTER_RETRIES: u32 = 5;
 
 #[cfg(test)]
 mod tests {

@@ -20,6 +20,8 @@ pub(super) struct Cache {
     known: RwLock<Known>,
     /// Until when the subscription is known to be alive, by the ledger's monotonic clock.
     live_until_ms: AtomicU64,
+    /// When it gave its last sign of life.
+    heard_ms: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -28,6 +30,8 @@ struct Known {
     accounts: HashMap<AccountId, Arc<Account>>,
     /// Counts the invalidations: what was read before one may be what it was about.
     generation: u64,
+    /// What was read before this may be out of date.
+    doubted_ms: u64,
 }
 
 /// A key with its account's facts.
@@ -46,7 +50,17 @@ impl Cache {
         let entry = known.keys.get(digest)?;
         let live = now_ms < self.live_until_ms.load(Ordering::Acquire);
         let age_max = if live { LIVE_AGE_MAX } else { AGE_MAX };
-        (now_ms.saturating_sub(entry.read_ms) < millis(age_max)).then(|| entry.clone())
+        let is_current = now_ms.saturating_sub(entry.read_ms) < millis(age_max) && entry.read_ms > known.doubted_ms;
+        is_current.then(|| entry.clone())
+    }
+
+    /// The key as it was when its server answered last, where that is not too long ago and the subscription is alive, or about to be again.
+    pub(super) fn key_while_away(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
+        let unheard_ms = now_ms.saturating_sub(self.heard_ms.load(Ordering::Acquire));
+        let known = self.read();
+        let entry = known.keys.get(digest)?;
+        let is_recent = now_ms.saturating_sub(entry.read_ms) < millis(AWAY_AGE_MAX);
+        (unheard_ms < millis(UNHEARD_MAX) && is_recent).then(|| entry.clone())
     }
 
     /// To be asked before something is read that will be put.
@@ -100,10 +114,18 @@ impl Cache {
         known.keys.clear();
     }
 
+    /// What was read until now may have changed unheard, and is read again before it is used.
+    pub(super) fn doubt_all(&self, now_ms: u64) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.doubted_ms = now_ms;
+    }
+
     /// The subscription is known to be alive for some time from `now_ms`.
     pub(super) fn subscription_lives(&self, now_ms: u64) {
         self.live_until_ms
             .store(now_ms.saturating_add(millis(LIVES_FOR)), Ordering::Release);
+        self.heard_ms.store(now_ms, Ordering::Release);
     }
 
     /// The subscription is gone.
@@ -124,6 +146,10 @@ impl Cache {
 pub(super) const AGE_MAX: Duration = Duration::from_millis(900);
 /// How old an entry may be at most.
 const LIVE_AGE_MAX: Duration = Duration::from_secs(60);
+/// How old an entry may be whose server is away, while that of its account serves.
+const AWAY_AGE_MAX: Duration = Duration::from_secs(600);
+/// How long nothing may have been heard on the subscription for that: it takes this long to be made anew where its server is away too.
+const UNHEARD_MAX: Duration = Duration::from_secs(5);
 /// How long one sign of life of the subscription is trusted.
 const LIVES_FOR: Duration = Duration::from_millis(700);
 /// Keys that are kept.

@@ -120,7 +120,7 @@ impl Core {
     /// Waits until what happened to the account in this process is in Redis.
     async fn settled(&self, account: &AccountId) -> Result<(), StoreError> {
         let account = self.cache.account(account);
-        self.queue.barrier(&account, self.options.timeout).await
+        self.barrier(&account).await
     }
 
     async fn create_account(

@@ -2,14 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use redis::cluster_routing::{Route, RoutingInfo, SingleNodeRoutingInfo, SlotAddr};
-use redis::{Cmd, RedisResult, Value};
+use redis::{RedisResult, Value};
 
-use super::address::Connection;
 use super::core::Core;
 use super::guard::millis;
 use super::link::Link;
 use super::reply;
+use super::slots::slot_of;
 use crate::store::admin::AdminError;
 
 impl Core {
@@ -19,7 +18,7 @@ impl Core {
     /// # Errors
     /// When none says so within a moment: what was written stands, and may be lost by a fail-over.
     pub(super) async fn confirm(&self, link: &Link, keys: &[&str]) -> Result<(), AdminError> {
-        let slots: BTreeMap<u16, &str> = keys.iter().map(|key| (slot_of(key), *key)).collect();
+        let slots: BTreeMap<u16, &str> = keys.iter().map(|key| (slot_of(key.as_bytes()), *key)).collect();
         for slot in slots.into_keys() {
             let asked = self.confirm_at(link, slot);
             let confirmed = match tokio::time::timeout(self.options.timeout.saturating_mul(TRIES + 1), asked).await {
@@ -41,8 +40,9 @@ impl Core {
     }
 
     async fn confirm_at(&self, link: &Link, slot: u16) -> RedisResult<bool> {
-        let (mut connection, _) = link.connection(&self.address).await?;
-        let role = at(&mut connection, slot, &redis::cmd("ROLE")).await?;
+        let shard = self.shards.of_slot(slot);
+        let (mut connection, _) = link.line(&shard).connection(&shard.address).await?;
+        let role = connection.send(&redis::cmd("ROLE")).await?;
         let replicas = reply::list(&role).ok().and_then(|role| reply::list(role.get(2)?).ok());
         if replicas.is_none_or(<[Value]>::is_empty) {
             return Ok(true);
@@ -56,7 +56,7 @@ impl Core {
         for _ in 0..TRIES {
             let mut wait = redis::cmd("WAIT");
             wait.arg(1).arg(millis(within).max(1));
-            let have = at(&mut connection, slot, &wait).await?;
+            let have = connection.send(&wait).await?;
             if reply::integer(&have).is_ok_and(|replicas| replicas > 0) {
                 return Ok(true);
             }
@@ -65,45 +65,5 @@ impl Core {
     }
 }
 
-/// Asks the master of a slot.
-async fn at(connection: &mut Connection, slot: u16, command: &Cmd) -> RedisResult<Value> {
-    match connection {
-        Connection::One(_) => connection.send(command).await,
-        Connection::Cluster(cluster) => {
-            let route = SingleNodeRoutingInfo::SpecificNode(Route::new(slot, SlotAddr::Master));
-            let answer = cluster.route_command(command.clone(), RoutingInfo::SingleNode(route));
-            answer.await?.extract_error()
-        }
-    }
-}
-
-/// The slot of a key, by its hash tag.
-pub(super) fn slot_of(key: &str) -> u16 {
-    let tag = key
-        .split_once('{')
-        .and_then(|(_, rest)| rest.split_once('}'))
-        .map(|(tag, _)| tag)
-        .filter(|tag| !tag.is_empty());
-    let crc = tag.unwrap_or(key).bytes().fold(0u16, |crc, byte| {
-        (0..8).fold(crc ^ (u16::from(byte) << 8), |crc, _| {
-            let carry = if crc & 0x8000 == 0 { 0 } else { 0x1021 };
-            (crc << 1) ^ carry
-        })
-    });
-    crc % 16_384
-}
-
 /// How often a replica is waited for, each time for the most part of a call's time-out.
 const TRIES: u32 = 3;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_are_those_of_the_specification() {
-        assert_eq!(slot_of("123456789"), 0x31c3);
-        assert_eq!(slot_of("tg1:{acme}:keys"), slot_of("acme"));
-        assert_eq!(slot_of("a{}b"), slot_of("a{}b"));
-    }
-}

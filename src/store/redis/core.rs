@@ -2,17 +2,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::{Duration, Instant};
 
+use futures::FutureExt;
 use redis::Value;
 
 use super::account::{Account, scope_text};
-use super::address::Address;
 use super::cache::{Cache, KnownKey};
-use super::guard::Guard;
+use super::guard::millis_since;
 use super::holds::OpenHolds;
-use super::link::{Call, Link, Unanswered};
-use super::queue::{Queue, ReleaseKind};
+use super::link::{Call, Link, Sent, Unanswered};
+use super::queue::ReleaseKind;
 use super::script::{self, By, PREFIX, Script};
+use super::shards::{Of, Shards};
+use super::slots::{Elsewhere, slot_of, slot_of_command};
 use super::{Options, reply};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, ReserveRequest};
@@ -29,11 +32,10 @@ use crate::store::{AccountRecord, KeyRecord, StoreError};
 pub(super) struct Core {
     /// Tells this ledger's connections from another's.
     pub(super) number: u64,
-    pub(super) address: Address,
+    pub(super) started: Instant,
     pub(super) options: Options,
-    pub(super) guard: Guard,
+    pub(super) shards: Shards,
     pub(super) cache: Cache,
-    pub(super) queue: Queue,
     pub(super) producer: Producer,
     pub(super) holds: OpenHolds,
     pub(super) maintenance: AtomicBool,
@@ -47,6 +49,11 @@ impl Core {
     /// This runtime's way to Redis.
     pub(super) fn link(&self) -> Arc<Link> {
         Link::of_runtime(self.number)
+    }
+
+    /// Milliseconds since the ledger was opened, by the monotonic clock.
+    pub(super) fn now_ms(&self) -> u64 {
+        millis_since(self.started)
     }
 
     /// The time that a script is to take: empty for Redis' own.
@@ -85,8 +92,57 @@ impl Core {
         Ok(self.ask(link, &Call { command, script: None }).await?)
     }
 
+    /// Asks the server that has the call's first key.
     pub(super) async fn ask(&self, link: &Link, call: &Call) -> Result<Value, Unanswered> {
-        link.ask(&self.address, &self.guard, call, self.options.timeout).await
+        let within = self.options.timeout;
+        if self.shards.is_cluster() {
+            // Apart, so that what waits for the one server of others is as small as before.
+            return self.ask_cluster(link, call, within).boxed().await;
+        }
+        let shard = self.shards.of_slot(0);
+        link.line(&shard).ask(&shard, call, Sent::Plain, within).await
+    }
+
+    /// The same in a cluster: goes where the servers send it, as long as there is time.
+    async fn ask_cluster(&self, link: &Link, call: &Call, within: Duration) -> Result<Value, Unanswered> {
+        let until = crate::clock::monotonic() + within;
+        let slot = slot_of_command(&call.command);
+        let own = || slot.map_or_else(|| Of::Other(self.shards.any()), |slot| self.shards.of_slot(slot));
+        let (mut shard, mut how) = (own(), Sent::Plain);
+        let (mut left, mut asked) = (within, 0);
+        loop {
+            let unanswered = match link.line(&shard).ask(&shard, call, how, left).await {
+                Ok(value) => return Ok(value),
+                Err(unanswered) => unanswered,
+            };
+            (shard, how) = match &unanswered.elsewhere {
+                None => {
+                    // Its slots may have another master by now.
+                    self.shards.doubt();
+                    return Err(unanswered);
+                }
+                Some(Elsewhere::Moved(slot, node)) => (self.shards.moved(*slot, node), Sent::Plain),
+                Some(Elsewhere::Ask(node)) => (self.shards.named(node), Sent::Asking),
+                Some(Elsewhere::Later) => {
+                    tokio::time::sleep(AGAIN).await;
+                    (own(), Sent::Plain)
+                }
+            };
+            asked += 1;
+            left = until.saturating_duration_since(crate::clock::monotonic());
+            if asked > REDIRECTIONS_MAX || left.is_zero() {
+                return Err(unanswered);
+            }
+        }
+    }
+
+    /// Waits until all that was queued for the account before is acknowledged.
+    ///
+    /// # Errors
+    /// When that takes longer than a call may.
+    pub(super) async fn barrier(&self, account: &Account) -> Result<(), StoreError> {
+        let shard = self.shards.queue_of(account);
+        shard.queue.barrier(account, self.options.timeout).await
     }
 
     pub(super) async fn try_reserve(
@@ -146,10 +202,36 @@ impl Core {
         reply::shown(&self.run_script(link, &script::SHOW, &keys, &[&now]).await?)
     }
 
+    /// A key that is not known, or not for sure: read, or as it was while the master that keeps it is away. In a cluster that need not be the
+    /// account's own, whose calls go on then. Nobody can revoke the key there meanwhile.
+    pub(super) async fn key(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        if !self.shards.is_cluster() {
+            return self.read_key(&self.link(), digest).await;
+        }
+        self.key_in_cluster(digest).boxed().await
+    }
+
+    async fn key_in_cluster(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        let shard = self.shards.of_slot(slot_of(key_name(digest).as_bytes()));
+        let link = self.link();
+        let known = self.cache.key_while_away(digest, self.now_ms());
+        let Some(known) = known.filter(|known| self.shards.of(&known.account).number != shard.number) else {
+            return self.read_key(&link, digest).await;
+        };
+        // Whether the master is back is asked by the ledger's thread: no call of an account of another waits for that.
+        if shard.guard.is_open() {
+            return Ok(Some(known));
+        }
+        match tokio::time::timeout(AWAY_AFTER, self.read_key(&link, digest)).await {
+            Ok(Err(StoreError::Unavailable(_))) | Err(_) => Ok(Some(known)),
+            Ok(read) => read,
+        }
+    }
+
     /// Reads a key and its account's facts, and keeps them.
     pub(super) async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
         let generation = self.cache.generation();
-        let read_ms = self.guard.now_ms();
+        let read_ms = self.now_ms();
         let mut command = redis::cmd("HMGET");
         command.arg(key_name(digest)).arg("record").arg("revoked");
         let Some(key) = read_record(&self.command(link, command).await?)? else {
@@ -199,7 +281,8 @@ impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if self.armed {
             let entry = self.entry.take().unwrap_or(Entry::none());
-            self.core
+            let shard = self.core.shards.queue_of(self.account);
+            shard
                 .queue
                 .release(self.account, self.hold, None, ReleaseKind::Doubtful, entry);
         }
@@ -226,6 +309,13 @@ pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError
     }
     Ok(Some(key))
 }
+
+/// How often a call is sent elsewhere at most, and the wait where it is sent to the same place.
+const REDIRECTIONS_MAX: u32 = 8;
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// How long a key is waited for that is known from before, in case the master that keeps it is away.
+const AWAY_AFTER: Duration = Duration::from_millis(100);
 
 /// The largest count that a script keeps exactly.
 pub(super) const COUNT_MAX: u64 = 1 << 53;

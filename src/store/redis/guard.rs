@@ -1,4 +1,4 @@
-//! What keeps a slow store from piling up calls: a bound on those that wait, and a breaker.
+//! What keeps a slow server from piling up calls: a bound on those that wait, and a breaker.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -22,9 +22,10 @@ pub(super) struct Guard {
 pub(super) struct Pass<'a>(&'a Guard);
 
 impl Guard {
-    pub(super) fn new(waiting_max: usize) -> Guard {
+    /// `started`: when the ledger was opened.
+    pub(super) fn new(waiting_max: usize, started: Instant) -> Guard {
         Guard {
-            started: crate::clock::monotonic(),
+            started,
             waiting_max,
             waiting: AtomicUsize::new(0),
             failures: AtomicU32::new(0),
@@ -32,10 +33,8 @@ impl Guard {
         }
     }
 
-    /// Milliseconds since the ledger was opened, by the monotonic clock.
-    pub(super) fn now_ms(&self) -> u64 {
-        let passed = crate::clock::monotonic().saturating_duration_since(self.started);
-        u64::try_from(passed.as_millis()).unwrap_or(u64::MAX)
+    fn now_ms(&self) -> u64 {
+        millis_since(self.started)
     }
 
     /// # Errors
@@ -66,7 +65,8 @@ impl Guard {
         }
     }
 
-    fn failed(&self, why: &str) {
+    /// No answer came, or one that says that Redis cannot serve.
+    pub(super) fn failed(&self, why: &str) {
         if self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1) == FAILURES_MAX {
             self.probe_at
                 .store(self.now_ms().saturating_add(millis(PROBE_EVERY)), Ordering::Relaxed);
@@ -103,6 +103,11 @@ impl Drop for Pass<'_> {
     }
 }
 
+/// Milliseconds since then, by the monotonic clock.
+pub(super) fn millis_since(started: Instant) -> u64 {
+    millis(crate::clock::monotonic().saturating_duration_since(started))
+}
+
 /// A duration in whole milliseconds.
 pub(super) fn millis(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
@@ -119,7 +124,7 @@ mod tests {
 
     #[test]
     fn five_failures_close_the_door_and_one_answer_opens_it() {
-        let guard = Guard::new(10);
+        let guard = Guard::new(10, crate::clock::monotonic());
         for _ in 0..FAILURES_MAX {
             guard.enter().unwrap().failed("test");
         }
@@ -130,7 +135,7 @@ mod tests {
 
     #[test]
     fn no_more_calls_wait_than_are_allowed() {
-        let guard = Guard::new(2);
+        let guard = Guard::new(2, crate::clock::monotonic());
         let (first, _second) = (guard.enter().unwrap(), guard.enter().unwrap());
         assert!(guard.enter().is_err());
         drop(first);

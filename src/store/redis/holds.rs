@@ -69,12 +69,16 @@ impl OpenHolds {
         (count, held)
     }
 
-    /// Those that have lived a third of their life or more at `now_ms`, grouped by what one call can renew.
-    pub(super) fn due(&self, now_ms: u64) -> Vec<(Arc<Account>, u64, Vec<RequestId>)> {
+    /// Those of some accounts that have lived a third of their life or more at `now_ms`, grouped by what one call can renew.
+    pub(super) fn due(
+        &self,
+        now_ms: u64,
+        is_meant: impl Fn(&Account) -> bool,
+    ) -> Vec<(Arc<Account>, u64, Vec<RequestId>)> {
         let mut groups: Vec<(Arc<Account>, u64, Vec<RequestId>)> = Vec::new();
         let mut place: HashMap<(*const Account, u64), usize> = HashMap::new();
         for (id, hold) in &*self.lock() {
-            if now_ms.saturating_sub(hold.renewed_ms) < hold.ttl_ms / 3 {
+            if now_ms.saturating_sub(hold.renewed_ms) < hold.ttl_ms / 3 || !is_meant(&hold.account) {
                 continue;
             }
             let at = *place

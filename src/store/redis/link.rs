@@ -1,4 +1,4 @@
-//! Connections: one a runtime, made by the runtime that uses it, so that no call wakes another thread.
+//! Connections: one a runtime and server, made by the runtime that uses it, so that no call wakes another thread.
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,13 +8,22 @@ use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::{Handle, Id};
 
 use super::address::{Address, Connection};
-use super::guard::Guard;
 use super::script::Script;
+use super::shards::{Of, Shard};
+use super::slots::Elsewhere;
 use crate::store::StoreError;
 
-/// One runtime's way to Redis.
+/// One runtime's way to Redis: a line to each of its servers.
 #[derive(Debug, Default)]
 pub(super) struct Link {
+    first: Line,
+    /// Those of the shards from number 1 on.
+    others: Mutex<Vec<Option<Arc<Line>>>>,
+}
+
+/// One runtime's way to one server.
+#[derive(Debug, Default)]
+pub(super) struct Line {
     current: Mutex<Current>,
     connecting: tokio::sync::Mutex<()>,
 }
@@ -32,6 +41,17 @@ pub(super) struct Unanswered {
     pub(super) error: StoreError,
     /// Whether Redis may have run it all the same.
     pub(super) sent: bool,
+    /// Where it is to be sent: this server did not run it.
+    pub(super) elsewhere: Option<Elsewhere>,
+}
+
+/// How a call is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Sent {
+    /// As it is.
+    Plain,
+    /// To a server that takes over the slot of its key.
+    Asking,
 }
 
 /// A call: its command, and the script behind it when it is one.
@@ -72,6 +92,24 @@ impl Link {
         }
     }
 
+    /// The line to a shard.
+    pub(super) fn line(&self, shard: &Shard) -> Of<'_, Line> {
+        let Some(place) = shard.number.checked_sub(1) else {
+            return Of::First(&self.first);
+        };
+        let mut others = self.others.lock().unwrap_or_else(PoisonError::into_inner);
+        if others.len() <= place {
+            others.resize_with(place.saturating_add(1), || None);
+        }
+        let line = match others.get_mut(place) {
+            Some(line) => Arc::clone(line.get_or_insert_default()),
+            None => Arc::default(),
+        };
+        Of::Other(line)
+    }
+}
+
+impl Line {
     /// Sends a call and waits for its answer, at most for `within`. A connection that turns out to be broken is made anew once;
     /// every call is one that may be sent twice.
     ///
@@ -79,14 +117,18 @@ impl Link {
     /// When Redis cannot be reached, does not answer in time, or answers an error.
     pub(super) async fn ask(
         &self,
-        address: &Address,
-        guard: &Guard,
+        shard: &Shard,
         call: &Call,
+        how: Sent,
         within: Duration,
     ) -> Result<Value, Unanswered> {
         let mut sent = false;
-        let pass = guard.enter().map_err(|error| Unanswered { error, sent })?;
-        match tokio::time::timeout(within, self.attempt(address, call, &mut sent)).await {
+        let pass = shard.guard.enter().map_err(|error| Unanswered {
+            error,
+            sent,
+            elsewhere: None,
+        })?;
+        match tokio::time::timeout(within, self.attempt(&shard.address, call, how, &mut sent)).await {
             Ok(Ok(value)) => {
                 pass.answered();
                 Ok(value)
@@ -97,28 +139,33 @@ impl Link {
                 } else {
                     pass.failed(&error.to_string());
                 }
-                let error = StoreError::Unavailable(error.to_string());
-                Err(Unanswered { error, sent })
+                Err(Unanswered {
+                    elsewhere: shard.elsewhere(&error),
+                    error: StoreError::Unavailable(error.to_string()),
+                    sent,
+                })
             }
             Err(_) => {
-                let number = self.lock().number;
-                self.give_up(number);
-                let why = format!("no answer from Redis within {} ms", within.as_millis());
+                self.give_up_any();
+                let why = format!("no answer from {:?} within {} ms", shard.address, within.as_millis());
                 pass.failed(&why);
-                let error = StoreError::Unavailable(why);
-                Err(Unanswered { error, sent })
+                Err(Unanswered {
+                    error: StoreError::Unavailable(why),
+                    sent,
+                    elsewhere: None,
+                })
             }
         }
     }
 
-    async fn attempt(&self, address: &Address, call: &Call, sent: &mut bool) -> RedisResult<Value> {
+    async fn attempt(&self, address: &Address, call: &Call, how: Sent, sent: &mut bool) -> RedisResult<Value> {
         let (mut connection, number) = self.connection(address).await?;
         *sent = true;
-        match evaluate(&mut connection, call).await {
+        match evaluate(&mut connection, call, how).await {
             Err(error) if needs_another(&error) => {
                 self.give_up(number);
                 let (mut connection, _) = self.connection(address).await?;
-                evaluate(&mut connection, call).await
+                evaluate(&mut connection, call, how).await
             }
             answered => answered,
         }
@@ -148,6 +195,11 @@ impl Link {
         }
     }
 
+    /// Gives the connection up that there is now.
+    pub(super) fn give_up_any(&self) {
+        self.lock().connection = None;
+    }
+
     fn found(&self) -> Option<(Connection, u64)> {
         let current = self.lock();
         current
@@ -161,12 +213,19 @@ impl Link {
     }
 }
 
-async fn evaluate(connection: &mut Connection, call: &Call) -> RedisResult<Value> {
-    match (connection.send(&call.command).await, call.script) {
+async fn evaluate(connection: &mut Connection, call: &Call, how: Sent) -> RedisResult<Value> {
+    match (send(connection, &call.command, how).await, call.script) {
         (Err(error), Some(script)) if is_unknown_script(&error) => {
-            connection.send(&script.by_text(&call.command)).await
+            send(connection, &script.by_text(&call.command), how).await
         }
         (answer, _) => answer,
+    }
+}
+
+async fn send(connection: &mut Connection, command: &Cmd, how: Sent) -> RedisResult<Value> {
+    match how {
+        Sent::Plain => connection.send(command).await,
+        Sent::Asking => connection.send_asking(command).await,
     }
 }
 
@@ -192,7 +251,6 @@ fn is_answer(error: &RedisError) -> bool {
             | ServerErrorKind::ReadOnly
             | ServerErrorKind::MasterDown
             | ServerErrorKind::ClusterDown
-            | ServerErrorKind::TryAgain
     ))
 }
 

@@ -4,6 +4,9 @@
 //! [`AccountState`](crate::pure::account::AccountState), reply by reply. Callers wait for a reserve, at most as long as
 //! [`Options::timeout`]; settlements and releases go through a queue that a thread of the ledger empties, each under its call's number
 //! and sent again until Redis acknowledges it. When too many of them wait, no more calls are admitted: nothing is dropped.
+//!
+//! Each master of a cluster is a failure domain of its own ([`shards`]): one that does not answer refuses the calls of its own accounts
+//! and leaves those of the others alone.
 
 mod account;
 mod address;
@@ -21,6 +24,9 @@ mod replay;
 mod reply;
 mod script;
 mod settler;
+mod shards;
+mod slots;
+mod topology;
 mod watch;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -31,11 +37,10 @@ pub use self::account::Account;
 use self::address::Address;
 use self::cache::Cache;
 use self::core::Core;
-use self::guard::Guard;
 use self::holds::{OpenHold, OpenHolds};
 use self::link::Link;
-use self::queue::{Origin, Queue, QueuedDebit, ReleaseKind};
-use self::settler::Settler;
+use self::queue::{Origin, QueuedDebit, ReleaseKind};
+use self::shards::Shards;
 use super::admin::{AdminError, AdminOp, AdminReply};
 use super::cover::Cover;
 use super::journal::Entry;
@@ -105,12 +110,19 @@ impl RedisLedger {
     pub fn connect(url: &str, options: Options) -> Result<Arc<RedisLedger>, StoreError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let address = Address::parse(url, options.ca.clone(), options.timeout)?;
+        let started = crate::clock::monotonic();
+        let runtime = runtime()?;
+        let shards = if address.is_cluster() {
+            let layout = runtime.block_on(topology::read(&address, watch::connect_within(&options)))?;
+            Shards::cluster(address, &layout, options.waiting_max, started)?
+        } else {
+            Shards::one(address, options.waiting_max, started)
+        };
         let core = Arc::new(Core {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
-            address,
-            guard: Guard::new(options.waiting_max),
+            started,
+            shards,
             cache: Cache::default(),
-            queue: Queue::new(),
             producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
             maintenance: AtomicBool::new(false),
@@ -118,12 +130,11 @@ impl RedisLedger {
             times: Times::default(),
             options,
         });
-        let runtime = runtime()?;
-        runtime.block_on(watch::check_server(&core))?;
-        let settler = Settler::new(Arc::clone(&core));
+        runtime.block_on(watch::check_servers(&core))?;
+        let shared = Arc::clone(&core);
         let thread = std::thread::Builder::new()
             .name("redis-ledger".to_owned())
-            .spawn(move || settler.run())
+            .spawn(move || settler::run(&shared))
             .map_err(|error| unavailable(&format!("cannot start the ledger's thread: {error}")))?;
         Ok(Arc::new(RedisLedger {
             core,
@@ -134,9 +145,9 @@ impl RedisLedger {
 
     pub(super) async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
         let core = &self.core;
-        let entry = match core.cache.key(digest, core.guard.now_ms()) {
+        let entry = match core.cache.key(digest, core.now_ms()) {
             Some(entry) => entry,
-            None => match core.read_key(&core.link(), digest).await? {
+            None => match core.key(digest).await? {
                 Some(entry) => entry,
                 None => return Ok(None),
             },
@@ -159,9 +170,12 @@ impl RedisLedger {
         // Wherever this ends, or is given up, without a hold: the entry is closed, unless a doubtful reserve has taken it along.
         let mut entry = ClosesEntry(Some(entry));
         // The hold's life begins when Redis makes it, which is later.
-        let asked_ms = core.guard.now_ms();
-        core.queue
-            .check(asked_ms, options.unsettled_max, options.unsettled_age_max)?;
+        let asked_ms = core.now_ms();
+        let unsettled_max = core.shards.share(options.unsettled_max);
+        core.shards
+            .of(account)
+            .queue
+            .check(asked_ms, unsettled_max, options.unsettled_age_max)?;
         let link = core.link();
         let under_way = account.is_under_way();
         let began = crate::clock::monotonic();
@@ -169,7 +183,7 @@ impl RedisLedger {
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
         if let Err(denial) = &outcome
             && under_way
-            && core.queue.barrier(account, options.timeout).await.is_ok()
+            && core.barrier(account).await.is_ok()
         {
             let again = ReserveRequest {
                 is_counted: request.is_counted || denial.is_counted(),
@@ -214,7 +228,8 @@ impl RedisLedger {
 
     pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, number: Option<CallNumber>, entry: Entry) {
         self.core.holds.remove(hold);
-        self.core.queue.release(account, hold, number, ReleaseKind::Sure, entry);
+        let shard = self.core.shards.queue_of(account);
+        shard.queue.release(account, hold, number, ReleaseKind::Sure, entry);
     }
 
     fn queue(
@@ -227,7 +242,8 @@ impl RedisLedger {
     ) {
         let number = number.unwrap_or_else(|| self.next_number(account));
         entry.owe(&debit, number);
-        self.core.queue.settle(QueuedDebit {
+        let shard = self.core.shards.queue_of(account);
+        shard.queue.settle(QueuedDebit {
             account: Arc::clone(account),
             hold,
             known,
@@ -235,7 +251,7 @@ impl RedisLedger {
             number,
             origin,
             sent: 0,
-            queued_ms: self.core.guard.now_ms().max(1),
+            queued_ms: self.core.now_ms().max(1),
             entry,
         });
     }
@@ -250,8 +266,8 @@ impl RedisLedger {
         match orphan {
             // Its reserve may be on its way still, from a process that died a moment ago.
             Orphan::Held => {
-                let queue = &self.core.queue;
-                queue.release(account, hold, None, ReleaseKind::Doubtful, entry);
+                let shard = self.core.shards.queue_of(account);
+                shard.queue.release(account, hold, None, ReleaseKind::Doubtful, entry);
             }
             // One that has no number yet was never sent: this process gives it its own.
             Orphan::Owed { debit, number } => {
@@ -283,7 +299,7 @@ impl RedisLedger {
 
     pub(super) async fn figures(&self, account: &Account) -> Result<Figures, StoreError> {
         let core = &self.core;
-        core.queue.barrier(account, core.options.timeout).await?;
+        core.barrier(account).await?;
         let shown = core.show(&core.link(), account.keys()).await?;
         shown.map(|shown| shown.figures).ok_or_else(reply::no_account)
     }
@@ -295,8 +311,8 @@ impl RedisLedger {
             kind: "redis",
             holds_open,
             held,
-            unsettled: u64::try_from(core.queue.unsettled()).unwrap_or(u64::MAX),
-            unsettled_age: Duration::from_millis(core.queue.oldest_age_ms(core.guard.now_ms())),
+            unsettled: u64::try_from(core.shards.unsettled()).unwrap_or(u64::MAX),
+            unsettled_age: Duration::from_millis(core.shards.oldest_age_ms(core.now_ms())),
             below_zero: None,
             latency: core.times.histogram(),
         }
@@ -322,18 +338,18 @@ impl RedisLedger {
     /// Admits no more calls, sends what is left, and ends the thread. Says how many settlements Redis has not acknowledged
     /// within [`Options::close_within`]. A second call does nothing.
     pub fn close(&self) -> usize {
-        self.core.queue.close();
+        self.core.shards.close();
         let thread = self.settler.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             if thread.join().is_err() {
                 log::error!("MONEY: the ledger's thread panicked");
             }
-            let left = self.core.queue.unsettled();
+            let left = self.core.shards.unsettled();
             if left > 0 {
                 log::error!("MONEY: {left} settlements are not acknowledged at the end");
             }
         }
-        self.core.queue.unsettled()
+        self.core.shards.unsettled()
     }
 }
 

@@ -9,6 +9,7 @@ use tokio::sync::{Notify, oneshot};
 use super::account::Account;
 use super::guard::millis;
 use super::holds::OpenHold;
+use super::slots::slot_of;
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::numbers::CallNumber;
 use crate::store::journal::Entry;
@@ -103,6 +104,15 @@ impl Work {
             Work::Barrier { .. } => false,
         }
     }
+
+    /// The slot of its account in a cluster.
+    pub(super) fn slot(&self) -> u16 {
+        match self {
+            Work::Settle(debit) => debit.account.slot(),
+            Work::Release { account, .. } => account.slot(),
+            Work::Barrier { account, .. } => slot_of(account.as_str().as_bytes()),
+        }
+    }
 }
 
 impl Queue {
@@ -152,6 +162,19 @@ impl Queue {
             kind,
             entry,
         });
+        self.wake_for(inner);
+    }
+
+    /// Takes over what another shard's queue had: its account is this one's now.
+    pub(super) fn put(&self, work: Work, now_ms: u64) {
+        if let Work::Settle(_) = &work {
+            self.unsettled_again();
+            if self.oldest_ms.load(Ordering::Relaxed) == 0 {
+                self.oldest_ms.store(now_ms.max(1), Ordering::Release);
+            }
+        }
+        let mut inner = self.lock();
+        inner.work.push(work);
         self.wake_for(inner);
     }
 

@@ -17,20 +17,23 @@ use crate::pure::numbers::ProducerId;
 pub(super) struct Ring {
     acknowledged: VecDeque<(u64, QueuedDebit)>,
     keep: Duration,
+    most: usize,
 }
 
 impl Ring {
-    pub(super) fn new(keep: Duration) -> Ring {
+    /// Keeps at most so many. Each shard has a ring, so that nothing is pushed out by what another acknowledges.
+    pub(super) fn new(keep: Duration, most: usize) -> Ring {
         Ring {
             acknowledged: VecDeque::new(),
             keep,
+            most,
         }
     }
 
     /// Keeps a settlement acknowledged at `now_ms`.
     pub(super) fn push(&mut self, mut debit: QueuedDebit, now_ms: u64) {
         self.tend(now_ms);
-        while self.acknowledged.len() >= RING_MAX {
+        while self.acknowledged.len() >= self.most {
             self.let_go();
         }
         match debit.origin {
@@ -62,18 +65,22 @@ impl Ring {
         self.acknowledged.drain(..).map(|(_, debit)| doubted(debit)).collect()
     }
 
+    /// Takes those that are another's now, oldest first.
+    pub(super) fn take_those(&mut self, is_taken: impl Fn(&QueuedDebit) -> bool) -> Vec<QueuedDebit> {
+        let (taken, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.acknowledged)
+            .into_iter()
+            .partition(|(_, debit)| is_taken(debit));
+        self.acknowledged = kept;
+        taken.into_iter().map(|(_, debit)| doubted(debit)).collect()
+    }
+
     /// Takes these of an account's settlements, as far as they are here.
     pub(super) fn take(&mut self, account: &Account, producer: ProducerId, numbers: &[u64]) -> Vec<QueuedDebit> {
-        let is_wanted = |debit: &QueuedDebit| {
+        self.take_those(|debit| {
             debit.account.id() == account.id()
                 && debit.number.producer == producer
                 && numbers.contains(&debit.number.number)
-        };
-        let (taken, kept): (VecDeque<_>, VecDeque<_>) = std::mem::take(&mut self.acknowledged)
-            .into_iter()
-            .partition(|(_, debit)| is_wanted(debit));
-        self.acknowledged = kept;
-        taken.into_iter().map(|(_, debit)| doubted(debit)).collect()
+        })
     }
 
     fn let_go(&mut self) {
@@ -89,6 +96,6 @@ fn doubted(mut debit: QueuedDebit) -> QueuedDebit {
     debit
 }
 
-/// Settlements that are kept at most, about 20 MB and half of a journal: those of six seconds from a gateway that keeps one Redis busy by
+/// Settlements that all shards together keep at most, about 20 MB and half of a journal: those of six seconds from a gateway that keeps one Redis busy by
 /// itself. Redis loses two at most when it runs as README says.
-const RING_MAX: usize = 131_072;
+pub(super) const RING_MAX: usize = 131_072;

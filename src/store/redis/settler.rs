@@ -1,9 +1,11 @@
 //! The ledger's thread: tells Redis what was queued, until Redis has acknowledged it.
 //!
-//! One batch is under way at a time, in the order of the queue. Whatever has no good answer stays at the front and is sent again; Redis
-//! tells by its number whether it knows a settlement already.
+//! Each shard has a settler of its own, so that one that does not answer holds up nobody else's. Of a shard one batch is under way at a
+//! time, in the order of the queue. Whatever has no good answer stays at the front and is sent again; Redis tells by its number whether it
+//! knows a settlement already.
 
 mod answers;
+mod hand_over;
 mod renew;
 mod send;
 
@@ -11,26 +13,33 @@ use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use redis::{RedisResult, Value};
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::RedisResult;
 
-use self::send::exchange;
 #[cfg(test)]
 pub(super) use self::send::settle_command;
+use self::send::{exchange, redirect};
 use super::account::Account;
 use super::address::Connection;
 use super::core::Core;
 use super::guard::millis;
-use super::link::Link;
+use super::link::{Line, Link};
 use super::queue::{QueuedDebit, Work};
-use super::replay::Ring;
+use super::replay::{RING_MAX, Ring};
 use super::script::{self, By};
-use super::watch;
+use super::shards::Shard;
+use super::{topology, watch};
 use crate::crash::point;
 
-/// The thread's state.
+/// The state of a shard's settler.
 pub(super) struct Settler {
     core: Arc<Core>,
+    shard: Arc<Shard>,
+    line: Line,
+    /// The ways to other shards, for what is asked there once.
     link: Link,
+    /// The generation of the cluster's map that the ring was looked through for.
+    generation: u64,
     /// What has been taken from the queue and is not acknowledged, in order.
     backlog: VecDeque<Work>,
     /// What is sent again at a time of the ledger's monotonic clock.
@@ -38,7 +47,7 @@ pub(super) struct Settler {
     ring: Ring,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
-    /// The number of the connection that `servers` was asked on, and when.
+    /// The number of the connection that the server was asked on who it is, and when.
     asked: (u64, u64),
     by: By,
     /// When the last batch was sent.
@@ -58,11 +67,50 @@ enum Outcome {
     Nothing,
 }
 
+/// Runs until the queues are closed and empty, or time is over.
+pub(super) fn run(core: &Arc<Core>) {
+    let runtime = match super::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return log::error!("MONEY: settlements cannot be sent: {error}"),
+    };
+    runtime.block_on(async {
+        let subscription = tokio::spawn(watch::subscribe(Arc::clone(core)));
+        let topology = core
+            .shards
+            .is_cluster()
+            .then(|| tokio::spawn(topology::follow(Arc::clone(core))));
+        settle(core).await;
+        subscription.abort();
+        if let Some(topology) = topology {
+            topology.abort();
+        }
+    });
+}
+
+/// A settler for each shard, those included that come to be.
+async fn settle(core: &Arc<Core>) {
+    let mut settlers = FuturesUnordered::new();
+    let mut count = 0;
+    loop {
+        for shard in core.shards.all().into_iter().skip(count) {
+            settlers.push(Settler::new(Arc::clone(core), shard).work());
+            count += 1;
+        }
+        tokio::select! {
+            () = core.shards.added() => {}
+            ended = settlers.next() => if ended.is_none() { return },
+        }
+    }
+}
+
 impl Settler {
-    pub(super) fn new(core: Arc<Core>) -> Settler {
+    fn new(core: Arc<Core>, shard: Arc<Shard>) -> Settler {
         Settler {
-            ring: Ring::new(core.options.replay),
+            ring: Ring::new(core.options.replay, core.shards.share(RING_MAX)),
+            generation: core.shards.generation(),
             core,
+            shard,
+            line: Line::default(),
             link: Link::default(),
             backlog: VecDeque::new(),
             later: Vec::new(),
@@ -75,34 +123,23 @@ impl Settler {
         }
     }
 
-    /// Runs until the queue is closed and empty, or time is over.
-    pub(super) fn run(mut self) {
-        let runtime = match super::runtime() {
-            Ok(runtime) => runtime,
-            Err(error) => return log::error!("MONEY: settlements cannot be sent: {error}"),
-        };
-        runtime.block_on(async {
-            let subscription = tokio::spawn(watch::subscribe(Arc::clone(&self.core)));
-            self.work().await;
-            subscription.abort();
-        });
-    }
-
-    async fn work(&mut self) {
+    async fn work(mut self) {
         let mut end_ms = None;
         let mut pause = PAUSE_MIN;
         loop {
             // Before the queue is emptied: whoever closes it after that may have put something in.
-            let is_closed = self.core.queue.is_closed();
+            let is_closed = self.shard.queue.is_closed();
             self.take();
-            let now = self.core.guard.now_ms();
+            let now = self.core.now_ms();
             if is_closed {
                 let end = *end_ms.get_or_insert(now.saturating_add(millis(self.core.options.close_within)));
-                let is_done = self.core.queue.unsettled() == 0 && self.backlog.is_empty();
-                if is_done {
+                let is_done = self.shard.queue.unsettled() == 0 && self.backlog.is_empty();
+                // Another shard may hand over what it still has.
+                let is_over = now >= end || is_done && self.core.shards.unsettled() == 0;
+                if is_done && is_over {
                     self.ring.release();
                 }
-                if is_done || now >= end {
+                if is_over {
                     return;
                 }
             }
@@ -120,7 +157,7 @@ impl Settler {
             match self.send_batch().await {
                 Outcome::Progress => {
                     pause = PAUSE_MIN;
-                    if self.backlog.is_empty() && !self.core.queue.is_empty() {
+                    if self.backlog.is_empty() && !self.shard.queue.is_empty() {
                         self.gather().await;
                     }
                 }
@@ -134,29 +171,33 @@ impl Settler {
 
     /// Takes what was queued, and what is due again.
     fn take(&mut self) {
-        let now = self.core.guard.now_ms();
+        let now = self.core.now_ms();
         // At the end there is no later: a second release comes at once.
-        let closed = self.core.queue.is_closed();
+        let closed = self.shard.queue.is_closed();
         let is_due = |(due, work): &(u64, Work)| *due <= now || closed && matches!(work, Work::Release { .. });
         if self.later.iter().any(is_due) {
             let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.later).into_iter().partition(is_due);
             self.later = kept;
             self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
         }
-        self.backlog.extend(self.core.queue.take());
+        self.backlog.extend(self.shard.queue.take());
+        if self.core.shards.is_cluster() {
+            self.hand_over();
+        }
         let oldest = self.backlog.iter().find_map(|work| match work {
             Work::Settle(debit) => Some(debit.queued_ms),
             Work::Release { .. } | Work::Barrier { .. } => None,
         });
-        self.core.queue.set_oldest(oldest.unwrap_or(0));
+        self.shard.queue.set_oldest(oldest.unwrap_or(0));
     }
 
     async fn idle(&mut self) {
-        if self.core.guard.is_open() || self.is_time_to_ask() {
+        let is_asked = self.shard.guard.is_open() || self.is_time_to_ask();
+        if is_asked && self.core.shards.has_slots(self.shard.number) {
             // The answer, or the lack of it, is all that is wanted.
             drop(self.connection().await);
         }
-        let queue = &self.core.queue;
+        let queue = &self.shard.queue;
         drop(tokio::time::timeout(TICK, queue.filled()).await);
     }
 
@@ -166,49 +207,57 @@ impl Settler {
         let left = self
             .sent
             .map_or(Duration::ZERO, |sent| GATHER.saturating_sub(sent.elapsed()));
-        if !left.is_zero() && !self.core.queue.is_closed() {
-            drop(tokio::time::timeout(left, self.core.queue.hurried()).await);
+        if !left.is_zero() && !self.shard.queue.is_closed() {
+            drop(tokio::time::timeout(left, self.shard.queue.hurried()).await);
         }
     }
 
     fn is_time_to_ask(&self) -> bool {
-        let since = self.core.guard.now_ms().saturating_sub(self.asked.1);
+        let since = self.core.now_ms().saturating_sub(self.asked.1);
         since >= millis(ASK_EVERY)
     }
 
-    /// The connection; when it is a new one, and every now and then, the servers behind it are asked who they are.
+    /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is.
     async fn connection(&mut self) -> Option<(Connection, u64)> {
-        let connecting = self.link.connection(&self.core.address);
-        let (mut connection, number) = in_time(self.core.options.timeout, connecting).await?;
-        if number == self.asked.0 && !self.core.guard.is_open() && !self.is_time_to_ask() {
+        let connecting = self.line.connection(&self.shard.address);
+        let Some((mut connection, number)) = in_time(self.core.options.timeout, connecting).await else {
+            self.is_away();
+            return None;
+        };
+        if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
             return Some((connection, number));
         }
-        match in_time(self.core.options.timeout, watch::servers(&mut connection)).await {
-            Some(servers) => {
-                self.core.guard.answered();
-                self.asked_servers(servers);
-            }
-            // One of its masters is away. The others serve, and whoever follows it is a server not seen before.
-            None if self.core.address.is_cluster() => {}
-            None => {
-                self.link.give_up(number);
-                return None;
-            }
-        }
-        self.asked = (number, self.core.guard.now_ms());
+        let Some(server) = in_time(self.core.options.timeout, watch::identity(&mut connection)).await else {
+            self.line.give_up(number);
+            self.is_away();
+            return None;
+        };
+        self.shard.guard.answered();
+        self.asked_server(server);
+        self.asked = (number, self.core.now_ms());
         Some((connection, number))
     }
 
-    fn asked_servers(&mut self, servers: BTreeSet<String>) {
+    /// The server does not answer. Calls of a cluster hear of it here before they wait for it themselves; and it may be a master no more.
+    fn is_away(&self) {
+        if self.core.shards.is_cluster() {
+            self.shard
+                .guard
+                .failed(&format!("no answer from {:?}", self.shard.address));
+            self.core.shards.doubt();
+        }
+    }
+
+    fn asked_server(&mut self, server: String) {
         let is_first = self.servers.is_empty();
-        let known = servers.is_subset(&self.servers);
-        self.servers.extend(servers);
-        if is_first || known {
-            return self.ring.tend(self.core.guard.now_ms());
+        let is_known = !self.servers.insert(server);
+        if is_first || is_known {
+            return self.ring.tend(self.core.now_ms());
         }
         let again = self.ring.take_all();
         log::warn!(
-            "Redis was restarted or replaced; the last {} settlements are sent again",
+            "{:?} was restarted or replaced; the last {} settlements are sent again",
+            self.shard.address,
             again.len()
         );
         self.send_again(again);
@@ -216,10 +265,10 @@ impl Settler {
 
     /// Puts settlements that were acknowledged in front of everything else.
     fn send_again(&mut self, debits: Vec<QueuedDebit>) {
-        let now = self.core.guard.now_ms().max(1);
+        let now = self.core.now_ms().max(1);
         let work = debits.into_iter().map(|mut debit| {
             debit.account.begin();
-            self.core.queue.unsettled_again();
+            self.shard.queue.unsettled_again();
             debit.queued_ms = now;
             Work::Settle(debit)
         });
@@ -237,7 +286,7 @@ impl Settler {
         let Some((mut connection, number)) = self.connection().await else {
             return Outcome::Nothing;
         };
-        let most = if self.core.address.is_cluster() {
+        let most = if self.core.shards.is_cluster() {
             CLUSTER_BATCH_MAX
         } else {
             BATCH_MAX
@@ -251,18 +300,25 @@ impl Settler {
         }
         let by = std::mem::replace(&mut self.by, By::Hash);
         let within = self.core.options.timeout;
-        let mut answers: Vec<Option<Value>> = Vec::new();
         point("settlement", "before");
         self.sent = Some(crate::clock::monotonic());
-        let sent = exchange(&self.core, &mut connection, &batch, by, &mut answers);
-        let failed = !matches!(tokio::time::timeout(within, sent).await, Ok(Ok(())));
-        if failed && answers.iter().all(Option::is_none) {
-            self.link.give_up(number);
+        let sent = exchange(&self.core, &mut connection, &batch, by);
+        let mut answers = match in_time(within, sent).await {
+            Some(answers) => answers,
+            None => {
+                self.line.give_up(number);
+                self.is_away();
+                Vec::new()
+            }
+        };
+        if self.core.shards.is_cluster() {
+            let redirected = redirect(&self.core, &self.shard, &self.link, &batch, &mut answers);
+            drop(tokio::time::timeout(within, redirected).await);
         }
         point("settlement", "after");
         let outcome = self.read_answers(batch, answers, number);
         if outcome == Outcome::Progress {
-            self.core.guard.answered();
+            self.shard.guard.answered();
         }
         outcome
     }
@@ -284,7 +340,7 @@ impl Settler {
             match tokio::time::timeout(self.core.options.timeout, connection.send(&command)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => log::debug!("producers of {} are kept: {error}", account.id()),
-                Err(_) => return self.link.give_up(number),
+                Err(_) => return self.line.give_up(number),
             }
         }
     }
@@ -304,7 +360,7 @@ async fn in_time<T>(within: Duration, asked: impl Future<Output = RedisResult<T>
 
 /// Settlements and releases in one batch.
 const BATCH_MAX: usize = 256;
-/// The same in a cluster: what waits for a master that is away must not fill the batch.
+/// The same in a cluster: what waits for a slot that moves must not fill the batch.
 const CLUSTER_BATCH_MAX: usize = 4096;
 /// Wait after a batch without any answer, and its limit.
 const PAUSE_MIN: Duration = Duration::from_millis(20);

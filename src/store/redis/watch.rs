@@ -1,19 +1,19 @@
 //! What the ledger wants to know of its servers: whether they are fit to hold money, whether they are still the same, and what
 //! other nodes and commands have changed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use futures::StreamExt;
-use redis::cluster_routing::{MultipleNodeRoutingInfo, RoutingInfo};
+use futures::future::join_all;
 use redis::{RedisResult, Value};
 
-use super::address::Connection;
+use super::address::{Address, Connection};
 use super::core::Core;
 use super::script::PREFIX;
-use super::{reply, unavailable};
+use super::{Options, reply, unavailable};
 use crate::pure::ids::{AccountId, KeyDigest};
 use crate::store::StoreError;
 
@@ -57,86 +57,93 @@ pub(super) fn maintenance_key() -> String {
     format!("{PREFIX}maintenance")
 }
 
+/// How long a server may take until it is taken for absent at the start.
+pub(super) fn connect_within(options: &Options) -> Duration {
+    options.timeout.max(CONNECT_WITHIN)
+}
+
 /// Asks the servers whether they are fit to hold money.
 ///
 /// # Errors
-/// When they cannot be reached, or one of them evicts keys when its memory is full. What a server does not tell is only warned
-/// of.
-pub(super) async fn check_server(core: &Core) -> Result<(), StoreError> {
-    let within = core.options.timeout.max(CONNECT_WITHIN);
-    let asking = async {
-        let link = core.link();
-        let (mut connection, _) = link.connection(&core.address).await?;
-        info(&mut connection).await
-    };
-    let answers = match tokio::time::timeout(within, asking).await {
-        Ok(answers) => answers,
-        Err(_) => return Err(unavailable(&format!("no answer from {:?}", core.address))),
-    };
-    let answers = match answers {
-        Ok(answers) => answers,
-        Err(error) if error.code() == Some("NOPERM") => {
-            log::warn!("Redis does not tell its settings: see that maxmemory-policy is noeviction and that AOF is on");
-            return Ok(());
-        }
-        Err(error) => return Err(unavailable(&format!("{:?}: {error}", core.address))),
-    };
-    for (node, facts) in &answers {
-        let fact = |name: &str| facts.get(name).map(String::as_str);
-        match (fact("maxmemory"), fact("maxmemory_policy")) {
-            (Some("0"), _) | (_, Some("noeviction")) => {}
-            (Some(_), Some(policy)) => {
-                return Err(unavailable(&format!(
-                    "{node} may evict keys (maxmemory-policy {policy}) and so lose money: set maxmemory-policy noeviction"
-                )));
+/// When none can be reached, or one of them evicts keys when its memory is full. What a server does not tell is only warned of, and so is
+/// a master of a cluster that is away: the others serve their accounts.
+pub(super) async fn check_servers(core: &Core) -> Result<(), StoreError> {
+    let (link, shards) = (core.link(), core.shards.all());
+    let asked = shards.iter().map(async |shard| {
+        let line = link.line(shard);
+        let facts = async {
+            let (mut connection, _) = line.connection(&shard.address).await?;
+            facts(&mut connection).await
+        };
+        let facts = tokio::time::timeout(connect_within(&core.options), facts).await;
+        (&shard.address, facts)
+    });
+    let (mut reached, mut missed) = (false, None);
+    for (address, facts) in join_all(asked).await {
+        match facts {
+            Ok(Ok(facts)) => check(address, &facts)?,
+            Ok(Err(error)) if error.code() == Some("NOPERM") => {
+                log::warn!(
+                    "Redis does not tell its settings: see that maxmemory-policy is noeviction and that AOF is on"
+                );
             }
-            _ => log::warn!("{node} does not tell its maxmemory-policy: it has to be noeviction"),
+            failed => {
+                let missing = match failed {
+                    Ok(Err(error)) => unavailable(&format!("{address:?}: {error}")),
+                    _ => unavailable(&format!("no answer from {address:?}")),
+                };
+                if core.shards.is_cluster() {
+                    log::warn!("a master of the cluster is away: {missing}");
+                }
+                missed = Some(missing);
+                continue;
+            }
         }
-        if fact("aof_enabled") != Some("1") {
-            log::warn!(
-                "{node} has no AOF: after a crash it loses what happened since its last snapshot (appendonly yes)"
-            );
+        reached = true;
+    }
+    match missed {
+        Some(error) if !reached => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// # Errors
+/// When the server evicts keys.
+fn check(node: &Address, facts: &Facts) -> Result<(), StoreError> {
+    let fact = |name: &str| facts.get(name).map(String::as_str);
+    match (fact("maxmemory"), fact("maxmemory_policy")) {
+        (Some("0"), _) | (_, Some("noeviction")) => {}
+        (Some(_), Some(policy)) => {
+            return Err(unavailable(&format!(
+                "{node:?} may evict keys (maxmemory-policy {policy}) and so lose money: set maxmemory-policy noeviction"
+            )));
         }
+        _ => log::warn!("{node:?} does not tell its maxmemory-policy: it has to be noeviction"),
+    }
+    if fact("aof_enabled") != Some("1") {
+        log::warn!(
+            "{node:?} has no AOF: after a crash it loses what happened since its last snapshot (appendonly yes)"
+        );
     }
     Ok(())
 }
 
-/// The servers that hold the ledger now. One that is restarted, or takes another's place, is not one that was there before.
-pub(super) async fn servers(connection: &mut Connection) -> RedisResult<BTreeSet<String>> {
-    let facts = info(connection).await?;
-    let name = |facts: &BTreeMap<String, String>| {
-        let fact = |name: &str| facts.get(name).map_or("", String::as_str);
-        format!("{} {}", fact("run_id"), fact("master_replid"))
-    };
-    Ok(facts.values().map(name).collect())
+/// Which server this is. One that is restarted, or takes another's place, is not one that was there before.
+pub(super) async fn identity(connection: &mut Connection) -> RedisResult<String> {
+    let facts = facts(connection).await?;
+    let fact = |name: &str| facts.get(name).map_or("", String::as_str);
+    Ok(format!("{} {}", fact("run_id"), fact("master_replid")))
 }
 
-/// `INFO` of each server that is a master, by its name.
-async fn info(connection: &mut Connection) -> RedisResult<BTreeMap<String, BTreeMap<String, String>>> {
-    let command = redis::cmd("INFO");
-    let answers = match connection {
-        Connection::One(_) => vec![("Redis".to_owned(), connection.send(&command).await?)],
-        Connection::Cluster(cluster) => {
-            let all = RoutingInfo::MultiNode((MultipleNodeRoutingInfo::AllMasters, None));
-            match cluster.route_command(command, all).await?.extract_error()? {
-                Value::Map(nodes) => nodes
-                    .into_iter()
-                    .map(|(node, answer)| (reply::text(&node).unwrap_or("Redis").to_owned(), answer))
-                    .collect(),
-                other => vec![("Redis".to_owned(), other)],
-            }
-        }
-    };
-    let facts = |answer: &Value| {
-        let lines = reply::text(answer).unwrap_or_default().lines();
-        lines
-            .filter_map(|line| line.split_once(':'))
-            .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-            .collect()
-    };
-    Ok(answers
-        .iter()
-        .map(|(node, answer)| (node.clone(), facts(answer)))
+/// What a server says of itself.
+type Facts = BTreeMap<String, String>;
+
+async fn facts(connection: &mut Connection) -> RedisResult<Facts> {
+    let answer = connection.send(&redis::cmd("INFO")).await?;
+    let lines = reply::text(&answer).unwrap_or_default().lines();
+    let facts = lines.filter_map(|line| line.split_once(':'));
+    Ok(facts
+        .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
         .collect())
 }
 
@@ -153,7 +160,7 @@ pub(super) async fn subscribe(core: Arc<Core>) {
 
 async fn follow(core: &Core) -> Result<(), StoreError> {
     let opened = tokio::time::timeout(CONNECT_WITHIN, async {
-        let client = core.address.client().await?;
+        let client = core.shards.address().client().await?;
         let (mut sink, stream) = client.get_async_pubsub().await?.split();
         sink.subscribe(channel()).await?;
         RedisResult::Ok((sink, stream))
@@ -161,10 +168,14 @@ async fn follow(core: &Core) -> Result<(), StoreError> {
     let failed = |error: redis::RedisError| unavailable(&error.to_string());
     let (mut sink, mut stream) = opened.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
     // What was said before is not heard any more: everything is read anew.
-    core.cache.forget_all();
-    read_maintenance(core).await?;
+    core.cache.doubt_all(core.now_ms());
+    let mut is_read = read_maintenance(core).await.is_ok();
     loop {
-        core.cache.subscription_lives(core.guard.now_ms());
+        if !is_read {
+            // Its server is away, and what is heard of the others matters all the same.
+            is_read = read_maintenance(core).await.is_ok();
+        }
+        core.cache.subscription_lives(core.now_ms());
         tokio::select! {
             message = stream.next() => {
                 let message = message.ok_or_else(|| unavailable("the connection was closed"))?;

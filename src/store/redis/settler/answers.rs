@@ -93,7 +93,7 @@ impl Settler {
                     log::warn!("Redis does not take a settlement or release: {error}");
                 }
                 if needs_another(&error) {
-                    self.link.give_up(number);
+                    self.line.give_up(number);
                 }
                 None
             }
@@ -108,7 +108,7 @@ impl Settler {
         kept: &mut Vec<Work>,
         lost: &mut Vec<Lost>,
     ) -> bool {
-        let now = self.core.guard.now_ms();
+        let now = self.core.now_ms();
         match settled {
             Some(Ok(Some((Settled::Now { .. } | Settled::Already, opened)))) => {
                 let producer = debit.number.producer;
@@ -120,7 +120,7 @@ impl Settler {
                     debit.account.acknowledge(debit.number);
                 }
                 debit.account.end();
-                self.core.queue.settled();
+                self.shard.queue.settled();
                 if debit.number.number == 1 {
                     self.met.push(Arc::clone(&debit.account));
                 }
@@ -163,7 +163,7 @@ impl Settler {
             }
             ReleaseKind::Doubtful => {
                 account.end();
-                let due = self.core.guard.now_ms().saturating_add(millis(LATER));
+                let due = self.core.now_ms().saturating_add(millis(LATER));
                 let kind = ReleaseKind::Again;
                 self.later.push((
                     due,
@@ -197,7 +197,7 @@ impl Settler {
             debit.debit.cost
         );
         debit.account.end();
-        self.core.queue.settled();
+        self.shard.queue.settled();
         debit.entry.suspend();
     }
 
@@ -207,8 +207,13 @@ impl Settler {
         let (id, count) = (account.id(), numbers.len());
         log::warn!("Redis has lost {count} settlements of {id}; they are sent again");
         if again.len() < count {
+            // A slot that has just come to this shard: those that its master before acknowledged may be handed over in a moment.
+            let unless = match self.core.shards.is_cluster() {
+                true => ", unless they are handed over by the slot's master before",
+                false => "",
+            };
             log::error!(
-                "MONEY: Redis has lost {} settlements of {id} for good",
+                "MONEY: Redis has lost {} settlements of {id} for good{unless}",
                 count - again.len()
             );
         }

@@ -7,29 +7,33 @@ use redis::Value;
 
 use super::Settler;
 use crate::pure::ids::RequestId;
+use crate::store::StoreError;
 use crate::store::cover::Uncovered;
 use crate::store::redis::account::{Account, scope_text};
 use crate::store::redis::address::Connection;
+use crate::store::redis::link::Call;
 use crate::store::redis::reply;
 use crate::store::redis::script::{self, By};
 
 impl Settler {
     /// Renews the holds that have lived a third of their life, and ends the calls of those that could not be renewed for two.
     pub(super) async fn renew(&mut self, now: u64) {
-        let due = self.core.holds.due(now);
+        let shards = &self.core.shards;
+        let is_mine = |account: &Account| shards.of(account).number == self.shard.number;
+        let due = self.core.holds.due(now, is_mine);
         if !due.is_empty()
             && let Some((connection, number)) = self.connection().await
             && self.renew_all(&connection, &due, now).await == Heard::Nothing
         {
-            self.link.give_up(number);
+            self.line.give_up(number);
         }
-        let ended = self.core.holds.end_uncovered(self.core.guard.now_ms());
+        let ended = self.core.holds.end_uncovered(self.core.now_ms());
         if ended > 0 {
             log::error!("{ended} calls are ended: Redis did not renew what they hold in time");
         }
     }
 
-    /// Asks for every account beside the others: in a cluster one may belong to a master that is away.
+    /// Asks for every account beside the others.
     async fn renew_all(&self, connection: &Connection, due: &[Due], now: u64) -> Heard {
         let within = self.core.options.timeout;
         let groups = due.iter().flat_map(|(account, ttl_ms, ids)| {
@@ -66,7 +70,7 @@ impl Settler {
         for id in ids {
             command.arg(id.as_bytes());
         }
-        let gone = match connection.send(&command).await {
+        let gone = match self.send(connection, command).await {
             Ok(gone) => gone,
             Err(error) => return log::warn!("holds are not renewed: {error}"),
         };
@@ -79,6 +83,17 @@ impl Settler {
         self.core.holds.renewed(&renewed, now);
         for id in gone {
             self.remake(connection, account, (ttl_ms, now), id).await;
+        }
+    }
+
+    /// Sends a command of an account, wherever its slot is going.
+    async fn send(&self, connection: &mut Connection, command: redis::Cmd) -> Result<Value, StoreError> {
+        match connection.send(&command).await {
+            Err(error) if self.shard.elsewhere(&error).is_some() => {
+                let call = Call { command, script: None };
+                Ok(self.core.ask(&self.link, &call).await?)
+            }
+            answer => answer.map_err(|error| StoreError::Unavailable(error.to_string())),
         }
     }
 
@@ -102,7 +117,7 @@ impl Settler {
             .arg(hold.quota.pico().saturating_sub(amount))
             .arg(scope_text(&hold.scope))
             .arg(ttl_ms);
-        let made = match connection.send(&command).await {
+        let made = match self.send(connection, command).await {
             Ok(made) => made,
             Err(error) => return log::warn!("the hold of request {id} is not made anew: {error}"),
         };
@@ -134,7 +149,7 @@ enum Heard {
 }
 
 /// Those of `ids` that Redis says are gone.
-fn gone_of(answer: &Value, ids: &[RequestId]) -> Result<Vec<RequestId>, crate::store::StoreError> {
+fn gone_of(answer: &Value, ids: &[RequestId]) -> Result<Vec<RequestId>, StoreError> {
     let gone = reply::list(answer)?;
     let is_named = |id: &&RequestId| {
         gone.iter()

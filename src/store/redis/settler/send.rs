@@ -1,99 +1,73 @@
-//! A batch on its way: the scripts' calls, together to one server, or slot by slot to a cluster.
+//! A batch on its way: the scripts' calls together to one server.
 
-use std::collections::HashMap;
+use redis::{RedisResult, Value};
 
-use futures::stream::{FuturesUnordered, StreamExt};
-use redis::{ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
-
-use crate::pure::ids::AccountId;
 use crate::pure::numbers::{Birth, CallNumber};
 use crate::store::redis::account::scope_text;
 use crate::store::redis::address::Connection;
 use crate::store::redis::core::{COUNT_MAX, Core};
 use crate::store::redis::holds::OpenHold;
+use crate::store::redis::link::{Call, Link, Sent};
 use crate::store::redis::queue::{QueuedDebit, Work};
 use crate::store::redis::script::{self, By};
+use crate::store::redis::shards::Shard;
+use crate::store::redis::slots::Elsewhere;
 
-/// Sends a batch. Afterwards there is an answer for each settlement and release, in order, or none where there was none.
+/// Sends a batch. Afterwards there is an answer for each settlement and release, in order, or none at all.
 ///
 /// # Errors
-/// When a connection failed: the answers that came before stand all the same.
+/// When the connection failed.
 pub(super) async fn exchange(
     core: &Core,
     connection: &mut Connection,
     batch: &[Work],
     by: By,
-    answers: &mut Vec<Option<Value>>,
-) -> RedisResult<()> {
-    let commands = batch.iter().filter_map(|work| command(core, work, by));
-    if !core.address.is_cluster() {
-        let mut pipeline = redis::pipe();
-        for (_, command) in commands {
-            pipeline.add_command(command);
-        }
-        if !pipeline.is_empty() {
-            answers.extend(connection.send_all(&pipeline).await?.into_iter().map(Some));
-        }
-        return Ok(());
-    }
-    // A cluster takes together what is of one slot; the account's order is kept within its group.
-    let mut groups: HashMap<AccountId, (redis::Pipeline, Vec<usize>)> = HashMap::new();
-    for (at, (account, command)) in commands.enumerate() {
-        let (pipeline, places) = groups
-            .entry(account.clone())
-            .or_insert_with(|| (redis::pipe(), Vec::new()));
+) -> RedisResult<Vec<Option<Value>>> {
+    let mut pipeline = redis::pipe();
+    for command in batch.iter().filter_map(|work| command(core, work, by)) {
         pipeline.add_command(command);
-        places.push(at);
-        answers.push(None);
     }
-    let sent = groups.into_values().map(|(pipeline, places)| {
-        let mut connection = connection.clone();
-        async move { (places, send_group(&mut connection, &pipeline).await) }
-    });
-    // What has been answered is written down at once: it stands even when a group that is sent to a server without life uses up the
-    // time of all.
-    let mut sent: FuturesUnordered<_> = sent.collect();
-    while let Some((places, group)) = sent.next().await {
-        for (at, answer) in places.into_iter().zip(group) {
-            if let Some(place) = answers.get_mut(at) {
-                *place = Some(answer);
-            }
-        }
+    if pipeline.is_empty() {
+        return Ok(Vec::new());
     }
-    Ok(())
+    Ok(connection.send_all(&pipeline).await?.into_iter().map(Some).collect())
 }
 
-/// The answers to the commands of one slot, in order, as far as they came. The cluster's client finds its way by itself, so a failure
-/// here is not the connection's.
-async fn send_group(connection: &mut Connection, pipeline: &redis::Pipeline) -> Vec<Value> {
-    let error = match connection.send_all(pipeline).await {
-        Ok(answers) => return answers,
-        Err(error) => error,
+/// What a server of a cluster has sent elsewhere: what belongs to another for good is kept without an answer, and handed over; what is on
+/// its way to another is asked there, with the answer in its place.
+pub(super) async fn redirect(core: &Core, shard: &Shard, link: &Link, batch: &[Work], answers: &mut [Option<Value>]) {
+    let works = batch.iter().filter(|work| !matches!(work, Work::Barrier { .. }));
+    for (work, place) in works.zip(answers) {
+        let Some(Value::ServerError(error)) = &*place else {
+            continue;
+        };
+        let answer = match shard.elsewhere(&error.clone().into()) {
+            None => continue,
+            Some(Elsewhere::Later) => None,
+            Some(Elsewhere::Moved(slot, node)) => {
+                drop(core.shards.moved(slot, &node));
+                None
+            }
+            Some(Elsewhere::Ask(node)) => ask(core, link, work, &node).await,
+        };
+        *place = answer;
+    }
+}
+
+/// Asks a server that takes over the slot of an account.
+async fn ask(core: &Core, link: &Link, work: &Work, node: &str) -> Option<Value> {
+    let shard = core.shards.named(node);
+    let call = Call {
+        command: command(core, work, By::Text)?,
+        script: None,
     };
-    log::debug!("Redis: {error}");
-    let mut answers = Vec::new();
-    if is_redirection(&error) {
-        // A server that takes over a slot serves only the one command that follows `ASKING`, never all of a pipeline.
-        for command in pipeline.cmd_iter() {
-            match connection.answer(command).await {
-                Ok(answer) => answers.push(answer),
-                Err(_) => break,
-            }
-        }
-    }
-    answers
+    let line = link.line(&shard);
+    line.ask(&shard, &call, Sent::Asking, core.options.timeout).await.ok()
 }
 
-fn is_redirection(error: &RedisError) -> bool {
-    matches!(
-        error.kind(),
-        ErrorKind::Server(ServerErrorKind::Ask | ServerErrorKind::Moved)
-    )
-}
-
-fn command<'a>(core: &Core, work: &'a Work, by: By) -> Option<(&'a AccountId, redis::Cmd)> {
+fn command(core: &Core, work: &Work, by: By) -> Option<redis::Cmd> {
     match work {
-        Work::Settle(debit) => Some((debit.account.id(), settle_command(core, debit, by))),
+        Work::Settle(debit) => Some(settle_command(core, debit, by)),
         Work::Release {
             account, hold, number, ..
         } => {
@@ -103,7 +77,7 @@ fn command<'a>(core: &Core, work: &'a Work, by: By) -> Option<(&'a AccountId, re
                 command.arg(core.now_text()).arg(producer_field(*number));
                 command.arg(number.number).arg(number.born.0);
             }
-            Some((account.id(), command))
+            Some(command)
         }
         Work::Barrier { .. } => None,
     }

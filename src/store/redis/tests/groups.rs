@@ -90,6 +90,23 @@ fn a_failover_in_a_cluster_loses_no_debit() {
     });
 }
 
+/// A master is silent until its replica has taken over, and comes back taking itself for the master that it was.
+#[test]
+fn a_silent_master_that_is_replaced_and_comes_back_loses_no_debit() {
+    let cluster = RedisCluster::start_with_replica();
+    let nodes = two_nodes(&cluster.url());
+    under_load(&nodes, &NAMES, |load| {
+        cluster.master(0).freeze();
+        load.is_refused();
+        until("the replica leads", || leads(cluster.replica()));
+        for name in NAMES {
+            load.goes_on_for(name);
+        }
+        cluster.master(0).thaw();
+        until("the old master follows", || !leads(cluster.master(0)));
+    });
+}
+
 /// The same where Sentinels choose the new master.
 #[test]
 fn a_failover_by_sentinels_loses_no_debit() {

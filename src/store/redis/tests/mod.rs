@@ -9,6 +9,7 @@ mod losses;
 mod nodes;
 mod outages;
 mod replicas;
+mod shards;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,0 +1,69 @@
+//! Whose slots are, and what changes it.
+
+use std::time::Duration;
+
+use super::*;
+
+fn layout(ranges: &[(u16, u16, &str)]) -> Layout {
+    Layout {
+        ranges: ranges.iter().map(|(a, b, node)| (*a, *b, (*node).to_owned())).collect(),
+        nodes: ranges.iter().map(|(_, _, node)| (*node).to_owned()).collect(),
+    }
+}
+
+fn shards(ranges: &[(u16, u16, &str)]) -> Shards {
+    let address = Address::parse("redis+cluster://a:1,b:1", None, Duration::from_secs(1)).unwrap();
+    Shards::cluster(address, &layout(ranges), 10, crate::clock::monotonic()).unwrap()
+}
+
+fn names(shards: &Shards, slots: &[u16]) -> Vec<String> {
+    let name = |slot: &u16| format!("{:?}", shards.of_slot(*slot).address);
+    slots.iter().map(name).collect()
+}
+
+#[test]
+fn a_slot_is_its_masters() {
+    let shards = shards(&[(0, 99, "a:1"), (100, 16_383, "b:1")]);
+    assert_eq!(names(&shards, &[0, 99, 100, 16_383]), ["a:1", "a:1", "b:1", "b:1"]);
+    let before = shards.generation();
+    assert!(shards.moved(99, "b:1").address.is_node("b:1"));
+    assert_eq!(names(&shards, &[98, 99]), ["a:1", "b:1"]);
+    assert!(shards.generation() > before);
+    // A new master takes over what another had, which stays known.
+    shards.laid_out(&layout(&[(0, 98, "c:1"), (99, 16_383, "b:1")]));
+    assert_eq!(names(&shards, &[0, 99]), ["c:1", "b:1"]);
+    assert_eq!(shards.all().len(), 3);
+    let numbers: Vec<usize> = shards.all().iter().map(|shard| shard.number).collect();
+    assert_eq!(numbers, [0, 1, 2]);
+    assert!(!shards.has_slots(0) && shards.has_slots(2));
+    assert_eq!(shards.nodes(), ["a:1", "b:1", "c:1"]);
+}
+
+#[test]
+fn a_map_that_says_the_same_changes_nothing() {
+    let ranges = [(0, 99, "a:1"), (100, 16_383, "b:1")];
+    let shards = shards(&ranges);
+    let before = shards.generation();
+    shards.laid_out(&layout(&ranges));
+    drop(shards.moved(5, "a:1"));
+    assert_eq!(shards.generation(), before);
+}
+
+#[test]
+fn a_bound_is_parted_among_the_masters() {
+    let shards = shards(&[(0, 99, "a:1"), (100, 200, "b:1"), (201, 16_383, "c:1")]);
+    assert_eq!(shards.share(100_000), 33_334);
+}
+
+/// What an account has under way is in one queue, so that whoever waits for it knows where.
+#[test]
+fn an_account_stays_in_its_queue_while_something_of_it_is_there() {
+    let shards = shards(&[(0, 16_383, "a:1")]);
+    let account = Account::new("acme".parse().unwrap());
+    assert_eq!(shards.queue_of(&account).number, 0);
+    account.begin();
+    shards.laid_out(&layout(&[(0, 16_383, "b:1")]));
+    assert_eq!((shards.of(&account).number, shards.queue_of(&account).number), (1, 0));
+    account.end();
+    assert_eq!(shards.queue_of(&account).number, 1);
+}
