@@ -84,7 +84,7 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
         queued_ms: 1,
         entry: Entry::none(),
     };
-    let queue = |debit| redis_of(&first).core.queue.settle(debit);
+    let queue = |debit| redis_of(&first).core.shards.queue_of(account).queue.settle(debit);
     queue(owed());
     assert_eq!(balance(&first, &caller), credits("98"));
     clock.advance(31 * DAY_MS);
