@@ -5,22 +5,29 @@
 
 -- The record with a number closed, and the run of numbers that became known with it and are open; nothing when it was closed before.
 local function closed(record, text, day)
-  local number, high, open, run = tonumber(text), 0, '', ''
+  local find, sub = string.find, string.sub
+  local number, high, open_from = tonumber(text), '0', nil
   if record then
-    high, open = string.match(record, '^(%d+) %-?%d+(.*)$')
-    high = tonumber(high)
+    local blank = find(record, ' ', 1, true)
+    high, open_from = sub(record, 1, blank - 1), find(record, ' ', blank + 1, true)
   end
-  if number > high then
-    if number > high + 1 then
-      run = number == high + 2 and string.format('%d', high + 1) or string.format('%d-%d', high + 1, number - 1)
-      open = (open == '' and ' ' or open) .. run .. ' '
+  local before = number - high
+  if before == 1 then return text .. ' ' .. day .. (open_from and sub(record, open_from) or ''), '' end
+  if before > 1 then
+    local run = string.format('%d-%d', high + 1, number - 1)
+    local each = { run }
+    -- One by one as long as they are those of calls that run: a text is found at once, and a run has to be looked for.
+    if before <= 256 then
+      for one = 1, before - 1 do each[one] = string.format('%d', high + one) end
     end
-    return string.format('%s %d%s', text, day, open), run
+    local open = open_from and sub(record, open_from) or ' '
+    return text .. ' ' .. day .. open .. table.concat(each, ' ') .. ' ', run
   end
-  local at, last = string.find(open, ' ' .. text .. ' ', 1, true)
+  if not open_from then return nil end
+  local at, last = find(record, ' ' .. text .. ' ', open_from, true)
   local rest = ''
   if not at then
-    for from, first, final, to in string.gmatch(open, '()(%d+)%-(%d+) ()') do
+    for from, first, final, to in string.gmatch(record, '()(%d+)%-(%d+) ()') do
       first, final = tonumber(first), tonumber(final)
       if number >= first and number <= final then
         at, last = from - 1, to - 1
@@ -33,8 +40,8 @@ local function closed(record, text, day)
     end
     if not at then return nil end
   end
-  open = string.sub(open, 1, at) .. rest .. string.sub(open, last + 1)
-  return string.format('%d %d%s', high, day, open == ' ' and '' or open), run
+  local left = sub(record, open_from, at) .. rest .. sub(record, last + 1)
+  return high .. ' ' .. day .. (left == ' ' and '' or left), ''
 end
 
 -- The youngest birth that was forgotten, when a producer that is not known and was born then may be one of those.
