@@ -36,7 +36,10 @@ fn balance(ledger: &Ledger, caller: &Caller) -> Credits {
 /// Another gateway's first call of the account makes Redis forget who was silent.
 fn forget_the_silent(server: &RedisServer, clock: &Clock, caller: &Caller, n: u64) -> Ledger {
     let other = node(server, clock);
-    pay(&other, &on_node(&other, caller), clock, n);
+    let caller = on_node(&other, caller);
+    pay(&other, &caller, clock, n);
+    // It waits for the debit: the silent one may have been forgotten before by its own gateway.
+    balance(&other, &caller);
     until("the silent producer is forgotten", || {
         server.ask("HGET tg1:{acme} forgotten") != ["$-1"]
     });
