@@ -9,17 +9,17 @@
 #[cfg(feature = "serve")]
 mod calls;
 
-use std::collections::{BTreeMap, HashMap};
 use std::hint::black_box;
 use std::num::NonZeroU64;
 use std::process::{Command, ExitCode, Stdio};
 
 use bytes::Bytes;
-use tollgate::pure::account::{AccountState, ProducerId, ReserveRequest, Scope, Settlement};
+use tollgate::pure::account::{AccountState, KeptState, ReserveRequest, Scope, Settlement};
 use tollgate::pure::chat::{Edit, Endpoint, MaximumField, RequestBody};
 use tollgate::pure::ids::RequestId;
 use tollgate::pure::limits::Limits;
 use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
+use tollgate::pure::numbers::{CallNumber, ProducerId};
 use tollgate::pure::sse::Framer;
 use tollgate::pure::tap::{Forward, StreamTap, TapOptions, WholeTap};
 use tollgate::pure::time::Timestamp;
@@ -247,7 +247,10 @@ fn cost() -> Box<dyn FnMut()> {
 fn account_call() -> Box<dyn FnMut()> {
     let now = Timestamp(1_800_000_000_000);
     let amount: Credits = "0.001".parse().unwrap();
-    let mut account = AccountState::restored(Credits::MAX, BTreeMap::new(), HashMap::new());
+    let mut account = AccountState::restored(KeptState {
+        balance: Credits::MAX,
+        ..KeptState::default()
+    });
     let (cost, mut next) = (pricing().cost(USAGE).unwrap(), 0_u64);
     Box::new(move || {
         next += 1;
@@ -272,8 +275,7 @@ fn account_call() -> Box<dyn FnMut()> {
             hold: id,
             cost,
             tokens: 600,
-            producer: ProducerId(7),
-            sequence: next,
+            number: CallNumber::new(ProducerId(7), next),
         };
         black_box(account.settle(black_box(&settlement), now));
     })

@@ -84,9 +84,11 @@ pub(super) fn extended(value: &Value) -> Result<Extended, StoreError> {
     }
 }
 
-/// The answer to a settlement, with the numbers before its own that Redis did not know and holds for open; nothing when there is no such
-/// account.
-pub(super) fn settled(value: &Value) -> Result<Option<(Settled, Option<(u64, u64)>)>, StoreError> {
+/// What became of a settlement, and the numbers before its own that Redis did not know and holds for open: the first and the last.
+pub(super) type SettledWith = (Settled, Option<(u64, u64)>);
+
+/// The answer to a settlement; nothing when there is no such account.
+pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> {
     let text = text(value)?;
     let (word, rest) = text.split_once(' ').unwrap_or((text, ""));
     let settled = match word {

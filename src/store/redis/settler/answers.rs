@@ -15,7 +15,7 @@ use crate::store::redis::account::Account;
 use crate::store::redis::guard::millis;
 use crate::store::redis::link::{is_unknown_script, needs_another};
 use crate::store::redis::queue::{Origin, QueuedDebit, ReleaseKind, Work};
-use crate::store::redis::reply;
+use crate::store::redis::reply::{self, SettledWith};
 use crate::store::redis::script::By;
 
 impl Settler {
@@ -104,7 +104,7 @@ impl Settler {
     fn read_settled(
         &mut self,
         mut debit: QueuedDebit,
-        settled: Option<Result<Option<(Settled, Option<(u64, u64)>)>, StoreError>>,
+        settled: Option<Result<Option<SettledWith>, StoreError>>,
         kept: &mut Vec<Work>,
         lost: &mut Vec<Lost>,
     ) -> bool {
