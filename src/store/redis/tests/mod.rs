@@ -7,6 +7,7 @@ mod groups;
 mod load;
 mod losses;
 mod nodes;
+mod numbers;
 mod outages;
 mod replicas;
 mod shards;
