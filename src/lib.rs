@@ -73,5 +73,7 @@ pub mod telemetry;
 pub use gateway::Tollgate;
 
 /// jemalloc's options for the binary (see its manual, TUNING). Pingora reads each body into a new buffer of 64 KiB, which is more than a
-/// thread keeps for itself by default: each took locks and a search, as did all sizes that a request has many of.
-pub const ALLOCATOR_OPTIONS: &std::ffi::CStr = c"tcache_max:131072,tcache_nslots_small_min:40,tcache_nslots_large:40";
+/// thread keeps for itself by default: each took locks and a search, as did all sizes that a request has many of. By default a thread also
+/// looks each 64 KiB for what it does not use, which is once a request, and gave back what the next one needed.
+pub const ALLOCATOR_OPTIONS: &std::ffi::CStr =
+    c"tcache_max:131072,tcache_nslots_small_min:200,tcache_nslots_large:40,tcache_gc_incr_bytes:1048576";
