@@ -28,7 +28,7 @@ use crate::store::{Caller, Hold};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::Tally;
 
-/// What is known of one request: the `CTX` of [`Tollgate`](super::Tollgate).
+/// What is known of one request: the `CTX` of [`Tollgate`](super::Tollgate), which has it in a box.
 pub struct Ctx {
     /// The request's id.
     pub(super) id: RequestId,

@@ -75,22 +75,23 @@ use self::transport::{Carried, GatherLimits, TimeLimits};
 
 #[async_trait]
 impl ProxyHttp for Tollgate {
-    type CTX = Ctx;
+    /// In a box: Pingora's future of a request keeps room for it more than once, and is moved.
+    type CTX = Box<Ctx>;
 
-    fn new_ctx(&self) -> Ctx {
-        Ctx::new(self.snapshot(), self.telemetry(), self.lifecycle().enter())
+    fn new_ctx(&self) -> Box<Ctx> {
+        Box::new(Ctx::new(self.snapshot(), self.telemetry(), self.lifecycle().enter()))
     }
 
     /// None: an event of a stream that a module kept would be late.
     fn init_downstream_modules(&self, _modules: &mut HttpModules) {}
 
-    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+    async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         hook("early_request_filter", ctx);
         request::begin(self, session, ctx);
         Ok(())
     }
 
-    async fn request_filter(&self, session: &mut Session, ctx: &mut Ctx) -> Result<bool> {
+    async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
         hook("request_filter", ctx);
         match request::decide(self, session, ctx).await? {
             Decision::Answered => Ok(true),
@@ -98,14 +99,20 @@ impl ProxyHttp for Tollgate {
         }
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Ctx) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         hook("upstream_peer", ctx);
         let peer = forward::peer(ctx, self.clock())?;
         observe::attempt(ctx);
         Ok(peer)
     }
 
-    fn fail_to_connect(&self, _session: &mut Session, _peer: &HttpPeer, ctx: &mut Ctx, e: Box<Error>) -> Box<Error> {
+    fn fail_to_connect(
+        &self,
+        _session: &mut Session,
+        _peer: &HttpPeer,
+        ctx: &mut Self::CTX,
+        e: Box<Error>,
+    ) -> Box<Error> {
         hook("fail_to_connect", ctx);
         failure::connect_failed(ctx, e, self.clock())
     }
@@ -114,7 +121,7 @@ impl ProxyHttp for Tollgate {
         &self,
         session: &mut Session,
         upstream_request: &mut RequestHeader,
-        ctx: &mut Ctx,
+        ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("upstream_request_filter", ctx);
         let call = ctx.call().ok_or_else(not_admitted)?;
@@ -126,7 +133,7 @@ impl ProxyHttp for Tollgate {
         _session: &mut Session,
         body: &mut Option<Bytes>,
         _end_of_stream: bool,
-        ctx: &mut Ctx,
+        ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("request_body_filter", ctx);
         *body = forward::body(ctx.call().ok_or_else(not_admitted)?);
@@ -137,7 +144,7 @@ impl ProxyHttp for Tollgate {
         &self,
         _session: &mut Session,
         upstream_response: &mut ResponseHeader,
-        ctx: &mut Ctx,
+        ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("upstream_response_filter", ctx);
         judge::head(upstream_response, ctx, self.clock())
@@ -148,7 +155,7 @@ impl ProxyHttp for Tollgate {
         session: &mut Session,
         body: &mut Option<Bytes>,
         end_of_stream: bool,
-        ctx: &mut Ctx,
+        ctx: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         hook("upstream_response_body_filter", ctx);
         judge::piece(body, end_of_stream, ctx, respond::has_begun(session), self.clock())?;
@@ -160,7 +167,7 @@ impl ProxyHttp for Tollgate {
         _session: &mut Session,
         body: &mut Option<Bytes>,
         end_of_stream: bool,
-        ctx: &mut Ctx,
+        ctx: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         hook("response_body_filter", ctx);
         judge::journal(ctx, body.as_ref(), end_of_stream);
@@ -172,14 +179,14 @@ impl ProxyHttp for Tollgate {
         _peer: &HttpPeer,
         session: &mut Session,
         e: Box<Error>,
-        ctx: &mut Ctx,
+        ctx: &mut Self::CTX,
         client_reused: bool,
     ) -> Box<Error> {
         hook("error_while_proxy", ctx);
         failure::exchange_failed(session, ctx, e, client_reused, self.clock())
     }
 
-    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Ctx) -> FailToProxy {
+    async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Self::CTX) -> FailToProxy {
         hook("fail_to_proxy", ctx);
         FailToProxy {
             error_code: failure::tell(session, ctx, e).await,
@@ -187,7 +194,7 @@ impl ProxyHttp for Tollgate {
         }
     }
 
-    async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Ctx) {
+    async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Self::CTX) {
         hook("logging", ctx);
         let ending = failure::ending(ctx, e);
         observe::ended(session, ctx, ending);
@@ -195,7 +202,7 @@ impl ProxyHttp for Tollgate {
     }
 
     /// `fail_to_proxy` has logged it, once.
-    fn suppress_error_log(&self, _session: &Session, _ctx: &Ctx, _error: &Error) -> bool {
+    fn suppress_error_log(&self, _session: &Session, _ctx: &Self::CTX, _error: &Error) -> bool {
         true
     }
 
@@ -203,7 +210,7 @@ impl ProxyHttp for Tollgate {
     fn suppress_proxy_warn_log(
         &self,
         _session: &Session,
-        _ctx: &Ctx,
+        _ctx: &Self::CTX,
         _error: &Error,
         _context: ProxyWarnLogContext,
     ) -> bool {
@@ -213,11 +220,11 @@ impl ProxyHttp for Tollgate {
 
 impl Carried for Tollgate {
     /// Nothing of the client's request leaves but what `forward` writes.
-    fn upstream_request(&self, _session: &Session, _ctx: &mut Ctx) -> RequestHeader {
+    fn upstream_request(&self, _session: &Session, _ctx: &mut Self::CTX) -> RequestHeader {
         forward::blank_request()
     }
 
-    fn time_limits(&self, ctx: &Ctx) -> TimeLimits {
+    fn time_limits(&self, ctx: &Self::CTX) -> TimeLimits {
         let timeouts = ctx.snapshot.config.timeouts;
         TimeLimits {
             first_byte: Some(timeouts.first_byte),
@@ -227,11 +234,11 @@ impl Carried for Tollgate {
         }
     }
 
-    fn wants_fresh_connection(&self, ctx: &Ctx) -> bool {
+    fn wants_fresh_connection(&self, ctx: &Self::CTX) -> bool {
         ctx.attempt().is_some_and(|attempt| attempt.is_repeated)
     }
 
-    fn gathers(&self, ctx: &Ctx) -> Option<GatherLimits> {
+    fn gathers(&self, ctx: &Self::CTX) -> Option<GatherLimits> {
         if ctx.is_streamed() {
             return None;
         }
@@ -243,27 +250,27 @@ impl Carried for Tollgate {
         })
     }
 
-    fn begins_unfinished(&self, ctx: &mut Ctx) {
+    fn begins_unfinished(&self, ctx: &mut Self::CTX) {
         judge::begins_unfinished(ctx, self.clock());
     }
 
-    fn may_comment(&self, ctx: &Ctx) -> bool {
+    fn may_comment(&self, ctx: &Self::CTX) -> bool {
         ctx.meter().is_some_and(meter::Meter::is_between_events)
     }
 
-    fn commented(&self, ctx: &mut Ctx) {
+    fn commented(&self, ctx: &mut Self::CTX) {
         judge::commented(ctx);
     }
 
-    fn client_left(&self, ctx: &mut Ctx, head_came: bool) -> Option<Duration> {
+    fn client_left(&self, ctx: &mut Self::CTX, head_came: bool) -> Option<Duration> {
         drain::client_left(ctx, head_came)
     }
 
-    fn ends_here(&self, ctx: &Ctx) -> bool {
+    fn ends_here(&self, ctx: &Self::CTX) -> bool {
         ctx.has_early_end()
     }
 
-    fn poll_end(&self, ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
+    fn poll_end(&self, ctx: &Self::CTX, context: &mut Context<'_>) -> Poll<()> {
         extend::poll_uncovered(ctx, context)
     }
 
@@ -274,7 +281,7 @@ impl Carried for Tollgate {
 
 impl Tollgate {
     /// Carries an admitted call. When its client has left, Pingora is told so: it must not end an answer that nobody got.
-    async fn carry(&self, session: &mut Session, ctx: &mut Ctx) -> Result<()> {
+    async fn carry(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<()> {
         self.transport().carry(self, session, ctx).await?;
         drain::ended(ctx)
     }

@@ -70,7 +70,7 @@ impl<H: ProxyHttp> Mounted<H> {
     fn choose(&self, session: &Session, ctx: &mut MountedCtx<H::CTX>) {
         if ctx.0.is_none() {
             ctx.0 = Some(if self.tollgate.is_ours(session) {
-                Side::Ours(Box::new(self.tollgate.new_ctx()))
+                Side::Ours(self.tollgate.new_ctx())
             } else {
                 Side::Host(self.host.new_ctx())
             });
