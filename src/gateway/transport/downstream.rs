@@ -242,7 +242,11 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         if self.has_left() || !self.plugin.may_comment(ctx) {
             return Ok(());
         }
-        let comment = Part::Body(Bytes::from_static(COMMENT), false);
+        let comment = Part {
+            head: None,
+            bytes: Bytes::from_static(COMMENT),
+            ends: false,
+        };
         // In a box, for it is rare and would else be a part of every wait.
         Box::pin(self.write(session, ctx, comment)).await?;
         self.plugin.commented(ctx);
@@ -262,10 +266,10 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             let is_asked = &mut self.is_asked;
             let client = &mut session.downstream_session;
             let write = pin!(async {
-                match part {
-                    Part::Begin(tasks) => client.response_duplex_vec(tasks).await.map(|_| ()),
-                    Part::Body(bytes, ends) => client.write_response_body(bytes, ends).await,
+                if let Some(head) = part.head {
+                    client.write_response_header(head).await?;
                 }
+                client.write_response_body(part.bytes, part.ends).await
             });
             let waits = || {
                 // The upstream's waker may be used up meanwhile.

@@ -208,7 +208,7 @@ where
     P: Carried + Send + Sync,
     P::CTX: Send + Sync,
 {
-    let mut request = plugin.upstream_request(session, ctx);
+    let mut request = Box::new(plugin.upstream_request(session, ctx));
     if upstream.is_http2() {
         request.set_version(Version::HTTP_2);
     }
@@ -224,7 +224,7 @@ where
         .beside(session, ctx, pin!(upstream.send(request, body)))
         .await??;
     let mut ends = client.beside(session, ctx, pin!(upstream.head())).await??;
-    let mut head = upstream.response()?.clone();
+    let mut head = Box::new(upstream.response()?.clone());
     plugin.upstream_response_filter(session, &mut head, ctx).await?;
     plugin.response_filter(session, &mut head, ctx).await?;
     // After the filters: also the head that comes for a client that has left is looked at.

@@ -74,25 +74,20 @@ impl UpstreamSession {
     ///
     /// # Errors
     /// When the head cannot be sent. That the body cannot is told by [`UpstreamSession::head`], for the upstream may have said why.
-    pub(super) async fn send(&mut self, head: RequestHeader, body: Bytes) -> Result<()> {
+    pub(super) async fn send(&mut self, head: Box<RequestHeader>, body: Bytes) -> Result<()> {
         let sent = match &mut self.session {
             HttpSession::H1(session) => {
                 if let Some(io) = &self.io {
                     io.begin(&body);
                 }
-                session
-                    .write_request_header(Box::new(head))
-                    .await
-                    .map_err(Error::into_up)?;
+                session.write_request_header(head).await.map_err(Error::into_up)?;
                 match session.write_body(&body).await {
                     Ok(_) => session.finish_body().await.map(|_| ()),
                     Err(error) => Err(error),
                 }
             }
             HttpSession::H2(session) => {
-                session
-                    .write_request_header(Box::new(head), false)
-                    .map_err(Error::into_up)?;
+                session.write_request_header(head, false).map_err(Error::into_up)?;
                 let timeout = session.write_timeout;
                 let mut writer = session
                     .take_request_body_writer()

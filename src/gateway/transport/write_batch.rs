@@ -7,7 +7,6 @@ use bytes::{Bytes, BytesMut};
 use http::{Version, header};
 use pingora::Result;
 use pingora::http::ResponseHeader;
-use pingora::protocols::http::HttpTask;
 
 use super::gathering::{GatherLimits, GatheredShare};
 use super::upstream_session::Piece;
@@ -42,23 +41,25 @@ enum Leaves {
 }
 
 /// What is written at once.
-pub(super) enum Part {
-    /// The answer begins; the tasks after the first, if any, are its body.
-    Begin(Vec<HttpTask>),
-    /// Bytes of its body, and whether they are the last.
-    Body(Bytes, bool),
+pub(super) struct Part {
+    /// The answer's head, which goes before.
+    pub(super) head: Option<Box<ResponseHeader>>,
+    /// Bytes of its body. None when only the head leaves.
+    pub(super) bytes: Bytes,
+    /// Whether nothing follows.
+    pub(super) ends: bool,
 }
 
 impl<'t> WriteBatch<'t> {
     /// Nothing yet but a head. With `limits` the answer is gathered, and `all` counts what is gathered of all answers.
     pub(super) fn new(
-        head: ResponseHeader,
+        head: Box<ResponseHeader>,
         client: Version,
         limits: Option<GatherLimits>,
         all: &'t AtomicUsize,
     ) -> WriteBatch<'t> {
         WriteBatch {
-            head: Some(Box::new(head)),
+            head: Some(head),
             client,
             leaves: limits.map_or(Leaves::AtOnce, Leaves::Whole),
             gathered: VecDeque::new(),
@@ -142,44 +143,57 @@ impl<'t> WriteBatch<'t> {
             return Ok(None);
         }
         let Some(mut head) = self.head.take() else {
-            return Ok(Some(self.next_part()));
+            return Ok(Some(self.take_next()));
         };
         let is_whole = self.ends && matches!(self.leaves, Leaves::Whole(_));
         frame(&mut head, self.client, is_whole.then(|| self.length()))?;
-        let mut tasks = Vec::with_capacity(2);
-        tasks.push(HttpTask::Header(head, false));
-        if self.ends || !self.is_drained() {
-            let mut bytes = 0_usize;
-            loop {
-                let (next, is_last) = self.take_next();
-                bytes = bytes.saturating_add(next.len());
-                tasks.push(HttpTask::Body(Some(next), is_last));
-                if self.is_drained() || bytes >= BEGIN_BYTES_MAX {
-                    break;
-                }
-            }
+        let mut part = self.take_next();
+        if !self.is_drained() {
+            self.join(&mut part);
         }
-        Ok(Some(Part::Begin(tasks)))
+        part.head = Some(head);
+        Ok(Some(part))
     }
 
     /// What is left of a batch of which a part was taken.
     pub(super) fn rest(&mut self) -> Option<Part> {
-        (!self.is_drained()).then(|| self.next_part())
+        (!self.is_drained()).then(|| self.take_next())
     }
 
-    fn next_part(&mut self) -> Part {
-        let (bytes, is_last) = self.take_next();
-        Part::Body(bytes, is_last)
-    }
-
-    /// The next bytes, and whether they are the answer's last.
-    fn take_next(&mut self) -> (Bytes, bool) {
+    /// The next bytes.
+    fn take_next(&mut self) -> Part {
         let bytes = match self.gathered.pop_front() {
             Some(full) => full,
             None => self.take_joined(),
         };
         self.share.give_back(bytes.len());
-        (bytes, self.ends && self.is_drained())
+        Part {
+            head: None,
+            bytes,
+            ends: self.ends && self.is_drained(),
+        }
+    }
+
+    /// Adds to the part that leaves with the head what follows it, as far as it is short.
+    fn join(&mut self, part: &mut Part) {
+        let mut bytes = BytesMut::new();
+        loop {
+            let next = self.gathered.front().map_or(self.joined(), Bytes::len);
+            let length = part.bytes.len().max(bytes.len()).saturating_add(next);
+            if self.is_drained() || length > BEGIN_BYTES_MAX {
+                break;
+            }
+            if bytes.is_empty() {
+                bytes.reserve(BEGIN_BYTES_MAX);
+                bytes.extend_from_slice(&part.bytes);
+            }
+            let next = self.take_next();
+            bytes.extend_from_slice(&next.bytes);
+            part.ends = next.ends;
+        }
+        if !bytes.is_empty() {
+            part.bytes = bytes.freeze();
+        }
     }
 
     /// What follows the full buffers.
@@ -239,8 +253,8 @@ fn frame(head: &mut ResponseHeader, client: Version, length: Option<usize>) -> R
 
 /// Bytes that are written at once. More would save little, and the other streams of the thread wait meanwhile.
 const BYTES_MAX: usize = 4 << 10;
-/// Bytes of a gathered answer that leave with its head, in one write: a usual one is no longer. The rest follows without being copied, each
-/// buffer in the time that a client may take for a write.
+/// Bytes of a gathered answer that are joined to leave with its head, in one write: a usual one is no longer. The rest follows without being
+/// copied, each buffer in the time that a client may take for a write.
 const BEGIN_BYTES_MAX: usize = 16 << 10;
 
 #[cfg(test)]
