@@ -83,10 +83,11 @@ pub(super) async fn decide(
                 tally.failed(&error);
             }
             let sends_body = respond::sends_body(session);
-            respond::error(session, ctx, &error.to_wire()).await?;
+            // In boxes here and below, for what is seldom done would else be room that every call keeps.
+            Box::pin(respond::error(session, ctx, &error.to_wire())).await?;
             if sends_body {
                 let began = crate::clock::monotonic();
-                respond::linger(session, ctx).await;
+                Box::pin(respond::linger(session, ctx)).await;
                 if let Some(tally) = &mut ctx.tally {
                     tally.waited_for_body(began.elapsed());
                 }
@@ -114,12 +115,12 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
             Err(_) if asks_for_page => route::EVERY_METHOD,
             found => found.as_ref().map_err(Clone::clone)?.allow(),
         };
-        respond::preflight(session, ctx, allow).await?;
+        Box::pin(respond::preflight(session, ctx, allow)).await?;
         return Ok(Decision::Answered);
     }
     let route = route?.with_method(&request.method)?;
     if route.is_public() {
-        api::public(session, ctx, &route).await?;
+        Box::pin(api::public(session, ctx, &route)).await?;
         return Ok(Decision::Answered);
     }
     let books = tollgate.books()?;
@@ -142,11 +143,11 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
-        api::for_caller(books, session, ctx, &route, &caller).await?;
+        Box::pin(api::for_caller(books, session, ctx, &route, &caller)).await?;
         return Ok(Decision::Answered);
     };
     let call = admitted(tollgate, books, session, ctx, endpoint, caller).await?;
-    ctx.stage = Stage::Admitted(Box::new(call));
+    ctx.stage = Stage::Admitted(call);
     Ok(Decision::Carry)
 }
 
@@ -157,7 +158,7 @@ async fn admitted(
     ctx: &mut Ctx,
     endpoint: Endpoint,
     caller: Caller,
-) -> Result<Call, Failed> {
+) -> Result<Box<Call>, Failed> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
     if books.ledger.in_maintenance() {
@@ -196,7 +197,7 @@ async fn admitted(
             if !is_small {
                 // To take it was work: a caller's mistakes are limited as its calls are.
                 let (scope, limits) = admit::limits(&snapshot, &caller);
-                let counted = books.ledger.count_refused(&caller, ctx.id, scope, limits).await;
+                let counted = Box::pin(books.ledger.count_refused(&caller, ctx.id, scope, limits)).await;
                 ctx.rate = counted.or(ctx.rate);
             }
             return Err(error.into());
@@ -218,7 +219,7 @@ async fn admitted(
     };
     ctx.rate = Some(admission.hold.rate());
     admission.tally = ctx.tally.take();
-    Ok(Call {
+    Ok(Box::new(Call {
         admission: Some(admission),
         body,
         body_owner: owner,
@@ -234,7 +235,7 @@ async fn admitted(
         failure: None,
         verdict: None,
         answer: Answer::None,
-    })
+    }))
 }
 
 /// Whose memory the request's body takes. A proxy in front is nobody's address.

@@ -7,6 +7,8 @@ use std::collections::HashSet;
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 use pingora::connectors::http::Connector;
 use pingora::connectors::{ConnectorOptions, TransportConnector};
 use pingora::protocols::ALPN;
@@ -88,23 +90,25 @@ impl ConnectionPool {
         Ok(connected(stream, is_reused, peer))
     }
 
-    /// Takes a connection back, to be closed or to wait for its next request.
-    pub(super) async fn release(&self, session: HttpSession, peer: &HttpPeer) {
+    /// Takes a connection back, to be closed or to wait for its next request. What of that has to be waited for, which is seldom: a future
+    /// that were always there would be a part of every call.
+    pub(super) fn release<'r>(&'r self, session: HttpSession, peer: &'r HttpPeer) -> Option<BoxFuture<'r, ()>> {
         match session {
             HttpSession::H1(mut session) => {
                 session.respect_keepalive();
                 if session.will_keepalive() && session.is_body_done() {
                     let within = peer.idle_timeout().unwrap_or(IDLE_MAX);
                     self.idle.put(peer.reuse_hash(), session.into_inner(), within);
-                } else {
-                    // It is closed.
-                    drop(Box::pin(session.reuse()).await);
+                    return None;
                 }
+                // It is closed.
+                Some(Box::pin(session.reuse().map(drop)))
             }
-            session => {
-                let released = self.any.release_http_session(session, peer, peer.idle_timeout());
-                Box::pin(released).await;
-            }
+            session => Some(Box::pin(self.any.release_http_session(
+                session,
+                peer,
+                peer.idle_timeout(),
+            ))),
         }
     }
 

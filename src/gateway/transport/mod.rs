@@ -184,8 +184,9 @@ impl Transport {
         {
             self.connections.prefer_http1(peer);
         }
-        if let Some(upstream) = upstream.into_reusable(failed.is_none()) {
-            self.connections.release(upstream, peer).await;
+        let reusable = upstream.into_reusable(failed.is_none());
+        if let Some(released) = reusable.and_then(|upstream| self.connections.release(upstream, peer)) {
+            released.await;
         }
         match failed {
             None => Ok(()),
