@@ -75,7 +75,7 @@ pub(super) struct Admission {
     pub(super) tally: Option<Tally>,
 }
 
-/// An admitted call on its way.
+/// An admitted call on its way. What few calls have is in boxes: a call is kept for as long as its stream runs.
 pub(super) struct Call {
     pub(super) admission: Option<Admission>,
     pub(super) body: RequestBody,
@@ -99,9 +99,9 @@ pub(super) struct Call {
     /// The attempt under way.
     pub(super) attempt: Option<Attempt>,
     /// Why the last attempt failed, should it remain the last.
-    pub(super) failure: Option<ApiError>,
+    pub(super) failure: Option<Box<ApiError>>,
     /// What an answer that is none comes to, until what follows is decided.
-    pub(super) verdict: Option<Verdict>,
+    pub(super) verdict: Option<Box<Verdict>>,
     /// What the answer is, once it has begun.
     pub(super) answer: Answer,
 }
@@ -126,12 +126,15 @@ pub(super) enum Answer {
     /// The upstream's answer, metered.
     Metered(Box<Meter>),
     /// The upstream refused the request: its words are collected to be put in the interface's shape.
-    Refusal {
-        /// What is said without them.
-        error: ApiError,
-        /// What it said so far.
-        words: Vec<u8>,
-    },
+    Refusal(Box<Refusal>),
+}
+
+/// What an upstream said when it refused a request.
+pub(super) struct Refusal {
+    /// What is said without its words.
+    pub(super) error: ApiError,
+    /// What it said so far.
+    pub(super) words: Vec<u8>,
 }
 
 impl Ctx {
@@ -199,7 +202,7 @@ impl Ctx {
     pub(super) fn meter(&self) -> Option<&Meter> {
         match &self.admitted()?.answer {
             Answer::Metered(meter) => Some(meter),
-            Answer::None | Answer::Refusal { .. } => None,
+            Answer::None | Answer::Refusal(_) => None,
         }
     }
 
@@ -236,7 +239,7 @@ impl Call {
         let Some(admission) = self.admission.take() else { return };
         let meter = match std::mem::replace(&mut self.answer, Answer::None) {
             Answer::Metered(meter) => Some(meter),
-            Answer::None | Answer::Refusal { .. } => None,
+            Answer::None | Answer::Refusal(_) => None,
         };
         let bill = Bill {
             admission,
@@ -251,6 +254,9 @@ impl Call {
         self.biller.close(bill);
     }
 }
+
+/// A call is kept for as long as its stream runs, and the allocator's next size is a quarter larger.
+const _: () = assert!(size_of::<Call>() <= 1024);
 
 impl Drop for Call {
     /// A request whose task is dropped (a runtime that ends, a panic in a hook) never reaches `logging`: its hold is closed here.

@@ -74,7 +74,7 @@ impl Verdict {
     /// Ends the attempt with this verdict.
     pub(super) fn end(self, call: &mut Call) -> Box<Error> {
         let error = Error::explain(ErrorType::HTTPStatus(self.status), "the upstream failed").into_up();
-        call.verdict = Some(self);
+        call.verdict = Some(Box::new(self));
         error
     }
 }
@@ -172,11 +172,11 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             Next::End
         }
         (Next::End, Cause::Judged) => {
-            call.failure = verdict.map(|verdict| verdict.error);
+            call.failure = verdict.map(|verdict| Box::new(verdict.error));
             Next::End
         }
         (Next::End, Cause::Uncovered) => {
-            call.failure = extend::uncovered(call);
+            call.failure = extend::uncovered(call).map(Box::new);
             Next::End
         }
         (Next::End, _) => Next::End,
@@ -207,7 +207,7 @@ fn has_another_address(tried: usize, attempt: &super::context::Attempt) -> bool 
 }
 
 /// The target of this attempt has failed and is not tried again.
-fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Verdict>, clock: &Clock) -> Next {
+fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, clock: &Clock) -> Next {
     let fault = match &verdict {
         Some(verdict) => observe::fault_of_status(verdict.status),
         None => observe::fault_of(error, ctx.meter().is_some()),
@@ -222,7 +222,8 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Verdict>, clock:
         call.tried.push(attempt.candidate.index);
     }
     discard::answer(call);
-    call.failure = Some(verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error));
+    let failure = verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error);
+    call.failure = Some(Box::new(failure));
     if let Some(tally) = call.tally() {
         tally.begins_again();
     }
@@ -259,7 +260,7 @@ pub(super) async fn tell(session: &mut Session, ctx: &mut Ctx, error: &Error) ->
     } else {
         let tail = ctx.call().and_then(|call| match &mut call.answer {
             Answer::Metered(meter) => meter.fail(),
-            Answer::Refusal { error, .. } => Some(Bytes::from(error.to_wire().body())),
+            Answer::Refusal(refusal) => Some(Bytes::from(refusal.error.to_wire().body())),
             Answer::None => None,
         });
         match tail {
@@ -281,11 +282,13 @@ pub(super) async fn tell(session: &mut Session, ctx: &mut Ctx, error: &Error) ->
 /// What the client is told when no attempt is left and nothing was sent yet.
 fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
     let failure = ctx.call().and_then(|call| call.failure.take());
-    failure.unwrap_or(if is_upstreams(error) || is_stopped(error) {
-        ApiError::UpstreamUnreachable
-    } else {
-        ApiError::Internal
-    })
+    failure
+        .map(|failure| *failure)
+        .unwrap_or(if is_upstreams(error) || is_stopped(error) {
+            ApiError::UpstreamUnreachable
+        } else {
+            ApiError::Internal
+        })
 }
 
 /// How the call ended, as far as its connections tell.

@@ -39,7 +39,7 @@ pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer
             None => match next_attempt(&snapshot, call, clock) {
                 Some(attempt) => attempt,
                 None => {
-                    call.failure.get_or_insert(ApiError::UpstreamUnreachable);
+                    call.failure.get_or_insert(Box::new(ApiError::UpstreamUnreachable));
                     return Error::e_explain(ErrorType::ConnectNoRoute, "no target is left");
                 }
             },
@@ -54,7 +54,7 @@ pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer
             attempt.candidate.upstream.provider.name
         );
         call.tried.push(attempt.candidate.index);
-        call.failure = Some(ApiError::UpstreamUnreachable);
+        call.failure = Some(Box::new(ApiError::UpstreamUnreachable));
     }
 }
 

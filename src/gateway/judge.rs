@@ -6,7 +6,7 @@ use http::header::{self, HeaderMap, HeaderValue};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::context::{Answer, Call, Ctx};
+use super::context::{Answer, Call, Ctx, Refusal};
 use super::failure::Verdict;
 use super::forward::{EVENT_STREAM, JSON};
 use super::meter::{Meter, Passed};
@@ -105,11 +105,11 @@ fn refuse(response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError, clock: 
             tally.failed(&error);
         }
         succeeded(call, clock);
-        call.failure = Some(error.clone());
-        call.answer = Answer::Refusal {
+        call.failure = Some(Box::new(error.clone()));
+        call.answer = Answer::Refusal(Box::new(Refusal {
             error,
             words: Vec::new(),
-        };
+        }));
     }
     Ok(())
 }
@@ -137,7 +137,7 @@ pub(super) fn piece(
         // A 200 without a body, of which the client has not heard yet.
         Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
         Answer::Metered(meter) => meter.pass(body, ends),
-        Answer::Refusal { error, words } => return pass_refusal(body, ends, error, words),
+        Answer::Refusal(refusal) => return pass_refusal(body, ends, refusal),
     };
     let (error, status) = match passed {
         Passed::On => {
@@ -223,7 +223,8 @@ pub(super) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
     }
 }
 
-fn pass_refusal(body: &mut Option<Bytes>, ends: bool, error: &ApiError, words: &mut Vec<u8>) -> pingora::Result<()> {
+fn pass_refusal(body: &mut Option<Bytes>, ends: bool, refusal: &mut Refusal) -> pingora::Result<()> {
+    let Refusal { error, words } = refusal;
     if let Some(chunk) = body.take() {
         let room = REFUSAL_BYTES_MAX.saturating_sub(words.len());
         words.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
