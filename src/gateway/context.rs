@@ -153,15 +153,6 @@ impl Ctx {
         }
     }
 
-    /// `x-request-id`.
-    pub(super) fn id_header(&self) -> HeaderValue {
-        let mut text = [0u8; uuid::fmt::Hyphenated::LENGTH];
-        let id = uuid::Uuid::from_bytes(*self.id.as_bytes())
-            .hyphenated()
-            .encode_lower(&mut text);
-        HeaderValue::from_str(id).unwrap_or_else(|_| HeaderValue::from_static("unknown"))
-    }
-
     /// What is noted of the request, wherever it is kept; nothing once it is counted.
     pub(super) fn tally(&mut self) -> Option<&mut Tally> {
         match &mut self.stage {

@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use pingora::http::ResponseHeader;
@@ -25,6 +25,9 @@ const FALSE: HeaderValue = HeaderValue::from_static("false");
 
 /// Most headers that an answer of ours has: a capacity, not a limit.
 const HEADERS: usize = 16;
+
+/// The bytes of the values that [`decorate`] adds, usually; there is more room when they need it.
+const VALUES_BYTES: usize = 80;
 
 const LIMIT_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
 const LIMIT_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-limit-tokens");
@@ -49,25 +52,50 @@ pub(super) fn head(status: StatusCode, headers: HeaderMap) -> ResponseHeader {
 
 /// Adds what every answer carries: the request's id, CORS headers, and the rate limits once the caller is known.
 pub(super) fn decorate(headers: &mut HeaderMap, ctx: &Ctx) {
-    headers.insert(cors::X_REQUEST_ID, ctx.id_header());
+    let mut values = Values::new();
+    let mut text = [0; uuid::fmt::Hyphenated::LENGTH];
+    let id = uuid::Uuid::from_bytes(*ctx.id.as_bytes()).hyphenated();
+    headers.insert(cors::X_REQUEST_ID, values.text(id.encode_lower(&mut text)));
     if let Some(rate) = &ctx.rate {
-        rate_limits(headers, rate);
+        rate_limits(headers, rate, &mut values);
     }
     cors::decorate(headers, ctx.origin.as_ref());
 }
 
-fn rate_limits(headers: &mut HeaderMap, rate: &RateView) {
-    headers.insert(LIMIT_REQUESTS, HeaderValue::from(rate.limits.rpm));
-    headers.insert(REMAINING_REQUESTS, HeaderValue::from(rate.remaining_requests));
-    headers.insert(LIMIT_TOKENS, HeaderValue::from(rate.limits.tpm));
-    headers.insert(REMAINING_TOKENS, HeaderValue::from(rate.remaining_tokens));
-    // A Go-style duration, as OpenAI sends it; whole seconds, rounded up.
-    let mut reset = itoa::Buffer::new().format(rate.reset_ms.div_ceil(1000)).to_owned();
-    reset.push('s');
-    if let Ok(reset) = HeaderValue::from_maybe_shared(Bytes::from(reset)) {
-        headers.insert(RESET_REQUESTS, reset.clone());
-        headers.insert(RESET_TOKENS, reset);
+/// Values of an answer's headers, in one buffer: by itself each is an allocation or two, for as long as its stream runs.
+struct Values(BytesMut);
+
+impl Values {
+    fn new() -> Values {
+        Values(BytesMut::with_capacity(VALUES_BYTES))
     }
+
+    fn text(&mut self, text: &str) -> HeaderValue {
+        self.joined(text, "")
+    }
+
+    fn joined(&mut self, text: &str, end: &str) -> HeaderValue {
+        self.0.extend_from_slice(text.as_bytes());
+        self.0.extend_from_slice(end.as_bytes());
+        let value = HeaderValue::from_maybe_shared(self.0.split().freeze());
+        value.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+    }
+
+    fn number(&mut self, number: u64) -> HeaderValue {
+        self.text(itoa::Buffer::new().format(number))
+    }
+}
+
+fn rate_limits(headers: &mut HeaderMap, rate: &RateView, values: &mut Values) {
+    headers.insert(LIMIT_REQUESTS, values.number(rate.limits.rpm));
+    headers.insert(REMAINING_REQUESTS, values.number(rate.remaining_requests));
+    headers.insert(LIMIT_TOKENS, values.number(rate.limits.tpm));
+    headers.insert(REMAINING_TOKENS, values.number(rate.remaining_tokens));
+    // A Go-style duration, as OpenAI sends it; whole seconds, rounded up.
+    let mut buffer = itoa::Buffer::new();
+    let reset = values.joined(buffer.format(rate.reset_ms.div_ceil(1000)), "s");
+    headers.insert(RESET_REQUESTS, reset.clone());
+    headers.insert(RESET_TOKENS, reset);
 }
 
 /// Headers of an error answer, without its length.
