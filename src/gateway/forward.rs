@@ -14,7 +14,7 @@ use super::route;
 use super::snapshot::Snapshot;
 use super::trace;
 use crate::clock::Clock;
-use crate::pure::chat::{Edit, Endpoint, ResponseMode};
+use crate::pure::chat::{Edit, Endpoint};
 use crate::pure::error::ApiError;
 
 pub(super) const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -94,15 +94,10 @@ pub(super) fn request(client: &RequestHeader, call: &mut Call, request: &mut Req
         Endpoint::Chat | Endpoint::ChatStream => upstream.parts.chat.clone(),
         Endpoint::Embeddings => upstream.parts.embeddings.clone(),
     };
-    parts.headers = upstream.parts.headers.clone();
+    parts.headers = upstream.parts.headers(call.body.mode()).clone();
     parts
         .headers
         .insert(header::CONTENT_LENGTH, HeaderValue::from(attempt.body.len()));
-    // The configuration may name another.
-    parts.headers.entry(header::ACCEPT).or_insert(match call.body.mode() {
-        ResponseMode::Stream => EVENT_STREAM,
-        ResponseMode::Whole => JSON,
-    });
     trace::pass_on(&client.headers, call, &mut parts.headers);
     *request = RequestHeader::from(parts);
     Ok(())

@@ -19,6 +19,7 @@ use super::upstream::Upstream;
 use crate::clock::monotonic;
 use crate::config::Refresh;
 use crate::config::import::{Import, Write, import};
+use crate::pure::chat::ResponseMode;
 use crate::telemetry::Telemetry;
 
 /// Starts refreshing, on a thread of its own, until the snapshot is gone. The plan is read anew each time.
@@ -76,8 +77,9 @@ async fn fetch(upstream: &Upstream) -> Result<String, String> {
     let path = format!("{}/models", upstream.provider.base_url.path);
     let request = http::Request::get(&path).body(());
     let (mut parts, ()) = request.map_err(|error| format!("{path}: {error}"))?.into_parts();
-    parts.headers = upstream.parts.headers.clone();
+    parts.headers = upstream.parts.headers(ResponseMode::Whole).clone();
     parts.headers.remove(header::CONTENT_TYPE);
+    parts.headers.remove(header::CONTENT_LENGTH);
     parts.headers.insert(header::ACCEPT, JSON);
     let request = RequestHeader::from(parts);
     session.write_request_header(Box::new(request)).await.map_err(said)?;

@@ -17,9 +17,9 @@ use x509_parser::prelude::FromDer;
 
 use super::breaker::Breaker;
 use super::dns::{Addresses, Resolver};
-use super::forward::JSON;
+use super::forward::{EVENT_STREAM, JSON};
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
-use crate::pure::chat::{FieldRules, MaximumField};
+use crate::pure::chat::{FieldRules, MaximumField, ResponseMode};
 use crate::telemetry::trace::Server;
 
 /// A provider, ready to be asked.
@@ -40,8 +40,10 @@ pub(super) struct Upstream {
 #[derive(Debug)]
 pub(super) struct Parts {
     pub(super) rules: FieldRules,
-    /// What the head of each of its requests has.
-    pub(super) headers: HeaderMap,
+    /// What the head of each of its requests has, with a length that stands for that of the body.
+    whole: HeaderMap,
+    /// The same of those that ask for a stream.
+    stream: HeaderMap,
     pub(super) chat: Uri,
     pub(super) embeddings: Uri,
     ca: Option<Arc<CaType>>,
@@ -204,12 +206,21 @@ pub(super) fn problems(config: &Config) -> Vec<String> {
 }
 
 impl Parts {
+    /// What the head of a request has, with a length that stands for that of the body.
+    pub(super) fn headers(&self, mode: ResponseMode) -> &HeaderMap {
+        match mode {
+            ResponseMode::Whole => &self.whole,
+            ResponseMode::Stream => &self.stream,
+        }
+    }
+
     fn of(provider: &Provider) -> Result<Parts, String> {
         let at = |problem: String| format!("providers.{}: {problem}", provider.name);
         let allowed = FieldRules::allowing(provider.allow_fields.iter().map(String::as_str));
         Ok(Parts {
             rules: allowed.map_err(|error| at(format!("allow_fields: {error}")))?,
-            headers: headers(provider).map_err(at)?,
+            whole: headers(provider, JSON).map_err(at)?,
+            stream: headers(provider, EVENT_STREAM).map_err(at)?,
             chat: uri(&provider.base_url, "/chat/completions").map_err(at)?,
             embeddings: uri(&provider.base_url, "/embeddings").map_err(at)?,
             ca: provider.ca_file.as_deref().map(read_ca).transpose().map_err(at)?,
@@ -235,7 +246,7 @@ fn uri(base: &BaseUrl, path: &str) -> Result<Uri, String> {
 
 /// The headers of each request: ours, and the configuration's own. Those that the request's framing and authority rest on cannot be
 /// among these.
-fn headers(provider: &Provider) -> Result<HeaderMap, String> {
+fn headers(provider: &Provider, accept: HeaderValue) -> Result<HeaderMap, String> {
     const OURS: [&str; 7] = [
         "host",
         "content-length",
@@ -247,9 +258,13 @@ fn headers(provider: &Provider) -> Result<HeaderMap, String> {
     ];
     let authority = provider.base_url.authority.as_str();
     let host = HeaderValue::from_str(authority).map_err(|_| format!("base_url: {authority:?} is no host"))?;
-    let mut headers = HeaderMap::from_iter([
+    // Each request has a copy of them, which is not to grow for what is added to it.
+    let mut headers = HeaderMap::with_capacity(provider.headers.len().saturating_add(HEADERS));
+    headers.extend([
         (header::HOST, host),
         (header::CONTENT_TYPE, JSON),
+        (header::CONTENT_LENGTH, HeaderValue::from(0)),
+        (header::ACCEPT, accept),
         (header::ACCEPT_ENCODING, IDENTITY),
         (header::USER_AGENT, USER_AGENT),
     ]);
@@ -291,6 +306,8 @@ fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
     Ok(certificates.into())
 }
 
+/// Headers that a request has beside the configuration's: a capacity, not a limit.
+const HEADERS: usize = 12;
 const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 /// Below the idle time-out that providers commonly have, so that a pooled connection is rarely stale.
