@@ -4,6 +4,7 @@
 //! may be sent to another target, and until its prompt is counted.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -224,20 +225,30 @@ impl Shares {
     /// False, and nothing taken, when the owner would hold more than `max`.
     fn take(&self, owner: u64, bytes: u64, max: u64) -> bool {
         let mut shard = self.shard(owner);
-        let held = shard.get(&owner).copied().unwrap_or(0).saturating_add(bytes);
-        if held > max {
-            return false;
+        match shard.entry(owner) {
+            Entry::Occupied(mut held) => {
+                let more = held.get().saturating_add(bytes);
+                if more > max {
+                    return false;
+                }
+                held.insert(more);
+            }
+            Entry::Vacant(_) if bytes > max => return false,
+            Entry::Vacant(none) => {
+                none.insert(bytes);
+            }
         }
-        shard.insert(owner, held);
         true
     }
 
     fn give_back(&self, owner: u64, bytes: u64) {
         let mut shard = self.shard(owner);
-        if let Some(held) = shard.get_mut(&owner) {
-            *held = held.saturating_sub(bytes);
-            if *held == 0 {
-                shard.remove(&owner);
+        if let Entry::Occupied(mut held) = shard.entry(owner) {
+            let less = held.get().saturating_sub(bytes);
+            if less == 0 {
+                held.remove();
+            } else {
+                held.insert(less);
             }
         }
     }
