@@ -54,7 +54,11 @@ fn numbers_in_any_order_are_closed_as_the_reference_closes_them() {
             };
             let is_new = book.settle(&settlement, &debit("0"), None) != Settled::Already;
             prop_assert_eq!(is_new, reference.resolve(number), "{}", number);
-            let open: Vec<u64> = reference.open().iter().flat_map(|(first, last)| *first..=*last).collect();
+            let open: Vec<u64> = reference
+                .open()
+                .iter()
+                .flat_map(|(first, last)| *first..=*last)
+                .collect();
             prop_assert_eq!(kept(&server, &name, producer), (reference.high(), open));
         }
         Ok(())
