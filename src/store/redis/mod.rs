@@ -5,7 +5,7 @@
 //! [`Options::timeout`]; settlements and releases go through a queue that a thread of the ledger empties, each under its call's number
 //! and sent again until Redis acknowledges it. When too many of them wait, no more calls are admitted: nothing is dropped.
 //!
-//! Each master of a cluster is a failure domain of its own ([`shards`]): one that does not answer refuses the calls of its own accounts
+//! Each master of a cluster is a failure domain of its own (`shards`): one that does not answer refuses the calls of its own accounts
 //! and leaves those of the others alone.
 
 mod account;
