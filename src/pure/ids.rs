@@ -27,7 +27,8 @@ pub struct KeyDigest([u8; 32]);
 pub struct ApiKey(String);
 
 /// Id of a request, a UUIDv7. The hold of the request carries the same id, which makes a reserve idempotent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct RequestId([u8; 16]);
 
 /// What a caller may use, in ascending order (INTERFACE.md section 3).
@@ -200,6 +201,38 @@ impl RequestId {
     }
 }
 
+impl FromStr for RequestId {
+    type Err = IdError;
+
+    /// Reads the usual form of a UUID.
+    fn from_str(text: &str) -> Result<RequestId, IdError> {
+        let digits: String = text.split('-').collect();
+        let lengths = [8, 4, 4, 4, 12];
+        let is_uuid = text.split('-').map(str::len).eq(lengths);
+        unhex(&digits)
+            .filter(|_| is_uuid)
+            .map(RequestId)
+            .ok_or_else(|| IdError {
+                text: text.to_owned(),
+                expected: "the id of a request (a UUID)",
+            })
+    }
+}
+
+impl TryFrom<String> for RequestId {
+    type Error = IdError;
+
+    fn try_from(text: String) -> Result<RequestId, IdError> {
+        text.parse()
+    }
+}
+
+impl From<RequestId> for String {
+    fn from(id: RequestId) -> String {
+        id.to_string()
+    }
+}
+
 impl fmt::Display for RequestId {
     /// The usual form of a UUID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -332,6 +365,15 @@ mod tests {
     fn a_request_id_prints_as_a_uuid() {
         let id = RequestId::from_bytes([0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 255]);
         assert_eq!(id.to_string(), "00010203-0405-0607-0809-0a0b0c0d0eff");
+        assert_eq!(id.to_string().parse(), Ok(id));
+        for bad in [
+            "",
+            "00010203-0405-0607-0809-0a0b0c0d0ef",
+            "000102030405060708090a0b0c0d0eff",
+            "é",
+        ] {
+            assert!(bad.parse::<RequestId>().is_err(), "{bad:?}");
+        }
     }
 
     #[test]

@@ -18,6 +18,7 @@ pub mod money;
 pub mod numbers;
 mod plain;
 pub mod policy;
+pub mod receipt;
 pub mod sse;
 pub mod tap;
 pub mod time;

@@ -1,0 +1,351 @@
+//! What one call cost, and why: the record that is written in the step that resolves its number, once, and never changed.
+//!
+//! The ledger writes what it knows itself, and adds what the gateway knew of the call. What nobody knows, such as how a call ended whose
+//! process died, is absent: never zero, never invented.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::chat::Endpoint;
+use super::ids::{AccountId, KeyId, RequestId};
+use super::money::{Credits, Pricing};
+use super::numbers::{CallNumber, ProducerId};
+use super::time::Timestamp;
+use super::usage::{CompletionTokens, PromptTokens, Usage};
+
+/// A call that was billed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Receipt {
+    /// When the ledger took the debit, by its own clock: the receipt counts in the usage of that day.
+    pub resolved: Timestamp,
+    /// What was billed.
+    #[serde(flatten)]
+    pub billed: Billed,
+}
+
+/// What whoever sends a debit knows of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Billed {
+    /// The request's id, as the client was told.
+    pub id: RequestId,
+    /// Who gave the call its number.
+    #[serde(with = "producer_text")]
+    pub producer: ProducerId,
+    /// The number: with its producer and its account the name under which the call counts once.
+    pub number: u64,
+    /// Who pays.
+    pub account: AccountId,
+    /// The key that asked.
+    pub key: KeyId,
+    /// The model's id.
+    pub model: Arc<str>,
+    /// Prompt tokens that were billed.
+    pub prompt_tokens: u64,
+    /// Completion tokens that were billed.
+    pub completion_tokens: u64,
+    /// What they cost, exactly.
+    #[serde(with = "decimal_text")]
+    pub cost: Credits,
+    /// What was held for the call.
+    #[serde(default, skip_serializing_if = "Option::is_none", with = "decimal_text_option")]
+    pub held: Option<Credits>,
+    /// What else is known of the call.
+    #[serde(flatten)]
+    pub call: CallFacts,
+}
+
+/// What a gateway knew of a call, as a receipt says it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CallFacts {
+    /// Who answered, as the configuration names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub provider: Option<Arc<str>>,
+    /// The model that the provider was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_model: Option<Arc<str>>,
+    /// The answer's own id: what a provider's export lists.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub upstream_id: Option<String>,
+    /// Where the call came in.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub endpoint: Option<EndpointName>,
+    /// When the request came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+    /// When the first byte of its answer came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub first_byte: Option<Timestamp>,
+    /// When the call ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<Timestamp>,
+    /// Whether its answer was a stream.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub streamed: Option<bool>,
+    /// How it ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ending: Option<CallEnding>,
+    /// Tokens as the provider reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_prompt_tokens: Option<u64>,
+    /// Tokens as the provider reported them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reported_completion_tokens: Option<u64>,
+    /// Tokens that were counted in what was delivered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counted_completion_tokens: Option<u64>,
+    /// The list price of a prompt token, exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub prompt_price: Option<String>,
+    /// The list price of a completion token, exactly.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion_price: Option<String>,
+}
+
+/// An endpoint's name in receipts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum EndpointName {
+    /// Chat.
+    Chat,
+    /// The endpoint of chats that are always streams.
+    ChatStream,
+    /// Embeddings.
+    Embeddings,
+}
+
+/// How a call ended, as far as its gateway saw.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CallEnding {
+    /// The answer was passed on to its end.
+    Complete,
+    /// The client went away before.
+    ClientGone,
+    /// The upstream failed before.
+    UpstreamFailed,
+    /// The client had gone, and what was read on for it was cut off.
+    DrainEnded,
+    /// The gateway was stopped before.
+    Dropped,
+}
+
+/// The same as the gateway has it when a call ends: nothing is put into text before the receipt is written.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CallDetails {
+    /// Who answered, as the configuration names it.
+    pub provider: Option<Arc<str>>,
+    /// The model that the provider was asked for.
+    pub upstream_model: Option<Arc<str>>,
+    /// The answer's own id.
+    pub upstream_id: Option<String>,
+    /// Where the call came in.
+    pub endpoint: Option<Endpoint>,
+    /// When the first byte of its answer came.
+    pub first_byte: Option<Timestamp>,
+    /// When the call ended.
+    pub ended: Option<Timestamp>,
+    /// Whether its answer was a stream.
+    pub streamed: Option<bool>,
+    /// How it ended.
+    pub ending: Option<CallEnding>,
+    /// The prompt as the provider reported it.
+    pub reported_prompt: Option<PromptTokens>,
+    /// The completion as the provider reported it.
+    pub reported_completion: Option<CompletionTokens>,
+    /// The completion as it was counted.
+    pub counted_completion: Option<CompletionTokens>,
+    /// The list prices.
+    pub pricing: Option<Pricing>,
+}
+
+impl Receipt {
+    /// Whether this is a receipt of what an export calls `id`: the answer's own id, or the request's.
+    pub fn is_named(&self, id: &str) -> bool {
+        self.billed.call.upstream_id.as_deref() == Some(id) || self.billed.id.to_string() == id
+    }
+}
+
+impl Billed {
+    /// What is known of a debit when it is sent.
+    pub fn new(
+        id: RequestId,
+        number: CallNumber,
+        (account, key): (&AccountId, &KeyId),
+        model: &Arc<str>,
+        (usage, cost, held): (Usage, Credits, Option<Credits>),
+        details: Option<&CallDetails>,
+    ) -> Billed {
+        let created = (id.time() > Timestamp::default()).then(|| id.time());
+        let facts = details.map(CallDetails::facts).unwrap_or_default();
+        Billed {
+            id,
+            producer: number.producer,
+            number: number.number,
+            account: account.clone(),
+            key: key.clone(),
+            model: Arc::clone(model),
+            prompt_tokens: usage.prompt.0,
+            completion_tokens: usage.completion.0,
+            cost,
+            held,
+            call: CallFacts { created, ..facts },
+        }
+    }
+}
+
+impl CallDetails {
+    fn facts(&self) -> CallFacts {
+        CallFacts {
+            provider: self.provider.clone(),
+            upstream_model: self.upstream_model.clone(),
+            upstream_id: self.upstream_id.clone(),
+            endpoint: self.endpoint.map(EndpointName::from),
+            created: None,
+            first_byte: self.first_byte,
+            ended: self.ended,
+            streamed: self.streamed,
+            ending: self.ending,
+            reported_prompt_tokens: self.reported_prompt.map(|tokens| tokens.0),
+            reported_completion_tokens: self.reported_completion.map(|tokens| tokens.0),
+            counted_completion_tokens: self.counted_completion.map(|tokens| tokens.0),
+            prompt_price: self.pricing.map(|pricing| pricing.prompt.to_string()),
+            completion_price: self.pricing.map(|pricing| pricing.completion.to_string()),
+        }
+    }
+}
+
+impl From<Endpoint> for EndpointName {
+    fn from(endpoint: Endpoint) -> EndpointName {
+        match endpoint {
+            Endpoint::Chat => EndpointName::Chat,
+            Endpoint::ChatStream => EndpointName::ChatStream,
+            Endpoint::Embeddings => EndpointName::Embeddings,
+        }
+    }
+}
+
+/// An amount as its exact decimals in quotes.
+mod decimal_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::pure::money::Credits;
+
+    pub(super) fn serialize<S: Serializer>(credits: &Credits, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(credits)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Credits, D::Error> {
+        Credits::deserialize(deserializer)
+    }
+}
+
+/// The same for an amount that may be missing.
+mod decimal_text_option {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use crate::pure::money::Credits;
+
+    pub(super) fn serialize<S: Serializer>(credits: &Option<Credits>, serializer: S) -> Result<S::Ok, S::Error> {
+        credits.map(|credits| credits.to_string()).serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Credits>, D::Error> {
+        Option::<Credits>::deserialize(deserializer)
+    }
+}
+
+/// A producer as 16 hexadecimal digits.
+mod producer_text {
+    use serde::{Deserialize, Deserializer, Serializer};
+
+    use crate::pure::numbers::ProducerId;
+
+    pub(super) fn serialize<S: Serializer>(producer: &ProducerId, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&format_args!("{:016x}", producer.0))
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<ProducerId, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let number = u64::from_str_radix(&text, 16).map_err(serde::de::Error::custom)?;
+        Ok(ProducerId(number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::numbers::Birth;
+
+    fn billed(details: Option<&CallDetails>) -> Billed {
+        let number = CallNumber::new(ProducerId::new(Birth(7), 9), 3);
+        let (account, key) = ("acme".parse().unwrap(), KeyId::from("key_x".to_owned()));
+        let usage = Usage {
+            prompt: PromptTokens(5),
+            completion: CompletionTokens(6),
+        };
+        let cost = "0.000000000001".parse().unwrap();
+        let id = RequestId::from_bytes([1; 16]);
+        Billed::new(
+            id,
+            number,
+            (&account, &key),
+            &"a/m".into(),
+            (usage, cost, None),
+            details,
+        )
+    }
+
+    #[test]
+    fn what_is_not_known_is_absent() {
+        let resolved = Timestamp(8);
+        let receipt = Receipt {
+            resolved,
+            billed: billed(None),
+        };
+        let text = serde_json::to_string(&receipt).unwrap();
+        assert_eq!(
+            text,
+            r#"{"resolved":8,"id":"01010101-0101-0101-0101-010101010101","producer":"0000000700000009","number":3,"account":"acme","key":"key_x","model":"a/m","prompt_tokens":5,"completion_tokens":6,"cost":"0.000000000001","created":1103823438081}"#
+        );
+        assert_eq!(serde_json::from_str::<Receipt>(&text).unwrap(), receipt);
+    }
+
+    #[test]
+    fn a_receipt_reads_back_whole() {
+        let details = CallDetails {
+            provider: Some("openai".into()),
+            upstream_model: Some("m-2026".into()),
+            upstream_id: Some("chatcmpl-\"1".to_owned()),
+            endpoint: Some(Endpoint::ChatStream),
+            first_byte: Some(Timestamp(9)),
+            ended: Some(Timestamp(10)),
+            streamed: Some(true),
+            ending: Some(CallEnding::ClientGone),
+            reported_prompt: Some(PromptTokens(5)),
+            reported_completion: None,
+            counted_completion: Some(CompletionTokens(6)),
+            pricing: Pricing::from_units_each([2_000_000_000_000_000_000, 1]),
+        };
+        let receipt = Receipt {
+            resolved: Timestamp(11),
+            billed: Billed {
+                held: Some("2.5".parse().unwrap()),
+                ..billed(Some(&details))
+            },
+        };
+        let text = serde_json::to_string(&receipt).unwrap();
+        for part in [
+            r#""held":"2.5""#,
+            r#""prompt_price":"0.000002""#,
+            r#""completion_price":"0.000000000000000000000001""#,
+            r#""endpoint":"chat_stream","created":1103823438081"#,
+            r#""ending":"client_gone","reported_prompt_tokens":5,"counted_completion_tokens":6"#,
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+        assert_eq!(serde_json::from_str::<Receipt>(&text).unwrap(), receipt);
+        assert!(receipt.is_named("chatcmpl-\"1") && receipt.is_named("01010101-0101-0101-0101-010101010101"));
+        assert!(!receipt.is_named("m-2026"));
+    }
+}
