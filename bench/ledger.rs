@@ -120,6 +120,8 @@ async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Du
             completion: CompletionTokens(200),
         },
         cost: Credits::from_pico(123_456),
+        held: None,
+        details: None,
     };
     while start.elapsed() < time {
         count += 1;

@@ -126,6 +126,8 @@ impl Site {
             key: self.caller.key.id.clone(),
             usage,
             cost: self.pricing.cost(usage).unwrap(),
+            held: None,
+            details: None,
         });
     }
 }

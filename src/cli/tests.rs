@@ -135,6 +135,8 @@ fn spend(ledger: &Ledger, caller: &Caller, number: u8, model: &str, cost: &str) 
             completion: CompletionTokens(4),
         },
         cost,
+        held: None,
+        details: None,
     });
 }
 

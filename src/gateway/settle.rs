@@ -245,6 +245,8 @@ fn debit(mut admission: Admission, usage: Usage) {
                 key: caller.key.id.clone(),
                 usage,
                 cost,
+                held: None,
+                details: None,
             });
         }
         Err(error) => {
@@ -294,6 +296,8 @@ fn debit_hold(mut admission: Admission) {
         key,
         usage: Usage::default(),
         cost,
+        held: None,
+        details: None,
     });
 }
 

@@ -3,10 +3,11 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
-use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
+use crate::pure::receipt::Receipt;
 use crate::pure::time::{Period, Timestamp};
 
 /// One command.
@@ -81,6 +82,8 @@ pub enum AdminOp {
         /// Which days.
         period: Period,
     },
+    /// Receipts of calls.
+    Receipts(ReceiptQuery),
     /// Checks that the books balance.
     Audit,
     /// Mends counters that are not what their entries say.
@@ -137,6 +140,8 @@ pub enum AdminReply {
         /// Oldest day first.
         rows: Vec<UsageRow>,
     },
+    /// Receipts.
+    Receipts(ReceiptPage),
     /// An audit.
     Audit(AuditReport),
     /// What was mended.
@@ -153,6 +158,30 @@ pub enum AdminReply {
     Recovered(RecoverReport),
     /// A reserve.
     Reserved(super::embedded::RemoteReply),
+}
+
+/// Which receipts of an account are asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptQuery {
+    /// Whose.
+    pub account: AccountId,
+    /// The most that are given.
+    pub limit: u32,
+    /// Only those before: what the page before said in `next`.
+    pub before: Option<String>,
+    /// Only those of this model.
+    pub model: Option<String>,
+    /// Only that of this request.
+    pub id: Option<RequestId>,
+}
+
+/// Receipts, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ReceiptPage {
+    /// The receipts.
+    pub receipts: Vec<Receipt>,
+    /// Where the next page begins, when there may be one.
+    pub next: Option<String>,
 }
 
 /// An account for showing.
@@ -250,11 +279,38 @@ impl AdminOp {
             | AdminOp::AccountList
             | AdminOp::KeyList { .. }
             | AdminOp::Usage { .. }
+            | AdminOp::Receipts(_)
             | AdminOp::Audit
             | AdminOp::Repair
             | AdminOp::Recover
             | AdminOp::Reserve(_) => false,
         }
+    }
+}
+
+impl ReceiptQuery {
+    /// Asks for the newest receipts of an account.
+    pub fn newest(account: &AccountId, limit: u32) -> ReceiptQuery {
+        ReceiptQuery {
+            account: account.clone(),
+            limit,
+            before: None,
+            model: None,
+            id: None,
+        }
+    }
+
+    /// Asks for the receipt of one request.
+    pub fn of(account: &AccountId, id: RequestId) -> ReceiptQuery {
+        ReceiptQuery {
+            id: Some(id),
+            ..ReceiptQuery::newest(account, 1)
+        }
+    }
+
+    /// The most receipts that one answer has.
+    pub fn limit(&self) -> u32 {
+        self.limit.clamp(1, RECEIPTS_MAX)
     }
 }
 
@@ -272,3 +328,6 @@ impl KeyRef {
 fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i64>>, D::Error> {
     Option::deserialize(deserializer).map(Some)
 }
+
+/// The most receipts of one answer: about half a megabyte.
+pub const RECEIPTS_MAX: u32 = 1_000;

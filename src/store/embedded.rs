@@ -36,7 +36,7 @@ use super::vitals::{Times, Vitals};
 use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
-use crate::pure::ids::{AccountId, KeyDigest};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, Numbers};
@@ -52,6 +52,8 @@ pub struct Embedded {
     /// To the thread. Another one after the ledger was handed over and taken back.
     commands: Mutex<mpsc::Sender<Command>>,
     reports: Reports,
+    /// For how many days receipts are kept.
+    receipt_days: u32,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
 }
@@ -106,6 +108,8 @@ struct QueuedDebit {
     /// Spent in `month` after this debit.
     month_used: Credits,
     number: CallNumber,
+    /// Its request.
+    id: RequestId,
     /// Its producer's numbers, this one closed.
     numbers: Numbers,
     queued: Timestamp,
@@ -119,9 +123,18 @@ impl Embedded {
     /// # Errors
     /// When another process owns it, or the file cannot be read.
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        Embedded::open_keeping(path, RECEIPT_DAYS, clock)
+    }
+
+    /// The same, with receipts kept for so many days; with 0 none are written.
+    ///
+    /// # Errors
+    /// As [`Embedded::open`].
+    pub fn open_keeping(path: &Path, receipt_days: u32, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
         let mut database = Database::open(path)?;
         database.forget_producers(clock.now().day())?;
+        database.keep_receipts(receipt_days, clock.now().day())?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, thread) = start_thread(&shared, database, path)?;
@@ -129,6 +142,7 @@ impl Embedded {
             shared,
             commands: Mutex::new(commands),
             reports,
+            receipt_days,
             thread: Mutex::new(Some(thread)),
             path: path.to_owned(),
         }))
@@ -237,14 +251,24 @@ impl Embedded {
         }
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
-        answer.await.map_err(|_| stopped())?
+        let reply = answer.await.map_err(|_| stopped())??;
+        let (reports, today) = (self.reports.clone(), self.shared.clock.now().day());
+        match reply {
+            AdminReply::Audit(report) => tokio::task::spawn_blocking(move || reports.witnessed(report, today))
+                .await
+                .map_err(|_| stopped())?,
+            other => Ok(other),
+        }
     }
 
     /// Runs an operator's command from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
-        answer.blocking_recv().map_err(|_| stopped())?
+        match answer.blocking_recv().map_err(|_| stopped())?? {
+            AdminReply::Audit(report) => self.reports.witnessed(report, self.shared.clock.now().day()),
+            other => Ok(other),
+        }
     }
 
     /// Commits what is queued and ends the thread. A second call does nothing.
@@ -388,6 +412,9 @@ fn stopped() -> AdminError {
 }
 
 const MAINTENANCE: &str = "maintenance";
+
+/// For how many days receipts are kept unless the configuration says otherwise.
+pub const RECEIPT_DAYS: u32 = 30;
 
 #[cfg(test)]
 pub(super) mod book;

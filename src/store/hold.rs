@@ -65,8 +65,9 @@ impl Hold {
     }
 
     /// Takes the exact cost and gives the rest back. Never waits; the debit is taken whole even above the hold.
-    pub fn settle(mut self, debit: Debit) {
+    pub fn settle(mut self, mut debit: Debit) {
         self.open = false;
+        debit.held = Some(self.granted.amount);
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         let number = self.number;
         match (&self.ledger, &self.place) {

@@ -27,10 +27,11 @@ use crate::pure::limits::{LimitOverrides, Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
 use crate::pure::policy::DomainPattern;
+use crate::pure::receipt::{CallDetails, Receipt};
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::Usage;
 
-use self::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
 pub use self::cover::Uncovered;
 pub use self::hold::Hold;
 use self::journal::Entry;
@@ -117,6 +118,10 @@ pub struct Debit {
     pub usage: Usage,
     /// The exact cost of `usage`.
     pub cost: Credits,
+    /// What was held for the call, where that is known: for the receipt.
+    pub held: Option<Credits>,
+    /// What else the receipt says.
+    pub details: Option<Box<CallDetails>>,
 }
 
 /// An account's figures for `GET /llm/balance`.
@@ -374,6 +379,32 @@ impl Ledger {
         }
     }
 
+    /// An account's receipts, newest first; those of every settlement made before the call are among them.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn receipts(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        let asked = match self {
+            Ledger::Embedded(store) => return store.receipts(query).await,
+            Ledger::Redis(store) => Box::pin(store.run(AdminOp::Receipts(query))).await,
+        };
+        match asked {
+            Ok(AdminReply::Receipts(page)) => Ok(page),
+            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// The receipt of an account's request. None when there is none, or no more.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn receipt(&self, account: &AccountId, id: RequestId) -> Result<Option<Receipt>, StoreError> {
+        let page = self.receipts(ReceiptQuery::of(account, id)).await?;
+        Ok(page.receipts.into_iter().next())
+    }
+
     /// Runs an operator's command.
     pub async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         match self {
@@ -404,6 +435,12 @@ impl Ledger {
 /// A caller of one store was brought to another: a process has one ledger, so this cannot be.
 fn foreign() -> StoreError {
     StoreError::Corrupt("the caller belongs to another ledger".to_owned())
+}
+
+/// An amount of a finding: the nearest that there is.
+fn clamped(amount: i128) -> Credits {
+    let limit = if amount < 0 { i64::MIN } else { i64::MAX };
+    Credits::from_pico(i64::try_from(amount).unwrap_or(limit))
 }
 
 /// Credits as their integer of 10^-12, for the control socket and the store's own records.

@@ -5,6 +5,7 @@
 
 mod numbers;
 mod reader;
+mod receipts;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
@@ -21,11 +22,14 @@ use crate::pure::ids::{AccountId, KeyDigest, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, Numbers, ProducerId};
+use crate::pure::receipt::Receipt;
 use crate::pure::time::{Day, Month, Timestamp};
 
 /// The open file. One thread owns it.
 pub(super) struct Database {
     connection: Connection,
+    /// For how many days receipts are kept; 0 when none are written.
+    receipt_days: u32,
     /// The next commit reports an error although it is done.
     #[cfg(test)]
     pub(super) fails_after_commit: bool,
@@ -96,8 +100,10 @@ impl Database {
             }
         }
         numbers::complete_schema(&connection)?;
+        receipts::complete_schema(&connection)?;
         Ok(Database {
             connection,
+            receipt_days: 0,
             #[cfg(test)]
             fails_after_commit: false,
         })
@@ -203,6 +209,7 @@ impl Database {
     pub(super) fn write_debits(
         &mut self,
         group: &HashMap<AccountId, AccountDebit>,
+        written: &[Receipt],
         name: &str,
         today: Day,
     ) -> Result<(), StoreError> {
@@ -217,6 +224,7 @@ impl Database {
         for (account, debit) in group {
             write_debit(&transaction, account, debit, today)?;
         }
+        receipts::write(&transaction, written, self.receipt_days, today)?;
         transaction
             .prepare_cached(
                 "INSERT INTO settings (name, value) VALUES ('group', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1",
@@ -411,11 +419,10 @@ impl Database {
             };
             let (balance, expected) = (row.get::<_, i64>(1)?, sum(2)? - sum(4)?);
             if expected != i128::from(balance) {
-                let limit = if expected < 0 { i64::MIN } else { i64::MAX };
                 findings.push(AuditFinding {
                     account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
                     rule: "top-ups - debits = balance".to_owned(),
-                    expected: Credits::from_pico(i64::try_from(expected).unwrap_or(limit)),
+                    expected: super::clamped(expected),
                     found: Credits::from_pico(balance),
                 });
             }

@@ -73,6 +73,11 @@ impl Committer {
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
             AdminOp::Usage { account, period } => self.usage(&account, period),
+            AdminOp::Receipts(query) => {
+                self.cell(&query.account)?;
+                self.commit().map_err(failed)?;
+                self.database.receipts(&query).map(AdminReply::Receipts).map_err(failed)
+            }
             AdminOp::Audit => self.audit().map(AdminReply::Audit),
             AdminOp::Repair => self.repair(),
             AdminOp::Maintenance { on } => {

@@ -19,7 +19,7 @@ use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
-use crate::store::admin::{AdminError, AdminOp, AdminReply};
+use crate::store::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::store::journal::{Entry, LiveHold};
 use crate::store::{Figures, StoreError, UsageRow, control};
 
@@ -226,6 +226,14 @@ impl Embedded {
         let account = account.clone();
         match self.ask_successor(AdminOp::Usage { account, period }).await {
             Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
+            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    pub(super) async fn receipts_at_successor(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        match self.ask_successor(AdminOp::Receipts(query)).await {
+            Ok(AdminReply::Receipts(page)) => Ok(page),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }

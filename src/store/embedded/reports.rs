@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-use super::Embedded;
 use super::committer::Command;
+use super::{Cell, Embedded};
 use crate::pure::ids::AccountId;
-use crate::pure::time::Period;
+use crate::pure::time::{Day, Period};
+use crate::store::admin::{AdminError, AdminReply, AuditReport, ReceiptPage, ReceiptQuery};
 use crate::store::sqlite::Reader;
 use crate::store::{StoreError, UsageRow};
 
@@ -18,12 +19,24 @@ use crate::store::{StoreError, UsageRow};
 #[derive(Clone, Debug)]
 pub(super) struct Reports {
     reader: Arc<Mutex<Reader>>,
+    /// For audits, which read for longer.
+    witness: Arc<Mutex<Reader>>,
 }
 
 impl Reports {
     pub(super) fn open(path: &Path) -> Result<Reports, StoreError> {
         let reader = Arc::new(Mutex::new(Reader::open(path)?));
-        Ok(Reports { reader })
+        let witness = Arc::new(Mutex::new(Reader::open(path)?));
+        Ok(Reports { reader, witness })
+    }
+
+    /// An audit with what receipts say of it.
+    pub(super) fn witnessed(&self, mut report: AuditReport, today: Day) -> Result<AdminReply, AdminError> {
+        let witness = self.witness.lock().unwrap_or_else(PoisonError::into_inner);
+        witness
+            .witness(today, &mut report.findings)
+            .map_err(|error| AdminError::Store(error.to_string()))?;
+        Ok(AdminReply::Audit(report))
     }
 
     #[cfg(test)]
@@ -48,12 +61,17 @@ impl Embedded {
             .map_err(late)?
     }
 
+    /// Receipts of an account, newest first; those of every settlement made before the call are among them.
+    ///
+    /// # Errors
+    /// As [`Embedded::usage`].
+    pub(in crate::store) async fn receipts(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        let late = |_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned());
+        tokio::time::timeout(REPORT_MAX, self.page(query)).await.map_err(late)?
+    }
+
     async fn report(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
-        let cell = {
-            let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
-            accounts.get(account).cloned()
-        };
-        let cell = cell.ok_or_else(|| StoreError::Corrupt("the account is not there".to_owned()))?;
+        let cell = self.reported(account)?;
         let _turn = cell.reporting.lock().await;
         if !self.is_ours() {
             let asked = self.usage_at_successor(account, period).await;
@@ -61,16 +79,47 @@ impl Embedded {
                 return asked;
             }
         }
-        let (written, is_written) = oneshot::channel();
-        let stopped = || StoreError::Unavailable("the ledger has stopped".to_owned());
-        self.tell(Command::Flush(written))?;
-        is_written.await.map_err(|_| stopped())??;
+        self.flush().await?;
         let from = period.first_day(self.shared.clock.now().day());
-        let (reports, account) = (self.reports.clone(), account.clone());
-        let read = move || {
-            let reader = reports.reader.lock().unwrap_or_else(PoisonError::into_inner);
-            reader.usage(&account, from)
-        };
+        let account = account.clone();
+        self.read(move |reader| reader.usage(&account, from)).await
+    }
+
+    async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        let cell = self.reported(&query.account)?;
+        let _turn = cell.reporting.lock().await;
+        if !self.is_ours() {
+            let asked = self.receipts_at_successor(query.clone()).await;
+            if asked.is_ok() || !self.is_ours() {
+                return asked;
+            }
+        }
+        self.flush().await?;
+        self.read(move |reader| reader.page(&query)).await
+    }
+
+    /// The account that a report is of.
+    fn reported(&self, account: &AccountId) -> Result<Arc<Cell>, StoreError> {
+        let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let cell = accounts.get(account).cloned();
+        cell.ok_or_else(|| StoreError::Corrupt("the account is not there".to_owned()))
+    }
+
+    /// Brings what is queued into the file.
+    async fn flush(&self) -> Result<(), StoreError> {
+        let (written, is_written) = oneshot::channel();
+        self.tell(Command::Flush(written))?;
+        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        is_written.await.map_err(stopped)?
+    }
+
+    /// Reads the file beside the thread that owns it.
+    async fn read<T: Send + 'static>(
+        &self,
+        what: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let reports = self.reports.clone();
+        let read = move || what(&reports.reader.lock().unwrap_or_else(PoisonError::into_inner));
         tokio::task::spawn_blocking(read)
             .await
             .map_err(|error| StoreError::Unavailable(format!("the report failed: {error}")))?

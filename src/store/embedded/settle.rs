@@ -88,7 +88,7 @@ impl Embedded {
         entry.owe(&debit, settlement.number);
         let settled = state.settle(settlement, now);
         match settled {
-            Settled::Now { .. } => self.queue(cell, state, settlement.number, Some(debit), entry),
+            Settled::Now { .. } => self.queue(cell, state, (settlement.hold, settlement.number), Some(debit), entry),
             Settled::Already | Settled::OutOfRange => entry.close(),
             Settled::Stale { .. } => entry.suspend(),
         }
@@ -96,7 +96,14 @@ impl Embedded {
     }
 
     /// Queues what was resolved for the file.
-    fn queue(&self, cell: &Arc<Cell>, state: &AccountState, number: CallNumber, debit: Option<Debit>, entry: Entry) {
+    fn queue(
+        &self,
+        cell: &Arc<Cell>,
+        state: &AccountState,
+        (id, number): (RequestId, CallNumber),
+        debit: Option<Debit>,
+        entry: Entry,
+    ) {
         let now = self.shared.clock.now();
         let queued = QueuedDebit {
             cell: Arc::clone(cell),
@@ -105,6 +112,7 @@ impl Embedded {
             month: now.month(),
             month_used: state.month_used(now),
             number,
+            id,
             numbers: state.numbers(number.producer),
             queued: now,
             entry,
@@ -136,7 +144,7 @@ impl Embedded {
                     .resolve(number, Credits::ZERO, self.shared.clock.now().month())
                     .is_ok() =>
             {
-                self.queue(cell, &state, number, None, entry);
+                self.queue(cell, &state, (hold, number), None, entry);
             }
             _ => entry.close(),
         }

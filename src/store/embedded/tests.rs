@@ -6,7 +6,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::Ledger;
-use crate::store::admin::AuditReport;
+use crate::store::admin::{AuditReport, ReceiptQuery};
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 
@@ -82,6 +82,8 @@ fn debit(cost: &str) -> Debit {
             completion: CompletionTokens(4),
         },
         cost: credits(cost),
+        held: None,
+        details: None,
     }
 }
 
@@ -290,7 +292,8 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     rig.store.close();
     let path = rig.folder.path().join("other.db");
     std::fs::copy(rig.folder.path().join("ledger.db"), &path).unwrap();
-    let database = Database::open(&path).unwrap();
+    let mut database = Database::open(&path).unwrap();
+    database.keep_receipts(30, NOW.day()).unwrap();
     let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
     let (_commands, inbox) = mpsc::channel();
     let mut committer = Committer::new(Arc::clone(&shared), database, path, inbox);
@@ -304,6 +307,8 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
                 completion: CompletionTokens(1),
             },
             cost: credits(cost),
+            held: None,
+            details: None,
         };
         shared.queue.lock().unwrap().push(QueuedDebit {
             cell: Arc::clone(&cell),
@@ -312,6 +317,7 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
             month: NOW.month(),
             month_used: Credits::ZERO,
             number: CallNumber::new(shared.producer.current(), sequence),
+            id: RequestId::from_bytes([1; 16]),
             numbers: Numbers::read(sequence, "").unwrap(),
             queued: NOW,
             entry: Entry::none(),
@@ -327,6 +333,12 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     assert_eq!(stored.kept.balance, credits("7"));
     let calls = committer.database.usage(&stored.record.id, NOW.day()).unwrap();
     assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 2);
+    let query = ReceiptQuery::newest(&stored.record.id, 9);
+    let receipts = committer.database.receipts(&query).unwrap().receipts;
+    assert_eq!(
+        receipts.iter().map(|receipt| receipt.billed.number).collect::<Vec<_>>(),
+        [2, 1]
+    );
 }
 
 /// The process before makes a hold while its journals are read: it is not among those that were read, and yet it runs.

@@ -17,6 +17,7 @@ use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
 use crate::pure::bill::{counted_prompt, estimated_prompt};
 use crate::pure::chat::RequestBody;
 use crate::pure::money::Credits;
+use crate::pure::receipt::CallDetails;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::admin::RecoverReport;
 use crate::store::embedded::Embedded;
@@ -115,15 +116,15 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
                 Ok(Some(found)) => {
                     running.insert(found.id);
                     if let FoundStage::Owed(debit) = found.stage {
-                        ended.push((found, debit));
+                        ended.push((found, debit, slot.held()));
                     }
                 }
                 Err(_) => return, // It is being written at this moment; the next round reads it.
             }
         }
     }
-    for (found, numbered) in ended {
-        let debit = owed_debit(&found, &numbered);
+    for (found, numbered, held) in ended {
+        let debit = owed_debit(&found, &numbered, Some(held).filter(|held| *held > Credits::ZERO));
         ledger.take_from_predecessor(&found.account, found.id, debit, numbered.number);
     }
     if is_whole {
@@ -199,7 +200,7 @@ fn resolve_call(
             (Orphan::Owed { debit, number }, Stage::Answered)
         }
         FoundStage::Owed(numbered) => {
-            let (debit, number) = (owed_debit(&found, &numbered), Some(numbered.number));
+            let (debit, number) = (owed_debit(&found, &numbered, None), Some(numbered.number));
             (Orphan::Owed { debit, number }, Stage::Owed)
         }
     };
@@ -218,9 +219,9 @@ fn resolve_call(
         delivered: CompletionTokens(0),
         prompt: None,
     }));
-    let held = matches!(orphan, Orphan::Held);
+    let owes_nothing = matches!(orphan, Orphan::Held);
     let new = ledger.take_over(&place, found.id, orphan, entry)?;
-    match (held, new) {
+    match (owes_nothing, new) {
         (true, _) => report.released += 1,
         (false, true) => report.settled += 1,
         (false, false) => report.already += 1,
@@ -228,12 +229,23 @@ fn resolve_call(
     Ok(())
 }
 
-fn owed_debit(found: &Found, numbered: &NumberedDebit) -> Debit {
+/// What a slot says of its call beside the debit. When and how it ended, nobody knows; what it held has no check there.
+fn details(found: &Found) -> Box<CallDetails> {
+    Box::new(CallDetails {
+        endpoint: Some(found.endpoint),
+        pricing: Some(found.pricing),
+        ..CallDetails::default()
+    })
+}
+
+fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) -> Debit {
     Debit {
         model: found.model.as_str().into(),
         key: found.key.clone(),
         usage: numbered.usage,
         cost: numbered.cost,
+        held,
+        details: Some(details(found)),
     }
 }
 
@@ -271,6 +283,8 @@ fn made_debit(
         key: found.key.clone(),
         usage,
         cost,
+        held: None,
+        details: Some(details(found)),
     })
 }
 

@@ -162,6 +162,8 @@ fn debit_of(hold: &Hold, prompt: u64, completion: u64) -> Debit {
         key: "key_x".to_owned().into(),
         usage,
         cost: cost(prompt, completion),
+        held: None,
+        details: None,
     }
 }
 
@@ -253,6 +255,8 @@ fn a_debit_that_stood_is_taken_once_whether_the_store_has_it_or_not() {
                     completion: CompletionTokens(sequence * 5),
                 },
                 cost: cost(9, sequence * 5),
+                held: None,
+                details: None,
             };
             entry.owe(&debit, CallNumber::new(store.producer(), sequence));
             entries.push(entry);
@@ -353,6 +357,8 @@ fn a_debit_that_the_store_has_not_yet_acknowledged_keeps_no_prompt() {
             key: "key_x".to_owned().into(),
             usage,
             cost: cost(1, 1),
+            held: None,
+            details: None,
         };
         entry.owe(&debit, CallNumber::new(ProducerId(7), n));
         owed.push(entry);
@@ -467,6 +473,8 @@ fn three_calls() -> (Rig, Vec<u8>, Vec<u8>) {
             completion: CompletionTokens(20),
         },
         cost: cost(9, 20),
+        held: None,
+        details: None,
     };
     owed.owe(&debit, CallNumber::new(store.producer(), 2));
     drop(owed);

@@ -137,6 +137,11 @@ pub(super) fn keys_of_account(id: &AccountId) -> String {
     format!("{PREFIX}{{{id}}}:keys")
 }
 
+/// The account's receipts, in its slot.
+pub(super) fn receipts_of_account(id: &AccountId) -> String {
+    format!("{PREFIX}{{{id}}}:receipts")
+}
+
 /// How a scope is written.
 pub(super) fn scope_text(scope: &Scope) -> &str {
     match scope {

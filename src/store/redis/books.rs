@@ -6,10 +6,9 @@ use redis::Value;
 
 use super::reply::{self, corrupt};
 use crate::pure::ids::AccountId;
-use crate::pure::money::Credits;
 use crate::pure::time::{Day, Month};
-use crate::store::StoreError;
 use crate::store::admin::AuditFinding;
+use crate::store::{StoreError, clamped};
 
 /// An account's books, as sums of their entries.
 #[derive(Default)]
@@ -155,9 +154,4 @@ fn first_word(text: &str) -> &str {
 
 fn amount(text: &str) -> Result<i128, StoreError> {
     reply::number(Some(text)).map(i128::from)
-}
-
-fn clamped(amount: i128) -> Credits {
-    let limit = if amount < 0 { i64::MIN } else { i64::MAX };
-    Credits::from_pico(i64::try_from(amount).unwrap_or(limit))
 }

@@ -97,6 +97,7 @@ impl Core {
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
             AdminOp::Usage { account, period } => self.usage(link, &account, period).await,
+            AdminOp::Receipts(query) => self.receipts(link, &query).await.map(AdminReply::Receipts),
             AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
             AdminOp::Repair => self.repair(link).await,
             AdminOp::Maintenance { on } => {
@@ -194,7 +195,7 @@ impl Core {
         Ok(names)
     }
 
-    async fn view(&self, link: &Link, account: &AccountId) -> Result<AccountView, AdminError> {
+    pub(super) async fn view(&self, link: &Link, account: &AccountId) -> Result<AccountView, AdminError> {
         let [name, order] = account_keys(account);
         let shown = self.show(link, [&name, &order]).await?;
         let shown = shown.ok_or_else(|| AdminError::NoAccount(account.clone()))?;
@@ -366,6 +367,8 @@ impl Core {
             let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
             if books::audit(&account, &books, &mut report.findings)? {
                 report.accounts += 1;
+                self.witness(link, &account, report.at.day(), &mut report.findings)
+                    .await?;
             }
         }
         Ok(report)

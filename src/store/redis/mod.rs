@@ -20,6 +20,7 @@ mod guard;
 mod holds;
 mod link;
 mod queue;
+mod receipts;
 mod replay;
 mod reply;
 mod script;
@@ -29,6 +30,7 @@ mod slots;
 mod topology;
 mod watch;
 
+use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -72,6 +74,8 @@ pub struct Options {
     pub replay: Duration,
     /// How long [`RedisLedger::close`] tries to send what is left.
     pub close_within: Duration,
+    /// The most receipts that an account has; the oldest are dropped. None: no receipts are kept.
+    pub receipts_per_account_max: Option<NonZeroU32>,
     /// PEM text of the authorities that are trusted over TLS, in place of the system's.
     pub ca: Option<Vec<u8>>,
     /// `System`: Redis' own clock decides. A test's clock is passed to the scripts in its place.
@@ -88,6 +92,7 @@ impl Default for Options {
             hold_ttl: Duration::from_secs(90),
             replay: Duration::from_secs(60),
             close_within: Duration::from_secs(5),
+            receipts_per_account_max: None,
             ca: None,
             clock: Clock::System,
         }

@@ -13,7 +13,7 @@ use crate::store::{StoreError, UsageRow};
 /// The file, open for reading. What it reads was committed.
 #[derive(Debug)]
 pub(in crate::store) struct Reader {
-    connection: Connection,
+    pub(super) connection: Connection,
 }
 
 impl Reader {

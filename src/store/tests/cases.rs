@@ -4,6 +4,7 @@ mod commands;
 mod extend;
 mod limits;
 mod money;
+mod receipts;
 
 macro_rules! cases {
     ($($topic:ident: [$($name:ident),+ $(,)?]),+ $(,)?) => {
@@ -38,6 +39,13 @@ cases! {
         a_hold_is_raised_within_the_quota,
         a_hold_that_is_gone_is_not_raised,
         many_that_raise_at_once_hold_no_more_than_there_is,
+    ],
+    receipts: [
+        a_debit_has_one_receipt_and_a_release_has_none,
+        a_receipt_says_what_is_known_and_no_more,
+        receipts_are_listed_newest_first_page_by_page,
+        a_receipt_is_its_accounts_alone,
+        a_debit_that_comes_again_has_no_other_receipt,
     ],
     limits: [
         the_limits_are_exact,

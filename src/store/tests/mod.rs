@@ -2,6 +2,7 @@
 
 mod cases;
 mod earlier;
+mod kept_receipts;
 pub(super) mod rig;
 pub(super) mod sequences;
 

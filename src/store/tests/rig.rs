@@ -1,5 +1,7 @@
 //! A ledger over either store with a clock that stands still, and what the cases say to it.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -11,15 +13,19 @@ use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits};
 use crate::pure::money::Credits;
+use crate::pure::receipt::Receipt;
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
-use crate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport};
+use crate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, ReceiptQuery};
 use crate::store::redis::tests::book::RedisBook;
 use crate::store::redis::{Options, RedisLedger};
 use crate::store::{Caller, Debit, Figures, Hold, Ledger, UsageRow, embedded};
 
 /// 2026-11-20T00:00:00Z.
 pub(crate) const NOW: Timestamp = Timestamp(1_795_132_800_000);
+
+/// Receipts outlive what the cases do to the clock, and are more than a case has calls.
+const RECEIPT_DAYS: u32 = 100_000;
 
 /// A ledger and what it stands on.
 pub(crate) struct Rig {
@@ -37,7 +43,8 @@ impl Rig {
     pub(crate) fn embedded() -> Rig {
         let folder = tempfile::tempdir().unwrap();
         let clock = Clock::manual(NOW);
-        let store = embedded::Embedded::open(&folder.path().join("ledger.db"), clock.clone()).unwrap();
+        let store =
+            embedded::Embedded::open_keeping(&folder.path().join("ledger.db"), RECEIPT_DAYS, clock.clone()).unwrap();
         Rig {
             ledger: Ledger::Embedded(store),
             clock,
@@ -115,6 +122,7 @@ pub(crate) fn patient(clock: Clock) -> Options {
     Options {
         timeout: Duration::from_secs(10),
         clock,
+        receipts_per_account_max: NonZeroU32::new(RECEIPT_DAYS),
         ..Options::default()
     }
 }
@@ -180,6 +188,45 @@ pub(crate) fn audit_is_clean(ledger: &Ledger) {
     assert_eq!(report.findings, []);
 }
 
+/// All receipts of an account, newest first.
+pub(crate) fn receipts_of(ledger: &Ledger, account: &AccountId) -> Vec<Receipt> {
+    let mut query = ReceiptQuery::newest(account, 50);
+    let mut receipts = Vec::new();
+    loop {
+        let page = block_on(ledger.receipts(query.clone())).unwrap();
+        receipts.extend(page.receipts);
+        match page.next {
+            Some(next) => query.before = Some(next),
+            None => return receipts,
+        }
+    }
+}
+
+/// Each number has one receipt, and together they are what the usage says.
+pub(crate) fn receipts_are_usage(ledger: &Ledger, account: &AccountId) {
+    let receipts = receipts_of(ledger, account);
+    let numbers: BTreeSet<_> = receipts.iter().map(|r| (r.billed.producer, r.billed.number)).collect();
+    assert_eq!(numbers.len(), receipts.len(), "a number has two receipts");
+    let mut sums: BTreeMap<_, UsageRow> = BTreeMap::new();
+    for Receipt { resolved, billed } in receipts {
+        let (day, model) = (resolved.day(), billed.model.to_string());
+        let row = sums.entry((day, model.clone())).or_insert(UsageRow {
+            day,
+            model,
+            requests: 0,
+            prompt_tokens: 0,
+            completion_tokens: 0,
+            cost: Credits::ZERO,
+        });
+        row.requests += 1;
+        row.prompt_tokens += billed.prompt_tokens;
+        row.completion_tokens += billed.completion_tokens;
+        row.cost = row.cost.checked_add(billed.cost).unwrap();
+    }
+    let rows = block_on(ledger.usage(account, Period::All)).unwrap();
+    assert_eq!(sums.into_values().collect::<Vec<_>>(), rows);
+}
+
 pub(crate) fn credits(text: &str) -> Credits {
     text.parse().unwrap()
 }
@@ -221,6 +268,8 @@ pub(crate) fn debit(cost: &str) -> Debit {
             completion: CompletionTokens(4),
         },
         cost: credits(cost),
+        held: None,
+        details: None,
     }
 }
 

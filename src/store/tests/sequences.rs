@@ -12,7 +12,7 @@ use proptest::{prop_assert, prop_assert_eq};
 
 use self::model::{Last, Model};
 use self::steps::{Known, Step, hold_id, move_clock, step};
-use super::rig::{NOW, Rig, audit, run};
+use super::rig::{NOW, Rig, audit, receipts_are_usage, run};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
 use crate::pure::hold::HoldRange;
@@ -90,6 +90,7 @@ fn sequence(ledger: &Ledger, name: &str, book: &dyn Book, steps: &[Step]) -> Res
     }
     look(book, &mut model)?;
     prop_assert_eq!(rows(ledger, name), model.rows());
+    receipts_are_usage(ledger, &name.parse().unwrap());
     Ok(())
 }
 

@@ -13,7 +13,7 @@ use crate::pure::time::Period;
 use crate::store::journal::recover::recover_others;
 use crate::store::redis::RedisLedger;
 use crate::store::tests::redis_server::RedisServer;
-use crate::store::tests::rig::patient;
+use crate::store::tests::rig::{patient, receipts_are_usage};
 
 /// What happens next. Calls and copies are taken by their place among those that there are.
 #[derive(Clone, Debug)]
@@ -238,6 +238,7 @@ impl<'a> Site<'a> {
         let rows = block_on(process.ledger.usage(&process.caller.account.id, Period::All)).unwrap();
         let debits = rows.iter().fold(Credits::ZERO, |sum, row| sum.saturating_add(row.cost));
         prop_assert_eq!(debits, spent);
+        receipts_are_usage(&process.ledger, &process.caller.account.id);
         // In Redis a hold that nobody knows of any more lives until its time is over.
         if self.holds.is_empty() && self.server.is_none() {
             prop_assert_eq!(figures.held, Credits::ZERO);

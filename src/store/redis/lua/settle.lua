@@ -1,7 +1,8 @@
 -- Takes the exact cost once, whatever became of the hold, and closes it (AccountState::settle); the month, the usage of the
 -- day and the producer's number move with it.
--- KEYS account, order of expiry
--- ARGV now, id, scope, held, held - cost, cost, tokens, field of the producer, number, model, prompt, completion, birth of the producer
+-- KEYS account, order of expiry, receipts (where they are kept)
+-- ARGV now, id, scope, held, held - cost, cost, tokens, field of the producer, number, model, prompt, completion, birth of the producer,
+--   the receipt, the most receipts that there may be
 -- `scope` and `held` are what the sender believes of the hold: they only save work when they are right.
 local account, order = KEYS[1], KEYS[2]
 local now, id, scope, held = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
@@ -52,4 +53,6 @@ if not fact[7] then open_row(account, day, model) end
 if not fact[4] then meet_producer(account, producer) end
 redis.call(unpack(changes))
 add(account, 'c' .. row, cost)
+-- What is wrong with the receipts must not undo half of a debit.
+if KEYS[3] then redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', ARGV[15], '*', 't', now, 'r', ARGV[14]) end
 return (not amount or less(amount, cost)) and 'overrun ' .. run or 'settled ' .. run

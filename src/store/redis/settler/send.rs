@@ -3,12 +3,13 @@
 use redis::{RedisResult, Value};
 
 use crate::pure::numbers::{Birth, CallNumber};
-use crate::store::redis::account::scope_text;
+use crate::store::redis::account::{receipts_of_account, scope_text};
 use crate::store::redis::address::Connection;
 use crate::store::redis::core::{COUNT_MAX, Core};
 use crate::store::redis::holds::OpenHold;
 use crate::store::redis::link::{Call, Link, Sent};
 use crate::store::redis::queue::{QueuedDebit, Work};
+use crate::store::redis::receipts;
 use crate::store::redis::script::{self, By};
 use crate::store::redis::shards::Shard;
 use crate::store::redis::slots::Elsewhere;
@@ -93,7 +94,12 @@ pub(in crate::store::redis) fn settle_command(core: &Core, queued: &QueuedDebit,
         Some((scope_text(&hold.scope), hold.amount.pico().to_string(), rest))
     });
     let (scope, held, rest) = known.unwrap_or_default();
-    let mut command = script::SETTLE.call(by, &queued.account.keys());
+    let receipt = receipts::entry_of(core, queued);
+    let ([name, order], stream) = (queued.account.keys(), receipts_of_account(queued.account.id()));
+    let mut command = match &receipt {
+        Some(_) => script::SETTLE.call(by, &[name, order, &stream]),
+        None => script::SETTLE.call(by, &[name, order]),
+    };
     command
         .arg(core.now_text())
         .arg(queued.hold.as_bytes())
@@ -108,6 +114,9 @@ pub(in crate::store::redis) fn settle_command(core: &Core, queued: &QueuedDebit,
         .arg(debit.usage.prompt.0.min(COUNT_MAX))
         .arg(debit.usage.completion.0.min(COUNT_MAX))
         .arg(queued.number.born.0);
+    if let Some((text, most)) = receipt {
+        command.arg(text).arg(most);
+    }
     command
 }
 

@@ -113,5 +113,7 @@ fn debit(cost: Credits) -> Debit {
             completion: CompletionTokens(1),
         },
         cost,
+        held: None,
+        details: None,
     }
 }

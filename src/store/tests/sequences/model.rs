@@ -161,6 +161,8 @@ impl Model {
                 completion: CompletionTokens(tokens - tokens / 3),
             },
             cost: settlement.cost,
+            held: None,
+            details: None,
         };
         Some((settlement, debit))
     }
