@@ -9,6 +9,7 @@ pub mod mistakes;
 mod network;
 mod provider;
 mod raw;
+mod receipts;
 mod shape;
 mod traces;
 
@@ -32,6 +33,7 @@ use crate::pure::time::Timestamp;
 pub use error::ConfigError;
 pub use network::Network;
 pub use provider::{BaseUrl, Credential, OnDisconnect, Provider};
+pub use receipts::Receipts;
 pub use traces::{Collector, Sample, Traces};
 
 /// The whole configuration, checked.
@@ -89,6 +91,8 @@ pub struct Config {
     pub unready: Duration,
     /// Where a line for each request goes.
     pub access_log: AccessLog,
+    /// What is kept of each call that was billed.
+    pub receipts: Receipts,
     /// How often the gateway audits the books; zero for never.
     pub audit_every: Duration,
     /// Whether and how the catalogue follows a provider's list.
@@ -263,6 +267,15 @@ impl Config {
     pub fn catalogue_modified(&self) -> Option<Timestamp> {
         let modified = std::fs::metadata(&self.catalogue).and_then(|file| file.modified());
         modified.ok().map(crate::clock::timestamp)
+    }
+
+    /// Whether a receipt of each call is written anywhere.
+    pub fn keeps_receipts(&self) -> bool {
+        let in_ledger = match self.store {
+            Store::Sqlite(_) => self.receipts.keep_days,
+            Store::Redis(_) => self.receipts.per_account_max,
+        };
+        in_ledger > 0 || self.receipts.files.is_some()
     }
 
     /// What applies to a tier.

@@ -8,14 +8,14 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted, facts};
-use crate::clock::monotonic;
+use crate::clock::{Clock, monotonic};
 use crate::config::{Config, Store};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-use crate::store::StoreError;
 use crate::store::admin::{AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::store::control::Door;
 use crate::store::journal::recover::recover;
+use crate::store::{ReceiptFiles, StoreError};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
@@ -39,7 +39,7 @@ pub(super) enum LedgerCommand {
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
     match &config.store {
         Store::Sqlite(path) => Ok(open(path)?.run(op)?),
-        Store::Redis(_) => Ok(Door::to(&config.store)?.run(op)?),
+        Store::Redis(_) => Ok(Door::to(config)?.run(op)?),
     }
 }
 
@@ -62,10 +62,17 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
 fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
     let door = match &config.store {
         Store::Sqlite(path) => open(path)?,
-        Store::Redis(_) => Door::to(&config.store)?,
+        Store::Redis(_) => Door::to(config)?,
     };
     let done_now = match &door {
-        Door::Own(ledger) => recover(&config.data_dir, ledger),
+        Door::Own(ledger) => {
+            if let Some(folder) = &config.receipts.files {
+                let files = ReceiptFiles::start(folder, config.receipts.files_keep_days, Clock::System)
+                    .map_err(|error| StoreError::Unavailable(error.to_string()))?;
+                ledger.write_receipts_to(&files); // Its last owner is the ledger, whose end writes what is left.
+            }
+            recover(&config.data_dir, ledger)
+        }
         Door::Socket(_) => RecoverReport::default(),
     };
     let AdminReply::Recovered(mut report) = door.run(AdminOp::Recover)? else {

@@ -8,7 +8,9 @@ use std::time::Duration;
 use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
-use super::{AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, traces};
+use super::{
+    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, receipts, traces,
+};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 
@@ -94,6 +96,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         connections_per_address_max: raw.connections_per_address_max,
         unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
         access_log: checked_log(raw.access_log)?,
+        receipts: receipts::checked(raw.receipts)?,
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
         catalogue_refresh,
         traces: traces.unwrap_or_default(),

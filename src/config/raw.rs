@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use super::TlsFiles;
 use super::provider::RawProvider;
+use super::receipts::RawReceipts;
 use super::traces::RawTraces;
 use crate::pure::money::{Credits, Markup};
 
@@ -40,6 +41,7 @@ pub(super) struct Raw {
     pub(super) connections_per_address_max: usize,
     pub(super) unready_seconds: u64,
     pub(super) access_log: String,
+    pub(super) receipts: RawReceipts,
     pub(super) audit_seconds: u64,
     pub(super) catalogue_refresh: Option<RawRefresh>,
     pub(super) traces: Option<RawTraces>,
@@ -130,6 +132,7 @@ impl Default for Raw {
             drain_seconds: 120,
             unready_seconds: 0,
             access_log: "stdout".to_owned(),
+            receipts: RawReceipts::default(),
             audit_seconds: 300,
             catalogue_refresh: None,
             traces: None,

@@ -146,6 +146,7 @@ pub(super) async fn admit(
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
         tally: None,
+        details: None,
     })
 }
 

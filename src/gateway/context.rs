@@ -24,6 +24,7 @@ use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
+use crate::pure::receipt::CallDetails;
 use crate::store::{Caller, Hold};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::Tally;
@@ -73,6 +74,8 @@ pub(super) struct Admission {
     pub(super) ceiling: Ceiling,
     /// What is noted of the call: counted when it is dropped, with the hold.
     pub(super) tally: Option<Tally>,
+    /// What its receipt says of it, once it is over.
+    pub(super) details: Option<Box<CallDetails>>,
 }
 
 /// An admitted call on its way. What few calls have is in boxes: a call is kept for as long as its stream runs.
@@ -237,10 +240,7 @@ impl Call {
             body: self.body.clone(),
             meter,
             ending,
-            breaker: self
-                .attempt
-                .as_ref()
-                .map(|attempt| Arc::clone(&attempt.candidate.breaker)),
+            target: self.attempt.take().map(|attempt| attempt.candidate),
         };
         self.biller.close(bill);
     }

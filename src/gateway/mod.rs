@@ -38,6 +38,7 @@ mod observe;
 mod open;
 mod openapi;
 mod precheck;
+mod receipt;
 mod receive;
 mod refresh;
 pub mod reload;

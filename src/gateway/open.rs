@@ -1,6 +1,6 @@
 //! The plugin's state: what every request sees, how it is opened, and what runs beside the requests.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -20,12 +20,12 @@ use super::transport::Transport;
 use super::upgrade::{Start, Step};
 use super::upstream::Upstreams;
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Store, environment};
+use crate::config::{Config, ConfigError, environment};
 use crate::pure::error::ApiError;
 use crate::pure::tokens::{self, Encoding};
 use crate::store::embedded::Embedded;
 use crate::store::journal::{self, Journal};
-use crate::store::{self, Ledger, StoreError};
+use crate::store::{self, Ledger, ReceiptFiles, StoreError};
 use crate::telemetry::{Telemetry, access_log, otlp};
 
 /// What cannot be started.
@@ -97,6 +97,7 @@ struct Opened {
     journal: Arc<Journal>,
     log: access_log::Writer,
     traces: otlp::Exporter,
+    receipts: Option<Arc<ReceiptFiles>>,
     admin: AdminPlace,
 }
 
@@ -105,6 +106,7 @@ struct Beside {
     journal: JournalTask,
     log: access_log::Writer,
     traces: otlp::Exporter,
+    receipts: Option<Arc<ReceiptFiles>>,
 }
 
 impl Tollgate {
@@ -167,6 +169,7 @@ impl Tollgate {
         clock: Clock,
         telemetry: Arc<Telemetry>,
     ) -> Tollgate {
+        let keeps_receipts = snapshot.load().config.keeps_receipts();
         Tollgate {
             shared: Arc::new(Shared {
                 snapshot,
@@ -174,7 +177,7 @@ impl Tollgate {
                 environment,
                 opened: Mutex::default(),
                 books: OnceLock::new(),
-                biller: Biller::new(clock.clone()),
+                biller: Biller::new(clock.clone(), keeps_receipts),
                 clock,
                 lifecycle: Lifecycle::new(),
                 telemetry,
@@ -208,9 +211,12 @@ impl Tollgate {
             tokens::load(Encoding::Cl100k);
             Ok::<_, StartError>(())
         })?;
-        let (log, traces) = Step::Logs.take(|| {
+        let (log, traces, receipts) = Step::Logs.take(|| {
             let log = access_log::Writer::start(telemetry, &config.access_log)?;
-            Ok::<_, StartError>((log, otlp::Exporter::start(telemetry, &config.traces)?))
+            let traces = otlp::Exporter::start(telemetry, &config.traces)?;
+            let keep_days = config.receipts.files_keep_days;
+            let start = |folder: &PathBuf| ReceiptFiles::start(folder, keep_days, self.shared.clock.clone());
+            Ok::<_, StartError>((log, traces, config.receipts.files.as_ref().map(start).transpose()?))
         })?;
         let admin = Step::Admin.take(|| AdminPlace::bind(config.admin_listen).map_err(StartError::from))?;
         let journal = Step::Journal.take(|| {
@@ -226,6 +232,7 @@ impl Tollgate {
             journal,
             log,
             traces,
+            receipts,
             admin,
         });
         Ok(())
@@ -239,13 +246,18 @@ impl Tollgate {
         if let Some(books) = self.shared.books.get() {
             return Ok(books);
         }
-        let journal = {
+        let (journal, receipts) = {
             let opened = self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
-            opened.as_ref().map(|opened| Arc::clone(&opened.journal))
+            let opened = opened
+                .as_ref()
+                .ok_or_else(|| StoreError::Unavailable("there is no journal yet".to_owned()))?;
+            (Arc::clone(&opened.journal), opened.receipts.clone())
         };
-        let journal = journal.ok_or_else(|| StoreError::Unavailable("there is no journal yet".to_owned()))?;
         let config = &self.snapshot().config;
-        let ledger = Step::Ledger.take(|| open_ledger(&config.store))?;
+        let ledger = Step::Ledger.take(|| open_ledger(config))?;
+        if let Some(files) = receipts {
+            ledger.write_receipts_to(&files);
+        }
         Step::Recovery.take(|| {
             // Nothing is granted before it is known what the calls of the processes before this one hold.
             journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
@@ -273,6 +285,7 @@ impl Tollgate {
         let Opened {
             log,
             traces,
+            receipts,
             admin: place,
             ..
         } = opened;
@@ -289,7 +302,12 @@ impl Tollgate {
             .watch(hang_up)?;
         refresh::watch(&shared.snapshot, telemetry)?;
         let journal = JournalTask::start(&books.journal, &books.ledger)?;
-        let beside = Beside { journal, log, traces };
+        let beside = Beside {
+            journal,
+            log,
+            traces,
+            receipts,
+        };
         *shared.beside.lock().unwrap_or_else(PoisonError::into_inner) = Some(beside);
         Audited::watch(
             &shared.audited,
@@ -385,6 +403,9 @@ impl Shared {
         beside.journal.stop();
         books.ledger.close();
         books.journal.close();
+        if let Some(receipts) = &beside.receipts {
+            receipts.close();
+        }
         beside.log.close();
         beside.traces.close();
     }
@@ -397,10 +418,10 @@ impl Drop for Shared {
 }
 
 /// A command may own the embedded ledger for a moment, also while it changes hands.
-fn open_ledger(store: &Store) -> Result<Ledger, StoreError> {
+fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
     let started = crate::clock::monotonic();
     loop {
-        match store::open(store) {
+        match store::open(config) {
             Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
             opened => return opened,
         }

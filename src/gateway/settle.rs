@@ -4,11 +4,11 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
-use super::breaker::Breaker;
 use super::context::{Admission, Ctx, Stage};
 use super::extend::raise_and_debit;
 use super::meter::{Meter, Metered};
-use super::observe;
+use super::route::Candidate;
+use super::{observe, receipt};
 use crate::clock::Clock;
 use crate::pure::bill::counted_prompt;
 use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
@@ -43,13 +43,15 @@ pub(super) struct Bill {
     /// None when no upstream answered.
     pub(super) meter: Option<Box<Meter>>,
     pub(super) ending: Ending,
-    /// The breaker of the target that was asked last.
-    pub(super) breaker: Option<Arc<Breaker>>,
+    /// The target that was asked last.
+    pub(super) target: Option<Candidate>,
 }
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(super) struct Biller {
     clock: Clock,
+    /// Somebody keeps receipts.
+    keeps_receipts: bool,
     counting: Mutex<Option<Counting>>,
 }
 
@@ -77,9 +79,10 @@ enum Owed {
 }
 
 impl Biller {
-    pub(super) fn new(clock: Clock) -> Arc<Biller> {
+    pub(super) fn new(clock: Clock, keeps_receipts: bool) -> Arc<Biller> {
         Arc::new(Biller {
             clock,
+            keeps_receipts,
             counting: Mutex::new(None),
         })
     }
@@ -90,12 +93,15 @@ impl Biller {
             bill.admission.hold.release();
             return;
         };
+        let said = meter.take_said();
+        let upstream_id = said.id.clone().filter(|_| self.keeps_receipts);
         if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
-            trace.said(meter.take_said());
+            trace.said(said);
         }
         let hold = bill.admission.hold.id();
         let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
+            self.describe(&mut bill, upstream_id, None);
             debit_hold(bill.admission);
             return;
         };
@@ -104,13 +110,24 @@ impl Biller {
             let (ceiling, rate) = (bill.admission.ceiling, bill.admission.permit.model().tokens_per_second);
             metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
         }
-        match owed(&metered, bill.ending) {
+        let owed = owed(&metered, bill.ending);
+        if owed != Owed::Nothing {
+            self.describe(&mut bill, upstream_id, Some(&metered));
+        }
+        match owed {
             Owed::Nothing => bill.admission.hold.release(),
             Owed::Reported(usage) => raise_and_debit(bill.admission, usage, debit),
             Owed::PromptToCount if bill.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
                 count_and_debit(bill, &metered)
             }
             Owed::PromptToCount => self.count_elsewhere(bill, metered),
+        }
+    }
+
+    /// Notes what its receipt will say of a call that owes something.
+    fn describe(&self, bill: &mut Bill, upstream_id: Option<String>, metered: Option<&Metered>) {
+        if self.keeps_receipts {
+            bill.admission.details = Some(receipt::details(bill, upstream_id, metered, &self.clock));
         }
     }
 
@@ -133,8 +150,10 @@ impl Biller {
         let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
         log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
         if metered.is_implausible
-            && let Some(breaker) = &bill.breaker
-            && breaker.implausible(&bill.admission.caller.account.id, self.clock.now())
+            && let Some(target) = &bill.target
+            && target
+                .breaker
+                .implausible(&bill.admission.caller.account.id, self.clock.now())
         {
             log::error!(
                 "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {}",
@@ -238,7 +257,11 @@ fn debit(mut admission: Admission, usage: Usage) {
             }
             observe::billed(&mut admission, usage, cost);
             let Admission {
-                permit, caller, hold, ..
+                permit,
+                caller,
+                hold,
+                details,
+                ..
             } = admission;
             hold.settle(Debit {
                 model: Arc::clone(&permit.model().id),
@@ -246,7 +269,7 @@ fn debit(mut admission: Admission, usage: Usage) {
                 usage,
                 cost,
                 held: None,
-                details: None,
+                details,
             });
         }
         Err(error) => {
@@ -288,7 +311,11 @@ fn debit_hold(mut admission: Admission) {
     let cost = admission.hold.amount().max(Credits::ZERO);
     observe::billed(&mut admission, Usage::default(), cost);
     let Admission {
-        permit, caller, hold, ..
+        permit,
+        caller,
+        hold,
+        details,
+        ..
     } = admission;
     let (model, key) = (Arc::clone(&permit.model().id), caller.key.id.clone());
     hold.settle(Debit {
@@ -297,7 +324,7 @@ fn debit_hold(mut admission: Admission) {
         usage: Usage::default(),
         cost,
         held: None,
-        details: None,
+        details,
     });
 }
 

@@ -383,6 +383,11 @@ impl AccountState {
         self.close(hold, Some(0))
     }
 
+    /// Whether a hold is open.
+    pub fn is_held(&self, hold: RequestId) -> bool {
+        self.holds.contains_key(&hold)
+    }
+
     /// Moves a live hold's expiry. False when it is gone.
     pub fn renew(&mut self, hold: RequestId, expires: Timestamp) -> bool {
         match self.holds.get_mut(&hold) {

@@ -176,7 +176,6 @@ impl Billed {
         (usage, cost, held): (Usage, Credits, Option<Credits>),
         details: Option<&CallDetails>,
     ) -> Billed {
-        let created = (id.time() > Timestamp::default()).then(|| id.time());
         let facts = details.map(CallDetails::facts).unwrap_or_default();
         Billed {
             id,
@@ -189,10 +188,160 @@ impl Billed {
             completion_tokens: usage.completion.0,
             cost,
             held,
-            call: CallFacts { created, ..facts },
+            call: CallFacts {
+                created: created(id),
+                ..facts
+            },
         }
     }
 }
+
+/// A receipt's own part as a store keeps it: an array in place of an object, for there are many of them. What comes later goes to the end.
+type Compact = (
+    u8,
+    RequestId,
+    String,
+    u64,
+    KeyId,
+    Arc<str>,
+    u64,
+    u64,
+    i64,
+    Option<i64>,
+    CompactFacts,
+);
+
+/// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says.
+type CompactFacts = (
+    Option<Arc<str>>,
+    Option<Arc<str>>,
+    Option<String>,
+    Option<EndpointName>,
+    Option<i64>,
+    Option<i64>,
+    Option<bool>,
+    Option<CallEnding>,
+    Option<u64>,
+    Option<u64>,
+    Option<u64>,
+    Option<String>,
+    Option<String>,
+);
+
+impl Billed {
+    /// The text that a store keeps; the account is known by its place.
+    ///
+    /// # Errors
+    /// None that a receipt can cause.
+    pub fn to_compact(&self) -> Result<String, serde_json::Error> {
+        let compact: Compact = (
+            COMPACT_VERSION,
+            self.id,
+            format!("{:x}", self.producer.0),
+            self.number,
+            self.key.clone(),
+            Arc::clone(&self.model),
+            self.prompt_tokens,
+            self.completion_tokens,
+            self.cost.pico(),
+            self.held.map(Credits::pico),
+            self.call.as_compact(self.id),
+        );
+        serde_json::to_string(&compact)
+    }
+
+    /// Reads what [`Billed::to_compact`] wrote.
+    ///
+    /// # Errors
+    /// When it is not that, or of a later version.
+    pub fn of_compact(account: &AccountId, text: &str) -> Result<Billed, serde_json::Error> {
+        let (version, id, producer, number, key, model, prompt_tokens, completion_tokens, cost, held, facts): Compact =
+            serde_json::from_str(text)?;
+        if version != COMPACT_VERSION {
+            return Err(serde::de::Error::custom("a receipt of another version"));
+        }
+        let producer = u64::from_str_radix(&producer, 16).map_err(serde::de::Error::custom)?;
+        Ok(Billed {
+            id,
+            producer: ProducerId(producer),
+            number,
+            account: account.clone(),
+            key,
+            model,
+            prompt_tokens,
+            completion_tokens,
+            cost: Credits::from_pico(cost),
+            held: held.map(Credits::from_pico),
+            call: CallFacts::of_parts(facts, id),
+        })
+    }
+}
+
+impl CallFacts {
+    /// The text that a store keeps of the facts alone.
+    ///
+    /// # Errors
+    /// None that a receipt can cause.
+    pub fn to_compact(&self, id: RequestId) -> Result<String, serde_json::Error> {
+        serde_json::to_string(&self.as_compact(id))
+    }
+
+    /// Reads what [`CallFacts::to_compact`] wrote.
+    ///
+    /// # Errors
+    /// When it is not that.
+    pub fn of_compact(text: &str, id: RequestId) -> Result<CallFacts, serde_json::Error> {
+        Ok(CallFacts::of_parts(serde_json::from_str(text)?, id))
+    }
+
+    fn as_compact(&self, id: RequestId) -> CompactFacts {
+        let after = |time: Timestamp| time.0.saturating_sub(id.time().0);
+        (
+            self.provider.clone(),
+            self.upstream_model.clone(),
+            self.upstream_id.clone(),
+            self.endpoint,
+            self.first_byte.map(after),
+            self.ended.map(after),
+            self.streamed,
+            self.ending,
+            self.reported_prompt_tokens,
+            self.reported_completion_tokens,
+            self.counted_completion_tokens,
+            self.prompt_price.clone(),
+            self.completion_price.clone(),
+        )
+    }
+
+    fn of_parts(facts: CompactFacts, id: RequestId) -> CallFacts {
+        let (provider, upstream_model, upstream_id, endpoint, first_byte, ended, streamed, ending, rp, rc, cc, pp, cp) =
+            facts;
+        let at = |after: i64| Timestamp(id.time().0.saturating_add(after));
+        CallFacts {
+            provider,
+            upstream_model,
+            upstream_id,
+            endpoint,
+            created: created(id),
+            first_byte: first_byte.map(at),
+            ended: ended.map(at),
+            streamed,
+            ending,
+            reported_prompt_tokens: rp,
+            reported_completion_tokens: rc,
+            counted_completion_tokens: cc,
+            prompt_price: pp,
+            completion_price: cp,
+        }
+    }
+}
+
+/// When a request came, where its id says so.
+fn created(id: RequestId) -> Option<Timestamp> {
+    (id.time() > Timestamp::default()).then(|| id.time())
+}
+
+const COMPACT_VERSION: u8 = 1;
 
 impl CallDetails {
     fn facts(&self) -> CallFacts {
@@ -309,6 +458,11 @@ mod tests {
             r#"{"resolved":8,"id":"01010101-0101-0101-0101-010101010101","producer":"0000000700000009","number":3,"account":"acme","key":"key_x","model":"a/m","prompt_tokens":5,"completion_tokens":6,"cost":"0.000000000001","created":1103823438081}"#
         );
         assert_eq!(serde_json::from_str::<Receipt>(&text).unwrap(), receipt);
+        let compact = receipt.billed.to_compact().unwrap();
+        assert_eq!(
+            Billed::of_compact(&receipt.billed.account, &compact).unwrap(),
+            receipt.billed
+        );
     }
 
     #[test]
@@ -345,6 +499,12 @@ mod tests {
             assert!(text.contains(part), "{part} in {text}");
         }
         assert_eq!(serde_json::from_str::<Receipt>(&text).unwrap(), receipt);
+        let compact = receipt.billed.to_compact().unwrap();
+        assert_eq!(
+            Billed::of_compact(&receipt.billed.account, &compact).unwrap(),
+            receipt.billed
+        );
+        assert!(Billed::of_compact(&receipt.billed.account, &compact.replacen("[1,", "[2,", 1)).is_err());
         assert!(receipt.is_named("chatcmpl-\"1") && receipt.is_named("01010101-0101-0101-0101-010101010101"));
         assert!(!receipt.is_named("m-2026"));
     }

@@ -40,10 +40,10 @@ impl Door {
     ///
     /// # Errors
     /// As [`Door::to_embedded`], and when Redis cannot be reached.
-    pub fn to(store: &crate::config::Store) -> Result<Door, StoreError> {
-        match store {
+    pub fn to(config: &crate::config::Config) -> Result<Door, StoreError> {
+        match &config.store {
             crate::config::Store::Sqlite(path) => Door::to_embedded(path),
-            crate::config::Store::Redis(_) => super::open(store).map(Door::Own),
+            crate::config::Store::Redis(_) => super::open(config).map(Door::Own),
         }
     }
 

@@ -9,6 +9,7 @@ mod commands;
 mod committer;
 mod extend;
 mod handover;
+mod receipts;
 mod reports;
 mod settle;
 mod take_back;
@@ -18,7 +19,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, mpsc};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -33,7 +34,7 @@ use super::journal::Entry;
 use super::producer::{AccountNumbers, Producer};
 use super::sqlite::Database;
 use super::vitals::{Times, Vitals};
-use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, StoreError};
+use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
@@ -85,6 +86,8 @@ struct Shared {
     /// What the start found in the journals of processes that had died.
     recovered: Mutex<RecoverReport>,
     producer: Producer,
+    /// Where receipts are written to as well.
+    receipt_files: OnceLock<Arc<ReceiptFiles>>,
     clock: Clock,
     commits: Times,
     /// Debits that the thread has taken and not written, with when the first was queued.
@@ -123,16 +126,24 @@ impl Embedded {
     /// # Errors
     /// When another process owns it, or the file cannot be read.
     pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
-        Embedded::open_keeping(path, RECEIPT_DAYS, clock)
+        Embedded::open_for(path, None, clock)
     }
 
-    /// The same, with receipts kept for so many days; with 0 none are written.
+    /// The same, with receipts kept for so many days from now on; with 0 none are written.
     ///
     /// # Errors
     /// As [`Embedded::open`].
     pub fn open_keeping(path: &Path, receipt_days: u32, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        Embedded::open_for(path, Some(receipt_days), clock)
+    }
+
+    fn open_for(path: &Path, receipt_days: Option<u32>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
         let mut database = Database::open(path)?;
+        let receipt_days = match receipt_days {
+            Some(days) => days,
+            None => database.receipt_days_before()?.unwrap_or(RECEIPT_DAYS),
+        };
         database.forget_producers(clock.now().day())?;
         database.keep_receipts(receipt_days, clock.now().day())?;
         let reports = Reports::open(path)?;
@@ -249,6 +260,14 @@ impl Embedded {
                 return asked;
             }
         }
+        if let AdminOp::Receipts(query) = op {
+            let unknown = |_| AdminError::NoAccount(query.account.clone());
+            self.reported(&query.account).map_err(unknown)?;
+            let page = self.receipts(query).await;
+            return page
+                .map(AdminReply::Receipts)
+                .map_err(|error| AdminError::Store(error.to_string()));
+        }
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
         let reply = answer.await.map_err(|_| stopped())??;
@@ -263,12 +282,19 @@ impl Embedded {
 
     /// Runs an operator's command from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        let (reply, answer) = tokio::sync::oneshot::channel();
-        self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
-        match answer.blocking_recv().map_err(|_| stopped())?? {
+        if let AdminOp::Receipts(query) = &op {
+            return self.receipts_blocking(query);
+        }
+        match self.ask_thread(op)? {
             AdminReply::Audit(report) => self.reports.witnessed(report, self.shared.clock.now().day()),
             other => Ok(other),
         }
+    }
+
+    fn ask_thread(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
+        answer.blocking_recv().map_err(|_| stopped())?
     }
 
     /// Commits what is queued and ends the thread. A second call does nothing.
@@ -362,6 +388,7 @@ impl Shared {
             predecessors: Mutex::default(),
             recovered: Mutex::default(),
             producer: Producer::new(clock.now())?,
+            receipt_files: OnceLock::new(),
             clock,
             commits: Times::default(),
             unwritten: Mutex::default(),
@@ -413,8 +440,8 @@ fn stopped() -> AdminError {
 
 const MAINTENANCE: &str = "maintenance";
 
-/// For how many days receipts are kept unless the configuration says otherwise.
-pub const RECEIPT_DAYS: u32 = 30;
+/// For how many days receipts are kept in a file that was never opened with another number.
+const RECEIPT_DAYS: u32 = 30;
 
 #[cfg(test)]
 pub(super) mod book;

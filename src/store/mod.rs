@@ -12,11 +12,13 @@ mod extend;
 mod hold;
 pub mod journal;
 mod producer;
+mod receipt_files;
 pub mod redis;
 mod refusals;
 pub mod sqlite;
 pub mod vitals;
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -35,6 +37,7 @@ use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, Re
 pub use self::cover::Uncovered;
 pub use self::hold::Hold;
 use self::journal::Entry;
+pub use self::receipt_files::ReceiptFiles;
 use crate::crash::point;
 
 /// A key as the store knows it: everything but its text.
@@ -181,17 +184,23 @@ pub enum Ledger {
     Redis(Arc<redis::RedisLedger>),
 }
 
-/// Opens the ledger that the configuration names. Blocks; called on a thread that is on no runtime.
+/// Opens the ledger that the configuration names, and keeps receipts as it says. Blocks; called on a thread that is on no runtime.
 ///
 /// # Errors
 /// When it cannot be reached or read, is owned by another process, or would lose money by design.
-pub fn open(store: &crate::config::Store) -> Result<Ledger, StoreError> {
-    match store {
+pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
+    let receipts = &config.receipts;
+    match &config.store {
         crate::config::Store::Sqlite(path) => {
-            embedded::Embedded::open(path, crate::clock::Clock::System).map(Ledger::Embedded)
+            embedded::Embedded::open_keeping(path, receipts.keep_days, crate::clock::Clock::System)
+                .map(Ledger::Embedded)
         }
         crate::config::Store::Redis(address) => {
-            redis::RedisLedger::connect(address, redis::Options::default()).map(Ledger::Redis)
+            let options = redis::Options {
+                receipts_per_account_max: NonZeroU32::new(receipts.per_account_max),
+                ..redis::Options::default()
+            };
+            redis::RedisLedger::connect(address, options).map(Ledger::Redis)
         }
     }
 }
@@ -403,6 +412,18 @@ impl Ledger {
     pub async fn receipt(&self, account: &AccountId, id: RequestId) -> Result<Option<Receipt>, StoreError> {
         let page = self.receipts(ReceiptQuery::of(account, id)).await?;
         Ok(page.receipts.into_iter().next())
+    }
+
+    /// Has receipts written to files as well, from now on. To be called once, before the first call; the files are closed after the
+    /// ledger.
+    pub fn write_receipts_to(&self, files: &Arc<ReceiptFiles>) {
+        let place = match self {
+            Ledger::Embedded(store) => store.receipt_files(),
+            Ledger::Redis(store) => store.receipt_files(),
+        };
+        if place.set(Arc::clone(files)).is_err() {
+            log::error!("the ledger writes its receipts to files already");
+        }
     }
 
     /// Runs an operator's command.

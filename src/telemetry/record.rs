@@ -310,6 +310,13 @@ impl Tally {
         });
     }
 
+    /// From the request's arrival to the first piece of its answer, and to its end; None where that has not come.
+    pub fn spans(&self) -> (Option<Duration>, Option<Duration>) {
+        let first = self.first.map(|at| at.saturating_duration_since(self.started));
+        let whole = self.record.as_ref().filter(|_| self.over).map(|record| record.duration);
+        (first, whole)
+    }
+
     /// How the request ended, as far as an error has said so already.
     pub fn said(&self) -> Option<Outcome> {
         let outcome = self.record.as_ref()?.outcome;

@@ -8,11 +8,11 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
+use super::receipts;
 use super::take_back::Owner;
 use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
 use crate::crash::point;
 use crate::pure::ids::AccountId;
-use crate::pure::receipt::{Billed, Receipt};
 use crate::store::admin::{AdminError, AdminOp, AdminReply};
 use crate::store::journal::Entry;
 use crate::store::sqlite::{AccountDebit, Database};
@@ -193,19 +193,23 @@ impl Committer {
     fn write_group(&mut self) -> Result<(), StoreError> {
         self.tell_unwritten();
         let group = sums(&self.unwritten);
-        let receipts = match self.database.receipt_days() {
-            0 => Vec::new(),
-            _ => receipts(&self.unwritten),
+        let files = self.shared.receipt_files.get();
+        let written_out = match self.database.receipt_days() {
+            0 if files.is_none() => Vec::new(),
+            _ => receipts::made_of(&self.unwritten),
         };
         let now = self.shared.clock.now();
         self.shared.producer.renew_when_old(now);
         let name = format!("{:x}-{}", self.process, self.group);
         point("settlement", "before");
         let began = crate::clock::monotonic();
-        let written = self.database.write_debits(&group, &receipts, &name, now.day());
+        let written = self.database.write_debits(&group, &written_out, &name, now.day());
         self.shared.commits.observe(began.elapsed());
         written?;
         point("settlement", "after");
+        if let Some(files) = files {
+            written_out.into_iter().for_each(|receipt| files.push(receipt));
+        }
         if self.sync_at.is_none() {
             self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
         }
@@ -289,26 +293,6 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
         row.cost = row.cost.saturating_add(cost);
     }
     group
-}
-
-/// One for each call that owes something.
-fn receipts(debits: &[QueuedDebit]) -> Vec<Receipt> {
-    let receipt = |queued: &QueuedDebit| {
-        let debit = queued.debit.as_ref()?;
-        let account = queued.cell.record.load();
-        let billed = Billed::new(
-            queued.id,
-            queued.number,
-            (&account.id, &debit.key),
-            &debit.model,
-            (debit.usage, debit.cost, debit.held),
-            debit.details.as_deref(),
-        );
-        // The moment that decides the day of the usage row.
-        let resolved = queued.queued;
-        Some(Receipt { resolved, billed })
-    };
-    debits.iter().filter_map(receipt).collect()
 }
 
 /// What a machine that dies may lose.

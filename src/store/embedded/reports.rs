@@ -61,15 +61,6 @@ impl Embedded {
             .map_err(late)?
     }
 
-    /// Receipts of an account, newest first; those of every settlement made before the call are among them.
-    ///
-    /// # Errors
-    /// As [`Embedded::usage`].
-    pub(in crate::store) async fn receipts(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
-        let late = |_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned());
-        tokio::time::timeout(REPORT_MAX, self.page(query)).await.map_err(late)?
-    }
-
     async fn report(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
         let cell = self.reported(account)?;
         let _turn = cell.reporting.lock().await;
@@ -85,7 +76,7 @@ impl Embedded {
         self.read(move |reader| reader.usage(&account, from)).await
     }
 
-    async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+    pub(super) async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
         let cell = self.reported(&query.account)?;
         let _turn = cell.reporting.lock().await;
         if !self.is_ours() {
@@ -99,7 +90,7 @@ impl Embedded {
     }
 
     /// The account that a report is of.
-    fn reported(&self, account: &AccountId) -> Result<Arc<Cell>, StoreError> {
+    pub(super) fn reported(&self, account: &AccountId) -> Result<Arc<Cell>, StoreError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         let cell = accounts.get(account).cloned();
         cell.ok_or_else(|| StoreError::Corrupt("the account is not there".to_owned()))
@@ -127,4 +118,4 @@ impl Embedded {
 }
 
 /// The longest that a caller waits for a report.
-const REPORT_MAX: Duration = Duration::from_secs(5);
+pub(super) const REPORT_MAX: Duration = Duration::from_secs(5);

@@ -220,7 +220,11 @@ impl Embedded {
             )));
         }
         let settlement = settlement(hold, &debit, number);
+        let left = self.shared.receipt_files.get().map(|_| debit.clone());
         let settled = self.take(cell, &mut state, &settlement, debit, entry);
+        if let (Settled::Already, Some(debit)) = (settled, left) {
+            self.write_again(&cell.record.load().id, (hold, number), &debit);
+        }
         if let Settled::Stale { .. } | Settled::OutOfRange = settled {
             log::error!("MONEY: the debit of request {hold} ({cost}) is not taken: {settled:?}");
         }

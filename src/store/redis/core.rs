@@ -1,7 +1,7 @@
 //! What calls, commands and the ledger's thread share: the way to Redis, and the steps that callers wait for.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
@@ -25,7 +25,7 @@ use crate::pure::time::Timestamp;
 use crate::store::journal::Entry;
 use crate::store::producer::Producer;
 use crate::store::vitals::Times;
-use crate::store::{AccountRecord, KeyRecord, StoreError};
+use crate::store::{AccountRecord, KeyRecord, ReceiptFiles, StoreError};
 
 /// What calls, commands and the ledger's thread share.
 #[derive(Debug)]
@@ -39,6 +39,8 @@ pub(super) struct Core {
     pub(super) producer: Producer,
     pub(super) holds: OpenHolds,
     pub(super) maintenance: AtomicBool,
+    /// Where receipts are written to as well.
+    pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
     /// Redis' clock less this machine's, in milliseconds.
     pub(super) ahead_ms: AtomicI64,
     /// How long reserves took.

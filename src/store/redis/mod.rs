@@ -32,7 +32,7 @@ mod watch;
 
 use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 pub use self::account::Account;
@@ -48,7 +48,7 @@ use super::cover::Cover;
 use super::journal::Entry;
 use super::producer::Producer;
 use super::vitals::{Times, Vitals};
-use super::{Caller, Debit, Figures, Orphan, Place, StoreError};
+use super::{Caller, Debit, Figures, Orphan, Place, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
@@ -131,6 +131,7 @@ impl RedisLedger {
             producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
             maintenance: AtomicBool::new(false),
+            receipt_files: OnceLock::new(),
             ahead_ms: AtomicI64::new(0),
             times: Times::default(),
             options,
@@ -146,6 +147,11 @@ impl RedisLedger {
             settler: Mutex::new(Some(thread)),
             commands: Mutex::new(Some(runtime)),
         }))
+    }
+
+    /// Where receipts are written to as well.
+    pub(super) fn receipt_files(&self) -> &OnceLock<Arc<ReceiptFiles>> {
+        &self.core.receipt_files
     }
 
     pub(super) async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
@@ -255,6 +261,7 @@ impl RedisLedger {
             debit,
             number,
             origin,
+            is_written_out: false,
             sent: 0,
             queued_ms: self.core.now_ms().max(1),
             entry,

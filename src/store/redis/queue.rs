@@ -26,6 +26,8 @@ pub(super) struct QueuedDebit {
     /// The name under which it counts once.
     pub(super) number: CallNumber,
     pub(super) origin: Origin,
+    /// Its receipt was handed to the files: what Redis loses is sent again, and written once.
+    pub(super) is_written_out: bool,
     /// How often it was sent.
     pub(super) sent: u32,
     /// When it was queued, by the ledger's monotonic clock.

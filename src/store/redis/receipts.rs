@@ -23,22 +23,36 @@ use crate::store::{StoreError, UsageRow, clamped};
 /// What a settlement's entry says, for its script. None where no receipts are kept.
 pub(super) fn entry_of(core: &Core, queued: &QueuedDebit) -> Option<(String, u32)> {
     let most = core.options.receipts_per_account_max?;
-    let debit = &queued.debit;
-    let billed = Billed::new(
-        queued.hold,
-        queued.number,
-        (queued.account.id(), &debit.key),
-        &debit.model,
-        (debit.usage, debit.cost, debit.held),
-        debit.details.as_deref(),
-    );
-    match serde_json::to_string(&billed) {
+    match billed(queued).to_compact() {
         Ok(text) => Some((text, most.get())),
         Err(error) => {
             log::error!("the receipt of request {} cannot be written: {error}", queued.hold);
             None
         }
     }
+}
+
+/// Has the receipt of an acknowledged settlement written to the files, where there are some: `at` the moment that Redis told.
+pub(super) fn write_out(core: &Core, queued: &mut QueuedDebit, at: Option<Timestamp>) {
+    if let Some(files) = core.receipt_files.get()
+        && !std::mem::replace(&mut queued.is_written_out, true)
+    {
+        let resolved = at.unwrap_or_else(|| core.redis_now());
+        let billed = billed(queued);
+        files.push(Receipt { resolved, billed });
+    }
+}
+
+fn billed(queued: &QueuedDebit) -> Billed {
+    let debit = &queued.debit;
+    Billed::new(
+        queued.hold,
+        queued.number,
+        (queued.account.id(), &debit.key),
+        &debit.model,
+        (debit.usage, debit.cost, debit.held),
+        debit.details.as_deref(),
+    )
 }
 
 impl Core {
@@ -136,6 +150,7 @@ impl Core {
         command.arg(receipts_of_account(account)).arg(end).arg("-");
         command.arg("COUNT").arg(AT_ONCE);
         let entries = self.command(link, command).await?;
+        let entry = |value| entry(account, value);
         reply::list(&entries)?.iter().map(entry).collect()
     }
 
@@ -230,14 +245,14 @@ fn compare(
     }
 }
 
-fn entry(value: &Value) -> Result<(String, Receipt), StoreError> {
+fn entry(account: &AccountId, value: &Value) -> Result<(String, Receipt), StoreError> {
     let [place, fields] = reply::list(value)? else {
         return Err(corrupt("an entry of receipts has two parts"));
     };
     let [_, resolved, _, text] = reply::list(fields)? else {
         return Err(corrupt("a receipt has other fields than it should"));
     };
-    let billed = serde_json::from_str(reply::text(text)?)
+    let billed = Billed::of_compact(account, reply::text(text)?)
         .map_err(|error| corrupt(&format!("a receipt cannot be read: {error}")))?;
     let resolved = Timestamp(reply::integer(resolved)?);
     Ok((reply::text(place)?.to_owned(), Receipt { resolved, billed }))

@@ -84,8 +84,14 @@ pub(super) fn extended(value: &Value) -> Result<Extended, StoreError> {
     }
 }
 
-/// What became of a settlement, and the numbers before its own that Redis did not know and holds for open: the first and the last.
-pub(super) type SettledWith = (Settled, Option<(u64, u64)>);
+/// What became of a settlement.
+pub(super) struct SettledWith {
+    pub(super) settled: Settled,
+    /// The numbers before its own that Redis did not know and holds for open: the first and the last.
+    pub(super) opened: Option<(u64, u64)>,
+    /// When it was taken, where that is told.
+    pub(super) at: Option<Timestamp>,
+}
 
 /// The answer to a settlement; nothing when there is no such account.
 pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> {
@@ -97,23 +103,28 @@ pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> 
         "already" => Settled::Already,
         "stale" => {
             let forgotten = u32::try_from(count(Some(rest))?).unwrap_or(u32::MAX);
-            return Ok(Some((
-                Settled::Stale {
+            return Ok(Some(SettledWith {
+                settled: Settled::Stale {
                     forgotten: Birth(forgotten),
                 },
-                None,
-            )));
+                opened: None,
+                at: None,
+            }));
         }
         "range" => Settled::OutOfRange,
         "none" => return Ok(None),
         other => return Err(corrupt(&format!("a settlement answered {other:?}"))),
     };
-    let run = match rest.split_once('-') {
+    let (rest, at) = match rest.split_once('@') {
+        Some((rest, at)) => (rest, Some(Timestamp(number(Some(at))?))),
+        None => (rest, None),
+    };
+    let opened = match rest.split_once('-') {
         _ if rest.is_empty() => None,
         Some((first, last)) => Some((count(Some(first))?, count(Some(last))?)),
         None => Some((count(Some(rest))?, count(Some(rest))?)),
     };
-    Ok(Some((settled, run)))
+    Ok(Some(SettledWith { settled, opened, at }))
 }
 
 /// The answer to `show`; nothing when there is no such account.

@@ -28,6 +28,9 @@ impl Database {
     /// Begins to keep receipts for so many days: looks whether the file was written without, and deletes some that are too old.
     pub(in crate::store) fn keep_receipts(&mut self, days: u32, today: Day) -> Result<(), StoreError> {
         self.receipt_days = days;
+        if self.receipt_days_before()? != Some(days) {
+            self.set_setting(KEPT_DAYS, &days.to_string())?;
+        }
         if days == 0 {
             return Ok(());
         }
@@ -47,6 +50,12 @@ impl Database {
         Ok(())
     }
 
+    /// For how many days the file's last gateway kept receipts. None before the first.
+    pub(in crate::store) fn receipt_days_before(&self) -> Result<Option<u32>, StoreError> {
+        let days = self.setting(KEPT_DAYS)?;
+        days.map(|days| days.parse().map_err(corrupt)).transpose()
+    }
+
     /// The receipts that are asked for.
     pub(in crate::store) fn receipts(&self, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
         page(&self.connection, query)
@@ -60,12 +69,15 @@ impl Database {
 
 /// Writes the receipts of a group, and deletes more than that of those that are too old.
 pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today: Day) -> Result<(), StoreError> {
+    if days == 0 || receipts.is_empty() {
+        return Ok(());
+    }
     let mut insert = t.prepare_cached(
         "INSERT INTO receipts (account, id, day, at, model, key, producer, number, prompt, completion, cost, held, facts)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?;
     for Receipt { resolved, billed } in receipts {
-        let facts = serde_json::to_string(&billed.call).map_err(corrupt)?;
+        let facts = billed.call.to_compact(billed.id).map_err(corrupt)?;
         insert.execute(params![
             billed.account.as_str(),
             billed.id.as_bytes(),
@@ -81,9 +93,6 @@ pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today:
             billed.held.map(Credits::pico),
             facts,
         ])?;
-    }
-    if receipts.is_empty() {
-        return Ok(());
     }
     let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
@@ -230,11 +239,12 @@ fn compare(expected: &Sums, found: &Sums, findings: &mut Vec<AuditFinding>) -> R
 
 fn receipt(account: &AccountId, row: &Row<'_>) -> Result<Receipt, StoreError> {
     let count = |value: i64| u64::try_from(value).map_err(corrupt);
-    let facts: CallFacts = serde_json::from_str(row.get_ref(11)?.as_str().map_err(corrupt)?).map_err(corrupt)?;
+    let id = RequestId::from_bytes(row.get(1)?);
+    let facts = CallFacts::of_compact(row.get_ref(11)?.as_str().map_err(corrupt)?, id).map_err(corrupt)?;
     Ok(Receipt {
         resolved: Timestamp(row.get(2)?),
         billed: Billed {
-            id: RequestId::from_bytes(row.get(1)?),
+            id,
             producer: ProducerId(row.get::<_, i64>(5)?.cast_unsigned()),
             number: row.get::<_, i64>(6)?.cast_unsigned(),
             account: account.clone(),
@@ -253,6 +263,8 @@ const COLUMNS: &str = "seq, id, at, model, key, producer, number, prompt, comple
 
 /// The setting that says from which day on each debit has its receipt.
 const COMPLETE_FROM: &str = "receipts from";
+/// The setting that says for how many days receipts are kept.
+const KEPT_DAYS: &str = "receipts kept";
 /// The setting with the number of calls in the usage rows after the last group with receipts.
 const NOTED: &str = "receipts noted";
 /// How many receipts of too long ago a start deletes.

@@ -55,4 +55,5 @@ redis.call(unpack(changes))
 add(account, 'c' .. row, cost)
 -- What is wrong with the receipts must not undo half of a debit.
 if KEYS[3] then redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', ARGV[15], '*', 't', now, 'r', ARGV[14]) end
-return (not amount or less(amount, cost)) and 'overrun ' .. run or 'settled ' .. run
+local word = (not amount or less(amount, cost)) and 'overrun ' or 'settled '
+return KEYS[3] and word .. run .. '@' .. now or word .. run

@@ -15,6 +15,7 @@ use crate::store::redis::account::Account;
 use crate::store::redis::guard::millis;
 use crate::store::redis::link::{is_unknown_script, needs_another};
 use crate::store::redis::queue::{Origin, QueuedDebit, ReleaseKind, Work};
+use crate::store::redis::receipts;
 use crate::store::redis::reply::{self, SettledWith};
 use crate::store::redis::script::By;
 
@@ -110,7 +111,11 @@ impl Settler {
     ) -> bool {
         let now = self.core.now_ms();
         match settled {
-            Some(Ok(Some((Settled::Now { .. } | Settled::Already, opened)))) => {
+            Some(Ok(Some(SettledWith {
+                settled: Settled::Now { .. } | Settled::Already,
+                opened,
+                at,
+            }))) => {
                 let producer = debit.number.producer;
                 let known = opened.map(|run| debit.account.acknowledged(producer, run));
                 if let Some(known) = known.filter(|known| !known.is_empty()) {
@@ -124,14 +129,21 @@ impl Settler {
                 if debit.number.number == 1 {
                     self.met.push(Arc::clone(&debit.account));
                 }
+                receipts::write_out(&self.core, &mut debit, at);
                 self.ring.push(debit, now);
                 return true;
             }
-            Some(Ok(Some((Settled::Stale { forgotten }, _)))) => {
+            Some(Ok(Some(SettledWith {
+                settled: Settled::Stale { forgotten },
+                ..
+            }))) => {
                 self.stale(debit, forgotten, kept);
                 return true;
             }
-            Some(Ok(Some((Settled::OutOfRange, _)))) => {
+            Some(Ok(Some(SettledWith {
+                settled: Settled::OutOfRange,
+                ..
+            }))) => {
                 let (account, cost) = (debit.account.id(), debit.debit.cost);
                 log::error!(
                     "MONEY: the debit of request {} ({cost}) would take {account} out of its range; it is taken as 0",

@@ -80,12 +80,16 @@ impl Book for RedisBook {
             debit: debit.clone(),
             number: settlement.number,
             origin: Origin::Own,
+            is_written_out: false,
             sent: 0,
             queued_ms: 0,
             entry: crate::store::journal::Entry::none(),
         };
         let command = settler::settle_command(&self.core, &queued, By::Hash);
-        let (settled, _) = reply::settled(&self.call(command, &script::SETTLE)).unwrap().unwrap();
+        let settled = reply::settled(&self.call(command, &script::SETTLE))
+            .unwrap()
+            .unwrap()
+            .settled;
         settled
     }
 

@@ -1,0 +1,74 @@
+//! `receipts:`: how many receipts are kept, and where else they are written.
+
+use std::path::PathBuf;
+
+use serde::Deserialize;
+
+/// Receipts: what is kept of each call that was billed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Receipts {
+    /// For how many days the embedded ledger keeps them; 0: it writes none.
+    pub keep_days: u32,
+    /// How many Redis keeps of an account, the newest; 0: it writes none.
+    pub per_account_max: u32,
+    /// The folder of the files that they are appended to as well, one a day.
+    pub files: Option<PathBuf>,
+    /// For how many days these files are kept; 0: for ever.
+    pub files_keep_days: u32,
+}
+
+impl Default for Receipts {
+    fn default() -> Receipts {
+        Receipts {
+            keep_days: 30,
+            per_account_max: 10_000,
+            files: None,
+            files_keep_days: 0,
+        }
+    }
+}
+
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(super) struct RawReceipts {
+    keep_days: Option<u32>,
+    per_account_max: Option<u32>,
+    files: Option<PathBuf>,
+    files_keep_days: Option<u32>,
+}
+
+/// What was written, checked.
+pub(super) fn checked(raw: RawReceipts) -> Result<Receipts, String> {
+    let default = Receipts::default();
+    let within = |name: &str, value: Option<u32>, default: u32, max: u32| match value.unwrap_or(default) {
+        value if value <= max => Ok(value),
+        value => Err(format!("receipts.{name}: {value} is not from 0 to {max}")),
+    };
+    if raw.files.as_ref().is_some_and(|folder| folder.as_os_str().is_empty()) {
+        return Err("receipts.files: it must be a folder's path".to_owned());
+    }
+    if raw.files.is_none() && raw.files_keep_days.is_some() {
+        return Err("receipts.files_keep_days: it says nothing without receipts.files".to_owned());
+    }
+    Ok(Receipts {
+        keep_days: within("keep_days", raw.keep_days, default.keep_days, DAYS_MAX)?,
+        per_account_max: within(
+            "per_account_max",
+            raw.per_account_max,
+            default.per_account_max,
+            EACH_MAX,
+        )?,
+        files: raw.files,
+        files_keep_days: within(
+            "files_keep_days",
+            raw.files_keep_days,
+            default.files_keep_days,
+            DAYS_MAX,
+        )?,
+    })
+}
+
+/// Ten years.
+const DAYS_MAX: u32 = 3_653;
+/// About 300 MB of Redis' memory for one account.
+const EACH_MAX: u32 = 1_000_000;

@@ -1,0 +1,361 @@
+//! Receipts as files, for whatever ships them elsewhere: JSON lines, one file a day of the ledger.
+//!
+//! A ledger hands over a receipt once its store has taken it; nothing waits for the disk. Each receipt is in a file at least once: a
+//! gateway that bills what a dead one left writes its receipts too, whether the dead one had written them or not. `producer`, `account`
+//! and `number` say which are the same.
+
+use std::fs::OpenOptions;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::clock::{Clock, monotonic};
+use crate::pure::receipt::Receipt;
+use crate::pure::time::Day;
+
+/// The files of a folder, with the thread that writes them.
+#[derive(Debug)]
+pub struct ReceiptFiles {
+    state: Arc<State>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Debug)]
+struct State {
+    folder: PathBuf,
+    keep_days: u32,
+    clock: Clock,
+    queue: Mutex<Queue>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    receipts: Vec<Receipt>,
+    /// Receipts that there was no room for, since that was told.
+    dropped: u64,
+    closes: bool,
+}
+
+impl ReceiptFiles {
+    /// Makes the folder where it is missing, and starts the thread. Files of more than `keep_days` ago are deleted; none for 0.
+    ///
+    /// # Errors
+    /// When the folder cannot be made or written, or the thread not started.
+    pub fn start(folder: &Path, keep_days: u32, clock: Clock) -> std::io::Result<Arc<ReceiptFiles>> {
+        let named = |error: std::io::Error| {
+            std::io::Error::new(error.kind(), format!("receipts.files {}: {error}", folder.display()))
+        };
+        std::fs::create_dir_all(folder).map_err(named)?;
+        let state = Arc::new(State {
+            folder: folder.to_owned(),
+            keep_days,
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+            clock,
+        });
+        state.append(state.clock.now().day(), b"").map_err(named)?;
+        let writer = Arc::clone(&state);
+        let thread = std::thread::Builder::new()
+            .name("receipts".to_owned())
+            .spawn(move || writer.run())?;
+        Ok(Arc::new(ReceiptFiles {
+            state,
+            thread: Mutex::new(Some(thread)),
+        }))
+    }
+
+    /// Takes a receipt to be written within a second. Never waits.
+    pub(super) fn push(&self, receipt: Receipt) {
+        let mut queue = self.state.queue();
+        if queue.receipts.len() >= WAITING_MAX {
+            queue.dropped = queue.dropped.saturating_add(1);
+            return;
+        }
+        queue.receipts.push(receipt);
+        if queue.receipts.len() == 1 {
+            self.state.changed.notify_one();
+        }
+    }
+
+    /// Writes what is left, and ends the thread. Blocks, for some seconds at most; a second call does nothing. To be called after the
+    /// ledger was closed.
+    pub fn close(&self) {
+        self.state.queue().closes = true;
+        self.state.changed.notify_one();
+        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+            return;
+        };
+        let began = monotonic();
+        while !thread.is_finished() {
+            if began.elapsed() > CLOSE_MAX {
+                return log::error!("the last receipts cannot be written to their files; the ledger has them");
+            }
+            std::thread::sleep(CLOSE_PAUSE);
+        }
+        if thread.join().is_err() {
+            log::error!("the thread that writes receipts panicked; the ledger has them");
+        }
+    }
+}
+
+impl Drop for ReceiptFiles {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+/// What is being written, and how that went.
+#[derive(Default)]
+struct Writing {
+    /// Taken from the queue, not yet written.
+    receipts: Vec<Receipt>,
+    /// The last try failed, perhaps within a line.
+    is_torn: bool,
+    /// The day on which old files were looked for last.
+    cleaned: Option<Day>,
+}
+
+impl State {
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self) {
+        let mut writing = Writing::default();
+        loop {
+            let closes = self.wait(!writing.receipts.is_empty());
+            self.clean(&mut writing);
+            let dropped = {
+                let mut queue = self.queue();
+                // Not more than the queue holds: what cannot be written stays, and new ones wait there.
+                if writing.receipts.is_empty() {
+                    std::mem::swap(&mut writing.receipts, &mut queue.receipts);
+                }
+                std::mem::take(&mut queue.dropped)
+            };
+            if dropped > 0 {
+                log::error!(
+                    "{dropped} receipts are not in the files: they could not be written for too long; the ledger has them"
+                );
+            }
+            self.write(&mut writing);
+            let is_done = writing.receipts.is_empty() && self.queue().receipts.is_empty();
+            if closes && (is_done || writing.is_torn) {
+                if !is_done {
+                    log::error!("the last receipts are not in their files; the ledger has them");
+                }
+                return;
+            }
+        }
+    }
+
+    /// Waits until there is something to write and a little longer, so that what comes together is written together. Whether the end has
+    /// come.
+    fn wait(&self, has_some: bool) -> bool {
+        let mut queue = self.queue();
+        if !has_some {
+            let idle = |queue: &mut Queue| queue.receipts.is_empty() && !queue.closes;
+            queue = self
+                .changed
+                .wait_while(queue, idle)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
+        let open = |queue: &mut Queue| !queue.closes;
+        let waited = self.changed.wait_timeout_while(queue, WRITE_EVERY, open);
+        waited.unwrap_or_else(PoisonError::into_inner).0.closes
+    }
+
+    /// Writes all, each to the file of its day. What cannot be written is kept for the next time.
+    fn write(&self, writing: &mut Writing) {
+        while let Some(day) = writing.receipts.first().map(|receipt| receipt.resolved.day()) {
+            let is_other = |receipt: &Receipt| receipt.resolved.day() != day;
+            let count = writing.receipts.iter().position(is_other);
+            let count = count.unwrap_or(writing.receipts.len()).min(AT_ONCE);
+            let mut text = if writing.is_torn { vec![b'\n'] } else { Vec::new() };
+            for receipt in writing.receipts.iter().take(count) {
+                match serde_json::to_writer(&mut text, receipt) {
+                    Ok(()) => text.push(b'\n'),
+                    Err(error) => log::error!(
+                        "the receipt of request {} cannot be written: {error}",
+                        receipt.billed.id
+                    ),
+                }
+            }
+            if let Err(error) = self.append(day, &text) {
+                if !std::mem::replace(&mut writing.is_torn, true) {
+                    let folder = self.folder.display();
+                    log::error!("receipts cannot be written to {folder}, and wait: {error}");
+                }
+                return;
+            }
+            if std::mem::take(&mut writing.is_torn) {
+                log::warn!("receipts can be written to {} again", self.folder.display());
+            }
+            writing.receipts.drain(..count);
+        }
+    }
+
+    /// The file is opened each time: whoever ships it may have moved it away.
+    fn append(&self, day: Day, text: &[u8]) -> std::io::Result<()> {
+        let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
+        OpenOptions::new().create(true).append(true).open(path)?.write_all(text)
+    }
+
+    /// Deletes the files of too long ago, once a day.
+    fn clean(&self, writing: &mut Writing) {
+        let today = self.clock.now().day();
+        if self.keep_days == 0 || writing.cleaned.replace(today) == Some(today) {
+            return;
+        }
+        let oldest = Day(today.0.saturating_sub(i64::from(self.keep_days))).to_string();
+        let entries = match std::fs::read_dir(&self.folder) {
+            Ok(entries) => entries,
+            Err(error) => return log::warn!("{} cannot be read: {error}", self.folder.display()),
+        };
+        for entry in entries.flatten() {
+            let name = entry.file_name();
+            let day = name
+                .to_str()
+                .and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
+            // As text, days of this form are in their order.
+            if day.is_some_and(|day| is_day(day) && *day < *oldest)
+                && let Err(error) = std::fs::remove_file(entry.path())
+            {
+                log::warn!("{} cannot be deleted: {error}", entry.path().display());
+            }
+        }
+    }
+}
+
+/// Whether a text has the form `2026-11-23`.
+fn is_day(text: &str) -> bool {
+    let has_form = |(at, byte): (usize, u8)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    };
+    text.len() == 10 && text.bytes().enumerate().all(has_form)
+}
+
+const PREFIX: &str = "receipts-";
+const SUFFIX: &str = ".jsonl";
+/// What comes together within this time is written together.
+const WRITE_EVERY: Duration = Duration::from_millis(250);
+/// The most receipts that wait: about 60 MB.
+const WAITING_MAX: usize = 100_000;
+/// The most receipts of one write: about half a megabyte.
+const AT_ONCE: usize = 1_000;
+/// How long the end waits for a disk that does not answer.
+const CLOSE_MAX: Duration = Duration::from_secs(5);
+const CLOSE_PAUSE: Duration = Duration::from_millis(2);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::numbers::{CallNumber, ProducerId};
+    use crate::pure::receipt::Billed;
+    use crate::pure::time::Timestamp;
+    use crate::pure::usage::Usage;
+    use crate::store::tests::rig::{NOW, credits, request_id};
+
+    const DAY_MS: i64 = 86_400_000;
+
+    fn receipt(number: u64, resolved: Timestamp) -> Receipt {
+        let billed = Billed::new(
+            request_id(number),
+            CallNumber::new(ProducerId(7), number),
+            (&"acme".parse().unwrap(), &"key_x".to_owned().into()),
+            &"a/m".into(),
+            (Usage::default(), credits("0.5"), None),
+            None,
+        );
+        Receipt { resolved, billed }
+    }
+
+    fn read(folder: &Path, day: &str) -> Vec<Receipt> {
+        let text = std::fs::read_to_string(folder.join(format!("receipts-{day}.jsonl"))).unwrap();
+        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+    }
+
+    #[test]
+    fn each_day_has_its_file_and_all_are_written_at_the_end() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ReceiptFiles::start(&folder.path().join("new/one"), 0, Clock::manual(NOW)).unwrap();
+        let tomorrow = NOW.plus_millis(DAY_MS);
+        let all = [(1, NOW), (2, NOW), (3, tomorrow), (4, NOW)].map(|(number, at)| receipt(number, at));
+        for receipt in &all {
+            files.push(receipt.clone());
+        }
+        files.close();
+        files.close();
+        let [one, two, three, four] = all;
+        assert_eq!(read(&folder.path().join("new/one"), "2026-11-20"), [one, two, four]);
+        assert_eq!(read(&folder.path().join("new/one"), "2026-11-21"), [three]);
+    }
+
+    #[test]
+    fn what_cannot_be_written_waits_and_comes_whole() {
+        let folder = tempfile::tempdir().unwrap();
+        let state = State {
+            folder: folder.path().to_owned(),
+            keep_days: 0,
+            clock: Clock::manual(NOW),
+            queue: Mutex::default(),
+            changed: Condvar::new(),
+        };
+        let path = folder.path().join("receipts-2026-11-20.jsonl");
+        std::fs::create_dir(&path).unwrap();
+        let mut writing = Writing {
+            receipts: vec![receipt(1, NOW), receipt(2, NOW)],
+            ..Writing::default()
+        };
+        state.write(&mut writing);
+        assert_eq!((writing.receipts.len(), writing.is_torn), (2, true));
+        std::fs::remove_dir(&path).unwrap();
+        std::fs::write(&path, "{\"resolved\":17").unwrap();
+        state.write(&mut writing);
+        assert_eq!((writing.receipts.len(), writing.is_torn), (0, false));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let lines: Vec<_> = text
+            .lines()
+            .skip(1)
+            .map(|line| serde_json::from_str::<Receipt>(line).unwrap())
+            .collect();
+        assert_eq!(lines, [receipt(1, NOW), receipt(2, NOW)]);
+    }
+
+    #[test]
+    fn files_of_too_long_ago_are_deleted_and_others_are_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let names = [
+            "receipts-2026-11-16.jsonl",
+            "receipts-2026-11-17.jsonl",
+            "receipts-old.jsonl",
+            "receipts-2026-11-01.csv",
+        ];
+        for name in names {
+            std::fs::write(folder.path().join(name), "").unwrap();
+        }
+        let files = ReceiptFiles::start(folder.path(), 3, Clock::manual(NOW)).unwrap();
+        files.push(receipt(1, NOW));
+        files.close();
+        let has = names.map(|name| folder.path().join(name).exists());
+        assert_eq!(has, [false, true, true, true]);
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_written_is_an_error_at_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        let error = ReceiptFiles::start(&file, 0, Clock::manual(NOW))
+            .unwrap_err()
+            .to_string();
+        assert!(
+            error.starts_with(&format!("receipts.files {}: ", file.display())),
+            "{error}"
+        );
+    }
+}
