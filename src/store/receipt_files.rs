@@ -29,6 +29,8 @@ struct State {
     clock: Clock,
     queue: Mutex<Queue>,
     changed: Condvar,
+    /// Something was written, or could not be.
+    progress: Condvar,
 }
 
 #[derive(Debug, Default)]
@@ -36,6 +38,13 @@ struct Queue {
     receipts: Vec<Receipt>,
     /// Receipts that there was no room for, since that was told.
     dropped: u64,
+    /// Receipts that were taken, and those of them that are in the files.
+    taken: u64,
+    written: u64,
+    /// The last try failed.
+    is_failing: bool,
+    /// Somebody waits for what was taken.
+    hurries: bool,
     closes: bool,
 }
 
@@ -54,6 +63,7 @@ impl ReceiptFiles {
             keep_days,
             queue: Mutex::default(),
             changed: Condvar::new(),
+            progress: Condvar::new(),
             clock,
         });
         state.append(state.clock.now().day(), b"").map_err(named)?;
@@ -74,10 +84,21 @@ impl ReceiptFiles {
             queue.dropped = queue.dropped.saturating_add(1);
             return;
         }
+        queue.taken = queue.taken.saturating_add(1);
         queue.receipts.push(receipt);
         if queue.receipts.len() == 1 {
             self.state.changed.notify_one();
         }
+    }
+
+    /// Waits until what was taken is written, for a second at most, and not while the files cannot be written. Blocks.
+    pub(super) fn flush(&self) {
+        let mut queue = self.state.queue();
+        let taken = queue.taken;
+        queue.hurries = queue.written < taken;
+        self.state.changed.notify_one();
+        let waits = |queue: &mut Queue| queue.written < taken && !queue.is_failing && !queue.closes;
+        drop(self.state.progress.wait_timeout_while(queue, FLUSH_MAX, waits));
     }
 
     /// Writes what is left, and ends the thread. Blocks, for some seconds at most; a second call does nothing. To be called after the
@@ -141,7 +162,9 @@ impl State {
                     "{dropped} receipts are not in the files: they could not be written for too long; the ledger has them"
                 );
             }
+            let before = writing.receipts.len();
             self.write(&mut writing);
+            self.tell_progress(before, &writing);
             let is_done = writing.receipts.is_empty() && self.queue().receipts.is_empty();
             if closes && (is_done || writing.is_torn) {
                 if !is_done {
@@ -163,9 +186,19 @@ impl State {
                 .wait_while(queue, idle)
                 .unwrap_or_else(PoisonError::into_inner);
         }
-        let open = |queue: &mut Queue| !queue.closes;
-        let waited = self.changed.wait_timeout_while(queue, WRITE_EVERY, open);
-        waited.unwrap_or_else(PoisonError::into_inner).0.closes
+        let has_time = |queue: &mut Queue| !queue.closes && !queue.hurries;
+        let waited = self.changed.wait_timeout_while(queue, WRITE_EVERY, has_time);
+        let mut queue = waited.unwrap_or_else(PoisonError::into_inner).0;
+        queue.hurries = false;
+        queue.closes
+    }
+
+    fn tell_progress(&self, before: usize, writing: &Writing) {
+        let written = before.saturating_sub(writing.receipts.len());
+        let mut queue = self.queue();
+        queue.written = queue.written.saturating_add(u64::try_from(written).unwrap_or(u64::MAX));
+        queue.is_failing = writing.is_torn;
+        self.progress.notify_all();
     }
 
     /// Writes all, each to the file of its day. What cannot be written is kept for the next time.
@@ -247,6 +280,8 @@ const WRITE_EVERY: Duration = Duration::from_millis(250);
 const WAITING_MAX: usize = 100_000;
 /// The most receipts of one write: about half a megabyte.
 const AT_ONCE: usize = 1_000;
+/// The longest wait for what was taken.
+const FLUSH_MAX: Duration = Duration::from_secs(1);
 /// How long the end waits for a disk that does not answer.
 const CLOSE_MAX: Duration = Duration::from_secs(5);
 const CLOSE_PAUSE: Duration = Duration::from_millis(2);
@@ -296,6 +331,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_waits_finds_what_was_taken_written() {
+        let folder = tempfile::tempdir().unwrap();
+        let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
+        for number in 1..=20 {
+            files.push(receipt(number, NOW));
+            files.flush();
+            assert_eq!(read(folder.path(), "2026-11-20").len() as u64, number);
+        }
+    }
+
+    #[test]
     fn what_cannot_be_written_waits_and_comes_whole() {
         let folder = tempfile::tempdir().unwrap();
         let state = State {
@@ -304,6 +350,7 @@ mod tests {
             clock: Clock::manual(NOW),
             queue: Mutex::default(),
             changed: Condvar::new(),
+            progress: Condvar::new(),
         };
         let path = folder.path().join("receipts-2026-11-20.jsonl");
         std::fs::create_dir(&path).unwrap();

@@ -166,6 +166,9 @@ impl Committer {
     /// When the disk does not take it: to be tried again.
     fn sync(&mut self) -> Result<(), StoreError> {
         self.database.sync()?;
+        if let Some(files) = self.shared.receipt_files.get() {
+            files.flush(); // Until then the journal has them.
+        }
         self.unsynced.drain(..).for_each(|mut entry| entry.close());
         Ok(())
     }

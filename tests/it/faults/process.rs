@@ -1,5 +1,6 @@
 //! The real binary with a configuration of its own.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
+use tollgate::pure::receipt::Receipt;
 use tollgate::store::Ledger;
-use tollgate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport};
+use tollgate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, RECEIPTS_MAX, ReceiptQuery};
 use tollgate::store::control::Door;
 use tollgate::store::redis::{Options, RedisLedger};
 
@@ -54,6 +56,7 @@ impl Site {
             "providers": { "main": { "base_url": provider.base_url() }, "spare": { "base_url": provider.base_url() } },
             "tiers": { "pro": tier },
         });
+        conf["receipts"]["files"] = site.path("receipts").to_str().into();
         change(&mut conf);
         let catalogue = catalogue::catalogue();
         std::fs::write(site.path("tollgate.yaml"), conf.to_string()).unwrap();
@@ -203,7 +206,11 @@ impl Site {
                 ))
             }
         };
-        tokio::task::block_in_place(|| Books(Some(open())))
+        let door = tokio::task::block_in_place(|| Some(open()));
+        Books {
+            door,
+            receipts: self.path("receipts"),
+        }
     }
 
     /// Runs the binary with these arguments and its `--json`; what it printed.
@@ -229,17 +236,52 @@ impl Drop for Site {
 }
 
 /// The way to a ledger. It blocks, which the tests' runtime is told.
-pub struct Books(Option<Door>);
+pub struct Books {
+    door: Option<Door>,
+    receipts: PathBuf,
+}
 
 impl Books {
     pub fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        tokio::task::block_in_place(|| self.0.as_ref().unwrap().run(op))
+        tokio::task::block_in_place(|| self.door.as_ref().unwrap().run(op))
+    }
+
+    /// All receipts that the ledger has of an account.
+    pub fn receipts(&self, name: &str) -> Vec<Receipt> {
+        let mut query = ReceiptQuery::newest(&name.parse().unwrap(), RECEIPTS_MAX);
+        let mut receipts = Vec::new();
+        loop {
+            let AdminReply::Receipts(page) = self.run(AdminOp::Receipts(query.clone())).unwrap() else {
+                panic!("no receipts");
+            };
+            receipts.extend(page.receipts);
+            match page.next {
+                Some(next) => query.before = Some(next),
+                None => return receipts,
+            }
+        }
+    }
+
+    /// All receipts in the files, each once.
+    pub fn receipts_in_files(&self) -> Vec<Receipt> {
+        let mut seen = HashSet::new();
+        let mut receipts = Vec::new();
+        for file in std::fs::read_dir(&self.receipts).into_iter().flatten() {
+            let text = std::fs::read_to_string(file.unwrap().path()).unwrap();
+            // The last line of a process that was killed may be torn.
+            let lines = text
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Receipt>(line).ok());
+            receipts
+                .extend(lines.filter(|r| seen.insert((r.billed.producer, r.billed.account.clone(), r.billed.number))));
+        }
+        receipts
     }
 }
 
 impl Drop for Books {
     fn drop(&mut self) {
-        tokio::task::block_in_place(|| self.0.take());
+        tokio::task::block_in_place(|| self.door.take());
     }
 }
 

@@ -1,7 +1,12 @@
 //! What every client received, and what its account may have been billed for it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use rust_decimal::Decimal;
 use tollgate::pure::money::Credits;
+use tollgate::pure::receipt::Receipt;
+use tollgate::pure::time::{Day, Period};
+use tollgate::store::admin::{AdminOp, AdminReply};
 
 use super::load::{CREDIT, account};
 use super::process::{Books, audit, view};
@@ -70,6 +75,7 @@ impl Record {
 
     /// Whether every account has spent what its calls cost, and holds nothing. The first that has not, as a sentence.
     pub fn check(&self, ledger: &Books, provider: &Provider) -> Result<(), String> {
+        let in_files = ledger.receipts_in_files();
         for worker in 0..self.calls.len() {
             let name = account(worker);
             let figures = view(ledger, &name);
@@ -87,6 +93,7 @@ impl Record {
                     "{name} spent {spent}, not {range:?}; cut: {cut:?}, sent: {sent:?}"
                 ));
             }
+            check_receipts(ledger, &in_files, &name, spent)?;
         }
         let report = audit(ledger);
         if report.findings.is_empty() {
@@ -97,9 +104,65 @@ impl Record {
     }
 }
 
+/// Each number has one receipt, and the receipts are what the usage rows say and what was spent; so are those in the files.
+fn check_receipts(ledger: &Books, in_files: &[Receipt], name: &str, spent: Decimal) -> Result<(), String> {
+    let receipts = ledger.receipts(name);
+    let numbers: BTreeSet<_> = receipts.iter().map(|r| (r.billed.producer, r.billed.number)).collect();
+    if numbers.len() != receipts.len() {
+        return Err(format!("{name} has a number with two receipts"));
+    }
+    let mut sums: BTreeMap<(Day, String), [Decimal; 4]> = BTreeMap::new();
+    for Receipt { resolved, billed } in &receipts {
+        let sum = sums.entry((resolved.day(), billed.model.to_string())).or_default();
+        let figures = [
+            Decimal::ONE,
+            billed.prompt_tokens.into(),
+            billed.completion_tokens.into(),
+            decimal(billed.cost),
+        ];
+        sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
+    }
+    let (account, period) = (name.parse().unwrap(), Period::All);
+    let AdminReply::Usage { rows, .. } = ledger.run(AdminOp::Usage { account, period }).unwrap() else {
+        panic!("no usage");
+    };
+    let rows: BTreeMap<_, _> = rows
+        .into_iter()
+        .map(|row| {
+            let counts = [row.requests, row.prompt_tokens, row.completion_tokens].map(Decimal::from);
+            let [requests, prompt, completion] = counts;
+            ((row.day, row.model), [requests, prompt, completion, decimal(row.cost)])
+        })
+        .collect();
+    if sums != rows {
+        return Err(format!("the receipts of {name} are {sums:?}, its usage {rows:?}"));
+    }
+    let all: Decimal = receipts.iter().map(|r| decimal(r.billed.cost)).sum();
+    if all != spent {
+        return Err(format!("the receipts of {name} cost {all}, it spent {spent}"));
+    }
+    let written: BTreeSet<_> = in_files
+        .iter()
+        .filter(|r| r.billed.account.as_str() == name)
+        .map(|r| (r.billed.producer, r.billed.number))
+        .collect();
+    if written != numbers {
+        let (lost, foreign): (Vec<_>, Vec<_>) = (
+            numbers.difference(&written).collect(),
+            written.difference(&numbers).collect(),
+        );
+        return Err(format!("the files lack {lost:?} of {name}, and have {foreign:?}"));
+    }
+    Ok(())
+}
+
+fn decimal(credits: Credits) -> Decimal {
+    credits.to_string().parse().unwrap()
+}
+
 /// What has been taken from an account that began with [`CREDIT`].
 fn spent(balance: Credits) -> Decimal {
-    CREDIT.parse::<Decimal>().unwrap() - balance.to_string().parse::<Decimal>().unwrap()
+    CREDIT.parse::<Decimal>().unwrap() - decimal(balance)
 }
 
 /// Between what the client had received and what the provider had sent. Nothing is owed for what the provider never saw.
