@@ -1,7 +1,8 @@
 //! What a reserve and its settlement cost on each store: pairs a second, and microseconds of CPU a pair, of this process and of
 //! redis-server.
 //!
-//! `cargo bench --bench ledger -- [embedded] [redis] [SECONDS]`; redis-server has to be installed. A pair is over when its
+//! `cargo bench --bench ledger -- [embedded] [redis] [receipts] [SECONDS]`; redis-server has to be installed. With `receipts` each
+//! settlement writes its own. A pair is over when its
 //! settlement is acknowledged (Redis) or in memory (embedded).
 
 #![expect(clippy::print_stdout, reason = "its report is its output")]
@@ -10,11 +11,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::config::Store;
+use tollgate::config::Config;
 use tollgate::pure::account::{ReserveRequest, Scope};
+use tollgate::pure::chat::Endpoint;
 use tollgate::pure::ids::{ApiKey, RequestId, Tier};
 use tollgate::pure::limits::{LimitOverrides, Limits};
-use tollgate::pure::money::Credits;
+use tollgate::pure::money::{Credits, Pricing};
+use tollgate::pure::receipt::{CallDetails, CallEnding};
 use tollgate::pure::time::Timestamp;
 use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use tollgate::store::admin::AdminOp;
@@ -33,29 +36,42 @@ fn main() {
     let seconds = words.iter().find_map(|word| word.parse().ok()).unwrap_or(3.0);
     let wanted =
         |store: &str| !words.iter().any(|w| w == "embedded" || w == "redis") || words.iter().any(|w| w == store);
+    let receipts = words.iter().any(|word| word == "receipts");
     println!("store     callers accounts   pairs/s   us a pair: here  redis-server   p50 us   p99 us (reserve)");
     for (callers, accounts) in [(1, 1), (16, 1), (256, 1), (256, 64)] {
         if wanted("embedded") {
             let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
-            let store = Store::Sqlite(folder.path().join("ledger.db"));
-            measure("embedded", &store, None, callers, accounts, seconds);
+            let store = format!("sqlite://{}", folder.path().join("ledger.db").display());
+            measure(
+                "embedded",
+                &config(&store, receipts),
+                None,
+                (callers, accounts),
+                seconds,
+            );
         }
         if wanted("redis") {
             let server = redis_server::RedisServer::start_with(&["--appendonly", "yes", "--save", ""]);
             measure(
                 "redis",
-                &Store::Redis(server.url()),
+                &config(&server.url(), receipts),
                 Some(server.process_id()),
-                callers,
-                accounts,
+                (callers, accounts),
                 seconds,
             );
         }
     }
 }
 
-fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, accounts: u64, seconds: f64) {
-    let ledger = open(store).unwrap_or_else(|error| panic!("{error}"));
+fn config(store: &str, receipts: bool) -> Config {
+    let (days, each) = if receipts { (30, 10_000) } else { (0, 0) };
+    let text = format!("store: {store:?}\nreceipts: {{ keep_days: {days}, per_account_max: {each} }}");
+    Config::parse("bench".as_ref(), &text, &|_| None).unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn measure(name: &str, config: &Config, server: Option<u32>, (callers, accounts): (u64, u64), seconds: f64) {
+    let receipts = config.keeps_receipts();
+    let ledger = open(config).unwrap_or_else(|error| panic!("{error}"));
     let callers_of: Vec<Caller> = (0..accounts).map(|n| caller(&ledger, n)).collect();
     let workers = callers.min(2);
     let pairs = AtomicU64::new(0);
@@ -69,7 +85,15 @@ fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, account
                     let runtime = runtime();
                     let each = async |n: u64| {
                         let caller = &callers_of[usize::try_from(n % accounts).unwrap_or(0)];
-                        work(ledger, caller, n, start, Duration::from_secs_f64(seconds), pairs).await
+                        work(
+                            ledger,
+                            caller,
+                            (n, receipts),
+                            start,
+                            Duration::from_secs_f64(seconds),
+                            pairs,
+                        )
+                        .await
                     };
                     let mine = (0..callers).filter(|n| n % workers == worker).map(each);
                     runtime.block_on(futures::future::join_all(mine))
@@ -110,7 +134,14 @@ fn measure(name: &str, store: &Store, server: Option<u32>, callers: u64, account
 /// How long the last settlements may take.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
 
-async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Duration, pairs: &AtomicU64) -> Vec<u32> {
+async fn work(
+    ledger: &Ledger,
+    caller: &Caller,
+    (n, receipts): (u64, bool),
+    start: Instant,
+    time: Duration,
+    pairs: &AtomicU64,
+) -> Vec<u32> {
     let (mut count, mut waits) = (0u64, Vec::new());
     let debit = Debit {
         model: Arc::from("provider/model"),
@@ -121,14 +152,16 @@ async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Du
         },
         cost: Credits::from_pico(123_456),
         held: None,
-        details: None,
+        details: receipts.then(|| Box::new(details())),
     };
     while start.elapsed() < time {
         count += 1;
-        let mut id = [0u8; 16];
-        id[..8].copy_from_slice(&n.to_be_bytes());
-        id[8..].copy_from_slice(&count.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         let now = Timestamp(i64::try_from(std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_millis())).unwrap_or(0));
+        // The time in front, as the gateway's have it.
+        let mut id = [0u8; 16];
+        id[..6].copy_from_slice(&now.0.to_be_bytes()[2..]);
+        id[6..8].copy_from_slice(&n.to_be_bytes()[6..]);
+        id[8..].copy_from_slice(&count.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
         let request = ReserveRequest {
             id: RequestId::from_bytes(id),
             scope: Scope::Account,
@@ -157,6 +190,25 @@ async fn work(ledger: &Ledger, caller: &Caller, n: u64, start: Instant, time: Du
         }
     }
     waits
+}
+
+/// What a gateway usually knows of a call.
+fn details() -> CallDetails {
+    let now = Timestamp(i64::try_from(std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_millis())).unwrap_or(0));
+    CallDetails {
+        provider: Some(Arc::from("provider")),
+        upstream_model: Some(Arc::from("model-2026-11-01")),
+        upstream_id: Some("chatcmpl-CdVx0ABCDEFGHIJKLMNOPQRSTUV".to_owned()),
+        endpoint: Some(Endpoint::ChatStream),
+        first_byte: Some(now),
+        ended: Some(now),
+        streamed: Some(true),
+        ending: Some(CallEnding::Complete),
+        reported_prompt: Some(PromptTokens(100)),
+        reported_completion: Some(CompletionTokens(200)),
+        counted_completion: Some(CompletionTokens(200)),
+        pricing: Pricing::from_units_each([2_300_000_000_000_000_000, 9_200_000_000_000_000_000]),
+    }
 }
 
 fn caller(ledger: &Ledger, n: u64) -> Caller {

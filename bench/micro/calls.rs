@@ -29,7 +29,7 @@ struct Site {
 impl Site {
     fn new() -> Site {
         let folder = tempfile::tempdir().unwrap();
-        let ledger = Embedded::open(&folder.path().join("ledger.db"), Clock::System).unwrap();
+        let ledger = Embedded::open_keeping(&folder.path().join("ledger.db"), 0, Clock::System).unwrap();
         let ledger = Ledger::Embedded(ledger);
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()

@@ -36,6 +36,7 @@ pub(super) fn details(
     let arrived = hold.id().time();
     let after = |span: std::time::Duration| arrived.plus_millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
     let (first, whole) = tally.as_ref().map(|tally| tally.spans()).unwrap_or_default();
+    let is_streamed = bill.body.mode() == ResponseMode::Stream;
     let reported = metered.and_then(|metered| metered.reported);
     Box::new(CallDetails {
         provider: target.map(|target| target.upstream.name.clone()),
@@ -44,13 +45,16 @@ pub(super) fn details(
         endpoint: Some(bill.body.endpoint()),
         first_byte: first.map(after),
         ended: Some(whole.map_or_else(|| clock.now(), after)).filter(|ended| *ended > Timestamp::default()),
-        streamed: Some(bill.body.mode() == ResponseMode::Stream),
+        streamed: Some(is_streamed),
         ending: Some(bill.ending.into()),
         reported_prompt: reported
             .map(|Usage { prompt, .. }| prompt)
             .or(metered.and_then(|metered| metered.prompt)),
         reported_completion: reported.map(|Usage { completion, .. }| completion),
-        counted_completion: metered.map(|metered| metered.delivered),
+        // The text of a whole answer is not counted where its use was reported.
+        counted_completion: metered
+            .filter(|_| is_streamed || reported.is_none())
+            .map(|metered| metered.delivered),
         pricing: Some(permit.model().pricing),
     })
 }

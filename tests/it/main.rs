@@ -50,6 +50,7 @@ mod nodes;
 mod openapi;
 mod plugin;
 mod races;
+mod receipts;
 mod regression;
 mod reload;
 mod shapes;

@@ -1,6 +1,8 @@
 //! A gateway of a test's own: configuration and catalogue in a temporary folder, an embedded ledger, a listener on a free port.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,8 +18,9 @@ use tollgate::gateway::snapshot::Snapshot;
 use tollgate::gateway::upstream::Upstreams;
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
+use tollgate::pure::receipt::Receipt;
 use tollgate::pure::time::{Period, Timestamp};
-use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef};
+use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef, ReceiptQuery};
 use tollgate::store::embedded::Embedded;
 use tollgate::store::journal::Journal;
 use tollgate::store::redis::{Options, RedisLedger};
@@ -63,7 +66,7 @@ pub struct Gateway {
     pub h2c: Client,
     /// What is paid in so far.
     pub paid_in: Decimal,
-    ledger: Ledger,
+    pub ledger: Ledger,
     reloader: Reloader,
     dir: TempDir,
     served: Served,
@@ -96,6 +99,8 @@ impl Setup {
         let conf = json!({
             "providers": { "main": { "base_url": base_url, "api_key_env": "SET_MAIN" } },
             "tiers": {}, "timeouts": {}, "auth_failures_per_minute": 1_000_000,
+            // They outlast what tests do to the clock, so that they can be held against the usage.
+            "receipts": { "keep_days": 3_000 },
         });
         let setup = Setup {
             conf,
@@ -191,18 +196,22 @@ impl Setup {
 
         let clock = Clock::manual(NOW);
         let upstreams = Upstreams::new(self.resolver);
-        let traces = config.traces.clone();
+        let (traces, receipts) = (config.traces.clone(), config.receipts.clone());
         let snapshot = Snapshot::load(config, &upstreams).unwrap();
         upstreams.wait_for_names();
         let snapshot = Arc::new(ArcSwap::from_pointee(snapshot));
         let ledger = match self.redis {
-            None => Ledger::Embedded(Embedded::open(path("ledger.db").as_ref(), clock.clone()).unwrap()),
+            None => {
+                let path = path("ledger.db");
+                Ledger::Embedded(Embedded::open_keeping(path.as_ref(), receipts.keep_days, clock.clone()).unwrap())
+            }
             Some(url) => {
                 // Its time is the test's, as everything's is; and a busy machine is no outage.
                 let options = Options {
                     timeout: STORE_TIME,
                     clock: clock.clone(),
                     hold_ttl: self.hold_ttl,
+                    receipts_per_account_max: NonZeroU32::new(receipts.per_account_max),
                     ..Options::default()
                 };
                 // It blocks, on a thread that is on no runtime.
@@ -387,9 +396,43 @@ impl Gateway {
         }
     }
 
-    /// Checks that nothing is held and the books balance.
+    /// All receipts of the account.
+    pub async fn receipts(&self) -> Vec<Receipt> {
+        let mut query = ReceiptQuery::newest(&account(), 100);
+        let mut receipts = Vec::new();
+        loop {
+            let page = self.ledger.receipts(query.clone()).await.unwrap();
+            receipts.extend(page.receipts);
+            match page.next {
+                Some(next) => query.before = Some(next),
+                None => return receipts,
+            }
+        }
+    }
+
+    /// Checks that nothing is held, the books balance, and the receipts are what the usage says.
     pub async fn check_books(&self) {
         self.settled_balance().await;
+        let mut sums = BTreeMap::new();
+        for Receipt { resolved, billed } in self.receipts().await {
+            let sum: &mut (u64, u64, u64, Decimal) =
+                sums.entry((resolved.day(), billed.model.to_string())).or_default();
+            sum.0 += 1;
+            sum.1 += billed.prompt_tokens;
+            sum.2 += billed.completion_tokens;
+            sum.3 += decimal(billed.cost);
+        }
+        let row = |row: UsageRow| {
+            let figures = (
+                row.requests,
+                row.prompt_tokens,
+                row.completion_tokens,
+                decimal(row.cost),
+            );
+            ((row.day, row.model), figures)
+        };
+        let rows: BTreeMap<_, _> = self.usage().await.into_iter().map(row).collect();
+        assert_eq!(sums, rows, "receipts and usage differ");
         let report = match self.run(AdminOp::Audit).await {
             AdminReply::Audit(report) => report,
             other => panic!("{other:?}"),
@@ -469,7 +512,7 @@ pub fn decimal(credits: tollgate::pure::money::Credits) -> Decimal {
     Decimal::from_i128_with_scale(i128::from(credits.pico()), 12).normalize()
 }
 
-fn account() -> AccountId {
+pub fn account() -> AccountId {
     ACCOUNT.parse().unwrap()
 }
 

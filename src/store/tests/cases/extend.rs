@@ -57,6 +57,11 @@ pub(super) fn a_hold_is_raised_within_the_quota(rig: &Rig) {
     // In the month after, the quota is there anew.
     rig.clock.advance(20 * 86_400_000);
     hold.release();
+    assert_eq!(
+        rig.figures(&caller).held,
+        Credits::ZERO,
+        "what is given back has arrived"
+    );
     let later = rig.clock.now().plus_millis(60_000);
     let again = crate::pure::account::ReserveRequest {
         expires: later,
