@@ -58,8 +58,14 @@ pub(super) async fn caller(headers: &HeaderMap, guard: &Guard<'_>) -> Result<Cal
     Ok(caller)
 }
 
-/// Where the request says it comes from.
-pub(super) fn provenance(headers: &HeaderMap) -> Provenance<'_> {
+/// Where the request says it comes from. That is not looked for where the key is not locked to domains.
+pub(super) fn provenance<'a>(headers: &'a HeaderMap, caller: &Caller) -> Provenance<'a> {
+    if caller.key.domains.is_empty() {
+        return Provenance {
+            origin: None,
+            referer: None,
+        };
+    }
     let text = |name| {
         headers
             .get(name)

@@ -139,7 +139,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
     let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
     ctx.rate = Some(books.ledger.rate(&caller, &scope, limits));
     let Route::Model(endpoint) = route else {
-        let from = authenticate::provenance(&request.headers);
+        let from = authenticate::provenance(&request.headers, &caller);
         if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
@@ -173,7 +173,7 @@ async fn admitted(
         .into());
     }
     let owner = owner(tollgate, ctx, &caller);
-    let from = authenticate::provenance(&session.req_header().headers);
+    let from = authenticate::provenance(&session.req_header().headers, &caller);
     let mut precheck = Precheck {
         snapshot: &snapshot,
         ledger: &books.ledger,
@@ -190,7 +190,7 @@ async fn admitted(
         tally.waited_for_body(began.elapsed());
     }
     let is_small = receive::is_small(bytes.len());
-    let from = authenticate::provenance(&session.req_header().headers);
+    let from = authenticate::provenance(&session.req_header().headers, &caller);
     let (permit, body) = match checked(ctx, &caller, bytes, endpoint, from) {
         Ok(checked) => checked,
         Err(error) => {
