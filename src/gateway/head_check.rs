@@ -26,26 +26,30 @@ pub(super) fn check(session: &mut ServerSession, ctx: &Ctx) -> Result<(), ApiErr
 
 fn checked(session: &ServerSession) -> Result<(), ApiError> {
     let request = session.req_header();
-    let fields = request.headers.iter();
-    let bytes = fields.fold(request.raw_path().len(), |sum, (name, value)| {
-        sum.saturating_add(name.as_str().len())
+    let (mut bytes, mut has_host) = (request.raw_path().len(), false);
+    // Chunks are taken off; any other coding would be left on the body, or be read otherwise by someone in front.
+    let (mut codings, mut is_chunked) = (0usize, true);
+    for (name, value) in &request.headers {
+        bytes = bytes
+            .saturating_add(name.as_str().len())
             .saturating_add(value.len())
-            .saturating_add(FIELD_BYTES)
-    });
+            .saturating_add(FIELD_BYTES);
+        match *name {
+            header::HOST => has_host = true,
+            header::TRANSFER_ENCODING => {
+                codings = codings.saturating_add(1);
+                is_chunked &= value.as_bytes().eq_ignore_ascii_case(b"chunked");
+            }
+            _ => {}
+        }
+    }
     if bytes > HEAD_BYTES_MAX {
         return Err(ApiError::HeadTooLarge { max: HEAD_BYTES_MAX });
     }
-    if request.version == Version::HTTP_11 && !request.headers.contains_key(header::HOST) {
+    if request.version == Version::HTTP_11 && !has_host {
         return Err(ApiError::BadRequest("The Host header is missing.".to_owned()));
     }
-    // Chunks are taken off; any other coding would be left on the body, or be read otherwise by someone in front.
-    let mut codings = request.headers.get_all(header::TRANSFER_ENCODING).iter();
-    let only_chunks = match (codings.next(), codings.next()) {
-        (None, _) => true,
-        (Some(coding), None) => coding.as_bytes().eq_ignore_ascii_case(b"chunked"),
-        (Some(_), Some(_)) => false,
-    };
-    if !only_chunks {
+    if codings > 1 || !is_chunked {
         return Err(ApiError::BadRequest(
             "The body may be chunked, and coded no further.".to_owned(),
         ));

@@ -1,8 +1,8 @@
 //! The judgement of an upstream's answer: by its header, and then by what passes.
 
 use bytes::Bytes;
-use http::StatusCode;
 use http::header::{self, HeaderMap, HeaderValue};
+use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
@@ -31,17 +31,18 @@ pub(super) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) 
     if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
         trace.answered(status);
     }
-    let problem = unusable(response, call.body.mode());
+    let fields = Fields::of(&response.headers);
+    let problem = fields.unusable(call.body.mode());
     if status == 200 && problem.is_none() {
         if call.body.mode() == ResponseMode::Stream {
             succeeded(call, clock);
         }
-        let mut headers = accept(response, call);
+        let mut headers = accept(&fields, response.version, call);
         respond::decorate(&mut headers, ctx);
         *response = respond::head(StatusCode::OK, headers);
         return Ok(());
     }
-    let retry_after_secs = retry_after_secs(response);
+    let retry_after_secs = retry_after_secs(&response.headers);
     let error = match problem {
         // Its body cannot be told from what surrounds it.
         Some(CODED) => ApiError::UpstreamUnreachable,
@@ -66,10 +67,10 @@ pub(super) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) 
 }
 
 /// The upstream's 200 is passed on, with headers from an allow-list.
-fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
+fn accept(fields: &Fields<'_>, version: Version, call: &mut Call) -> HeaderMap {
     let mut headers = respond::headers();
     call.failure = None;
-    let meter = Meter::new(&call.body, encoding(call), framing(upstream_response), call.ceiling());
+    let meter = Meter::new(&call.body, encoding(call), fields.framing(version), call.ceiling());
     let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
     headers.insert(header::CONTENT_TYPE, content_type);
     if meter.is_stream() {
@@ -77,10 +78,10 @@ fn accept(upstream_response: &ResponseHeader, call: &mut Call) -> HeaderMap {
         headers.insert(header::CACHE_CONTROL, NO_CACHE);
     } else {
         // Its framing is the transport's; only a length that is known is told, in our own words.
-        if let Some(length) = content_length(&upstream_response.headers) {
+        if let Some(length) = fields.length() {
             headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
         }
-        if let Some(value) = upstream_response.headers.get(header::CACHE_CONTROL) {
+        if let Some(value) = fields.cache_control {
             headers.insert(header::CACHE_CONTROL, value.clone());
         }
     }
@@ -242,42 +243,86 @@ fn pass_refusal(body: &mut Option<Bytes>, ends: bool, refusal: &mut Refusal) -> 
     Ok(())
 }
 
-/// Why a 200 cannot be used: it is not what was asked for, or cannot be read.
-fn unusable(response: &ResponseHeader, mode: ResponseMode) -> Option<&'static str> {
-    let text = |name| {
-        response
-            .headers
-            .get(name)
-            .map(|value: &HeaderValue| value.to_str().unwrap_or(""))
-    };
-    if text(header::CONTENT_ENCODING).is_some_and(|encoding| !encoding.eq_ignore_ascii_case("identity")) {
-        return Some("a content-encoding that was not asked for");
-    }
-    if text(header::TRANSFER_ENCODING).is_some_and(|coding| !coding.eq_ignore_ascii_case("chunked"))
-        || response.headers.get_all(header::TRANSFER_ENCODING).iter().count() > 1
-    {
-        return Some(CODED);
-    }
-    let content_type = text(header::CONTENT_TYPE)?;
-    let kind = content_type.split(';').next().unwrap_or("").trim();
-    let wanted = match mode {
-        ResponseMode::Stream => "text/event-stream",
-        ResponseMode::Whole => "application/json",
-    };
-    (!kind.eq_ignore_ascii_case(wanted)).then_some("a content-type that was not asked for")
+/// What is looked at in the head of an upstream's answer, found in one pass: of each field the first.
+#[derive(Default)]
+struct Fields<'a> {
+    content_type: Option<&'a HeaderValue>,
+    content_encoding: Option<&'a HeaderValue>,
+    content_length: Option<&'a HeaderValue>,
+    transfer_encoding: Option<&'a HeaderValue>,
+    /// Lines of `transfer-encoding`.
+    transfer_encodings: usize,
+    cache_control: Option<&'a HeaderValue>,
 }
 
-/// The length of an answer's body, when it is told. Pingora has refused what is no length, and several that differ.
-fn content_length(headers: &HeaderMap) -> Option<u64> {
-    if headers.contains_key(header::TRANSFER_ENCODING) {
-        return None;
+impl<'a> Fields<'a> {
+    fn of(headers: &'a HeaderMap) -> Fields<'a> {
+        let mut fields = Fields::default();
+        for (name, value) in headers {
+            let field = match *name {
+                header::CONTENT_TYPE => &mut fields.content_type,
+                header::CONTENT_ENCODING => &mut fields.content_encoding,
+                header::CONTENT_LENGTH => &mut fields.content_length,
+                header::TRANSFER_ENCODING => {
+                    fields.transfer_encodings = fields.transfer_encodings.saturating_add(1);
+                    &mut fields.transfer_encoding
+                }
+                header::CACHE_CONTROL => &mut fields.cache_control,
+                _ => continue,
+            };
+            field.get_or_insert(value);
+        }
+        fields
     }
-    let text = headers.get(header::CONTENT_LENGTH)?.to_str().ok()?;
-    text.split(',').next()?.trim().parse().ok()
+
+    /// Why a 200 cannot be used: it is not what was asked for, or cannot be read.
+    fn unusable(&self, mode: ResponseMode) -> Option<&'static str> {
+        let text = |value: &'a HeaderValue| value.to_str().unwrap_or("");
+        let is_other = |value: Option<&'a HeaderValue>, wanted: &str| {
+            value.is_some_and(|value| !text(value).eq_ignore_ascii_case(wanted))
+        };
+        if is_other(self.content_encoding, "identity") {
+            return Some("a content-encoding that was not asked for");
+        }
+        if is_other(self.transfer_encoding, "chunked") || self.transfer_encodings > 1 {
+            return Some(CODED);
+        }
+        let kind = text(self.content_type?);
+        let wanted = match mode {
+            ResponseMode::Stream => "text/event-stream",
+            ResponseMode::Whole => "application/json",
+        };
+        let is_wanted = kind.eq_ignore_ascii_case(wanted)
+            || kind
+                .split_once(';')
+                .map_or(kind, |(kind, _)| kind)
+                .trim()
+                .eq_ignore_ascii_case(wanted);
+        (!is_wanted).then_some("a content-type that was not asked for")
+    }
+
+    /// The length of the body, when it is told. Pingora has refused what is no length, and several that differ.
+    fn length(&self) -> Option<u64> {
+        if self.transfer_encodings > 0 {
+            return None;
+        }
+        let text = self.content_length?.to_str().ok()?;
+        text.split(',').next()?.trim().parse().ok()
+    }
+
+    /// How the answer's end will be known.
+    fn framing(&self, version: Version) -> Framing {
+        let is_framed = version == Version::HTTP_2 || self.content_length.is_some() || self.transfer_encodings > 0;
+        if is_framed {
+            Framing::Framed
+        } else {
+            Framing::UntilClosed
+        }
+    }
 }
 
-fn retry_after_secs(response: &ResponseHeader) -> Option<u64> {
-    let text = response.headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
     // An HTTP date is rare; a usual wait is as good.
     Some(text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS))
 }
@@ -297,15 +342,6 @@ fn worded(error: &ApiError, words: &[u8]) -> ApiError {
         status: *status,
         message: said.unwrap_or_else(|| message.clone()),
     }
-}
-
-/// How the answer's end will be known.
-fn framing(response: &ResponseHeader) -> Framing {
-    let framed = response.version == http::Version::HTTP_2
-        || [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
-            .iter()
-            .any(|name| response.headers.contains_key(name));
-    if framed { Framing::Framed } else { Framing::UntilClosed }
 }
 
 /// The tokenizer of the model's family.

@@ -231,9 +231,8 @@ fn frame(head: &mut ResponseHeader, client: Version, length: Option<usize>) -> R
         head.set_version(Version::HTTP_11);
     }
     let has_no_body = matches!(head.status.as_u16(), 204 | 304);
-    if let Some(length) = length.filter(|_| !has_no_body)
-        && !head.headers.contains_key(header::CONTENT_LENGTH)
-    {
+    let has_length = head.headers.contains_key(header::CONTENT_LENGTH);
+    if let Some(length) = length.filter(|_| !has_no_body && !has_length) {
         head.remove_header(&header::TRANSFER_ENCODING);
         return head.insert_header(header::CONTENT_LENGTH, length);
     }
@@ -242,10 +241,7 @@ fn frame(head: &mut ResponseHeader, client: Version, length: Option<usize>) -> R
         head.remove_header(&header::TRANSFER_ENCODING);
         return Ok(());
     }
-    let is_framed = [header::CONTENT_LENGTH, header::TRANSFER_ENCODING]
-        .iter()
-        .any(|name| head.headers.contains_key(name));
-    if is_framed || has_no_body {
+    if has_length || has_no_body || head.headers.contains_key(header::TRANSFER_ENCODING) {
         return Ok(());
     }
     head.insert_header(header::TRANSFER_ENCODING, "chunked")
