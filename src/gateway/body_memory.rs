@@ -3,7 +3,6 @@
 //! A body has a [`Room`] that grows as it arrives and is given back with its last reference: the body is kept for as long as its request
 //! may be sent to another target, and until its prompt is counted.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 use std::hash::{BuildHasher, RandomState};
 use std::net::{IpAddr, Ipv6Addr};
@@ -13,6 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 
 use super::client_ip;
+use super::hash_map::ByHash;
 use crate::config::BodyMemoryLimits;
 use crate::pure::error::{ApiError, LimitKind};
 use crate::pure::ids::KeyId;
@@ -26,7 +26,7 @@ pub(super) struct BodyMemory {
     hasher: RandomState,
 }
 
-/// Whose bodies they are.
+/// Whose bodies they are, by hashes with the process' own seed.
 #[derive(Clone, Debug)]
 pub(super) struct BodyOwner {
     memory: Arc<BodyMemory>,
@@ -82,7 +82,7 @@ impl BodyMemory {
         BodyOwner {
             memory: Arc::clone(self),
             key: self.hasher.hash_one(key.as_str()),
-            address: address.map(number),
+            address: address.map(|address| self.hasher.hash_one(number(address))),
         }
     }
 }
@@ -219,7 +219,7 @@ impl<B: AsRef<[u8]>> AsRef<[u8]> for HeldBody<B> {
 
 /// What each key, or each address, holds. Only those that hold something stand here.
 #[derive(Debug, Default)]
-struct Shares([Mutex<HashMap<u64, u64>>; SHARDS]);
+struct Shares([Mutex<ByHash<u64>>; SHARDS]);
 
 impl Shares {
     /// False, and nothing taken, when the owner would hold more than `max`.
@@ -257,9 +257,10 @@ impl Shares {
         self.shard(owner).get(&owner).copied().unwrap_or(0)
     }
 
-    fn shard(&self, owner: u64) -> MutexGuard<'_, HashMap<u64, u64>> {
+    fn shard(&self, owner: u64) -> MutexGuard<'_, ByHash<u64>> {
         let [first, ..] = &self.0;
-        let index = usize::from(owner.to_le_bytes()[0]) % SHARDS;
+        // Neither the lowest bits nor the highest: by those the map of a shard spreads its own.
+        let index = usize::from(owner.to_le_bytes()[4]) % SHARDS;
         let shard = self.0.get(index).unwrap_or(first);
         shard.lock().unwrap_or_else(PoisonError::into_inner)
     }

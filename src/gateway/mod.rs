@@ -28,6 +28,7 @@ mod extend;
 mod failure;
 mod forward;
 mod handover;
+mod hash_map;
 mod head_check;
 mod head_limit;
 mod judge;

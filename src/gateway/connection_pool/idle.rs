@@ -3,13 +3,14 @@
 //! Pingora's pool gives each of them a task and a timer, which cost a request more than its own connection's work does. These lie
 //! still: whether one was closed meanwhile is seen when it is taken, and by one task that looks through all of them now and then.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 use pingora::protocols::Stream;
 use tokio::io::AsyncReadExt as _;
+
+use crate::gateway::hash_map::ByHash;
 
 /// The connections of all peers.
 pub(super) struct Idle {
@@ -29,7 +30,7 @@ impl Default for Idle {
 #[derive(Default)]
 struct Shelves {
     /// By peer, the one put there last at the end: it is the least likely to have been closed.
-    by_peer: HashMap<u64, Vec<Waiting>>,
+    by_peer: ByHash<Vec<Waiting>>,
     count: usize,
     /// Whether the task runs that looks through them.
     is_swept: bool,
