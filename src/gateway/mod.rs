@@ -226,6 +226,11 @@ impl Carried for Tollgate {
         forward::blank_request()
     }
 
+    /// Nothing of it leaves but what `judge` writes, so how its names were spelled is not copied: that would be a second map.
+    fn upstream_response(&self, upstream: &ResponseHeader) -> ResponseHeader {
+        ResponseHeader::from(upstream.as_owned_parts())
+    }
+
     fn time_limits(&self, ctx: &Self::CTX) -> TimeLimits {
         let timeouts = ctx.snapshot.config.timeouts;
         TimeLimits {

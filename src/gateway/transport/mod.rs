@@ -23,7 +23,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http::{Uri, Version, header};
-use pingora::http::RequestHeader;
+use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::proxy::{ProxyHttp, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OrErr, Result};
@@ -40,6 +40,12 @@ pub trait Carried: ProxyHttp {
     /// The request that [`ProxyHttp::upstream_request_filter`] is given: the client's, unless the plugin builds its own from nothing.
     fn upstream_request(&self, session: &Session, _ctx: &mut Self::CTX) -> RequestHeader {
         session.req_header().clone()
+    }
+
+    /// The head that [`ProxyHttp::upstream_response_filter`] is given: the upstream's, with its names as they were spelled, unless the
+    /// plugin has no use for that.
+    fn upstream_response(&self, upstream: &ResponseHeader) -> ResponseHeader {
+        upstream.clone()
     }
 
     /// How long the transport waits for either side.
@@ -225,7 +231,7 @@ where
         .beside(session, ctx, pin!(upstream.send(request, body)))
         .await??;
     let mut ends = client.beside(session, ctx, pin!(upstream.head())).await??;
-    let mut head = Box::new(upstream.response()?.clone());
+    let mut head = Box::new(plugin.upstream_response(upstream.response()?));
     plugin.upstream_response_filter(session, &mut head, ctx).await?;
     plugin.response_filter(session, &mut head, ctx).await?;
     // After the filters: also the head that comes for a client that has left is looked at.
