@@ -21,8 +21,10 @@ pub(super) struct IdleTimeout {
     commented_at: Option<Instant>,
     /// Until when the answer is gathered, silent or not. None: it is not, or that was told.
     gathered_until: Option<Instant>,
-    /// Since when it lasts: the upstream was asked, or was heard.
+    /// Since when it lasts: the upstream was asked, or is waited for after it was heard.
     since: Instant,
+    /// It was heard, and has not been waited for since.
+    is_heard: bool,
     is_begun: bool,
     alarm: Option<Alarm>,
 }
@@ -52,6 +54,7 @@ impl IdleTimeout {
             commented_at: None,
             gathered_until: None,
             since: monotonic(),
+            is_heard: false,
             is_begun: false,
             alarm: None,
         }
@@ -66,9 +69,16 @@ impl IdleTimeout {
         self.alarm = None;
     }
 
-    /// The upstream is heard now.
+    /// The upstream is heard now. The clock is looked at when it is waited for again, once for all that came without a wait.
     pub(super) fn heard(&mut self) {
-        self.since = monotonic();
+        self.is_heard = true;
+    }
+
+    /// The upstream is waited for: if it was heard meanwhile, its silence begins.
+    pub(super) fn waits(&mut self) {
+        if std::mem::take(&mut self.is_heard) {
+            self.since = monotonic();
+        }
     }
 
     /// It was commented on, or the comment that was due is passed over.
@@ -88,6 +98,7 @@ impl IdleTimeout {
     pub(super) fn restart(&mut self) {
         self.is_begun = false;
         self.gathered_until = None;
+        self.is_heard = false;
         self.since = monotonic();
         self.alarm = None;
     }
