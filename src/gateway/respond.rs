@@ -3,7 +3,7 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
 use pingora::http::ResponseHeader;
@@ -23,11 +23,12 @@ const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const FALSE: HeaderValue = HeaderValue::from_static("false");
 
-/// Most headers that an answer of ours has: a capacity, not a limit.
-const HEADERS: usize = 16;
+/// Headers that an answer usually has, with those that Pingora adds: a capacity, not a limit. A head is kept for as long as its stream
+/// runs, and room for one more would be room for twice as many.
+const HEADERS: usize = 12;
 
 /// The bytes of the values that [`decorate`] adds, usually; there is more room when they need it.
-const VALUES_BYTES: usize = 80;
+const VALUES_BYTES: usize = 128;
 
 const LIMIT_REQUESTS: HeaderName = HeaderName::from_static("x-ratelimit-limit-requests");
 const LIMIT_TOKENS: HeaderName = HeaderName::from_static("x-ratelimit-limit-tokens");
@@ -71,18 +72,25 @@ impl Values {
     }
 
     fn text(&mut self, text: &str) -> HeaderValue {
-        self.joined(text, "")
-    }
-
-    fn joined(&mut self, text: &str, end: &str) -> HeaderValue {
         self.0.extend_from_slice(text.as_bytes());
-        self.0.extend_from_slice(end.as_bytes());
-        let value = HeaderValue::from_maybe_shared(self.0.split().freeze());
-        value.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
+        self.end()
     }
 
     fn number(&mut self, number: u64) -> HeaderValue {
         self.text(itoa::Buffer::new().format(number))
+    }
+
+    /// A Go-style duration, as OpenAI sends it.
+    fn seconds(&mut self, seconds: u64) -> HeaderValue {
+        self.0.extend_from_slice(itoa::Buffer::new().format(seconds).as_bytes());
+        self.0.put_u8(b's');
+        self.end()
+    }
+
+    /// What was written since the last one.
+    fn end(&mut self) -> HeaderValue {
+        let value = HeaderValue::from_maybe_shared(self.0.split().freeze());
+        value.unwrap_or_else(|_| HeaderValue::from_static("unknown"))
     }
 }
 
@@ -91,9 +99,8 @@ fn rate_limits(headers: &mut HeaderMap, rate: &RateView, values: &mut Values) {
     headers.insert(REMAINING_REQUESTS, values.number(rate.remaining_requests));
     headers.insert(LIMIT_TOKENS, values.number(rate.limits.tpm));
     headers.insert(REMAINING_TOKENS, values.number(rate.remaining_tokens));
-    // A Go-style duration, as OpenAI sends it; whole seconds, rounded up.
-    let mut buffer = itoa::Buffer::new();
-    let reset = values.joined(buffer.format(rate.reset_ms.div_ceil(1000)), "s");
+    // Whole seconds, rounded up.
+    let reset = values.seconds(rate.reset_ms.div_ceil(1000));
     headers.insert(RESET_REQUESTS, reset.clone());
     headers.insert(RESET_TOKENS, reset);
 }
