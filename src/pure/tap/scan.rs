@@ -61,6 +61,8 @@ const NODES_MAX: usize = 12;
 const DEPTH_MAX: u32 = 127;
 /// Keys, identifiers and figures are kept up to this length; a longer one is none that the taps know.
 const KEPT_BYTES_MAX: usize = 256;
+/// Room that is taken for them at first: an answer's id is the longest that is usual.
+const KEPT_BYTES_AT_FIRST: usize = 64;
 
 impl Scanner {
     pub(super) fn new() -> Self {
@@ -353,9 +355,18 @@ impl Scanner {
             self.role.is_kept()
         };
         if wanted {
-            let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
-            self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
+            self.keep_bytes(bytes);
         }
+    }
+
+    /// Keeps as much as there is room for.
+    fn keep_bytes(&mut self, bytes: &[u8]) {
+        if self.kept.capacity() == 0 {
+            // To grow costs more than all that is kept.
+            self.kept.reserve_exact(KEPT_BYTES_AT_FIRST);
+        }
+        let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(bytes.get(..room).unwrap_or(bytes));
     }
 
     fn literal<'a>(&mut self, rest: &'a [u8], first: u8, seen: u8, reading: &mut Reading) -> &'a [u8] {
@@ -363,8 +374,7 @@ impl Scanner {
         let length = rest.iter().position(|byte| !is_literal(byte)).unwrap_or(rest.len());
         let (run, rest) = rest.split_at_checked(length).unwrap_or((rest, b""));
         if self.role.is_kept() {
-            let room = (KEPT_BYTES_MAX + 1).saturating_sub(self.kept.len());
-            self.kept.extend_from_slice(run.get(..room).unwrap_or(run));
+            self.keep_bytes(run);
         }
         if rest.is_empty() {
             let seen = seen.saturating_add(u8::try_from(run.len()).unwrap_or(u8::MAX));
