@@ -57,6 +57,8 @@ pub(crate) struct Round {
 #[derive(Serialize, Clone, Copy, Debug)]
 pub(crate) struct CpuTimes {
     pub(crate) subject: Option<f64>,
+    /// What of it was the kernel's, as far as that is known: see [`crate::process::Ticks`].
+    pub(crate) kernel: Option<f64>,
     pub(crate) upstream: f64,
     pub(crate) load: f64,
     pub(crate) store: Option<f64>,
@@ -86,6 +88,8 @@ pub(crate) struct Spread {
 pub(crate) struct Summary {
     pub(crate) per_second: f64,
     pub(crate) cpu_us: Option<Spread>,
+    /// The kernel's share of it, of all rounds together: of one it is too coarse.
+    pub(crate) kernel_share: Option<f64>,
     pub(crate) store_cpu_us: Option<f64>,
     /// CPU relative to the baseline's in the same round.
     pub(crate) cpu_ratio: Option<Spread>,
@@ -110,6 +114,18 @@ impl Series {
         self.unit.of(round) as f64 / round.seconds
     }
 
+    fn kernel_share(&self) -> Option<f64> {
+        let split = |round: &Round| Some((round.cpu_us.subject?, round.cpu_us.kernel?, self.unit.of(round) as f64));
+        let (all, kernel) = self
+            .rounds
+            .iter()
+            .filter_map(split)
+            .fold((0.0, 0.0), |(all, kernel), (subject, its_kernel, units)| {
+                (all + subject * units, kernel + its_kernel * units)
+            });
+        (all > 0.0).then(|| kernel / all)
+    }
+
     /// What the rounds say, next to the baseline's. None without rounds.
     fn summary(&self, baseline: Option<&Self>) -> Option<Summary> {
         let rounds = &self.rounds;
@@ -130,6 +146,7 @@ impl Series {
         Some(Summary {
             per_second: Spread::of(rounds.iter().map(|round| self.per_second(round)))?.median,
             cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.subject)),
+            kernel_share: self.kernel_share(),
             store_cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.store)).map(|spread| spread.median),
             cpu_ratio: Spread::of(paired.iter().filter_map(ratio)),
             latency_us: Percentiles::of(&self.tally.latency).filter(|_| has_latency),

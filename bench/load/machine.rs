@@ -4,7 +4,10 @@ use std::{fs, io, process::Command};
 
 use serde::Serialize;
 
-use crate::{Result, process};
+use crate::{
+    Result,
+    process::{self, Ticks},
+};
 
 /// Which cores the measured process has and which the load, the upstream and the store share. Both empty: not pinned.
 #[derive(Serialize, Clone, Default)]
@@ -230,6 +233,12 @@ fn list(cores: &[usize]) -> String {
 /// CPU time of several processes together.
 pub(crate) fn cpu_ns(pids: &[u32]) -> u64 {
     pids.iter().filter_map(|pid| process::cpu_ns(*pid)).sum()
+}
+
+/// CPU time of several processes together, by mode.
+pub(crate) fn cpu_ticks(pids: &[u32]) -> Ticks {
+    let ticks = pids.iter().filter_map(|pid| Ticks::read(*pid));
+    ticks.fold(Ticks::default(), Ticks::and)
 }
 
 const AUTOGROUP: &str = "/proc/self/autogroup";

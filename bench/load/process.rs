@@ -1,4 +1,4 @@
-//! Child processes and what the kernel knows about any process: CPU time to the nanosecond, memory, open files.
+//! Child processes and what the kernel knows about any process: CPU time to the nanosecond and in which mode, memory, open files.
 //!
 //! A child is killed when its handle is dropped, and by the kernel when the bench dies first.
 
@@ -180,6 +180,50 @@ fn schedstat_ns(pid: u32) -> Option<u64> {
         .sum()
 }
 
+/// CPU time of a process since its start, by the mode the processor was in, in clock ticks, threads that ended included. None when it is
+/// gone.
+///
+/// Where the kernel looks at the mode only when its timer ticks (`CONFIG_TICK_CPU_ACCOUNTING`), so often a second as it is built for, the
+/// split is a sample: it tells shares of seconds, and nothing of a millisecond.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Ticks {
+    pub(crate) user: u64,
+    pub(crate) kernel: u64,
+}
+
+impl Ticks {
+    /// Of a process.
+    pub(crate) fn read(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+    }
+
+    /// Of a text as `/proc/PID/stat` has it (proc_pid_stat(5)): the 14th field and the 15th.
+    fn parse(stat: &str) -> Option<Self> {
+        let mut fields = after_name(stat)?.split_whitespace().skip(11);
+        let mut next = || fields.next()?.parse().ok();
+        Some(Self {
+            user: next()?,
+            kernel: next()?,
+        })
+    }
+
+    /// Of several together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            user: self.user + other.user,
+            kernel: self.kernel + other.kernel,
+        }
+    }
+
+    /// The kernel's share of what was spent since `before`. None when nothing was.
+    pub(crate) fn kernel_share_since(self, before: Self) -> Option<f64> {
+        let user = self.user.saturating_sub(before.user);
+        let kernel = self.kernel.saturating_sub(before.kernel);
+        let all = user + kernel;
+        (all > 0).then(|| kernel as f64 / all as f64)
+    }
+}
+
 /// Resident memory of a process in KiB. None when it is gone.
 pub(crate) fn resident_kib(pid: u32) -> Option<u64> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
@@ -239,15 +283,17 @@ fn family(pid: u32) -> Vec<u32> {
             continue;
         };
         let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        // The name in parentheses may hold anything; the parent is the second field after it.
-        let parent = stat
-            .rsplit_once(')')
-            .and_then(|(_, rest)| rest.split_whitespace().nth(1)?.parse().ok());
+        let parent = after_name(&stat).and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
         if parent == Some(pid) {
             family.push(other);
         }
     }
     family
+}
+
+/// The fields of a `/proc/PID/stat` from the third on: the name, the second, stands in parentheses and may hold anything.
+fn after_name(stat: &str) -> Option<&str> {
+    Some(stat.rsplit_once(')')?.1)
 }
 
 fn nanoseconds(time: libc::timespec) -> Option<u64> {

@@ -159,6 +159,8 @@ fn steady_table(all: &[Series]) -> String {
         format!("{unit}s/s"),
         format!("CPU us/{unit}"),
         "x baseline (quartiles)".to_owned(),
+        "user us".to_owned(),
+        "kernel us".to_owned(),
         "store us".to_owned(),
         "p50 us".to_owned(),
         "p90".to_owned(),
@@ -177,6 +179,11 @@ fn steady_table(all: &[Series]) -> String {
         let latency =
             |of: fn(&Percentiles) -> f64| s.latency_us.as_ref().map_or_else(none, |l| format!("{:.0}", of(l)));
         let added = |at: usize| s.added_us.as_ref().and_then(|added| added.get(at)).map(spread0);
+        // A share of the CPU beside it.
+        let mode = |of: fn(f64) -> f64| {
+            let (cpu, share) = s.cpu_us.zip(s.kernel_share)?;
+            Some(format!("{:.2}", cpu.median * of(share)))
+        };
         let pair = |p: &Option<Percentiles>| p.as_ref().map_or_else(none, |p| format!("{:.0} / {:.0}", p.p50, p.p99));
         Some([
             series.subject.clone(),
@@ -185,6 +192,8 @@ fn steady_table(all: &[Series]) -> String {
             s.cpu_ratio.map_or_else(none, |r| {
                 format!("{:.2} ({:.2}..{:.2})", r.median, r.quartiles[0], r.quartiles[1])
             }),
+            mode(|kernel| 1.0 - kernel).unwrap_or_else(none),
+            mode(|kernel| kernel).unwrap_or_else(none),
             s.store_cpu_us.map_or_else(none, |us| format!("{us:.2}")),
             latency(|l| l.p50),
             latency(|l| l.p90),

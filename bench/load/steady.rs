@@ -9,7 +9,8 @@ use crate::{
     drive::{self, Arrivals, Outcome, Plan, Tally},
     figures::{self, CpuTimes, Percentiles, Round, Unit},
     fleet::{Fleet, Subject},
-    machine, process,
+    machine,
+    process::{self, Ticks},
     report::Report,
     request::{self, KILOBYTE, Shape},
     say,
@@ -166,6 +167,7 @@ fn denied(name: &'static str, connections: usize) -> Part {
 /// What is read at the beginning and the end of a measure.
 struct Mark {
     subject_ns: u64,
+    subject_ticks: Ticks,
     upstream_ns: u64,
     load_ns: u64,
     store_ns: u64,
@@ -176,6 +178,7 @@ impl Mark {
     fn read(fleet: &Fleet, subject: &Subject) -> Self {
         Self {
             subject_ns: machine::cpu_ns(&subject.pids),
+            subject_ticks: machine::cpu_ticks(&subject.pids),
             upstream_ns: machine::cpu_ns(fleet.upstream_pids()),
             load_ns: process::cpu_ns(std::process::id()).unwrap_or_default(),
             store_ns: machine::cpu_ns(&subject.store_pids),
@@ -254,6 +257,7 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>
     };
     let ours = spent(|m| m.subject_ns) + spent(|m| m.upstream_ns) + spent(|m| m.load_ns) + spent(|m| m.store_ns);
     let others = spent(|m| m.busy_ns).saturating_sub(ours) as f64 / 1e9 / outcome.seconds;
+    let kernel_share = last.subject_ticks.kernel_share_since(first.subject_ticks);
     let tally = outcome.tally;
     let round = Round {
         round,
@@ -262,6 +266,7 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>
         events: outcome.events,
         cpu_us: CpuTimes {
             subject: (!subject.pids.is_empty()).then(|| a_unit(spent(|m| m.subject_ns))),
+            kernel: kernel_share.map(|share| a_unit(spent(|m| m.subject_ns)) * share),
             upstream: a_unit(spent(|m| m.upstream_ns)),
             load: a_unit(spent(|m| m.load_ns)),
             store: (!subject.store_pids.is_empty()).then(|| a_unit(spent(|m| m.store_ns))),
