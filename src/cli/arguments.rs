@@ -3,7 +3,7 @@
 use std::str::FromStr;
 
 use crate::pure::money::Credits;
-use crate::pure::time::Period;
+use crate::pure::time::{Day, Period};
 
 /// A length of time from now, in milliseconds; above 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,6 +91,11 @@ pub(super) fn period(text: &str) -> Result<Period, String> {
     })
 }
 
+/// A UTC day.
+pub(super) fn day(text: &str) -> Result<Day, String> {
+    Day::parse(text).ok_or_else(|| format!("{text:?} is not a day such as 2026-11-20"))
+}
+
 /// 36500 days.
 const LIFETIME_MILLIS_MAX: i64 = 36_500 * 86_400_000;
 const LIMIT_MAX: u64 = 1 << 53;
@@ -145,12 +150,14 @@ mod tests {
     }
 
     #[test]
-    fn limits_and_periods() {
+    fn limits_periods_and_days() {
         assert_eq!(limit("1"), Ok(1));
         for bad in ["0", "-1", "1.5", "", "9007199254740993"] {
             assert!(limit(bad).is_err(), "{bad:?}");
         }
         assert_eq!(period("7d"), Ok(Period::Week));
+        assert_eq!(day("2026-11-20").unwrap().to_string(), "2026-11-20");
+        assert!(day("20.11.2026").unwrap_err().contains("such as 2026-11-20"));
         assert!(period("week").unwrap_err().contains("today, 7d, 30d, all"));
     }
 }

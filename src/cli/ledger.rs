@@ -1,5 +1,10 @@
 //! `tollgate ledger`, and how every command reaches the ledger.
 
+mod export;
+mod pages;
+mod receipts;
+mod reconcile;
+
 use std::path::Path;
 use std::time::Duration;
 
@@ -33,13 +38,21 @@ pub(super) enum LedgerCommand {
                             otherwise it does it now."
     )]
     Recover,
+    /// Show receipts: what calls cost, and why
+    Receipts(receipts::ReceiptsArgs),
+    /// Hold a provider's export against the receipts; exit status 1 when they do not agree
+    Reconcile(reconcile::ReconcileArgs),
 }
 
 /// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file.
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
+    Ok(door(config)?.run(op)?)
+}
+
+fn door(config: &Config) -> Result<Door, StoreError> {
     match &config.store {
-        Store::Sqlite(path) => Ok(open(path)?.run(op)?),
-        Store::Redis(_) => Ok(Door::to(config)?.run(op)?),
+        Store::Sqlite(path) => open(path),
+        Store::Redis(_) => Door::to(config),
     }
 }
 
@@ -56,14 +69,13 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
             _ => Err(Failure::wrong_reply()),
         },
         LedgerCommand::Recover => Answer::of(&Recovered(recovered(config)?), format),
+        LedgerCommand::Receipts(args) => receipts::run(args, config, format),
+        LedgerCommand::Reconcile(args) => reconcile::run(args, config, format),
     }
 }
 
 fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
-    let door = match &config.store {
-        Store::Sqlite(path) => open(path)?,
-        Store::Redis(_) => Door::to(config)?,
-    };
+    let door = door(config)?;
     let done_now = match &door {
         Door::Own(ledger) => {
             if let Some(folder) = &config.receipts.files {

@@ -9,6 +9,7 @@ use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{ApiKey, RequestId};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
+use crate::pure::receipt::CallDetails;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 use crate::store::embedded::Embedded;
 use crate::store::{Caller, Debit, Ledger, control};
@@ -109,9 +110,21 @@ fn catalogue(provider: &str, price: &str) -> String {
 
 /// Spends `cost` on a model, the way a call does.
 fn spend(ledger: &Ledger, caller: &Caller, number: u8, model: &str, cost: &str) {
+    spend_as(ledger, caller, RequestId::from_bytes([number; 16]), model, cost, None);
+}
+
+/// The same, with what a gateway knew of the call.
+fn spend_as(
+    ledger: &Ledger,
+    caller: &Caller,
+    id: RequestId,
+    model: &str,
+    cost: &str,
+    details: Option<Box<CallDetails>>,
+) {
     let cost: Credits = cost.parse().unwrap();
     let request = ReserveRequest {
-        id: RequestId::from_bytes([number; 16]),
+        id,
         scope: Scope::Account,
         limits: Limits {
             rpm: 1000,
@@ -136,7 +149,7 @@ fn spend(ledger: &Ledger, caller: &Caller, number: u8, model: &str, cost: &str) 
         },
         cost,
         held: None,
-        details: None,
+        details,
     });
 }
 
@@ -303,4 +316,5 @@ total          3       9          12  1.700000000001
     assert_eq!(place.json("ledger audit").1["balanced"], true);
 }
 
+mod receipts;
 mod wrong;

@@ -19,6 +19,7 @@ pub mod numbers;
 mod plain;
 pub mod policy;
 pub mod receipt;
+pub mod reconcile;
 pub mod sse;
 pub mod tap;
 pub mod time;

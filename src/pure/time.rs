@@ -92,6 +92,35 @@ impl Day {
     }
 }
 
+impl Day {
+    /// Its first moment.
+    pub fn start(self) -> Timestamp {
+        Timestamp(self.0.saturating_mul(MILLIS_PER_DAY))
+    }
+
+    /// The day after it.
+    pub fn next(self) -> Day {
+        Day(self.0.saturating_add(1))
+    }
+
+    /// Reads `2026-11-20`.
+    pub fn parse(text: &str) -> Option<Day> {
+        let number = |part: &str, digits: usize| {
+            let is_number = part.len() == digits && part.bytes().all(|byte| byte.is_ascii_digit());
+            is_number.then(|| part.parse::<u16>().ok()).flatten()
+        };
+        let mut parts = text.split('-');
+        let (year, month, day) = (parts.next()?, parts.next()?, parts.next()?);
+        if parts.next().is_some() {
+            return None;
+        }
+        let month = time::Month::try_from(u8::try_from(number(month, 2)?).ok()?).ok()?;
+        let day = u8::try_from(number(day, 2)?).ok()?;
+        let date = time::Date::from_calendar_date(number(year, 4)?.into(), month, day).ok()?;
+        Some(Day(i64::from(date.to_julian_day()).saturating_sub(JULIAN_DAY_OF_1970)))
+    }
+}
+
 impl fmt::Display for Day {
     /// `2026-11-20`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -146,6 +175,31 @@ mod tests {
         assert_eq!(t.plus_millis(-1).day().to_string(), "2026-11-19");
         assert_eq!(Timestamp(-1).day().to_string(), "1969-12-31");
         assert_eq!(Timestamp(951_782_400_000).day().to_string(), "2000-02-29");
+    }
+
+    #[test]
+    fn a_day_is_read_as_it_is_written() {
+        for text in ["2026-11-20", "2024-02-29", "1970-01-01", "1969-12-31", "9999-12-31"] {
+            let day = Day::parse(text).unwrap();
+            assert_eq!((day.to_string().as_str(), day.start().day()), (text, day));
+        }
+        let day = Day::parse("2026-11-20").unwrap();
+        assert_eq!(day.start(), Timestamp(1_795_132_800_000));
+        assert_eq!(day.next().to_string(), "2026-11-21");
+        for bad in [
+            "",
+            "2026-11",
+            "2026-13-01",
+            "2026-02-29",
+            "2026-00-01",
+            "26-11-20",
+            "2026-1-2",
+            "2026-11-20-",
+            "+026-11-20",
+            "2026-11-20T00:00:00Z",
+        ] {
+            assert_eq!(Day::parse(bad), None, "{bad:?}");
+        }
     }
 
     #[test]

@@ -51,6 +51,7 @@ mod openapi;
 mod plugin;
 mod races;
 mod receipts;
+mod reconcile;
 mod regression;
 mod reload;
 mod shapes;

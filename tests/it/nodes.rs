@@ -22,7 +22,7 @@ fn call() -> String {
 }
 
 /// Limits that are never reached, for the tier Pro.
-fn unlimited() -> Value {
+pub fn unlimited() -> Value {
     json!({ "pro": { "rpm": 1_000_000, "tpm": 1_000_000_000_000_u64, "concurrency": 100_000, "monthly_quota": "1000000" } })
 }
 

@@ -138,7 +138,11 @@ async fn after_a_fail_over_the_receipt_names_who_answered() {
 async fn there_with_the_last_byte(gateway: &Gateway, ledger: &Ledger) {
     let body = json!({ "model": EMBED, "input": ["Hello"] }).to_string();
     let worker = async |client: usize| {
-        let client = if client % 2 == 0 { &gateway.http1 } else { &gateway.h2c };
+        let client = if client.is_multiple_of(2) {
+            &gateway.http1
+        } else {
+            &gateway.h2c
+        };
         for n in 0..60 {
             let (path, body) = match n % 3 {
                 0 => ("/llm/chat", request(SMALL)),

@@ -86,11 +86,10 @@ impl Book for RedisBook {
             entry: crate::store::journal::Entry::none(),
         };
         let command = settler::settle_command(&self.core, &queued, By::Hash);
-        let settled = reply::settled(&self.call(command, &script::SETTLE))
+        reply::settled(&self.call(command, &script::SETTLE))
             .unwrap()
             .unwrap()
-            .settled;
-        settled
+            .settled
     }
 
     fn release(&self, hold: RequestId) -> Option<Credits> {

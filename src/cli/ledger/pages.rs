@@ -1,0 +1,69 @@
+//! Receipts, page after page.
+
+use std::time::{Duration, Instant};
+
+use crate::cli::failure::Failure;
+use crate::clock::monotonic;
+use crate::config::{Config, Store};
+use crate::pure::ids::AccountId;
+use crate::pure::receipt::Receipt;
+use crate::store::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
+use crate::store::control::Door;
+
+/// The way to the ledger for one who asks often. The embedded ledger's file is given up now and then, for others that wait for it.
+pub(super) struct Pages<'c> {
+    config: &'c Config,
+    door: Option<(Door, Instant)>,
+}
+
+impl<'c> Pages<'c> {
+    pub(super) fn new(config: &'c Config) -> Pages<'c> {
+        Pages { config, door: None }
+    }
+
+    pub(super) fn ask(&mut self, op: AdminOp) -> Result<AdminReply, Failure> {
+        let is_file = matches!(self.config.store, Store::Sqlite(_));
+        let kept = self
+            .door
+            .take()
+            .filter(|(_, opened)| !is_file || opened.elapsed() < HELD_MAX);
+        let (door, opened) = match kept {
+            Some(kept) => kept,
+            None => (super::door(self.config)?, monotonic()),
+        };
+        let reply = door.run(op)?;
+        self.door = Some((door, opened));
+        Ok(reply)
+    }
+
+    /// The receipts of an account, newest first, a page at a time; `each` says whether it wants more. At most `limit` are given.
+    pub(super) fn receipts(
+        &mut self,
+        account: &AccountId,
+        model: Option<&str>,
+        limit: u64,
+        mut each: impl FnMut(Vec<Receipt>) -> bool,
+    ) -> Result<(), Failure> {
+        let (mut before, mut left) = (None, limit);
+        while left > 0 {
+            let query = ReceiptQuery {
+                before,
+                model: model.map(str::to_owned),
+                ..ReceiptQuery::newest(account, u32::try_from(left).unwrap_or(u32::MAX).min(RECEIPTS_MAX))
+            };
+            let AdminReply::Receipts(page) = self.ask(AdminOp::Receipts(query))? else {
+                return Err(Failure::wrong_reply());
+            };
+            left = left.saturating_sub(u64::try_from(page.receipts.len()).unwrap_or(u64::MAX));
+            let wants_more = each(page.receipts);
+            match page.next {
+                Some(next) if wants_more => before = Some(next),
+                _ => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// For how long the ledger's file is owned: a gateway that starts waits for 2 seconds.
+const HELD_MAX: Duration = Duration::from_millis(500);

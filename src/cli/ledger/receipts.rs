@@ -1,0 +1,174 @@
+//! `tollgate ledger receipts`: what calls cost, and why.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::pages::Pages;
+use crate::cli::failure::Failure;
+use crate::cli::output::{Align, Answer, Format, Show, Table, facts};
+use crate::config::Config;
+use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::receipt::{CallEnding, EndpointName, Receipt};
+use crate::store::admin::{AdminOp, AdminReply, ReceiptQuery};
+
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:\n  \
+    tollgate ledger receipts acme\n  \
+    tollgate ledger receipts acme --model openai/gpt-4o-mini --limit 1000 --json\n  \
+    tollgate ledger receipts acme --id 019a2b4e-7d1c-7000-8000-0123456789ab\n\n\
+    Times are UTC. JSON has times in milliseconds since 1970 and leaves out what is not\n\
+    known; so does --id.")]
+pub(in crate::cli) struct ReceiptsArgs {
+    /// The account's name
+    account: AccountId,
+    /// How many, the newest first
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    limit: u64,
+    /// Only those of this model
+    #[arg(long, value_name = "ID")]
+    model: Option<String>,
+    /// Only that of this request (x-request-id), with all that is known of the call
+    #[arg(long, value_name = "REQUEST", conflicts_with_all = ["limit", "model"])]
+    id: Option<RequestId>,
+}
+
+pub(super) fn run(args: &ReceiptsArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+    let mut pages = Pages::new(config);
+    let account = args.account.clone();
+    let Some(id) = args.id else {
+        let mut receipts = Vec::new();
+        pages.receipts(&account, args.model.as_deref(), args.limit, |page| {
+            receipts.extend(page);
+            true
+        })?;
+        return Answer::of(&ReceiptsShown { account, receipts }, format);
+    };
+    let AdminReply::Receipts(page) = pages.ask(AdminOp::Receipts(ReceiptQuery::of(&account, id)))? else {
+        return Err(Failure::wrong_reply());
+    };
+    match page.receipts.into_iter().next() {
+        Some(receipt) => Answer::of(
+            &ReceiptShown {
+                account,
+                receipts: [receipt],
+            },
+            format,
+        ),
+        None => Err(Failure::new(format!(
+            "{account} has no receipt of request {id}; `tollgate ledger receipts {account}` shows the newest"
+        ))),
+    }
+}
+
+#[derive(Serialize)]
+struct ReceiptsShown {
+    account: AccountId,
+    receipts: Vec<Receipt>,
+}
+
+impl Show for ReceiptsShown {
+    fn text(&self) -> String {
+        if self.receipts.is_empty() {
+            return format!("{} has no such receipts\n", self.account);
+        }
+        let mut table = Table::new(&[
+            ("RESOLVED, REQUEST", Align::Left),
+            ("MODEL", Align::Left),
+            ("PROMPT", Align::Right),
+            ("COMPLETION", Align::Right),
+            ("COST", Align::Point),
+            ("ENDING", Align::Left),
+            ("PROVIDER", Align::Left),
+        ]);
+        for Receipt { resolved, billed } in &self.receipts {
+            let call = &billed.call;
+            table.row(vec![
+                format!("{resolved}  {}", billed.id),
+                plain(&billed.model),
+                billed.prompt_tokens.to_string(),
+                billed.completion_tokens.to_string(),
+                billed.cost.to_string(),
+                call.ending.map(ending).unwrap_or_default().to_owned(),
+                call.provider.as_deref().map(plain).unwrap_or_default(),
+            ]);
+        }
+        table.text()
+    }
+}
+
+/// One receipt, as programs have it in the list.
+#[derive(Serialize)]
+struct ReceiptShown {
+    account: AccountId,
+    receipts: [Receipt; 1],
+}
+
+impl Show for ReceiptShown {
+    fn text(&self) -> String {
+        let [Receipt { resolved, billed }] = &self.receipts;
+        let call = &billed.call;
+        let known = [
+            ("request", Some(billed.id.to_string())),
+            ("account", Some(billed.account.to_string())),
+            ("key", Some(billed.key.to_string())),
+            ("model", Some(plain(&billed.model))),
+            ("endpoint", call.endpoint.map(|endpoint| name(endpoint).to_owned())),
+            ("provider", call.provider.as_deref().map(plain)),
+            ("upstream model", call.upstream_model.as_deref().map(plain)),
+            ("upstream id", call.upstream_id.as_deref().map(plain)),
+            ("created", call.created.map(|at| at.to_string())),
+            ("first byte", call.first_byte.map(|at| at.to_string())),
+            ("ended", call.ended.map(|at| at.to_string())),
+            ("resolved", Some(resolved.to_string())),
+            (
+                "streamed",
+                call.streamed.map(|is| if is { "yes" } else { "no" }.to_owned()),
+            ),
+            ("ending", call.ending.map(|how| ending(how).to_owned())),
+            ("prompt tokens", Some(billed.prompt_tokens.to_string())),
+            ("  reported", call.reported_prompt_tokens.map(|n| n.to_string())),
+            ("completion tokens", Some(billed.completion_tokens.to_string())),
+            ("  reported", call.reported_completion_tokens.map(|n| n.to_string())),
+            ("  counted", call.counted_completion_tokens.map(|n| n.to_string())),
+            ("prompt price", call.prompt_price.as_deref().map(plain)),
+            ("completion price", call.completion_price.as_deref().map(plain)),
+            ("held", billed.held.map(|held| held.to_string())),
+            ("cost", Some(billed.cost.to_string())),
+            ("producer", Some(format!("{:016x}", billed.producer.0))),
+            ("number", Some(billed.number.to_string())),
+        ];
+        let known: Vec<(&str, String)> = known
+            .into_iter()
+            .filter_map(|(name, value)| value.map(|value| (name, value)))
+            .collect();
+        facts(&known)
+    }
+}
+
+/// What a provider or a client wrote, without what a terminal would obey.
+pub(super) fn plain(text: &str) -> String {
+    text.chars()
+        .flat_map(|c| match c.is_control() {
+            true => c.escape_default().collect::<Vec<char>>(),
+            false => vec![c],
+        })
+        .collect()
+}
+
+fn ending(ending: CallEnding) -> &'static str {
+    match ending {
+        CallEnding::Complete => "complete",
+        CallEnding::ClientGone => "client gone",
+        CallEnding::UpstreamFailed => "upstream failed",
+        CallEnding::DrainEnded => "drain ended",
+        CallEnding::Dropped => "dropped",
+    }
+}
+
+fn name(endpoint: EndpointName) -> &'static str {
+    match endpoint {
+        EndpointName::Chat => "chat",
+        EndpointName::ChatStream => "chat stream",
+        EndpointName::Embeddings => "embeddings",
+    }
+}
