@@ -78,6 +78,10 @@ pub(crate) struct Options {
     #[arg(long)]
     pub(crate) busy_poll: bool,
 
+    /// Let the gateways keep no receipts
+    #[arg(long)]
+    pub(crate) without_receipts: bool,
+
     /// Another gateway binary in place of the one built with this bench, such as an earlier release
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,

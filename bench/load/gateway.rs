@@ -197,6 +197,10 @@ fn wait_healthy(address: SocketAddr) -> Result<()> {
 fn configuration(fleet: &Fleet, address: SocketAddr, store: &str, directory: &Path) -> Result<String> {
     let (admin, at) = (process::free_address()?, directory.display());
     let (threads, upstream) = (fleet.options.threads, fleet.upstream);
+    let receipts = match fleet.options.without_receipts {
+        true => "receipts: { keep_days: 0, per_account_max: 0 }\n",
+        false => "",
+    };
     Ok(format!(
         r#"listen: {address}
 admin_listen: {admin}
@@ -213,7 +217,7 @@ providers:
   sim: {{ base_url: "http://{upstream}/v1", on_disconnect: cancel }}
 tiers:
   enterprise: {{ rpm: 1000000000, tpm: 1000000000000, concurrency: 1000000, monthly_quota: "1000000" }}
-"#
+{receipts}"#
     ))
 }
 
