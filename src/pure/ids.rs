@@ -236,17 +236,20 @@ impl From<RequestId> for String {
 impl fmt::Display for RequestId {
     /// The usual form of a UUID.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let hex = hex(&self.0);
-        let part = |range| hex.get(range).unwrap_or_default();
-        write!(
-            f,
-            "{}-{}-{}-{}-{}",
-            part(0..8),
-            part(8..12),
-            part(12..16),
-            part(16..20),
-            part(20..32)
-        )
+        let mut text = [b'-'; 36];
+        // Every place but those of the four dashes.
+        let mut places = text
+            .iter_mut()
+            .enumerate()
+            .filter(|(at, _)| !matches!(at, 8 | 13 | 18 | 23));
+        for byte in self.0 {
+            for nibble in [byte >> 4, byte & 15] {
+                if let Some((_, place)) = places.next() {
+                    *place = if nibble < 10 { b'0' + nibble } else { b'a' - 10 + nibble };
+                }
+            }
+        }
+        f.write_str(std::str::from_utf8(&text).unwrap_or_default())
     }
 }
 

@@ -225,12 +225,44 @@ impl ListPrice {
     pub fn is_zero(self) -> bool {
         self.units == 0
     }
+
+    /// The price of a token in 10^-24 credit.
+    pub fn units(self) -> u128 {
+        self.units
+    }
+
+    /// The contrary of [`ListPrice::units`]. None beyond what a price can be.
+    pub fn from_units(units: u128) -> Option<ListPrice> {
+        let mantissa = i128::try_from(units).ok()?;
+        let decimal = Decimal::try_from_i128_with_scale(mantissa, ListPrice::DECIMALS).ok()?;
+        Some(ListPrice {
+            decimal: decimal.normalize(),
+            units,
+        })
+    }
 }
 
 impl fmt::Display for ListPrice {
     /// Decimal text without trailing zeros, as the models listing shows it.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.decimal)
+    }
+}
+
+impl<'de> Deserialize<'de> for ListPrice {
+    /// Reads what [`ListPrice`] writes.
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = String::deserialize(deserializer)?;
+        let decimal = parse_decimal(&text).map_err(serde::de::Error::custom)?;
+        let missing = ListPrice::DECIMALS.checked_sub(decimal.scale());
+        let units = missing.and_then(|missing| {
+            decimal
+                .mantissa()
+                .unsigned_abs()
+                .checked_mul(10u128.checked_pow(missing)?)
+        });
+        let price = units.and_then(ListPrice::from_units);
+        price.ok_or_else(|| serde::de::Error::custom(format!("{text} is no list price")))
     }
 }
 
@@ -296,17 +328,9 @@ impl Pricing {
 
     /// The contrary of [`Pricing::units_each`]. None when one is beyond what a price can be.
     pub fn from_units_each([prompt, completion]: [u128; 2]) -> Option<Pricing> {
-        let price = |units: u128| {
-            let mantissa = i128::try_from(units).ok()?;
-            let decimal = Decimal::try_from_i128_with_scale(mantissa, ListPrice::DECIMALS).ok()?;
-            Some(ListPrice {
-                decimal: decimal.normalize(),
-                units,
-            })
-        };
         Some(Pricing {
-            prompt: price(prompt)?,
-            completion: price(completion)?,
+            prompt: ListPrice::from_units(prompt)?,
+            completion: ListPrice::from_units(completion)?,
         })
     }
 

@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::chat::Endpoint;
 use super::ids::{AccountId, KeyId, RequestId};
-use super::money::{Credits, Pricing};
+use super::money::{Credits, ListPrice, Pricing};
 use super::numbers::{CallNumber, ProducerId};
 use super::time::Timestamp;
 use super::usage::{CompletionTokens, PromptTokens, Usage};
@@ -96,10 +96,10 @@ pub struct CallFacts {
     pub counted_completion_tokens: Option<u64>,
     /// The list price of a prompt token, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub prompt_price: Option<String>,
+    pub prompt_price: Option<ListPrice>,
     /// The list price of a completion token, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub completion_price: Option<String>,
+    pub completion_price: Option<ListPrice>,
 }
 
 /// An endpoint's name in receipts.
@@ -211,7 +211,8 @@ type Compact = (
     CompactFacts,
 );
 
-/// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says.
+/// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says, the
+/// prices are in 10^-24 credit.
 type CompactFacts = (
     Option<Arc<str>>,
     Option<Arc<str>>,
@@ -224,8 +225,8 @@ type CompactFacts = (
     Option<u64>,
     Option<u64>,
     Option<u64>,
-    Option<String>,
-    Option<String>,
+    Option<u128>,
+    Option<u128>,
 );
 
 impl Billed {
@@ -308,8 +309,8 @@ impl CallFacts {
             self.reported_prompt_tokens,
             self.reported_completion_tokens,
             self.counted_completion_tokens,
-            self.prompt_price.clone(),
-            self.completion_price.clone(),
+            self.prompt_price.map(ListPrice::units),
+            self.completion_price.map(ListPrice::units),
         )
     }
 
@@ -330,8 +331,8 @@ impl CallFacts {
             reported_prompt_tokens: rp,
             reported_completion_tokens: rc,
             counted_completion_tokens: cc,
-            prompt_price: pp,
-            completion_price: cp,
+            prompt_price: pp.and_then(ListPrice::from_units),
+            completion_price: cp.and_then(ListPrice::from_units),
         }
     }
 }
@@ -358,8 +359,8 @@ impl CallDetails {
             reported_prompt_tokens: self.reported_prompt.map(|tokens| tokens.0),
             reported_completion_tokens: self.reported_completion.map(|tokens| tokens.0),
             counted_completion_tokens: self.counted_completion.map(|tokens| tokens.0),
-            prompt_price: self.pricing.map(|pricing| pricing.prompt.to_string()),
-            completion_price: self.pricing.map(|pricing| pricing.completion.to_string()),
+            prompt_price: self.pricing.map(|pricing| pricing.prompt),
+            completion_price: self.pricing.map(|pricing| pricing.completion),
         }
     }
 }

@@ -6,6 +6,7 @@ use futures::future::join_all;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tollgate::pure::ids::RequestId;
+use tollgate::pure::money::ListPrice;
 use tollgate::pure::receipt::{CallEnding, EndpointName, Receipt};
 use tollgate::store::Ledger;
 use tollgate::store::redis::{Options, RedisLedger};
@@ -61,7 +62,7 @@ async fn a_receipt_says_who_answered_what_was_counted_and_what_it_cost() {
         assert_eq!(call.counted_completion_tokens, streamed.then_some(2));
         let (created, first, ended) = (call.created.unwrap(), call.first_byte.unwrap(), call.ended.unwrap());
         assert!(created <= first && first <= ended, "{created:?} {first:?} {ended:?}");
-        let price = |text: Option<String>| text.unwrap().parse::<Decimal>().unwrap();
+        let price = |price: Option<ListPrice>| price.unwrap().to_string().parse::<Decimal>().unwrap();
         assert_eq!(price(call.prompt_price), cost(SMALL, 1, 0));
         assert_eq!(price(call.completion_price), cost(SMALL, 0, 1));
     }

@@ -76,6 +76,7 @@ pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today:
         "INSERT INTO receipts (account, id, day, at, model, key, producer, number, prompt, completion, cost, held, facts)
          VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13)",
     )?;
+    let mut day = None;
     for Receipt { resolved, billed } in receipts {
         let facts = billed.call.to_compact(billed.id).map_err(corrupt)?;
         insert.execute(params![
@@ -93,6 +94,10 @@ pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today:
             billed.held.map(Credits::pico),
             facts,
         ])?;
+        if day.replace(resolved.day()) != Some(resolved.day()) {
+            t.prepare_cached("INSERT INTO receipt_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING")?
+                .execute([resolved.day().0, t.last_insert_rowid()])?;
+        }
     }
     let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
@@ -107,7 +112,11 @@ fn counted(tokens: u64) -> i64 {
 
 fn delete_old(t: &Transaction<'_>, days: u32, today: Day, most: i64) -> Result<(), StoreError> {
     let mut delete = t.prepare_cached(
-        "DELETE FROM receipts WHERE seq IN (SELECT seq FROM receipts WHERE day < ?1 ORDER BY day LIMIT ?2) RETURNING day",
+        // Those before the first of the days that are kept. Where a clock was ahead, what came then stays, and what follows too, until it
+        // has come so far.
+        "DELETE FROM receipts WHERE seq IN (SELECT seq FROM receipts WHERE seq <
+             (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_days WHERE day >= ?1) ORDER BY seq LIMIT ?2)
+         RETURNING day",
     )?;
     let too_old = today.0.saturating_sub(i64::from(days));
     let mut rows = delete.query([too_old, most])?;
@@ -149,7 +158,7 @@ impl Reader {
         let complete_from: i64 = complete_from.parse().map_err(corrupt)?;
         let from = complete_from.max(today.0.saturating_sub(WITNESS_DAYS));
         let expected = sums(&moment, "requests", "usage", "", from)?;
-        let found = sums(&moment, "count(*)", "receipts", "GROUP BY account, day, model", from)?;
+        let found = sums(&moment, "count(*)", RECENT, "GROUP BY account, day, model", from)?;
         compare(&expected, &found, findings)
     }
 }
@@ -166,22 +175,31 @@ fn page(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, St
             .extend(rows.next()?.map(|row| receipt(account, row)).transpose()?);
         return Ok(page);
     }
-    let Some(before) = query.before.as_ref().map_or(Some(i64::MAX), |text| text.parse().ok()) else {
+    let Some((id, seq)) = query.before.as_deref().map_or(Some((PAST_ALL_IDS.to_vec(), 0)), place) else {
         return Ok(page);
     };
     let (limit, model) = (query.limit(), query.model.as_deref());
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT {COLUMNS} FROM receipts WHERE account = ?1 AND seq < ?2 AND (?3 IS NULL OR model = ?3) ORDER BY seq DESC LIMIT ?4"
+        "SELECT {COLUMNS} FROM receipts WHERE account = ?1 AND (id, seq) < (?2, ?3) AND (?4 IS NULL OR model = ?4)
+         ORDER BY id DESC, seq DESC LIMIT ?5"
     ))?;
-    let mut rows = statement.query(params![account.as_str(), before, model, limit])?;
+    let mut rows = statement.query(params![account.as_str(), id, seq, model, limit])?;
     let mut last = None;
     while let Some(row) = rows.next()? {
         last = Some(row.get::<_, i64>(0)?);
         page.receipts.push(receipt(account, row)?);
     }
     let is_full = u32::try_from(page.receipts.len()).is_ok_and(|count| count == limit);
-    page.next = last.filter(|_| is_full).map(|seq| seq.to_string());
+    let oldest = page.receipts.last().zip(last).filter(|_| is_full);
+    page.next = oldest.map(|(receipt, seq)| format!("{}.{seq}", receipt.billed.id));
     Ok(page)
+}
+
+/// Reads where a page ended.
+fn place(text: &str) -> Option<(Vec<u8>, i64)> {
+    let (id, seq) = text.split_once('.')?;
+    let id: RequestId = id.parse().ok()?;
+    Some((id.as_bytes().to_vec(), seq.parse().ok()?))
 }
 
 type Sums = BTreeMap<(String, i64, String), [i128; 4]>;
@@ -259,6 +277,13 @@ fn receipt(account: &AccountId, row: &Row<'_>) -> Result<Receipt, StoreError> {
     })
 }
 
+/// Receipts of the days that are asked for, and perhaps more: what lies before the first of these days is not read.
+const RECENT: &str = "(SELECT * FROM receipts WHERE seq >=
+    (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_days WHERE day >= ?1))";
+
+/// Behind each id of 16 bytes.
+const PAST_ALL_IDS: [u8; 17] = [0xff; 17];
+
 const COLUMNS: &str = "seq, id, at, model, key, producer, number, prompt, completion, cost, held, facts";
 
 /// The setting that says from which day on each debit has its receipt.
@@ -278,7 +303,6 @@ CREATE TABLE IF NOT EXISTS receipts (
     key TEXT NOT NULL, producer INTEGER NOT NULL, number INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL,
     cost INTEGER NOT NULL, held INTEGER, facts TEXT NOT NULL
 ) STRICT;
-CREATE INDEX IF NOT EXISTS receipts_of_account ON receipts (account, seq);
-CREATE INDEX IF NOT EXISTS receipts_of_request ON receipts (id);
-CREATE INDEX IF NOT EXISTS receipts_of_day ON receipts (day);
+CREATE TABLE IF NOT EXISTS receipt_days (day INTEGER PRIMARY KEY, first INTEGER NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS receipts_of_account ON receipts (account, id);
 ";

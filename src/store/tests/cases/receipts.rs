@@ -73,7 +73,10 @@ pub(super) fn a_receipt_says_what_is_known_and_no_more(rig: &Rig) {
     );
     assert_eq!((call.ended, call.first_byte), (Some(Timestamp(7)), None));
     assert_eq!(call.ending, Some(CallEnding::ClientGone));
-    assert_eq!(call.prompt_price.as_deref(), Some("0.000002"));
+    assert_eq!(
+        call.prompt_price.map(|price| price.to_string()).as_deref(),
+        Some("0.000002")
+    );
     assert_eq!(receipt(2).billed.call, Default::default());
 }
 
