@@ -168,9 +168,9 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
     }
 
     fn poll_turn(&mut self, session: &mut Session, ctx: &P::CTX, context: &mut Context<'_>) -> Poll<Turn> {
-        self.idle.waits();
         // What comes piece by piece ends here each time, so nothing further off is looked at.
         if self.is_armed && self.wake_flag.is_clear(context) && !self.plugin.is_cut() {
+            self.idle.waits();
             return Poll::Pending;
         }
         self.look(session, ctx, context)

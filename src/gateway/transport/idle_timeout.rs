@@ -19,12 +19,12 @@ pub(super) struct IdleTimeout {
     /// What a comment ends; none: there are no comments.
     comment_every: Option<Duration>,
     commented_at: Option<Instant>,
-    /// Until when the answer is gathered, silent or not. None: it is not, or that was told.
+    /// How long the answer may be gathered, silent or not. None: it is not, or it has been waited for meanwhile.
+    gathered_within: Option<Duration>,
+    /// Until when, then. None: it is not gathered, or that was told.
     gathered_until: Option<Instant>,
-    /// Since when it lasts: the upstream was asked, or is waited for after it was heard.
-    since: Instant,
-    /// It was heard, and has not been waited for since.
-    is_heard: bool,
+    /// Since when it lasts: the upstream is waited for after it was asked or heard. None: it has not been waited for since.
+    since: Option<Instant>,
     is_begun: bool,
     alarm: Option<Alarm>,
 }
@@ -52,9 +52,9 @@ impl IdleTimeout {
             idle_max: limits.idle,
             comment_every: limits.comment,
             commented_at: None,
+            gathered_within: None,
             gathered_until: None,
-            since: monotonic(),
-            is_heard: false,
+            since: None,
             is_begun: false,
             alarm: None,
         }
@@ -63,22 +63,31 @@ impl IdleTimeout {
     /// The answer begins, and may be gathered for so long.
     pub(super) fn begins(&mut self, gathered_within: Option<Duration>) {
         self.is_begun = true;
-        self.since = monotonic();
-        self.gathered_until = gathered_within.and_then(|within| self.since.checked_add(within));
+        self.since = None;
+        self.gathered_within = gathered_within;
+        self.gathered_until = None;
         // What is due now may come sooner than what was due before.
         self.alarm = None;
     }
 
     /// The upstream is heard now. The clock is looked at when it is waited for again, once for all that came without a wait.
     pub(super) fn heard(&mut self) {
-        self.is_heard = true;
+        self.since = None;
     }
 
-    /// The upstream is waited for: if it was heard meanwhile, its silence begins.
+    /// The upstream is waited for: unless it was before, its silence begins.
     pub(super) fn waits(&mut self) {
-        if std::mem::take(&mut self.is_heard) {
-            self.since = monotonic();
+        if self.since.is_none() {
+            self.begins_at(monotonic());
         }
+    }
+
+    /// The silence begins, unless it has. Since when it lasts.
+    fn begins_at(&mut self, now: Instant) -> Instant {
+        if let Some(within) = self.gathered_within.take() {
+            self.gathered_until = now.checked_add(within);
+        }
+        *self.since.get_or_insert(now)
     }
 
     /// It was commented on, or the comment that was due is passed over.
@@ -86,9 +95,9 @@ impl IdleTimeout {
         self.commented_at = Some(monotonic());
     }
 
-    /// When the next comment is due.
-    fn comment_at(&self) -> Option<Instant> {
-        let last = self.commented_at.map_or(self.since, |at| at.max(self.since));
+    /// When the next comment is due in a silence since then.
+    fn comment_at(&self, since: Instant) -> Option<Instant> {
+        let last = self.commented_at.map_or(since, |at| at.max(since));
         self.comment_every
             .filter(|_| self.is_begun)
             .and_then(|every| last.checked_add(every))
@@ -97,9 +106,9 @@ impl IdleTimeout {
     /// An answer is waited for that has not begun.
     pub(super) fn restart(&mut self) {
         self.is_begun = false;
+        self.gathered_within = None;
         self.gathered_until = None;
-        self.is_heard = false;
-        self.since = monotonic();
+        self.since = None;
         self.alarm = None;
     }
 
@@ -114,21 +123,23 @@ impl IdleTimeout {
         // From here on what is due only moves on, so an alarm is never too late. Until it goes off there is nothing to reckon.
         let is_set = |alarm: &Alarm| !alarm.sleep.is_elapsed() && alarm.wakes.will_wake(context.waker());
         if self.alarm.as_ref().is_some_and(is_set) {
+            self.waits();
             return Poll::Pending;
         }
         loop {
             let now = monotonic();
+            let since = self.begins_at(now);
             let max = if self.is_begun {
                 self.idle_max
             } else {
                 self.first_byte_max
             };
-            let lasted = now.saturating_duration_since(self.since);
+            let lasted = now.saturating_duration_since(since);
             let end_in = max.map(|max| max.saturating_sub(lasted));
             if end_in.is_some_and(|left| left.is_zero()) {
                 return Poll::Ready(Due::End);
             }
-            let comment_in = self.comment_at().map(|at| at.saturating_duration_since(now));
+            let comment_in = self.comment_at(since).map(|at| at.saturating_duration_since(now));
             if comment_in.is_some_and(|left| left.is_zero()) {
                 return Poll::Ready(Due::Comment);
             }
