@@ -1,6 +1,8 @@
 //! The decision on a request: what it asks for, who asks, and whether it may have it.
 
+use std::future::poll_fn;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -151,6 +153,20 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
     Ok(Decision::Carry)
 }
 
+/// Does `work`, and tells how long it was waited for: what is done at once needs no clock.
+async fn waited<W: Future>(mut work: Pin<&mut W>) -> (W::Output, Duration) {
+    let mut since = None;
+    let done = poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            since.get_or_insert_with(crate::clock::monotonic);
+        }
+        polled
+    })
+    .await;
+    (done, since.map_or(Duration::ZERO, |since| since.elapsed()))
+}
+
 async fn admitted(
     tollgate: &Tollgate,
     books: &Books,
@@ -182,12 +198,11 @@ async fn admitted(
         is_domain_allowed: crate::pure::policy::domain_allowed(&caller.key.domains, from),
         rate: None,
     };
-    let began = crate::clock::monotonic();
-    let received = receive::body(session, config, owner.room(), &mut precheck).await;
+    let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
     ctx.rate = precheck.rate.or(ctx.rate);
     let bytes = received?;
     if let Some(tally) = &mut ctx.tally {
-        tally.waited_for_body(began.elapsed());
+        tally.waited_for_body(wait);
     }
     let is_small = receive::is_small(bytes.len());
     let from = authenticate::provenance(&session.req_header().headers, &caller);

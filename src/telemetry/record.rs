@@ -275,11 +275,13 @@ impl Tally {
 
     /// A piece of the answer passes; `ends` with its last.
     pub fn passed(&mut self, ends: bool) {
-        if self.first.is_none() {
-            self.first = Some(monotonic());
+        if self.first.is_some() && !ends {
+            return;
         }
+        let now = monotonic();
+        self.first.get_or_insert(now);
         if ends {
-            self.last = Some(monotonic());
+            self.last = Some(now);
         }
     }
 
