@@ -22,11 +22,12 @@ pub(super) struct Breaker {
 
 impl Breaker {
     /// Whether a call may go there now. After a pause the first one that asks may, and its outcome decides for the others.
-    pub(super) fn admits(&self, now: Timestamp) -> bool {
+    pub(super) fn admits(&self, now: impl FnOnce() -> Timestamp) -> bool {
         let open_until = self.open_until.load(Ordering::Relaxed);
         if open_until == 0 {
             return true;
         }
+        let now = now();
         let probed_until = self.probed_until.load(Ordering::Relaxed);
         if now.0 < open_until || now.0 < probed_until {
             return false;
@@ -43,12 +44,12 @@ impl Breaker {
     }
 
     /// The target answered. That ends no pause, for the answer may be to a call from before it.
-    pub(super) fn succeeded(&self, now: Timestamp) {
+    pub(super) fn succeeded(&self, now: impl FnOnce() -> Timestamp) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
         let open_until = self.open_until.load(Ordering::Relaxed);
-        if open_until != 0 && now.0 >= open_until {
+        if open_until != 0 && now().0 >= open_until {
             self.open_until.store(0, Ordering::Relaxed);
             self.probed_until.store(0, Ordering::Relaxed);
         }
@@ -106,23 +107,23 @@ mod tests {
         let breaker = Breaker::default();
         let mut now = Timestamp(1_000_000);
         for _ in 0..FAILURES_IN_A_ROW {
-            assert!(breaker.admits(now));
+            assert!(breaker.admits(|| now));
             breaker.failed(now, None);
         }
-        assert!(!breaker.admits(now));
+        assert!(!breaker.admits(|| now));
         now = now.plus_millis(COOL_DOWN_MS);
-        assert!(breaker.admits(now), "the first finds out");
-        assert!(!breaker.admits(now), "the others wait for it");
+        assert!(breaker.admits(|| now), "the first finds out");
+        assert!(!breaker.admits(|| now), "the others wait for it");
         breaker.failed(now, None);
-        assert!(!breaker.admits(now), "one failure is enough to open it again");
+        assert!(!breaker.admits(|| now), "one failure is enough to open it again");
         now = now.plus_millis(COOL_DOWN_MS);
-        assert!(breaker.admits(now));
+        assert!(breaker.admits(|| now));
         now = now.plus_millis(COOL_DOWN_MS);
-        assert!(breaker.admits(now), "a call that never ends does not keep it open");
-        breaker.succeeded(now);
-        assert!(breaker.admits(now) && breaker.admits(now), "closed");
+        assert!(breaker.admits(|| now), "a call that never ends does not keep it open");
+        breaker.succeeded(|| now);
+        assert!(breaker.admits(|| now) && breaker.admits(|| now), "closed");
         breaker.failed(now, None);
-        assert!(breaker.admits(now), "and the count begins anew");
+        assert!(breaker.admits(|| now), "and the count begins anew");
     }
 
     #[test]
@@ -139,12 +140,12 @@ mod tests {
         assert!(!breaker.implausible(&account("b"), now));
         let later = now.plus_millis(DECEIVED_WITHIN_MS);
         assert!(!breaker.implausible(&account("c"), later), "the others were long ago");
-        assert!(!breaker.implausible(&account("a"), later) && breaker.admits(later));
+        assert!(!breaker.implausible(&account("a"), later) && breaker.admits(|| later));
         assert!(breaker.implausible(&account("b"), later));
-        assert!(!breaker.admits(later));
-        breaker.succeeded(later);
-        assert!(!breaker.admits(later.plus_millis(DECEIVED_PAUSE_MS - 1)));
-        assert!(breaker.admits(later.plus_millis(DECEIVED_PAUSE_MS)));
+        assert!(!breaker.admits(|| later));
+        breaker.succeeded(|| later);
+        assert!(!breaker.admits(|| later.plus_millis(DECEIVED_PAUSE_MS - 1)));
+        assert!(breaker.admits(|| later.plus_millis(DECEIVED_PAUSE_MS)));
     }
 
     #[test]
@@ -152,8 +153,8 @@ mod tests {
         let breaker = Breaker::default();
         let now = Timestamp(1_000_000);
         breaker.failed(now, Some(30));
-        breaker.succeeded(now.plus_millis(5));
-        assert!(!breaker.admits(now.plus_millis(29_999)));
-        assert!(breaker.admits(now.plus_millis(30_000)));
+        breaker.succeeded(|| now.plus_millis(5));
+        assert!(!breaker.admits(|| now.plus_millis(29_999)));
+        assert!(breaker.admits(|| now.plus_millis(30_000)));
     }
 }

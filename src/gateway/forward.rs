@@ -61,7 +61,7 @@ pub(super) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer
 fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attempt> {
     let admission = call.admission.as_ref()?;
     let model = admission.permit.model();
-    let candidate = route::next_target(snapshot, &model.id, &call.tried, clock.now())?;
+    let candidate = route::next_target(snapshot, &model.id, &call.tried, clock)?;
     let body = call.body.edit(&Edit {
         model: &candidate.model,
         maximum: candidate.upstream.maximum_field,

@@ -180,7 +180,7 @@ pub(super) fn piece(
 /// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.
 fn succeeded(call: &Call, clock: &Clock) {
     if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.succeeded(clock.now());
+        attempt.candidate.breaker.succeeded(|| clock.now());
     }
 }
 

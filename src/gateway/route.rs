@@ -3,6 +3,7 @@
 use super::breaker::Breaker;
 use super::snapshot::Snapshot;
 use super::upstream::Upstream;
+use crate::clock::Clock;
 use crate::pure::catalogue::{Model, Target};
 use crate::pure::chat::Endpoint;
 use crate::pure::error::ApiError;
@@ -151,18 +152,18 @@ impl Candidates {
     /// The next target: one of the weighted by its share, else the first, that was not tried and whose breaker admits the call. When
     /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
     /// becomes of it.
-    fn next(&self, tried: &[usize], now: Timestamp) -> Option<&Candidate> {
+    fn next(&self, tried: &[usize], now: impl Fn() -> Timestamp) -> Option<&Candidate> {
         let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
         let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
         while let Some(chosen) = self.share(&weighted) {
-            if chosen.breaker.admits(now) {
+            if chosen.breaker.admits(&now) {
                 return Some(chosen);
             }
             weighted.retain(|candidate| candidate.index != chosen.index);
         }
         let mut in_order = untried().filter(|candidate| candidate.weight == 0);
         in_order
-            .find(|candidate| candidate.breaker.admits(now))
+            .find(|candidate| candidate.breaker.admits(&now))
             .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
     }
 
@@ -182,8 +183,8 @@ impl Candidates {
 }
 
 /// The target of a model that is tried next, after those that were.
-pub(super) fn next_target(snapshot: &Snapshot, model: &str, tried: &[usize], now: Timestamp) -> Option<Candidate> {
-    snapshot.candidates.get(model)?.next(tried, now).cloned()
+pub(super) fn next_target(snapshot: &Snapshot, model: &str, tried: &[usize], clock: &Clock) -> Option<Candidate> {
+    snapshot.candidates.get(model)?.next(tried, || clock.now()).cloned()
 }
 
 /// Whether a target is left that was not tried.
