@@ -11,6 +11,7 @@ use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
 #[cfg(test)]
 use crate::pure::numbers::ProducerId;
+use crate::pure::time::Timestamp;
 use crate::store::journal::Entry;
 use crate::store::{Debit, Orphan, Place, StoreError};
 
@@ -88,7 +89,14 @@ impl Embedded {
         entry.owe(&debit, settlement.number);
         let settled = state.settle(settlement, now);
         match settled {
-            Settled::Now { .. } => self.queue(cell, state, (settlement.hold, settlement.number), Some(debit), entry),
+            Settled::Now { .. } => self.queue(
+                cell,
+                state,
+                (settlement.hold, settlement.number),
+                Some(debit),
+                entry,
+                now,
+            ),
             Settled::Already | Settled::OutOfRange => entry.close(),
             Settled::Stale { .. } => entry.suspend(),
         }
@@ -103,8 +111,8 @@ impl Embedded {
         (id, number): (RequestId, CallNumber),
         debit: Option<Debit>,
         entry: Entry,
+        now: Timestamp,
     ) {
-        let now = self.shared.clock.now();
         let queued = QueuedDebit {
             cell: Arc::clone(cell),
             debit,
@@ -136,15 +144,12 @@ impl Embedded {
         mut entry: Entry,
     ) {
         let mut state = cell.state();
+        let now = self.shared.clock.now();
         state.release(hold);
         // A call that has its number may stand in an older copy of the journal with something to pay: that is closed as well.
         match number {
-            Some(number)
-                if state
-                    .resolve(number, Credits::ZERO, self.shared.clock.now().month())
-                    .is_ok() =>
-            {
-                self.queue(cell, &state, (hold, number), None, entry);
+            Some(number) if state.resolve(number, Credits::ZERO, now.month()).is_ok() => {
+                self.queue(cell, &state, (hold, number), None, entry, now);
             }
             _ => entry.close(),
         }
