@@ -1,5 +1,7 @@
 //! Instructions a request and an event, as callgrind counts them, and in which part of the program they are. They are those outside the
 //! kernel. A counted process is some fifty times slower, so only the counts mean anything; they hardly depend on what else the machine does.
+//!
+//! Valgrind reads options from VALGRIND_OPTS: with `--cache-sim=yes` there what misses the simulated caches is told as well.
 
 use std::{collections::HashMap, fs, process::Command, time::Duration};
 
@@ -30,6 +32,45 @@ pub(crate) struct Instructions {
     pub(crate) a_unit: f64,
     /// By part of the program, the most first.
     pub(crate) by_part: Vec<(String, f64)>,
+    /// What misses the simulated caches, in the same order; empty where they are not simulated.
+    pub(crate) misses_by_part: Vec<(String, Misses)>,
+}
+
+/// Misses of a part of the program, a request or an event.
+#[derive(Serialize)]
+pub(crate) struct Misses {
+    /// Of the first level, in what is executed.
+    pub(crate) code: f64,
+    /// And in what is read and written.
+    pub(crate) data: f64,
+    /// Of the last level that is simulated, in both.
+    pub(crate) last: f64,
+}
+
+/// What callgrind has counted.
+#[derive(Clone, Copy, Default)]
+struct Counts {
+    instructions: u64,
+    code_misses: u64,
+    data_misses: u64,
+    last_misses: u64,
+}
+
+impl Counts {
+    /// Adds a line of costs, in the columns that these events have.
+    fn add(&mut self, events: &[&str], costs: &str) {
+        let costs = costs.split(' ').map(|cost| cost.parse::<u64>().unwrap_or(0));
+        for (event, cost) in events.iter().zip(costs) {
+            let count = match *event {
+                "Ir" => &mut self.instructions,
+                "I1mr" => &mut self.code_misses,
+                "D1mr" | "D1mw" => &mut self.data_misses,
+                "ILmr" | "DLmr" | "DLmw" => &mut self.last_misses,
+                _ => continue,
+            };
+            *count += cost;
+        }
+    }
 }
 
 /// Counts for each subject that is a process of ours: whole answers and a burst, saturated, and a few streams at the pace of a reader.
@@ -54,11 +95,23 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
             fleet.count_instructions(false);
             match counted {
                 Ok((units, by_part)) => {
-                    let mut by_part: Vec<(String, f64)> = by_part
-                        .into_iter()
-                        .map(|(part, instructions)| (part.to_owned(), instructions as f64 / units as f64))
+                    let mut counts: Vec<(&str, Counts)> = by_part.into_iter().collect();
+                    counts.sort_by_key(|(_, counts)| std::cmp::Reverse(counts.instructions));
+                    let each = |count: u64| count as f64 / units as f64;
+                    let by_part: Vec<(String, f64)> = counts
+                        .iter()
+                        .map(|(part, counts)| ((*part).to_owned(), each(counts.instructions)))
                         .collect();
-                    by_part.sort_by(|a, b| b.1.total_cmp(&a.1));
+                    let is_simulated = counts.iter().any(|(_, counts)| counts.data_misses > 0);
+                    let misses = |(part, counts): &(&str, Counts)| {
+                        let misses = Misses {
+                            code: each(counts.code_misses),
+                            data: each(counts.data_misses),
+                            last: each(counts.last_misses),
+                        };
+                        ((*part).to_owned(), misses)
+                    };
+                    let misses_by_part = counts.iter().filter(|_| is_simulated).map(misses).collect();
                     let a_unit = by_part.iter().map(|(_, instructions)| instructions).sum();
                     let subject = variant.name();
                     say(&format!(
@@ -72,6 +125,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
                         units,
                         a_unit,
                         by_part,
+                        misses_by_part,
                     });
                 }
                 Err(error) => {
@@ -85,7 +139,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
 }
 
 /// Requests or events, and instructions by part.
-fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(u64, HashMap<&'static str, u64>)> {
+fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(u64, HashMap<&'static str, Counts>)> {
     let pid = subject.pids.first().ok_or("no process")?;
     let is_paced = matches!(shape, Shape::Stream(script) if script.pace_ms > 0);
     let load = |length| Plan {
@@ -128,14 +182,17 @@ fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(
     Ok((units, by_part))
 }
 
-/// Reads a dump of callgrind (its manual, "Callgrind Format Specification"): how often a request's head was parsed, and the instructions
-/// of each part.
-fn read(dump: &str) -> (u64, HashMap<&'static str, u64>) {
+/// Reads a dump of callgrind (its manual, "Callgrind Format Specification"): how often a request's head was parsed, and what was counted
+/// in each part.
+fn read(dump: &str) -> (u64, HashMap<&'static str, Counts>) {
     let mut names: HashMap<&str, &str> = HashMap::new();
-    let (mut requests, mut by_part) = (0, HashMap::new());
+    let (mut requests, mut by_part) = (0, HashMap::<_, Counts>::new());
+    let mut events = Vec::new();
     let (mut part, mut callee, mut is_call) = (OTHERS, "", false);
     for line in dump.lines() {
-        if let Some(text) = line.strip_prefix("fn=") {
+        if let Some(text) = line.strip_prefix("events: ") {
+            events = text.split(' ').collect();
+        } else if let Some(text) = line.strip_prefix("fn=") {
             part = part_of(name(&mut names, text));
         } else if let Some(text) = line.strip_prefix("cfn=") {
             callee = name(&mut names, text);
@@ -146,9 +203,10 @@ fn read(dump: &str) -> (u64, HashMap<&'static str, u64>) {
             }
         } else if line.starts_with(|first: char| first.is_ascii_digit() || "+-*".contains(first)) {
             // The line after a call tells its inclusive cost, which is its callee's own.
-            if !std::mem::take(&mut is_call) {
-                let cost = line.split(' ').nth(1).and_then(|cost| cost.parse().ok()).unwrap_or(0);
-                *by_part.entry(part).or_insert(0) += cost;
+            if !std::mem::take(&mut is_call)
+                && let Some((_, costs)) = line.split_once(' ')
+            {
+                by_part.entry(part).or_default().add(&events, costs);
             }
         }
     }
@@ -172,7 +230,18 @@ fn part_of(function: &str) -> &'static str {
     PARTS.iter().find(has).map_or(OTHERS, |(_, part)| part)
 }
 
-const PARTS: [(&[&str], &str); 12] = [
+const PARTS: [(&[&str], &str); 13] = [
+    (
+        &[
+            "tollgate::gateway::transport",
+            "tollgate::gateway::connection_pool",
+            "tollgate::gateway::bounded_stream",
+            "tollgate::gateway::head_limit",
+            "tollgate::gateway::upstream_io",
+            "tollgate::gateway::write_buffer",
+        ],
+        "transport",
+    ),
     (&["tollgate::pure"], "parsing, limits and meter"),
     (&["tollgate::store"], "ledger and journal"),
     (&["tollgate::telemetry"], "metrics and log"),

@@ -9,7 +9,7 @@ use crate::{
     cli::{Options, Variant},
     figures::{Percentiles, Round, Series, Spread, summarise},
     idle::OpenStreams,
-    instructions::Instructions,
+    instructions::{Instructions, Misses},
     machine::Machine,
     say,
     soak::LongRun,
@@ -139,6 +139,13 @@ impl Report {
         if !self.instructions.is_empty() {
             text.push_str("\n## instructions\n\n");
             text.push_str(&instructions_table(&self.instructions));
+            for counted in self.instructions.iter().filter(|i| !i.misses_by_part.is_empty()) {
+                let Instructions {
+                    subject, part, unit, ..
+                } = counted;
+                writeln!(text, "\n## misses, {part} of {subject}, each {}\n", unit.name())?;
+                text.push_str(&misses_table(counted));
+            }
         }
         if !self.open.is_empty() {
             text.push_str("\n## open\n\n");
@@ -242,6 +249,28 @@ fn instructions_table(instructions: &[Instructions]) -> String {
         ]
     };
     table(&head, &instructions.iter().map(row).collect::<Vec<_>>())
+}
+
+fn misses_table(counted: &Instructions) -> String {
+    let head = [
+        "part",
+        "instructions",
+        "code misses",
+        "data misses",
+        "of the last level",
+    ]
+    .map(str::to_owned);
+    let parts = counted.by_part.iter().zip(&counted.misses_by_part);
+    let row = |((part, instructions), (_, misses)): (&(String, f64), &(String, Misses))| {
+        [
+            part.clone(),
+            format!("{instructions:.0}"),
+            format!("{:.0}", misses.code),
+            format!("{:.0}", misses.data),
+            format!("{:.1}", misses.last),
+        ]
+    };
+    table(&head, &parts.map(row).collect::<Vec<_>>())
 }
 
 fn open_table(open: &[OpenStreams]) -> String {
