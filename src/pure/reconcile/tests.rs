@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use super::*;
-use crate::pure::ids::KeyId;
+use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 use crate::pure::receipt::{Billed, CallFacts};
