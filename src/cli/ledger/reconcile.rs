@@ -42,7 +42,7 @@ use crate::store::admin::{AdminOp, AdminReply};
     unlisted   receipts of the provider, of calls that began and ended from --from to\n             \
     --to, that the export lacks; looked for when all three are given\n\n\
     The exit status is 1 when anything is listed and 0 when all agree. A row that cannot\n\
-    be read is an error. An export has 2,000,000 rows at most, which take up to 1.5 GB;\n\
+    be read is an error. An export has 2,000,000 rows at most, which take about 700 MB;\n\
     hold a larger one against the receipts in parts, such as a day each.")]
 pub(in crate::cli) struct ReconcileArgs {
     /// The export; - for standard input
