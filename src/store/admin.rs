@@ -182,6 +182,9 @@ pub struct ReceiptPage {
     pub receipts: Vec<Receipt>,
     /// Where the next page begins, when there may be one.
     pub next: Option<String>,
+    /// Receipts among them that cannot be read, and are left out.
+    #[serde(default)]
+    pub unreadable: u64,
 }
 
 /// An account for showing.
@@ -285,6 +288,14 @@ impl AdminOp {
             | AdminOp::Recover
             | AdminOp::Reserve(_) => false,
         }
+    }
+}
+
+impl ReceiptPage {
+    /// One that stands here cannot be read: the others are shown all the same.
+    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &super::StoreError) {
+        log::error!("a receipt of {account} is left out: {error}");
+        self.unreadable = self.unreadable.saturating_add(1);
     }
 }
 

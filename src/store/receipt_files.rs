@@ -91,14 +91,15 @@ impl ReceiptFiles {
         }
     }
 
-    /// Waits until what was taken is written, for a second at most, and not while the files cannot be written. Blocks.
-    pub(super) fn flush(&self) {
+    /// Waits until what was taken is written, for a second at most, and not while the files cannot be written. Whether all is. Blocks.
+    pub(super) fn flush(&self) -> bool {
         let mut queue = self.state.queue();
         let taken = queue.taken;
         queue.hurries = queue.written < taken;
         self.state.changed.notify_one();
         let waits = |queue: &mut Queue| queue.written < taken && !queue.is_failing && !queue.closes;
-        drop(self.state.progress.wait_timeout_while(queue, FLUSH_MAX, waits));
+        let waited = self.state.progress.wait_timeout_while(queue, FLUSH_MAX, waits);
+        waited.unwrap_or_else(PoisonError::into_inner).0.written >= taken
     }
 
     /// Writes what is left, and ends the thread. Blocks, for some seconds at most; a second call does nothing. To be called after the
@@ -112,12 +113,12 @@ impl ReceiptFiles {
         let began = monotonic();
         while !thread.is_finished() {
             if began.elapsed() > CLOSE_MAX {
-                return log::error!("the last receipts cannot be written to their files; the ledger has them");
+                return log::error!("the last receipts cannot be written to their files");
             }
             std::thread::sleep(CLOSE_PAUSE);
         }
         if thread.join().is_err() {
-            log::error!("the thread that writes receipts panicked; the ledger has them");
+            log::error!("the thread that writes receipts to files panicked");
         }
     }
 }
@@ -158,9 +159,7 @@ impl State {
                 std::mem::take(&mut queue.dropped)
             };
             if dropped > 0 {
-                log::error!(
-                    "{dropped} receipts are not in the files: they could not be written for too long; the ledger has them"
-                );
+                log::error!("{dropped} receipts are not in the files: they could not be written for too long");
             }
             let before = writing.receipts.len();
             self.write(&mut writing);
@@ -168,7 +167,7 @@ impl State {
             let is_done = writing.receipts.is_empty() && self.queue().receipts.is_empty();
             if closes && (is_done || writing.is_torn) {
                 if !is_done {
-                    log::error!("the last receipts are not in their files; the ledger has them");
+                    log::error!("the last receipts are not in their files");
                 }
                 return;
             }
@@ -234,7 +233,15 @@ impl State {
     /// The file is opened each time: whoever ships it may have moved it away.
     fn append(&self, day: Day, text: &[u8]) -> std::io::Result<()> {
         let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
-        OpenOptions::new().create(true).append(true).open(path)?.write_all(text)
+        let open = || OpenOptions::new().create(true).append(true).open(&path);
+        let mut file = match open() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                std::fs::create_dir_all(&self.folder)?;
+                open()?
+            }
+            opened => opened?,
+        };
+        file.write_all(text)
     }
 
     /// Deletes the files of too long ago, once a day.
@@ -311,7 +318,8 @@ mod tests {
 
     fn read(folder: &Path, day: &str) -> Vec<Receipt> {
         let text = std::fs::read_to_string(folder.join(format!("receipts-{day}.jsonl"))).unwrap();
-        text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+        let lines = text.lines().filter(|line| !line.is_empty());
+        lines.map(|line| serde_json::from_str(line).unwrap()).collect()
     }
 
     #[test]
@@ -336,9 +344,27 @@ mod tests {
         let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
         for number in 1..=20 {
             files.push(receipt(number, NOW));
-            files.flush();
+            assert!(files.flush());
             assert_eq!(read(folder.path(), "2026-11-20").len() as u64, number);
         }
+    }
+
+    #[test]
+    fn a_folder_that_is_taken_away_is_made_again_and_what_cannot_be_written_is_told() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("receipts");
+        let files = ReceiptFiles::start(&path, 0, Clock::manual(NOW)).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+        files.push(receipt(1, NOW));
+        assert!(files.flush());
+        assert_eq!(read(&path, "2026-11-20"), [receipt(1, NOW)]);
+        std::fs::remove_dir_all(&path).unwrap();
+        std::fs::write(&path, "").unwrap();
+        files.push(receipt(2, NOW));
+        assert!(!files.flush());
+        std::fs::remove_file(&path).unwrap();
+        files.close();
+        assert_eq!(read(&path, "2026-11-20"), [receipt(2, NOW)]);
     }
 
     #[test]

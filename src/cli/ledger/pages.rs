@@ -54,6 +54,12 @@ impl<'c> Pages<'c> {
             let AdminReply::Receipts(page) = self.ask(AdminOp::Receipts(query))? else {
                 return Err(Failure::wrong_reply());
             };
+            if page.unreadable > 0 {
+                log::warn!(
+                    "{} receipts of {account} cannot be read and are left out",
+                    page.unreadable
+                );
+            }
             left = left.saturating_sub(u64::try_from(page.receipts.len()).unwrap_or(u64::MAX));
             let wants_more = each(page.receipts);
             match page.next {

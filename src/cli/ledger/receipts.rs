@@ -148,9 +148,11 @@ impl Show for ReceiptShown {
 /// What a provider or a client wrote, without what a terminal would obey.
 pub(super) fn plain(text: &str) -> String {
     text.chars()
-        .flat_map(|c| match c.is_control() {
-            true => c.escape_default().collect::<Vec<char>>(),
-            false => vec![c],
+        .flat_map(|c| match c {
+            // Those that turn the order of what follows, too.
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => c.escape_default().collect(),
+            c if c.is_control() => c.escape_default().collect::<Vec<char>>(),
+            c => vec![c],
         })
         .collect()
 }

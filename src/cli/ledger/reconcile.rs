@@ -257,7 +257,7 @@ impl Show for Shown {
             line(
                 &mut text,
                 format_args!(
-                    "{without} without the answer's own id, since the gateway ended before the call: what is missing may be among them"
+                    "{without} without the answer's own id, since their gateway ended, or handed over, before the call did: what is missing may be among them"
                 ),
             );
         }

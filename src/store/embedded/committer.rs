@@ -166,8 +166,13 @@ impl Committer {
     /// When the disk does not take it: to be tried again.
     fn sync(&mut self) -> Result<(), StoreError> {
         self.database.sync()?;
-        if let Some(files) = self.shared.receipt_files.get() {
-            files.flush(); // Until then the journal has them.
+        if let Some(files) = self.shared.receipt_files.get()
+            && !files.flush()
+            && self.unsynced.len() < UNSYNCED_MAX
+        {
+            // Until the files have their receipts the journal keeps them: whoever starts next writes them.
+            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
+            return Ok(());
         }
         self.unsynced.drain(..).for_each(|mut entry| entry.close());
         Ok(())
@@ -300,6 +305,8 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
 
 /// What a machine that dies may lose.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// The most places in the journal that wait for files that cannot be written: a third of those that there are.
+const UNSYNCED_MAX: usize = 40_000;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 const END_TRIES: u32 = 50;
 const END_PAUSE: Duration = Duration::from_millis(200);

@@ -88,7 +88,10 @@ impl Core {
             let receipt = self.find(link, account.id(), id).await?;
             if receipt.is_some() || !is_held || asked.elapsed() >= self.options.timeout {
                 let receipts = receipt.into_iter().collect();
-                return Ok(ReceiptPage { receipts, next: None });
+                return Ok(ReceiptPage {
+                    receipts,
+                    ..ReceiptPage::default()
+                });
             }
             tokio::time::sleep(ASK_AGAIN).await;
         }
@@ -98,10 +101,9 @@ impl Core {
         let mut before = None;
         loop {
             let entries = self.entries(link, account, before.as_deref()).await?;
-            for (_, receipt) in &entries {
-                if receipt.billed.id == id {
-                    return Ok(Some(receipt.clone()));
-                }
+            let is_it = |receipt: &&Receipt| receipt.billed.id == id;
+            if let Some(receipt) = entries.iter().flat_map(|(_, receipt)| receipt).find(is_it) {
+                return Ok(Some(receipt.clone()));
             }
             match entries.into_iter().last() {
                 Some((place, _)) => before = Some(place),
@@ -122,13 +124,11 @@ impl Core {
                 return Ok(page);
             }
             for (place, receipt) in entries {
-                let is_wanted = query
-                    .model
-                    .as_deref()
-                    .is_none_or(|model| *receipt.billed.model == *model);
                 before = Some(place);
-                if is_wanted {
-                    page.receipts.push(receipt);
+                match receipt {
+                    Ok(receipt) if is_of(&receipt, query.model.as_deref()) => page.receipts.push(receipt),
+                    Ok(_) => {}
+                    Err(error) => page.tell_unreadable(&query.account, &error),
                 }
                 if page.receipts.len() == limit {
                     page.next = before;
@@ -139,12 +139,7 @@ impl Core {
     }
 
     /// Some receipts, newest first, with their places in the stream.
-    async fn entries(
-        &self,
-        link: &Link,
-        account: &AccountId,
-        before: Option<&str>,
-    ) -> Result<Vec<(String, Receipt)>, StoreError> {
+    async fn entries(&self, link: &Link, account: &AccountId, before: Option<&str>) -> Result<Vec<Entry>, StoreError> {
         let end = before.map_or_else(|| "+".to_owned(), |place| format!("({place}"));
         let mut command = redis::cmd("XREVRANGE");
         command.arg(receipts_of_account(account)).arg(end).arg("-");
@@ -173,7 +168,20 @@ impl Core {
             }
             let Some((last, _)) = entries.last() else { break };
             before = Some(last.clone());
-            for (_, Receipt { resolved, billed }) in entries {
+            for (place, receipt) in entries {
+                let Receipt { resolved, billed } = match receipt {
+                    Ok(receipt) => receipt,
+                    Err(error) => {
+                        log::error!("the receipt {place} of {account}: {error}");
+                        findings.push(AuditFinding {
+                            account: account.clone(),
+                            rule: format!("the receipt {place} can be read"),
+                            expected: clamped(1_000_000_000_000),
+                            found: clamped(0),
+                        });
+                        continue;
+                    }
+                };
                 if resolved.day().0 < today.0.saturating_sub(1) {
                     break 'all;
                 }
@@ -245,17 +253,29 @@ fn compare(
     }
 }
 
-fn entry(account: &AccountId, value: &Value) -> Result<(String, Receipt), StoreError> {
+/// Whether a receipt is of the model that is asked for.
+fn is_of(receipt: &Receipt, model: Option<&str>) -> bool {
+    model.is_none_or(|model| *receipt.billed.model == *model)
+}
+
+/// A place in a stream, and the receipt there, where it can be read.
+type Entry = (String, Result<Receipt, StoreError>);
+
+fn entry(account: &AccountId, value: &Value) -> Result<Entry, StoreError> {
     let [place, fields] = reply::list(value)? else {
         return Err(corrupt("an entry of receipts has two parts"));
     };
+    Ok((reply::text(place)?.to_owned(), receipt(account, fields)))
+}
+
+fn receipt(account: &AccountId, fields: &Value) -> Result<Receipt, StoreError> {
     let [_, resolved, _, text] = reply::list(fields)? else {
         return Err(corrupt("a receipt has other fields than it should"));
     };
     let billed = Billed::of_compact(account, reply::text(text)?)
         .map_err(|error| corrupt(&format!("a receipt cannot be read: {error}")))?;
     let resolved = Timestamp(reply::integer(resolved)?);
-    Ok((reply::text(place)?.to_owned(), Receipt { resolved, billed }))
+    Ok(Receipt { resolved, billed })
 }
 
 /// Whether a text is a place in a stream.

@@ -32,6 +32,9 @@ impl Database {
             self.set_setting(KEPT_DAYS, &days.to_string())?;
         }
         if days == 0 {
+            // From now on the days are not complete, until the first one after it is switched on again.
+            let forget = "DELETE FROM settings WHERE name IN (?1, ?2)";
+            self.connection.execute(forget, [COMPLETE_FROM, NOTED])?;
             return Ok(());
         }
         let sql = "SELECT coalesce(sum(requests), 0), max(day) FROM usage";
@@ -184,14 +187,16 @@ fn page(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, St
          ORDER BY id DESC, seq DESC LIMIT ?5"
     ))?;
     let mut rows = statement.query(params![account.as_str(), id, seq, model, limit])?;
-    let mut last = None;
+    let (mut count, mut last) = (0u32, None);
     while let Some(row) = rows.next()? {
-        last = Some(row.get::<_, i64>(0)?);
-        page.receipts.push(receipt(account, row)?);
+        count = count.saturating_add(1);
+        last = Some((RequestId::from_bytes(row.get(1)?), row.get::<_, i64>(0)?));
+        match receipt(account, row) {
+            Ok(receipt) => page.receipts.push(receipt),
+            Err(error) => page.tell_unreadable(account, &error),
+        }
     }
-    let is_full = u32::try_from(page.receipts.len()).is_ok_and(|count| count == limit);
-    let oldest = page.receipts.last().zip(last).filter(|_| is_full);
-    page.next = oldest.map(|(receipt, seq)| format!("{}.{seq}", receipt.billed.id));
+    page.next = last.filter(|_| count == limit).map(|(id, seq)| format!("{id}.{seq}"));
     Ok(page)
 }
 

@@ -8,6 +8,7 @@ use super::rig::{NOW, audit, audit_is_clean, block_on, caller_of, debit, receipt
 use crate::clock::Clock;
 use crate::pure::ids::AccountId;
 use crate::store::Ledger;
+use crate::store::admin::ReceiptQuery;
 use crate::store::embedded::Embedded;
 
 const DAY_MS: i64 = 86_400_000;
@@ -111,7 +112,9 @@ fn without_days_no_receipts_are_written() {
 fn days_on_which_others_wrote_without_receipts_are_not_held_against_them() {
     let file = File::new();
     drop(file.calls(30, 0..3));
-    drop(file.calls(0, 3..5));
+    let without = file.calls(0, 3..5);
+    audit_is_clean(&without);
+    drop(without);
     let ledger = file.calls(30, 5..7);
     assert_eq!(kept(&ledger), 5);
     audit_is_clean(&ledger);
@@ -125,6 +128,18 @@ fn days_on_which_others_wrote_without_receipts_are_not_held_against_them() {
         "DELETE FROM receipts WHERE seq = (SELECT max(seq) FROM receipts WHERE day = {day})"
     ));
     assert_eq!(rules(&ledger).len(), 4);
+}
+
+#[test]
+fn a_receipt_that_cannot_be_read_hides_no_other() {
+    let file = File::new();
+    let ledger = file.calls(30, 0..3);
+    file.change("UPDATE receipts SET facts = '[0' WHERE seq = 2");
+    let mut query = ReceiptQuery::newest(&acme(), 2);
+    let first = block_on(ledger.receipts(query.clone())).unwrap();
+    assert_eq!((first.receipts.len(), first.unreadable), (1, 1));
+    query.before = first.next;
+    assert_eq!(block_on(ledger.receipts(query)).unwrap().receipts.len(), 1);
 }
 
 #[test]

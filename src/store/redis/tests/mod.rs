@@ -9,6 +9,7 @@ mod losses;
 mod nodes;
 mod numbers;
 mod outages;
+mod receipts;
 mod replicas;
 mod shards;
 

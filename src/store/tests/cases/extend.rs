@@ -54,7 +54,8 @@ pub(super) fn a_hold_is_raised_within_the_quota(rig: &Rig) {
     assert_eq!(extended.unwrap(), Extended::Refused);
     let extended = extend(&mut hold, "9", "1.5", quota);
     assert_eq!(extended.unwrap(), Extended::To(credits("2")));
-    // In the month after, the quota is there anew.
+    // In the month after, the quota is there anew. What was settled before has arrived by then.
+    assert_eq!(rig.figures(&caller).monthly_used, credits("1"));
     rig.clock.advance(20 * 86_400_000);
     hold.release();
     assert_eq!(
