@@ -94,7 +94,7 @@ impl Biller {
             return;
         };
         let said = meter.take_said();
-        let upstream_id = said.id.clone().filter(|_| self.keeps_receipts);
+        let upstream_id = self.keeps_receipts.then(|| said.id.clone()).flatten();
         if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
             trace.said(said);
         }
