@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use serde::de::IgnoredAny as Any;
 use serde::{Deserialize, Serialize};
 
 use super::chat::Endpoint;
@@ -278,23 +279,41 @@ impl Billed {
     }
 }
 
+/// What counts of a receipt in the usage of its day.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UsageOfReceipt {
+    /// The model's id.
+    pub model: String,
+    /// Prompt tokens that were billed.
+    pub prompt_tokens: u64,
+    /// Completion tokens that were billed.
+    pub completion_tokens: u64,
+    /// What they cost, exactly.
+    pub cost: Credits,
+}
+
+impl UsageOfReceipt {
+    /// Reads what [`Billed::to_compact`] wrote, and no more of it than it needs.
+    ///
+    /// # Errors
+    /// As [`Billed::of_compact`].
+    pub fn of_compact(text: &str) -> Result<UsageOfReceipt, serde_json::Error> {
+        type Parts = (u8, Any, Any, Any, Any, String, u64, u64, i64, Any, Any);
+        let (version, _, _, _, _, model, prompt_tokens, completion_tokens, cost, _, _): Parts =
+            serde_json::from_str(text)?;
+        if version != COMPACT_VERSION {
+            return Err(serde::de::Error::custom("a receipt of another version"));
+        }
+        Ok(UsageOfReceipt {
+            model,
+            prompt_tokens,
+            completion_tokens,
+            cost: Credits::from_pico(cost),
+        })
+    }
+}
+
 impl CallFacts {
-    /// The text that a store keeps of the facts alone.
-    ///
-    /// # Errors
-    /// None that a receipt can cause.
-    pub fn to_compact(&self, id: RequestId) -> Result<String, serde_json::Error> {
-        serde_json::to_string(&self.as_compact(id))
-    }
-
-    /// Reads what [`CallFacts::to_compact`] wrote.
-    ///
-    /// # Errors
-    /// When it is not that.
-    pub fn of_compact(text: &str, id: RequestId) -> Result<CallFacts, serde_json::Error> {
-        Ok(CallFacts::of_parts(serde_json::from_str(text)?, id))
-    }
-
     fn as_compact(&self, id: RequestId) -> CompactFacts {
         let after = |time: Timestamp| time.0.saturating_sub(id.time().0);
         (

@@ -54,6 +54,26 @@ impl File {
     fn change(&self, sql: &str) {
         Connection::open(self.path()).unwrap().execute_batch(sql).unwrap();
     }
+
+    /// Changes the kept lines of a day's receipts, oldest first.
+    fn change_lines(&self, day: i64, change: impl Fn(&mut Vec<String>)) {
+        let connection = Connection::open(self.path()).unwrap();
+        let sql = "SELECT seq, list FROM receipt_lists WHERE day = ?1 ORDER BY seq";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([day], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
+        let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+        let mut lines: Vec<_> = rows
+            .iter()
+            .flat_map(|(_, list)| list.lines().map(str::to_owned))
+            .collect();
+        change(&mut lines);
+        // All in the first row of the day: where a line stands does not matter.
+        for (index, (seq, _)) in rows.iter().enumerate() {
+            let list = if index == 0 { lines.join("\n") } else { String::new() };
+            let sql = "UPDATE receipt_lists SET list = ?2 WHERE seq = ?1";
+            connection.execute(sql, rusqlite::params![seq, list]).unwrap();
+        }
+    }
 }
 
 fn acme() -> AccountId {
@@ -79,14 +99,20 @@ fn receipts_are_deleted_after_their_days_in_small_steps() {
     let ledger = file.open(3);
     file.clock.advance(DAY_MS);
     let caller = caller_of(&ledger, "acme", "0", Default::default());
-    // Each group deletes twice as many as it has: the first ten are gone after five calls at the latest.
+    // Each group deletes twice as many rows as it has.
+    let rows = |file: &File| -> i64 {
+        let connection = Connection::open(file.path()).unwrap();
+        let sql = "SELECT count(*) FROM receipt_lists";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
     for n in 20..25 {
-        let before = kept(&ledger);
+        let before = rows(&file);
         block_on(ledger.reserve(&caller, &request(n, "0.1")))
             .unwrap()
             .unwrap()
             .settle(debit("0.1"));
-        assert!(before - kept(&ledger) <= 1);
+        kept(&ledger);
+        assert!(before - rows(&file) <= 1);
     }
     assert_eq!(kept(&ledger), 7);
     audit_is_clean(&ledger);
@@ -123,10 +149,7 @@ fn days_on_which_others_wrote_without_receipts_are_not_held_against_them() {
     drop(ledger);
     let ledger = file.calls(30, 7..9);
     audit_is_clean(&ledger);
-    let day = NOW.day().0 + 1;
-    file.change(&format!(
-        "DELETE FROM receipts WHERE seq = (SELECT max(seq) FROM receipts WHERE day = {day})"
-    ));
+    file.change_lines(NOW.day().0 + 1, |lines| drop(lines.pop()));
     assert_eq!(rules(&ledger).len(), 4);
 }
 
@@ -134,7 +157,7 @@ fn days_on_which_others_wrote_without_receipts_are_not_held_against_them() {
 fn a_receipt_that_cannot_be_read_hides_no_other() {
     let file = File::new();
     let ledger = file.calls(30, 0..3);
-    file.change("UPDATE receipts SET facts = '[0' WHERE seq = 2");
+    file.change_lines(NOW.day().0, |lines| lines[1].truncate(30));
     let mut query = ReceiptQuery::newest(&acme(), 2);
     let first = block_on(ledger.receipts(query.clone())).unwrap();
     assert_eq!((first.receipts.len(), first.unreadable), (1, 1));
@@ -144,26 +167,33 @@ fn a_receipt_that_cannot_be_read_hides_no_other() {
 
 #[test]
 fn the_audit_finds_a_receipt_that_is_missing_doubled_or_changed() {
-    let wrong = [
-        ("DELETE FROM receipts WHERE seq = 2", vec!["calls", "prompt tokens", "completion tokens", "cost"]),
+    type Change = fn(&mut Vec<String>);
+    fn change(line: &mut String, from: &str, to: &str) {
+        assert!(line.contains(from), "{from} in {line}");
+        *line = line.replacen(from, to, 1);
+    }
+    let all = vec!["calls", "prompt tokens", "completion tokens", "cost"];
+    let wrong: [(Change, Vec<&str>); 6] = [
+        (|lines| drop(lines.remove(1)), all.clone()),
+        (|lines| lines.push(lines[0].clone()), all.clone()),
+        (|lines| lines[0].truncate(40), all.clone()),
+        (|lines| lines[2].insert(0, 'x'), all),
         (
-            "INSERT INTO receipts SELECT 99, account, id, day, at, model, key, producer, number, prompt, completion, cost, held, facts
-             FROM receipts WHERE seq = 1",
-            vec!["calls", "prompt tokens", "completion tokens", "cost"],
+            |lines| change(&mut lines[0], ",100000000000,", ",100000000001,"),
+            vec!["cost"],
         ),
-        ("UPDATE receipts SET cost = cost + 1 WHERE seq = 1", vec!["cost"]),
-        ("UPDATE receipts SET prompt = prompt + 1 WHERE seq = 1", vec!["prompt tokens"]),
+        (|lines| change(&mut lines[0], ",3,4,", ",4,4,"), vec!["prompt tokens"]),
     ];
-    for (sql, expected) in wrong {
+    for (change, expected) in wrong {
         let file = File::new();
         let ledger = file.calls(30, 0..3);
         audit_is_clean(&ledger);
-        file.change(sql);
+        file.change_lines(NOW.day().0, change);
         let expected: Vec<String> = expected
             .iter()
             .map(|what| format!("receipts = usage: {what} of a/m on {}", NOW.day()))
             .collect();
-        assert_eq!(rules(&ledger), expected, "{sql}");
+        assert_eq!(rules(&ledger), expected);
         // The same by the way of a gateway.
         let by_task = block_on(ledger.run(crate::store::admin::AdminOp::Audit)).unwrap();
         assert!(
@@ -189,5 +219,45 @@ fn a_clock_that_was_ahead_leaves_no_false_finding() {
     let ledger = file.calls(3, 4..6);
     file.clock.advance(-400 * DAY_MS);
     assert!(kept(&ledger) < 6);
+    audit_is_clean(&ledger);
+}
+
+#[test]
+fn a_receipt_is_found_by_its_request_among_many() {
+    let file = File::new();
+    // Ids that say when their calls began, some of them long before others that were billed earlier.
+    let id = |n: u64, began: i64| {
+        let mut bytes = [0; 16];
+        bytes[..6].copy_from_slice(&began.to_be_bytes()[2..]);
+        bytes[8..].copy_from_slice(&n.to_be_bytes());
+        crate::pure::ids::RequestId::from_bytes(bytes)
+    };
+    let ledger = file.open(30);
+    let caller = caller_of(&ledger, "acme", "100", Default::default());
+    let mut ids = Vec::new();
+    for n in 0..600u64 {
+        let began = NOW.0 - if n % 7 == 0 { 3_600_000 } else { 5 };
+        // One whose call began before the clock was set back.
+        let began = if n == 300 { NOW.0 + 600_000 } else { began };
+        let request = crate::pure::account::ReserveRequest {
+            id: id(n, began),
+            ..request(n, "0.1")
+        };
+        block_on(ledger.reserve(&caller, &request))
+            .unwrap()
+            .unwrap()
+            .settle(debit("0.1"));
+        ids.push(request.id);
+        if n % 100 == 0 {
+            assert_eq!(receipts_of(&ledger, &acme()).len(), ids.len());
+            file.clock.advance(1_000);
+        }
+    }
+    for id in ids {
+        let found = block_on(ledger.receipt(&acme(), id)).unwrap();
+        assert_eq!(found.map(|receipt| receipt.billed.id), Some(id));
+    }
+    assert_eq!(block_on(ledger.receipt(&acme(), id(600, NOW.0))).unwrap(), None);
+    assert_eq!(block_on(ledger.receipt(&acme(), id(9, 0))).unwrap(), None);
     audit_is_clean(&ledger);
 }
