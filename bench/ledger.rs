@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use tollgate::config::Config;
+use tollgate::ledger::admin::AdminOp;
+use tollgate::ledger::{Caller, Debit, Ledger, open};
 use tollgate::pure::account::{ReserveRequest, Scope};
-use tollgate::pure::chat::Endpoint;
 use tollgate::pure::ids::{ApiKey, RequestId, Tier};
 use tollgate::pure::limits::{LimitOverrides, Limits};
 use tollgate::pure::money::{Credits, Pricing};
 use tollgate::pure::receipt::{CallDetails, CallEnding};
+use tollgate::pure::request_body::Endpoint;
 use tollgate::pure::time::Timestamp;
 use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
-use tollgate::store::admin::AdminOp;
-use tollgate::store::{Caller, Debit, Ledger, open};
 
 #[path = "../tests/support/redis_server.rs"]
 #[expect(

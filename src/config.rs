@@ -26,9 +26,9 @@ use self::raw::Raw;
 use crate::pure::catalogue::Catalogue;
 use crate::pure::ids::Tier;
 use crate::pure::limits::Limits;
-use crate::pure::lines;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::time::Timestamp;
+use crate::pure::yaml_lines;
 
 pub use error::ConfigError;
 pub use network::Network;
@@ -255,7 +255,7 @@ impl Config {
                 let (id, provider) = (&model.id, &target.provider);
                 let near = nearest(provider, self.providers.keys().map(String::as_str));
                 mistakes.push(fail(
-                    lines::of_entry(shown, id, "targets").map(|at| lines::of_text(shown, at, provider)),
+                    yaml_lines::of_entry(shown, id, "targets").map(|at| yaml_lines::of_text(shown, at, provider)),
                     format!("{id}: its target names the provider {provider}, which is not configured{near}"),
                 ));
             }

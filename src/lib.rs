@@ -9,7 +9,7 @@
 //! - [`pure`]: everything that can be decided without doing anything. Bytes and a `now` come in, values come out: money, catalogue,
 //!   policy, request bodies, the taps that read passing answers, and the account as a value. It compiles alone.
 //! - [`store`]: the ledger. One contract and two stores: accounts in memory over a SQLite file, and Redis. The operator's commands
-//!   reach the process that owns the file through its control socket. [`store::journal`]: every running call in mapped files, so that a
+//!   reach the process that owns the file through its control socket. [`ledger::journal`]: every running call in mapped files, so that a
 //!   killed process loses and doubles nothing.
 //! - [`gateway`]: the path of a request, as a plugin of Pingora's proxy ([`Tollgate`]): the hooks, and one file a step. `gateway::transport`
 //!   carries an admitted call and drives the hooks on the way.
@@ -23,10 +23,10 @@
 //! `tollgate serve` mounts [`Tollgate`] in Pingora's own proxy behind a listener with limits of its own; anyone else can mount it in theirs.
 //! Its `request_filter` goes through steps 1 to 3, the later hooks through the rest.
 //!
-//! 1. `authenticate`: from the header to a [`store::Caller`]; a malformed key is refused without asking the store.
+//! 1. `authenticate`: from the header to a [`ledger::Caller`]; a malformed key is refused without asking the store.
 //! 2. `receive`: the whole body, before the upstream is chosen, within limits of size and time.
 //! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
-//!    credit give a [`store::Hold`] of its worst case.
+//!    credit give a [`ledger::Hold`] of its worst case.
 //! 4. `route` and `forward`: targets in their order, until one answers with 200; each gets the client's body with only the named
 //!    fields edited. `transport`: one task reads from the target and writes to the client, over Pingora's sessions. `failure`: what
 //!    follows when a target fails, in one match.
@@ -58,14 +58,18 @@ pub mod clock;
 #[cfg(feature = "serve")]
 pub mod config;
 #[cfg(feature = "serve")]
-mod crash;
-#[cfg(feature = "serve")]
-pub mod demo;
+mod failpoints;
 #[cfg(feature = "serve")]
 pub mod gateway;
+#[cfg(feature = "serve")]
+pub mod ledger;
+#[cfg(feature = "serve")]
+pub mod net;
 pub mod pure;
 #[cfg(feature = "serve")]
-pub mod store;
+pub mod server;
+#[cfg(feature = "serve")]
+pub mod simulator;
 #[cfg(feature = "serve")]
 pub mod telemetry;
 

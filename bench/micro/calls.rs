@@ -3,17 +3,17 @@
 use std::sync::Arc;
 
 use tollgate::clock::Clock;
+use tollgate::ledger::admin::AdminOp;
+use tollgate::ledger::embedded::Embedded;
+use tollgate::ledger::journal::{Entry, Intent, Journal};
+use tollgate::ledger::{Caller, Debit, Hold, Ledger};
 use tollgate::pure::account::{ReserveRequest, Scope};
-use tollgate::pure::chat::{Endpoint, PromptLimits};
 use tollgate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
 use tollgate::pure::limits::{LimitOverrides, Limits};
 use tollgate::pure::money::{Credits, Pricing};
+use tollgate::pure::request_body::{Endpoint, PromptLimits};
 use tollgate::pure::time::Timestamp;
 use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
-use tollgate::store::admin::AdminOp;
-use tollgate::store::embedded::Embedded;
-use tollgate::store::journal::{Entry, Intent, Journal};
-use tollgate::store::{Caller, Debit, Hold, Ledger};
 
 struct Site {
     _folder: tempfile::TempDir,

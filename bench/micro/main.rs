@@ -15,11 +15,11 @@ use std::process::{Command, ExitCode, Stdio};
 
 use bytes::Bytes;
 use tollgate::pure::account::{AccountState, KeptState, ReserveRequest, Scope, Settlement};
-use tollgate::pure::chat::{Edit, Endpoint, MaximumField, RequestBody};
 use tollgate::pure::ids::RequestId;
 use tollgate::pure::limits::Limits;
 use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
 use tollgate::pure::numbers::{CallNumber, ProducerId};
+use tollgate::pure::request_body::{Edit, Endpoint, MaximumField, RequestBody};
 use tollgate::pure::sse::Framer;
 use tollgate::pure::tap::{Forward, StreamTap, TapOptions, WholeTap};
 use tollgate::pure::time::Timestamp;

@@ -9,9 +9,9 @@ use super::key::{KeyShown, key_table};
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, facts};
 use crate::config::Config;
+use crate::ledger::admin::{AccountView, AdminOp, AdminReply};
 use crate::pure::ids::{AccountId, Tier};
 use crate::pure::money::Credits;
-use crate::store::admin::{AccountView, AdminOp, AdminReply};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum AccountCommand {

@@ -8,9 +8,9 @@ use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Answer, Format, Show};
 use crate::config::Config;
+use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-use crate::store::admin::{AdminOp, AdminReply};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum CreditsCommand {

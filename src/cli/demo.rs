@@ -25,11 +25,11 @@ use super::output::{Answer, Format};
 use super::serve::{Environment, gateway};
 use crate::config::{self, AccessLog, Config};
 use crate::gateway::StartError;
+use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::control::Door;
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
 use crate::pure::money::Credits;
-use crate::store::admin::{AdminOp, AdminReply};
-use crate::store::control::Door;
 
 #[derive(Debug, Args)]
 #[command(

@@ -1,8 +1,8 @@
 //! Why a command failed, in a sentence that says what to do.
 
 use crate::config::ConfigError;
-use crate::store::StoreError;
-use crate::store::admin::AdminError;
+use crate::ledger::StoreError;
+use crate::ledger::admin::AdminError;
 
 /// A sentence for the operator. Nothing branches on it.
 #[derive(Debug, thiserror::Error)]

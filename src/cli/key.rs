@@ -9,11 +9,11 @@ use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, line};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::ledger::KeyRecord;
+use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::policy::DomainPattern;
-use crate::store::KeyRecord;
-use crate::store::admin::{AdminOp, AdminReply, KeyRef};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum KeyCommand {

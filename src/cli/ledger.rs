@@ -15,12 +15,12 @@ use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted, facts};
 use crate::clock::{Clock, monotonic};
 use crate::config::{Config, Store};
+use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
+use crate::ledger::control::Door;
+use crate::ledger::journal::recover::recover;
+use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-use crate::store::admin::{AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
-use crate::store::control::Door;
-use crate::store::journal::recover::recover;
-use crate::store::{ReceiptFiles, StoreError};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {

@@ -7,7 +7,7 @@ use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Answer, Format, Show};
 use crate::config::Config;
-use crate::store::admin::{AdminOp, AdminReply};
+use crate::ledger::admin::{AdminOp, AdminReply};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  tollgate maintenance on\n\n\

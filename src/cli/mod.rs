@@ -1,6 +1,6 @@
 //! The command line: what the operator types becomes a call, and what the call answers becomes text or JSON.
 //!
-//! Nothing here decides about money or access: commands go to the ledger as [`AdminOp`](crate::store::admin::AdminOp) values. `main` calls
+//! Nothing here decides about money or access: commands go to the ledger as [`AdminOp`](crate::ledger::admin::AdminOp) values. `main` calls
 //! [`execute`] and does nothing else; a new command is a variant of `Command`, a file, and a line in `run`.
 
 mod account;

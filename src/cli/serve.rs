@@ -8,8 +8,8 @@ use super::failure::Failure;
 use super::output::Answer;
 use crate::config::{Config, environment};
 use crate::gateway::StartError;
-use crate::gateway::server::prepare;
-use crate::gateway::upgrade::{Start, Successor};
+use crate::server::serve::prepare;
+use crate::server::upgrade::{Start, Successor};
 
 /// Where a gateway finds its credentials, now and whenever it reads its configuration again.
 pub(super) type Environment = fn(&str) -> Option<String>;

@@ -4,6 +4,8 @@ use serde_json::Value;
 
 use super::*;
 use crate::clock::Clock;
+use crate::ledger::embedded::Embedded;
+use crate::ledger::{Caller, Debit, Ledger, control};
 use crate::pure::account::{ReserveRequest, Scope};
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{ApiKey, RequestId};
@@ -11,8 +13,6 @@ use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::receipt::CallDetails;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
-use crate::store::embedded::Embedded;
-use crate::store::{Caller, Debit, Ledger, control};
 
 /// A directory with a configuration and nothing else.
 struct Place {

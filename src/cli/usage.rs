@@ -10,11 +10,11 @@ use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, counted};
 use crate::config::Config;
+use crate::ledger::UsageRow;
+use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Period};
-use crate::store::UsageRow;
-use crate::store::admin::{AdminOp, AdminReply};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json")]

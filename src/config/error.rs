@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::mistakes;
-use crate::pure::lines;
+use crate::pure::yaml_lines;
 
 /// What is wrong with a configuration or catalogue file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -38,7 +38,7 @@ impl ConfigError {
         let line = line.or_else(|| {
             let key = mistakes::key_of(&problem)?;
             let key: Vec<&str> = key.iter().map(String::as_str).collect();
-            lines::of_key(text, &key)
+            yaml_lines::of_key(text, &key)
         });
         ConfigError::new(path, problem).at(line)
     }
@@ -94,7 +94,7 @@ pub(super) fn said(error: &impl std::fmt::Display) -> String {
 pub(super) fn line_of(text: &str, problem: &str) -> Option<usize> {
     let (path, _) = problem.split_once(": ")?;
     let path: Vec<&str> = path.split('.').collect();
-    lines::of_key(text, &path)
+    yaml_lines::of_key(text, &path)
 }
 
 pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {

@@ -10,7 +10,7 @@ use super::raw::Raw;
 use super::shape::{Mended, Step};
 use super::{Config, ConfigError};
 use crate::pure::catalogue::Catalogue;
-use crate::pure::lines;
+use crate::pure::yaml_lines;
 
 /// All that is wrong with a configuration: first what has the wrong shape, then what makes no sense.
 pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Vec<ConfigError> {
@@ -25,7 +25,7 @@ pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<S
     let mended = Mended::of(value, &|text| shape_of::<Raw>(text));
     let mistakes = mended.mistakes.iter().take(MISTAKES_MAX);
     let mut found: Vec<ConfigError> = mistakes
-        .map(|mistake| ConfigError::new(path, &mistake.problem).at(lines::of_key(text, &keys(&mistake.path))))
+        .map(|mistake| ConfigError::new(path, &mistake.problem).at(yaml_lines::of_key(text, &keys(&mistake.path))))
         .collect();
     if let Ok(sound) = serde_yaml_ng::to_string(&mended.value) {
         found.extend(senseless(path, &sound, text, &mended, environment));
@@ -131,7 +131,10 @@ impl CatalogueShapes<'_> {
             .filter(|key| !PARTS.contains(key))
         {
             let near = nearest(key, PARTS.into_iter());
-            self.tell(lines::of_key(self.text, &[key]), format!("unknown key {key}{near}"));
+            self.tell(
+                yaml_lines::of_key(self.text, &[key]),
+                format!("unknown key {key}{near}"),
+            );
         }
         for part in PARTS.iter().filter(|part| !whole.contains_key(**part)) {
             self.tell(None, format!("missing field `{part}`"));
@@ -146,7 +149,7 @@ impl CatalogueShapes<'_> {
             None => &[],
             Some(_) => {
                 self.tell(
-                    lines::of_key(self.text, &["models"]),
+                    yaml_lines::of_key(self.text, &["models"]),
                     "models: it is not a list".to_owned(),
                 );
                 &[]
@@ -163,7 +166,7 @@ impl CatalogueShapes<'_> {
                 };
                 let problem = format!("models[{number}]{dot}{}", mistake.problem);
                 self.tell(
-                    lines::in_item(self.text, "models", number, &keys(&mistake.path)),
+                    yaml_lines::in_item(self.text, "models", number, &keys(&mistake.path)),
                     problem,
                 );
             }
@@ -185,7 +188,10 @@ impl CatalogueShapes<'_> {
         let mended = Mended::of(purposes.clone(), &|text| shape_of::<HashMap<String, String>>(text));
         for mistake in &mended.mistakes {
             let path: Vec<&str> = std::iter::once("purposes").chain(keys(&mistake.path)).collect();
-            self.tell(lines::of_key(self.text, &path), format!("purposes.{}", mistake.problem));
+            self.tell(
+                yaml_lines::of_key(self.text, &path),
+                format!("purposes.{}", mistake.problem),
+            );
             self.wrong
                 .extend(keys(&mistake.path).last().map(|name| format!(".{name}:")));
         }

@@ -10,7 +10,7 @@ use pingora::services::background::{BackgroundService, GenBackgroundService};
 use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
 
 use super::Tollgate;
-use super::upgrade::Start;
+use crate::server::upgrade::Start;
 
 impl Tollgate {
     /// The services that a server needs beside the proxy itself. They open the ledger (again and again while another process owns it or

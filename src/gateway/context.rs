@@ -8,24 +8,24 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::HeaderValue;
 
-use super::body_memory::BodyOwner;
-use super::drain::Place;
-use super::extend::Extension;
-use super::failure::Verdict;
-use super::meter::Meter;
-use super::route::Candidate;
-use super::settle::{Bill, Biller};
+use super::access::body_memory::BodyOwner;
+use super::api::router::Candidate;
+use super::billing::extend::Extension;
+use super::billing::meter::Meter;
+use super::billing::settle::{Bill, Biller};
 use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
+use super::transport::drain::Place;
+use super::upstream::failure::Verdict;
+use crate::ledger::{Caller, Hold};
 use crate::pure::charge::Ceiling;
-use crate::pure::chat::{RequestBody, ResponseMode};
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
 use crate::pure::receipt::CallDetails;
-use crate::store::{Caller, Hold};
+use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::Tally;
 
@@ -229,7 +229,7 @@ impl Call {
     }
 
     /// Closes the hold by what the meter saw. A second call does nothing.
-    pub(super) fn settle(&mut self, ending: super::settle::Ending) {
+    pub(super) fn settle(&mut self, ending: super::billing::settle::Ending) {
         let Some(admission) = self.admission.take() else { return };
         let meter = match std::mem::replace(&mut self.answer, Answer::None) {
             Answer::Metered(meter) => Some(meter),
@@ -252,6 +252,6 @@ const _: () = assert!(size_of::<Call>() <= 1024);
 impl Drop for Call {
     /// A request whose task is dropped (a runtime that ends, a panic in a hook) never reaches `logging`: its hold is closed here.
     fn drop(&mut self) {
-        self.settle(super::settle::Ending::Dropped);
+        self.settle(super::billing::settle::Ending::Dropped);
     }
 }

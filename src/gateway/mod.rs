@@ -3,60 +3,19 @@
 //! [`Tollgate`] decides in `request_filter` and, when a call is admitted, lets [`transport`] carry it, which drives the hooks from
 //! `upstream_peer` on. `context` holds what is known of a request. `RUST_LOG=tollgate::hooks=trace` shows the hooks as they run.
 
-pub mod admin;
-mod admit;
-mod api;
-mod audit_task;
-mod auth_throttle;
-mod authenticate;
-mod background;
-mod body_memory;
-mod bounded_stream;
-mod breaker;
-mod certificates;
-mod chunk_check;
-mod client_ip;
-mod connection_pool;
-mod connections;
-mod context;
-mod cors;
-mod descriptor;
-mod discard;
-pub mod dns;
-mod drain;
-mod extend;
-mod failure;
-mod forward;
-mod handover;
-mod hash_map;
-mod head_check;
-mod head_limit;
-mod judge;
-pub mod listener;
-mod meter;
-mod mount;
-mod observe;
-mod open;
-mod openapi;
-mod precheck;
-mod receipt;
-mod receive;
-mod refresh;
-pub mod reload;
-mod request;
-mod respond;
-mod route;
-pub mod server;
-mod settle;
-mod shutdown;
+pub(crate) mod access;
+pub(crate) mod api;
+pub(crate) mod background;
+pub(crate) mod billing;
+pub(crate) mod context;
+pub(crate) mod mount;
+pub(crate) mod open;
+pub(crate) mod recorder;
+pub(crate) mod shutdown;
 pub mod snapshot;
-mod systemd;
-mod trace;
+pub(crate) mod trace;
 pub mod transport;
-pub mod upgrade;
 pub mod upstream;
-mod upstream_io;
-mod write_buffer;
 
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -69,10 +28,10 @@ use pingora::proxy::{FailToProxy, ProxyHttp, ProxyWarnLogContext, Session};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, Result};
 
+use self::access::decision::Decision;
 pub use self::context::Ctx;
 pub use self::mount::{Mounted, MountedCtx};
 pub use self::open::{Environment, StartError, Tollgate};
-use self::request::Decision;
 use self::transport::{Carried, GatherLimits, TimeLimits};
 
 #[async_trait]
@@ -89,13 +48,13 @@ impl ProxyHttp for Tollgate {
 
     async fn early_request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<()> {
         hook("early_request_filter", ctx);
-        request::begin(self, session, ctx);
+        crate::gateway::access::decision::begin(self, session, ctx);
         Ok(())
     }
 
     async fn request_filter(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<bool> {
         hook("request_filter", ctx);
-        match request::decide(self, session, ctx).await? {
+        match crate::gateway::access::decision::decide(self, session, ctx).await? {
             Decision::Answered => Ok(true),
             Decision::Carry => self.carry(session, ctx).await.map(|()| true),
         }
@@ -103,8 +62,8 @@ impl ProxyHttp for Tollgate {
 
     async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         hook("upstream_peer", ctx);
-        let peer = forward::peer(ctx, self.clock())?;
-        observe::attempt(ctx);
+        let peer = crate::gateway::upstream::request::peer(ctx, self.clock())?;
+        recorder::attempt(ctx);
         Ok(peer)
     }
 
@@ -116,7 +75,7 @@ impl ProxyHttp for Tollgate {
         e: Box<Error>,
     ) -> Box<Error> {
         hook("fail_to_connect", ctx);
-        failure::connect_failed(ctx, e, self.clock())
+        crate::gateway::upstream::failure::connect_failed(ctx, e, self.clock())
     }
 
     async fn upstream_request_filter(
@@ -127,7 +86,7 @@ impl ProxyHttp for Tollgate {
     ) -> Result<()> {
         hook("upstream_request_filter", ctx);
         let call = ctx.call().ok_or_else(not_admitted)?;
-        forward::request(session.req_header(), call, upstream_request)
+        crate::gateway::upstream::request::request(session.req_header(), call, upstream_request)
     }
 
     async fn request_body_filter(
@@ -138,7 +97,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("request_body_filter", ctx);
-        *body = forward::body(ctx.call().ok_or_else(not_admitted)?);
+        *body = crate::gateway::upstream::request::body(ctx.call().ok_or_else(not_admitted)?);
         Ok(())
     }
 
@@ -149,7 +108,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
     ) -> Result<()> {
         hook("upstream_response_filter", ctx);
-        judge::head(upstream_response, ctx, self.clock())
+        crate::gateway::upstream::response::head(upstream_response, ctx, self.clock())
     }
 
     fn upstream_response_body_filter(
@@ -160,7 +119,13 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         hook("upstream_response_body_filter", ctx);
-        judge::piece(body, end_of_stream, ctx, respond::has_begun(session), self.clock())?;
+        crate::gateway::upstream::response::piece(
+            body,
+            end_of_stream,
+            ctx,
+            crate::gateway::api::responses::has_begun(session),
+            self.clock(),
+        )?;
         Ok(None)
     }
 
@@ -172,7 +137,7 @@ impl ProxyHttp for Tollgate {
         ctx: &mut Self::CTX,
     ) -> Result<Option<Duration>> {
         hook("response_body_filter", ctx);
-        judge::journal(ctx, body.as_ref(), end_of_stream);
+        crate::gateway::upstream::response::journal(ctx, body.as_ref(), end_of_stream);
         Ok(None)
     }
 
@@ -185,22 +150,22 @@ impl ProxyHttp for Tollgate {
         client_reused: bool,
     ) -> Box<Error> {
         hook("error_while_proxy", ctx);
-        failure::exchange_failed(session, ctx, e, client_reused, self.clock())
+        crate::gateway::upstream::failure::exchange_failed(session, ctx, e, client_reused, self.clock())
     }
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Self::CTX) -> FailToProxy {
         hook("fail_to_proxy", ctx);
         FailToProxy {
-            error_code: failure::tell(session, ctx, e).await,
+            error_code: crate::gateway::upstream::failure::tell(session, ctx, e).await,
             can_reuse_downstream: false,
         }
     }
 
     async fn logging(&self, session: &mut Session, e: Option<&Error>, ctx: &mut Self::CTX) {
         hook("logging", ctx);
-        let ending = failure::ending(ctx, e);
-        observe::ended(session, ctx, ending);
-        settle::close(ctx, ending);
+        let ending = crate::gateway::upstream::failure::ending(ctx, e);
+        recorder::ended(session, ctx, ending);
+        crate::gateway::billing::settle::close(ctx, ending);
     }
 
     /// `fail_to_proxy` has logged it, once.
@@ -223,7 +188,7 @@ impl ProxyHttp for Tollgate {
 impl Carried for Tollgate {
     /// Nothing of the client's request leaves but what `forward` writes.
     fn upstream_request(&self, _session: &Session, _ctx: &mut Self::CTX) -> RequestHeader {
-        forward::blank_request()
+        crate::gateway::upstream::request::blank_request()
     }
 
     /// Nothing of it leaves but what `judge` writes, so how its names were spelled is not copied: that would be a second map.
@@ -258,19 +223,20 @@ impl Carried for Tollgate {
     }
 
     fn begins_unfinished(&self, ctx: &mut Self::CTX) {
-        judge::begins_unfinished(ctx, self.clock());
+        crate::gateway::upstream::response::begins_unfinished(ctx, self.clock());
     }
 
     fn may_comment(&self, ctx: &Self::CTX) -> bool {
-        ctx.meter().is_some_and(meter::Meter::is_between_events)
+        ctx.meter()
+            .is_some_and(crate::gateway::billing::meter::Meter::is_between_events)
     }
 
     fn commented(&self, ctx: &mut Self::CTX) {
-        judge::commented(ctx);
+        crate::gateway::upstream::response::commented(ctx);
     }
 
     fn client_left(&self, ctx: &mut Self::CTX, head_came: bool) -> Option<Duration> {
-        drain::client_left(ctx, head_came)
+        crate::gateway::transport::drain::client_left(ctx, head_came)
     }
 
     fn ends_here(&self, ctx: &Self::CTX) -> bool {
@@ -278,7 +244,7 @@ impl Carried for Tollgate {
     }
 
     fn poll_end(&self, ctx: &Self::CTX, context: &mut Context<'_>) -> Poll<()> {
-        extend::poll_uncovered(ctx, context)
+        crate::gateway::billing::extend::poll_uncovered(ctx, context)
     }
 
     fn is_cut(&self) -> bool {
@@ -290,7 +256,7 @@ impl Tollgate {
     /// Carries an admitted call. When its client has left, Pingora is told so: it must not end an answer that nobody got.
     async fn carry(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<()> {
         self.transport().carry(self, session, ctx).await?;
-        drain::ended(ctx)
+        crate::gateway::transport::drain::ended(ctx)
     }
 }
 

@@ -6,26 +6,28 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use arc_swap::ArcSwap;
 
-use super::admin::{Admin, AdminPlace};
-use super::audit_task::Audited;
-use super::auth_throttle::AuthThrottle;
-use super::body_memory::BodyMemory;
-use super::dns::Resolver;
-use super::refresh;
-use super::reload::Reloader;
-use super::settle::Biller;
+use super::access::auth_throttle::AuthThrottle;
+use super::access::body_memory::BodyMemory;
+use super::billing::settle::Biller;
 use super::shutdown::Lifecycle;
 use super::snapshot::Snapshot;
 use super::transport::Transport;
-use super::upgrade::{Start, Step};
-use super::upstream::Upstreams;
+use super::upstream::providers::Upstreams;
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, environment};
+use crate::ledger;
+use crate::ledger::embedded::Embedded;
+use crate::ledger::journal;
+use crate::ledger::journal::Journal;
+use crate::ledger::{Ledger, ReceiptFiles, StoreError};
+use crate::net::dns::Resolver;
 use crate::pure::error::ApiError;
 use crate::pure::tokens::{self, Encoding};
-use crate::store::embedded::Embedded;
-use crate::store::journal::{self, Journal};
-use crate::store::{self, Ledger, ReceiptFiles, StoreError};
+use crate::server::admin::{Admin, AdminPlace};
+use crate::server::audit_task::Audited;
+use crate::server::refresh;
+use crate::server::reload::Reloader;
+use crate::server::upgrade::{Start, Step};
 use crate::telemetry::{Telemetry, access_log, otlp};
 
 /// What cannot be started.
@@ -87,9 +89,9 @@ struct Shared {
 }
 
 /// Ledger and journal, once they are open.
-pub(super) struct Books {
-    pub(super) ledger: Ledger,
-    pub(super) journal: Arc<Journal>,
+pub(crate) struct Books {
+    pub(crate) ledger: Ledger,
+    pub(crate) journal: Arc<Journal>,
 }
 
 /// What is open before the ledger is.
@@ -196,7 +198,7 @@ impl Tollgate {
     /// # Errors
     /// When one of them cannot be opened; it may be called again then. Without a journal paid calls are refused until one can be made: a
     /// gateway that starts lives with that, one that is to take over does not.
-    pub(super) fn open_beside(&self, start: Start) -> Result<(), StartError> {
+    pub(crate) fn open_beside(&self, start: Start) -> Result<(), StartError> {
         let mut opened = self.shared.opened.lock().unwrap_or_else(PoisonError::into_inner);
         if opened.is_some() || self.shared.books.get().is_some() {
             return Ok(());
@@ -242,7 +244,7 @@ impl Tollgate {
     ///
     /// # Errors
     /// When the ledger is owned by another process, or the store cannot be reached. It may be called again then.
-    pub(super) fn open_books(&self) -> Result<&Books, StoreError> {
+    pub(crate) fn open_books(&self) -> Result<&Books, StoreError> {
         if let Some(books) = self.shared.books.get() {
             return Ok(books);
         }
@@ -262,7 +264,7 @@ impl Tollgate {
             // Nothing is granted before it is known what the calls of the processes before this one hold.
             journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
             if let Ledger::Embedded(embedded) = &ledger {
-                store::control::listen(embedded)?;
+                ledger::control::listen(embedded)?;
             }
             // What a process that died has left is billed before the first call is admitted.
             ledger.recovered(journal::recover::recover_others(&journal, &ledger));
@@ -276,7 +278,7 @@ impl Tollgate {
     ///
     /// # Errors
     /// When a thread cannot be started.
-    pub(super) fn start_beside(&self, hang_up: Arc<AtomicBool>) -> Result<(), StartError> {
+    pub(crate) fn start_beside(&self, hang_up: Arc<AtomicBool>) -> Result<(), StartError> {
         let shared = &self.shared;
         let opened = shared.opened.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (Some(books), Some(opened)) = (shared.books.get(), opened) else {
@@ -320,7 +322,7 @@ impl Tollgate {
 
     /// Bills what is still to be billed, and closes what runs beside the requests. Blocks; a second call does nothing. To be called after
     /// the last request.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.shared.close();
     }
 
@@ -346,7 +348,7 @@ impl Tollgate {
     ///
     /// # Errors
     /// 503 as long as they are not open.
-    pub(super) fn books(&self) -> Result<&Books, ApiError> {
+    pub(crate) fn books(&self) -> Result<&Books, ApiError> {
         self.shared.books.get().ok_or(ApiError::Unavailable {
             message: "The gateway is starting.",
             retry_after_secs: 1,
@@ -354,41 +356,41 @@ impl Tollgate {
     }
 
     /// The embedded ledger, when it is that and open.
-    pub(super) fn embedded(&self) -> Option<&Embedded> {
+    pub(crate) fn embedded(&self) -> Option<&Embedded> {
         self.shared.books.get()?.ledger.embedded()
     }
 
     /// The state that requests see now.
-    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+    pub(crate) fn snapshot(&self) -> Arc<Snapshot> {
         self.shared.snapshot.load_full()
     }
 
-    pub(super) fn clock(&self) -> &Clock {
+    pub(crate) fn clock(&self) -> &Clock {
         &self.shared.clock
     }
 
-    pub(super) fn biller(&self) -> &Arc<Biller> {
+    pub(in crate::gateway) fn biller(&self) -> &Arc<Biller> {
         &self.shared.biller
     }
 
     /// Requests under way, for whoever stops the process.
-    pub(super) fn lifecycle(&self) -> &Arc<Lifecycle> {
+    pub(crate) fn lifecycle(&self) -> &Arc<Lifecycle> {
         &self.shared.lifecycle
     }
 
-    pub(super) fn telemetry(&self) -> &Arc<Telemetry> {
+    pub(crate) fn telemetry(&self) -> &Arc<Telemetry> {
         &self.shared.telemetry
     }
 
-    pub(super) fn auth_throttle(&self) -> &AuthThrottle {
+    pub(in crate::gateway) fn auth_throttle(&self) -> &AuthThrottle {
         &self.shared.auth_throttle
     }
 
-    pub(super) fn body_memory(&self) -> &Arc<BodyMemory> {
+    pub(crate) fn body_memory(&self) -> &Arc<BodyMemory> {
         &self.shared.body_memory
     }
 
-    pub(super) fn transport(&self) -> &Transport {
+    pub(crate) fn transport(&self) -> &Transport {
         &self.shared.transport
     }
 }
@@ -421,7 +423,7 @@ impl Drop for Shared {
 fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
     let started = crate::clock::monotonic();
     loop {
-        match store::open(config) {
+        match ledger::open(config) {
             Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
             opened => return opened,
         }

@@ -15,7 +15,7 @@ use tokio::sync::{Notify, watch};
 
 /// Shared by every request and whoever stops the process.
 #[derive(Debug)]
-pub(super) struct Lifecycle {
+pub(crate) struct Lifecycle {
     stopping: AtomicBool,
     in_flight: AtomicUsize,
     is_cut: AtomicBool,
@@ -28,11 +28,11 @@ pub(super) struct Lifecycle {
 
 /// A request under way.
 #[derive(Debug)]
-pub(super) struct InFlight(Arc<Lifecycle>);
+pub(crate) struct InFlight(Arc<Lifecycle>);
 
 /// Wakes a task once.
 #[derive(Debug)]
-pub(super) struct CutWaker<'life> {
+pub(crate) struct CutWaker<'life> {
     wakes: Option<Waker>,
     has_rung: bool,
     cut: Pin<Box<Notified<'life>>>,
@@ -40,7 +40,7 @@ pub(super) struct CutWaker<'life> {
 
 impl CutWaker<'_> {
     /// Wakes the task that is polled here. To be called before that looks at [`Lifecycle::is_cut`], so that no cut is missed between the two.
-    pub(super) fn wake_with(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn wake_with(&mut self, context: &mut Context<'_>) {
         let is_new = self
             .wakes
             .as_ref()
@@ -53,7 +53,7 @@ impl CutWaker<'_> {
 }
 
 impl Lifecycle {
-    pub(super) fn new() -> Arc<Lifecycle> {
+    pub(crate) fn new() -> Arc<Lifecycle> {
         Arc::new(Lifecycle {
             stopping: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
@@ -65,34 +65,34 @@ impl Lifecycle {
     }
 
     /// Counts a request until the guard is dropped.
-    pub(super) fn enter(self: &Arc<Lifecycle>) -> InFlight {
+    pub(crate) fn enter(self: &Arc<Lifecycle>) -> InFlight {
         self.in_flight.fetch_add(1, Ordering::SeqCst);
         InFlight(Arc::clone(self))
     }
 
     /// Another process takes over.
-    pub(super) fn hand_over(&self) {
+    pub(crate) fn hand_over(&self) {
         self.handed_over.send_replace(true);
     }
 
     /// Tells when another process takes over.
-    pub(super) fn handed_over(&self) -> watch::Receiver<bool> {
+    pub(crate) fn handed_over(&self) -> watch::Receiver<bool> {
         self.handed_over.subscribe()
     }
 
     /// How many requests are under way.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::SeqCst)
     }
 
     /// Whether a stop no longer waits. False again never. Whoever waits for something else besides runs in [`Lifecycle::woken_by_cut`].
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.is_cut.load(Ordering::SeqCst)
     }
 
     /// Does `work`, which is polled once more when a stop no longer waits: it looks at [`Lifecycle::is_cut`] whenever it is polled, which is
     /// cheaper than to wait for it each time.
-    pub(super) async fn woken_by_cut<W: Future>(&self, work: W) -> W::Output {
+    pub(crate) async fn woken_by_cut<W: Future>(&self, work: W) -> W::Output {
         let mut work = pin!(work);
         let mut bell = self.cut_waker();
         poll_fn(|context| {
@@ -103,7 +103,7 @@ impl Lifecycle {
     }
 
     /// Wakes a task when a stop no longer waits.
-    pub(super) fn cut_waker(&self) -> CutWaker<'_> {
+    pub(crate) fn cut_waker(&self) -> CutWaker<'_> {
         CutWaker {
             wakes: None,
             has_rung: false,
@@ -112,23 +112,23 @@ impl Lifecycle {
     }
 
     /// Whether a stop has begun. False again never.
-    pub(super) fn is_stopping(&self) -> bool {
+    pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::SeqCst)
     }
 
     /// Begins a stop; true for the one who began it.
-    pub(super) fn begin_stop(&self) -> bool {
+    pub(crate) fn begin_stop(&self) -> bool {
         !self.stopping.swap(true, Ordering::SeqCst)
     }
 
     /// Ends what is still running.
-    pub(super) fn cut_now(&self) {
+    pub(crate) fn cut_now(&self) {
         self.is_cut.store(true, Ordering::SeqCst);
         self.cut.notify_waiters();
     }
 
     /// Waits until nothing is under way, at most this long; says whether that is so. Blocks.
-    pub(super) fn wait_idle(&self, at_most: Duration) -> bool {
+    pub(crate) fn wait_idle(&self, at_most: Duration) -> bool {
         let (lock, condition) = &self.ended;
         let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
         let busy = |_: &mut ()| self.in_flight.load(Ordering::SeqCst) > 0;
@@ -139,7 +139,7 @@ impl Lifecycle {
 
 impl InFlight {
     /// See [`Lifecycle::is_cut`].
-    pub(super) fn is_cut(&self) -> bool {
+    pub(crate) fn is_cut(&self) -> bool {
         self.0.is_cut()
     }
 }

@@ -7,11 +7,11 @@ use bytes::Bytes;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::certificates::Certificate;
-use super::openapi;
-use super::route::Candidates;
-use super::upstream::{Upstream, Upstreams};
+use super::api::openapi;
+use super::api::router::Candidates;
+use super::upstream::providers::{Upstream, Upstreams};
 use crate::config::{Config, ConfigError, Traces};
+use crate::net::certificates::Certificate;
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::ids::{Tier, hex};
 use crate::pure::time::Timestamp;
@@ -23,56 +23,56 @@ pub struct Snapshot {
     pub config: Config,
     /// The models that have a provider which is switched on.
     pub catalogue: Catalogue,
-    pub(super) upstreams: BTreeMap<String, Arc<Upstream>>,
+    pub(crate) upstreams: BTreeMap<String, Arc<Upstream>>,
     /// The targets of each model, by its id.
-    pub(super) candidates: HashMap<Arc<str>, Candidates>,
-    pub(super) listings: Listings,
+    pub(crate) candidates: HashMap<Arc<str>, Candidates>,
+    pub(crate) listings: Listings,
     /// When the catalogue's file was changed last.
-    pub(super) catalogue_modified: Option<Timestamp>,
+    pub(crate) catalogue_modified: Option<Timestamp>,
     /// What the listener greets with over TLS.
-    pub(super) certificate: Option<Certificate>,
+    pub(crate) certificate: Option<Certificate>,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
 }
 
 /// The listings' parts.
 #[derive(Debug)]
-pub(super) struct Listings {
+pub(crate) struct Listings {
     /// Every model, rendered as INTERFACE.md section 2 shows it.
-    pub(super) models: Vec<Listed>,
+    pub(crate) models: Vec<Listed>,
     /// `GET /llm/models` without a filter, by [`Tier::index`].
-    pub(super) by_tier: [Document; 4],
+    pub(crate) by_tier: [Document; 4],
     /// `GET {base}/models` in OpenAI's shape, by [`Tier::index`].
-    pub(super) openai: [Document; 4],
+    pub(crate) openai: [Document; 4],
     /// `GET /llm/models/purposes`.
-    pub(super) purposes: Document,
+    pub(crate) purposes: Document,
     /// `GET {base}/openapi.json`.
-    pub(super) description: Document,
+    pub(crate) description: Document,
 }
 
 /// A rendered model.
 #[derive(Debug)]
-pub(super) struct Listed {
-    pub(super) model: Arc<Model>,
+pub(crate) struct Listed {
+    pub(crate) model: Arc<Model>,
     /// JSON object.
-    pub(super) json: String,
+    pub(crate) json: String,
     /// JSON object in OpenAI's shape.
-    pub(super) openai: String,
+    pub(crate) openai: String,
     /// Lower-case id and name, for a search by name.
-    pub(super) name_key: String,
+    pub(crate) name_key: String,
     /// Lower-case provider, for a search by name or provider.
-    pub(super) provider_key: String,
+    pub(crate) provider_key: String,
 }
 
 /// A rendered body with its entity tag.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Document {
-    pub(super) body: Bytes,
-    pub(super) etag: String,
+pub(crate) struct Document {
+    pub(crate) body: Bytes,
+    pub(crate) etag: String,
 }
 
 impl Document {
-    pub(super) fn new(body: String) -> Document {
+    pub(crate) fn new(body: String) -> Document {
         let digest = hex(&Sha256::digest(body.as_bytes()));
         Document {
             etag: format!("\"{}\"", digest.get(..16).unwrap_or_default()),
@@ -142,7 +142,7 @@ pub fn problems(config: &Config) -> Vec<String> {
     let certificate = config.tls.as_ref().and_then(|tls| Certificate::load(tls).err());
     certificate
         .into_iter()
-        .chain(super::upstream::problems(config))
+        .chain(super::upstream::providers::problems(config))
         .collect()
 }
 
@@ -230,13 +230,13 @@ impl Listed {
 }
 
 /// `{"models":[…],"total":N}` of these models.
-pub(super) fn models_body<'a>(models: impl Iterator<Item = &'a Listed>) -> String {
+pub(crate) fn models_body<'a>(models: impl Iterator<Item = &'a Listed>) -> String {
     let items: Vec<&str> = models.map(|listed| listed.json.as_str()).collect();
     format!("{{\"models\":[{}],\"total\":{}}}", items.join(","), items.len())
 }
 
 /// JSON text of a value whose serialisation cannot fail.
-pub(super) fn to_json<T: Serialize>(value: &T) -> String {
+pub(crate) fn to_json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|error| {
         log::error!("a value could not be written as JSON: {error}");
         "null".to_owned()

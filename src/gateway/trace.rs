@@ -8,7 +8,7 @@ use http::header::{HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 
 use super::context::{Call, Ctx};
-use crate::pure::chat::{RequestBody, ResponseMode};
+use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::trace_context::{TraceContext, is_state};
 use crate::telemetry::trace::{Parent, Wishes};
 

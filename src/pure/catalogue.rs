@@ -15,8 +15,8 @@ use serde::Deserialize;
 
 use self::entry::{RawModel, checked};
 use super::ids::Tier;
-use super::lines;
 use super::money::{Markup, Pricing};
+use super::yaml_lines;
 
 pub use self::purpose::Purpose;
 
@@ -130,13 +130,13 @@ impl CatalogueError {
         match self {
             CatalogueError::Format(_) => None,
             CatalogueError::Model { model, problem } if problem == TWICE => {
-                lines::of_entries(yaml, model).last().copied()
+                yaml_lines::of_entries(yaml, model).last().copied()
             }
             CatalogueError::Model { model, problem } => {
                 let key = problem.split(' ').next().unwrap_or_default();
-                lines::of_entry(yaml, model, key)
+                yaml_lines::of_entry(yaml, model, key)
             }
-            CatalogueError::Purpose { purpose, .. } => lines::of_key(yaml, &["purposes", purpose]),
+            CatalogueError::Purpose { purpose, .. } => yaml_lines::of_key(yaml, &["purposes", purpose]),
         }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! It decides nothing about what was used; settlement and the transport bring the figures. Nothing here rounds or knows a price.
 
-use super::hold::{Bound, WorstCase};
+use super::estimate::{Bound, WorstCase};
 use super::money::Credits;
 use super::tokens::Encoding;
 use super::usage::{CompletionTokens, PromptTokens, Usage};

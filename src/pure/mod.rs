@@ -3,26 +3,26 @@
 //! It imports nothing from this crate but itself and compiles with `--no-default-features`, so a stray import is a compile error.
 
 pub mod account;
-pub mod bill;
 pub mod catalogue;
 pub mod charge;
-pub mod chat;
 pub mod error;
+pub mod estimate;
 pub mod histogram;
-pub mod hold;
 pub mod ids;
 pub mod import;
+mod json_text;
 pub mod limits;
-pub mod lines;
 pub mod money;
 pub mod numbers;
-mod plain;
 pub mod policy;
+pub mod prompt_count;
 pub mod receipt;
 pub mod reconcile;
+pub mod request_body;
 pub mod sse;
 pub mod tap;
 pub mod time;
 pub mod tokens;
 pub mod trace_context;
 pub mod usage;
+pub mod yaml_lines;

@@ -8,10 +8,10 @@ use std::sync::Arc;
 use serde::de::IgnoredAny as Any;
 use serde::{Deserialize, Serialize};
 
-use super::chat::Endpoint;
 use super::ids::{AccountId, KeyId, RequestId};
 use super::money::{Credits, ListPrice, Pricing};
 use super::numbers::{CallNumber, ProducerId};
+use super::request_body::Endpoint;
 use super::time::Timestamp;
 use super::usage::{CompletionTokens, PromptTokens, Usage};
 

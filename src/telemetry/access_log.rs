@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use super::line::Lines;
+use super::log_format::Lines;
 use super::{Telemetry, Waiting};
 use crate::config::AccessLog;
 

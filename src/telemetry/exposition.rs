@@ -9,10 +9,10 @@ use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
-use super::figures::{Figures, TargetFigures};
+use super::counters::{Figures, TargetFigures};
 use super::record::{STORE, TargetName};
+use crate::ledger::store_metrics::Vitals;
 use crate::pure::histogram::Histogram;
-use crate::store::vitals::Vitals;
 
 /// What is not counted but looked up at each scrape.
 #[derive(Debug)]

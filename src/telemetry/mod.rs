@@ -6,10 +6,10 @@
 
 pub mod access_log;
 mod collector;
+pub mod counters;
 pub mod exposition;
-pub mod figures;
-mod line;
-mod names;
+mod labels;
+mod log_format;
 pub mod otlp;
 pub mod record;
 mod spans;
@@ -20,7 +20,7 @@ use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use self::figures::Figures;
+use self::counters::Figures;
 use self::record::{Record, TargetName};
 use self::trace::Tracer;
 use crate::clock::Clock;

@@ -13,8 +13,8 @@ use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
-use super::names::reason;
-pub use super::names::{CLIENT_GONE, MAINTENANCE, Outcome, RouteName, STORE};
+use super::labels::reason;
+pub use super::labels::{CLIENT_GONE, MAINTENANCE, Outcome, RouteName, STORE};
 use super::trace::{Parent, Times, Trace, Traced};
 use super::{SpanFate, Telemetry};
 

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
 
+use super::counters::{Figures, TargetFigures};
 use super::exposition::Gauges;
-use super::figures::{Figures, TargetFigures};
 use super::record::{Outcome, TargetName};
 use crate::pure::histogram::Histogram;
 use crate::pure::money::Credits;

@@ -166,8 +166,8 @@ async fn d6_fields_that_choose_another_model_or_price_are_400() {
 #[tokio::test]
 async fn d6_every_refused_field_is_400_however_its_name_is_spelled() {
     let mut cases = Vec::new();
-    let refused = tollgate::pure::chat::refused_fields().map(|(field, _)| field);
-    for field in refused.chain(tollgate::pure::chat::other_maxima()) {
+    let refused = tollgate::pure::request_body::refused_fields().map(|(field, _)| field);
+    for field in refused.chain(tollgate::pure::request_body::other_maxima()) {
         let escaped: String = field.chars().map(|c| format!("\\u{:04x}", u32::from(c))).collect();
         let first = format!("\\u{:04X}{}", u32::from(field.chars().next().unwrap()), &field[1..]);
         for name in [field.to_owned(), first, escaped] {

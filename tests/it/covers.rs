@@ -9,12 +9,12 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tollgate::clock::Clock;
+use tollgate::ledger::redis::{Options, RedisLedger};
+use tollgate::ledger::{Hold, Ledger};
 use tollgate::pure::account::{Denial, ReserveRequest, Scope};
 use tollgate::pure::ids::{ApiKey, RequestId};
 use tollgate::pure::limits::Limits;
 use tollgate::pure::money::Credits;
-use tollgate::store::redis::{Options, RedisLedger};
-use tollgate::store::{Hold, Ledger};
 
 use crate::bounds::billed;
 use crate::chat::PROMPT;

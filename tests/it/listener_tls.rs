@@ -12,7 +12,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, pem::PemObject};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
-use tollgate::gateway::reload::Reloaded;
+use tollgate::server::reload::Reloaded;
 
 use crate::harness::tls::Authority;
 use crate::harness::{Gateway, Raw, Setup, Upstream, within};

@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use serde_json::json;
-use tollgate::gateway::dns::Resolver;
+use tollgate::net::dns::Resolver;
 
 use crate::chat::request;
 use crate::harness::catalogue::{SMALL, TWIN};

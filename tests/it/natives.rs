@@ -189,7 +189,7 @@ async fn s4_health_is_an_object_with_the_status_ok() {
 
 #[tokio::test]
 async fn s7_maintenance_is_503_for_calls_to_models_alone() {
-    use tollgate::store::admin::AdminOp;
+    use tollgate::ledger::admin::AdminOp;
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.run(AdminOp::Maintenance { on: true }).await;

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use futures::future::join_all;
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
+use tollgate::ledger::Ledger;
+use tollgate::ledger::redis::{Options, RedisLedger};
 use tollgate::pure::ids::RequestId;
 use tollgate::pure::money::ListPrice;
 use tollgate::pure::receipt::{CallEnding, EndpointName, Receipt};
-use tollgate::store::Ledger;
-use tollgate::store::redis::{Options, RedisLedger};
 
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{EMBED, FREE, SMALL, TWIN, cost};

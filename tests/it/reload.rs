@@ -2,7 +2,7 @@
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
-use tollgate::gateway::reload::Reloaded;
+use tollgate::server::reload::Reloaded;
 
 use crate::chat::{request, streaming};
 use crate::harness::catalogue::{SMALL, catalogue, cost};

@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 use tokio::sync::watch;
 
 use crate::cli::failure::Failure;
-use crate::demo::{Options, serve};
+use crate::simulator::{Options, serve};
 
 /// Serves until it is dropped.
 #[derive(Debug)]

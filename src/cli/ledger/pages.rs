@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use crate::cli::failure::Failure;
 use crate::clock::monotonic;
 use crate::config::{Config, Store};
+use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
+use crate::ledger::control::Door;
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::Receipt;
-use crate::store::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
-use crate::store::control::Door;
 
 /// The way to the ledger for one who asks often. The embedded ledger's file is given up now and then, for others that wait for it.
 pub(super) struct Pages<'c> {

@@ -7,9 +7,9 @@ use super::pages::Pages;
 use crate::cli::failure::Failure;
 use crate::cli::output::{Align, Answer, Format, Show, Table, facts};
 use crate::config::Config;
+use crate::ledger::admin::{AdminOp, AdminReply, ReceiptQuery};
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::receipt::{CallEnding, EndpointName, Receipt};
-use crate::store::admin::{AdminOp, AdminReply, ReceiptQuery};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

@@ -17,10 +17,10 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{Answer, Format, Show, counted, line};
 use crate::clock::monotonic;
 use crate::config::Config;
+use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::ids::AccountId;
 use crate::pure::reconcile::{Finding, ReceiptName, Reconciled, Reconciliation, Scope, Tokens, Window};
 use crate::pure::time::{Day, Timestamp};
-use crate::store::admin::{AdminOp, AdminReply};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \

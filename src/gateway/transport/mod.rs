@@ -11,6 +11,7 @@
 
 pub(super) mod deadline;
 mod downstream;
+pub(crate) mod drain;
 mod gathering;
 mod idle_timeout;
 mod upstream_session;
@@ -32,7 +33,7 @@ use self::downstream::Downstream;
 pub use self::gathering::GatherLimits;
 use self::upstream_session::{Piece, UpstreamSession};
 use self::write_batch::WriteBatch;
-use super::connection_pool::ConnectionPool;
+use crate::net::connection_pool::ConnectionPool;
 
 /// What a plugin tells the transport beside the hooks of [`ProxyHttp`]. Every method has a default, with which a plugin is carried as
 /// Pingora would.

@@ -16,8 +16,8 @@ use pingora::protocols::{Digest, UniqueID as _, UniqueIDType};
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OkOrErr, Result};
 
-use super::super::connection_pool::Connected;
-use super::super::upstream_io::UpstreamIo;
+use crate::net::connection_pool::Connected;
+use crate::net::upstream_io::UpstreamIo;
 
 /// The connection of one attempt.
 pub(super) struct UpstreamSession {

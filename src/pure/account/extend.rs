@@ -1,7 +1,7 @@
 //! A hold is raised while its call runs.
 
 use super::AccountState;
-use crate::pure::hold::HoldRange;
+use crate::pure::estimate::HoldRange;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;

@@ -1,5 +1,5 @@
 use super::*;
-use crate::pure::hold::HoldRange;
+use crate::pure::estimate::HoldRange;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 const P: ProducerId = ProducerId(1);

@@ -7,21 +7,21 @@
 //! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `shape` (which values matter), `reading` (what
 //! they say), `text` (the tally of tokens)
 
+mod accumulator;
+mod error_event;
 mod event;
-mod fault;
+mod fast_path;
 #[doc(hidden)]
 pub mod fuzz;
 mod output;
-mod reading;
-mod said;
+mod response_metadata;
 mod scan;
-mod shape;
-mod stencil;
+mod schema;
 mod stream;
 mod text;
 mod whole;
 
-pub use said::{Finishes, Said};
+pub use response_metadata::{Finishes, Said};
 pub use stream::{Framing, HOLD_BYTES_MAX, StreamTap, TapOptions};
 pub use whole::WholeTap;
 

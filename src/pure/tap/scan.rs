@@ -5,8 +5,8 @@
 //! every valid document; of an invalid one it may take more than a strict parser would, and stops where brackets,
 //! commas or quotes make no sense. The taps call it.
 
-use super::reading::{Choices, Reading};
-use super::shape::{Node, Role};
+use super::accumulator::{Choices, Reading};
+use super::schema::{Node, Role};
 
 mod closing;
 

@@ -3,12 +3,12 @@
 use bytes::Bytes;
 
 use super::Forward;
+use super::accumulator::{Choices, Reading};
 use super::event::{DataAt, Terminal};
+use super::fast_path::Stencil;
 use super::output::Output;
-use super::reading::{Choices, Reading};
-use super::said::Said;
+use super::response_metadata::Said;
 use super::scan::Scanner;
-use super::stencil::Stencil;
 use super::text::cut_character;
 use crate::pure::charge::Delivered;
 use crate::pure::sse::{Framer, Piece, Position};

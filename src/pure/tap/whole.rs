@@ -1,7 +1,7 @@
 //! The tap of a whole JSON answer: a chat completion, or embeddings.
 
-use super::reading::{Choices, Reading};
-use super::said::Said;
+use super::accumulator::{Choices, Reading};
+use super::response_metadata::Said;
 use super::scan::Scanner;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Reports, Usage};

@@ -1,4 +1,4 @@
 //! `tests/run fuzz`, or `cargo +nightly fuzz run body --fuzz-dir tests/fuzz`
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate::pure::chat::fuzz_body(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| tollgate::pure::request_body::fuzz_body(data));

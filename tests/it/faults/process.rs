@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tollgate::ledger::Ledger;
+use tollgate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, RECEIPTS_MAX, ReceiptQuery};
+use tollgate::ledger::control::Door;
+use tollgate::ledger::redis::{Options, RedisLedger};
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
 use tollgate::pure::receipt::Receipt;
-use tollgate::store::Ledger;
-use tollgate::store::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, RECEIPTS_MAX, ReceiptQuery};
-use tollgate::store::control::Door;
-use tollgate::store::redis::{Options, RedisLedger};
 
 use super::upstream::Provider;
 use crate::harness::catalogue;

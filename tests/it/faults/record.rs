@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use rust_decimal::Decimal;
+use tollgate::ledger::admin::{AdminOp, AdminReply};
 use tollgate::pure::money::Credits;
 use tollgate::pure::receipt::Receipt;
 use tollgate::pure::time::{Day, Period};
-use tollgate::store::admin::{AdminOp, AdminReply};
 
 use super::load::{CREDIT, account};
 use super::process::{Books, audit, view};

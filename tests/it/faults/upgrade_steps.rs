@@ -4,7 +4,7 @@ use std::process::Child;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use tollgate::gateway::upgrade::Step;
+use tollgate::server::upgrade::Step;
 
 use super::load::{Load, one_call};
 use super::process::{Ground, Site, journals};

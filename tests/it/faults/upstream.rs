@@ -9,8 +9,8 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
-use tollgate::pure::bill::counted_prompt;
-use tollgate::pure::chat::{Endpoint, PromptLimits, RequestBody};
+use tollgate::pure::prompt_count::counted_prompt;
+use tollgate::pure::request_body::{Endpoint, PromptLimits, RequestBody};
 
 /// The model's id.
 pub const MODEL: &str = "acme/small";

@@ -12,19 +12,19 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::clock::Clock;
 use tollgate::config::{AccessLog, Config};
-use tollgate::gateway::dns::Resolver;
-use tollgate::gateway::reload::Reloader;
 use tollgate::gateway::snapshot::Snapshot;
-use tollgate::gateway::upstream::Upstreams;
+use tollgate::gateway::upstream::providers::Upstreams;
+use tollgate::ledger::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef, ReceiptQuery};
+use tollgate::ledger::embedded::Embedded;
+use tollgate::ledger::journal::Journal;
+use tollgate::ledger::redis::{Options, RedisLedger};
+use tollgate::ledger::{Ledger, UsageRow};
+use tollgate::net::dns::Resolver;
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
 use tollgate::pure::receipt::Receipt;
 use tollgate::pure::time::{Period, Timestamp};
-use tollgate::store::admin::{AccountView, AdminOp, AdminReply, AuditReport, KeyRef, ReceiptQuery};
-use tollgate::store::embedded::Embedded;
-use tollgate::store::journal::Journal;
-use tollgate::store::redis::{Options, RedisLedger};
-use tollgate::store::{Ledger, UsageRow};
+use tollgate::server::reload::Reloader;
 use tollgate::telemetry::{Telemetry, access_log, otlp};
 
 use super::catalogue;
@@ -497,7 +497,7 @@ impl Gateway {
     }
 
     /// Looks at the files once.
-    pub fn check_files(&mut self) -> tollgate::gateway::reload::Reloaded {
+    pub fn check_files(&mut self) -> tollgate::server::reload::Reloaded {
         self.reloader.check(false)
     }
 }

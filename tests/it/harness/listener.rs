@@ -13,11 +13,11 @@ use tokio::net::TcpSocket;
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
 use tollgate::clock::Clock;
-use tollgate::gateway::admin::Admin;
-use tollgate::gateway::listener::Listener;
 use tollgate::gateway::snapshot::Snapshot;
-use tollgate::store::Ledger;
-use tollgate::store::journal::Journal;
+use tollgate::ledger::Ledger;
+use tollgate::ledger::journal::Journal;
+use tollgate::server::admin::Admin;
+use tollgate::server::listener::Listener;
 use tollgate::telemetry::Telemetry;
 
 /// The task that accepts connections.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tollgate::demo::{Options, serve};
+use tollgate::simulator::{Options, serve};
 
 /// A running simulated provider; it ends with this.
 pub struct Simulated {

@@ -2,9 +2,10 @@
 
 use bytes::{BufMut, Bytes, BytesMut};
 
-use super::super::fault::{self, DONE_EVENT};
-use super::super::reading::Identity;
 use super::{StreamTap, Terminal, Verdict};
+use crate::pure::tap::accumulator::Identity;
+use crate::pure::tap::error_event;
+use crate::pure::tap::error_event::DONE_EVENT;
 
 /// How the end of an upstream's stream is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl StreamTap {
         let said_nothing = self.delivered().0 == 0 && self.reported().is_none();
         if !self.finished() && (framing == Framing::UntilClosed || said_nothing) {
             self.died = true;
-            fault::write(&mut out, &self.reading.identity, message, error_type, code);
+            error_event::write(&mut out, &self.reading.identity, message, error_type, code);
         } else if !self.done {
             out.put_slice(DONE_EVENT);
         }
@@ -69,7 +70,7 @@ impl StreamTap {
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
-            fault::write(&mut out, &self.reading.identity, message, error_type, code);
+            error_event::write(&mut out, &self.reading.identity, message, error_type, code);
         }
         out.freeze()
     }
@@ -84,7 +85,7 @@ impl StreamTap {
         let mut out = BytesMut::new();
         self.close_released(&mut out);
         if !self.done {
-            fault::write_length(&mut out, &self.reading.identity, choices);
+            error_event::write_length(&mut out, &self.reading.identity, choices);
         }
         self.finished = true;
         out.freeze()
@@ -162,7 +163,7 @@ impl StreamTap {
 
 /// Writes the event that takes the place of an upstream's error event, and `[DONE]`.
 pub(in crate::pure::tap) fn write_masked(out: &mut BytesMut, identity: &Identity) {
-    fault::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
+    error_event::write(out, identity, MASKED_MESSAGE, MASKED_TYPE, MASKED_CODE);
 }
 
 /// The words that take the place of an upstream's own.

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-use crate::pure::tap::{TapOptions, fault, reading::Identity, stream};
+use crate::pure::tap::accumulator::Identity;
+use crate::pure::tap::{TapOptions, error_event, stream};
 use crate::pure::tokens::{self, Encoding};
 use crate::pure::usage::{Figure, Report, Reports, TOKENS_MAX};
 
@@ -67,7 +68,7 @@ pub(super) fn outcome(stream: &[u8], options: TapOptions) -> Outcome {
         outcome.finished |= choices(&value).any(|choice| !matches!(choice["finish_reason"].as_str(), None | Some("")));
     }
     if !outcome.done {
-        outcome.out.extend(fault::DONE_EVENT);
+        outcome.out.extend(error_event::DONE_EVENT);
     }
     outcome.finished |= outcome.done;
     outcome

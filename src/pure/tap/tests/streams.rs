@@ -232,7 +232,7 @@ proptest! {
         prop_assert!(tap.delivered().0 <= before.delivered);
         let seen = outcome(&out, TapOptions::default());
         prop_assert_eq!(seen.error, Some(Some(502)));
-        prop_assert!(out.ends_with(fault::DONE_EVENT));
+        prop_assert!(out.ends_with(error_event::DONE_EVENT));
         prop_assert_eq!(memchr::memmem::find_iter(&out, b"\"finish_reason\":\"error\"").count(), 1);
     }
 

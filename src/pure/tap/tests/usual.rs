@@ -5,9 +5,9 @@ use proptest::prelude::*;
 use super::oracle::{outcome, readable};
 use super::streams::{both, run};
 use super::*;
-use crate::pure::tap::reading::Reading;
+use crate::pure::tap::accumulator::Reading;
+use crate::pure::tap::fast_path::Stencil;
 use crate::pure::tap::scan::Scanner;
-use crate::pure::tap::stencil::Stencil;
 
 /// What stands around the text of an event (and of padding, at `~`).
 const SHAPES: [&str; 6] = [

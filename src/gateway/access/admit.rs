@@ -1,0 +1,372 @@
+//! May this call run: tier and domain, limits, credit. The only place that asks the ledger for a hold.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+
+use super::authenticate::store_failed;
+use crate::clock::Clock;
+use crate::gateway::context::Admission;
+use crate::gateway::snapshot::Snapshot;
+use crate::ledger::journal::{Intent, Journal};
+use crate::ledger::{Caller, Ledger};
+use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::catalogue::{Model, ModelKind};
+use crate::pure::charge::Ceiling;
+use crate::pure::error::{ApiError, CreditShortage, LimitKind};
+use crate::pure::estimate::{Bound, WorstCase};
+use crate::pure::ids::RequestId;
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::policy::{self, Permit, Provenance, Refusal};
+use crate::pure::prompt_count::counted_text_within;
+use crate::pure::request_body::{Endpoint, PromptBounds, PromptLimits, RequestBody};
+use crate::pure::tokens::Encoding;
+use crate::pure::usage::PromptTokens;
+
+/// Everything that admission looks at.
+pub(in crate::gateway) struct LedgerAccess<'a> {
+    pub(in crate::gateway) ledger: &'a Ledger,
+    pub(in crate::gateway) journal: &'a Journal,
+    pub(in crate::gateway) clock: &'a Clock,
+    pub(in crate::gateway) snapshot: &'a Snapshot,
+    pub(in crate::gateway) id: RequestId,
+}
+
+/// A refusal, with the caller's limits where they were looked at.
+pub(in crate::gateway) struct Refused {
+    pub(in crate::gateway) error: ApiError,
+    pub(in crate::gateway) rate: Option<RateView>,
+}
+
+impl From<ApiError> for Refused {
+    fn from(error: ApiError) -> Refused {
+        Refused { error, rate: None }
+    }
+}
+
+/// The limits and the scope that count for a caller.
+pub(in crate::gateway) fn limits(snapshot: &Snapshot, caller: &Caller) -> (Scope, Limits) {
+    let tier = snapshot.config.tier(caller.tier());
+    (
+        Scope::of(&caller.key.id, &caller.key.limits),
+        caller.key.limits.over(tier.limits),
+    )
+}
+
+/// The account's quota of a month: its own or its tier's.
+pub(in crate::gateway) fn monthly_quota(snapshot: &Snapshot, caller: &Caller) -> Credits {
+    caller
+        .account
+        .monthly_quota
+        .unwrap_or(snapshot.config.tier(caller.account.tier).monthly_quota)
+}
+
+/// Checks model, tier and domain lock (in this order, before any money).
+pub(in crate::gateway) fn permit(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    body: &RequestBody,
+    endpoint: Endpoint,
+    from: Provenance<'_>,
+) -> Result<Permit, ApiError> {
+    let name = body.model();
+    let model = snapshot
+        .catalogue
+        .resolve(name)
+        .ok_or_else(|| ApiError::NotFound(format!("There is no model {}.", shown(name))))?;
+    let permit = policy::permit(model, caller.tier(), &caller.key.domains, from).map_err(|refusal| match refusal {
+        Refusal::Tier { needed, has } => {
+            let (id, needed, has) = (&model.id, needed.title(), has.title());
+            ApiError::Forbidden(format!("{id} needs the tier {needed}; this key has {has}."))
+        }
+        Refusal::Domain => ApiError::Forbidden(DOMAIN_REFUSED.to_owned()),
+    })?;
+    match (endpoint, model.kind()) {
+        (Endpoint::Embeddings, ModelKind::Chat) => Err(ApiError::BadRequest(format!(
+            "{} makes no embeddings; it is a chat model.",
+            model.id
+        ))),
+        (Endpoint::Chat | Endpoint::ChatStream, ModelKind::Embedding) => Err(ApiError::BadRequest(format!(
+            "{} does not chat; it makes embeddings.",
+            model.id
+        ))),
+        _ => Ok(permit),
+    }
+}
+
+/// Holds the worst case's cost, or as much of it as there is when the gateway may lower the maximum.
+pub(in crate::gateway) async fn admit(
+    access: &LedgerAccess<'_>,
+    caller: Caller,
+    permit: Permit,
+    body: &RequestBody,
+) -> Result<Admission, Refused> {
+    let model = Arc::clone(permit.model());
+    let bounds = prompt_bounds(access.snapshot, &model);
+    let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
+    let mut worst = cheap;
+    let mut reply = try_reserve(access, &caller, &model, body, &worst, false).await?;
+    if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
+        // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
+        let payable = cheap.affordable_prompt(spendable, &model.pricing);
+        worst = counted(&model, body, &bounds, &cheap, payable).await;
+        if worst.prompt.0 <= payable {
+            // The refusal that this follows was for credit or quota, and is counted.
+            reply = try_reserve(access, &caller, &model, body, &worst, true).await?;
+        }
+    }
+    let hold = match reply {
+        Ok(hold) => hold,
+        Err(denial) => return Err(call_refused(access.snapshot, &caller, &model, &worst, denial)),
+    };
+    if worst == cheap && hold.amount() < wanted(&worst, &model)? {
+        // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
+        // bound is one more that the answer may have.
+        worst = counted(&model, body, &bounds, &cheap, u64::MAX).await;
+    }
+    let cap = if hold.amount() >= wanted(&worst, &model)? {
+        None
+    } else {
+        let each = worst
+            .affordable_each(hold.amount(), &model.pricing)
+            .and_then(NonZeroU64::new);
+        if each.is_none() {
+            // Not reached: what is granted covers the prompt and a token a choice. An answer without a limit would not be covered.
+            hold.release();
+            return Err(ApiError::Internal.into());
+        }
+        each
+    };
+    let quota = monthly_quota(access.snapshot, &caller);
+    Ok(Admission {
+        permit,
+        caller,
+        quota,
+        hold,
+        cap,
+        ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
+        tally: None,
+        details: None,
+    })
+}
+
+/// What a call that was refused could spend if none of the account's other calls ran. None where counting the prompt could not turn the
+/// refusal: there is nothing to spend, or it was for another reason.
+fn spendable(reply: &Result<crate::ledger::Hold, Denial>, quota: Credits) -> Option<Credits> {
+    match reply {
+        Err(Denial::Credit { available, held, .. }) => {
+            (*available > Credits::ZERO).then(|| available.saturating_add(*held))
+        }
+        Err(Denial::Quota { used, .. }) => Some(quota.saturating_sub(*used)),
+        Ok(_) | Err(Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_)) => None,
+    }
+}
+
+async fn try_reserve(
+    access: &LedgerAccess<'_>,
+    caller: &Caller,
+    model: &Model,
+    body: &RequestBody,
+    worst: &WorstCase,
+    is_counted: bool,
+) -> Result<Result<crate::ledger::Hold, Denial>, Refused> {
+    let range = worst.hold(&model.pricing).map_err(|error| too_dear(&error))?;
+    let (scope, limits) = limits(access.snapshot, caller);
+    let request = ReserveRequest {
+        id: access.id,
+        scope,
+        limits,
+        quota: monthly_quota(access.snapshot, caller),
+        wanted: range.wanted,
+        at_least: range.at_least,
+        // A token is about four bytes of text; the window is corrected when the real number is known.
+        tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
+        expires: access.ledger.hold_expiry(access.clock.now()),
+        is_counted,
+    };
+    let intent = Intent {
+        id: access.id,
+        account: &caller.account.id,
+        key: &caller.key.id,
+        model: &model.id,
+        pricing: model.pricing,
+        limits: prompt_limits(model),
+        endpoint: body.endpoint(),
+    };
+    let entry = access.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
+    access
+        .ledger
+        .reserve_journaled(caller, &request, entry)
+        .await
+        .map_err(|error| store_failed(error).into())
+}
+
+fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
+    let (completion_each, bound) = match (model.kind(), body.max_tokens()) {
+        (ModelKind::Embedding, _) => (0, Bound::Client),
+        (ModelKind::Chat, Some(max)) => (max.get(), Bound::Client),
+        (ModelKind::Chat, None) => (model.max_completion_tokens, Bound::Model),
+    };
+    WorstCase {
+        prompt: PromptTokens(prompt),
+        completion_each,
+        least_each: model.min_completion_tokens.max(body.demanded_tokens()),
+        choices: body.choices(),
+        bound,
+    }
+}
+
+/// The worst case with the prompt's text counted, and a margin for what the provider counts otherwise. Never above `cheap`. A prompt above
+/// `payable` is not counted further.
+async fn counted(
+    model: &Model,
+    body: &RequestBody,
+    bounds: &PromptBounds,
+    cheap: &WorstCase,
+    payable: u64,
+) -> WorstCase {
+    let encoding = Encoding::for_model(&model.id);
+    let text_tokens = if body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX {
+        counted_text_within(body, encoding, payable)
+    } else {
+        let body = body.clone();
+        let Ok(_place) = COUNTING.acquire().await else {
+            return *cheap;
+        };
+        match tokio::task::spawn_blocking(move || counted_text_within(&body, encoding, payable)).await {
+            Ok(tokens) => tokens,
+            Err(_) => return *cheap,
+        }
+    };
+    // Another family's tokenizer may need more than the one that counts here.
+    let margin = if Encoding::is_known_for(&model.id) {
+        text_tokens / 10
+    } else {
+        text_tokens
+    };
+    let with_margin = text_tokens.saturating_add(margin).saturating_add(8);
+    let prompt = body.prompt_tokens_of_text(with_margin, bounds).min(cheap.prompt.0);
+    WorstCase {
+        prompt: PromptTokens(prompt),
+        ..*cheap
+    }
+}
+
+/// What the journal keeps for the count of a prompt of the model.
+pub(in crate::gateway) fn prompt_limits(model: &Model) -> PromptLimits {
+    PromptLimits {
+        image_tokens_each: model.image_tokens_max.unwrap_or(model.context_length),
+        context_length: model.context_length,
+    }
+}
+
+/// What bounds a prompt of the model, whichever of its targets gets it.
+fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
+    let upstreams = model
+        .targets
+        .iter()
+        .filter_map(|target| snapshot.upstreams.get(&target.provider));
+    let overhead = upstreams.map(|upstream| upstream.provider.prompt_overhead_tokens).max();
+    PromptBounds {
+        image_tokens_each: model.image_tokens_max,
+        audio_tokens_each: model.audio_tokens_max,
+        file_tokens_each: model.file_tokens_max,
+        overhead_tokens: overhead.unwrap_or(0),
+        context_length: model.context_length,
+    }
+}
+
+fn wanted(worst: &WorstCase, model: &Model) -> Result<Credits, Refused> {
+    worst
+        .hold(&model.pricing)
+        .map(|range| range.wanted)
+        .map_err(|error| too_dear(&error))
+}
+
+fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
+    ApiError::BadRequest(format!("This call could cost more than any account can hold: {error}.")).into()
+}
+
+fn call_refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCase, denial: Denial) -> Refused {
+    let needed = worst
+        .hold(&model.pricing)
+        .map(|range| range.at_least)
+        .unwrap_or(Credits::MAX);
+    refused(snapshot, caller, needed, denial, |available| {
+        let affordable = worst.affordable_each(available, &model.pricing).unwrap_or(0);
+        (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable)
+    })
+}
+
+/// What a caller is told of a denial of what needs at least `needed`; `affordable` are the completion tokens that an amount pays for.
+pub(in crate::gateway) fn refused(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    needed: Credits,
+    denial: Denial,
+    affordable: impl FnOnce(Credits) -> Option<u64>,
+) -> Refused {
+    let limited = |limit, value, rate: RateView| Refused {
+        error: ApiError::RateLimited {
+            limit,
+            value,
+            retry_after_secs: rate.reset_ms.div_ceil(1000).max(1),
+        },
+        rate: Some(rate),
+    };
+    match denial {
+        Denial::Requests(rate) => limited(LimitKind::Requests, rate.limits.rpm, rate),
+        Denial::Tokens(rate) => limited(LimitKind::Tokens, rate.limits.tpm, rate),
+        Denial::Concurrency(rate) => {
+            let (limit, value) = (LimitKind::Concurrency, rate.limits.concurrency);
+            Refused {
+                error: ApiError::RateLimited {
+                    limit,
+                    value,
+                    retry_after_secs: 1,
+                },
+                rate: Some(rate),
+            }
+        }
+        Denial::Credit { available, held, rate } => {
+            let shortage = CreditShortage {
+                available,
+                held,
+                needed,
+                affordable_tokens: affordable(available),
+                in_flight: held > Credits::ZERO && available.saturating_add(held) >= needed,
+            };
+            Refused {
+                error: ApiError::InsufficientCredits(shortage),
+                rate: Some(rate),
+            }
+        }
+        Denial::Quota { used, held, rate } => {
+            let error = ApiError::QuotaExceeded {
+                quota: monthly_quota(snapshot, caller),
+                used,
+                held,
+                needed,
+            };
+            Refused {
+                error,
+                rate: Some(rate),
+            }
+        }
+    }
+}
+
+/// A name of the caller's for a message: shortened, so that a megabyte does not come back.
+fn shown(name: &str) -> String {
+    let short: String = name.chars().take(100).collect();
+    format!("{short:?}")
+}
+
+/// What a key is told that is locked to other domains.
+pub(in crate::gateway) const DOMAIN_REFUSED: &str = "This key may not be used from this domain.";
+
+/// Prompts up to this many bytes are counted where they are (about 1 ms); longer ones on a thread for such work.
+const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
+
+/// How many long prompts are counted at once for admission: it is work for callers who may not be able to pay.
+static COUNTING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);

@@ -1,0 +1,216 @@
+//! Failed authentications: limited by address, and kept away from the ledger's store.
+//!
+//! A malformed key costs a checksum and no look-up. A well-formed key that no one ever made costs one look-up for some seconds, and
+//! none once its address has failed too often. Keys that have opened before are let through to the ledger all the same, so that who
+//! shares an address with a guesser goes on working.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use pingora_limits::rate::Rate;
+
+use crate::net::client_ip;
+use crate::pure::error::{ApiError, KeyFault, LimitKind};
+use crate::pure::ids::KeyDigest;
+use crate::pure::time::Timestamp;
+
+/// What is known of those who could not authenticate.
+pub(in crate::gateway) struct AuthThrottle {
+    failures: Rate,
+    /// Well-formed keys that the store did not know, each with when that is forgotten.
+    unknown: Mutex<HashMap<KeyDigest, Timestamp>>,
+    /// Tags of keys that have opened, each in the slot of its own number. A tag that is overwritten is only forgotten.
+    opened: Box<[AtomicU64]>,
+}
+
+/// What may be done with a well-formed key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Standing {
+    /// Ask the ledger.
+    Ask,
+    /// The store did not know it a moment ago.
+    Unknown,
+    /// Its address has failed too often for a look-up.
+    Limited,
+}
+
+impl AuthThrottle {
+    /// Counts failures in windows of a minute.
+    pub(in crate::gateway) fn new() -> AuthThrottle {
+        AuthThrottle::counting_each(WINDOW)
+    }
+
+    fn counting_each(window: Duration) -> AuthThrottle {
+        AuthThrottle {
+            failures: Rate::new_with_estimator_config(window, HASHES, SLOTS),
+            unknown: Mutex::default(),
+            opened: (0..OPENED).map(|_| AtomicU64::new(0)).collect(),
+        }
+    }
+
+    /// What may be done with a key from `address`, where `most` failures a minute are forgiven.
+    pub(in crate::gateway) fn standing(
+        &self,
+        digest: &KeyDigest,
+        address: Option<IpAddr>,
+        most: u64,
+        now: Timestamp,
+    ) -> Standing {
+        let (slot, tag) = place(digest);
+        let opened = self.opened.get(slot);
+        if opened.is_some_and(|opened| opened.load(Ordering::Relaxed) == tag) {
+            return Standing::Ask;
+        }
+        if self.unknown().get(digest).is_some_and(|until| now < *until) {
+            return Standing::Unknown;
+        }
+        if count(self.failures.observe(&who(address), 0)) >= most {
+            return Standing::Limited;
+        }
+        Standing::Ask
+    }
+
+    /// The key opened.
+    pub(in crate::gateway) fn opened(&self, digest: &KeyDigest) {
+        let (slot, tag) = place(digest);
+        if let Some(opened) = self.opened.get(slot)
+            && opened.load(Ordering::Relaxed) != tag
+        {
+            opened.store(tag, Ordering::Relaxed);
+        }
+    }
+
+    /// The store knows no such key.
+    pub(in crate::gateway) fn is_unknown(&self, digest: &KeyDigest, now: Timestamp) {
+        let mut unknown = self.unknown();
+        if unknown.len() >= UNKNOWN_MAX {
+            unknown.clear();
+        }
+        unknown.insert(*digest, now.plus_millis(UNKNOWN_MS));
+    }
+
+    /// One more failure from `address`: 401, or 429 once there were more than `most` in this minute.
+    pub(in crate::gateway) fn failed(&self, address: Option<IpAddr>, most: u64) -> ApiError {
+        if count(self.failures.observe(&who(address), 1)) <= most {
+            return ApiError::Unauthenticated(KeyFault::Invalid);
+        }
+        ApiError::RateLimited {
+            limit: LimitKind::FailedAuthentication,
+            value: most,
+            retry_after_secs: WINDOW.as_secs(),
+        }
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, HashMap<KeyDigest, Timestamp>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Who shares a count. Connections without an address (none of a real listener's) share one.
+fn who(address: Option<IpAddr>) -> Option<IpAddr> {
+    address.map(client_ip::group)
+}
+
+fn count(failures: isize) -> u64 {
+    u64::try_from(failures).unwrap_or(0)
+}
+
+/// The slot of a digest, and 64 other bits of it that tell it from its neighbours.
+fn place(digest: &KeyDigest) -> (usize, u64) {
+    let [a, b, c, d, e, f, g, h, i, j, ..] = *digest.as_bytes();
+    let slot = usize::from(u16::from_be_bytes([a, b])) % OPENED;
+    // Never the value of a slot that was not used yet.
+    (slot, u64::from_be_bytes([c, d, e, f, g, h, i, j]) | 1)
+}
+
+const WINDOW: Duration = Duration::from_secs(60);
+/// A count-min sketch of four rows: with 1,000 addresses failing in one minute, one in ten million is taken for a worse one.
+const HASHES: usize = 4;
+const SLOTS: usize = 65_536;
+/// Keys that are remembered to have opened.
+const OPENED: usize = 1 << 16;
+/// Keys that are remembered as unknown, and for how long.
+const UNKNOWN_MAX: usize = 10_000;
+const UNKNOWN_MS: i64 = 10_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_000_000);
+
+    fn digest(number: u32) -> KeyDigest {
+        let mut bytes = [7; 32];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        KeyDigest::from_bytes(bytes)
+    }
+
+    fn from(text: &str) -> Option<IpAddr> {
+        text.parse().ok()
+    }
+
+    #[test]
+    fn an_address_that_failed_too_often_is_not_looked_up_for() {
+        let strangers = AuthThrottle::new();
+        let (bad, good) = (from("203.0.113.9"), from("203.0.113.10"));
+        for _ in 0..3 {
+            assert_eq!(strangers.standing(&digest(1), bad, 3, NOW), Standing::Ask);
+            assert_eq!(strangers.failed(bad, 3), ApiError::Unauthenticated(KeyFault::Invalid));
+        }
+        assert_eq!(strangers.standing(&digest(1), bad, 3, NOW), Standing::Limited);
+        assert!(matches!(
+            strangers.failed(bad, 3),
+            ApiError::RateLimited {
+                limit: LimitKind::FailedAuthentication,
+                ..
+            }
+        ));
+        assert_eq!(
+            strangers.standing(&digest(1), good, 3, NOW),
+            Standing::Ask,
+            "another address"
+        );
+    }
+
+    #[test]
+    fn a_key_that_has_opened_is_asked_for_from_everywhere() {
+        let strangers = AuthThrottle::new();
+        let address = from("203.0.113.9");
+        strangers.opened(&digest(5));
+        for _ in 0..9 {
+            drop(strangers.failed(address, 1));
+        }
+        assert_eq!(strangers.standing(&digest(5), address, 1, NOW), Standing::Ask);
+        assert_eq!(strangers.standing(&digest(6), address, 1, NOW), Standing::Limited);
+    }
+
+    #[test]
+    fn an_unknown_key_is_remembered_for_some_seconds_and_only_so_many() {
+        let strangers = AuthThrottle::new();
+        strangers.is_unknown(&digest(1), NOW);
+        assert_eq!(strangers.standing(&digest(1), None, 9, NOW), Standing::Unknown);
+        let later = NOW.plus_millis(UNKNOWN_MS);
+        assert_eq!(strangers.standing(&digest(1), None, 9, later), Standing::Ask);
+        for number in 0..100_000 {
+            strangers.is_unknown(&digest(number), NOW);
+            assert!(strangers.unknown().len() <= UNKNOWN_MAX);
+        }
+    }
+
+    #[test]
+    fn a_window_ends() {
+        let strangers = AuthThrottle::counting_each(Duration::from_secs(1));
+        let address = from("2001:db8::1");
+        while strangers.standing(&digest(1), address, 2, NOW) == Standing::Ask {
+            drop(strangers.failed(from("2001:db8::2"), 2));
+        }
+        let started = crate::clock::monotonic();
+        while strangers.standing(&digest(1), address, 2, NOW) == Standing::Limited {
+            assert!(started.elapsed() < Duration::from_secs(20), "still limited");
+            std::thread::yield_now();
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Who is calling: from the `Authorization` header to a caller, or a 401 that says no more than it must.
+
+use std::net::IpAddr;
+
+use http::HeaderMap;
+use http::header::{AUTHORIZATION, ORIGIN, REFERER};
+
+use super::auth_throttle::{AuthThrottle, Standing};
+use crate::clock::Clock;
+use crate::ledger::{Caller, Ledger, StoreError};
+use crate::pure::error::{ApiError, KeyFault};
+use crate::pure::ids::ApiKey;
+use crate::pure::policy::Provenance;
+
+/// Who looks at a key: what the check needs beside the header.
+pub(in crate::gateway) struct Guard<'a> {
+    /// What keys begin with.
+    pub(in crate::gateway) key_prefix: &'a str,
+    pub(in crate::gateway) ledger: &'a Ledger,
+    pub(in crate::gateway) clock: &'a Clock,
+    pub(in crate::gateway) auth_throttle: &'a AuthThrottle,
+    /// The client's address.
+    pub(in crate::gateway) address: Option<IpAddr>,
+    /// Failures a minute that are forgiven to one address.
+    pub(in crate::gateway) failures_max: u64,
+}
+
+/// Finds the caller of a request (INTERFACE.md section 5).
+///
+/// A key without the right prefix and checksum is refused before any store is asked, and so is one from an address that has
+/// failed too often, unless it has opened before.
+///
+/// # Errors
+/// 401; 429 when the address has failed too often; 503 when the store cannot say.
+pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &Guard<'_>) -> Result<Caller, ApiError> {
+    let text = bearer(headers)?;
+    let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
+    let Some(digest) = text.and_then(|text| Some(ApiKey::parse(guard.key_prefix, text)?.digest())) else {
+        return Err(failed());
+    };
+    let now = guard.clock.now();
+    match guard
+        .auth_throttle
+        .standing(&digest, guard.address, guard.failures_max, now)
+    {
+        Standing::Ask => {}
+        Standing::Unknown | Standing::Limited => return Err(failed()),
+    }
+    let Some(caller) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
+        guard.auth_throttle.is_unknown(&digest, now);
+        return Err(failed());
+    };
+    let expired = caller.key.expires.is_some_and(|at| at <= guard.clock.now());
+    if expired || caller.key.revoked.is_some() {
+        return Err(failed());
+    }
+    guard.auth_throttle.opened(&digest);
+    Ok(caller)
+}
+
+/// Where the request says it comes from. That is not looked for where the key is not locked to domains.
+pub(in crate::gateway) fn provenance<'a>(headers: &'a HeaderMap, caller: &Caller) -> Provenance<'a> {
+    if caller.key.domains.is_empty() {
+        return Provenance {
+            origin: None,
+            referer: None,
+        };
+    }
+    let text = |name| {
+        headers
+            .get(name)
+            .map(|value: &http::HeaderValue| value.to_str().unwrap_or("unreadable"))
+    };
+    Provenance {
+        origin: text(ORIGIN),
+        referer: text(REFERER),
+    }
+}
+
+/// The answer when the ledger cannot be asked: never "allowed".
+pub(in crate::gateway) fn store_failed(error: StoreError) -> ApiError {
+    log::warn!("refused a call: {error}");
+    ApiError::Unavailable {
+        message: "The ledger cannot be reached right now.",
+        retry_after_secs: 2,
+    }
+}
+
+/// What follows `Bearer`; nothing when that is no text.
+fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
+    let mut values = headers.get_all(AUTHORIZATION).iter();
+    let (Some(value), None) = (values.next(), values.next()) else {
+        return Err(ApiError::Unauthenticated(KeyFault::Missing));
+    };
+    let Ok(text) = value.to_str() else { return Ok(None) };
+    let (scheme, key) = text
+        .split_once(' ')
+        .ok_or(ApiError::Unauthenticated(KeyFault::Missing))?;
+    if scheme.eq_ignore_ascii_case("bearer") {
+        Ok(Some(key.trim()))
+    } else {
+        Err(ApiError::Unauthenticated(KeyFault::Missing))
+    }
+}

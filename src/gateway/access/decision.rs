@@ -1,0 +1,309 @@
+//! The decision on a request: what it asks for, who asks, and whether it may have it.
+
+use std::future::poll_fn;
+use std::net::{IpAddr, SocketAddr};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use http::{Version, header};
+use pingora::protocols::http::ServerSession;
+
+use super::admit;
+use super::authenticate;
+use super::body_memory::BodyOwner;
+use super::head_check;
+use super::precheck::Precheck;
+use super::receive;
+use crate::gateway::Tollgate;
+use crate::gateway::api::endpoints;
+use crate::gateway::api::endpoints::Failed;
+use crate::gateway::api::responses;
+use crate::gateway::api::router;
+use crate::gateway::api::router::Route;
+use crate::gateway::context::{Answer, Call, Ctx, Stage};
+use crate::gateway::open::Books;
+use crate::gateway::recorder;
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::trace;
+use crate::ledger::Caller;
+use crate::net::client_ip;
+use crate::net::head_limit::HeadLimit;
+use crate::pure::catalogue::Model;
+use crate::pure::error::ApiError;
+use crate::pure::policy::{Permit, Provenance};
+use crate::pure::request_body::{Endpoint, RequestBody};
+use crate::telemetry::record::{MAINTENANCE, RouteName};
+
+/// What becomes of a request.
+pub(in crate::gateway) enum Decision {
+    /// It has its answer.
+    Answered,
+    /// It is admitted and goes to an upstream.
+    Carry,
+}
+
+/// What the connection is to keep to for this request, whose head is there.
+pub(in crate::gateway) fn begin(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) {
+    let headers = &session.req_header().headers;
+    let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
+    if let Some(limit) = session.stream().and_then(HeadLimit::of) {
+        ctx.is_misframed = limit.head_came(is_chunked).is_err();
+    }
+    let timeouts = ctx.snapshot.config.timeouts;
+    let peer = session
+        .client_addr()
+        .and_then(|peer| peer.as_inet())
+        .map(SocketAddr::ip);
+    let trusted = &ctx.snapshot.config.trusted_proxies;
+    ctx.client = peer.map(|peer| client_ip::client(peer, &session.req_header().headers, trusted));
+    if session.req_header().version < Version::HTTP_11 || tollgate.lifecycle().is_stopping() {
+        session.set_keepalive(None);
+    } else if session.get_keepalive().is_some() {
+        session.set_keepalive(Some(timeouts.keepalive.as_secs().max(1)));
+    }
+    // The whole body has its own time-out; this one only ends what that does not see.
+    session.set_read_timeout(Some(timeouts.body.saturating_mul(2)));
+    session.set_write_timeout(Some(timeouts.write));
+    session.set_total_drain_timeout(Some(SHORT_BODY_MAX));
+    ctx.origin = session.req_header().headers.get(header::ORIGIN).cloned();
+    trace::begin(session.req_header(), ctx);
+}
+
+/// Decides on a request: answers it, refuses it, or leaves it admitted and ready to be carried.
+///
+/// # Errors
+/// When the client has left.
+pub(in crate::gateway) async fn decide(
+    tollgate: &Tollgate,
+    session: &mut ServerSession,
+    ctx: &mut Ctx,
+) -> pingora::Result<Decision> {
+    match steps(tollgate, session, ctx).await {
+        Ok(decision) => Ok(decision),
+        Err(Failed::Api(error)) => {
+            if let Some(tally) = &mut ctx.tally {
+                tally.failed(&error);
+            }
+            let sends_body = responses::sends_body(session);
+            // In boxes here and below, for what is seldom done would else be room that every call keeps.
+            Box::pin(responses::error(session, ctx, &error.to_wire())).await?;
+            if sends_body {
+                let began = crate::clock::monotonic();
+                Box::pin(responses::linger(session, ctx)).await;
+                if let Some(tally) = &mut ctx.tally {
+                    tally.waited_for_body(began.elapsed());
+                }
+            }
+            Ok(Decision::Answered)
+        }
+        Err(Failed::Wire(error)) => Err(error),
+    }
+}
+
+async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) -> Result<Decision, Failed> {
+    head_check::check(session, ctx)?;
+    let request = session.req_header();
+    let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path());
+    let name = match &route {
+        _ if request.method == http::Method::OPTIONS => RouteName::Preflight,
+        Ok(route) => recorder::name(route),
+        Err(_) => RouteName::None,
+    };
+    recorder::route(ctx, name, request.uri.path());
+    if request.method == http::Method::OPTIONS {
+        // A page can only read that a path is unknown when its browser was let through to ask for it.
+        let asks_for_page = request.headers.contains_key(header::ACCESS_CONTROL_REQUEST_METHOD);
+        let allow = match &route {
+            Err(_) if asks_for_page => router::EVERY_METHOD,
+            found => found.as_ref().map_err(Clone::clone)?.allow(),
+        };
+        Box::pin(responses::preflight(session, ctx, allow)).await?;
+        return Ok(Decision::Answered);
+    }
+    let route = route?.with_method(&request.method)?;
+    if route.is_public() {
+        Box::pin(endpoints::public(session, ctx, &route)).await?;
+        return Ok(Decision::Answered);
+    }
+    let books = tollgate.books()?;
+    let guard = authenticate::Guard {
+        key_prefix: &ctx.snapshot.config.key_prefix,
+        ledger: &books.ledger,
+        clock: tollgate.clock(),
+        auth_throttle: tollgate.auth_throttle(),
+        address: ctx.client,
+        failures_max: ctx.snapshot.config.auth_failures_per_minute,
+    };
+    let caller = authenticate::caller(&request.headers, &guard).await?;
+    if let Some(tally) = &mut ctx.tally {
+        tally.caller(&caller.account.id, &caller.key.id);
+    }
+    let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
+    ctx.rate = Some(books.ledger.rate(&caller, &scope, limits));
+    let Route::Model(endpoint) = route else {
+        let from = authenticate::provenance(&request.headers, &caller);
+        if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
+            return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
+        }
+        Box::pin(endpoints::for_caller(books, session, ctx, &route, &caller)).await?;
+        return Ok(Decision::Answered);
+    };
+    let call = admitted(tollgate, books, session, ctx, endpoint, caller).await?;
+    ctx.stage = Stage::Admitted(call);
+    Ok(Decision::Carry)
+}
+
+/// Does `work`, and tells how long it was waited for: what is done at once needs no clock.
+async fn waited<W: Future>(mut work: Pin<&mut W>) -> (W::Output, Duration) {
+    let mut since = None;
+    let done = poll_fn(|context| {
+        let polled = work.as_mut().poll(context);
+        if polled.is_pending() {
+            since.get_or_insert_with(crate::clock::monotonic);
+        }
+        polled
+    })
+    .await;
+    (done, since.map_or(Duration::ZERO, |since| since.elapsed()))
+}
+
+async fn admitted(
+    tollgate: &Tollgate,
+    books: &Books,
+    session: &mut ServerSession,
+    ctx: &mut Ctx,
+    endpoint: Endpoint,
+    caller: Caller,
+) -> Result<Box<Call>, Failed> {
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let config = &snapshot.config;
+    if books.ledger.in_maintenance() {
+        if let Some(tally) = &mut ctx.tally {
+            tally.because(MAINTENANCE);
+        }
+        let message = "The service is under maintenance.";
+        return Err(ApiError::Unavailable {
+            message,
+            retry_after_secs: 30,
+        }
+        .into());
+    }
+    let owner = owner(tollgate, ctx, &caller);
+    let from = authenticate::provenance(&session.req_header().headers, &caller);
+    let mut precheck = Precheck {
+        snapshot: &snapshot,
+        ledger: &books.ledger,
+        caller: &caller,
+        endpoint,
+        is_domain_allowed: crate::pure::policy::domain_allowed(&caller.key.domains, from),
+        rate: None,
+    };
+    let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
+    ctx.rate = precheck.rate.or(ctx.rate);
+    let bytes = received?;
+    if let Some(tally) = &mut ctx.tally {
+        tally.waited_for_body(wait);
+    }
+    let is_small = receive::is_small(bytes.len());
+    let from = authenticate::provenance(&session.req_header().headers, &caller);
+    let (permit, body) = match checked(ctx, &caller, bytes, endpoint, from) {
+        Ok(checked) => checked,
+        Err(error) => {
+            if !is_small {
+                // To take it was work: a caller's mistakes are limited as its calls are.
+                let (scope, limits) = admit::limits(&snapshot, &caller);
+                let counted = Box::pin(books.ledger.count_refused(&caller, ctx.id, scope, limits)).await;
+                ctx.rate = counted.or(ctx.rate);
+            }
+            return Err(error.into());
+        }
+    };
+    let access = admit::LedgerAccess {
+        ledger: &books.ledger,
+        journal: &books.journal,
+        clock: tollgate.clock(),
+        snapshot: &snapshot,
+        id: ctx.id,
+    };
+    let mut admission = match admit::admit(&access, caller, permit, &body).await {
+        Ok(admission) => admission,
+        Err(refused) => {
+            ctx.rate = refused.rate.or(ctx.rate);
+            return Err(refused.error.into());
+        }
+    };
+    ctx.rate = Some(admission.hold.rate());
+    admission.tally = ctx.tally.take();
+    Ok(Box::new(Call {
+        admission: Some(admission),
+        body,
+        body_owner: owner,
+        biller: Arc::clone(tollgate.biller()),
+        client_has_left: false,
+        read_on: None,
+        unseen_since: None,
+        has_early_end: false,
+        extension: None,
+        is_drained: false,
+        tried: Vec::new(),
+        attempt: None,
+        failure: None,
+        verdict: None,
+        answer: Answer::None,
+    }))
+}
+
+/// Whose memory the request's body takes. A proxy in front is nobody's address.
+fn owner(tollgate: &Tollgate, ctx: &Ctx, caller: &Caller) -> BodyOwner {
+    let trusted = &ctx.snapshot.config.trusted_proxies;
+    let is_proxy = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let address = ctx.client.filter(|address| !is_proxy(*address));
+    tollgate.body_memory().owner(&caller.key.id, address)
+}
+
+/// What the body asks for, which the caller may have.
+fn checked(
+    ctx: &mut Ctx,
+    caller: &Caller,
+    bytes: Bytes,
+    endpoint: Endpoint,
+    from: Provenance<'_>,
+) -> Result<(Permit, RequestBody), ApiError> {
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
+    let permit = admit::permit(&snapshot, caller, &body, endpoint, from);
+    recorder::model(ctx, permit.as_ref().ok(), &body);
+    trace::wishes(ctx, &body);
+    let permit = permit?;
+    check_fields(&snapshot, permit.model(), &body)?;
+    Ok((permit, body))
+}
+
+/// Refuses a field by which one of the model's providers would run or charge something else.
+fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> Result<(), ApiError> {
+    let mut upstreams = model
+        .targets
+        .iter()
+        .filter_map(|target| snapshot.upstreams.get(&target.provider));
+    upstreams
+        .try_for_each(|upstream| body.check_fields(&upstream.parts.rules))
+        .map_err(|error| ApiError::BadRequest(sentence(&error)))
+}
+
+/// An error's text as a sentence of its own.
+fn sentence(error: &impl std::fmt::Display) -> String {
+    let text = error.to_string();
+    let mut chars = text.chars();
+    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
+    let rest = chars.as_str();
+    if rest.ends_with('.') {
+        format!("{first}{rest}")
+    } else {
+        format!("{first}{rest}.")
+    }
+}
+
+/// How long a short body of a refused request is waited for.
+const SHORT_BODY_MAX: Duration = Duration::from_secs(5);

@@ -1,0 +1,10 @@
+//! May this request be served: from its head to a hold of its worst case.
+
+pub(crate) mod admit;
+pub(crate) mod auth_throttle;
+pub(crate) mod authenticate;
+pub(crate) mod body_memory;
+pub(crate) mod decision;
+pub(crate) mod head_check;
+pub(crate) mod precheck;
+pub(crate) mod receive;

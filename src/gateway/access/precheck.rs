@@ -1,0 +1,74 @@
+//! What is looked at before a long body is taken: a caller who would be refused whatever it says is refused before.
+//!
+//! It looks only at what this process knows. A short body has come by then, and is looked at first.
+
+use super::admit::{self, Refused};
+use crate::gateway::snapshot::Snapshot;
+use crate::ledger::{Caller, Ledger};
+use crate::pure::account::Look;
+use crate::pure::catalogue::{Model, ModelKind};
+use crate::pure::error::ApiError;
+use crate::pure::ids::Tier;
+use crate::pure::limits::RateView;
+use crate::pure::money::Credits;
+use crate::pure::request_body::Endpoint;
+
+/// A caller with a body to come.
+pub(in crate::gateway) struct Precheck<'a> {
+    pub(in crate::gateway) snapshot: &'a Snapshot,
+    pub(in crate::gateway) ledger: &'a Ledger,
+    pub(in crate::gateway) caller: &'a Caller,
+    pub(in crate::gateway) endpoint: Endpoint,
+    /// Whether the key's domain lock lets the request in.
+    pub(in crate::gateway) is_domain_allowed: bool,
+    /// The caller's limits, once it was refused for one.
+    pub(in crate::gateway) rate: Option<RateView>,
+}
+
+impl Precheck<'_> {
+    /// Tier, domain lock, limits and credit, as far as they are known without the body; in the order in which they are checked with it.
+    ///
+    /// # Errors
+    /// 403, 429 or 402.
+    pub(in crate::gateway) fn check(&mut self) -> Result<(), ApiError> {
+        let tier = self.caller.tier();
+        let mut models = self.snapshot.catalogue.models().iter();
+        let mut open = models
+            .by_ref()
+            .filter(|model| is_open(model, self.endpoint, tier))
+            .peekable();
+        if open.peek().is_none() {
+            let tier = tier.title();
+            return Err(ApiError::Forbidden(format!(
+                "The tier {tier} has no model for this path."
+            )));
+        }
+        if !self.is_domain_allowed {
+            return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()));
+        }
+        let (scope, limits) = admit::limits(self.snapshot, self.caller);
+        let look = Look {
+            scope,
+            limits,
+            quota: admit::monthly_quota(self.snapshot, self.caller),
+            is_paid: open.all(|model| !model.pricing.prompt.is_zero()),
+        };
+        self.ledger.look(self.caller, &look).map_err(|denial| {
+            let Refused { error, rate } = admit::refused(self.snapshot, self.caller, SMALLEST, denial, |_| None);
+            self.rate = rate;
+            error
+        })
+    }
+}
+
+/// Whether the model answers at this path, and is open to the tier.
+fn is_open(model: &Model, endpoint: Endpoint, tier: Tier) -> bool {
+    let kind = match endpoint {
+        Endpoint::Chat | Endpoint::ChatStream => ModelKind::Chat,
+        Endpoint::Embeddings => ModelKind::Embedding,
+    };
+    model.kind() == kind && model.tier <= tier
+}
+
+/// The least that a call can cost which costs anything.
+const SMALLEST: Credits = Credits::from_pico(1);

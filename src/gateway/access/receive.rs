@@ -1,0 +1,166 @@
+//! Reads a request's whole body, within its limits of size, time and memory, before it is looked at.
+
+use bytes::Bytes;
+use http::header;
+use pingora::ErrorType;
+use pingora::protocols::http::ServerSession;
+
+use super::body_memory::{Room, SMALL_BYTES_MAX};
+use super::head_check::MISFRAMED;
+use super::precheck::Precheck;
+use crate::config::Config;
+use crate::gateway::api::endpoints::Failed;
+use crate::pure::error::ApiError;
+
+/// The request's body, as long as the configuration allows. A long one is checked before it is taken, by what is known without it.
+///
+/// # Errors
+/// 413 when it is too long, 408 when it takes too long, 400 for an encoding that is not read, 429 and 503 when there is no room for it,
+/// and what `precheck` says; a failed read ends the connection.
+pub(in crate::gateway) async fn body(
+    session: &mut ServerSession,
+    config: &Config,
+    room: Room,
+    precheck: &mut Precheck<'_>,
+) -> Result<Bytes, Failed> {
+    let headers = &session.req_header().headers;
+    if let Some(encoding) = headers.get(header::CONTENT_ENCODING)
+        && !encoding.as_bytes().eq_ignore_ascii_case(b"identity")
+    {
+        return Err(ApiError::BadRequest("Send the body without a content-encoding.".to_owned()).into());
+    }
+    let length = headers
+        .get(header::CONTENT_LENGTH)
+        .and_then(|value| value.to_str().ok()?.parse::<u64>().ok());
+    let max = config.body_bytes_max;
+    if length.is_some_and(|length| length > max) {
+        return Err(ApiError::BodyTooLarge { max }.into());
+    }
+    if let Some(length) = length.filter(|length| *length > SMALL_BYTES_MAX) {
+        precheck.check()?;
+        room.look(length, &config.body_memory).map_err(ApiError::from)?;
+    }
+    if headers.contains_key(header::EXPECT) {
+        proceed(session).await?;
+    }
+    let body = Incoming {
+        bytes: Vec::new(),
+        length,
+        is_checked: length.is_some_and(|length| length > SMALL_BYTES_MAX),
+        room,
+        config,
+    };
+    match tokio::time::timeout(config.timeouts.body, body.read(session, precheck)).await {
+        Ok(Err(Failed::Wire(error))) => Err(unreadable(session, error)),
+        Ok(read) => read,
+        Err(_) => Err(ApiError::BodyTimeout.into()),
+    }
+}
+
+/// Whether a body of so many bytes is taken without being checked before.
+pub(in crate::gateway) fn is_small(bytes: usize) -> bool {
+    count(bytes) <= SMALL_BYTES_MAX
+}
+
+/// A body on its way.
+struct Incoming<'a> {
+    bytes: Vec<u8>,
+    /// What its sender announced.
+    length: Option<u64>,
+    /// It was checked as a long one.
+    is_checked: bool,
+    room: Room,
+    config: &'a Config,
+}
+
+impl Incoming<'_> {
+    async fn read(mut self, session: &mut ServerSession, precheck: &mut Precheck<'_>) -> Result<Bytes, Failed> {
+        while let Some(piece) = session.read_request_body().await? {
+            let bytes = self.bytes.len().saturating_add(piece.len());
+            self.check(count(bytes), precheck)?;
+            if self.bytes.is_empty() && self.length == Some(count(bytes)) {
+                self.room
+                    .grow(count(bytes), &self.config.body_memory)
+                    .map_err(ApiError::from)?;
+                return Ok(self.room.keep(piece)); // The usual case: one read, no copy.
+            }
+            self.make_room(bytes)?;
+            self.bytes.extend_from_slice(&piece);
+        }
+        if self.bytes.is_empty() {
+            return Ok(Bytes::new());
+        }
+        self.bytes.shrink_to_fit();
+        self.room.shrink(count(self.bytes.capacity()));
+        Ok(self.room.keep(self.bytes))
+    }
+
+    /// Looks at a body that has come to so many bytes.
+    fn check(&mut self, bytes: u64, precheck: &mut Precheck<'_>) -> Result<(), ApiError> {
+        let max = self.config.body_bytes_max;
+        if bytes > max {
+            return Err(ApiError::BodyTooLarge { max });
+        }
+        if bytes > SMALL_BYTES_MAX && !self.is_checked {
+            precheck.check()?;
+            self.is_checked = true;
+        }
+        Ok(())
+    }
+
+    /// Allocates for a body of `bytes`, and what counts is what is allocated: at most twice of what has come, and no more than was
+    /// announced or may come.
+    fn make_room(&mut self, bytes: usize) -> Result<(), ApiError> {
+        if bytes <= self.bytes.capacity() {
+            return Ok(());
+        }
+        let most = self.length.unwrap_or(self.config.body_bytes_max);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let twice = bytes.saturating_mul(2).max(ALLOCATED_AT_FIRST);
+        let capacity = twice.min(most).max(bytes);
+        let limits = &self.config.body_memory;
+        let capacity = match self.room.grow(count(capacity), limits) {
+            Ok(()) => capacity,
+            // It may be near its end.
+            Err(_) => self.room.grow(count(bytes), limits).map(|()| bytes)?,
+        };
+        self.bytes.reserve_exact(capacity.saturating_sub(self.bytes.len()));
+        Ok(())
+    }
+}
+
+fn count(bytes: usize) -> u64 {
+    u64::try_from(bytes).unwrap_or(u64::MAX)
+}
+
+/// A body that cannot be read is its sender's fault: slow, gone, or not framed as HTTP wants it.
+fn unreadable(session: &mut ServerSession, error: Box<pingora::Error>) -> Failed {
+    match error.etype() {
+        ErrorType::ReadTimedout => ApiError::BodyTimeout.into(),
+        ErrorType::ReadError if is_misframed(&error) => misframed(session),
+        ErrorType::ConnectionClosed | ErrorType::ReadError | ErrorType::H2Error => Failed::Wire(error.into_down()),
+        _ => misframed(session),
+    }
+}
+
+fn misframed(session: &mut ServerSession) -> Failed {
+    session.set_keepalive(None);
+    ApiError::BadRequest(MISFRAMED.to_owned()).into()
+}
+
+/// Whether the connection refused to pass on what it read, for the chunks' framing.
+fn is_misframed(error: &pingora::Error) -> bool {
+    let cause = error.root_cause().downcast_ref::<std::io::Error>();
+    cause.is_some_and(|cause| cause.kind() == std::io::ErrorKind::InvalidData)
+}
+
+/// Tells a client that waits for it to send its body (RFC 9110 section 10.1.1). Pingora forgets keep-alive over it.
+async fn proceed(session: &mut ServerSession) -> Result<(), Failed> {
+    let keepalive = session.get_keepalive();
+    session.write_continue_response().await?;
+    session.set_keepalive(keepalive);
+    Ok(())
+}
+
+/// What is allocated for a body that comes in pieces, in bytes.
+const ALLOCATED_AT_FIRST: usize = 4 << 10;

@@ -1,0 +1,7 @@
+//! The gateway's own endpoints, and the shape of every answer that is its own.
+
+pub(crate) mod cors;
+pub(crate) mod endpoints;
+pub(crate) mod openapi;
+pub(crate) mod responses;
+pub(crate) mod router;

@@ -1,0 +1,398 @@
+//! The description of the interface in OpenAPI 3.1, as it is served: operations, their parameters, answers and headers.
+//!
+//! The objects are in `schemas.yaml`. Tests hold this to what the gateway does.
+
+use serde_json::{Map, Value, json};
+
+use super::router::Route;
+
+/// One operation.
+struct Operation {
+    path: &'static str,
+    method: &'static str,
+    summary: &'static str,
+    parameters: &'static [Parameter],
+    /// Schema of the request's body.
+    body: Option<&'static str>,
+    ok: Answer,
+    /// Statuses beside 200, and beside those of every operation of its kind.
+    also: &'static [u16],
+}
+
+/// What a 200 carries.
+enum Answer {
+    /// JSON of this schema.
+    Json(&'static str),
+    /// JSON of this schema, with an entity tag.
+    Document(&'static str),
+    /// Events.
+    Events,
+    /// JSON or events, as the body asks.
+    Either,
+}
+
+struct Parameter {
+    name: &'static str,
+    place: &'static str,
+    /// In JSON.
+    schema: &'static str,
+    meaning: &'static str,
+}
+
+const PAGE: Parameter = query(
+    "page",
+    r#"{"type":"integer","minimum":1,"maximum":18446744073709551615,"default":1}"#,
+    "The page.",
+);
+const PER_PAGE: Parameter = query(
+    "per_page",
+    r#"{"type":"integer","minimum":1,"maximum":500,"default":24}"#,
+    "Models on a page.",
+);
+const SEARCH: Parameter = query(
+    "search",
+    r#"{"type":"string"}"#,
+    "In id and name, in any case; the public list also searches the provider.",
+);
+const PURPOSE: Parameter = query(
+    "purpose",
+    r##"{"$ref":"#/components/schemas/PurposeName"}"##,
+    "Models that have the purpose.",
+);
+const PERIOD: Parameter = query("period", r##"{"$ref":"#/components/schemas/Period"}"##, "Days of UTC.");
+const ID: Parameter = Parameter {
+    name: "id",
+    place: "path",
+    schema: r#"{"type":"string","minLength":1}"#,
+    meaning: "The model's id. Its slash may stand as it is.",
+};
+
+const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
+    Parameter {
+        name,
+        place: "query",
+        schema,
+        meaning,
+    }
+}
+
+const fn get(
+    path: &'static str,
+    summary: &'static str,
+    parameters: &'static [Parameter],
+    ok: Answer,
+    also: &'static [u16],
+) -> Operation {
+    Operation {
+        path,
+        method: "get",
+        summary,
+        parameters,
+        body: None,
+        ok,
+        also,
+    }
+}
+
+const fn post(path: &'static str, summary: &'static str, body: &'static str, ok: Answer) -> Operation {
+    Operation {
+        path,
+        method: "post",
+        summary,
+        parameters: &[],
+        body: Some(body),
+        ok,
+        also: &[400, 402, 404, 408, 409, 413, 415, 422, 500, 502],
+    }
+}
+
+/// INTERFACE.md section 4, and the paths that OpenAI's clients use.
+const OPERATIONS: [Operation; 14] = [
+    post(
+        "/llm/chat",
+        "Chat completion; streams when `stream` is true",
+        "ChatRequest",
+        Answer::Either,
+    ),
+    post(
+        "/llm/chat/stream",
+        "Streamed chat completion",
+        "ChatRequest",
+        Answer::Events,
+    ),
+    post(
+        "/llm/embeddings",
+        "Create embeddings",
+        "EmbeddingsRequest",
+        Answer::Json("EmbeddingList"),
+    ),
+    get("/llm/balance", "Credit balance", &[], Answer::Json("Balance"), &[]),
+    get(
+        "/llm/usage",
+        "Usage summary",
+        &[PERIOD],
+        Answer::Json("UsageSummary"),
+        &[400],
+    ),
+    get(
+        "/llm/models",
+        "Models available to the key",
+        &[PURPOSE, SEARCH],
+        Answer::Document("Models"),
+        &[400],
+    ),
+    get(
+        "/llm/models/purposes",
+        "Default model of each purpose",
+        &[],
+        Answer::Document("Purposes"),
+        &[],
+    ),
+    get(
+        "/llm/public/models",
+        "All models, by pages",
+        &[PAGE, PER_PAGE, SEARCH],
+        Answer::Json("PublicModels"),
+        &[400],
+    ),
+    get("/llm/health", "Liveness", &[], Answer::Json("Health"), &[]),
+    post(
+        "/chat/completions",
+        "/llm/chat, for OpenAI's clients",
+        "ChatRequest",
+        Answer::Either,
+    ),
+    post(
+        "/embeddings",
+        "/llm/embeddings, for OpenAI's clients",
+        "EmbeddingsRequest",
+        Answer::Json("EmbeddingList"),
+    ),
+    get(
+        "/models",
+        "Models available to the key, for OpenAI's clients",
+        &[],
+        Answer::Document("OpenAiModels"),
+        &[],
+    ),
+    get(
+        "/models/{id}",
+        "One of them",
+        &[ID],
+        Answer::Json("OpenAiModel"),
+        &[404],
+    ),
+    get(
+        "/openapi.json",
+        "This description",
+        &[],
+        Answer::Document("Description"),
+        &[],
+    ),
+];
+
+/// The document, as text.
+pub(in crate::gateway) fn document(base_path: &str) -> String {
+    let mut paths = Map::new();
+    for operation in &OPERATIONS {
+        paths.insert(operation.path.to_owned(), json!({ operation.method: operation.json() }));
+    }
+    let server = if base_path.is_empty() { "/" } else { base_path };
+    let key = json!({ "type": "http", "scheme": "bearer", "description": "An API key." });
+    let document = json!({
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Tollgate",
+            "version": env!("CARGO_PKG_VERSION"),
+            "description": ABOUT,
+        },
+        "servers": [{ "url": server }],
+        "paths": paths,
+        "components": {
+            "schemas": schemas(),
+            "headers": headers(),
+            "securitySchemes": { "key": key },
+        },
+    });
+    document.to_string()
+}
+
+impl Operation {
+    fn is_open(&self) -> bool {
+        // The path's own answer decides, so that the document cannot say otherwise.
+        Route::at("", self.path).is_ok_and(|route| route.is_public())
+    }
+
+    fn json(&self) -> Value {
+        let parameters = self.parameters.iter().map(Parameter::json);
+        let parameters: Vec<Value> = parameters.chain(self.tag_parameter()).collect();
+        let mut operation = json!({
+            "summary": self.summary,
+            "operationId": self.path.trim_matches('/').replace(['/', '.'], "_").replace(['{', '}'], ""),
+            "parameters": parameters,
+            "responses": self.responses(),
+            "security": if self.is_open() { json!([]) } else { json!([{ "key": [] }]) },
+        });
+        if let (Some(schema), Some(operation)) = (self.body, operation.as_object_mut()) {
+            let content = json!({ "application/json": { "schema": reference("schemas", schema) } });
+            operation.insert(
+                "requestBody".to_owned(),
+                json!({ "required": true, "content": content }),
+            );
+        }
+        operation
+    }
+
+    fn tag_parameter(&self) -> Option<Value> {
+        let tag = json!({
+            "name": "if-none-match", "in": "header", "schema": { "type": "string" },
+            "description": "An entity tag: 304 when nothing has changed.",
+        });
+        matches!(self.ok, Answer::Document(_)).then_some(tag)
+    }
+
+    fn responses(&self) -> Map<String, Value> {
+        let own: &[u16] = if self.is_open() { &[] } else { &[401, 403, 429, 503] };
+        let mut responses = Map::new();
+        responses.insert("200".to_owned(), self.ok());
+        if let Answer::Document(_) = self.ok {
+            let headers = self.header_names(&["etag", "cache-control"]);
+            responses.insert(
+                "304".to_owned(),
+                json!({ "description": "Nothing has changed.", "headers": headers }),
+            );
+        }
+        let mut statuses: Vec<u16> = [&[400, 431, 500][..], own, self.also].concat();
+        statuses.sort_unstable();
+        statuses.dedup();
+        for status in statuses {
+            responses.insert(status.to_string(), self.refusal(status));
+        }
+        responses
+    }
+
+    fn ok(&self) -> Value {
+        let json = |schema: &str| json!({ "application/json": { "schema": reference("schemas", schema) } });
+        let events = || json!({ "schema": reference("schemas", "ChatCompletionEvents") });
+        let content = match self.ok {
+            Answer::Json(schema) | Answer::Document(schema) => json(schema),
+            Answer::Events => json!({ "text/event-stream": events() }),
+            Answer::Either => {
+                let mut both = json("ChatCompletion");
+                if let Some(both) = both.as_object_mut() {
+                    both.insert("text/event-stream".to_owned(), events());
+                }
+                both
+            }
+        };
+        let headers: &[&str] = match self.ok {
+            Answer::Document(_) => &["etag", "cache-control"],
+            _ => &["cache-control"],
+        };
+        json!({ "description": "Done.", "content": content, "headers": self.header_names(headers) })
+    }
+
+    fn refusal(&self, status: u16) -> Value {
+        let headers: &[&str] = match status {
+            401 => &["cache-control", "x-should-retry", "www-authenticate"],
+            402 | 429 | 503 => &["cache-control", "x-should-retry", "retry-after"],
+            _ => &["cache-control", "x-should-retry"],
+        };
+        json!({
+            "description": meaning(status),
+            "content": { "application/json": { "schema": reference("schemas", "Error") } },
+            "headers": self.header_names(headers),
+        })
+    }
+
+    /// These headers, and those of every answer.
+    fn header_names(&self, names: &[&str]) -> Value {
+        let rates: &[&str] = if self.is_open() { &[] } else { &RATES };
+        let all = names.iter().chain(&EVERYWHERE).chain(rates);
+        let all: Map<String, Value> = all
+            .map(|name| ((*name).to_owned(), reference("headers", name)))
+            .collect();
+        Value::Object(all)
+    }
+}
+
+impl Parameter {
+    fn json(&self) -> Value {
+        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
+        json!({
+            "name": self.name, "in": self.place, "required": self.place == "path", "schema": schema, "description": self.meaning,
+        })
+    }
+}
+
+fn reference(kind: &str, name: &str) -> Value {
+    json!({ "$ref": format!("#/components/{kind}/{name}") })
+}
+
+fn schemas() -> Value {
+    serde_yaml_ng::from_str(SCHEMAS).unwrap_or_else(|error| {
+        log::error!("the schemas of the interface cannot be read: {error}");
+        Value::Null
+    })
+}
+
+fn headers() -> Value {
+    let text = |meaning: &str| json!({ "description": meaning, "schema": { "type": "string" } });
+    let count = |meaning: &str| json!({ "description": meaning, "schema": { "type": "integer", "minimum": 0 } });
+    let reset =
+        || json!({ "description": "Until the window ends.", "schema": { "type": "string", "pattern": "^[0-9]+s$" } });
+    let id = json!({ "description": "The request's id.", "required": true, "schema": { "type": "string", "format": "uuid" } });
+    json!({
+        "x-request-id": id,
+        "x-ratelimit-limit-requests": count("Requests in a minute."),
+        "x-ratelimit-remaining-requests": count("Requests left in this minute."),
+        "x-ratelimit-reset-requests": reset(),
+        "x-ratelimit-limit-tokens": count("Tokens in a minute."),
+        "x-ratelimit-remaining-tokens": count("Tokens left in this minute."),
+        "x-ratelimit-reset-tokens": reset(),
+        "retry-after": { "description": "Seconds until a retry makes sense.", "schema": { "type": "integer", "minimum": 1 } },
+        "x-should-retry": { "description": "A retry cannot help.", "schema": { "const": "false" } },
+        "www-authenticate": { "description": "How a key is sent.", "schema": { "const": "Bearer" } },
+        "cache-control": text("How long the answer holds."),
+        "etag": text("The entity tag."),
+        "vary": text("What the answer depends on."),
+        "access-control-allow-origin": text("The page's origin."),
+        "access-control-expose-headers": text("The headers that a page's script may read."),
+    })
+}
+
+fn meaning(status: u16) -> &'static str {
+    match status {
+        400 => "The request is malformed, or names what there is not.",
+        401 => "The key is missing, wrong, expired or revoked.",
+        402 => "Too little credit, or the month's quota is used up.",
+        403 => "The tier or the domain lock forbids it.",
+        404 => "There is no such model.",
+        408 => "The body did not arrive in time.",
+        413 => "The body is too large.",
+        429 => "A rate limit, a busy provider, too many wrong keys from this address, or too large bodies at once.",
+        431 => "The header fields are too large.",
+        500 => "The gateway or the provider failed.",
+        502 => "The provider does not respond.",
+        503 => "Maintenance, the ledger cannot be reached, or no memory is left for request bodies.",
+        _ => "The provider refused the request.",
+    }
+}
+
+const SCHEMAS: &str = include_str!("schemas.yaml");
+const EVERYWHERE: [&str; 4] = [
+    "x-request-id",
+    "vary",
+    "access-control-allow-origin",
+    "access-control-expose-headers",
+];
+const RATES: [&str; 6] = [
+    "x-ratelimit-limit-requests",
+    "x-ratelimit-remaining-requests",
+    "x-ratelimit-reset-requests",
+    "x-ratelimit-limit-tokens",
+    "x-ratelimit-remaining-tokens",
+    "x-ratelimit-reset-tokens",
+];
+const ABOUT: &str = "An LLM gateway on prepaid credit. Every path answers OPTIONS (CORS), every GET also HEAD; other methods get 405 with \
+                     Allow. Each answer has an x-request-id; errors have one shape.";

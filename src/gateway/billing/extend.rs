@@ -1,0 +1,252 @@
+//! A stream that passes what was admitted for it. It is ended at its client's own maximum; where the catalogue's maximum was too low, its
+//! hold is raised beside it, or it is ended where the credit is.
+
+use std::future::Future;
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
+
+use super::meter::{Meter, append};
+use crate::gateway::context::{Admission, Answer, Call, Ctx, Stage};
+use crate::ledger::{StoreError, Uncovered};
+use crate::pure::account::Extended;
+use crate::pure::charge::Passing;
+use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
+use crate::pure::estimate::{Bound, WorstCase};
+use crate::pure::money::Credits;
+use crate::pure::usage::{CompletionTokens, Usage};
+use crate::telemetry::record::Raised;
+
+/// A hold that the store is asked to raise, while the answer goes on.
+pub(in crate::gateway) struct Extension {
+    reply: oneshot::Receiver<Result<Extended, StoreError>>,
+    /// The completion that the answer may have then, over all choices.
+    wanted: CompletionTokens,
+}
+
+/// Why a stream is given its end before the upstream ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum EarlyEnd {
+    /// It has reached its client's maximum.
+    Maximum,
+    /// It has used what is held, or that is gone, and there is no more credit.
+    NoCredit,
+    /// It has used what is held, or that may be gone, and the ledger cannot say whether there is more.
+    NoAnswer,
+}
+
+impl From<Uncovered> for EarlyEnd {
+    fn from(why: Uncovered) -> EarlyEnd {
+        match why {
+            Uncovered::NoCredit => EarlyEnd::NoCredit,
+            Uncovered::NoAnswer => EarlyEnd::NoAnswer,
+        }
+    }
+}
+
+/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`].
+pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
+    match ctx.admitted().and_then(|call| call.admission.as_ref()) {
+        Some(admission) if !ctx.has_early_end() => admission.hold.poll_uncovered(context).map(drop),
+        Some(_) | None => Poll::Pending,
+    }
+}
+
+/// What a client is told whose call was no longer covered before its answer began.
+pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
+    let hold = &call.admission.as_ref()?.hold;
+    Some(match hold.uncovered()? {
+        Uncovered::NoCredit => ApiError::InsufficientCredits(CreditShortage {
+            available: Credits::ZERO,
+            held: Credits::ZERO,
+            needed: hold.amount(),
+            affordable_tokens: None,
+            in_flight: false,
+        }),
+        Uncovered::NoAnswer => ApiError::Unavailable {
+            message: "The ledger cannot be reached, and what was set aside for this call may be gone.",
+            retry_after_secs: DEFAULT_RETRY_AFTER_SECS,
+        },
+    })
+}
+
+/// Holds a stream to what was admitted for it: to be asked with each piece that does not end it.
+pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
+    let Stage::Admitted(call) = &mut ctx.stage else {
+        return;
+    };
+    let Call {
+        answer: Answer::Metered(meter),
+        admission: Some(admission),
+        extension,
+        body: request,
+        ..
+    } = &mut **call
+    else {
+        return;
+    };
+    let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
+        (Some(why), _) => EarlyEnd::from(why),
+        (None, Passing::Within) => return,
+        (None, Passing::BeyondClient) => EarlyEnd::Maximum,
+        (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
+            Some(end) => end,
+            None => return,
+        },
+    };
+    let Some(last) = meter.end_early(end, request.choices()) else {
+        return;
+    };
+    append(body, last);
+    call.has_early_end = true;
+    if let Some(tally) = call.tally() {
+        tally.passed(true);
+    }
+}
+
+/// Asks for more, or takes in what was answered. An end when there is no more; the answer goes on otherwise.
+fn raise(meter: &mut Meter, admission: &mut Admission, extension: &mut Option<Extension>) -> Option<EarlyEnd> {
+    let Some(asked) = extension else {
+        *extension = match ask(meter, admission) {
+            Ok(asked) => asked,
+            Err(end) => return Some(end),
+        };
+        return None;
+    };
+    let reply = match asked.reply.try_recv() {
+        Ok(reply) => reply,
+        Err(TryRecvError::Empty) => return None,
+        Err(TryRecvError::Closed) => Err(StoreError::Unavailable("the question was dropped".to_owned())),
+    };
+    let wanted = asked.wanted;
+    *extension = None;
+    match take_in(admission, reply, wanted) {
+        Raised::Granted => {
+            meter.extend(admission.ceiling);
+            None
+        }
+        Raised::Refused => Some(EarlyEnd::NoCredit),
+        Raised::Failed => Some(EarlyEnd::NoAnswer),
+    }
+}
+
+/// What the store said to a hold that was to be raised for `wanted` completion tokens.
+fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wanted: CompletionTokens) -> Raised {
+    let id = admission.hold.id();
+    let raised = match reply {
+        Ok(Extended::To(amount)) => {
+            admission.hold.extended(amount);
+            let ceiling = &mut admission.ceiling;
+            let pricing = &admission.permit.model().pricing;
+            let affordable = pricing.affordable_completion(amount, ceiling.prompt).unwrap_or(0);
+            ceiling.completion = ceiling.completion.max(CompletionTokens(wanted.0.min(affordable)));
+            Raised::Granted
+        }
+        Ok(Extended::Refused) => Raised::Refused,
+        Ok(Extended::Gone) => {
+            log::error!("MONEY: the hold of request {id} is gone, and cannot be raised");
+            Raised::Failed
+        }
+        Err(error) => {
+            log::error!("the hold of request {id} cannot be raised: {error}");
+            Raised::Failed
+        }
+    };
+    if let Some(tally) = &mut admission.tally {
+        tally.raised(raised);
+    }
+    raised
+}
+
+/// Asks the store to raise the hold, by as much again as was admitted. A model that costs nothing needs no hold.
+fn ask(meter: &mut Meter, admission: &mut Admission) -> Result<Option<Extension>, EarlyEnd> {
+    let delivered = meter.delivered();
+    let more = admission.ceiling.completion.0.max(RAISED_TOKENS_MIN);
+    let wanted = CompletionTokens(delivered.0.saturating_add(more));
+    if admission.permit.model().pricing.is_free() {
+        admission.ceiling.completion = wanted;
+        meter.extend(admission.ceiling);
+        return Ok(None);
+    }
+    log::warn!(
+        "{} gave request {} more than the {} completion tokens that were admitted: the catalogue's maximum may be too low",
+        admission.permit.model().id,
+        admission.hold.id(),
+        admission.ceiling.completion.0
+    );
+    let least = delivered.0.saturating_add(LEAST_TOKENS);
+    let question = question(admission, wanted, least).ok_or(EarlyEnd::NoCredit)?;
+    let (answer, reply) = oneshot::channel();
+    tokio::spawn(async move {
+        // Nobody listens once the call has ended: its settlement gives back whatever was raised.
+        let _ = answer.send(question.await);
+    });
+    Ok(Some(Extension { reply, wanted }))
+}
+
+/// The question for a hold that covers `wanted` completion tokens, or fewer, but not below `least`. None when no account could hold that.
+fn question(
+    admission: &Admission,
+    wanted: CompletionTokens,
+    least: u64,
+) -> Option<impl Future<Output = Result<Extended, StoreError>> + Send + use<>> {
+    let worst = WorstCase {
+        prompt: admission.ceiling.prompt,
+        completion_each: wanted.0,
+        least_each: least,
+        choices: 1,
+        bound: Bound::Model,
+    };
+    let range = worst.hold(&admission.permit.model().pricing).ok()?;
+    Some(admission.hold.extension(range, admission.quota))
+}
+
+/// A call that used more than was admitted, since the catalogue's maximum was too low, is debited once its hold was raised as far as the
+/// credit reaches. Whoever drops it before debits what was admitted.
+struct Closing {
+    admission: Option<Admission>,
+    usage: Usage,
+    debit: fn(Admission, Usage),
+}
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(admission) = self.admission.take() {
+            (self.debit)(admission, self.usage);
+        }
+    }
+}
+
+/// Debits by `debit` what a call used: when the catalogue's maximum was too low for it, after its hold was raised.
+pub(in crate::gateway) fn raise_and_debit(admission: Admission, usage: Usage, debit: fn(Admission, Usage)) {
+    let is_beyond = usage.completion > admission.ceiling.completion && admission.ceiling.bound == Bound::Model;
+    let mut closing = Closing {
+        admission: Some(admission),
+        usage,
+        debit,
+    };
+    let runtime = tokio::runtime::Handle::try_current();
+    let Some((runtime, admission)) = runtime.ok().filter(|_| is_beyond).zip(closing.admission.as_ref()) else {
+        return;
+    };
+    let Some(question) = question(
+        admission,
+        usage.completion,
+        admission.ceiling.completion.0.saturating_add(1),
+    ) else {
+        return;
+    };
+    runtime.spawn(async move {
+        let reply = question.await;
+        if let Some(admission) = &mut closing.admission {
+            take_in(admission, reply, usage.completion);
+        }
+    });
+}
+
+/// Fewest completion tokens by which a hold is raised where there is credit for them, so that a low maximum does not ask often.
+const RAISED_TOKENS_MIN: u64 = 1_024;
+/// With less than this beyond what was delivered an answer is not worth going on.
+const LEAST_TOKENS: u64 = 64;

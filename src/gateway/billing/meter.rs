@@ -1,0 +1,365 @@
+//! The meter of one answer: the tap over the passing bytes, and what it makes of a stream's end.
+
+use bytes::{Bytes, BytesMut};
+
+use super::extend::EarlyEnd;
+use crate::pure::charge::{Ceiling, Passing};
+use crate::pure::request_body::{RequestBody, ResponseMode};
+use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
+use crate::pure::tokens::Encoding;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
+
+/// The tap of an answer that has begun.
+pub(in crate::gateway) struct Meter {
+    tap: Tap,
+    framing: Framing,
+    /// What was admitted for the call.
+    ceiling: Ceiling,
+    /// Bytes of the answer that were passed on, or gathered.
+    passed: u64,
+    /// The upstream ended its answer.
+    ended: bool,
+}
+
+#[expect(
+    clippy::large_enum_variant,
+    reason = "a meter is in a box of its own, and a stream's is asked with each piece"
+)]
+enum Tap {
+    Stream(StreamTap),
+    Whole(Box<Whole>),
+}
+
+/// A whole answer. The transport gathers it: the client can do nothing with its first bytes anyway until the last has come, and until
+/// then it may turn out to be an error object, a page of HTML that came with a 200, or less than a whole.
+struct Whole {
+    tap: WholeTap,
+    /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
+    passes: bool,
+}
+
+/// What became of a piece of the answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Passed {
+    /// It is passed on, unless it is gathered.
+    On,
+    /// The stream ended as if cleanly, but not as a whole; the client is told.
+    Died,
+    /// A whole answer stopped before its end, though its connection ended as if cleanly.
+    Cut,
+    /// All that came was no answer.
+    NoAnswer {
+        /// The code in the error object that came.
+        code: Option<u16>,
+    },
+}
+
+/// What is known of an answer's use once it is over.
+pub(in crate::gateway) struct Metered {
+    /// The provider's report of both sides.
+    pub(in crate::gateway) reported: Option<Usage>,
+    /// The provider's report of the prompt alone.
+    pub(in crate::gateway) prompt: Option<PromptTokens>,
+    /// Tokens counted in what was delivered.
+    pub(in crate::gateway) delivered: CompletionTokens,
+    /// The upstream said that it failed, or what came was no answer.
+    pub(in crate::gateway) is_error: bool,
+    /// The answer came to its end.
+    pub(in crate::gateway) is_complete: bool,
+    /// Whether anything was passed on.
+    pub(in crate::gateway) began: bool,
+    /// Reports that were not believed.
+    pub(in crate::gateway) rejected_reports: u64,
+    /// One of them gave a completion that the answer cannot have.
+    pub(in crate::gateway) is_implausible: bool,
+}
+
+impl Meter {
+    /// A meter for the answer to `body`, for which `ceiling` was admitted.
+    pub(in crate::gateway) fn new(body: &RequestBody, encoding: Encoding, framing: Framing, ceiling: Ceiling) -> Meter {
+        let completion_max = Some(ceiling.completion.0);
+        let tap = match body.mode() {
+            ResponseMode::Stream => {
+                let options = TapOptions {
+                    drop_usage_chunk: !body.asks_usage(),
+                    encoding,
+                    completion_max,
+                    ..TapOptions::default()
+                };
+                Tap::Stream(StreamTap::new(options))
+            }
+            ResponseMode::Whole => Tap::Whole(Box::new(Whole {
+                tap: WholeTap::within(encoding, completion_max),
+                passes: false,
+            })),
+        };
+        Meter {
+            tap,
+            framing,
+            ceiling,
+            passed: 0,
+            ended: false,
+        }
+    }
+
+    /// Whether the answer is a stream of events.
+    pub(in crate::gateway) fn is_stream(&self) -> bool {
+        matches!(self.tap, Tap::Stream(_))
+    }
+
+    /// Whether anything came.
+    pub(in crate::gateway) fn has_begun(&self) -> bool {
+        self.passed > 0
+    }
+
+    /// Whether the answer is a whole one of which nothing is passed on yet.
+    pub(in crate::gateway) fn is_gathered(&self) -> bool {
+        match &self.tap {
+            Tap::Stream(_) => false,
+            Tap::Whole(whole) => !whole.passes,
+        }
+    }
+
+    /// A whole answer is passed on before its end.
+    pub(in crate::gateway) fn stop_gathering(&mut self) {
+        if let Tap::Whole(whole) = &mut self.tap {
+            whole.passes = true;
+        }
+    }
+
+    /// Whether what was passed on stands between two events of a stream, so that a comment could follow.
+    pub(in crate::gateway) fn is_between_events(&self) -> bool {
+        match &self.tap {
+            Tap::Stream(tap) => tap.is_between_events(),
+            Tap::Whole(_) => false,
+        }
+    }
+
+    /// The client was sent a comment between two events.
+    pub(in crate::gateway) fn commented(&mut self) {
+        if let Tap::Stream(tap) = &mut self.tap {
+            tap.commented();
+        }
+    }
+
+    /// One piece of the upstream's answer passes; `ends` with its last.
+    pub(in crate::gateway) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool) -> Passed {
+        if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {
+            self.passed = self
+                .passed
+                .saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
+            match &mut self.tap {
+                Tap::Stream(tap) => {
+                    if let Forward::Replace(bytes) = tap.chunk(chunk) {
+                        *body = Some(bytes);
+                    }
+                }
+                Tap::Whole(whole) => whole.tap.chunk(chunk),
+            }
+        }
+        if !ends || std::mem::replace(&mut self.ended, true) {
+            return Passed::On;
+        }
+        match &mut self.tap {
+            Tap::Stream(tap) => {
+                append(body, tap.end_or_fail(self.framing, FAILURE, FAILURE_TYPE, FAILURE_CODE));
+                if tap.died() { Passed::Died } else { Passed::On }
+            }
+            Tap::Whole(whole) => whole.end(),
+        }
+    }
+
+    /// Where a stream stands against what was admitted; a whole answer is always within, for its text is not counted before its end.
+    pub(in crate::gateway) fn passing(&self, model_id: &str) -> Passing {
+        match &self.tap {
+            // Asked with each piece, and nearly always this.
+            Tap::Stream(tap) if tap.delivered() <= self.ceiling.completion => Passing::Within,
+            Tap::Stream(tap) => self.ceiling.passing(tap.delivered_text(), Ceiling::is_known(model_id)),
+            Tap::Whole(_) => Passing::Within,
+        }
+    }
+
+    /// More was admitted: the hold was raised.
+    pub(in crate::gateway) fn extend(&mut self, ceiling: Ceiling) {
+        self.ceiling = ceiling;
+        if let Tap::Stream(tap) = &mut self.tap {
+            tap.extend(ceiling.completion.0);
+        }
+    }
+
+    /// Tokens that were delivered so far, as they are counted.
+    pub(in crate::gateway) fn delivered(&self) -> CompletionTokens {
+        match &self.tap {
+            Tap::Stream(tap) => tap.delivered(),
+            Tap::Whole(whole) => whole.tap.delivered(),
+        }
+    }
+
+    /// What a stream's client is sent as its end, before the upstream ends it; none for a whole answer.
+    pub(in crate::gateway) fn end_early(&mut self, end: EarlyEnd, choices: u64) -> Option<Bytes> {
+        let Tap::Stream(tap) = &mut self.tap else { return None };
+        Some(match end {
+            EarlyEnd::Maximum => tap.end_as_length(choices),
+            EarlyEnd::NoCredit => tap.end_without_credit(),
+            EarlyEnd::NoAnswer => tap.fail(LEDGER_MESSAGE, LEDGER_TYPE, LEDGER_CODE),
+        })
+    }
+
+    /// What an answer that stopped here would cost: completion tokens, and the prompt's where the provider reported it. None while what
+    /// came is an error, or nothing.
+    pub(in crate::gateway) fn owed_now(&self) -> Option<(CompletionTokens, Option<PromptTokens>)> {
+        let (delivered, reported, reports, is_whole, is_error) = match &self.tap {
+            Tap::Stream(tap) => {
+                let is_error = tap.error_event() || tap.died();
+                (tap.delivered(), tap.reported(), tap.reports(), tap.finished(), is_error)
+            }
+            Tap::Whole(whole) => {
+                let tap = &whole.tap;
+                (
+                    tap.delivered(),
+                    tap.reported(),
+                    tap.reports(),
+                    tap.complete(),
+                    tap.is_error(),
+                )
+            }
+        };
+        if is_error && delivered.0 == 0 {
+            return None;
+        }
+        let (completion, prompt) = match reported {
+            Some(usage) if is_whole => (usage.completion, Some(usage.prompt)),
+            Some(usage) => (usage.completion.max(delivered), Some(usage.prompt)),
+            None => (delivered, reports.prompt()),
+        };
+        let prompt = prompt.map(|prompt| prompt.min(self.ceiling.prompt));
+        Some((completion.min(self.ceiling.completion), prompt))
+    }
+
+    /// The upstream died: what is left to say to the client. None when nothing can mend the answer.
+    pub(in crate::gateway) fn fail(&mut self) -> Option<Bytes> {
+        match &mut self.tap {
+            Tap::Stream(tap) => Some(tap.fail(FAILURE, FAILURE_TYPE, FAILURE_CODE)),
+            Tap::Whole(_) => None,
+        }
+    }
+
+    /// What the answer said of itself, once it is over.
+    pub(in crate::gateway) fn take_said(&mut self) -> Said {
+        match &mut self.tap {
+            Tap::Stream(tap) => tap.take_said(),
+            Tap::Whole(whole) => whole.tap.take_said(),
+        }
+    }
+
+    /// What the provider is likely to charge for an answer of which nothing was passed on: the prompt where it reported it, and the
+    /// completion that it reported, or that can be counted in what came. None for an error.
+    pub(in crate::gateway) fn likely_use(mut self) -> Option<(Option<PromptTokens>, CompletionTokens)> {
+        let (reports, reported, delivered, is_error) = match &mut self.tap {
+            Tap::Stream(tap) => (tap.reports(), tap.reported(), tap.delivered(), tap.error_event()),
+            Tap::Whole(whole) => {
+                let tap = &mut whole.tap;
+                tap.end();
+                (tap.reports(), tap.reported(), tap.delivered(), tap.is_error())
+            }
+        };
+        let completion = reported.map_or(delivered, |usage| usage.completion.max(delivered));
+        (!is_error).then_some((reports.prompt(), completion))
+    }
+
+    /// What was used.
+    pub(in crate::gateway) fn finish(mut self) -> Metered {
+        let began = self.passed > 0;
+        match &mut self.tap {
+            Tap::Stream(tap) => {
+                let metered = read(tap.reports(), tap.reported());
+                Metered {
+                    delivered: tap.delivered(),
+                    is_error: tap.error_event() || tap.died(),
+                    is_complete: tap.finished(),
+                    is_implausible: tap.is_implausible(),
+                    began,
+                    ..metered
+                }
+            }
+            Tap::Whole(whole) if !whole.passes => whole.finish_gathered(),
+            Tap::Whole(whole) => {
+                let tap = &mut whole.tap;
+                tap.end();
+                let metered = read(tap.reports(), tap.reported());
+                Metered {
+                    delivered: tap.delivered(),
+                    is_error: tap.is_error(),
+                    is_complete: tap.complete(),
+                    is_implausible: tap.is_implausible(),
+                    began,
+                    ..metered
+                }
+            }
+        }
+    }
+}
+
+impl Whole {
+    /// The answer's end: it is passed on, if it is an answer.
+    fn end(&mut self) -> Passed {
+        if self.tap.is_cut() {
+            return Passed::Cut;
+        }
+        let is_answer = self.tap.complete() && !self.tap.is_error();
+        if !self.passes && !is_answer {
+            let code = self.tap.error_code();
+            return Passed::NoAnswer { code };
+        }
+        self.passes = true;
+        Passed::On
+    }
+
+    /// What was used of an answer of which nothing was passed on: at most its prompt is owed.
+    fn finish_gathered(&self) -> Metered {
+        Metered {
+            is_error: self.tap.is_error(),
+            ..read(self.tap.reports(), None)
+        }
+    }
+}
+
+fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
+    Metered {
+        reported,
+        prompt: reports.prompt(),
+        rejected_reports: reports.rejected(),
+        delivered: CompletionTokens(0),
+        is_error: false,
+        is_complete: false,
+        is_implausible: false,
+        began: false,
+    }
+}
+
+/// Puts `tail` after what passes.
+pub(in crate::gateway) fn append(body: &mut Option<Bytes>, tail: Bytes) {
+    if tail.is_empty() {
+        return;
+    }
+    let chunk = body.take().unwrap_or_default();
+    *body = Some(if chunk.is_empty() { tail } else { joined(&chunk, &tail) });
+}
+
+/// One after the other.
+pub(in crate::gateway) fn joined(head: &[u8], tail: &[u8]) -> Bytes {
+    let mut joined = BytesMut::with_capacity(head.len().saturating_add(tail.len()));
+    joined.extend_from_slice(head);
+    joined.extend_from_slice(tail);
+    joined.freeze()
+}
+
+/// What a stream's client is told when the upstream fails in the middle.
+const FAILURE: &str = "The model's provider failed before the answer was complete.";
+const FAILURE_TYPE: &str = "upstream_error";
+const FAILURE_CODE: u16 = 502;
+/// What it is told when the ledger cannot say whether the rest can be paid.
+const LEDGER_MESSAGE: &str =
+    "The ledger cannot be reached, and what was set aside for this answer is used up or may be gone.";
+const LEDGER_TYPE: &str = "service_unavailable";
+const LEDGER_CODE: u16 = 503;

@@ -1,0 +1,7 @@
+//! What an answer costs: counted while it passes, debited when it is over.
+
+pub(crate) mod discard;
+pub(crate) mod extend;
+pub(crate) mod meter;
+pub(crate) mod receipt;
+pub(crate) mod settle;

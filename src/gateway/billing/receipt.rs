@@ -1,0 +1,60 @@
+//! What the gateway knows of a call that is over, for its receipt.
+
+use super::meter::Metered;
+use super::settle::{Bill, Ending};
+use crate::clock::Clock;
+use crate::gateway::api::router::Candidate;
+use crate::gateway::context::Admission;
+use crate::pure::receipt::{CallDetails, CallEnding};
+use crate::pure::request_body::ResponseMode;
+use crate::pure::time::Timestamp;
+use crate::pure::usage::Usage;
+
+impl From<Ending> for CallEnding {
+    fn from(ending: Ending) -> CallEnding {
+        match ending {
+            Ending::Complete => CallEnding::Complete,
+            Ending::ClientGone => CallEnding::ClientGone,
+            Ending::UpstreamFailed => CallEnding::UpstreamFailed,
+            Ending::DrainEnded { .. } => CallEnding::DrainEnded,
+            Ending::Dropped => CallEnding::Dropped,
+        }
+    }
+}
+
+/// What a call's receipt says beside the debit: `upstream_id` is the answer's own id, and `metered` None where the meter failed.
+pub(in crate::gateway) fn details(
+    bill: &Bill,
+    upstream_id: Option<String>,
+    metered: Option<&Metered>,
+    clock: &Clock,
+) -> Box<CallDetails> {
+    let Admission {
+        permit, hold, tally, ..
+    } = &bill.admission;
+    let target: Option<&Candidate> = bill.target.as_ref();
+    let arrived = hold.id().time();
+    let after = |span: std::time::Duration| arrived.plus_millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
+    let (first, whole) = tally.as_ref().map(|tally| tally.spans()).unwrap_or_default();
+    let is_streamed = bill.body.mode() == ResponseMode::Stream;
+    let reported = metered.and_then(|metered| metered.reported);
+    Box::new(CallDetails {
+        provider: target.map(|target| target.upstream.name.clone()),
+        upstream_model: target.map(|target| target.model.clone()),
+        upstream_id,
+        endpoint: Some(bill.body.endpoint()),
+        first_byte: first.map(after),
+        ended: Some(whole.map_or_else(|| clock.now(), after)).filter(|ended| *ended > Timestamp::default()),
+        streamed: Some(is_streamed),
+        ending: Some(bill.ending.into()),
+        reported_prompt: reported
+            .map(|Usage { prompt, .. }| prompt)
+            .or(metered.and_then(|metered| metered.prompt)),
+        reported_completion: reported.map(|Usage { completion, .. }| completion),
+        // The text of a whole answer is not counted where its use was reported.
+        counted_completion: metered
+            .filter(|_| is_streamed || reported.is_none())
+            .map(|metered| metered.delivered),
+        pricing: Some(permit.model().pricing),
+    })
+}

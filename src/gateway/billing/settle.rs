@@ -1,0 +1,408 @@
+//! What a call owes, and the closing of its hold. With the ledger's recovery the only place that resolves one.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::JoinHandle;
+
+use super::extend::raise_and_debit;
+use super::meter::{Meter, Metered};
+use super::receipt;
+use crate::clock::Clock;
+use crate::gateway::api::router::Candidate;
+use crate::gateway::context::{Admission, Ctx, Stage};
+use crate::gateway::recorder;
+use crate::ledger::Debit;
+use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
+use crate::pure::money::Credits;
+use crate::pure::prompt_count::counted_prompt;
+use crate::pure::request_body::RequestBody;
+use crate::pure::usage::{CompletionTokens, Usage};
+
+/// How a call ended, as far as its connections tell. The tap knows better whether the answer was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Ending {
+    /// The answer was passed on to its end.
+    Complete,
+    /// The client went away before.
+    ClientGone,
+    /// The upstream failed before.
+    UpstreamFailed,
+    /// The client had gone, and the rest of what a model reasons unseen was waited for so long from the answer's head without coming to
+    /// its end.
+    DrainEnded {
+        /// Milliseconds from the answer's head to the end of the drain.
+        elapsed_ms: u64,
+    },
+    /// The request was dropped by its runtime: a shutdown, or a panic.
+    Dropped,
+}
+
+/// A call to be closed.
+pub(in crate::gateway) struct Bill {
+    pub(in crate::gateway) admission: Admission,
+    pub(in crate::gateway) body: RequestBody,
+    /// None when no upstream answered.
+    pub(in crate::gateway) meter: Option<Box<Meter>>,
+    pub(in crate::gateway) ending: Ending,
+    /// The target that was asked last.
+    pub(in crate::gateway) target: Option<Candidate>,
+}
+
+/// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
+pub(in crate::gateway) struct Biller {
+    clock: Clock,
+    /// Somebody keeps receipts.
+    keeps_receipts: bool,
+    counting: Mutex<Option<Counting>>,
+}
+
+struct Counting {
+    bills: mpsc::Sender<(Bill, Metered)>,
+    thread: JoinHandle<()>,
+}
+
+/// The request is over: a call is billed.
+pub(in crate::gateway) fn close(ctx: &mut Ctx, ending: Ending) {
+    if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
+        call.settle(ending);
+    }
+}
+
+/// What the meter's figures come to.
+#[derive(Debug, PartialEq, Eq)]
+enum Owed {
+    /// Nothing was delivered, or what came was an error.
+    Nothing,
+    /// Both sides are known.
+    Reported(Usage),
+    /// The completion was counted; the prompt has to be.
+    PromptToCount,
+}
+
+impl Biller {
+    pub(in crate::gateway) fn new(clock: Clock, keeps_receipts: bool) -> Arc<Biller> {
+        Arc::new(Biller {
+            clock,
+            keeps_receipts,
+            counting: Mutex::new(None),
+        })
+    }
+
+    /// Closes a call's hold. Never waits.
+    pub(in crate::gateway) fn close(self: &Arc<Biller>, mut bill: Bill) {
+        let Some(mut meter) = bill.meter.take() else {
+            bill.admission.hold.release();
+            return;
+        };
+        let said = meter.take_said();
+        let upstream_id = self.keeps_receipts.then(|| said.id.clone()).flatten();
+        if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
+            trace.said(said);
+        }
+        let hold = bill.admission.hold.id();
+        let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
+            log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
+            self.describe(&mut bill, upstream_id, None);
+            debit_hold(bill.admission);
+            return;
+        };
+        self.doubt(&mut bill, &metered);
+        if let Ending::DrainEnded { elapsed_ms } = bill.ending {
+            let (ceiling, rate) = (bill.admission.ceiling, bill.admission.permit.model().tokens_per_second);
+            metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
+        }
+        let owed = owed(&metered, bill.ending);
+        if owed != Owed::Nothing {
+            self.describe(&mut bill, upstream_id, Some(&metered));
+        }
+        match owed {
+            Owed::Nothing => bill.admission.hold.release(),
+            Owed::Reported(usage) => raise_and_debit(bill.admission, usage, debit),
+            Owed::PromptToCount if bill.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
+                count_and_debit(bill, &metered)
+            }
+            Owed::PromptToCount => self.count_elsewhere(bill, metered),
+        }
+    }
+
+    /// Notes what its receipt will say of a call that owes something.
+    fn describe(&self, bill: &mut Bill, upstream_id: Option<String>, metered: Option<&Metered>) {
+        if self.keeps_receipts {
+            bill.admission.details = Some(receipt::details(bill, upstream_id, metered, &self.clock));
+        }
+    }
+
+    /// Waits for the calls that are still being counted. Blocks; called once, before the ledger closes.
+    pub(in crate::gateway) fn finish(&self) {
+        let counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(Counting { bills, thread }) = counting {
+            drop(bills);
+            if thread.join().is_err() {
+                log::error!("MONEY: the thread that counts prompts panicked");
+            }
+        }
+    }
+
+    /// Notes reports that were not believed, and holds completions that cannot be against the target.
+    fn doubt(&self, bill: &mut Bill, metered: &Metered) {
+        if metered.rejected_reports == 0 && !metered.is_implausible {
+            return;
+        }
+        let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
+        log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
+        if metered.is_implausible
+            && let Some(target) = &bill.target
+            && target
+                .breaker
+                .implausible(&bill.admission.caller.account.id, self.clock.now())
+        {
+            log::error!(
+                "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {}",
+                crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE
+            );
+        }
+        if let Some(tally) = &mut bill.admission.tally {
+            tally.reports_rejected(metered.rejected_reports.max(1));
+            if metered.is_implausible {
+                tally.fault(crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE);
+            }
+        }
+    }
+
+    fn count_elsewhere(&self, bill: Bill, metered: Metered) {
+        let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
+        if counting.is_none() {
+            let (bills, inbox) = mpsc::channel::<(Bill, Metered)>();
+            let work = move || inbox.iter().for_each(|(bill, metered)| count_and_debit(bill, &metered));
+            match std::thread::Builder::new().name("prompts".to_owned()).spawn(work) {
+                Ok(thread) => *counting = Some(Counting { bills, thread }),
+                Err(error) => log::error!("cannot start the thread that counts prompts: {error}"),
+            }
+        }
+        let unsent = match counting.as_ref() {
+            Some(counting) => counting
+                .bills
+                .send((bill, metered))
+                .map_err(|mpsc::SendError(unsent)| unsent),
+            None => Err((bill, metered)),
+        };
+        drop(counting);
+        if let Err((bill, metered)) = unsent {
+            count_and_debit(bill, &metered);
+        }
+    }
+}
+
+/// The rule: an upstream that failed with nothing delivered is free; the provider's report of a whole answer wins; without one, an
+/// answer that has begun costs its prompt and what was delivered.
+fn owed(metered: &Metered, ending: Ending) -> Owed {
+    let delivered = metered.delivered.0 > 0;
+    if !delivered && (metered.is_error || (ending == Ending::UpstreamFailed && !metered.is_complete)) {
+        return Owed::Nothing;
+    }
+    if let Some(mut reported) = metered.reported {
+        if !metered.is_complete {
+            // A report that came before the end, such as one with each event, may be behind what was delivered.
+            reported.completion = reported.completion.max(metered.delivered);
+        }
+        return Owed::Reported(reported);
+    }
+    match ending {
+        _ if delivered => Owed::PromptToCount,
+        Ending::UpstreamFailed => Owed::Nothing,
+        // An answer without a token is paid for when it came to its end; one of which nothing came is not.
+        Ending::Complete | Ending::Dropped if !metered.began => Owed::Nothing,
+        Ending::Complete | Ending::ClientGone | Ending::DrainEnded { .. } | Ending::Dropped => Owed::PromptToCount,
+    }
+}
+
+fn count_and_debit(bill: Bill, metered: &Metered) {
+    let Bill { admission, body, .. } = bill;
+    let counted = || {
+        let model = admission.permit.model();
+        let limits = crate::gateway::access::admit::prompt_limits(model);
+        metered
+            .prompt
+            .unwrap_or_else(|| counted_prompt(&body, &model.id, &limits))
+    };
+    let Ok(prompt) = std::panic::catch_unwind(AssertUnwindSafe(counted)) else {
+        log::error!(
+            "MONEY: the prompt of request {} could not be counted; what it held is taken",
+            admission.hold.id()
+        );
+        debit_hold(admission);
+        return;
+    };
+    let usage = Usage {
+        prompt,
+        completion: metered.delivered,
+    };
+    raise_and_debit(admission, usage, debit);
+}
+
+/// Debits what was used as far as it was admitted. The rest is the operator's loss.
+fn debit(mut admission: Admission, usage: Usage) {
+    let Charged { usage, lost } = admission.ceiling.charged(usage);
+    note_loss(&mut admission, lost);
+    match admission.permit.model().pricing.cost(usage) {
+        Ok(cost) => {
+            let (cost, cut) = within_hold(cost, admission.hold.amount());
+            if let Some(cut) = cut {
+                log::error!(
+                    "MONEY: request {}: its charge was {cut} above its hold; the hold is taken",
+                    admission.hold.id()
+                );
+                if let Some(tally) = &mut admission.tally {
+                    tally.cut();
+                }
+            }
+            recorder::billed(&mut admission, usage, cost);
+            let Admission {
+                permit,
+                caller,
+                hold,
+                details,
+                ..
+            } = admission;
+            hold.settle(Debit {
+                model: Arc::clone(&permit.model().id),
+                key: caller.key.id.clone(),
+                usage,
+                cost,
+                held: None,
+                details,
+            });
+        }
+        Err(error) => {
+            log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
+            debit_hold(admission);
+        }
+    }
+}
+
+/// What a provider delivered or reported beyond what was admitted.
+fn note_loss(admission: &mut Admission, mut lost: Usage) {
+    let (model, ceiling) = (admission.permit.model(), admission.ceiling);
+    // A counted completion may exceed the provider's own count without anything being wrong.
+    let all = Delivered {
+        tokens: CompletionTokens(ceiling.completion.0.saturating_add(lost.completion.0)),
+        bytes: u64::MAX,
+    };
+    if ceiling.passing(all, Ceiling::is_known(&model.id)) == Passing::Within {
+        lost.completion = CompletionTokens(0);
+    }
+    if lost == Usage::default() || model.pricing.is_free() {
+        return;
+    }
+    let cost = model.pricing.cost(lost).unwrap_or(Credits::MAX);
+    log::warn!(
+        "MONEY: request {}: {} used {} prompt and {} completion tokens beyond what was admitted; they are not charged ({cost})",
+        admission.hold.id(),
+        model.id,
+        lost.prompt.0,
+        lost.completion.0
+    );
+    if let Some(tally) = &mut admission.tally {
+        tally.lost(lost, cost);
+    }
+}
+
+/// The last resort, when a call's use cannot be known: what was held is the most that it could cost.
+fn debit_hold(mut admission: Admission) {
+    let cost = admission.hold.amount().max(Credits::ZERO);
+    recorder::billed(&mut admission, Usage::default(), cost);
+    let Admission {
+        permit,
+        caller,
+        hold,
+        details,
+        ..
+    } = admission;
+    let (model, key) = (Arc::clone(&permit.model().id), caller.key.id.clone());
+    hold.settle(Debit {
+        model,
+        key,
+        usage: Usage::default(),
+        cost,
+        held: None,
+        details,
+    });
+}
+
+/// Prompts up to this many bytes are counted where the call ends (about 1 ms).
+pub(in crate::gateway) const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::usage::PromptTokens;
+
+    fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
+        let usage = |(prompt, completion)| Usage {
+            prompt: PromptTokens(prompt),
+            completion: CompletionTokens(completion),
+        };
+        Metered {
+            reported: reported.map(usage),
+            prompt: None,
+            delivered: CompletionTokens(delivered),
+            is_error: false,
+            is_complete: false,
+            began: true,
+            rejected_reports: 0,
+            is_implausible: false,
+        }
+    }
+
+    #[test]
+    fn a_report_of_a_whole_answer_wins_however_the_call_ended() {
+        for ending in [
+            Ending::Complete,
+            Ending::ClientGone,
+            Ending::UpstreamFailed,
+            Ending::Dropped,
+        ] {
+            let whole = Metered {
+                is_complete: true,
+                ..metered(Some((0, 0)), 5)
+            };
+            assert!(matches!(owed(&whole, ending), Owed::Reported(usage) if usage.completion.0 == 0));
+        }
+    }
+
+    #[test]
+    fn a_report_of_a_broken_answer_is_not_below_what_was_delivered() {
+        let owed = owed(&metered(Some((7, 1)), 5), Ending::ClientGone);
+        assert!(matches!(owed, Owed::Reported(usage) if usage.prompt.0 == 7 && usage.completion.0 == 5));
+    }
+
+    #[test]
+    fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
+        assert_eq!(owed(&metered(None, 0), Ending::UpstreamFailed), Owed::Nothing);
+        assert_eq!(owed(&metered(Some((9, 0)), 0), Ending::UpstreamFailed), Owed::Nothing);
+        assert_eq!(owed(&metered(None, 1), Ending::UpstreamFailed), Owed::PromptToCount);
+        let error = Metered {
+            is_error: true,
+            ..metered(Some((9, 9)), 0)
+        };
+        assert_eq!(owed(&error, Ending::Complete), Owed::Nothing);
+    }
+
+    #[test]
+    fn an_answer_of_which_nothing_was_passed_on_is_free_when_its_request_is_dropped() {
+        let nothing = Metered {
+            began: false,
+            ..metered(None, 0)
+        };
+        assert_eq!(owed(&nothing, Ending::Dropped), Owed::Nothing);
+        assert_eq!(owed(&nothing, Ending::ClientGone), Owed::PromptToCount);
+        assert_eq!(owed(&metered(None, 0), Ending::Dropped), Owed::PromptToCount);
+    }
+
+    #[test]
+    fn a_client_that_leaves_pays_for_the_prompt_once_the_upstream_has_answered() {
+        for ending in [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }] {
+            assert_eq!(owed(&metered(None, 0), ending), Owed::PromptToCount);
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! What the gateway notes of a request for metrics and the access log: one line at each step, and nothing that a request waits for.
+
+use pingora::protocols::http::ServerSession;
+use pingora::{Error, ErrorType};
+
+use super::api::router::Route;
+use super::billing::settle::Ending;
+use super::context::{Admission, Ctx};
+use crate::pure::money::Credits;
+use crate::pure::policy::Permit;
+use crate::pure::request_body::{Endpoint, RequestBody};
+use crate::pure::usage::Usage;
+use crate::telemetry::record::{CLIENT_GONE, Outcome, RouteName};
+
+/// The route's name.
+pub(super) fn name(route: &Route) -> RouteName {
+    match route {
+        Route::Model(Endpoint::Chat) => RouteName::Chat,
+        Route::Model(Endpoint::ChatStream) => RouteName::ChatStream,
+        Route::Model(Endpoint::Embeddings) => RouteName::Embeddings,
+        Route::Balance => RouteName::Balance,
+        Route::Usage => RouteName::Usage,
+        Route::Models | Route::OpenAiModels | Route::OpenAiModel(_) => RouteName::Models,
+        Route::Purposes => RouteName::Purposes,
+        Route::PublicModels => RouteName::PublicModels,
+        Route::Health => RouteName::Health,
+        Route::Description => RouteName::Description,
+    }
+}
+
+/// What the request asks for. Its path is noted where the interface has it, with a model's id left out: none of it is a caller's making.
+pub(super) fn route(ctx: &mut Ctx, name: RouteName, path: &str) {
+    let Some(tally) = &mut ctx.tally else { return };
+    tally.route(name);
+    if let Some(trace) = tally
+        .trace()
+        .filter(|_| ![RouteName::None, RouteName::Preflight].contains(&name))
+    {
+        let base = ctx.snapshot.config.base_path.as_str();
+        match path.strip_prefix(base).and_then(|below| below.strip_prefix("/models/")) {
+            Some(_) => trace.path(&format!("{base}/models/{{id}}")),
+            None => trace.path(path),
+        }
+    }
+}
+
+/// The model that a call asks for, whether it may have it or not.
+pub(super) fn model(ctx: &mut Ctx, permit: Option<&Permit>, body: &RequestBody) {
+    let Some(tally) = &mut ctx.tally else { return };
+    let model = match permit {
+        Some(permit) => Some(permit.model()),
+        None => ctx.snapshot.catalogue.resolve(body.model()),
+    };
+    if let Some(model) = model {
+        tally.model(&model.id);
+    }
+}
+
+/// An attempt at the call's next target begins.
+pub(super) fn attempt(ctx: &mut Ctx) {
+    let Some(call) = ctx.call() else { return };
+    let number = call.tried.len().saturating_add(1);
+    if let Some(attempt) = &call.attempt {
+        let (provider, model) = (&attempt.candidate.upstream.name, &attempt.candidate.model);
+        if let Some(tally) = call.admission.as_mut().and_then(|admission| admission.tally.as_mut()) {
+            tally.attempt(provider, model, number);
+            if let Some(trace) = tally.trace() {
+                trace.tries(&attempt.candidate.upstream.server, model);
+            }
+        }
+    }
+}
+
+/// The provider of the call's attempt failed in this way.
+pub(super) fn fault(ctx: &mut Ctx, kind: &'static str) {
+    if let Some(tally) = ctx.tally() {
+        tally.fault(kind);
+    }
+}
+
+/// What kind of failure an upstream's status is.
+pub(super) fn fault_of_status(status: u16) -> &'static str {
+    match status {
+        200..300 => "no_answer",
+        401 | 403 => "status_401_403",
+        429 => "status_429",
+        500.. => "status_5xx",
+        _ => "status_other",
+    }
+}
+
+/// What kind of failure a broken connection is; `has_answered`: after the head of its answer.
+pub(super) fn fault_of(error: &Error, has_answered: bool) -> &'static str {
+    match error.etype() {
+        ErrorType::ConnectTimedout | ErrorType::TLSHandshakeTimedout => "connect_timeout",
+        ErrorType::ReadTimedout if has_answered => "silent",
+        ErrorType::ReadTimedout | ErrorType::WriteTimedout => "timeout",
+        ErrorType::ConnectRefused
+        | ErrorType::ConnectNoRoute
+        | ErrorType::ConnectError
+        | ErrorType::ConnectProxyFailure
+        | ErrorType::SocketError
+        | ErrorType::BindError => "connect",
+        ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::HandshakeError => "tls",
+        _ => "broken",
+    }
+}
+
+/// A debit is taken.
+pub(super) fn billed(admission: &mut Admission, usage: Usage, cost: Credits) {
+    if let Some(tally) = &mut admission.tally {
+        tally.billed(usage, cost, admission.hold.amount());
+    }
+}
+
+/// The request is over for its connection.
+pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
+    let status = session
+        .response_written()
+        .map(|header| header.status.as_u16())
+        .filter(|status| *status >= 200);
+    let admitted = ctx.call().is_some();
+    let Some(tally) = ctx.tally() else { return };
+    let outcome = match ending {
+        Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
+        Ending::Dropped => Outcome::Dropped,
+        Ending::UpstreamFailed if !admitted => tally.said().unwrap_or(Outcome::Dropped),
+        Ending::UpstreamFailed => tally.said().unwrap_or(Outcome::UpstreamFailed),
+        Ending::Complete => tally.said().unwrap_or(Outcome::Complete),
+    };
+    tally.ended(status.unwrap_or(CLIENT_GONE), outcome);
+}

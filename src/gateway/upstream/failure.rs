@@ -1,0 +1,326 @@
+//! What follows a failure: the same target again, the next one, or an end that the client is told. One enum says what happened, one
+//! match what follows.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use pingora::proxy::Session;
+use pingora::{Error, ErrorSource, ErrorType, RetryType};
+
+use crate::clock::{Clock, monotonic};
+use crate::gateway::api::responses;
+use crate::gateway::api::router;
+use crate::gateway::billing::discard;
+use crate::gateway::billing::extend;
+use crate::gateway::billing::settle::Ending;
+use crate::gateway::context::{Answer, Call, Ctx};
+use crate::gateway::recorder;
+use crate::gateway::trace;
+use crate::gateway::transport::deadline::{is_ended, is_stopped, write_within};
+use crate::pure::error::ApiError;
+
+/// Why an attempt, or the whole call, came to its end.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Cause {
+    /// The client left, or takes nothing any more.
+    ClientLeft,
+    /// The process stops and no longer waits.
+    Stopped,
+    /// Its credit is no longer set aside for it.
+    Uncovered,
+    /// A mistake of ours.
+    Ours,
+    /// No connection could be made.
+    Unreachable,
+    /// The connection was of no more use when the request reached it, or the upstream said that it had not begun to work on it.
+    Untouched,
+    /// An answer came that is none: [`Call::verdict`] has what it comes to.
+    Judged,
+    /// The upstream failed before the client was sent anything.
+    Failed,
+    /// The upstream failed within an answer that the client was sent a part of.
+    BrokeOff,
+}
+
+/// What follows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// The same target once more: at another address, or over a fresh connection.
+    Again,
+    /// Another target, if one is left.
+    Another,
+    /// The end.
+    End,
+}
+
+/// What an upstream's answer that cannot be passed on comes to.
+pub(in crate::gateway) struct Verdict {
+    /// What the client is told when no target is left.
+    pub(in crate::gateway) error: ApiError,
+    /// The upstream's status, or the one that its words stand for.
+    pub(in crate::gateway) status: u16,
+    /// How long the upstream wants to be left alone, in seconds.
+    pub(in crate::gateway) retry_after_secs: Option<u64>,
+}
+
+impl Verdict {
+    /// Whether the request is to blame: no other target would answer it otherwise.
+    fn is_requests_fault(&self) -> bool {
+        matches!(self.error, ApiError::UpstreamRefused { .. })
+    }
+
+    /// Ends the attempt with this verdict.
+    pub(in crate::gateway) fn end(self, call: &mut Call) -> Box<Error> {
+        let error = Error::explain(ErrorType::HTTPStatus(self.status), "the upstream failed").into_up();
+        call.verdict = Some(Box::new(self));
+        error
+    }
+}
+
+/// A connection could not be made. The error's retry says whether there is another attempt.
+pub(in crate::gateway) fn connect_failed(ctx: &mut Ctx, mut error: Box<Error>, clock: &Clock) -> Box<Error> {
+    let next = follow(ctx, Cause::Unreachable, &error, clock);
+    error.set_retry(next != Next::End);
+    error
+}
+
+/// Something failed after the connection stood. The error's retry says whether there is another attempt.
+pub(in crate::gateway) fn exchange_failed(
+    session: &Session,
+    ctx: &mut Ctx,
+    mut error: Box<Error>,
+    is_reused: bool,
+    clock: &Clock,
+) -> Box<Error> {
+    let cause = cause(session, ctx, &error, is_reused);
+    let next = follow(ctx, cause, &error, clock);
+    error.set_retry(next != Next::End);
+    error
+}
+
+fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool) -> Cause {
+    let has_begun = responses::has_begun(session);
+    let Some(call) = ctx.call() else { return Cause::Ours };
+    if is_stopped(error) {
+        return Cause::Stopped;
+    }
+    if is_ended(error) {
+        return Cause::Uncovered;
+    }
+    if call.client_has_left || *error.esource() == ErrorSource::Downstream {
+        return Cause::ClientLeft;
+    }
+    if !is_upstreams(error) {
+        return Cause::Ours;
+    }
+    if has_begun {
+        return Cause::BrokeOff;
+    }
+    if call.verdict.is_some() {
+        return Cause::Judged;
+    }
+    if is_untouched(call, error, is_reused) {
+        return Cause::Untouched;
+    }
+    Cause::Failed
+}
+
+/// Whether no work can have begun: the upstream says so (RFC 9113 sections 6.8, 8.7), or its connection had waited and was closed when
+/// the request came, or at once after.
+fn is_untouched(call: &Call, error: &Error, is_reused: bool) -> bool {
+    if !matches!(call.answer, Answer::None) {
+        return false;
+    }
+    match (&error.retry, error.etype()) {
+        // The peer could not be understood: what it did with the request is unknown.
+        (_, ErrorType::InvalidH2) => false,
+        (RetryType::Decided(true), _) => true,
+        (RetryType::ReusedOnly, _) | (_, ErrorType::WriteError) => {
+            let asked_at = call.attempt.as_ref().and_then(|attempt| attempt.asked_at);
+            let lasted = asked_at.map(|at| monotonic().saturating_duration_since(at));
+            is_reused && lasted.is_none_or(|lasted| lasted <= STALE_MAX)
+        }
+        _ => false,
+    }
+}
+
+/// Decides what follows, and does what that asks for.
+fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
+    let Some(call) = ctx.call() else { return Next::End };
+    let next = next(call, cause);
+    let verdict = call.verdict.take();
+    match (next, cause) {
+        (Next::Again, Cause::Untouched) => {
+            if let Some(attempt) = &mut call.attempt {
+                attempt.is_repeated = true;
+            }
+            trace::again(ctx, "stale");
+            Next::Again
+        }
+        (Next::Again, _) => {
+            trace::again(ctx, recorder::fault_of(error, false));
+            Next::Again
+        }
+        (Next::Another, _) => give_up_target(ctx, error, verdict, clock),
+        (Next::End, Cause::BrokeOff) => {
+            if let Some(attempt) = &call.attempt {
+                attempt.candidate.breaker.failed(clock.now(), None);
+            }
+            recorder::fault(ctx, recorder::fault_of(error, true));
+            Next::End
+        }
+        (Next::End, Cause::Judged) => {
+            call.failure = verdict.map(|verdict| Box::new(verdict.error));
+            Next::End
+        }
+        (Next::End, Cause::Uncovered) => {
+            call.failure = extend::uncovered(call).map(Box::new);
+            Next::End
+        }
+        (Next::End, _) => Next::End,
+    }
+}
+
+fn next(call: &Call, cause: Cause) -> Next {
+    match cause {
+        Cause::ClientLeft | Cause::Stopped | Cause::Uncovered | Cause::Ours | Cause::BrokeOff => Next::End,
+        Cause::Judged => match &call.verdict {
+            Some(verdict) if verdict.is_requests_fault() => Next::End,
+            _ => Next::Another,
+        },
+        Cause::Failed => Next::Another,
+        Cause::Untouched => match &call.attempt {
+            Some(attempt) if !attempt.is_repeated => Next::Again,
+            _ => Next::Another,
+        },
+        Cause::Unreachable => match &call.attempt {
+            Some(attempt) if has_another_address(attempt.addresses_tried, attempt) => Next::Again,
+            _ => Next::Another,
+        },
+    }
+}
+
+fn has_another_address(tried: usize, attempt: &crate::gateway::context::Attempt) -> bool {
+    tried < attempt.candidate.upstream.host.addresses.count().min(ADDRESSES_MAX)
+}
+
+/// The target of this attempt has failed and is not tried again.
+fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, clock: &Clock) -> Next {
+    let fault = match &verdict {
+        Some(verdict) => recorder::fault_of_status(verdict.status),
+        None => recorder::fault_of(error, ctx.meter().is_some()),
+    };
+    recorder::fault(ctx, fault);
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let id = ctx.id;
+    let Some(call) = ctx.call() else { return Next::End };
+    let retry_after_secs = verdict.as_ref().and_then(|verdict| verdict.retry_after_secs);
+    if let Some(attempt) = &call.attempt {
+        attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
+        call.tried.push(attempt.candidate.index);
+    }
+    discard::answer(call);
+    let failure = verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error);
+    call.failure = Some(Box::new(failure));
+    if let Some(tally) = call.tally() {
+        tally.begins_again();
+    }
+    let is_left = call
+        .admission
+        .as_ref()
+        .is_some_and(|admission| router::is_target_left(&snapshot, &admission.permit.model().id, &call.tried));
+    if !is_left {
+        return Next::End;
+    }
+    log::warn!("request {id}: the next target is asked: {error}");
+    Next::Another
+}
+
+/// Tells the client of a failure, as far as it can still be told. The status that it was told, 0 when it has left.
+pub(in crate::gateway) async fn tell(session: &mut Session, ctx: &mut Ctx, error: &Error) -> u16 {
+    let has_left = ctx.call().is_some_and(|call| call.client_has_left);
+    if has_left || *error.esource() == ErrorSource::Downstream {
+        // Clients that leave are normal traffic.
+        log::debug!("request {}: {error}", ctx.id);
+        return 0;
+    }
+    let failure = told(ctx, error);
+    let wire = failure.to_wire();
+    let (id, path) = (ctx.id, session.req_header().uri.path());
+    log::error!("request {id} {path} failed with {}: {error}", wire.status);
+    let written = if !responses::has_begun(session) {
+        if let Some(tally) = ctx.tally() {
+            tally.failed(&failure);
+        }
+        // The connection is closed after a failure, and this says so.
+        session.set_keepalive(None);
+        responses::error(session, ctx, &wire).await
+    } else {
+        let tail = ctx.call().and_then(|call| match &mut call.answer {
+            Answer::Metered(meter) => meter.fail(),
+            Answer::Refusal(refusal) => Some(Bytes::from(refusal.error.to_wire().body())),
+            Answer::None => None,
+        });
+        match tail {
+            // Also when the process stops: this is what it stops with.
+            Some(tail) => {
+                let at_most = Some(ctx.snapshot.config.timeouts.write.min(TAIL_MAX));
+                let client = &mut session.downstream_session;
+                write_within(at_most, || false, pin!(client.write_response_body(tail, true))).await
+            }
+            None => Ok(()),
+        }
+    };
+    if let Err(error) = written {
+        log::debug!("request {id}: the failure could not be told: {error}");
+    }
+    wire.status
+}
+
+/// What the client is told when no attempt is left and nothing was sent yet.
+fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
+    let failure = ctx.call().and_then(|call| call.failure.take());
+    failure
+        .map(|failure| *failure)
+        .unwrap_or(if is_upstreams(error) || is_stopped(error) {
+            ApiError::UpstreamUnreachable
+        } else {
+            ApiError::Internal
+        })
+}
+
+/// How the call ended, as far as its connections tell.
+pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending {
+    let (has_left, is_drained, unseen_since) = ctx.call().map_or((false, false, None), |call| {
+        (call.client_has_left, call.is_drained, call.unseen_since)
+    });
+    let Some(error) = error.filter(|_| !is_drained) else {
+        return Ending::Complete;
+    };
+    match (error.esource(), unseen_since) {
+        // Not the upstream's doing, nor that of a stop: it was read on for as long as it may be, or there was no place for it.
+        (ErrorSource::Downstream, Some(since)) => {
+            let elapsed = monotonic().saturating_duration_since(since);
+            Ending::DrainEnded {
+                elapsed_ms: u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX),
+            }
+        }
+        (ErrorSource::Downstream, None) => Ending::ClientGone,
+        _ if has_left => Ending::ClientGone,
+        _ => Ending::UpstreamFailed,
+    }
+}
+
+/// Whether the upstream is to blame.
+fn is_upstreams(error: &Error) -> bool {
+    *error.esource() == ErrorSource::Upstream
+}
+
+/// How soon after a request a connection that had waited must end for that to be the reason: longer, and work may have begun.
+const STALE_MAX: Duration = Duration::from_millis(100);
+/// How many addresses of one host are tried before the next target.
+const ADDRESSES_MAX: usize = 3;
+/// How long a client may take what ends its stream after a failure.
+const TAIL_MAX: Duration = Duration::from_secs(1);

@@ -1,0 +1,7 @@
+//! Providers and their targets: who is asked, with what request, what its answer means, and what follows a failure.
+
+pub(crate) mod circuit_breaker;
+pub(crate) mod failure;
+pub mod providers;
+pub(crate) mod request;
+pub(crate) mod response;

@@ -1,0 +1,121 @@
+//! The way to an upstream: which target is asked next, and with what request. `judge` reads its answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Method;
+use http::header::{self, HeaderValue};
+use pingora::http::RequestHeader;
+use pingora::upstreams::peer::HttpPeer;
+use pingora::{Error, ErrorType};
+
+use crate::clock::Clock;
+use crate::gateway::api::router;
+use crate::gateway::context::{Attempt, Call, Ctx};
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::trace;
+use crate::pure::error::ApiError;
+use crate::pure::request_body::{Edit, Endpoint};
+
+pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
+pub(crate) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
+
+/// Chooses the next target and prepares its body.
+///
+/// # Errors
+/// When no target is left, or none has a known address: the call's `failure` says what the client is told.
+pub(in crate::gateway) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer>> {
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let Some(call) = ctx.call() else {
+        return Error::e_explain(ErrorType::InternalError, "the call was not admitted");
+    };
+    loop {
+        let again = call
+            .attempt
+            .take()
+            .filter(|attempt| !call.tried.contains(&attempt.candidate.index));
+        let mut attempt = match again {
+            Some(attempt) => attempt,
+            None => match next_attempt(&snapshot, call, clock) {
+                Some(attempt) => attempt,
+                None => {
+                    call.failure.get_or_insert(Box::new(ApiError::UpstreamUnreachable));
+                    return Error::e_explain(ErrorType::ConnectNoRoute, "no target is left");
+                }
+            },
+        };
+        if let Some(peer) = attempt.candidate.upstream.peer() {
+            attempt.addresses_tried = attempt.addresses_tried.saturating_add(1);
+            call.attempt = Some(attempt);
+            return Ok(Box::new(peer));
+        }
+        log::warn!(
+            "provider {} has no known address",
+            attempt.candidate.upstream.provider.name
+        );
+        call.tried.push(attempt.candidate.index);
+        call.failure = Some(Box::new(ApiError::UpstreamUnreachable));
+    }
+}
+
+fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attempt> {
+    let admission = call.admission.as_ref()?;
+    let model = admission.permit.model();
+    let candidate = router::next_target(snapshot, &model.id, &call.tried, clock)?;
+    let body = call.body.edit(&Edit {
+        model: &candidate.model,
+        maximum: candidate.upstream.maximum_field,
+        cap: admission.cap,
+    });
+    let is_copy = body.as_ptr() != call.body.bytes().as_ptr();
+    let body = if is_copy { call.body_owner.keep_copy(body) } else { body };
+    Some(Attempt {
+        candidate,
+        body,
+        addresses_tried: 0,
+        asked_at: None,
+        is_repeated: false,
+    })
+}
+
+/// Writes the upstream's request from nothing: what the client sent does not leave, but for its body and its trace context.
+///
+/// # Errors
+/// When there is no attempt: a mistake of ours.
+pub(in crate::gateway) fn request(
+    client: &RequestHeader,
+    call: &mut Call,
+    request: &mut RequestHeader,
+) -> pingora::Result<()> {
+    let Some(attempt) = &call.attempt else {
+        return Error::e_explain(ErrorType::InternalError, "a request without an attempt");
+    };
+    let upstream = &attempt.candidate.upstream;
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    parts.method = Method::POST;
+    parts.version = request.version;
+    parts.uri = match call.body.endpoint() {
+        Endpoint::Chat | Endpoint::ChatStream => upstream.parts.chat.clone(),
+        Endpoint::Embeddings => upstream.parts.embeddings.clone(),
+    };
+    parts.headers = upstream.parts.headers(call.body.mode()).clone();
+    parts
+        .headers
+        .insert(header::CONTENT_LENGTH, HeaderValue::from(attempt.body.len()));
+    trace::pass_on(&client.headers, call, &mut parts.headers);
+    *request = RequestHeader::from(parts);
+    Ok(())
+}
+
+/// What [`request`] is written into.
+pub(in crate::gateway) fn blank_request() -> RequestHeader {
+    let (parts, ()) = http::Request::new(()).into_parts();
+    RequestHeader::from(parts)
+}
+
+/// The body as the attempt's target gets it. Its time begins.
+pub(in crate::gateway) fn body(call: &mut Call) -> Option<Bytes> {
+    let attempt = call.attempt.as_mut()?;
+    attempt.asked_at = Some(crate::clock::monotonic());
+    Some(attempt.body.clone())
+}

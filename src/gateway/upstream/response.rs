@@ -1,0 +1,360 @@
+//! The judgement of an upstream's answer: by its header, and then by what passes.
+
+use bytes::Bytes;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{StatusCode, Version};
+use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType};
+
+use super::failure::Verdict;
+use super::request::{EVENT_STREAM, JSON};
+use crate::clock::{Clock, monotonic};
+use crate::gateway::api::responses;
+use crate::gateway::billing::extend;
+use crate::gateway::billing::meter::{Meter, Passed};
+use crate::gateway::context::{Answer, Call, Ctx, Refusal};
+use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
+use crate::pure::request_body::ResponseMode;
+use crate::pure::tap::Framing;
+use crate::pure::tokens::Encoding;
+
+const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
+
+/// Judges the upstream's answer by its head: in its place stands what the client gets, or nothing of it passes.
+///
+/// # Errors
+/// To have the next target tried, or to end the call: the call's verdict says with what.
+pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<()> {
+    let status = response.status.as_u16();
+    let Some(call) = ctx.call() else {
+        return Error::e_explain(ErrorType::InternalError, "an answer without a call");
+    };
+    if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
+        trace.answered(status);
+    }
+    let fields = Fields::of(&response.headers);
+    let problem = fields.unusable(call.body.mode());
+    if status == 200 && problem.is_none() {
+        if call.body.mode() == ResponseMode::Stream {
+            succeeded(call, clock);
+        }
+        let mut headers = accept(&fields, response.version, call);
+        responses::decorate(&mut headers, ctx);
+        *response = responses::head(StatusCode::OK, headers);
+        return Ok(());
+    }
+    let retry_after_secs = retry_after_secs(&response.headers);
+    let error = match problem {
+        // Its body cannot be told from what surrounds it.
+        Some(CODED) => ApiError::UpstreamUnreachable,
+        _ => ApiError::from_upstream_status(status, retry_after_secs),
+    };
+    if let Some(attempt) = &call.attempt {
+        let provider = &attempt.candidate.upstream.provider.name;
+        log::warn!(
+            "{provider} answered {status}{}",
+            problem.map(|p| format!(" with {p}")).unwrap_or_default()
+        );
+    }
+    if let ApiError::UpstreamRefused { .. } = error {
+        return refuse(response, ctx, error, clock);
+    }
+    let verdict = Verdict {
+        error,
+        status,
+        retry_after_secs,
+    };
+    Err(verdict.end(call))
+}
+
+/// The upstream's 200 is passed on, with headers from an allow-list.
+fn accept(fields: &Fields<'_>, version: Version, call: &mut Call) -> HeaderMap {
+    let mut headers = responses::headers();
+    call.failure = None;
+    let meter = Meter::new(&call.body, encoding(call), fields.framing(version), call.ceiling());
+    let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
+    headers.insert(header::CONTENT_TYPE, content_type);
+    if meter.is_stream() {
+        // Its length may change, so it is not promised.
+        headers.insert(header::CACHE_CONTROL, NO_CACHE);
+    } else {
+        // Its framing is the transport's; only a length that is known is told, in our own words.
+        if let Some(length) = fields.length() {
+            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        }
+        if let Some(value) = fields.cache_control {
+            headers.insert(header::CACHE_CONTROL, value.clone());
+        }
+    }
+    call.answer = Answer::Metered(Box::new(meter));
+    if call.reasons_unseen() {
+        call.unseen_since = Some(monotonic());
+    }
+    if let Some(attempt) = &mut call.attempt {
+        attempt.body = Bytes::new(); // This target is not asked again.
+    }
+    headers
+}
+
+/// The upstream's refusal is put in the interface's shape, with its own message when that can be read: its words are gathered, and ours
+/// are written at their end.
+fn refuse(response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError, clock: &Clock) -> pingora::Result<()> {
+    let wire = error.to_wire();
+    let headers = responses::error_headers(&wire, ctx);
+    *response = responses::head(responses::status(&wire)?, headers);
+    if let Some(call) = ctx.call() {
+        if let Some(tally) = call.tally() {
+            tally.failed(&error);
+        }
+        succeeded(call, clock);
+        call.failure = Some(Box::new(error.clone()));
+        call.answer = Answer::Refusal(Box::new(Refusal {
+            error,
+            words: Vec::new(),
+        }));
+    }
+    Ok(())
+}
+
+/// One piece of the upstream's answer passes the meter.
+///
+/// # Errors
+/// When what came is no answer, and when a refusal's words do not end.
+pub(in crate::gateway) fn piece(
+    body: &mut Option<Bytes>,
+    ends: bool,
+    ctx: &mut Ctx,
+    has_begun: bool,
+    clock: &Clock,
+) -> pingora::Result<()> {
+    let Some(call) = ctx.call() else { return Ok(()) };
+    let is_empty = body.as_ref().is_none_or(Bytes::is_empty);
+    if (ends || !is_empty)
+        && let Some(tally) = call.tally()
+    {
+        tally.passed(ends);
+    }
+    let passed = match &mut call.answer {
+        Answer::None => return Ok(()),
+        // A 200 without a body, of which the client has not heard yet.
+        Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
+        Answer::Metered(meter) => meter.pass(body, ends),
+        Answer::Refusal(refusal) => return pass_refusal(body, ends, refusal),
+    };
+    let (error, status) = match passed {
+        Passed::On => {
+            if !ends {
+                extend::keep_within(ctx, body);
+            } else if call.body.mode() == ResponseMode::Whole {
+                succeeded(call, clock);
+            }
+            return Ok(());
+        }
+        Passed::Died => {
+            if let Some(attempt) = &call.attempt {
+                attempt.candidate.breaker.failed(clock.now(), None);
+            }
+            if let Some(tally) = call.tally() {
+                tally.died();
+            }
+            return Ok(());
+        }
+        Passed::Cut => (ApiError::UpstreamUnreachable, 502),
+        Passed::NoAnswer { code } => {
+            if let Some(attempt) = &call.attempt {
+                let provider = &attempt.candidate.upstream.provider.name;
+                log::warn!("{provider} answered 200 with what is no answer; its code: {code:?}");
+            }
+            let status = code.filter(|code| (400..600).contains(code)).unwrap_or(502);
+            (ApiError::from_upstream_status(status, None), status)
+        }
+    };
+    *body = None;
+    let verdict = Verdict {
+        error,
+        status,
+        retry_after_secs: None,
+    };
+    Err(verdict.end(call))
+}
+
+/// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.
+fn succeeded(call: &Call, clock: &Clock) {
+    if let Some(attempt) = &call.attempt {
+        attempt.candidate.breaker.succeeded(|| clock.now());
+    }
+}
+
+/// The client was sent a comment between two events.
+pub(in crate::gateway) fn commented(ctx: &mut Ctx) {
+    if let Some(Answer::Metered(meter)) = ctx.call().map(|call| &mut call.answer) {
+        meter.commented();
+    }
+}
+
+/// What is about to be passed on stands in the journal before it is; of an answer that is gathered that is nothing until it `ends`.
+pub(in crate::gateway) fn journal(ctx: &mut Ctx, passes: Option<&Bytes>, ends: bool) {
+    let is_empty = passes.is_none_or(Bytes::is_empty);
+    if is_empty && !ends {
+        return;
+    }
+    let Some(call) = ctx.call() else { return };
+    if let (Answer::Metered(meter), Some(admission)) = (&call.answer, &mut call.admission)
+        // The end of a stream brings nothing by itself; that of an answer that was gathered, all of it.
+        && !(is_empty && meter.is_stream())
+        && !meter.is_gathered()
+        && let Some((delivered, prompt)) = meter.owed_now()
+    {
+        admission.hold.pass(delivered, prompt);
+    }
+}
+
+/// An answer that was gathered begins to be passed on before its end: what has come of it stands in the journal before it is.
+pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
+    let Some(call) = ctx.call() else { return };
+    succeeded(call, clock);
+    if call.client_has_left {
+        // It is read on, and nobody gets anything.
+        return;
+    }
+    if let (Answer::Metered(meter), Some(admission)) = (&mut call.answer, &mut call.admission) {
+        meter.stop_gathering();
+        if let Some((delivered, prompt)) = meter.owed_now() {
+            admission.hold.pass(delivered, prompt);
+        }
+    }
+}
+
+fn pass_refusal(body: &mut Option<Bytes>, ends: bool, refusal: &mut Refusal) -> pingora::Result<()> {
+    let Refusal { error, words } = refusal;
+    if let Some(chunk) = body.take() {
+        let room = REFUSAL_BYTES_MAX.saturating_sub(words.len());
+        words.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
+        if chunk.len() > room {
+            let mut failed = Error::explain(ErrorType::InvalidHTTPHeader, "a refusal without end");
+            failed.as_up();
+            return Err(failed);
+        }
+    }
+    *body = Some(if ends {
+        Bytes::from(worded(error, words).to_wire().body())
+    } else {
+        Bytes::new()
+    });
+    Ok(())
+}
+
+/// What is looked at in the head of an upstream's answer, found in one pass: of each field the first.
+#[derive(Default)]
+struct Fields<'a> {
+    content_type: Option<&'a HeaderValue>,
+    content_encoding: Option<&'a HeaderValue>,
+    content_length: Option<&'a HeaderValue>,
+    transfer_encoding: Option<&'a HeaderValue>,
+    /// Lines of `transfer-encoding`.
+    transfer_encodings: usize,
+    cache_control: Option<&'a HeaderValue>,
+}
+
+impl<'a> Fields<'a> {
+    fn of(headers: &'a HeaderMap) -> Fields<'a> {
+        let mut fields = Fields::default();
+        for (name, value) in headers {
+            let field = match *name {
+                header::CONTENT_TYPE => &mut fields.content_type,
+                header::CONTENT_ENCODING => &mut fields.content_encoding,
+                header::CONTENT_LENGTH => &mut fields.content_length,
+                header::TRANSFER_ENCODING => {
+                    fields.transfer_encodings = fields.transfer_encodings.saturating_add(1);
+                    &mut fields.transfer_encoding
+                }
+                header::CACHE_CONTROL => &mut fields.cache_control,
+                _ => continue,
+            };
+            field.get_or_insert(value);
+        }
+        fields
+    }
+
+    /// Why a 200 cannot be used: it is not what was asked for, or cannot be read.
+    fn unusable(&self, mode: ResponseMode) -> Option<&'static str> {
+        let text = |value: &'a HeaderValue| value.to_str().unwrap_or("");
+        let is_other = |value: Option<&'a HeaderValue>, wanted: &str| {
+            value.is_some_and(|value| !text(value).eq_ignore_ascii_case(wanted))
+        };
+        if is_other(self.content_encoding, "identity") {
+            return Some("a content-encoding that was not asked for");
+        }
+        if is_other(self.transfer_encoding, "chunked") || self.transfer_encodings > 1 {
+            return Some(CODED);
+        }
+        let kind = text(self.content_type?);
+        let wanted = match mode {
+            ResponseMode::Stream => "text/event-stream",
+            ResponseMode::Whole => "application/json",
+        };
+        let is_wanted = kind.eq_ignore_ascii_case(wanted)
+            || kind
+                .split_once(';')
+                .map_or(kind, |(kind, _)| kind)
+                .trim()
+                .eq_ignore_ascii_case(wanted);
+        (!is_wanted).then_some("a content-type that was not asked for")
+    }
+
+    /// The length of the body, when it is told. Pingora has refused what is no length, and several that differ.
+    fn length(&self) -> Option<u64> {
+        if self.transfer_encodings > 0 {
+            return None;
+        }
+        let text = self.content_length?.to_str().ok()?;
+        text.split(',').next()?.trim().parse().ok()
+    }
+
+    /// How the answer's end will be known.
+    fn framing(&self, version: Version) -> Framing {
+        let is_framed = version == Version::HTTP_2 || self.content_length.is_some() || self.transfer_encodings > 0;
+        if is_framed {
+            Framing::Framed
+        } else {
+            Framing::UntilClosed
+        }
+    }
+}
+
+fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
+    let text = headers.get(header::RETRY_AFTER)?.to_str().ok()?;
+    // An HTTP date is rare; a usual wait is as good.
+    Some(text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS))
+}
+
+fn worded(error: &ApiError, words: &[u8]) -> ApiError {
+    let ApiError::UpstreamRefused { status, message } = error else {
+        return error.clone();
+    };
+    let said = serde_json::from_slice::<serde_json::Value>(words)
+        .ok()
+        .and_then(|value| {
+            let error = value.get("error").unwrap_or(&value);
+            error.get("message").or(Some(error))?.as_str().map(str::to_owned)
+        });
+    let said = said.map(|text| text.chars().take(REFUSAL_CHARS_MAX).collect::<String>());
+    ApiError::UpstreamRefused {
+        status: *status,
+        message: said.unwrap_or_else(|| message.clone()),
+    }
+}
+
+/// The tokenizer of the model's family.
+fn encoding(call: &Call) -> Encoding {
+    call.admission.as_ref().map_or(Encoding::O200k, |admission| {
+        Encoding::for_model(&admission.permit.model().id)
+    })
+}
+
+/// Why an answer cannot be used whose body is coded otherwise than in chunks.
+const CODED: &str = "a transfer-coding that nobody asked for";
+/// Most bytes of an upstream's refusal that are read for its message.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// Most characters of that message that are passed on.
+const REFUSAL_CHARS_MAX: usize = 2_000;

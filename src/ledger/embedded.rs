@@ -1,0 +1,449 @@
+//! The embedded ledger: accounts and holds in memory, debits committed to SQLite in groups.
+//!
+//! One process owns it, by a lock on the file beside the database. A reserve touches only memory. A settlement changes memory
+//! and queues its sums; the ledger's own thread commits the queue every [`COMMIT_WINDOW`], and runs the operator's commands
+//! in between. When the file cannot be written, nothing is dropped: the queue stays, new reserves are refused, and the thread
+//! keeps trying.
+
+mod commands;
+mod extend;
+mod handover;
+mod receipts;
+mod reports;
+mod settle;
+mod take_back;
+mod writer;
+
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use self::handover::Predecessors;
+pub use self::handover::{RemoteReply, RemoteReserve};
+use self::reports::Reports;
+use self::take_back::OwnedBy;
+use self::writer::{Command, Committer};
+use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+use super::journal::Entry;
+use super::producer::{AccountNumbers, Producer};
+use super::sqlite::Database;
+use super::store_metrics::{Times, Vitals};
+use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, ReceiptFiles, StoreError};
+use crate::clock::Clock;
+use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, Numbers};
+use crate::pure::time::{Day, Month, Timestamp};
+
+/// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
+pub const COMMIT_WINDOW: Duration = Duration::from_millis(100);
+
+/// The ledger in memory, with its thread.
+#[derive(Debug)]
+pub struct Embedded {
+    shared: Arc<Shared>,
+    /// To the thread. Another one after the ledger was handed over and taken back.
+    commands: Mutex<mpsc::Sender<Command>>,
+    reports: Reports,
+    /// For how many days receipts are kept.
+    receipt_days: u32,
+    thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+    path: PathBuf,
+}
+
+/// An account in memory.
+#[derive(Debug)]
+pub struct Cell {
+    record: ArcSwap<AccountRecord>,
+    state: Mutex<AccountState>,
+    numbers: AccountNumbers,
+    /// Held by whoever reads the account's usage.
+    reporting: tokio::sync::Mutex<()>,
+}
+
+/// What requests, commands and the ledger's thread share.
+#[derive(Debug)]
+struct Shared {
+    accounts: RwLock<HashMap<AccountId, Arc<Cell>>>,
+    keys: RwLock<HashMap<KeyDigest, KeyEntry>>,
+    queue: Mutex<Vec<QueuedDebit>>,
+    maintenance: AtomicBool,
+    unwritable: AtomicBool,
+    owner: OwnedBy,
+    /// How many groups of debits this process has made, to name the next.
+    groups: AtomicU64,
+    /// The lock on the file, given up when the ledger changes hands.
+    lock: Mutex<Option<File>>,
+    predecessors: Mutex<Predecessors>,
+    /// What the start found in the journals of processes that had died.
+    recovered: Mutex<RecoverReport>,
+    producer: Producer,
+    /// Where receipts are written to as well.
+    receipt_files: OnceLock<Arc<ReceiptFiles>>,
+    clock: Clock,
+    commits: Times,
+    /// Debits that the thread has taken and not written, with when the first was queued.
+    unwritten: Mutex<(usize, Option<Timestamp>)>,
+}
+
+#[derive(Clone, Debug)]
+struct KeyEntry {
+    record: Arc<KeyRecord>,
+    cell: Arc<Cell>,
+}
+
+/// A call that is resolved in memory and not in the file.
+#[derive(Debug)]
+struct QueuedDebit {
+    cell: Arc<Cell>,
+    /// None for one that owes nothing.
+    debit: Option<Debit>,
+    day: Day,
+    month: Month,
+    /// Spent in `month` after this debit.
+    month_used: Credits,
+    number: CallNumber,
+    /// Its request.
+    id: RequestId,
+    /// Its producer's numbers, this one closed.
+    numbers: Numbers,
+    queued: Timestamp,
+    /// Closed once the file has it.
+    entry: Entry,
+}
+
+impl Embedded {
+    /// Opens the ledger at `path` and takes its lock.
+    ///
+    /// # Errors
+    /// When another process owns it, or the file cannot be read.
+    pub fn open(path: &Path, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        Embedded::open_for(path, None, clock)
+    }
+
+    /// The same, with receipts kept for so many days from now on; with 0 none are written.
+    ///
+    /// # Errors
+    /// As [`Embedded::open`].
+    pub fn open_keeping(path: &Path, receipt_days: u32, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        Embedded::open_for(path, Some(receipt_days), clock)
+    }
+
+    fn open_for(path: &Path, receipt_days: Option<u32>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        let lock = take_lock(path)?;
+        let mut database = Database::open(path)?;
+        let receipt_days = match receipt_days {
+            Some(days) => days,
+            None => database.receipt_days_before()?.unwrap_or(RECEIPT_DAYS),
+        };
+        database.forget_producers(clock.now().day())?;
+        database.keep_receipts(receipt_days, clock.now().day())?;
+        let reports = Reports::open(path)?;
+        let shared = Arc::new(Shared::load(&database, clock, lock)?);
+        let (commands, thread) = start_thread(&shared, database, path)?;
+        Ok(Arc::new(Embedded {
+            shared,
+            commands: Mutex::new(commands),
+            reports,
+            receipt_days,
+            thread: Mutex::new(Some(thread)),
+            path: path.to_owned(),
+        }))
+    }
+
+    /// Where the file is.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn authenticate(&self, digest: &KeyDigest) -> Option<Caller> {
+        let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let entry = keys.get(digest)?;
+        let account = entry.cell.record.load_full();
+        Some(Caller {
+            key: Arc::clone(&entry.record),
+            account,
+            place: Place::Embedded(Arc::clone(&entry.cell)),
+        })
+    }
+
+    /// None when another process owns the ledger now: it is to be asked.
+    pub(super) fn reserve(
+        &self,
+        cell: &Cell,
+        request: &ReserveRequest,
+        entry: &mut Entry,
+    ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
+        let mut state = cell.state();
+        if !self.is_ours() {
+            return Ok(None);
+        }
+        if self.shared.unwritable.load(Ordering::Relaxed) {
+            return Err(StoreError::Unavailable(format!(
+                "{} cannot be written",
+                self.path.display()
+            )));
+        }
+        let reply = state.reserve(request, self.shared.clock.now());
+        if let Ok(granted) = &reply {
+            // Still under the account's lock: a successor that looks into the journal finds every hold.
+            entry.granted(granted.amount);
+        }
+        Ok(Some(reply))
+    }
+
+    pub(super) fn look(&self, cell: &Cell, look: &Look) -> Result<(), Denial> {
+        let mut state = cell.state();
+        if self.is_handed_over() {
+            return Ok(()); // Another process knows.
+        }
+        state.look(look, self.shared.clock.now())
+    }
+
+    pub(super) fn recovered(&self, report: RecoverReport) {
+        *self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner) = report;
+    }
+
+    pub(super) fn rate(&self, cell: &Cell, scope: &Scope, limits: Limits) -> RateView {
+        cell.state().rate(scope, limits, self.shared.clock.now())
+    }
+
+    pub(super) fn figures(&self, cell: &Cell) -> Figures {
+        cell.figures(&self.shared.clock)
+    }
+
+    pub(super) fn in_maintenance(&self) -> bool {
+        self.shared.maintenance.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn vitals(&self) -> Vitals {
+        let shared = &self.shared;
+        let lock = |mutex: &Mutex<(usize, Option<Timestamp>)>| *mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, oldest) = lock(&shared.unwritten);
+        let (queued, first) = {
+            let queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            (queue.len(), queue.first().map(|debit| debit.queued))
+        };
+        let age = oldest.or(first).map_or(0, |since| shared.clock.now().since(since));
+        let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
+        let mut vitals = Vitals {
+            kind: "embedded",
+            holds_open: 0,
+            held: Credits::ZERO,
+            unsettled: count(taken.saturating_add(queued)),
+            unsettled_age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
+            below_zero: Some(0),
+            latency: shared.commits.histogram(),
+        };
+        for cell in shared.accounts.read().unwrap_or_else(PoisonError::into_inner).values() {
+            let state = cell.state();
+            vitals.holds_open = vitals.holds_open.saturating_add(count(state.open_holds()));
+            vitals.held = vitals.held.saturating_add(state.held());
+            let below = u64::from(state.balance() < Credits::ZERO);
+            vitals.below_zero = vitals.below_zero.map(|sum| sum.saturating_add(below));
+        }
+        vitals
+    }
+
+    pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if !self.is_ours() {
+            let asked = self.ask_successor(op.clone()).await;
+            if asked.is_ok() || !self.is_ours() {
+                return asked;
+            }
+        }
+        if let AdminOp::Receipts(query) = op {
+            let unknown = |_| AdminError::NoAccount(query.account.clone());
+            self.reported(&query.account).map_err(unknown)?;
+            let page = self.receipts(query).await;
+            return page
+                .map(AdminReply::Receipts)
+                .map_err(|error| AdminError::Store(error.to_string()));
+        }
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
+        let reply = answer.await.map_err(|_| stopped())??;
+        let (reports, today) = (self.reports.clone(), self.shared.clock.now().day());
+        match reply {
+            AdminReply::Audit(report) => tokio::task::spawn_blocking(move || reports.witnessed(report, today))
+                .await
+                .map_err(|_| stopped())?,
+            other => Ok(other),
+        }
+    }
+
+    /// Runs an operator's command from a thread that is on no runtime.
+    pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if let AdminOp::Receipts(query) = &op {
+            return self.receipts_blocking(query);
+        }
+        match self.ask_thread(op)? {
+            AdminReply::Audit(report) => self.reports.witnessed(report, self.shared.clock.now().day()),
+            other => Ok(other),
+        }
+    }
+
+    fn ask_thread(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let (reply, answer) = tokio::sync::oneshot::channel();
+        self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
+        answer.blocking_recv().map_err(|_| stopped())?
+    }
+
+    /// Commits what is queued and ends the thread. A second call does nothing.
+    pub(super) fn close(&self) {
+        // A send only fails when the thread has ended already.
+        drop(self.tell(Command::Close));
+        self.join_thread();
+    }
+
+    /// # Errors
+    /// When the thread has ended.
+    fn tell(&self, command: Command) -> Result<(), StoreError> {
+        let commands = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        commands.send(command).map_err(stopped)
+    }
+
+    fn join_thread(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread
+            && thread.join().is_err()
+        {
+            log::error!("MONEY: the ledger's thread panicked");
+        }
+    }
+}
+
+impl Drop for Embedded {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Cell {
+    fn new(record: AccountRecord, state: AccountState) -> Cell {
+        Cell {
+            record: ArcSwap::from_pointee(record),
+            state: Mutex::new(state),
+            numbers: AccountNumbers::default(),
+            reporting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, AccountState> {
+        // Every step of an account leaves it whole, so a panic elsewhere while it was locked does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn figures(&self, clock: &Clock) -> Figures {
+        let mut state = self.state();
+        state.expire(clock.now());
+        Figures {
+            balance: state.balance(),
+            held: state.held(),
+            monthly_used: state.month_used(clock.now()),
+        }
+    }
+}
+
+impl Shared {
+    fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
+        let mut accounts = HashMap::new();
+        for stored in database.accounts()? {
+            let state = AccountState::restored(stored.kept);
+            let id = stored.record.id.clone();
+            accounts.insert(id, Arc::new(Cell::new(stored.record, state)));
+        }
+        let mut keys = HashMap::new();
+        for (digest, record) in database.keys()? {
+            let cell = accounts
+                .get(&record.account)
+                .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
+            keys.insert(
+                digest,
+                KeyEntry {
+                    record: Arc::new(record),
+                    cell: Arc::clone(cell),
+                },
+            );
+        }
+        let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
+        Ok(Shared {
+            accounts: RwLock::new(accounts),
+            keys: RwLock::new(keys),
+            queue: Mutex::default(),
+            maintenance: AtomicBool::new(maintenance),
+            unwritable: AtomicBool::new(false),
+            owner: OwnedBy::default(),
+            groups: AtomicU64::new(1),
+            lock: Mutex::new(Some(lock)),
+            predecessors: Mutex::default(),
+            recovered: Mutex::default(),
+            producer: Producer::new(clock.now())?,
+            receipt_files: OnceLock::new(),
+            clock,
+            commits: Times::default(),
+            unwritten: Mutex::default(),
+        })
+    }
+}
+
+fn start_thread(
+    shared: &Arc<Shared>,
+    database: Database,
+    path: &Path,
+) -> Result<(mpsc::Sender<Command>, std::thread::JoinHandle<()>), StoreError> {
+    let (commands, inbox) = mpsc::channel();
+    let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox);
+    let thread = std::thread::Builder::new()
+        .name("ledger".to_owned())
+        .spawn(move || committer.run())
+        .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
+    Ok((commands, thread))
+}
+
+fn take_lock(path: &Path) -> Result<File, StoreError> {
+    let unavailable = |what: String| StoreError::Unavailable(what);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| unavailable(format!("cannot make the folder {}: {error}", folder.display())))?;
+    }
+    let lock_path = path.with_extension("lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
+    lock.try_lock().map_err(|_| {
+        StoreError::Owned(format!(
+            "another process owns {} (locked by {})",
+            path.display(),
+            lock_path.display()
+        ))
+    })?;
+    Ok(lock)
+}
+
+fn stopped() -> AdminError {
+    AdminError::Store("the ledger has stopped".to_owned())
+}
+
+const MAINTENANCE: &str = "maintenance";
+
+/// For how many days receipts are kept in a file that was never opened with another number.
+const RECEIPT_DAYS: u32 = 30;
+
+#[cfg(test)]
+pub(super) mod book;
+#[cfg(test)]
+mod tests;

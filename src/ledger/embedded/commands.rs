@@ -1,0 +1,392 @@
+//! The operator's commands on the embedded ledger: the file first, then memory, on the ledger's own thread.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use super::writer::Committer;
+use super::{Cell, KeyEntry, MAINTENANCE};
+use crate::ledger::admin::{
+    AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
+};
+use crate::ledger::sqlite::TopUp;
+use crate::ledger::{AccountRecord, KeyRecord, StoreError};
+use crate::pure::account::AccountState;
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
+use crate::pure::money::Credits;
+use crate::pure::time::{Month, Period};
+
+impl Committer {
+    pub(super) fn execute(&mut self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        match op {
+            AdminOp::AccountCreate {
+                account,
+                tier,
+                quota_pico,
+            } => self.create_account(account, tier, quota_pico),
+            AdminOp::AccountSet {
+                account,
+                tier,
+                quota_pico,
+            } => self.set_account(&account, tier, quota_pico),
+            AdminOp::AccountShow { account } => self
+                .cell(&account)
+                .map(|cell| AdminReply::Account(self.view(&cell, true))),
+            AdminOp::AccountList => Ok(self.list_accounts()),
+            AdminOp::CreditsAdd {
+                account,
+                amount,
+                reference,
+            } => self.add_credits(&account, amount, &reference),
+            AdminOp::KeyCreate {
+                digest,
+                account,
+                tier,
+                domains,
+                expires_in_ms,
+                limits,
+            } => {
+                let digest = KeyDigest::from_hex(&digest)
+                    .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
+                let created = self.shared.clock.now();
+                let expires = expires_in_ms.map(|ms| created.plus_millis(ms));
+                let id = KeyId::of(&digest);
+                self.create_key(
+                    digest,
+                    KeyRecord {
+                        id,
+                        account,
+                        tier,
+                        domains,
+                        expires,
+                        limits,
+                        revoked: None,
+                        created,
+                    },
+                )
+            }
+            AdminOp::KeyList { account } => {
+                self.cell(&account)?;
+                Ok(AdminReply::Keys {
+                    keys: self.keys_of(&account),
+                })
+            }
+            AdminOp::KeyRevoke { key } => self.revoke_key(&key),
+            AdminOp::Usage { account, period } => self.usage(&account, period),
+            AdminOp::Receipts(query) => {
+                self.cell(&query.account)?;
+                self.commit().map_err(failed)?;
+                self.database.receipts(&query).map(AdminReply::Receipts).map_err(failed)
+            }
+            AdminOp::Audit => self.audit().map(AdminReply::Audit),
+            AdminOp::Repair => self.repair(),
+            AdminOp::Maintenance { on } => {
+                self.database
+                    .set_setting(MAINTENANCE, if on { "on" } else { "off" })
+                    .map_err(failed)?;
+                self.shared.maintenance.store(on, Ordering::Relaxed);
+                Ok(AdminReply::Maintenance { on })
+            }
+            AdminOp::Recover => Ok(AdminReply::Recovered(self.recovered())),
+            AdminOp::Reserve(reserve) => {
+                let cell = self.cell(reserve.account())?;
+                let request = reserve.request();
+                let reply = cell.state().reserve(&request, self.shared.clock.now());
+                if reply.is_ok() {
+                    let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
+                    predecessors.insert(request.id, cell);
+                }
+                Ok(AdminReply::Reserved(reply.into()))
+            }
+        }
+    }
+
+    fn cell(&self, account: &AccountId) -> Result<Arc<Cell>, AdminError> {
+        let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        accounts
+            .get(account)
+            .cloned()
+            .ok_or_else(|| AdminError::NoAccount(account.clone()))
+    }
+
+    fn create_account(&mut self, id: AccountId, tier: Tier, quota: Option<i64>) -> Result<AdminReply, AdminError> {
+        if self.cell(&id).is_ok() {
+            return Err(AdminError::AccountExists(id));
+        }
+        let monthly_quota = checked_quota(quota)?;
+        let record = AccountRecord {
+            id: id.clone(),
+            tier,
+            monthly_quota,
+            created: self.shared.clock.now(),
+        };
+        self.database.insert_account(&record).map_err(failed)?;
+        let cell = Arc::new(Cell::new(record, AccountState::default()));
+        let view = self.view(&cell, true);
+        self.shared
+            .accounts
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(id, cell);
+        Ok(AdminReply::Account(view))
+    }
+
+    fn set_account(
+        &mut self,
+        account: &AccountId,
+        tier: Option<Tier>,
+        quota: Option<Option<i64>>,
+    ) -> Result<AdminReply, AdminError> {
+        let cell = self.cell(account)?;
+        let mut record = AccountRecord::clone(&cell.record.load());
+        record.tier = tier.unwrap_or(record.tier);
+        if let Some(quota) = quota {
+            record.monthly_quota = checked_quota(quota)?;
+        }
+        self.database.update_account(&record).map_err(failed)?;
+        cell.record.store(Arc::new(record));
+        Ok(AdminReply::Account(self.view(&cell, true)))
+    }
+
+    fn list_accounts(&self) -> AdminReply {
+        let mut cells: Vec<Arc<Cell>> = self
+            .shared
+            .accounts
+            .read()
+            .unwrap_or_else(PoisonError::into_inner)
+            .values()
+            .cloned()
+            .collect();
+        cells.sort_by(|a, b| a.record.load().id.cmp(&b.record.load().id));
+        AdminReply::Accounts {
+            accounts: cells.iter().map(|cell| self.view(cell, false)).collect(),
+        }
+    }
+
+    fn add_credits(&mut self, id: &AccountId, amount: Credits, reference: &str) -> Result<AdminReply, AdminError> {
+        let cell = self.cell(id)?;
+        if amount <= Credits::ZERO {
+            return Err(AdminError::Invalid(format!("the amount must be above 0, not {amount}")));
+        }
+        if reference.is_empty() || reference.len() > REFERENCE_BYTES_MAX {
+            return Err(AdminError::Invalid(format!(
+                "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes"
+            )));
+        }
+        // The file adds to the balance that it has, so it gets the debits that are queued first.
+        self.commit().map_err(failed)?;
+        let written = self
+            .database
+            .top_up(id, reference, amount, self.shared.clock.now())
+            .map_err(failed)?;
+        let added = match written {
+            TopUp::Added => true,
+            TopUp::Already => false,
+            TopUp::Conflict => return Err(AdminError::ReferenceConflict(reference.to_owned())),
+            TopUp::OutOfRange => {
+                return Err(AdminError::Invalid(format!(
+                    "{amount} would take the balance beyond its range"
+                )));
+            }
+        };
+        let mut state = cell.state();
+        if added && !state.top_up(amount) {
+            // Debits only lower a balance, so what fitted a moment ago still fits.
+            log::error!("MONEY: a top-up of {amount} for {id} is in the file but not in memory");
+        }
+        Ok(AdminReply::Credited {
+            added,
+            balance: state.balance(),
+        })
+    }
+
+    fn create_key(&mut self, digest: KeyDigest, record: KeyRecord) -> Result<AdminReply, AdminError> {
+        let cell = self.cell(&record.account)?;
+        let account_tier = cell.record.load().tier;
+        if let Some(tier) = record.tier.filter(|tier| *tier > account_tier) {
+            let (has, wants) = (account_tier.name(), tier.name());
+            return Err(AdminError::Invalid(format!(
+                "the account's tier is {has}; a key cannot have the higher tier {wants}"
+            )));
+        }
+        if [record.limits.rpm, record.limits.tpm, record.limits.concurrency].contains(&Some(0)) {
+            return Err(AdminError::Invalid(
+                "a limit must be at least 1; to stop a key, revoke it".to_owned(),
+            ));
+        }
+        self.database.insert_key(&digest, &record).map_err(failed)?;
+        let entry = KeyEntry {
+            record: Arc::new(record.clone()),
+            cell,
+        };
+        self.shared
+            .keys
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(digest, entry);
+        Ok(AdminReply::Key(record))
+    }
+
+    fn revoke_key(&mut self, key: &KeyRef) -> Result<AdminReply, AdminError> {
+        let found = {
+            let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+            keys.iter()
+                .find(|(digest, _)| key.names(digest))
+                .map(|(digest, entry)| (*digest, entry.clone()))
+        };
+        let (digest, mut entry) = found.ok_or(AdminError::NoKey)?;
+        let now = self.shared.clock.now();
+        self.database.revoke_key(&digest, now).map_err(failed)?;
+        let mut record = KeyRecord::clone(&entry.record);
+        record.revoked = record.revoked.or(Some(now));
+        entry.record = Arc::new(record.clone());
+        self.shared
+            .keys
+            .write()
+            .unwrap_or_else(PoisonError::into_inner)
+            .insert(digest, entry);
+        Ok(AdminReply::Key(record))
+    }
+
+    fn usage(&mut self, account: &AccountId, period: Period) -> Result<AdminReply, AdminError> {
+        self.cell(account)?;
+        self.commit().map_err(failed)?;
+        let from = period.first_day(self.shared.clock.now().day());
+        let rows = self.database.usage(account, from).map_err(failed)?;
+        Ok(AdminReply::Usage { rows })
+    }
+
+    fn audit(&mut self) -> Result<AuditReport, AdminError> {
+        self.commit().map_err(failed)?;
+        let mut findings = Vec::new();
+        let accounts = self.database.audit(&mut findings).map_err(failed)?;
+        let month = self.shared.clock.now().month();
+        for stored in self.database.accounts().map_err(failed)? {
+            let cell = self.cell(&stored.record.id)?;
+            let state = cell.state();
+            let mut rule = |rule: &str, expected: Credits, found: Credits| {
+                if expected != found {
+                    let (account, rule) = (stored.record.id.clone(), rule.to_owned());
+                    findings.push(AuditFinding {
+                        account,
+                        rule,
+                        expected,
+                        found,
+                    });
+                }
+            };
+            rule("sum of holds = held", state.held_counted(), state.held());
+            if self
+                .shared
+                .queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_empty()
+            {
+                let used = |months: &BTreeMap<Month, Credits>| months.get(&month).copied().unwrap_or_default();
+                rule(
+                    "debits of the month = used in the month",
+                    used(&stored.kept.months),
+                    used(state.months()),
+                );
+                rule(
+                    "balance in memory = balance in the file",
+                    state.balance(),
+                    stored.kept.balance,
+                );
+            }
+        }
+        Ok(AuditReport {
+            accounts,
+            at: self.shared.clock.now(),
+            findings,
+        })
+    }
+
+    /// Makes what each account used in a month what its usage says.
+    fn repair(&mut self) -> Result<AdminReply, AdminError> {
+        self.commit().map_err(failed)?;
+        let month = self.shared.clock.now().month();
+        let mut findings = Vec::new();
+        for stored in self.database.accounts().map_err(failed)? {
+            let account = stored.record.id;
+            let cell = self.cell(&account)?;
+            let expected = stored.kept.months.get(&month).copied().unwrap_or_default();
+            let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
+            let found = if kept_month == month { kept } else { Credits::ZERO };
+            if kept_month > month || found != expected {
+                self.database.set_month(&account, month, expected).map_err(failed)?;
+                let rule = "debits of the month = used in the month".to_owned();
+                findings.push(AuditFinding {
+                    account,
+                    rule,
+                    expected,
+                    found,
+                });
+            }
+            let mut state = cell.state();
+            // What was queued since is in memory alone.
+            if self
+                .shared
+                .queue
+                .lock()
+                .unwrap_or_else(PoisonError::into_inner)
+                .is_empty()
+            {
+                state.set_months(stored.kept.months);
+            }
+        }
+        Ok(AdminReply::Repaired { findings })
+    }
+
+    /// What the start recovered.
+    fn recovered(&self) -> RecoverReport {
+        self.shared
+            .recovered
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
+    }
+
+    fn view(&self, cell: &Cell, with_keys: bool) -> AccountView {
+        let record = AccountRecord::clone(&cell.record.load());
+        let keys = if with_keys {
+            self.keys_of(&record.id)
+        } else {
+            Vec::new()
+        };
+        let figures = cell.figures(&self.shared.clock);
+        let open_holds = u64::try_from(cell.state().open_holds()).unwrap_or(u64::MAX);
+        AccountView {
+            record,
+            figures,
+            open_holds,
+            keys,
+        }
+    }
+
+    fn keys_of(&self, account: &AccountId) -> Vec<KeyRecord> {
+        let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+        let mut of: Vec<KeyRecord> = keys
+            .values()
+            .filter(|entry| entry.record.account == *account)
+            .map(|e| KeyRecord::clone(&e.record))
+            .collect();
+        of.sort_by(|a, b| (a.created, a.id.as_str()).cmp(&(b.created, b.id.as_str())));
+        of
+    }
+}
+
+fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
+    match pico {
+        Some(negative) if negative < 0 => Err(AdminError::Invalid("the monthly quota cannot be negative".to_owned())),
+        other => Ok(other.map(Credits::from_pico)),
+    }
+}
+
+fn failed(error: StoreError) -> AdminError {
+    AdminError::Store(error.to_string())
+}
+
+/// Longest reference of a top-up, in bytes.
+const REFERENCE_BYTES_MAX: usize = 200;

@@ -1,0 +1,348 @@
+//! The embedded ledger changes hands: a new binary takes over from a running one without a refused call.
+//!
+//! The old process writes out what is queued, closes the file and gives up its lock. From then on its last calls reserve at its
+//! successor, by the control socket, and their final debits only stand in its journal; the successor has taken their holds from
+//! there, and takes the debits as they come. When the successor fails before it serves, the old process takes the ledger back
+//! ([`super::take_back`]).
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::take_back::Owner;
+use super::{Cell, Embedded};
+use crate::clock::monotonic;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::journal::{Entry, LiveHold};
+use crate::ledger::{Figures, StoreError, UsageRow, control};
+use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::time::{Period, Timestamp};
+
+/// The holds of calls that run in the process before this one, by request.
+pub(super) type Predecessors = HashMap<RequestId, Arc<Cell>>;
+
+/// A reserve of the process before, as the control socket carries it. Amounts are in 10^-12 credit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteReserve {
+    account: AccountId,
+    id: [u8; 16],
+    key: Option<KeyId>,
+    limits: Limits,
+    quota: i64,
+    wanted: i64,
+    at_least: i64,
+    tokens: u64,
+    expires: Timestamp,
+    #[serde(default)]
+    is_counted: bool,
+}
+
+/// The answer to a [`RemoteReserve`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoteReply {
+    /// It is held.
+    Granted {
+        /// How much.
+        amount: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+    /// [`Denial::Requests`].
+    Requests(RateView),
+    /// [`Denial::Tokens`].
+    Tokens(RateView),
+    /// [`Denial::Concurrency`].
+    Concurrency(RateView),
+    /// [`Denial::Credit`].
+    Credit {
+        /// What is left.
+        available: i64,
+        /// What is held.
+        held: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+    /// [`Denial::Quota`].
+    Quota {
+        /// Spent this month.
+        used: i64,
+        /// What is held.
+        held: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+}
+
+impl RemoteReserve {
+    fn of(account: AccountId, request: &ReserveRequest) -> RemoteReserve {
+        RemoteReserve {
+            account,
+            id: *request.id.as_bytes(),
+            key: match &request.scope {
+                Scope::Account => None,
+                Scope::Key(key) => Some(key.clone()),
+            },
+            limits: request.limits,
+            quota: request.quota.pico(),
+            wanted: request.wanted.pico(),
+            at_least: request.at_least.pico(),
+            tokens: request.tokens,
+            expires: request.expires,
+            is_counted: request.is_counted,
+        }
+    }
+
+    pub(super) fn account(&self) -> &AccountId {
+        &self.account
+    }
+
+    pub(super) fn request(&self) -> ReserveRequest {
+        ReserveRequest {
+            id: RequestId::from_bytes(self.id),
+            scope: self.key.clone().map_or(Scope::Account, Scope::Key),
+            limits: self.limits,
+            quota: Credits::from_pico(self.quota),
+            wanted: Credits::from_pico(self.wanted),
+            at_least: Credits::from_pico(self.at_least),
+            tokens: self.tokens,
+            expires: self.expires,
+            is_counted: self.is_counted,
+        }
+    }
+}
+
+impl From<Result<Granted, Denial>> for RemoteReply {
+    fn from(reply: Result<Granted, Denial>) -> RemoteReply {
+        match reply {
+            Ok(Granted { amount, rate }) => RemoteReply::Granted {
+                amount: amount.pico(),
+                rate,
+            },
+            Err(Denial::Requests(rate)) => RemoteReply::Requests(rate),
+            Err(Denial::Tokens(rate)) => RemoteReply::Tokens(rate),
+            Err(Denial::Concurrency(rate)) => RemoteReply::Concurrency(rate),
+            Err(Denial::Credit { available, held, rate }) => {
+                let [available, held] = [available, held].map(Credits::pico);
+                RemoteReply::Credit { available, held, rate }
+            }
+            Err(Denial::Quota { used, held, rate }) => {
+                let [used, held] = [used, held].map(Credits::pico);
+                RemoteReply::Quota { used, held, rate }
+            }
+        }
+    }
+}
+
+impl From<RemoteReply> for Result<Granted, Denial> {
+    fn from(reply: RemoteReply) -> Result<Granted, Denial> {
+        let credits = Credits::from_pico;
+        match reply {
+            RemoteReply::Granted { amount, rate } => Ok(Granted {
+                amount: credits(amount),
+                rate,
+            }),
+            RemoteReply::Requests(rate) => Err(Denial::Requests(rate)),
+            RemoteReply::Tokens(rate) => Err(Denial::Tokens(rate)),
+            RemoteReply::Concurrency(rate) => Err(Denial::Concurrency(rate)),
+            RemoteReply::Credit { available, held, rate } => {
+                let [available, held] = [available, held].map(credits);
+                Err(Denial::Credit { available, held, rate })
+            }
+            RemoteReply::Quota { used, held, rate } => {
+                let [used, held] = [used, held].map(credits);
+                Err(Denial::Quota { used, held, rate })
+            }
+        }
+    }
+}
+
+impl Embedded {
+    /// A reserve at the successor; here, when the ledger is taken back meanwhile.
+    pub(in crate::ledger) async fn reserve_at_successor(
+        &self,
+        cell: &Cell,
+        request: &ReserveRequest,
+        entry: &mut Entry,
+    ) -> Result<Result<Granted, Denial>, StoreError> {
+        let account = cell.record.load().id.clone();
+        for _ in 0..CHANGES_MAX {
+            let op = AdminOp::Reserve(RemoteReserve::of(account.clone(), request));
+            let asked = self.ask_successor(op).await;
+            if let Some(reply) = self.reserved_at_successor(cell, request, asked) {
+                return reply;
+            }
+            if let Some(reply) = self.reserve(cell, request, entry)? {
+                return Ok(reply);
+            }
+        }
+        Err(StoreError::Unavailable("the ledger changes hands too often".to_owned()))
+    }
+
+    /// What the successor said of a reserve; nothing when the ledger is this process' again, and the successor's word is void. What it
+    /// holds for a call of this process is noted here too: should it fail, this process has to hold it.
+    fn reserved_at_successor(
+        &self,
+        cell: &Cell,
+        request: &ReserveRequest,
+        asked: Result<AdminReply, AdminError>,
+    ) -> Option<Result<Result<Granted, Denial>, StoreError>> {
+        let mut state = cell.state();
+        if self.is_ours() {
+            return None;
+        }
+        let reply: Result<Granted, Denial> = match asked {
+            Ok(AdminReply::Reserved(reply)) => reply.into(),
+            Ok(_) => return Some(Err(StoreError::Corrupt("an answer of another kind".to_owned()))),
+            Err(error) => return Some(Err(StoreError::Unavailable(error.to_string()))),
+        };
+        if let Ok(granted) = &reply {
+            state.hold(request, granted.amount, self.shared.clock.now());
+        }
+        Some(Ok(reply))
+    }
+
+    /// The account's figures at the successor.
+    pub(in crate::ledger) async fn figures_at_successor(&self, cell: &Cell) -> Result<Figures, StoreError> {
+        let account = cell.record.load().id.clone();
+        match self.ask_successor(AdminOp::AccountShow { account }).await {
+            Ok(AdminReply::Account(view)) => Ok(view.figures),
+            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(_) if self.is_ours() => Ok(self.figures(cell)),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    pub(super) async fn usage_at_successor(
+        &self,
+        account: &AccountId,
+        period: Period,
+    ) -> Result<Vec<UsageRow>, StoreError> {
+        let account = account.clone();
+        match self.ask_successor(AdminOp::Usage { account, period }).await {
+            Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
+            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    pub(super) async fn receipts_at_successor(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        match self.ask_successor(AdminOp::Receipts(query)).await {
+            Ok(AdminReply::Receipts(page)) => Ok(page),
+            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// Asks the successor, which may take a moment to listen. An error too when the ledger is taken back meanwhile.
+    pub(super) async fn ask_successor(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let (socket, shared) = (control::socket_path(&self.path), Arc::clone(&self.shared));
+        let ask = move || {
+            let started = monotonic();
+            loop {
+                let asked = match shared.owner.now() {
+                    Owner::This => return Err(AdminError::Store("the ledger was taken back".to_owned())),
+                    Owner::TakesBack => Err(AdminError::Store("the ledger is being taken back".to_owned())),
+                    Owner::Successor => control::ask(&socket, &op),
+                };
+                match asked {
+                    // Nobody listens yet, or it was our own socket in its last moment. What is asked here can be asked twice.
+                    Err(AdminError::Store(_)) if started.elapsed() < SUCCESSOR_WAIT_MAX => {
+                        std::thread::sleep(SUCCESSOR_PAUSE);
+                    }
+                    answered => return answered,
+                }
+            }
+        };
+        let asked = tokio::task::spawn_blocking(ask).await;
+        asked.unwrap_or_else(|error| Err(AdminError::Store(format!("the successor was not asked: {error}"))))
+    }
+
+    /// Holds what the calls of a living process hold, until that process has ended.
+    pub(in crate::ledger) fn hold_for_predecessor(&self, hold: &LiveHold) {
+        let accounts = self
+            .shared
+            .accounts
+            .read()
+            .unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Some(cell) = accounts.get(&hold.account).cloned() else {
+            return log::error!(
+                "MONEY: a call of the process before runs on {}, which is not there",
+                hold.account
+            );
+        };
+        drop(accounts);
+        let free = u64::MAX;
+        let request = ReserveRequest {
+            id: hold.id,
+            scope: Scope::Account,
+            limits: Limits {
+                rpm: free,
+                tpm: free,
+                concurrency: free,
+            },
+            quota: Credits::MAX,
+            wanted: hold.amount,
+            // What it holds was granted; less may be left now, and it is held all the same as far as there is any.
+            at_least: Credits::ZERO,
+            tokens: 0,
+            expires: Timestamp(i64::MAX),
+            is_counted: false,
+        };
+        if cell.state().reserve(&request, self.shared.clock.now()).is_err() {
+            log::warn!("the hold of request {} of the process before is not held here", hold.id);
+        }
+        self.predecessors().insert(hold.id, cell);
+    }
+
+    /// Whether calls of a process before this one may still run.
+    pub(in crate::ledger) fn has_predecessors(&self) -> bool {
+        !self.predecessors().is_empty()
+    }
+
+    /// The calls of the process before that credit is held for.
+    pub(in crate::ledger) fn holds_of_predecessors(&self) -> std::collections::HashSet<RequestId> {
+        self.predecessors().keys().copied().collect()
+    }
+
+    /// Gives back what is held for those of `held` that are not among `running`. What came since `held` was asked for stays.
+    pub(in crate::ledger) fn predecessors_ended_of(
+        &self,
+        held: &std::collections::HashSet<RequestId>,
+        running: &std::collections::HashSet<RequestId>,
+    ) {
+        let ended: Vec<(RequestId, Arc<Cell>)> = self
+            .predecessors()
+            .extract_if(|hold, _| held.contains(hold) && !running.contains(hold))
+            .collect();
+        for (hold, cell) in ended {
+            cell.state().release(hold);
+        }
+    }
+
+    /// Every process before this one has ended, and its debits were taken: what it held besides is given back.
+    pub(in crate::ledger) fn predecessors_ended(&self) {
+        let left = std::mem::take(&mut *self.predecessors());
+        for (hold, cell) in left {
+            cell.state().release(hold);
+        }
+    }
+
+    fn predecessors(&self) -> std::sync::MutexGuard<'_, Predecessors> {
+        self.shared
+            .predecessors
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}
+
+/// How long a call waits for the successor to listen.
+const SUCCESSOR_WAIT_MAX: Duration = Duration::from_secs(5);
+const SUCCESSOR_PAUSE: Duration = Duration::from_millis(5);
+/// How often the ledger may change hands and come back while one call waits for it.
+const CHANGES_MAX: u32 = 3;

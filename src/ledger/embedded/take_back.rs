@@ -1,0 +1,176 @@
+//! A ledger that was handed over comes back: its successor has failed before it served.
+//!
+//! The file is read anew, for the successor may have written to it. The holds of this process' own calls, which ran on meanwhile, are in
+//! memory, also those that the successor granted; its debits since are in the queue, and those that the file has by now leave it.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::{Arc, MutexGuard, PoisonError};
+
+use tokio::sync::oneshot;
+
+use super::writer::Command;
+use super::{Cell, Embedded, KeyEntry, MAINTENANCE, QueuedDebit, Shared, start_thread, take_lock};
+use crate::ledger::sqlite::{Database, StoredAccount};
+use crate::ledger::{StoreError, control};
+use crate::pure::account::{AccountState, Settled};
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+
+/// Who owns the ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Owner {
+    /// This process.
+    This,
+    /// The process that this one has handed it to.
+    Successor,
+    /// This process again, once what its successor has left is billed: nothing is granted yet.
+    TakesBack,
+}
+
+/// An [`Owner`] that changes.
+#[derive(Debug, Default)]
+pub(super) struct OwnedBy(AtomicU8);
+
+impl OwnedBy {
+    pub(super) fn now(&self) -> Owner {
+        match self.0.load(Ordering::Acquire) {
+            0 => Owner::This,
+            1 => Owner::Successor,
+            _ => Owner::TakesBack,
+        }
+    }
+
+    pub(super) fn set(&self, owner: Owner) {
+        let number = match owner {
+            Owner::This => 0,
+            Owner::Successor => 1,
+            Owner::TakesBack => 2,
+        };
+        self.0.store(number, Ordering::Release);
+    }
+}
+
+impl Embedded {
+    /// Whether another process owns the ledger now.
+    pub(in crate::ledger) fn is_handed_over(&self) -> bool {
+        self.shared.owner.now() == Owner::Successor
+    }
+
+    /// Whether this process may grant. Else its successor is to be asked, or in a moment this process again.
+    pub(in crate::ledger) fn is_ours(&self) -> bool {
+        self.shared.owner.now() == Owner::This
+    }
+
+    /// Writes out what is queued and gives the file up, for a successor that is about to open it. Blocks.
+    ///
+    /// # Errors
+    /// When the file cannot be written: then it stays this process'.
+    pub(crate) fn hand_over(&self) -> Result<(), StoreError> {
+        let (reply, answer) = oneshot::channel();
+        self.tell(Command::HandOver(reply))?;
+        answer
+            .blocking_recv()
+            .map_err(|_| StoreError::Unavailable("the ledger has stopped".to_owned()))?
+    }
+
+    /// The successor serves: the ledger stays with it.
+    pub(crate) fn stays_handed_over(&self) {
+        control::stay_aside(&self.path);
+    }
+
+    /// Takes a ledger back that was handed over, once its successor has ended: reads the file anew, and grants again when
+    /// `bill_the_dead` has returned. Blocks; does nothing when it is this process' own.
+    ///
+    /// # Errors
+    /// When another process owns the file, or it cannot be read. To be tried again: then nothing has changed.
+    pub(crate) fn take_back(&self, bill_the_dead: impl FnOnce()) -> Result<(), StoreError> {
+        if !self.is_handed_over() {
+            return Ok(());
+        }
+        let lock = take_lock(&self.path)?;
+        self.join_thread();
+        let mut database = Database::open(&self.path)?;
+        database.keep_receipts(self.receipt_days, self.shared.clock.now().day())?;
+        self.shared.read_anew(&database)?;
+        let (commands, thread) = start_thread(&self.shared, database, &self.path)?;
+        *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
+        *self.thread.lock().unwrap_or_else(PoisonError::into_inner) = Some(thread);
+        *self.shared.lock.lock().unwrap_or_else(PoisonError::into_inner) = Some(lock);
+        self.shared.unwritable.store(false, Ordering::Relaxed);
+        self.shared.owner.set(Owner::TakesBack);
+        bill_the_dead();
+        self.shared.owner.set(Owner::This);
+        control::step_back(&self.path);
+        // For what was queued while nobody emptied the queue.
+        self.tell(Command::Commit)
+    }
+}
+
+impl Shared {
+    /// Makes memory what the file says, with what this process has queued on top.
+    fn read_anew(&self, database: &Database) -> Result<(), StoreError> {
+        let (stored, keys) = (database.accounts()?, database.keys()?);
+        let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
+        let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
+        self.rebase(&mut accounts, stored);
+        let mut known = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        for (digest, record) in keys {
+            let cell = accounts
+                .get(&record.account)
+                .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
+            let (record, cell) = (Arc::new(record), Arc::clone(cell));
+            known.insert(digest, KeyEntry { record, cell });
+        }
+        self.maintenance.store(maintenance, Ordering::Relaxed);
+        Ok(())
+    }
+
+    fn rebase(&self, accounts: &mut HashMap<AccountId, Arc<Cell>>, stored: Vec<StoredAccount>) {
+        for stored in &stored {
+            accounts
+                .entry(stored.record.id.clone())
+                .or_insert_with(|| Arc::new(Cell::new(stored.record.clone(), AccountState::default())));
+        }
+        // All at once: no call is settled in between, so the queue and the accounts agree.
+        let mut states: HashMap<AccountId, MutexGuard<'_, AccountState>> =
+            accounts.iter().map(|(id, cell)| (id.clone(), cell.state())).collect();
+        for stored in stored {
+            let id = stored.record.id.clone();
+            if let Some(cell) = accounts.get(&id) {
+                cell.record.store(Arc::new(stored.record));
+            }
+            if let Some(state) = states.get_mut(&id) {
+                state.read_anew(stored.kept);
+            }
+        }
+        let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let queued = std::mem::take(&mut *queue);
+        for debit in queued {
+            let id = debit.cell.record.load().id.clone();
+            let kept = states.get_mut(&id).and_then(|state| queued_anew(state, debit));
+            queue.extend(kept);
+        }
+    }
+}
+
+/// A debit of the queue with what the file says by now; none when the file has it.
+fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit) -> Option<QueuedDebit> {
+    let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
+    match state.resolve(debit.number, cost, debit.month) {
+        Ok(used) => {
+            debit.month_used = used;
+            debit.numbers = state.numbers(debit.number.producer);
+            Some(debit)
+        }
+        Err(Settled::Already) => {
+            debit.entry.close();
+            None
+        }
+        Err(refused) => {
+            log::error!("MONEY: a debit of {cost} is not taken: {refused:?}");
+            debit.entry.suspend();
+            None
+        }
+    }
+}

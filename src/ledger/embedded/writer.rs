@@ -1,0 +1,312 @@
+//! The ledger's thread: commits queued debits in groups and runs the operator's commands.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError, mpsc};
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use super::receipts;
+use super::take_back::Owner;
+use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
+use crate::failpoints::point;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::journal::Entry;
+use crate::ledger::sqlite::{AccountDebit, Database};
+use crate::ledger::{StoreError, control};
+use crate::pure::ids::AccountId;
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// A debit stands in an empty queue: commit it with those that follow within the window.
+    Commit,
+    /// An operator's command.
+    Admin {
+        op: AdminOp,
+        reply: oneshot::Sender<Result<AdminReply, AdminError>>,
+    },
+    /// Commit now, and say so.
+    Flush(oneshot::Sender<Result<(), StoreError>>),
+    /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.
+    HandOver(oneshot::Sender<Result<(), StoreError>>),
+    /// Commit and end.
+    Close,
+}
+
+/// The thread's state.
+pub(super) struct Committer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) database: Database,
+    /// Where the file is.
+    path: PathBuf,
+    inbox: mpsc::Receiver<Command>,
+    /// The group that is being written. Until it is, it stays as it was first tried: its commit may have reached the file all the same.
+    unwritten: Vec<QueuedDebit>,
+    /// The producer that the process began with: another one each time.
+    process: u64,
+    /// The number of the group that is being written: the file keeps the name of its last, so that one that it has is not written again.
+    group: u64,
+    /// The journal's entries of what was committed, until it is on the disk.
+    unsynced: Vec<Entry>,
+    commit_at: Option<Instant>,
+    /// When what was committed is brought to the disk, for the case that the machine dies.
+    sync_at: Option<Instant>,
+}
+
+impl Committer {
+    pub(super) fn new(
+        shared: Arc<Shared>,
+        database: Database,
+        path: PathBuf,
+        inbox: mpsc::Receiver<Command>,
+    ) -> Committer {
+        Committer {
+            process: shared.producer.current().0,
+            path,
+            shared,
+            database,
+            inbox,
+            unwritten: Vec::new(),
+            group: 0,
+            unsynced: Vec::new(),
+            commit_at: None,
+            sync_at: None,
+        }
+    }
+
+    pub(super) fn run(mut self) {
+        let _guard = Unwritable(Arc::clone(&self.shared));
+        loop {
+            let due = [self.commit_at, self.sync_at].into_iter().flatten().min();
+            let command = match due {
+                None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
+                Some(at) => self
+                    .inbox
+                    .recv_timeout(at.saturating_duration_since(crate::clock::monotonic())),
+            };
+            match command {
+                Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
+                Ok(Command::HandOver(reply)) => match self.hand_over() {
+                    Ok(()) => {
+                        let lock = Arc::clone(&self.shared);
+                        drop(self);
+                        drop(lock.lock.lock().unwrap_or_else(PoisonError::into_inner).take());
+                        drop(reply.send(Ok(())));
+                        return;
+                    }
+                    Err(error) => drop(reply.send(Err(error))),
+                },
+                Ok(Command::Admin { op, reply }) => {
+                    // The asker may have gone; the command has taken effect all the same.
+                    drop(reply.send(self.execute(op)));
+                }
+                // The asker may have gone.
+                Ok(Command::Flush(written)) => drop(written.send(self.commit())),
+                Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
+                Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
+                    self.commit_at_the_end();
+                    if let Err(error) = self.sync() {
+                        log::error!("the ledger's file cannot be brought to the disk: {error}");
+                    }
+                    if !self.unwritten.is_empty() {
+                        log::error!(
+                            "MONEY: {} debits could not be written before the end",
+                            self.unwritten.len()
+                        );
+                    }
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Writes out everything and takes no more, so that the file can change hands.
+    fn hand_over(&mut self) -> Result<(), StoreError> {
+        self.commit()?; // Where this fails, nothing has changed yet.
+        self.shared.owner.set(Owner::Successor);
+        // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
+        let cells: Vec<Arc<Cell>> = {
+            let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
+            accounts.values().cloned().collect()
+        };
+        cells.iter().for_each(|cell| drop(cell.state()));
+        let written = self.commit().and_then(|()| self.sync());
+        match written {
+            // Calls look for the successor's socket from now on, not for ours.
+            Ok(()) => control::step_aside(&self.path),
+            Err(_) => {
+                self.shared.owner.set(Owner::This);
+                self.commit_within(COMMIT_WINDOW);
+            }
+        }
+        written
+    }
+
+    fn do_what_is_due(&mut self) {
+        let now = crate::clock::monotonic();
+        if self.commit_at.is_some_and(|at| at <= now) {
+            self.commit_at = None;
+            self.commit_or_retry();
+        }
+        if self.sync_at.is_some_and(|at| at <= now) {
+            self.sync_at = None;
+            if let Err(error) = self.sync() {
+                log::error!("the ledger's file cannot be brought to the disk: {error}");
+                self.sync_at = now.checked_add(SYNC_EVERY);
+            }
+        }
+    }
+
+    /// Brings what was committed to the disk, and frees its places in the journal.
+    ///
+    /// # Errors
+    /// When the disk does not take it: to be tried again.
+    fn sync(&mut self) -> Result<(), StoreError> {
+        self.database.sync()?;
+        if let Some(files) = self.shared.receipt_files.get()
+            && !files.flush()
+            && self.unsynced.len() < UNSYNCED_MAX
+        {
+            // Until the files have their receipts the journal keeps them: whoever starts next writes them.
+            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
+            return Ok(());
+        }
+        self.unsynced.drain(..).for_each(|mut entry| entry.close());
+        Ok(())
+    }
+
+    /// Commits what is queued now.
+    ///
+    /// # Errors
+    /// When the file cannot be written: what was queued is kept for the next try.
+    pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        while self.take_group() {
+            self.write_group()?;
+        }
+        Ok(())
+    }
+
+    /// The group to be written: the one that was tried last, or else what is queued. False when there is none.
+    fn take_group(&mut self) -> bool {
+        if self.unwritten.is_empty() {
+            self.unwritten = std::mem::take(&mut *self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner));
+            self.group = self.shared.groups.fetch_add(1, Ordering::Relaxed);
+        }
+        !self.unwritten.is_empty()
+    }
+
+    fn write_group(&mut self) -> Result<(), StoreError> {
+        self.tell_unwritten();
+        let group = sums(&self.unwritten);
+        let files = self.shared.receipt_files.get();
+        let written_out = match self.database.receipt_days() {
+            0 if files.is_none() => Vec::new(),
+            _ => receipts::made_of(&self.unwritten),
+        };
+        let now = self.shared.clock.now();
+        self.shared.producer.renew_when_old(now);
+        let name = format!("{:x}-{}", self.process, self.group);
+        point("settlement", "before");
+        let began = crate::clock::monotonic();
+        let written = self.database.write_debits(&group, &written_out, &name, now.day());
+        self.shared.commits.observe(began.elapsed());
+        written?;
+        point("settlement", "after");
+        if let Some(files) = files {
+            written_out.into_iter().for_each(|receipt| files.push(receipt));
+        }
+        if self.sync_at.is_none() {
+            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
+        }
+        for mut written in self.unwritten.drain(..) {
+            written.entry.acknowledged();
+            self.unsynced.push(written.entry);
+        }
+        self.tell_unwritten();
+        Ok(())
+    }
+
+    /// For metrics: what waits to be written.
+    fn tell_unwritten(&self) {
+        let oldest = self.unwritten.first().map(|debit| debit.queued);
+        let mut told = self.shared.unwritten.lock().unwrap_or_else(PoisonError::into_inner);
+        *told = (self.unwritten.len(), oldest);
+    }
+
+    /// Tries for a while: what cannot be written now is lost.
+    fn commit_at_the_end(&mut self) {
+        for _ in 0..END_TRIES {
+            self.commit_or_retry();
+            if self.unwritten.is_empty() {
+                return;
+            }
+            std::thread::sleep(END_PAUSE);
+        }
+    }
+
+    fn commit_within(&mut self, window: Duration) {
+        if self.commit_at.is_none() {
+            self.commit_at = crate::clock::monotonic().checked_add(window);
+        }
+    }
+
+    fn commit_or_retry(&mut self) {
+        match self.commit() {
+            Ok(()) => {
+                if self.shared.unwritable.swap(false, Ordering::Relaxed) {
+                    log::warn!("the ledger's file can be written again");
+                }
+            }
+            Err(error) => {
+                if !self.shared.unwritable.swap(true, Ordering::Relaxed) {
+                    log::error!("MONEY: debits cannot be written, new paid calls are refused: {error}");
+                }
+                self.commit_within(RETRY_EVERY);
+            }
+        }
+    }
+}
+
+/// Without its thread the ledger can write nothing: however the thread ends, new reserves are refused from then on.
+struct Unwritable(Arc<Shared>);
+
+impl Drop for Unwritable {
+    fn drop(&mut self) {
+        self.0.unwritable.store(true, Ordering::Relaxed);
+    }
+}
+
+/// One record an account, whatever the number of its debits: a commit's cost does not grow with the traffic of one account.
+fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
+    let mut group: HashMap<AccountId, AccountDebit> = HashMap::new();
+    for queued in debits {
+        let record = queued.cell.record.load();
+        let sum = group.entry(record.id.clone()).or_default();
+        // Numbers of one account are queued in the order in which they were closed, so the last one knows all.
+        let numbers = (queued.number.born, queued.numbers.clone());
+        sum.numbers.insert(queued.number.producer, numbers);
+        // The last one's, even when the clock has stepped back over a month's end: memory does the same.
+        (sum.month, sum.month_used) = (queued.month, queued.month_used.pico());
+        let Some(debit) = &queued.debit else { continue };
+        let cost = debit.cost.pico();
+        sum.cost = sum.cost.saturating_add(i128::from(cost));
+        let row = sum.usage.entry((queued.day, Arc::clone(&debit.model))).or_default();
+        let add = |to: &mut i64, value: u64| *to = to.saturating_add(i64::try_from(value).unwrap_or(i64::MAX));
+        add(&mut row.requests, 1);
+        add(&mut row.prompt, debit.usage.prompt.0);
+        add(&mut row.completion, debit.usage.completion.0);
+        row.cost = row.cost.saturating_add(cost);
+    }
+    group
+}
+
+/// What a machine that dies may lose.
+const SYNC_EVERY: Duration = Duration::from_secs(1);
+/// The most places in the journal that wait for files that cannot be written: a third of those that there are.
+const UNSYNCED_MAX: usize = 40_000;
+const RETRY_EVERY: Duration = Duration::from_secs(1);
+const END_TRIES: u32 = 50;
+const END_PAUSE: Duration = Duration::from_millis(200);

@@ -1,0 +1,328 @@
+//! Recovery: what processes that died have left in their journals is billed or given back.
+//!
+//! Nothing here can bill twice: what a call owes goes to the store under the number that the call had before anything of its answer was
+//! passed on, so a store that has heard of it before says so, however old the journal is. A debit that has to be made is written into the
+//! dead process' journal before the store hears of it. So a recovery that is killed itself is continued by the next.
+
+use std::collections::HashSet;
+use std::panic::AssertUnwindSafe;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use super::file::{EXTENSION, JournalFile};
+use super::slot::{Found, FoundStage, NumberedDebit};
+use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
+use crate::ledger::admin::RecoverReport;
+use crate::ledger::embedded::Embedded;
+use crate::ledger::{Debit, Ledger, Orphan, StoreError};
+use crate::pure::money::Credits;
+use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
+use crate::pure::receipt::CallDetails;
+use crate::pure::request_body::RequestBody;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+
+/// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
+/// once nothing stands in it, and put aside when something in it could not be believed.
+pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
+    recover_beside(folder, ledger, None)
+}
+
+/// The same for a process that has a journal itself.
+pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverReport {
+    recover_beside(&journal.folder, ledger, journal.own().as_deref())
+}
+
+/// The same beside this process' `own` journal.
+fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> RecoverReport {
+    let mut report = RecoverReport::default();
+    let (mut dead, mut others_live) = (Vec::new(), false);
+    let (paths, is_whole) = journals(folder, &mut report);
+    for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
+        match JournalFile::adopt(path) {
+            Ok(None) => others_live |= path.exists(),
+            Ok(Some(file)) => {
+                report.journals += 1;
+                dead.push(Arc::new(file));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+                let aside = JournalFile::put_aside(path);
+                let kept = aside.unwrap_or_else(|_| path.clone());
+                refuse(
+                    &mut report,
+                    format!("{}: {error}; kept as {}", path.display(), kept.display()),
+                );
+            }
+            Err(error) => {
+                others_live = true;
+                refuse(&mut report, format!("{}: {error}", path.display()));
+            }
+        }
+    }
+    resolve(&dead, ledger, &mut report);
+    if is_whole && !others_live {
+        ledger.predecessors_ended();
+    }
+    if report.journals > 0 {
+        log::warn!(
+            "recovered {} journals of dead processes: {} debits taken, {} known before, {} holds given back, {} refused",
+            report.journals,
+            report.settled,
+            report.already,
+            report.released,
+            report.refused.len()
+        );
+    }
+    report
+}
+
+/// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
+pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
+    for path in journals(folder, &mut RecoverReport::default()).0 {
+        let file = match JournalFile::peek(&path) {
+            Ok(file) => file,
+            Err(error) => {
+                log::error!("{}: {error}", path.display());
+                continue;
+            }
+        };
+        for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
+            let amount = slot.held();
+            // What cannot be read is being written at this moment.
+            if let Ok(Some(found)) = slot.read()
+                && amount > Credits::ZERO
+            {
+                let (id, account) = (found.id, found.account);
+                ledger.hold_for_predecessor(&LiveHold { id, account, amount });
+            }
+        }
+    }
+}
+
+/// Takes what the process before this one, which lives and has handed its ledger over, has billed since, and gives back what its ended
+/// calls held.
+pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>) {
+    // A call that the process before makes after this look must not be taken for one that ended.
+    let held = ledger.holds_of_predecessors();
+    let (paths, is_whole) = journals(folder, &mut RecoverReport::default());
+    let mut running = HashSet::new();
+    let mut ended = Vec::new();
+    for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
+        let Ok(file) = JournalFile::peek(path) else { return };
+        for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
+            match slot.read() {
+                Ok(None) => {}
+                Ok(Some(found)) => {
+                    running.insert(found.id);
+                    if let FoundStage::Owed(debit) = found.stage {
+                        ended.push((found, debit, slot.held()));
+                    }
+                }
+                Err(_) => return, // It is being written at this moment; the next round reads it.
+            }
+        }
+    }
+    for (found, numbered, held) in ended {
+        let debit = owed_debit(&found, &numbered, Some(held).filter(|held| *held > Credits::ZERO));
+        ledger.take_from_predecessor(&found.account, found.id, debit, numbered.number);
+    }
+    if is_whole {
+        ledger.predecessors_ended_of(&held, &running);
+    }
+}
+
+/// Tends the journal and looks for those of dead processes until told to stop. On a thread of its own.
+pub fn keep(journal: &Journal, ledger: &Ledger, stopped: &AtomicBool) {
+    let mut rounds: u32 = 0;
+    while !stopped.load(Ordering::Acquire) {
+        std::thread::park_timeout(FLUSH_EVERY);
+        journal.tend();
+        rounds = rounds.wrapping_add(1);
+        if ledger.is_handed_over() {
+            continue; // What is left by others is the successor's to resolve.
+        }
+        let own = journal.own();
+        if let Some(embedded) = ledger.embedded().filter(|embedded| embedded.has_predecessors()) {
+            follow_predecessors(&journal.folder, embedded, own.as_deref());
+        }
+        if rounds.is_multiple_of(ADOPT_ROUNDS) {
+            recover_beside(&journal.folder, ledger, own.as_deref());
+        }
+    }
+}
+
+/// Resolves the calls of dead processes, in any order.
+fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverReport) {
+    let mut calls = Vec::new();
+    for file in files {
+        file.count_found(); // So that the file stays until its last call was looked at.
+        for number in 0..file.slots() {
+            match file.slot(number).map(|slot| slot.read()) {
+                None | Some(Ok(None)) => {}
+                Some(Ok(Some(found))) => {
+                    file.count_found();
+                    calls.push((file, number, found));
+                }
+                Some(Err(error)) => {
+                    file.keep_aside();
+                    refuse(report, format!("{}: call {number}: {error}", file.path().display()));
+                }
+            }
+        }
+    }
+    for (file, number, found) in calls {
+        let id = found.id;
+        if let Err(error) = resolve_call(file, number, found, ledger, report) {
+            file.keep_aside();
+            file.forget_found();
+            refuse(report, format!("{}: request {id}: {error}", file.path().display()));
+        }
+    }
+    files.iter().for_each(|file| file.forget_found());
+}
+
+fn resolve_call(
+    file: &Arc<JournalFile>,
+    number: u32,
+    found: Found,
+    ledger: &Ledger,
+    report: &mut RecoverReport,
+) -> Result<(), StoreError> {
+    let (orphan, stage) = match found.stage {
+        FoundStage::Held => (Orphan::Held, Stage::Held),
+        FoundStage::Answered {
+            delivered,
+            prompt,
+            number,
+        } => {
+            let debit = made_debit(file, &found, delivered, prompt)?;
+            (Orphan::Owed { debit, number }, Stage::Answered)
+        }
+        FoundStage::Owed(numbered) => {
+            let (debit, number) = (owed_debit(&found, &numbered, None), Some(numbered.number));
+            (Orphan::Owed { debit, number }, Stage::Owed)
+        }
+    };
+    let named = match &orphan {
+        Orphan::Held => None,
+        Orphan::Owed { number, .. } => *number,
+    };
+    let place = ledger.place(&found.account)?;
+    let entry = Entry(Some(Written {
+        file: Arc::clone(file),
+        slot: number,
+        blocks: Default::default(),
+        id: found.id,
+        stage,
+        number: named,
+        delivered: CompletionTokens(0),
+        prompt: None,
+    }));
+    let owes_nothing = matches!(orphan, Orphan::Held);
+    let new = ledger.take_over(&place, found.id, orphan, entry)?;
+    match (owes_nothing, new) {
+        (true, _) => report.released += 1,
+        (false, true) => report.settled += 1,
+        (false, false) => report.already += 1,
+    }
+    Ok(())
+}
+
+/// What a slot says of its call beside the debit. When and how it ended, nobody knows; what it held has no check there.
+fn details(found: &Found) -> Box<CallDetails> {
+    Box::new(CallDetails {
+        endpoint: Some(found.endpoint),
+        pricing: Some(found.pricing),
+        ..CallDetails::default()
+    })
+}
+
+fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) -> Debit {
+    Debit {
+        model: found.model.as_str().into(),
+        key: found.key.clone(),
+        usage: numbered.usage,
+        cost: numbered.cost,
+        held,
+        details: Some(details(found)),
+    }
+}
+
+/// An answer that had begun costs its prompt and what was delivered (DESIGN section 4).
+fn made_debit(
+    file: &JournalFile,
+    found: &Found,
+    delivered: CompletionTokens,
+    reported: Option<PromptTokens>,
+) -> Result<Debit, StoreError> {
+    let counted = || {
+        let text = file.prompt(found.place)?;
+        let body = RequestBody::parse(text.into(), found.endpoint).ok()?;
+        Some(counted_prompt(&body, &found.model, &found.limits))
+    };
+    // A text that the tokenizer cannot take must not stop a start.
+    let counted = || std::panic::catch_unwind(AssertUnwindSafe(counted)).ok().flatten();
+    let prompt = reported.or_else(counted).unwrap_or_else(|| {
+        log::warn!(
+            "request {}: its prompt was not kept; it is billed by a low estimate",
+            found.id
+        );
+        estimated_prompt(u64::from(found.place.bytes))
+    });
+    let usage = Usage {
+        prompt,
+        completion: delivered,
+    };
+    let cost = found
+        .pricing
+        .cost(usage)
+        .map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(Debit {
+        model: found.model.as_str().into(),
+        key: found.key.clone(),
+        usage,
+        cost,
+        held: None,
+        details: Some(details(found)),
+    })
+}
+
+/// The journals in the folder, oldest first, and whether that is all of them. What a process left that died while it made its journal is
+/// deleted.
+fn journals(folder: &Path, report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
+    let entries = match std::fs::read_dir(folder) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Vec::new(), true),
+        Err(error) => {
+            refuse(report, format!("{}: {error}", folder.display()));
+            return (Vec::new(), false);
+        }
+    };
+    let (mut journals, mut is_whole) = (Vec::new(), true);
+    for entry in entries {
+        let Ok(path) = entry.map(|entry| entry.path()) else {
+            is_whole = false;
+            continue;
+        };
+        if !JournalFile::names(&path) {
+            continue; // Somebody else's file.
+        }
+        match path.extension().and_then(|extension| extension.to_str()) {
+            Some(EXTENSION) => journals.push(path),
+            Some("new" | "prompts") => JournalFile::delete_if_unfinished(&path),
+            _ => {}
+        }
+    }
+    journals.sort();
+    (journals, is_whole)
+}
+
+fn refuse(report: &mut RecoverReport, line: String) {
+    log::error!("MONEY: {line}");
+    report.refused.push(line);
+}
+
+/// How many flushes lie between two looks for dead processes' journals.
+const ADOPT_ROUNDS: u32 = 2;
+const _: () = assert!(FLUSH_EVERY.as_millis() * ADOPT_ROUNDS as u128 <= Duration::from_secs(10).as_millis());

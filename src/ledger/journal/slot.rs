@@ -1,0 +1,487 @@
+//! One slot: what must be known of a call when its process has died, at fixed places in mapped memory.
+//!
+//! A slot has one owner at a time, the call's [`Entry`](super::Entry). The intent is written before the slot's state says that there is one,
+//! the debit before the state says that one is owed; each has a checksum, and the counters carry theirs in the same word. So whatever
+//! a kill or a bad disk leaves behind is either read as it was written or refused.
+
+use std::cell::UnsafeCell;
+use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
+
+use crate::pure::ids::{AccountId, KeyId, RequestId};
+use crate::pure::money::{Credits, Pricing};
+use crate::pure::numbers::{Birth, CallNumber, ProducerId};
+use crate::pure::request_body::{Endpoint, PromptLimits};
+use crate::pure::time::Timestamp;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+
+/// Bytes from one slot to the next.
+pub(super) const SLOT_BYTES: usize = 512;
+
+/// A slot as it lies in the file. Everything is little-endian, as on every machine that this is built for.
+#[repr(C, align(64))]
+pub(super) struct Slot {
+    state: AtomicU32,
+    /// When the call came, in seconds since 1970. Only read for metrics, so it has no check; 0 in journals of before it was written.
+    since_secs: AtomicU32,
+    /// Completion tokens that were passed on, or that the provider reported, with their check.
+    delivered: AtomicU64,
+    /// Prompt tokens that the provider reported, with their check.
+    prompt: AtomicU64,
+    /// What is held, in 10^-12 credit; 0 until it is granted. Only read from a living process, so it has no check.
+    held: AtomicI64,
+    intent: UnsafeCell<[u8; INTENT_BYTES]>,
+    debit: UnsafeCell<[u8; DEBIT_BYTES]>,
+    /// The call's name: its producer, and its number with their check; 0 until it has one, and in journals of before there were names.
+    producer: AtomicU64,
+    number: AtomicU64,
+}
+
+// SAFETY: the cells are written only by the slot's one owner, before a release store of `state`; another thread reads them only when it
+// has taken the slot over, which is ordered by the lock of the free list or by the start of the process.
+unsafe impl Sync for Slot {}
+
+const INTENT_BYTES: usize = 392;
+const DEBIT_BYTES: usize = 72;
+
+/// The states. No flipped byte turns one into another.
+mod state {
+    pub(super) const FREE: u32 = 0;
+    pub(super) const HELD: u32 = 0x1111_a5a5;
+    pub(super) const ANSWERED: u32 = 0x2222_5a5a;
+    pub(super) const OWED: u32 = 0x4444_c3c3;
+}
+
+/// What a call is about to do: enough to bill or release it without its process, its catalogue or its configuration.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Intent<'a> {
+    /// The request, and its hold.
+    pub id: RequestId,
+    /// Who pays.
+    pub account: &'a AccountId,
+    /// The key that asks.
+    pub key: &'a KeyId,
+    /// The model's id; at most [`MODEL_BYTES_MAX`] bytes.
+    pub model: &'a str,
+    /// The list prices that the call was admitted with.
+    pub pricing: Pricing,
+    /// What bounds its prompt.
+    pub limits: PromptLimits,
+    /// Where it came in.
+    pub endpoint: Endpoint,
+}
+
+/// Where a call's prompt is kept, and its checksum.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct PromptPlace {
+    /// The first block's number, from 1; 0 when the prompt is not kept.
+    pub(super) first_block: u32,
+    pub(super) bytes: u32,
+    pub(super) checksum: u32,
+}
+
+/// An exact debit with the number under which the store knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct NumberedDebit {
+    pub(super) number: CallNumber,
+    pub(super) usage: Usage,
+    pub(super) cost: Credits,
+}
+
+/// What was found in a slot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) id: RequestId,
+    pub(super) account: AccountId,
+    pub(super) key: KeyId,
+    pub(super) model: String,
+    pub(super) pricing: Pricing,
+    pub(super) limits: PromptLimits,
+    pub(super) endpoint: Endpoint,
+    pub(super) place: PromptPlace,
+    pub(super) stage: FoundStage,
+}
+
+/// How far its call had come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FoundStage {
+    /// Nothing of an answer was passed on.
+    Held,
+    /// An answer had begun.
+    Answered {
+        delivered: CompletionTokens,
+        /// As the provider reported it.
+        prompt: Option<PromptTokens>,
+        /// None in journals of before there were names.
+        number: Option<CallNumber>,
+    },
+    /// It was over, and its debit stood.
+    Owed(NumberedDebit),
+}
+
+/// Why a slot is not believed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refused {
+    #[error("its state is none")]
+    State,
+    #[error("its intent is damaged")]
+    Intent,
+    #[error("its counters are damaged")]
+    Counters,
+    #[error("its debit is damaged")]
+    Debit,
+    #[error("its number is damaged")]
+    Number,
+}
+
+impl Slot {
+    /// Writes an intent into a free slot. The caller owns the slot.
+    pub(super) fn hold(&self, intent: &Intent<'_>, place: PromptPlace) {
+        let text = intent_bytes(intent, place);
+        // SAFETY: the caller owns the slot, so nobody else touches the cell.
+        unsafe { *self.intent.get() = text };
+        self.set_since(Some(intent.id.time()));
+        self.delivered.store(checked(0, intent.id), Ordering::Relaxed);
+        self.prompt.store(NOT_REPORTED, Ordering::Relaxed);
+        self.number.store(UNNAMED, Ordering::Relaxed);
+        self.held.store(0, Ordering::Relaxed);
+        self.state.store(state::HELD, Ordering::Release);
+    }
+
+    /// The store has granted this.
+    pub(super) fn granted(&self, amount: Credits) {
+        self.held.store(amount.pico(), Ordering::Release);
+    }
+
+    /// What is held.
+    pub(super) fn held(&self) -> Credits {
+        Credits::from_pico(self.held.load(Ordering::Acquire))
+    }
+
+    /// When the call came that stands here; none when the slot is free. Anybody may ask.
+    pub(super) fn since(&self) -> Option<Timestamp> {
+        if self.state.load(Ordering::Acquire) == state::FREE {
+            return None;
+        }
+        let secs = self.since_secs.load(Ordering::Relaxed);
+        (secs > 0).then(|| Timestamp(i64::from(secs).saturating_mul(1000)))
+    }
+
+    /// Whether its end is known to the store, and it stays all the same.
+    pub(super) fn is_acknowledged(&self) -> bool {
+        self.since_secs.load(Ordering::Relaxed) == 0
+    }
+
+    /// From when on its end is unknown to the store; none for one whose end is known.
+    pub(super) fn set_since(&self, since: Option<Timestamp>) {
+        let secs = since.map_or(0, |since| since.0.div_euclid(1000));
+        self.since_secs
+            .store(u32::try_from(secs).unwrap_or(0), Ordering::Relaxed);
+    }
+
+    /// An answer's first byte is about to be passed on.
+    pub(super) fn answered(&self) {
+        self.state.store(state::ANSWERED, Ordering::Release);
+    }
+
+    /// Tokens that are about to be passed on, in all.
+    pub(super) fn deliver(&self, tokens: CompletionTokens, id: RequestId) {
+        self.delivered.store(checked(tokens.0, id), Ordering::Release);
+    }
+
+    /// The provider's report of the prompt.
+    pub(super) fn report_prompt(&self, tokens: PromptTokens, id: RequestId) {
+        self.prompt.store(checked(tokens.0, id), Ordering::Release);
+    }
+
+    /// Writes the call's name, in place of the one that it may have. The caller owns the slot.
+    pub(super) fn name(&self, number: CallNumber, id: RequestId) {
+        self.number.store(UNNAMED, Ordering::Release);
+        self.producer.store(number.producer.0, Ordering::Release);
+        self.number.store(checked_number(number, id), Ordering::Release);
+    }
+
+    /// The call's name; none when it has none yet.
+    fn named(&self, id: RequestId) -> Result<Option<CallNumber>, Refused> {
+        let word = self.number.load(Ordering::Acquire);
+        if word == UNNAMED {
+            return Ok(None);
+        }
+        let producer = ProducerId(self.producer.load(Ordering::Acquire));
+        let number = CallNumber::new(producer, word >> NUMBER_CHECK_BITS);
+        if checked_number(number, id) == word {
+            Ok(Some(number))
+        } else {
+            Err(Refused::Number)
+        }
+    }
+
+    /// Writes the exact debit, of a call that has its name already when `is_named`. The caller owns the slot.
+    pub(super) fn owe(&self, debit: &NumberedDebit, id: RequestId, is_named: bool) {
+        let text = debit_bytes(debit, id);
+        // A debit that gets another number: while it is written, the counters say what is owed.
+        if self.state.load(Ordering::Relaxed) == state::OWED {
+            self.deliver(debit.usage.completion, id);
+            self.report_prompt(debit.usage.prompt, id);
+            self.state.store(state::ANSWERED, Ordering::Release);
+        }
+        if !is_named {
+            self.name(debit.number, id);
+        }
+        // SAFETY: the caller owns the slot, so nobody else touches the cell.
+        unsafe { *self.debit.get() = text };
+        self.state.store(state::OWED, Ordering::Release);
+    }
+
+    /// Frees the slot.
+    pub(super) fn free(&self) {
+        self.state.store(state::FREE, Ordering::Release);
+    }
+
+    /// Reads a slot of a process that has died. The caller owns the slot. None when it is free.
+    ///
+    /// # Errors
+    /// When what stands in it is damaged.
+    pub(super) fn read(&self) -> Result<Option<Found>, Refused> {
+        let state = self.state.load(Ordering::Acquire);
+        if state == state::FREE {
+            return Ok(None);
+        }
+        if ![state::HELD, state::ANSWERED, state::OWED].contains(&state) {
+            return Err(Refused::State);
+        }
+        // SAFETY: the caller owns the slot, so nobody writes to the cell.
+        let intent = unsafe { *self.intent.get() };
+        let mut found = read_intent(&intent).ok_or(Refused::Intent)?;
+        found.stage = match state {
+            state::ANSWERED => {
+                let delivered = unchecked(self.delivered.load(Ordering::Acquire), found.id).ok_or(Refused::Counters)?;
+                let prompt = match self.prompt.load(Ordering::Acquire) {
+                    NOT_REPORTED => None,
+                    word => Some(PromptTokens(unchecked(word, found.id).ok_or(Refused::Counters)?)),
+                };
+                FoundStage::Answered {
+                    delivered: CompletionTokens(delivered),
+                    prompt,
+                    number: self.named(found.id)?,
+                }
+            }
+            state::OWED => {
+                // SAFETY: as above.
+                let debit = unsafe { *self.debit.get() };
+                let mut debit = read_debit(&debit, found.id).ok_or(Refused::Debit)?;
+                if self.named(found.id)? != Some(debit.number) {
+                    debit.number.born = Birth::default(); // Of before there were names: its producer says nothing of its birth.
+                }
+                FoundStage::Owed(debit)
+            }
+            _ => FoundStage::Held,
+        };
+        Ok(Some(found))
+    }
+}
+
+/// A count with its check in one word, so that one store writes both. Counts beyond 2^32 are kept as that many less one.
+fn checked(count: u64, id: RequestId) -> u64 {
+    let count = u32::try_from(count).unwrap_or(u32::MAX);
+    u64::from(count) << 32 | u64::from(check(count, id))
+}
+
+fn unchecked(word: u64, id: RequestId) -> Option<u64> {
+    let [count, found] = [word >> 32, word & u64::from(u32::MAX)].map(|half| u32::try_from(half).unwrap_or(0));
+    (check(count, id) == found).then_some(u64::from(count))
+}
+
+/// Never 0, so that no word of zeros is believed.
+fn check(count: u32, id: RequestId) -> u32 {
+    let [.., a, b, c, d] = *id.as_bytes();
+    let salt = u32::from_le_bytes([a, b, c, d]);
+    (count ^ salt)
+        .wrapping_mul(0x9e37_79b1)
+        .rotate_left(15)
+        .wrapping_mul(0x85eb_ca77)
+        | 1
+}
+
+/// A number with its check in one word. Never 0: numbers count from 1.
+fn checked_number(number: CallNumber, id: RequestId) -> u64 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(id_salt(id));
+    hasher.update(&number.producer.0.to_le_bytes());
+    hasher.update(&number.number.to_le_bytes());
+    number.number << NUMBER_CHECK_BITS | u64::from(hasher.finalize() >> (32 - NUMBER_CHECK_BITS))
+}
+
+const NOT_REPORTED: u64 = 0;
+const UNNAMED: u64 = 0;
+/// The rest is the number: a million million calls of one account by one producer.
+const NUMBER_CHECK_BITS: u32 = 24;
+
+/// Longest model id that a slot takes, in bytes.
+pub const MODEL_BYTES_MAX: usize = 200;
+const ACCOUNT_BYTES_MAX: usize = 64;
+const KEY_BYTES_MAX: usize = 32;
+
+fn intent_bytes(intent: &Intent<'_>, place: PromptPlace) -> [u8; INTENT_BYTES] {
+    let mut text = [0u8; INTENT_BYTES];
+    let mut writer = Writer {
+        rest: text.get_mut(4..).unwrap_or_default(),
+    };
+    writer.put(intent.id.as_bytes());
+    writer.put(&[endpoint_byte(intent.endpoint)]);
+    for price in intent.pricing.units_each() {
+        writer.put(&price.to_le_bytes());
+    }
+    writer.put(&intent.limits.image_tokens_each.to_le_bytes());
+    writer.put(&intent.limits.context_length.to_le_bytes());
+    writer.put(&place.first_block.to_le_bytes());
+    writer.put(&place.bytes.to_le_bytes());
+    writer.put(&place.checksum.to_le_bytes());
+    writer.put_text(intent.account.as_str(), ACCOUNT_BYTES_MAX);
+    writer.put_text(intent.key.as_str(), KEY_BYTES_MAX);
+    writer.put_text(intent.model, MODEL_BYTES_MAX);
+    seal(&mut text, 0);
+    text
+}
+
+fn read_intent(text: &[u8; INTENT_BYTES]) -> Option<Found> {
+    let mut reader = Reader { rest: opened(text, 0)? };
+    Some(Found {
+        id: RequestId::from_bytes(reader.take()?),
+        endpoint: endpoint(u8::from_le_bytes(reader.take()?))?,
+        pricing: {
+            let prompt = u128::from_le_bytes(reader.take()?);
+            Pricing::from_units_each([prompt, u128::from_le_bytes(reader.take()?)])?
+        },
+        limits: PromptLimits {
+            image_tokens_each: u64::from_le_bytes(reader.take()?),
+            context_length: u64::from_le_bytes(reader.take()?),
+        },
+        place: PromptPlace {
+            first_block: u32::from_le_bytes(reader.take()?),
+            bytes: u32::from_le_bytes(reader.take()?),
+            checksum: u32::from_le_bytes(reader.take()?),
+        },
+        account: reader.take_text()?.parse().ok()?,
+        key: reader.take_text()?.to_owned().into(),
+        model: reader.take_text()?.to_owned(),
+        stage: FoundStage::Held,
+    })
+}
+
+fn debit_bytes(debit: &NumberedDebit, id: RequestId) -> [u8; DEBIT_BYTES] {
+    let mut text = [0u8; DEBIT_BYTES];
+    let mut writer = Writer {
+        rest: text.get_mut(4..).unwrap_or_default(),
+    };
+    writer.put(&debit.number.producer.0.to_le_bytes());
+    writer.put(&debit.number.number.to_le_bytes());
+    writer.put(&debit.usage.prompt.0.to_le_bytes());
+    writer.put(&debit.usage.completion.0.to_le_bytes());
+    writer.put(&debit.cost.pico().to_le_bytes());
+    seal(&mut text, id_salt(id));
+    text
+}
+
+fn read_debit(text: &[u8; DEBIT_BYTES], id: RequestId) -> Option<NumberedDebit> {
+    let mut reader = Reader {
+        rest: opened(text, id_salt(id))?,
+    };
+    Some(NumberedDebit {
+        number: {
+            let producer = ProducerId(u64::from_le_bytes(reader.take()?));
+            CallNumber::new(producer, u64::from_le_bytes(reader.take()?))
+        },
+        usage: Usage {
+            prompt: PromptTokens(u64::from_le_bytes(reader.take()?)),
+            completion: CompletionTokens(u64::from_le_bytes(reader.take()?)),
+        },
+        cost: Credits::from_pico(i64::from_le_bytes(reader.take()?)),
+    })
+}
+
+/// A debit that an earlier call left in the slot is not this call's: the request is part of the checksum.
+fn id_salt(id: RequestId) -> u32 {
+    crc32fast::hash(id.as_bytes())
+}
+
+/// Writes the checksum of what follows it into the first four bytes.
+fn seal(text: &mut [u8], salt: u32) {
+    let sum = checksum(text.get(4..).unwrap_or_default(), salt);
+    if let Some(place) = text.first_chunk_mut::<4>() {
+        *place = sum.to_le_bytes();
+    }
+}
+
+fn opened(text: &[u8], salt: u32) -> Option<&[u8]> {
+    let (sum, rest) = text.split_first_chunk::<4>()?;
+    (u32::from_le_bytes(*sum) == checksum(rest, salt)).then_some(rest)
+}
+
+/// Of another kind than that of a region of zeros, which is 0.
+fn checksum(text: &[u8], salt: u32) -> u32 {
+    let mut hasher = crc32fast::Hasher::new_with_initial(salt ^ 0x7467_6a31);
+    hasher.update(text);
+    hasher.finalize()
+}
+
+fn endpoint_byte(endpoint: Endpoint) -> u8 {
+    match endpoint {
+        Endpoint::Chat => 1,
+        Endpoint::ChatStream => 2,
+        Endpoint::Embeddings => 3,
+    }
+}
+
+fn endpoint(byte: u8) -> Option<Endpoint> {
+    match byte {
+        1 => Some(Endpoint::Chat),
+        2 => Some(Endpoint::ChatStream),
+        3 => Some(Endpoint::Embeddings),
+        _ => None,
+    }
+}
+
+struct Writer<'a> {
+    rest: &'a mut [u8],
+}
+
+impl Writer<'_> {
+    fn put(&mut self, bytes: &[u8]) {
+        let rest = std::mem::take(&mut self.rest);
+        // The sizes above add up to less than a slot's, which a test checks.
+        if let Some((place, rest)) = rest.split_at_mut_checked(bytes.len()) {
+            place.copy_from_slice(bytes);
+            self.rest = rest;
+        }
+    }
+
+    fn put_text(&mut self, text: &str, max: usize) {
+        let bytes = text.as_bytes().get(..text.len().min(max)).unwrap_or_default();
+        self.put(&[u8::try_from(bytes.len()).unwrap_or(0)]);
+        self.put(bytes);
+    }
+}
+
+struct Reader<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Reader<'a> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.rest.split_first_chunk::<N>()?;
+        self.rest = rest;
+        Some(*taken)
+    }
+
+    fn take_text(&mut self) -> Option<&'a str> {
+        let [length] = self.take::<1>()?;
+        let (text, rest) = self.rest.split_at_checked(usize::from(length))?;
+        self.rest = rest;
+        std::str::from_utf8(text).ok()
+    }
+}
+
+const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
+const _: () = assert!(
+    4 + 16 + 1 + 32 + 16 + 12 + 1 + ACCOUNT_BYTES_MAX + 1 + KEY_BYTES_MAX + 1 + MODEL_BYTES_MAX <= INTENT_BYTES
+);
+const _: () = assert!(4 + 5 * 8 <= DEBIT_BYTES);

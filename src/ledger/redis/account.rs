@@ -1,0 +1,154 @@
+//! An account as this process knows it: the names of its keys in Redis, what is under way, and the last windows seen.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use super::script::PREFIX;
+use super::slots::slot_of;
+use crate::ledger::producer::AccountNumbers;
+use crate::pure::account::Scope;
+use crate::pure::ids::AccountId;
+use crate::pure::limits::Window;
+use crate::pure::numbers::{CallNumber, Numbers, ProducerId};
+
+/// Where an account's figures are.
+#[derive(Debug)]
+pub struct Account {
+    id: AccountId,
+    keys: [String; 2],
+    slot: u16,
+    /// The number of the shard whose queue has what is under way.
+    queued_at: AtomicUsize,
+    /// Settlements and releases that Redis has not acknowledged.
+    under_way: AtomicUsize,
+    /// Held by whoever reads the account's usage: one call at a time may ask Redis for so much.
+    pub(super) reporting: tokio::sync::Mutex<()>,
+    windows: Mutex<Vec<(Scope, Window)>>,
+    pub(super) numbers: AccountNumbers,
+    /// The numbers of this process that Redis has acknowledged, by their producer.
+    acknowledged: Mutex<(Option<ProducerId>, Numbers)>,
+}
+
+impl Account {
+    pub(super) fn new(id: AccountId) -> Account {
+        Account {
+            keys: account_keys(&id),
+            slot: slot_of(id.as_str().as_bytes()),
+            id,
+            queued_at: AtomicUsize::new(0),
+            under_way: AtomicUsize::new(0),
+            reporting: tokio::sync::Mutex::default(),
+            windows: Mutex::default(),
+            numbers: AccountNumbers::default(),
+            acknowledged: Mutex::default(),
+        }
+    }
+
+    pub(super) fn id(&self) -> &AccountId {
+        &self.id
+    }
+
+    /// The account itself, and the order in which its holds expire.
+    pub(super) fn keys(&self) -> [&str; 2] {
+        let [account, order] = &self.keys;
+        [account, order]
+    }
+
+    /// The slot of its keys in a cluster: an identifier has no braces, and stands between them in its keys.
+    pub(super) fn slot(&self) -> u16 {
+        self.slot
+    }
+
+    /// The number of the shard whose queue has what is under way.
+    pub(super) fn queued_at(&self) -> usize {
+        self.queued_at.load(Ordering::Acquire)
+    }
+
+    /// What is under way is in this shard's queue from now on.
+    pub(super) fn queues_at(&self, number: usize) {
+        self.queued_at.store(number, Ordering::Release);
+    }
+
+    pub(super) fn begin(&self) {
+        self.under_way.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(super) fn end(&self) {
+        self.under_way.fetch_sub(1, Ordering::AcqRel);
+    }
+
+    /// Whether Redis has yet to hear of something that happened here.
+    pub(super) fn is_under_way(&self) -> bool {
+        self.under_way.load(Ordering::Acquire) > 0
+    }
+
+    /// Redis has acknowledged this number.
+    pub(super) fn acknowledge(&self, number: CallNumber) {
+        let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (producer, numbers) = &mut *acknowledged;
+        if *producer != Some(number.producer) {
+            if producer.is_some_and(|known| known.born() > number.born) {
+                return; // Of the producer before, or of another process.
+            }
+            (*producer, *numbers) = (Some(number.producer), Numbers::default());
+        }
+        numbers.resolve(number.number);
+    }
+
+    /// Those of the producer's numbers from `first` to `last` that Redis has acknowledged.
+    pub(super) fn acknowledged(&self, producer: ProducerId, (first, last): (u64, u64)) -> Vec<u64> {
+        let acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
+        let (known, numbers) = &*acknowledged;
+        let is_closed = |number: &u64| *known == Some(producer) && numbers.is_closed(*number);
+        (first..=last.min(numbers.high())).filter(is_closed).collect()
+    }
+
+    /// The scope's window as Redis had it last.
+    pub(super) fn window(&self, scope: &Scope) -> Window {
+        let windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        windows
+            .iter()
+            .find(|(s, _)| s == scope)
+            .map(|(_, window)| *window)
+            .unwrap_or_default()
+    }
+
+    pub(super) fn saw(&self, scope: &Scope, window: Window) {
+        let mut windows = self.windows.lock().unwrap_or_else(PoisonError::into_inner);
+        match windows.iter_mut().find(|(s, _)| s == scope) {
+            Some((_, seen)) => *seen = window,
+            None => {
+                if windows.len() >= WINDOWS_MAX {
+                    windows.remove(0);
+                }
+                windows.push((scope.clone(), window));
+            }
+        }
+    }
+}
+
+/// The keys of an account. They share one hash tag, so that a cluster keeps them in one slot and a script reaches them all.
+pub(super) fn account_keys(id: &AccountId) -> [String; 2] {
+    [format!("{PREFIX}{{{id}}}"), format!("{PREFIX}{{{id}}}:expiry")]
+}
+
+/// The digests of an account's keys.
+pub(super) fn keys_of_account(id: &AccountId) -> String {
+    format!("{PREFIX}{{{id}}}:keys")
+}
+
+/// The account's receipts, in its slot.
+pub(super) fn receipts_of_account(id: &AccountId) -> String {
+    format!("{PREFIX}{{{id}}}:receipts")
+}
+
+/// How a scope is written.
+pub(super) fn scope_text(scope: &Scope) -> &str {
+    match scope {
+        Scope::Account => "",
+        Scope::Key(key) => key.as_str(),
+    }
+}
+
+/// Windows remembered for the headers of refusals, an account.
+const WINDOWS_MAX: usize = 256;

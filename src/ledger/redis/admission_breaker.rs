@@ -1,0 +1,144 @@
+//! What keeps a slow server from piling up calls: a bound on those that wait, and a breaker.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use crate::ledger::StoreError;
+
+/// Bounds the calls that wait for Redis. After [`FAILURES_MAX`] failures in a row calls fail at once, but for one every
+/// [`PROBE_EVERY`] that tries whether Redis is back.
+#[derive(Debug)]
+pub(super) struct Guard {
+    started: Instant,
+    waiting_max: usize,
+    waiting: AtomicUsize,
+    failures: AtomicU32,
+    /// Milliseconds after `started` at which the next call may try.
+    probe_at: AtomicU64,
+}
+
+/// The right to ask Redis once.
+#[derive(Debug)]
+pub(super) struct Pass<'a>(&'a Guard);
+
+impl Guard {
+    /// `started`: when the ledger was opened.
+    pub(super) fn new(waiting_max: usize, started: Instant) -> Guard {
+        Guard {
+            started,
+            waiting_max,
+            waiting: AtomicUsize::new(0),
+            failures: AtomicU32::new(0),
+            probe_at: AtomicU64::new(0),
+        }
+    }
+
+    fn now_ms(&self) -> u64 {
+        millis_since(self.started)
+    }
+
+    /// # Errors
+    /// When too many calls wait, or Redis has failed and it is not yet time to try again.
+    pub(super) fn enter(&self) -> Result<Pass<'_>, StoreError> {
+        if self.is_open() && !self.may_probe() {
+            return Err(StoreError::Unavailable("Redis does not answer".to_owned()));
+        }
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= self.waiting_max {
+            self.waiting.fetch_sub(1, Ordering::Relaxed);
+            return Err(StoreError::Unavailable(format!(
+                "{} calls wait for Redis already",
+                self.waiting_max
+            )));
+        }
+        Ok(Pass(self))
+    }
+
+    /// Whether calls fail at once.
+    pub(super) fn is_open(&self) -> bool {
+        self.failures.load(Ordering::Relaxed) >= FAILURES_MAX
+    }
+
+    /// An answer came, on whatever connection.
+    pub(super) fn answered(&self) {
+        if self.failures.load(Ordering::Relaxed) != 0 && self.failures.swap(0, Ordering::Relaxed) >= FAILURES_MAX {
+            log::warn!("Redis answers again");
+        }
+    }
+
+    /// No answer came, or one that says that Redis cannot serve.
+    pub(super) fn failed(&self, why: &str) {
+        if self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1) == FAILURES_MAX {
+            self.probe_at
+                .store(self.now_ms().saturating_add(millis(PROBE_EVERY)), Ordering::Relaxed);
+            log::error!("Redis fails, new paid calls are refused: {why}");
+        }
+    }
+
+    fn may_probe(&self) -> bool {
+        let (now, at) = (self.now_ms(), self.probe_at.load(Ordering::Relaxed));
+        let next = now.saturating_add(millis(PROBE_EVERY));
+        now >= at
+            && self
+                .probe_at
+                .compare_exchange(at, next, Ordering::Relaxed, Ordering::Relaxed)
+                .is_ok()
+    }
+}
+
+impl Pass<'_> {
+    /// Redis answered.
+    pub(super) fn answered(&self) {
+        self.0.answered();
+    }
+
+    /// Redis did not answer, or said that it cannot serve.
+    pub(super) fn failed(&self, why: &str) {
+        self.0.failed(why);
+    }
+}
+
+impl Drop for Pass<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Milliseconds since then, by the monotonic clock.
+pub(super) fn millis_since(started: Instant) -> u64 {
+    millis(crate::clock::monotonic().saturating_duration_since(started))
+}
+
+/// A duration in whole milliseconds.
+pub(super) fn millis(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+/// Failures in a row after which calls fail at once.
+pub(super) const FAILURES_MAX: u32 = 5;
+/// How often one call tries whether Redis is back.
+pub(super) const PROBE_EVERY: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn five_failures_close_the_door_and_one_answer_opens_it() {
+        let guard = Guard::new(10, crate::clock::monotonic());
+        for _ in 0..FAILURES_MAX {
+            guard.enter().unwrap().failed("test");
+        }
+        assert!(guard.enter().is_err());
+        guard.answered();
+        assert!(guard.enter().is_ok());
+    }
+
+    #[test]
+    fn no_more_calls_wait_than_are_allowed() {
+        let guard = Guard::new(2, crate::clock::monotonic());
+        let (first, _second) = (guard.enter().unwrap(), guard.enter().unwrap());
+        assert!(guard.enter().is_err());
+        drop(first);
+        assert!(guard.enter().is_ok());
+    }
+}

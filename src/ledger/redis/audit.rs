@@ -1,0 +1,157 @@
+//! The audit of one account: what Redis holds of it at one moment, counted one by one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use redis::Value;
+
+use super::reply::{self, corrupt};
+use crate::ledger::admin::AuditFinding;
+use crate::ledger::{StoreError, clamped};
+use crate::pure::ids::AccountId;
+use crate::pure::time::{Day, Month};
+
+/// An account's books, as sums of their entries.
+#[derive(Default)]
+struct Books {
+    available: i128,
+    committed: i128,
+    used: i128,
+    month: Month,
+    paid_in: i128,
+    debits: i128,
+    debits_of_month: i128,
+    holds: i128,
+    held_by: BTreeSet<Vec<u8>>,
+    open: BTreeMap<String, i128>,
+    open_counted: BTreeMap<String, i128>,
+}
+
+/// What is used in a month, against its days.
+pub(super) const MONTH_RULE: &str = "debits of the month = used in the month";
+
+/// Checks one account's books; false when there is no such account.
+///
+/// # Errors
+/// When an entry cannot be read.
+pub(super) fn audit(id: &AccountId, books: &Value, findings: &mut Vec<AuditFinding>) -> Result<bool, StoreError> {
+    let [_, fields, order] = reply::list(books)? else {
+        return Err(corrupt("the books have other parts than they should"));
+    };
+    let fields = fields_of(fields)?;
+    if fields.is_empty() {
+        return Ok(false);
+    }
+    let order = reply::list(order)?
+        .iter()
+        .map(bytes)
+        .collect::<Result<BTreeSet<_>, _>>()?;
+    let books = Books::read(&fields)?;
+    let held = books.committed - books.used;
+    let mut rule = |rule: &str, expected: i128, found: i128| {
+        if expected != found {
+            findings.push(AuditFinding {
+                account: id.clone(),
+                rule: rule.to_owned(),
+                expected: clamped(expected),
+                found: clamped(found),
+            });
+        }
+    };
+    rule(
+        "top-ups - debits = balance",
+        books.paid_in - books.debits,
+        books.available + held,
+    );
+    rule("sum of holds = held", books.holds, held);
+    rule(MONTH_RULE, books.debits_of_month, books.used);
+    let unordered = books.held_by.symmetric_difference(&order).count();
+    rule(
+        "every hold can expire",
+        0,
+        i128::try_from(unordered).unwrap_or(i128::MAX),
+    );
+    for scope in books
+        .open
+        .keys()
+        .chain(books.open_counted.keys())
+        .collect::<BTreeSet<_>>()
+    {
+        let of = |counts: &BTreeMap<String, i128>| counts.get(scope).copied().unwrap_or(0);
+        rule("calls at once = open holds", of(&books.open_counted), of(&books.open));
+    }
+    Ok(true)
+}
+
+impl Books {
+    fn read(fields: &[(Vec<u8>, &Value)]) -> Result<Books, StoreError> {
+        let mut books = Books::default();
+        let mut costs: Vec<(Day, i128)> = Vec::new();
+        for (name, value) in fields {
+            let text = reply::text(value)?;
+            match name.as_slice() {
+                b"avail" => books.available = amount(text)?,
+                b"committed" => books.committed = amount(text)?,
+                b"used" => books.used = amount(text)?,
+                b"month" => books.month = Month(reply::number(Some(text))?),
+                b"about" | b"tier" | b"quota" | b"created" | b"next" | b"first" | b"last" | b"producers"
+                | b"numbered" | b"forgotten" => {}
+                [b't', ..] => books.paid_in += amount(first_word(text))?,
+                [b'h', id @ ..] => {
+                    let mut parts = text.splitn(4, ' ');
+                    books.holds += amount(parts.next().unwrap_or_default())?;
+                    let scope = parts.nth(2).ok_or_else(|| corrupt("a hold is too short"))?;
+                    *books.open_counted.entry(scope.to_owned()).or_default() += 1;
+                    books.held_by.insert(id.to_vec());
+                }
+                [b'w', scope @ ..] => {
+                    let open = text.rsplit(' ').next().unwrap_or_default();
+                    let scope = String::from_utf8_lossy(scope).into_owned();
+                    books.open.insert(scope, amount(open)?);
+                }
+                [b'c', row @ ..] => {
+                    let row = std::str::from_utf8(row).map_err(|_| corrupt("a usage row is not UTF-8"))?;
+                    let cost = amount(text)?;
+                    books.debits += cost;
+                    costs.push((Day(reply::number(Some(first_word(row)))?), cost));
+                }
+                [b'u' | b'd' | b'p' | b'n', ..] => {}
+                other => {
+                    let name = String::from_utf8_lossy(other).into_owned();
+                    return Err(corrupt(&format!("an account has the unknown field {name:?}")));
+                }
+            }
+        }
+        let month = books.month;
+        let of_month = costs.iter().filter(|(day, _)| day.month() == month);
+        books.debits_of_month = of_month.map(|(_, cost)| cost).sum();
+        Ok(books)
+    }
+}
+
+fn fields_of(fields: &Value) -> Result<Vec<(Vec<u8>, &Value)>, StoreError> {
+    match fields {
+        Value::Map(pairs) => pairs.iter().map(|(name, value)| Ok((bytes(name)?, value))).collect(),
+        list => {
+            let pairs = reply::list(list)?.chunks_exact(2).map(|pair| match pair {
+                [name, value] => Ok((bytes(name)?, value)),
+                _ => Err(corrupt("a field has no value")),
+            });
+            pairs.collect()
+        }
+    }
+}
+
+fn bytes(value: &Value) -> Result<Vec<u8>, StoreError> {
+    match value {
+        Value::BulkString(bytes) => Ok(bytes.clone()),
+        other => Err(corrupt(&format!("a text was expected, not {other:?}"))),
+    }
+}
+
+fn first_word(text: &str) -> &str {
+    text.split(' ').next().unwrap_or_default()
+}
+
+fn amount(text: &str) -> Result<i128, StoreError> {
+    reply::number(Some(text)).map(i128::from)
+}

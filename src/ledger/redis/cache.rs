@@ -1,0 +1,156 @@
+//! Keys and accounts that were looked up, kept as long as they are surely current.
+//!
+//! Every change of a key or an account is published by the script that makes it. While the subscription is known to be alive an
+//! entry holds until it is invalidated; else for [`AGE_MAX`]. So a revocation works on every node within a second, whatever
+//! happens to the subscription.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::time::Duration;
+
+use super::account::Account;
+use super::admission_breaker::millis;
+use crate::ledger::{AccountRecord, KeyRecord};
+use crate::pure::ids::{AccountId, KeyDigest};
+
+/// What is known of keys and accounts.
+#[derive(Debug, Default)]
+pub(super) struct Cache {
+    known: RwLock<Known>,
+    /// Until when the subscription is known to be alive, by the ledger's monotonic clock.
+    live_until_ms: AtomicU64,
+    /// When it gave its last sign of life.
+    heard_ms: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct Known {
+    keys: HashMap<KeyDigest, KnownKey>,
+    accounts: HashMap<AccountId, Arc<Account>>,
+    /// Counts the invalidations: what was read before one may be what it was about.
+    generation: u64,
+    /// What was read before this may be out of date.
+    doubted_ms: u64,
+}
+
+/// A key with its account's facts.
+#[derive(Clone, Debug)]
+pub(super) struct KnownKey {
+    pub(super) key: Arc<KeyRecord>,
+    pub(super) facts: Arc<AccountRecord>,
+    pub(super) account: Arc<Account>,
+    pub(super) read_ms: u64,
+}
+
+impl Cache {
+    /// The key, when what is known of it is current at `now_ms`.
+    pub(super) fn key(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
+        let known = self.read();
+        let entry = known.keys.get(digest)?;
+        let live = now_ms < self.live_until_ms.load(Ordering::Acquire);
+        let age_max = if live { LIVE_AGE_MAX } else { AGE_MAX };
+        let is_current = now_ms.saturating_sub(entry.read_ms) < millis(age_max) && entry.read_ms > known.doubted_ms;
+        is_current.then(|| entry.clone())
+    }
+
+    /// The key as it was when its server answered last, where that is not too long ago and the subscription is alive, or about to be again.
+    pub(super) fn key_while_away(&self, digest: &KeyDigest, now_ms: u64) -> Option<KnownKey> {
+        let unheard_ms = now_ms.saturating_sub(self.heard_ms.load(Ordering::Acquire));
+        let known = self.read();
+        let entry = known.keys.get(digest)?;
+        let is_recent = now_ms.saturating_sub(entry.read_ms) < millis(AWAY_AGE_MAX);
+        (unheard_ms < millis(UNHEARD_MAX) && is_recent).then(|| entry.clone())
+    }
+
+    /// To be asked before something is read that will be put.
+    pub(super) fn generation(&self) -> u64 {
+        self.read().generation
+    }
+
+    /// Keeps what was read, unless something was invalidated since `generation`.
+    pub(super) fn put(&self, digest: KeyDigest, entry: KnownKey, generation: u64) {
+        let mut known = self.write();
+        if known.generation != generation {
+            return;
+        }
+        if known.keys.len() >= KEYS_MAX {
+            known.keys.clear();
+        }
+        known.keys.insert(digest, entry);
+    }
+
+    /// The account of this name: one for the life of the process, since what is under way is counted in it.
+    pub(super) fn account(&self, id: &AccountId) -> Arc<Account> {
+        if let Some(account) = self.read().accounts.get(id) {
+            return Arc::clone(account);
+        }
+        let mut known = self.write();
+        let account = known
+            .accounts
+            .entry(id.clone())
+            .or_insert_with(|| Arc::new(Account::new(id.clone())));
+        Arc::clone(account)
+    }
+
+    /// Forgets one key.
+    pub(super) fn forget_key(&self, digest: &KeyDigest) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.keys.remove(digest);
+    }
+
+    /// Forgets what was read of an account.
+    pub(super) fn forget_account(&self, id: &AccountId) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.keys.retain(|_, entry| entry.account.id() != id);
+    }
+
+    /// Forgets everything that was read.
+    pub(super) fn forget_all(&self) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.keys.clear();
+    }
+
+    /// What was read until now may have changed unheard, and is read again before it is used.
+    pub(super) fn doubt_all(&self, now_ms: u64) {
+        let mut known = self.write();
+        known.generation = known.generation.wrapping_add(1);
+        known.doubted_ms = now_ms;
+    }
+
+    /// The subscription is known to be alive for some time from `now_ms`.
+    pub(super) fn subscription_lives(&self, now_ms: u64) {
+        self.live_until_ms
+            .store(now_ms.saturating_add(millis(LIVES_FOR)), Ordering::Release);
+        self.heard_ms.store(now_ms, Ordering::Release);
+    }
+
+    /// The subscription is gone.
+    pub(super) fn subscription_ended(&self) {
+        self.live_until_ms.store(0, Ordering::Release);
+    }
+
+    fn read(&self) -> RwLockReadGuard<'_, Known> {
+        self.known.read().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn write(&self) -> RwLockWriteGuard<'_, Known> {
+        self.known.write().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// How old an entry may be while no subscription is known to be alive.
+pub(super) const AGE_MAX: Duration = Duration::from_millis(900);
+/// How old an entry may be at most.
+const LIVE_AGE_MAX: Duration = Duration::from_secs(60);
+/// How old an entry may be whose server is away, while that of its account serves.
+const AWAY_AGE_MAX: Duration = Duration::from_secs(600);
+/// How long nothing may have been heard on the subscription for that: it takes this long to be made anew where its server is away too.
+const UNHEARD_MAX: Duration = Duration::from_secs(5);
+/// How long one sign of life of the subscription is trusted.
+const LIVES_FOR: Duration = Duration::from_millis(700);
+/// Keys that are kept.
+const KEYS_MAX: usize = 100_000;

@@ -1,0 +1,465 @@
+//! The operator's commands on the ledger in Redis. They work from any process that reaches Redis, beside running gateways.
+
+use redis::Value;
+
+use super::account::{account_keys, keys_of_account};
+use super::audit;
+use super::link::Link;
+use super::reply;
+use super::script::{self, PREFIX};
+use super::server_health::{Change, channel, maintenance_key};
+use super::shared::{Core, key_name, read_record};
+use crate::clock::Clock;
+use crate::ledger::admin::{
+    AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
+};
+use crate::ledger::{AccountRecord, KeyRecord, StoreError};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
+use crate::pure::limits::LimitOverrides;
+use crate::pure::money::Credits;
+use crate::pure::policy::DomainPattern;
+use crate::pure::time::{Period, Timestamp};
+
+impl From<StoreError> for AdminError {
+    fn from(error: StoreError) -> AdminError {
+        AdminError::Store(error.to_string())
+    }
+}
+
+impl Core {
+    pub(super) async fn execute(&self, link: &Link, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if !op.writes() {
+            return self.execute_on(link, op).await;
+        }
+        // On a connection of its own: whoever waits for a replica holds up what shares the connection.
+        let own = Link::default();
+        let keys = written_keys(&op);
+        let maintenance = match &op {
+            AdminOp::Maintenance { on } => Some(*on),
+            _ => None,
+        };
+        let mut reply = self.execute_on(&own, op).await?;
+        let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let made = match &mut reply {
+            AdminReply::Key(key) => Some(key_id_key(&key.id)),
+            _ => None,
+        };
+        keys.extend(made.as_deref());
+        let confirmed = self.confirm(&own, &keys).await;
+        if let Some(on) = maintenance {
+            // Again: what this process heard of an earlier switch may have come in between.
+            self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
+        }
+        confirmed.map(|()| reply)
+    }
+
+    async fn execute_on(&self, link: &Link, op: AdminOp) -> Result<AdminReply, AdminError> {
+        match op {
+            AdminOp::AccountCreate {
+                account,
+                tier,
+                quota_pico,
+            } => self.create_account(link, &account, tier, quota_pico).await,
+            AdminOp::AccountSet {
+                account,
+                tier,
+                quota_pico,
+            } => self.set_account(link, &account, tier, quota_pico).await,
+            AdminOp::AccountShow { account } => {
+                self.settled(&account).await?;
+                let mut view = self.view(link, &account).await?;
+                view.keys = self.keys_of(link, &account).await?;
+                Ok(AdminReply::Account(view))
+            }
+            AdminOp::AccountList => self.list_accounts(link).await,
+            AdminOp::CreditsAdd {
+                account,
+                amount,
+                reference,
+            } => self.add_credits(link, &account, amount, &reference).await,
+            AdminOp::KeyCreate {
+                digest,
+                account,
+                tier,
+                domains,
+                expires_in_ms,
+                limits,
+            } => {
+                let digest = KeyDigest::from_hex(&digest)
+                    .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
+                let facts = (tier, domains, expires_in_ms, limits);
+                self.create_key(link, digest, account, facts).await
+            }
+            AdminOp::KeyList { account } => {
+                self.view(link, &account).await?;
+                let keys = self.keys_of(link, &account).await?;
+                Ok(AdminReply::Keys { keys })
+            }
+            AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
+            AdminOp::Usage { account, period } => self.usage(link, &account, period).await,
+            AdminOp::Receipts(query) => self.receipts(link, &query).await.map(AdminReply::Receipts),
+            AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
+            AdminOp::Repair => self.repair(link).await,
+            AdminOp::Maintenance { on } => {
+                let (channel, message) = (channel(), Change::Maintenance.text());
+                let state = if on { "on" } else { "off" };
+                self.run_script(
+                    link,
+                    &script::MAINTENANCE,
+                    &[&maintenance_key()],
+                    &[&channel, &message, state],
+                )
+                .await?;
+                self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
+                Ok(AdminReply::Maintenance { on })
+            }
+            AdminOp::Recover => self.recover(link).await.map(AdminReply::Recovered),
+            AdminOp::Reserve(_) => Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned())),
+        }
+    }
+
+    /// Waits until what happened to the account in this process is in Redis.
+    async fn settled(&self, account: &AccountId) -> Result<(), StoreError> {
+        let account = self.cache.account(account);
+        self.barrier(&account).await
+    }
+
+    async fn create_account(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        tier: Tier,
+        quota_pico: Option<i64>,
+    ) -> Result<AdminReply, AdminError> {
+        let quota = checked_quota(quota_pico)?.map_or_else(String::new, |quota| quota.pico().to_string());
+        // The index first: a name in it without an account does no harm, an account outside it would be forgotten by audits.
+        let mut index = redis::cmd("SADD");
+        index.arg(accounts_key()).arg(account.as_str());
+        self.command(link, index).await?;
+        let [name, order] = account_keys(account);
+        let now = self.now_text();
+        let arguments = [now.as_str(), tier.name(), quota.as_str()];
+        let created = self
+            .run_script(link, &script::CREATE, &[&name, &order], &arguments)
+            .await?;
+        match reply::text(&created)? {
+            "created" => self.view(link, account).await.map(AdminReply::Account),
+            _ => Err(AdminError::AccountExists(account.clone())),
+        }
+    }
+
+    async fn set_account(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        tier: Option<Tier>,
+        quota: Option<Option<i64>>,
+    ) -> Result<AdminReply, AdminError> {
+        let quota = match quota {
+            None => String::new(),
+            Some(quota) => checked_quota(quota)?.map_or_else(|| "none".to_owned(), |quota| quota.pico().to_string()),
+        };
+        let [name, _] = account_keys(account);
+        let (channel, message) = (channel(), Change::Account(account.clone()).text());
+        let arguments: [&str; 4] = [&channel, &message, tier.map_or("", Tier::name), &quota];
+        let set = self.run_script(link, &script::SET, &[&name], &arguments).await?;
+        if reply::text(&set)? == "none" {
+            return Err(AdminError::NoAccount(account.clone()));
+        }
+        self.cache.forget_account(account);
+        self.view(link, account).await.map(AdminReply::Account)
+    }
+
+    async fn list_accounts(&self, link: &Link) -> Result<AdminReply, AdminError> {
+        let mut accounts = Vec::new();
+        for account in self.account_names(link).await? {
+            match self.view(link, &account).await {
+                Ok(view) => accounts.push(view),
+                Err(AdminError::NoAccount(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(AdminReply::Accounts { accounts })
+    }
+
+    async fn account_names(&self, link: &Link) -> Result<Vec<AccountId>, StoreError> {
+        let mut members = redis::cmd("SMEMBERS");
+        members.arg(accounts_key());
+        let members = self.command(link, members).await?;
+        let mut names = Vec::new();
+        for name in reply::list(&members)? {
+            let name = reply::text(name)?.parse();
+            names.push(name.map_err(|_| reply::corrupt("a name in the list of accounts"))?);
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    pub(super) async fn view(&self, link: &Link, account: &AccountId) -> Result<AccountView, AdminError> {
+        let [name, order] = account_keys(account);
+        let shown = self.show(link, [&name, &order]).await?;
+        let shown = shown.ok_or_else(|| AdminError::NoAccount(account.clone()))?;
+        let record = AccountRecord {
+            id: account.clone(),
+            tier: shown
+                .tier
+                .parse()
+                .map_err(|_| reply::corrupt("an account has no tier"))?,
+            monthly_quota: shown.quota,
+            created: shown.created,
+        };
+        Ok(AccountView {
+            record,
+            figures: shown.figures,
+            open_holds: shown.open_holds,
+            keys: Vec::new(),
+        })
+    }
+
+    async fn add_credits(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        amount: Credits,
+        reference: &str,
+    ) -> Result<AdminReply, AdminError> {
+        if amount <= Credits::ZERO {
+            return Err(AdminError::Invalid(format!("the amount must be above 0, not {amount}")));
+        }
+        if reference.is_empty() || reference.len() > REFERENCE_BYTES_MAX {
+            return Err(AdminError::Invalid(format!(
+                "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes"
+            )));
+        }
+        let [name, _] = account_keys(account);
+        let (now, pico) = (self.now_text(), amount.pico().to_string());
+        let added = self
+            .run_script(link, &script::TOP_UP, &[&name], &[&now, reference, &pico])
+            .await?;
+        let (outcome, balance) = reply::text(&added)?
+            .split_once(' ')
+            .unwrap_or((reply::text(&added)?, ""));
+        match outcome {
+            "added" | "already" => Ok(AdminReply::Credited {
+                added: outcome == "added",
+                balance: reply::credits(Some(balance))?,
+            }),
+            "conflict" => Err(AdminError::ReferenceConflict(reference.to_owned())),
+            "none" => Err(AdminError::NoAccount(account.clone())),
+            _ => Err(AdminError::Invalid(format!(
+                "{amount} would take the balance beyond its range"
+            ))),
+        }
+    }
+
+    async fn create_key(
+        &self,
+        link: &Link,
+        digest: KeyDigest,
+        account: AccountId,
+        facts: (Option<Tier>, Vec<DomainPattern>, Option<i64>, LimitOverrides),
+    ) -> Result<AdminReply, AdminError> {
+        let (tier, domains, expires_in_ms, limits) = facts;
+        let account_tier = self.view(link, &account).await?.record.tier;
+        if let Some(tier) = tier.filter(|tier| *tier > account_tier) {
+            let (has, wants) = (account_tier.name(), tier.name());
+            return Err(AdminError::Invalid(format!(
+                "the account's tier is {has}; a key cannot have the higher tier {wants}"
+            )));
+        }
+        if [limits.rpm, limits.tpm, limits.concurrency].contains(&Some(0)) {
+            return Err(AdminError::Invalid(
+                "a limit must be at least 1; to stop a key, revoke it".to_owned(),
+            ));
+        }
+        let created = self.time(link).await?;
+        let record = KeyRecord {
+            id: KeyId::of(&digest),
+            account,
+            tier,
+            domains,
+            expires: expires_in_ms.map(|ms| created.plus_millis(ms)),
+            limits,
+            revoked: None,
+            created,
+        };
+        let text = serde_json::to_string(&record).map_err(|error| AdminError::Invalid(error.to_string()))?;
+        // The ways to find the key first: one that works could otherwise be neither listed nor revoked.
+        let mut by_id = redis::cmd("SET");
+        by_id.arg(key_id_key(&record.id)).arg(digest.to_hex());
+        self.command(link, by_id).await?;
+        let mut of_account = redis::cmd("SADD");
+        of_account.arg(keys_of_account(&record.account)).arg(digest.to_hex());
+        self.command(link, of_account).await?;
+        let mut key = redis::cmd("HSETNX");
+        key.arg(key_name(&digest)).arg("record").arg(text);
+        self.command(link, key).await?;
+        Ok(AdminReply::Key(record))
+    }
+
+    async fn keys_of(&self, link: &Link, account: &AccountId) -> Result<Vec<KeyRecord>, AdminError> {
+        let mut members = redis::cmd("SMEMBERS");
+        members.arg(keys_of_account(account));
+        let members = self.command(link, members).await?;
+        let mut keys = Vec::new();
+        for hex in reply::list(&members)? {
+            let digest = KeyDigest::from_hex(reply::text(hex)?).ok_or_else(|| reply::corrupt("a key's digest"))?;
+            let mut command = redis::cmd("HMGET");
+            command.arg(key_name(&digest)).arg("record").arg("revoked");
+            keys.extend(read_record(&self.command(link, command).await?)?);
+        }
+        keys.sort_by(|a, b| (a.created, a.id.as_str()).cmp(&(b.created, b.id.as_str())));
+        Ok(keys)
+    }
+
+    async fn revoke_key(&self, link: &Link, key: &KeyRef) -> Result<AdminReply, AdminError> {
+        let digest = match key {
+            KeyRef::Digest(hex) => KeyDigest::from_hex(hex),
+            KeyRef::Id(id) => {
+                let mut command = redis::cmd("GET");
+                command.arg(key_id_key(id));
+                let hex = self.command(link, command).await?;
+                reply::optional_text(&hex)?.and_then(KeyDigest::from_hex)
+            }
+        };
+        let digest = digest.ok_or(AdminError::NoKey)?;
+        let name = key_name(&digest);
+        let (now, channel, message) = (self.now_text(), channel(), Change::Key(digest).text());
+        let revoked = self
+            .run_script(link, &script::REVOKE, &[&name], &[&now, &channel, &message])
+            .await?;
+        self.cache.forget_key(&digest);
+        let record = read_record(&revoked)?.ok_or(AdminError::NoKey)?;
+        self.confirm(link, &[&name]).await?;
+        Ok(AdminReply::Key(record))
+    }
+
+    async fn usage(&self, link: &Link, account: &AccountId, period: Period) -> Result<AdminReply, AdminError> {
+        let known = self.cache.account(account);
+        let Ok(_turn) = tokio::time::timeout(self.options.timeout, known.reporting.lock()).await else {
+            return Err(AdminError::Store(
+                "usage is asked for faster than it can be read".to_owned(),
+            ));
+        };
+        self.settled(account).await?;
+        let before = match period {
+            Period::Today => "0",
+            Period::Week => "6",
+            Period::Month => "29",
+            Period::All => "all",
+        };
+        let [name, _] = account_keys(account);
+        let now = self.now_text();
+        let rows = self.run_script(link, &script::ROWS, &[&name], &[&now, before]).await?;
+        let rows = reply::rows(&rows)?.ok_or_else(|| AdminError::NoAccount(account.clone()))?;
+        Ok(AdminReply::Usage { rows })
+    }
+
+    async fn audit(&self, link: &Link) -> Result<AuditReport, AdminError> {
+        let mut report = AuditReport {
+            at: self.time(link).await?,
+            ..AuditReport::default()
+        };
+        for account in self.account_names(link).await? {
+            self.settled(&account).await?;
+            let [name, order] = account_keys(&account);
+            let now = self.now_text();
+            let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
+            if audit::audit(&account, &books, &mut report.findings)? {
+                report.accounts += 1;
+                self.witness(link, &account, report.at.day(), &mut report.findings)
+                    .await?;
+            }
+        }
+        Ok(report)
+    }
+
+    /// Makes what each account used in the month what its usage says.
+    async fn repair(&self, link: &Link) -> Result<AdminReply, AdminError> {
+        let mut findings = Vec::new();
+        for account in self.account_names(link).await? {
+            self.settled(&account).await?;
+            let [name, _] = account_keys(&account);
+            let mended = self
+                .run_script(link, &script::REPAIR, &[&name], &[&self.now_text()])
+                .await?;
+            let [found, expected] = reply::list(&mended)? else {
+                continue;
+            };
+            let (found, expected) = (reply::amount(found)?, reply::amount(expected)?);
+            if found != expected {
+                let rule = audit::MONTH_RULE.to_owned();
+                findings.push(AuditFinding {
+                    account,
+                    rule,
+                    expected,
+                    found,
+                });
+            }
+        }
+        Ok(AdminReply::Repaired { findings })
+    }
+
+    /// Frees the holds of nodes that never came back. (A reserve does so for its own account.)
+    async fn recover(&self, link: &Link) -> Result<RecoverReport, AdminError> {
+        let mut report = RecoverReport::default();
+        for account in self.account_names(link).await? {
+            let [name, order] = account_keys(&account);
+            let now = self.now_text();
+            let freed = self
+                .run_script(link, &script::EXPIRE, &[&name, &order], &[&now])
+                .await?;
+            let freed = u64::try_from(reply::integer(&freed)?).map_err(|_| reply::corrupt("a negative count"))?;
+            report.released = report.released.saturating_add(freed);
+        }
+        Ok(report)
+    }
+
+    /// Redis' time.
+    async fn time(&self, link: &Link) -> Result<Timestamp, StoreError> {
+        if let manual @ Clock::Manual(_) = &self.options.clock {
+            return Ok(manual.now());
+        }
+        let time = self.command(link, redis::cmd("TIME")).await?;
+        let [seconds, micros]: &[Value] = reply::list(&time)? else {
+            return Err(reply::corrupt("a time has two parts"));
+        };
+        let millis = reply::integer(seconds)?.saturating_mul(1000);
+        Ok(Timestamp(millis.saturating_add(reply::integer(micros)? / 1000)))
+    }
+}
+
+/// The keys that a command writes, as far as it names them.
+fn written_keys(op: &AdminOp) -> Vec<String> {
+    let of_account = |account: &AccountId| account_keys(account).into_iter().take(1);
+    let of_key = |hex: &str| KeyDigest::from_hex(hex).map(|digest| key_name(&digest));
+    match op {
+        AdminOp::AccountCreate { account, .. } => of_account(account).chain([accounts_key()]).collect(),
+        AdminOp::AccountSet { account, .. } | AdminOp::CreditsAdd { account, .. } => of_account(account).collect(),
+        AdminOp::KeyCreate { digest, account, .. } => {
+            let names = [Some(keys_of_account(account)), of_key(digest)];
+            names.into_iter().flatten().collect()
+        }
+        AdminOp::Maintenance { .. } => vec![maintenance_key()],
+        // A revocation finds its key itself, and what only reads has nothing to confirm.
+        _ => Vec::new(),
+    }
+}
+
+fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
+    match pico {
+        Some(negative) if negative < 0 => Err(AdminError::Invalid("the monthly quota cannot be negative".to_owned())),
+        other => Ok(other.map(Credits::from_pico)),
+    }
+}
+
+fn accounts_key() -> String {
+    format!("{PREFIX}accounts")
+}
+
+fn key_id_key(id: &KeyId) -> String {
+    format!("{PREFIX}keyid:{}", id.as_str())
+}
+
+/// Longest reference of a top-up, in bytes.
+const REFERENCE_BYTES_MAX: usize = 200;

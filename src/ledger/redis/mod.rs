@@ -1,0 +1,402 @@
+//! The ledger in Redis: for one node or many, on a standalone Redis, behind Sentinels, or on a cluster.
+//!
+//! Every step of an account is one script, atomic in Redis and by Redis' clock; the steps are those of
+//! [`AccountState`](crate::pure::account::AccountState), reply by reply. Callers wait for a reserve, at most as long as
+//! [`Options::timeout`]; settlements and releases go through a queue that a thread of the ledger empties, each under its call's number
+//! and sent again until Redis acknowledges it. When too many of them wait, no more calls are admitted: nothing is dropped.
+//!
+//! Each master of a cluster is a failure domain of its own (`shards`): one that does not answer refuses the calls of its own accounts
+//! and leaves those of the others alone.
+
+mod account;
+mod admission_breaker;
+mod audit;
+mod cache;
+mod commands;
+mod confirm;
+mod extend;
+mod holds;
+mod link;
+mod queue;
+mod receipts;
+mod replay;
+mod reply;
+mod script;
+mod sender;
+mod server_health;
+mod shards;
+mod shared;
+mod slots;
+mod topology;
+mod url;
+
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+pub use self::account::Account;
+use self::cache::Cache;
+use self::holds::{OpenHold, OpenHolds};
+use self::link::Link;
+use self::queue::{Origin, QueuedDebit, ReleaseKind};
+use self::shards::Shards;
+use self::shared::Core;
+use self::url::Address;
+use super::admin::{AdminError, AdminOp, AdminReply};
+use super::cover::Cover;
+use super::journal::Entry;
+use super::producer::Producer;
+use super::store_metrics::{Times, Vitals};
+use super::{Caller, Debit, Figures, Orphan, Place, ReceiptFiles, StoreError};
+use crate::clock::Clock;
+use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::numbers::CallNumber;
+use crate::pure::time::Timestamp;
+
+/// What an operator, or a test, may choose.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The longest that a call waits for Redis.
+    pub timeout: Duration,
+    /// How many calls may wait for Redis at once.
+    pub waiting_max: usize,
+    /// How many settlements may wait before no more calls are admitted.
+    pub unsettled_max: usize,
+    /// How long a settlement may wait before no more calls are admitted.
+    pub unsettled_age_max: Duration,
+    /// The life of a hold, from each renewal on: how long the credit of a call is held after its node has died. A call whose hold could
+    /// not be renewed for two thirds of it is ended, so that its debit comes while it is held.
+    pub hold_ttl: Duration,
+    /// How long acknowledged settlements are kept, to be sent again after Redis has lost its last moments.
+    pub replay: Duration,
+    /// How long [`RedisLedger::close`] tries to send what is left.
+    pub close_within: Duration,
+    /// The most receipts that an account has; the oldest are dropped. None: no receipts are kept.
+    pub receipts_per_account_max: Option<NonZeroU32>,
+    /// PEM text of the authorities that are trusted over TLS, in place of the system's.
+    pub ca: Option<Vec<u8>>,
+    /// `System`: Redis' own clock decides. A test's clock is passed to the scripts in its place.
+    pub clock: Clock,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            timeout: Duration::from_millis(500),
+            waiting_max: 2048,
+            unsettled_max: 100_000,
+            unsettled_age_max: Duration::from_secs(10),
+            hold_ttl: Duration::from_secs(90),
+            replay: Duration::from_secs(60),
+            close_within: Duration::from_secs(5),
+            receipts_per_account_max: None,
+            ca: None,
+            clock: Clock::System,
+        }
+    }
+}
+
+/// The ledger, with its thread.
+#[derive(Debug)]
+pub struct RedisLedger {
+    core: Arc<Core>,
+    settler: Mutex<Option<std::thread::JoinHandle<()>>>,
+    commands: Mutex<Option<tokio::runtime::Runtime>>,
+}
+
+impl RedisLedger {
+    /// Connects, and refuses a Redis that would lose money by design. Blocks; called on a thread that is on no runtime.
+    ///
+    /// # Errors
+    /// When the address cannot be read, Redis cannot be reached, or it evicts keys.
+    pub fn connect(url: &str, options: Options) -> Result<Arc<RedisLedger>, StoreError> {
+        static NUMBERS: AtomicU64 = AtomicU64::new(0);
+        let address = Address::parse(url, options.ca.clone(), options.timeout)?;
+        let started = crate::clock::monotonic();
+        let runtime = runtime()?;
+        let shards = if address.is_cluster() {
+            let layout = runtime.block_on(topology::read(&address, server_health::connect_within(&options)))?;
+            Shards::cluster(address, &layout, options.waiting_max, started)?
+        } else {
+            Shards::one(address, options.waiting_max, started)
+        };
+        let core = Arc::new(Core {
+            number: NUMBERS.fetch_add(1, Ordering::Relaxed),
+            started,
+            shards,
+            cache: Cache::default(),
+            producer: Producer::new(options.clock.now())?,
+            holds: OpenHolds::default(),
+            maintenance: AtomicBool::new(false),
+            receipt_files: OnceLock::new(),
+            ahead_ms: AtomicI64::new(0),
+            times: Times::default(),
+            options,
+        });
+        runtime.block_on(server_health::check_servers(&core))?;
+        let shared = Arc::clone(&core);
+        let thread = std::thread::Builder::new()
+            .name("redis-ledger".to_owned())
+            .spawn(move || sender::run(&shared))
+            .map_err(|error| unavailable(&format!("cannot start the ledger's thread: {error}")))?;
+        Ok(Arc::new(RedisLedger {
+            core,
+            settler: Mutex::new(Some(thread)),
+            commands: Mutex::new(Some(runtime)),
+        }))
+    }
+
+    /// Where receipts are written to as well.
+    pub(super) fn receipt_files(&self) -> &OnceLock<Arc<ReceiptFiles>> {
+        &self.core.receipt_files
+    }
+
+    pub(super) async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
+        let core = &self.core;
+        let entry = match core.cache.key(digest, core.now_ms()) {
+            Some(entry) => entry,
+            None => match core.key(digest).await? {
+                Some(entry) => entry,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(Caller {
+            key: entry.key,
+            account: entry.facts,
+            place: Place::Redis(entry.account),
+        }))
+    }
+
+    pub(super) async fn reserve(
+        &self,
+        account: &Arc<Account>,
+        request: &ReserveRequest,
+        entry: Entry,
+    ) -> Result<Result<(Granted, Entry, Arc<Cover>), Denial>, StoreError> {
+        let core = &self.core;
+        let options = &core.options;
+        // Wherever this ends, or is given up, without a hold: the entry is closed, unless a doubtful reserve has taken it along.
+        let mut entry = ClosesEntry(Some(entry));
+        // The hold's life begins when Redis makes it, which is later.
+        let asked_ms = core.now_ms();
+        let unsettled_max = core.shards.share(options.unsettled_max);
+        core.shards
+            .of(account)
+            .queue
+            .check(asked_ms, unsettled_max, options.unsettled_age_max)?;
+        let link = core.link();
+        let under_way = account.is_under_way();
+        let began = crate::clock::monotonic();
+        let mut outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
+        // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
+        if let Err(denial) = &outcome
+            && under_way
+            && core.barrier(account).await.is_ok()
+        {
+            let again = ReserveRequest {
+                is_counted: request.is_counted || denial.is_counted(),
+                ..request.clone()
+            };
+            outcome = core.try_reserve(&link, account, &again, &mut entry.0).await?;
+        }
+        core.times.observe(began.elapsed());
+        let cover = Arc::new(Cover::default());
+        if let Ok(granted) = &outcome {
+            let ttl = request.expires.since(options.clock.now());
+            let open = OpenHold {
+                account: Arc::clone(account),
+                scope: request.scope.clone(),
+                amount: granted.amount,
+                quota: request.quota,
+                ttl_ms: u64::try_from(ttl).unwrap_or(0),
+                renewed_ms: asked_ms,
+                cover: Arc::clone(&cover),
+            };
+            core.holds.insert(request.id, open);
+        }
+        Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()), cover)))
+    }
+
+    /// The account's next number.
+    pub(super) fn next_number(&self, account: &Account) -> CallNumber {
+        account.numbers.next(&self.core.producer)
+    }
+
+    pub(super) fn settle(
+        &self,
+        account: &Arc<Account>,
+        hold: RequestId,
+        number: Option<CallNumber>,
+        debit: Debit,
+        entry: Entry,
+    ) {
+        let known = self.core.holds.remove(hold);
+        self.queue(account, (hold, known), (number, Origin::Own), debit, entry);
+    }
+
+    pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, number: Option<CallNumber>, entry: Entry) {
+        self.core.holds.remove(hold);
+        let shard = self.core.shards.queue_of(account);
+        shard.queue.release(account, hold, number, ReleaseKind::Sure, entry);
+    }
+
+    fn queue(
+        &self,
+        account: &Arc<Account>,
+        (hold, known): (RequestId, Option<OpenHold>),
+        (number, origin): (Option<CallNumber>, Origin),
+        debit: Debit,
+        mut entry: Entry,
+    ) {
+        let number = number.unwrap_or_else(|| self.next_number(account));
+        entry.owe(&debit, number);
+        let shard = self.core.shards.queue_of(account);
+        shard.queue.settle(QueuedDebit {
+            account: Arc::clone(account),
+            hold,
+            known,
+            debit,
+            number,
+            origin,
+            is_written_out: false,
+            sent: 0,
+            queued_ms: self.core.now_ms().max(1),
+            entry,
+        });
+    }
+
+    /// Where the account's figures are.
+    pub(super) fn place(&self, account: &AccountId) -> Place {
+        Place::Redis(self.core.cache.account(account))
+    }
+
+    /// Settles or releases a call that a dead process left.
+    pub(super) fn take_over(&self, account: &Arc<Account>, hold: RequestId, orphan: Orphan, entry: Entry) {
+        match orphan {
+            // Its reserve may be on its way still, from a process that died a moment ago.
+            Orphan::Held => {
+                let shard = self.core.shards.queue_of(account);
+                shard.queue.release(account, hold, None, ReleaseKind::Doubtful, entry);
+            }
+            // One that has no number yet was never sent: this process gives it its own.
+            Orphan::Owed { debit, number } => {
+                let origin = number.map_or(Origin::Own, |_| Origin::Adopted);
+                self.queue(account, (hold, None), (number, origin), debit, entry);
+            }
+        }
+    }
+
+    pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {
+        let ttl = i64::try_from(self.core.options.hold_ttl.as_millis()).unwrap_or(i64::MAX);
+        now.plus_millis(ttl)
+    }
+
+    /// As this process saw it last: another node's calls of the same moment are not in it.
+    pub(super) fn rate(&self, account: &Account, scope: &Scope, limits: Limits) -> RateView {
+        let now = self.core.redis_now();
+        account.window(scope).at(now).view(limits, now)
+    }
+
+    /// By the window as this process saw it last: there are at least as many requests in it by now.
+    pub(super) fn look(&self, account: &Account, look: &Look) -> Result<(), Denial> {
+        let rate = self.rate(account, &look.scope, look.limits);
+        if rate.remaining_requests == 0 {
+            return Err(Denial::Requests(rate));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn figures(&self, account: &Account) -> Result<Figures, StoreError> {
+        let core = &self.core;
+        core.barrier(account).await?;
+        let shown = core.show(&core.link(), account.keys()).await?;
+        shown.map(|shown| shown.figures).ok_or_else(reply::no_account)
+    }
+
+    pub(super) fn vitals(&self) -> Vitals {
+        let core = &self.core;
+        let (holds_open, held) = core.holds.sums();
+        Vitals {
+            kind: "redis",
+            holds_open,
+            held,
+            unsettled: u64::try_from(core.shards.unsettled()).unwrap_or(u64::MAX),
+            unsettled_age: Duration::from_millis(core.shards.oldest_age_ms(core.now_ms())),
+            below_zero: None,
+            latency: core.times.histogram(),
+        }
+    }
+
+    pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        self.core.execute(&self.core.link(), op).await
+    }
+
+    /// Runs an operator's command from a thread that is on no runtime.
+    pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        let runtime = self.commands.lock().unwrap_or_else(PoisonError::into_inner);
+        match &*runtime {
+            Some(runtime) => runtime.block_on(self.run(op)),
+            None => Err(AdminError::Store("the ledger has stopped".to_owned())),
+        }
+    }
+
+    pub(super) fn in_maintenance(&self) -> bool {
+        self.core.maintenance.load(Ordering::Relaxed)
+    }
+
+    /// Admits no more calls, sends what is left, and ends the thread. Says how many settlements Redis has not acknowledged
+    /// within [`Options::close_within`]. A second call does nothing.
+    pub fn close(&self) -> usize {
+        self.core.shards.close();
+        let thread = self.settler.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            if thread.join().is_err() {
+                log::error!("MONEY: the ledger's thread panicked");
+            }
+            let left = self.core.shards.unsettled();
+            if left > 0 {
+                log::error!("MONEY: {left} settlements are not acknowledged at the end");
+            }
+        }
+        self.core.shards.unsettled()
+    }
+}
+
+impl Drop for RedisLedger {
+    fn drop(&mut self) {
+        self.close();
+        Link::forget_ledger(self.core.number);
+        let runtime = self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(runtime) = runtime {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+/// Closes an entry that nobody took.
+struct ClosesEntry(Option<Entry>);
+
+impl Drop for ClosesEntry {
+    fn drop(&mut self) {
+        if let Some(entry) = &mut self.0 {
+            entry.close();
+        }
+    }
+}
+
+fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| unavailable(&format!("cannot start a runtime: {error}")))
+}
+
+fn unavailable(what: &str) -> StoreError {
+    StoreError::Unavailable(what.to_owned())
+}
+
+#[cfg(test)]
+pub(super) mod tests;

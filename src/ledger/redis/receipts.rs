@@ -1,0 +1,291 @@
+//! Receipts in Redis: a stream an account, of which each settlement writes its entry. The oldest are dropped above a maximum.
+//!
+//! Other gateways may keep none, or other numbers of them, so receipts that are not there are nothing to find for an audit; those that are
+//! there have to be what the usage rows say.
+
+use std::collections::BTreeMap;
+
+use redis::Value;
+
+use super::account::{Account, account_keys, receipts_of_account};
+use super::link::Link;
+use super::queue::QueuedDebit;
+use super::reply::{self, corrupt};
+use super::script;
+use super::shared::Core;
+use crate::clock::monotonic;
+use crate::ledger::admin::{AdminError, AuditFinding, ReceiptPage, ReceiptQuery};
+use crate::ledger::{StoreError, UsageRow, clamped};
+use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::receipt::{Billed, Receipt};
+use crate::pure::time::{Day, Timestamp};
+
+/// What a settlement's entry says, for its script. None where no receipts are kept.
+pub(super) fn entry_of(core: &Core, queued: &QueuedDebit) -> Option<(String, u32)> {
+    let most = core.options.receipts_per_account_max?;
+    match billed(queued).to_compact() {
+        Ok(text) => Some((text, most.get())),
+        Err(error) => {
+            log::error!("the receipt of request {} cannot be written: {error}", queued.hold);
+            None
+        }
+    }
+}
+
+/// Has the receipt of an acknowledged settlement written to the files, where there are some: `at` the moment that Redis told.
+pub(super) fn write_out(core: &Core, queued: &mut QueuedDebit, at: Option<Timestamp>) {
+    if let Some(files) = core.receipt_files.get()
+        && !std::mem::replace(&mut queued.is_written_out, true)
+    {
+        let resolved = at.unwrap_or_else(|| core.redis_now());
+        let billed = billed(queued);
+        files.push(Receipt { resolved, billed });
+    }
+}
+
+fn billed(queued: &QueuedDebit) -> Billed {
+    let debit = &queued.debit;
+    Billed::new(
+        queued.hold,
+        queued.number,
+        (queued.account.id(), &debit.key),
+        &debit.model,
+        (debit.usage, debit.cost, debit.held),
+        debit.details.as_deref(),
+    )
+}
+
+impl Core {
+    /// The receipts that are asked for; those of every settlement made here before the call are among them.
+    pub(super) async fn receipts(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, AdminError> {
+        let account = self.cache.account(&query.account);
+        let Ok(_turn) = tokio::time::timeout(self.options.timeout, account.reporting.lock()).await else {
+            return Err(AdminError::Store(
+                "receipts are asked for faster than they can be read".to_owned(),
+            ));
+        };
+        self.barrier(&account).await?;
+        let page = match query.id {
+            Some(id) => self.receipt(link, &account, id).await?,
+            None => self.page(link, query).await?,
+        };
+        if page.receipts.is_empty() {
+            self.view(link, &query.account).await?; // There may be no such account.
+        }
+        Ok(page)
+    }
+
+    /// The receipt of a request. While its hold stands, its call runs or its settlement is on its way from another gateway: for a moment
+    /// that is waited for.
+    async fn receipt(&self, link: &Link, account: &Account, id: RequestId) -> Result<ReceiptPage, StoreError> {
+        let asked = monotonic();
+        loop {
+            // Before the receipts are read: a settlement that comes between writes its receipt and drops the hold in one step.
+            let [name, _] = account.keys();
+            let mut hold = redis::cmd("HEXISTS");
+            hold.arg(name).arg([b"h".as_slice(), id.as_bytes()].concat());
+            let is_held = reply::integer(&self.command(link, hold).await?)? == 1;
+            let receipt = self.find(link, account.id(), id).await?;
+            if receipt.is_some() || !is_held || asked.elapsed() >= self.options.timeout {
+                let receipts = receipt.into_iter().collect();
+                return Ok(ReceiptPage {
+                    receipts,
+                    ..ReceiptPage::default()
+                });
+            }
+            tokio::time::sleep(ASK_AGAIN).await;
+        }
+    }
+
+    async fn find(&self, link: &Link, account: &AccountId, id: RequestId) -> Result<Option<Receipt>, StoreError> {
+        let mut before = None;
+        loop {
+            let entries = self.entries(link, account, before.as_deref()).await?;
+            let is_it = |receipt: &&Receipt| receipt.billed.id == id;
+            if let Some(receipt) = entries.iter().flat_map(|(_, receipt)| receipt).find(is_it) {
+                return Ok(Some(receipt.clone()));
+            }
+            match entries.into_iter().last() {
+                Some((place, _)) => before = Some(place),
+                None => return Ok(None),
+            }
+        }
+    }
+
+    async fn page(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        let limit = usize::try_from(query.limit()).unwrap_or(usize::MAX);
+        let (mut page, mut before) = (ReceiptPage::default(), query.before.clone());
+        if before.as_deref().is_some_and(|place| !is_place(place)) {
+            return Ok(page);
+        }
+        loop {
+            let entries = self.entries(link, &query.account, before.as_deref()).await?;
+            if entries.is_empty() {
+                return Ok(page);
+            }
+            for (place, receipt) in entries {
+                before = Some(place);
+                match receipt {
+                    Ok(receipt) if is_of(&receipt, query.model.as_deref()) => page.receipts.push(receipt),
+                    Ok(_) => {}
+                    Err(error) => page.tell_unreadable(&query.account, &error),
+                }
+                if page.receipts.len() == limit {
+                    page.next = before;
+                    return Ok(page);
+                }
+            }
+        }
+    }
+
+    /// Some receipts, newest first, with their places in the stream.
+    async fn entries(&self, link: &Link, account: &AccountId, before: Option<&str>) -> Result<Vec<Entry>, StoreError> {
+        let end = before.map_or_else(|| "+".to_owned(), |place| format!("({place}"));
+        let mut command = redis::cmd("XREVRANGE");
+        command.arg(receipts_of_account(account)).arg(end).arg("-");
+        command.arg("COUNT").arg(AT_ONCE);
+        let entries = self.command(link, command).await?;
+        let entry = |value| entry(account, value);
+        reply::list(&entries)?.iter().map(entry).collect()
+    }
+
+    /// Holds the receipts of today and yesterday against the usage rows. Rows that change meanwhile are left to the next audit.
+    pub(super) async fn witness(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        today: Day,
+        findings: &mut Vec<AuditFinding>,
+    ) -> Result<(), StoreError> {
+        let mut before = None;
+        let mut sums: BTreeMap<(Day, String), [i128; 4]> = BTreeMap::new();
+        let mut rows = Vec::new();
+        'all: loop {
+            let entries = self.entries(link, account, before.as_deref()).await?;
+            if before.is_none() && !entries.is_empty() {
+                // After the newest receipts: each of them is counted in these rows.
+                rows = self.usage_since_yesterday(link, account).await?;
+            }
+            let Some((last, _)) = entries.last() else { break };
+            before = Some(last.clone());
+            for (place, receipt) in entries {
+                let Receipt { resolved, billed } = match receipt {
+                    Ok(receipt) => receipt,
+                    Err(error) => {
+                        log::error!("the receipt {place} of {account}: {error}");
+                        findings.push(AuditFinding {
+                            account: account.clone(),
+                            rule: format!("the receipt {place} can be read"),
+                            expected: clamped(1_000_000_000_000),
+                            found: clamped(0),
+                        });
+                        continue;
+                    }
+                };
+                if resolved.day().0 < today.0.saturating_sub(1) {
+                    break 'all;
+                }
+                let sum = sums.entry((resolved.day(), billed.model.to_string())).or_default();
+                let figures = [
+                    1,
+                    billed.prompt_tokens.into(),
+                    billed.completion_tokens.into(),
+                    billed.cost.pico().into(),
+                ];
+                sum.iter_mut()
+                    .zip(figures)
+                    .for_each(|(sum, figure): (&mut i128, i128)| *sum += figure);
+            }
+        }
+        if sums.is_empty() {
+            return Ok(());
+        }
+        let after = self.usage_since_yesterday(link, account).await?;
+        for row in rows.iter().filter(|row| after.contains(row)) {
+            let Some(found) = sums.get(&(row.day, row.model.clone())) else {
+                continue;
+            };
+            let expected = [
+                row.requests.into(),
+                row.prompt_tokens.into(),
+                row.completion_tokens.into(),
+                row.cost.pico().into(),
+            ];
+            compare(account, row, expected, *found, findings);
+        }
+        Ok(())
+    }
+
+    async fn usage_since_yesterday(&self, link: &Link, account: &AccountId) -> Result<Vec<UsageRow>, StoreError> {
+        let [name, _] = account_keys(account);
+        let rows = self
+            .run_script(link, &script::ROWS, &[&name], &[&self.now_text(), "1"])
+            .await?;
+        Ok(reply::rows(&rows)?.unwrap_or_default())
+    }
+}
+
+fn compare(
+    account: &AccountId,
+    row: &UsageRow,
+    expected: [i128; 4],
+    found: [i128; 4],
+    findings: &mut Vec<AuditFinding>,
+) {
+    let ([calls, ..], [receipts, ..]) = (expected, found);
+    if receipts < calls {
+        return;
+    }
+    for (what, (expected, found)) in ["calls", "prompt tokens", "completion tokens", "cost"]
+        .iter()
+        .zip(expected.into_iter().zip(found))
+    {
+        if expected != found {
+            // A finding's figures are credits: a count is shown as so many.
+            let unit = if *what == "cost" { 1 } else { 1_000_000_000_000 };
+            findings.push(AuditFinding {
+                account: account.clone(),
+                rule: format!("receipts = usage: {what} of {} on {}", row.model, row.day),
+                expected: clamped(expected.saturating_mul(unit)),
+                found: clamped(found.saturating_mul(unit)),
+            });
+        }
+    }
+}
+
+/// Whether a receipt is of the model that is asked for.
+fn is_of(receipt: &Receipt, model: Option<&str>) -> bool {
+    model.is_none_or(|model| *receipt.billed.model == *model)
+}
+
+/// A place in a stream, and the receipt there, where it can be read.
+type Entry = (String, Result<Receipt, StoreError>);
+
+fn entry(account: &AccountId, value: &Value) -> Result<Entry, StoreError> {
+    let [place, fields] = reply::list(value)? else {
+        return Err(corrupt("an entry of receipts has two parts"));
+    };
+    Ok((reply::text(place)?.to_owned(), receipt(account, fields)))
+}
+
+fn receipt(account: &AccountId, fields: &Value) -> Result<Receipt, StoreError> {
+    let [_, resolved, _, text] = reply::list(fields)? else {
+        return Err(corrupt("a receipt has other fields than it should"));
+    };
+    let billed = Billed::of_compact(account, reply::text(text)?)
+        .map_err(|error| corrupt(&format!("a receipt cannot be read: {error}")))?;
+    let resolved = Timestamp(reply::integer(resolved)?);
+    Ok(Receipt { resolved, billed })
+}
+
+/// Whether a text is a place in a stream.
+fn is_place(text: &str) -> bool {
+    let number = |part: &str| part.parse::<u64>().is_ok();
+    text.split_once('-')
+        .is_some_and(|(time, count)| number(time) && number(count))
+}
+
+/// Entries that are read at once: some hundred kilobytes.
+const AT_ONCE: u32 = 500;
+/// How often a receipt is looked for whose call is under way at another gateway.
+const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);

@@ -1,0 +1,377 @@
+//! The ledger's thread: tells Redis what was queued, until Redis has acknowledged it.
+//!
+//! Each shard has a settler of its own, so that one that does not answer holds up nobody else's. Of a shard one batch is under way at a
+//! time, in the order of the queue. Whatever has no good answer stays at the front and is sent again; Redis tells by its number whether it
+//! knows a settlement already.
+
+mod answers;
+mod hand_over;
+mod renew;
+mod send;
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use futures::stream::{FuturesUnordered, StreamExt};
+use redis::RedisResult;
+
+#[cfg(test)]
+pub(super) use self::send::settle_command;
+use self::send::{exchange, redirect};
+use super::account::Account;
+use super::admission_breaker::millis;
+use super::link::{Line, Link};
+use super::queue::{QueuedDebit, Work};
+use super::replay::{RING_MAX, Ring};
+use super::script::{self, By};
+use super::shards::Shard;
+use super::shared::Core;
+use super::url::Connection;
+use super::{server_health, topology};
+use crate::failpoints::point;
+
+/// The state of a shard's settler.
+pub(super) struct Settler {
+    core: Arc<Core>,
+    shard: Arc<Shard>,
+    line: Line,
+    /// The ways to other shards, for what is asked there once.
+    link: Link,
+    /// The generation of the cluster's map that the ring was looked through for.
+    generation: u64,
+    /// What has been taken from the queue and is not acknowledged, in order.
+    backlog: VecDeque<Work>,
+    /// What is sent again at a time of the ledger's monotonic clock.
+    later: Vec<(u64, Work)>,
+    ring: Ring,
+    /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
+    servers: BTreeSet<String>,
+    /// The number of the connection that the server was asked on who it is, and when.
+    asked: (u64, u64),
+    by: By,
+    /// When the last batch was sent.
+    sent: Option<Instant>,
+    /// When holds were looked through last.
+    renewed_ms: u64,
+    /// Accounts that this process has met, where producers of long ago may be forgotten.
+    met: Vec<Arc<Account>>,
+}
+
+/// How a batch went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Outcome {
+    /// Something was acknowledged, or the next try is another.
+    Progress,
+    /// Nothing was: wait before the next try.
+    Nothing,
+}
+
+/// Runs until the queues are closed and empty, or time is over.
+pub(super) fn run(core: &Arc<Core>) {
+    let runtime = match super::runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return log::error!("MONEY: settlements cannot be sent: {error}"),
+    };
+    runtime.block_on(async {
+        let subscription = tokio::spawn(server_health::subscribe(Arc::clone(core)));
+        let topology = core
+            .shards
+            .is_cluster()
+            .then(|| tokio::spawn(topology::follow(Arc::clone(core))));
+        settle(core).await;
+        subscription.abort();
+        if let Some(topology) = topology {
+            topology.abort();
+        }
+    });
+}
+
+/// A settler for each shard, those included that come to be.
+async fn settle(core: &Arc<Core>) {
+    let mut settlers = FuturesUnordered::new();
+    let mut count = 0;
+    loop {
+        for shard in core.shards.all().into_iter().skip(count) {
+            settlers.push(Settler::new(Arc::clone(core), shard).work());
+            count += 1;
+        }
+        tokio::select! {
+            () = core.shards.added() => {}
+            ended = settlers.next() => if ended.is_none() { return },
+        }
+    }
+}
+
+impl Settler {
+    fn new(core: Arc<Core>, shard: Arc<Shard>) -> Settler {
+        Settler {
+            ring: Ring::new(core.options.replay, core.shards.share(RING_MAX)),
+            generation: core.shards.generation(),
+            core,
+            shard,
+            line: Line::default(),
+            link: Link::default(),
+            backlog: VecDeque::new(),
+            later: Vec::new(),
+            servers: BTreeSet::new(),
+            asked: (0, 0),
+            by: By::Hash,
+            sent: None,
+            renewed_ms: 0,
+            met: Vec::new(),
+        }
+    }
+
+    async fn work(mut self) {
+        let mut end_ms = None;
+        let mut pause = PAUSE_MIN;
+        loop {
+            // Before the queue is emptied: whoever closes it after that may have put something in.
+            let is_closed = self.shard.queue.is_closed();
+            self.take();
+            let now = self.core.now_ms();
+            if is_closed {
+                let end = *end_ms.get_or_insert(now.saturating_add(millis(self.core.options.close_within)));
+                let is_done = self.shard.queue.unsettled() == 0 && self.backlog.is_empty();
+                // Another shard may hand over what it still has.
+                let is_over = now >= end || is_done && self.core.shards.unsettled() == 0;
+                if is_done && is_over {
+                    self.ring.release();
+                }
+                if is_over {
+                    return;
+                }
+            }
+            let renew_every = (self.core.holds.shortest_ttl_ms() / 8).min(millis(RENEW_EVERY_MAX));
+            if now.saturating_sub(self.renewed_ms) >= renew_every {
+                self.renewed_ms = now;
+                self.renew(now).await;
+            }
+            if self.backlog.is_empty() {
+                self.forget_producers().await;
+                self.idle().await;
+                self.gather().await;
+                continue;
+            }
+            match self.send_batch().await {
+                Outcome::Progress => {
+                    pause = PAUSE_MIN;
+                    if self.backlog.is_empty() && !self.shard.queue.is_empty() {
+                        self.gather().await;
+                    }
+                }
+                Outcome::Nothing => {
+                    tokio::time::sleep(pause).await;
+                    pause = (pause * 2).min(PAUSE_MAX);
+                }
+            }
+        }
+    }
+
+    /// Takes what was queued, and what is due again.
+    fn take(&mut self) {
+        let now = self.core.now_ms();
+        // At the end there is no later: a second release comes at once.
+        let closed = self.shard.queue.is_closed();
+        let is_due = |(due, work): &(u64, Work)| *due <= now || closed && matches!(work, Work::Release { .. });
+        if self.later.iter().any(is_due) {
+            let (due, kept): (Vec<_>, Vec<_>) = std::mem::take(&mut self.later).into_iter().partition(is_due);
+            self.later = kept;
+            self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
+        }
+        self.backlog.extend(self.shard.queue.take());
+        if self.core.shards.is_cluster() {
+            self.hand_over();
+        }
+        let oldest = self.backlog.iter().find_map(|work| match work {
+            Work::Settle(debit) => Some(debit.queued_ms),
+            Work::Release { .. } | Work::Barrier { .. } => None,
+        });
+        self.shard.queue.set_oldest(oldest.unwrap_or(0));
+    }
+
+    async fn idle(&mut self) {
+        let is_asked = self.shard.guard.is_open() || self.is_time_to_ask();
+        if is_asked && self.core.shards.has_slots(self.shard.number) {
+            // The answer, or the lack of it, is all that is wanted.
+            drop(self.connection().await);
+        }
+        let queue = &self.shard.queue;
+        drop(tokio::time::timeout(TICK, queue.filled()).await);
+    }
+
+    /// Lets a moment's settlements come together where another batch was sent in the same moment, unless somebody waits for one: each
+    /// batch costs this thread and Redis a turn, whatever is in it.
+    async fn gather(&self) {
+        let left = self
+            .sent
+            .map_or(Duration::ZERO, |sent| GATHER.saturating_sub(sent.elapsed()));
+        if !left.is_zero() && !self.shard.queue.is_closed() {
+            drop(tokio::time::timeout(left, self.shard.queue.hurried()).await);
+        }
+    }
+
+    fn is_time_to_ask(&self) -> bool {
+        let since = self.core.now_ms().saturating_sub(self.asked.1);
+        since >= millis(ASK_EVERY)
+    }
+
+    /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is.
+    async fn connection(&mut self) -> Option<(Connection, u64)> {
+        let connecting = self.line.connection(&self.shard.address);
+        let Some((mut connection, number)) = in_time(self.core.options.timeout, connecting).await else {
+            self.is_away();
+            return None;
+        };
+        if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
+            return Some((connection, number));
+        }
+        let Some(server) = in_time(self.core.options.timeout, server_health::identity(&mut connection)).await else {
+            self.line.give_up(number);
+            self.is_away();
+            return None;
+        };
+        self.shard.guard.answered();
+        self.asked_server(server);
+        self.asked = (number, self.core.now_ms());
+        Some((connection, number))
+    }
+
+    /// The server does not answer. Calls of a cluster hear of it here before they wait for it themselves; and it may be a master no more.
+    fn is_away(&self) {
+        if self.core.shards.is_cluster() {
+            self.shard
+                .guard
+                .failed(&format!("no answer from {:?}", self.shard.address));
+            self.core.shards.doubt();
+        }
+    }
+
+    fn asked_server(&mut self, server: String) {
+        let is_first = self.servers.is_empty();
+        let is_known = !self.servers.insert(server);
+        if is_first || is_known {
+            return self.ring.tend(self.core.now_ms());
+        }
+        let again = self.ring.take_all();
+        log::warn!(
+            "{:?} was restarted or replaced; the last {} settlements are sent again",
+            self.shard.address,
+            again.len()
+        );
+        self.send_again(again);
+    }
+
+    /// Puts settlements that were acknowledged in front of everything else.
+    fn send_again(&mut self, debits: Vec<QueuedDebit>) {
+        let now = self.core.now_ms().max(1);
+        let work = debits.into_iter().map(|mut debit| {
+            debit.account.begin();
+            self.shard.queue.unsettled_again();
+            debit.queued_ms = now;
+            Work::Settle(debit)
+        });
+        let work = work.collect();
+        self.put_in_front(work);
+    }
+
+    fn put_in_front(&mut self, work: Vec<Work>) {
+        for work in work.into_iter().rev() {
+            self.backlog.push_front(work);
+        }
+    }
+
+    async fn send_batch(&mut self) -> Outcome {
+        let Some((mut connection, number)) = self.connection().await else {
+            return Outcome::Nothing;
+        };
+        let most = if self.core.shards.is_cluster() {
+            CLUSTER_BATCH_MAX
+        } else {
+            BATCH_MAX
+        };
+        let count = self.backlog.len().min(most);
+        let mut batch: Vec<Work> = self.backlog.drain(..count).collect();
+        for work in &mut batch {
+            if let Work::Settle(debit) = work {
+                debit.sent = debit.sent.saturating_add(1);
+            }
+        }
+        let by = std::mem::replace(&mut self.by, By::Hash);
+        let within = self.core.options.timeout;
+        point("settlement", "before");
+        self.sent = Some(crate::clock::monotonic());
+        let sent = exchange(&self.core, &mut connection, &batch, by);
+        let mut answers = match in_time(within, sent).await {
+            Some(answers) => answers,
+            None => {
+                self.line.give_up(number);
+                self.is_away();
+                Vec::new()
+            }
+        };
+        if self.core.shards.is_cluster() {
+            let redirected = redirect(&self.core, &self.shard, &self.link, &batch, &mut answers);
+            drop(tokio::time::timeout(within, redirected).await);
+        }
+        point("settlement", "after");
+        let outcome = self.read_answers(batch, answers, number);
+        if outcome == Outcome::Progress {
+            self.shard.guard.answered();
+        }
+        outcome
+    }
+
+    /// Forgets the producers of long ago in the accounts that were met. It can wait, and it does no harm when it fails.
+    async fn forget_producers(&mut self) {
+        self.core.producer.renew_when_old(self.core.redis_now());
+        if self.met.is_empty() {
+            return;
+        }
+        let Some((mut connection, number)) = self.connection().await else {
+            return;
+        };
+        let clock = self.core.now_text();
+        for account in std::mem::take(&mut self.met) {
+            let [name, _] = account.keys();
+            let mut command = script::FORGET.call(By::Text, &[name]);
+            command.arg(&clock);
+            match tokio::time::timeout(self.core.options.timeout, connection.send(&command)).await {
+                Ok(Ok(_)) => {}
+                Ok(Err(error)) => log::debug!("producers of {} are kept: {error}", account.id()),
+                Err(_) => return self.line.give_up(number),
+            }
+        }
+    }
+}
+
+/// What came of it, unless it failed or took too long.
+async fn in_time<T>(within: Duration, asked: impl Future<Output = RedisResult<T>>) -> Option<T> {
+    match tokio::time::timeout(within, asked).await {
+        Ok(Ok(value)) => Some(value),
+        Ok(Err(error)) => {
+            log::debug!("Redis: {error}");
+            None
+        }
+        Err(_) => None,
+    }
+}
+
+/// Settlements and releases in one batch.
+const BATCH_MAX: usize = 256;
+/// The same in a cluster: what waits for a slot that moves must not fill the batch.
+const CLUSTER_BATCH_MAX: usize = 4096;
+/// Wait after a batch without any answer, and its limit.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+const PAUSE_MAX: Duration = Duration::from_millis(320);
+/// The least time between batches that do not stand in line. While Redis runs a batch, a reserve waits: a longer time would make it longer.
+const GATHER: Duration = Duration::from_millis(4);
+/// How often the thread looks up when nothing happens.
+const TICK: Duration = Duration::from_millis(250);
+/// How often holds are looked through: an eighth of the shortest life, and at least this.
+const RENEW_EVERY_MAX: Duration = Duration::from_secs(5);
+/// How often the servers are asked who they are.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// When something is tried again that cannot succeed at once.
+const LATER: Duration = Duration::from_secs(1);

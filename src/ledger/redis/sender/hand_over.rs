@@ -1,0 +1,47 @@
+//! What a shard of a cluster still has of an account whose slot is another's by now: after a fail-over, or when slots have moved.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::Settler;
+use crate::ledger::redis::queue::{QueuedDebit, Work};
+
+impl Settler {
+    /// Hands what belongs to another shard by now over to it. What this one acknowledged of it is sent there once more: it may have become
+    /// the master without it.
+    pub(super) fn hand_over(&mut self) {
+        let core = Arc::clone(&self.core);
+        let (number, now) = (self.shard.number, self.core.now_ms());
+        let generation = core.shards.generation();
+        if generation != self.generation {
+            self.generation = generation;
+            let is_others = |debit: &QueuedDebit| core.shards.of(&debit.account).number != number;
+            for mut debit in self.ring.take_those(is_others) {
+                let owner = core.shards.of(&debit.account);
+                debit.account.begin();
+                debit.account.queues_at(owner.number);
+                debit.queued_ms = now.max(1);
+                owner.queue.put(Work::Settle(debit), now);
+            }
+        }
+        let is_mine = |work: &Work| core.shards.of_slot(work.slot()).number == number;
+        if self.backlog.iter().all(is_mine) {
+            return;
+        }
+        let (mine, others): (VecDeque<Work>, VecDeque<Work>) =
+            std::mem::take(&mut self.backlog).into_iter().partition(is_mine);
+        self.backlog = mine;
+        for work in others {
+            let owner = core.shards.of_slot(work.slot());
+            match &work {
+                Work::Settle(debit) => {
+                    debit.account.queues_at(owner.number);
+                    self.shard.queue.settled();
+                }
+                Work::Release { account, .. } => account.queues_at(owner.number),
+                Work::Barrier { .. } => {}
+            }
+            owner.queue.put(work, now);
+        }
+    }
+}

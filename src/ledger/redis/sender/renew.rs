@@ -1,0 +1,169 @@
+//! Renewals: the holds of calls that run live on; one that is gone is made anew, and where that cannot be, its call is ended.
+
+use std::sync::Arc;
+
+use futures::StreamExt;
+use redis::Value;
+
+use super::Settler;
+use crate::ledger::StoreError;
+use crate::ledger::cover::Uncovered;
+use crate::ledger::redis::account::{Account, scope_text};
+use crate::ledger::redis::link::Call;
+use crate::ledger::redis::reply;
+use crate::ledger::redis::script;
+use crate::ledger::redis::script::By;
+use crate::ledger::redis::url::Connection;
+use crate::pure::ids::RequestId;
+
+impl Settler {
+    /// Renews the holds that have lived a third of their life, and ends the calls of those that could not be renewed for two.
+    pub(super) async fn renew(&mut self, now: u64) {
+        let shards = &self.core.shards;
+        let is_mine = |account: &Account| shards.of(account).number == self.shard.number;
+        let due = self.core.holds.due(now, is_mine);
+        if !due.is_empty()
+            && let Some((connection, number)) = self.connection().await
+            && self.renew_all(&connection, &due, now).await == Heard::Nothing
+        {
+            self.line.give_up(number);
+        }
+        let ended = self.core.holds.end_uncovered(self.core.now_ms());
+        if ended > 0 {
+            log::error!("{ended} calls are ended: Redis did not renew what they hold in time");
+        }
+    }
+
+    /// Asks for every account beside the others.
+    async fn renew_all(&self, connection: &Connection, due: &[Due], now: u64) -> Heard {
+        let within = self.core.options.timeout;
+        let groups = due.iter().flat_map(|(account, ttl_ms, ids)| {
+            let life = (*ttl_ms, now);
+            ids.chunks(RENEW_MAX).map(move |ids| (account, life, ids))
+        });
+        let asked = groups.map(|(account, life, ids)| {
+            let mut connection = connection.clone();
+            async move {
+                let renewed = self.renew_some(&mut connection, account, life, ids);
+                tokio::time::timeout(within, renewed).await.is_ok()
+            }
+        });
+        let mut asked = futures::stream::iter(asked).buffer_unordered(RENEWALS_AT_ONCE);
+        let mut heard = Heard::Nothing;
+        while let Some(is_answered) = asked.next().await {
+            if is_answered {
+                heard = Heard::Something;
+            }
+        }
+        heard
+    }
+
+    async fn renew_some(
+        &self,
+        connection: &mut Connection,
+        account: &Arc<Account>,
+        (ttl_ms, now): (u64, u64),
+        ids: &[RequestId],
+    ) {
+        let clock = self.core.now_text();
+        let mut command = script::RENEW.call(By::Text, &account.keys());
+        command.arg(&clock).arg(ttl_ms);
+        for id in ids {
+            command.arg(id.as_bytes());
+        }
+        let gone = match self.send(connection, command).await {
+            Ok(gone) => gone,
+            Err(error) => return log::warn!("holds are not renewed: {error}"),
+        };
+        let gone = match gone_of(&gone, ids) {
+            Ok(gone) => gone,
+            Err(error) => return log::error!("holds may not be renewed: {error}"),
+        };
+        let lives = |id: &&RequestId| !gone.contains(id);
+        let renewed: Vec<RequestId> = ids.iter().filter(lives).copied().collect();
+        self.core.holds.renewed(&renewed, now);
+        for id in gone {
+            self.remake(connection, account, (ttl_ms, now), id).await;
+        }
+    }
+
+    /// Sends a command of an account, wherever its slot is going.
+    async fn send(&self, connection: &mut Connection, command: redis::Cmd) -> Result<Value, StoreError> {
+        match connection.send(&command).await {
+            Err(error) if self.shard.elsewhere(&error).is_some() => {
+                let call = Call { command, script: None };
+                Ok(self.core.ask(&self.link, &call).await?)
+            }
+            answer => answer.map_err(|error| StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// Makes a hold anew that is gone: Redis has lost it, or this process has slept for longer than it lived.
+    async fn remake(
+        &self,
+        connection: &mut Connection,
+        account: &Arc<Account>,
+        (ttl_ms, now): (u64, u64),
+        id: RequestId,
+    ) {
+        let Some(hold) = self.core.holds.known(id) else {
+            return; // Its call has ended meanwhile.
+        };
+        let amount = hold.amount.pico().max(0);
+        let mut command = script::REMAKE.call(By::Text, &account.keys());
+        command
+            .arg(self.core.now_text())
+            .arg(id.as_bytes())
+            .arg(amount)
+            .arg(hold.quota.pico().saturating_sub(amount))
+            .arg(scope_text(&hold.scope))
+            .arg(ttl_ms);
+        let made = match self.send(connection, command).await {
+            Ok(made) => made,
+            Err(error) => return log::warn!("the hold of request {id} is not made anew: {error}"),
+        };
+        match reply::text(&made) {
+            Ok("made") => {
+                log::warn!("the hold of request {id} was gone from Redis; it is made anew");
+                self.core.holds.renewed(&[id], now);
+            }
+            Ok("refused") => {
+                log::error!(
+                    "MONEY: the hold of request {id} was gone from Redis, and its credit is: the call is ended"
+                );
+                self.core.holds.remove(id);
+                hold.cover.end(Uncovered::NoCredit);
+            }
+            other => log::error!("the hold of request {id} is not made anew: {other:?}"),
+        }
+    }
+}
+
+/// The holds of an account that are due, and the life that they get.
+type Due = (Arc<Account>, u64, Vec<RequestId>);
+
+/// Whether Redis answered at all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Heard {
+    Something,
+    Nothing,
+}
+
+/// Those of `ids` that Redis says are gone.
+fn gone_of(answer: &Value, ids: &[RequestId]) -> Result<Vec<RequestId>, StoreError> {
+    let gone = reply::list(answer)?;
+    let is_named = |id: &&RequestId| {
+        gone.iter()
+            .any(|named| matches!(named, Value::BulkString(bytes) if bytes == id.as_bytes()))
+    };
+    let named: Vec<RequestId> = ids.iter().filter(is_named).copied().collect();
+    if named.len() == gone.len() {
+        return Ok(named);
+    }
+    Err(reply::corrupt("a renewal was answered with other holds than it named"))
+}
+
+/// Renewals that are under way together.
+const RENEWALS_AT_ONCE: usize = 1024;
+/// Holds in one renewal.
+const RENEW_MAX: usize = 500;

@@ -1,0 +1,128 @@
+//! A batch on its way: the scripts' calls together to one server.
+
+use redis::{RedisResult, Value};
+
+use crate::ledger::redis::account::{receipts_of_account, scope_text};
+use crate::ledger::redis::holds::OpenHold;
+use crate::ledger::redis::link::{Call, Link, Sent};
+use crate::ledger::redis::queue::{QueuedDebit, Work};
+use crate::ledger::redis::receipts;
+use crate::ledger::redis::script;
+use crate::ledger::redis::script::By;
+use crate::ledger::redis::shards::Shard;
+use crate::ledger::redis::shared::{COUNT_MAX, Core};
+use crate::ledger::redis::slots::Elsewhere;
+use crate::ledger::redis::url::Connection;
+use crate::pure::numbers::{Birth, CallNumber};
+
+/// Sends a batch. Afterwards there is an answer for each settlement and release, in order, or none at all.
+///
+/// # Errors
+/// When the connection failed.
+pub(super) async fn exchange(
+    core: &Core,
+    connection: &mut Connection,
+    batch: &[Work],
+    by: By,
+) -> RedisResult<Vec<Option<Value>>> {
+    let mut pipeline = redis::pipe();
+    for command in batch.iter().filter_map(|work| command(core, work, by)) {
+        pipeline.add_command(command);
+    }
+    if pipeline.is_empty() {
+        return Ok(Vec::new());
+    }
+    Ok(connection.send_all(&pipeline).await?.into_iter().map(Some).collect())
+}
+
+/// What a server of a cluster has sent elsewhere: what belongs to another for good is kept without an answer, and handed over; what is on
+/// its way to another is asked there, with the answer in its place.
+pub(super) async fn redirect(core: &Core, shard: &Shard, link: &Link, batch: &[Work], answers: &mut [Option<Value>]) {
+    let works = batch.iter().filter(|work| !matches!(work, Work::Barrier { .. }));
+    for (work, place) in works.zip(answers) {
+        let Some(Value::ServerError(error)) = &*place else {
+            continue;
+        };
+        let answer = match shard.elsewhere(&error.clone().into()) {
+            None => continue,
+            Some(Elsewhere::Later) => None,
+            Some(Elsewhere::Moved(slot, node)) => {
+                drop(core.shards.moved(slot, &node));
+                None
+            }
+            Some(Elsewhere::Ask(node)) => ask(core, link, work, &node).await,
+        };
+        *place = answer;
+    }
+}
+
+/// Asks a server that takes over the slot of an account.
+async fn ask(core: &Core, link: &Link, work: &Work, node: &str) -> Option<Value> {
+    let shard = core.shards.named(node);
+    let call = Call {
+        command: command(core, work, By::Text)?,
+        script: None,
+    };
+    let line = link.line(&shard);
+    line.ask(&shard, &call, Sent::Asking, core.options.timeout).await.ok()
+}
+
+fn command(core: &Core, work: &Work, by: By) -> Option<redis::Cmd> {
+    match work {
+        Work::Settle(debit) => Some(settle_command(core, debit, by)),
+        Work::Release {
+            account, hold, number, ..
+        } => {
+            let mut command = script::RELEASE.call(by, &account.keys());
+            command.arg(hold.as_bytes());
+            if let Some(number) = number {
+                command.arg(core.now_text()).arg(producer_field(*number));
+                command.arg(number.number).arg(number.born.0);
+            }
+            Some(command)
+        }
+        Work::Barrier { .. } => None,
+    }
+}
+
+/// A settlement as its script takes it.
+pub(in crate::ledger::redis) fn settle_command(core: &Core, queued: &QueuedDebit, by: By) -> redis::Cmd {
+    let debit = &queued.debit;
+    let cost = debit.cost.pico().max(0);
+    let tokens = debit.usage.prompt.0.saturating_add(debit.usage.completion.0);
+    let known = queued.known.as_ref().and_then(|hold: &OpenHold| {
+        let rest = hold.amount.pico().checked_sub(cost)?;
+        Some((scope_text(&hold.scope), hold.amount.pico().to_string(), rest))
+    });
+    let (scope, held, rest) = known.unwrap_or_default();
+    let receipt = receipts::entry_of(core, queued);
+    let ([name, order], stream) = (queued.account.keys(), receipts_of_account(queued.account.id()));
+    let mut command = match &receipt {
+        Some(_) => script::SETTLE.call(by, &[name, order, &stream]),
+        None => script::SETTLE.call(by, &[name, order]),
+    };
+    command
+        .arg(core.now_text())
+        .arg(queued.hold.as_bytes())
+        .arg(scope)
+        .arg(held)
+        .arg(rest)
+        .arg(cost)
+        .arg(tokens.min(COUNT_MAX))
+        .arg(producer_field(queued.number))
+        .arg(queued.number.number)
+        .arg(debit.model.as_ref())
+        .arg(debit.usage.prompt.0.min(COUNT_MAX))
+        .arg(debit.usage.completion.0.min(COUNT_MAX))
+        .arg(queued.number.born.0);
+    if let Some((text, most)) = receipt {
+        command.arg(text).arg(most);
+    }
+    command
+}
+
+/// Where an account keeps what it knows of a number's producer.
+fn producer_field(number: CallNumber) -> String {
+    let kind = if number.born == Birth::default() { 'p' } else { 'n' };
+    format!("{kind}{:016x}", number.producer.0)
+}

@@ -1,0 +1,323 @@
+//! What calls, commands and the ledger's thread share: the way to Redis, and the steps that callers wait for.
+
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use redis::Value;
+
+use super::account::{Account, scope_text};
+use super::admission_breaker::millis_since;
+use super::cache::{Cache, KnownKey};
+use super::holds::OpenHolds;
+use super::link::{Call, Link, Sent, Unanswered};
+use super::queue::ReleaseKind;
+use super::script::{self, By, PREFIX, Script};
+use super::shards::{Of, Shards};
+use super::slots::{Elsewhere, slot_of, slot_of_command};
+use super::{Options, reply};
+use crate::clock::Clock;
+use crate::ledger::journal::Entry;
+use crate::ledger::producer::Producer;
+use crate::ledger::store_metrics::Times;
+use crate::ledger::{AccountRecord, KeyRecord, ReceiptFiles, StoreError};
+use crate::pure::account::{Denial, Granted, ReserveRequest};
+use crate::pure::ids::{KeyDigest, RequestId};
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+
+/// What calls, commands and the ledger's thread share.
+#[derive(Debug)]
+pub(super) struct Core {
+    /// Tells this ledger's connections from another's.
+    pub(super) number: u64,
+    pub(super) started: Instant,
+    pub(super) options: Options,
+    pub(super) shards: Shards,
+    pub(super) cache: Cache,
+    pub(super) producer: Producer,
+    pub(super) holds: OpenHolds,
+    pub(super) maintenance: AtomicBool,
+    /// Where receipts are written to as well.
+    pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
+    /// Redis' clock less this machine's, in milliseconds.
+    pub(super) ahead_ms: AtomicI64,
+    /// How long reserves took.
+    pub(super) times: Times,
+}
+
+impl Core {
+    /// This runtime's way to Redis.
+    pub(super) fn link(&self) -> Arc<Link> {
+        Link::of_runtime(self.number)
+    }
+
+    /// Milliseconds since the ledger was opened, by the monotonic clock.
+    pub(super) fn now_ms(&self) -> u64 {
+        millis_since(self.started)
+    }
+
+    /// The time that a script is to take: empty for Redis' own.
+    pub(super) fn now_text(&self) -> String {
+        match &self.options.clock {
+            Clock::System => String::new(),
+            manual @ Clock::Manual(_) => manual.now().0.to_string(),
+        }
+    }
+
+    /// Redis' time, as far as it is known here.
+    pub(super) fn redis_now(&self) -> Timestamp {
+        self.options
+            .clock
+            .now()
+            .plus_millis(self.ahead_ms.load(Ordering::Relaxed))
+    }
+
+    pub(super) async fn run_script(
+        &self,
+        link: &Link,
+        script: &'static Script,
+        keys: &[&str],
+        arguments: &[&str],
+    ) -> Result<Value, StoreError> {
+        let mut command = script.call(By::Hash, keys);
+        command.arg(arguments);
+        let call = Call {
+            command,
+            script: Some(script),
+        };
+        Ok(self.ask(link, &call).await?)
+    }
+
+    pub(super) async fn command(&self, link: &Link, command: redis::Cmd) -> Result<Value, StoreError> {
+        Ok(self.ask(link, &Call { command, script: None }).await?)
+    }
+
+    /// Asks the server that has the call's first key.
+    pub(super) async fn ask(&self, link: &Link, call: &Call) -> Result<Value, Unanswered> {
+        let within = self.options.timeout;
+        if self.shards.is_cluster() {
+            // Apart, so that what waits for the one server of others is as small as before.
+            return self.ask_cluster(link, call, within).boxed().await;
+        }
+        let shard = self.shards.of_slot(0);
+        link.line(&shard).ask(&shard, call, Sent::Plain, within).await
+    }
+
+    /// The same in a cluster: goes where the servers send it, as long as there is time.
+    async fn ask_cluster(&self, link: &Link, call: &Call, within: Duration) -> Result<Value, Unanswered> {
+        let until = crate::clock::monotonic() + within;
+        let slot = slot_of_command(&call.command);
+        let own = || slot.map_or_else(|| Of::Other(self.shards.any()), |slot| self.shards.of_slot(slot));
+        let (mut shard, mut how) = (own(), Sent::Plain);
+        let (mut left, mut asked) = (within, 0);
+        loop {
+            let unanswered = match link.line(&shard).ask(&shard, call, how, left).await {
+                Ok(value) => return Ok(value),
+                Err(unanswered) => unanswered,
+            };
+            (shard, how) = match &unanswered.elsewhere {
+                None => {
+                    // Its slots may have another master by now.
+                    self.shards.doubt();
+                    return Err(unanswered);
+                }
+                Some(Elsewhere::Moved(slot, node)) => (self.shards.moved(*slot, node), Sent::Plain),
+                Some(Elsewhere::Ask(node)) => (self.shards.named(node), Sent::Asking),
+                Some(Elsewhere::Later) => {
+                    tokio::time::sleep(AGAIN).await;
+                    (own(), Sent::Plain)
+                }
+            };
+            asked += 1;
+            left = until.saturating_duration_since(crate::clock::monotonic());
+            if asked > REDIRECTIONS_MAX || left.is_zero() {
+                return Err(unanswered);
+            }
+        }
+    }
+
+    /// Waits until all that was queued for the account before is acknowledged.
+    ///
+    /// # Errors
+    /// When that takes longer than a call may.
+    pub(super) async fn barrier(&self, account: &Account) -> Result<(), StoreError> {
+        let shard = self.shards.queue_of(account);
+        shard.queue.barrier(account, self.options.timeout).await
+    }
+
+    pub(super) async fn try_reserve(
+        &self,
+        link: &Link,
+        account: &Arc<Account>,
+        request: &ReserveRequest,
+        entry: &mut Option<Entry>,
+    ) -> Result<Result<Granted, Denial>, StoreError> {
+        let call = Call {
+            command: self.reserve_command(account, request),
+            script: Some(&script::RESERVE),
+        };
+        let mut doubt = Doubt {
+            core: self,
+            account,
+            hold: request.id,
+            entry,
+            armed: true,
+        };
+        let answered = self.ask(link, &call).await;
+        doubt.armed = matches!(&answered, Err(unanswered) if unanswered.sent);
+        let reserved = reply::reserved(&answered?, request)?;
+        account.saw(&request.scope, reserved.window);
+        let ahead = reserved.now.since(self.options.clock.now());
+        self.ahead_ms.store(ahead, Ordering::Relaxed);
+        Ok(reserved.outcome)
+    }
+
+    pub(super) fn reserve_command(&self, account: &Account, request: &ReserveRequest) -> redis::Cmd {
+        let limits = request.limits;
+        let tpm = limits.tpm.min(COUNT_MAX);
+        let zero_or = |amount: Credits| amount.pico().max(0);
+        let (wanted, at_least, quota) = (zero_or(request.wanted), request.at_least.pico(), request.quota.pico());
+        let mut command = script::RESERVE.call(By::Hash, &account.keys());
+        command
+            .arg(request.id.as_bytes())
+            .arg(scope_text(&request.scope))
+            .arg(limits.rpm)
+            .arg(tpm)
+            .arg(limits.concurrency)
+            .arg(wanted)
+            .arg(at_least)
+            .arg(quota.saturating_sub(wanted))
+            .arg(quota.saturating_sub(at_least))
+            .arg(request.tokens.min(tpm))
+            .arg(request.expires.since(self.options.clock.now()))
+            .arg(u8::from(!request.is_counted));
+        if let Clock::Manual(_) = self.options.clock {
+            command.arg(self.now_text());
+        }
+        command
+    }
+
+    pub(super) async fn show(&self, link: &Link, keys: [&str; 2]) -> Result<Option<reply::Shown>, StoreError> {
+        let now = self.now_text();
+        reply::shown(&self.run_script(link, &script::SHOW, &keys, &[&now]).await?)
+    }
+
+    /// A key that is not known, or not for sure: read, or as it was while the master that keeps it is away. In a cluster that need not be the
+    /// account's own, whose calls go on then. Nobody can revoke the key there meanwhile.
+    pub(super) async fn key(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        if !self.shards.is_cluster() {
+            return self.read_key(&self.link(), digest).await;
+        }
+        self.key_in_cluster(digest).boxed().await
+    }
+
+    async fn key_in_cluster(&self, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        let shard = self.shards.of_slot(slot_of(key_name(digest).as_bytes()));
+        let link = self.link();
+        let known = self.cache.key_while_away(digest, self.now_ms());
+        let Some(known) = known.filter(|known| self.shards.of(&known.account).number != shard.number) else {
+            return self.read_key(&link, digest).await;
+        };
+        // Whether the master is back is asked by the ledger's thread: no call of an account of another waits for that.
+        if shard.guard.is_open() {
+            return Ok(Some(known));
+        }
+        match tokio::time::timeout(AWAY_AFTER, self.read_key(&link, digest)).await {
+            Ok(Err(StoreError::Unavailable(_))) | Err(_) => Ok(Some(known)),
+            Ok(read) => read,
+        }
+    }
+
+    /// Reads a key and its account's facts, and keeps them.
+    pub(super) async fn read_key(&self, link: &Link, digest: &KeyDigest) -> Result<Option<KnownKey>, StoreError> {
+        let generation = self.cache.generation();
+        let read_ms = self.now_ms();
+        let mut command = redis::cmd("HMGET");
+        command.arg(key_name(digest)).arg("record").arg("revoked");
+        let Some(key) = read_record(&self.command(link, command).await?)? else {
+            return Ok(None);
+        };
+        let account = self.cache.account(&key.account);
+        let facts = self.read_facts(link, &account).await?;
+        let entry = KnownKey {
+            key: Arc::new(key),
+            facts: Arc::new(facts),
+            account,
+            read_ms,
+        };
+        self.cache.put(*digest, entry.clone(), generation);
+        Ok(Some(entry))
+    }
+
+    pub(super) async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
+        let [name, _] = account.keys();
+        let mut command = redis::cmd("HMGET");
+        command.arg(name).arg("tier").arg("quota").arg("created");
+        let value = self.command(link, command).await?;
+        let [tier, quota, created] = reply::list(&value)? else {
+            return Err(reply::corrupt("an account has other fields than it should"));
+        };
+        let tier = reply::optional_text(tier)?.ok_or_else(reply::no_account)?;
+        let quota = reply::optional_text(quota)?;
+        Ok(AccountRecord {
+            id: account.id().clone(),
+            tier: tier.parse().map_err(|_| reply::corrupt("an account has no tier"))?,
+            monthly_quota: quota.map(|quota| reply::credits(Some(quota))).transpose()?,
+            created: Timestamp(reply::number(reply::optional_text(created)?)?),
+        })
+    }
+}
+
+/// A reserve whose answer did not come, or whose caller went away, may have held something: it is given back.
+struct Doubt<'a> {
+    core: &'a Core,
+    account: &'a Arc<Account>,
+    hold: RequestId,
+    entry: &'a mut Option<Entry>,
+    armed: bool,
+}
+
+impl Drop for Doubt<'_> {
+    fn drop(&mut self) {
+        if self.armed {
+            let entry = self.entry.take().unwrap_or(Entry::none());
+            let shard = self.core.shards.queue_of(self.account);
+            shard
+                .queue
+                .release(self.account, self.hold, None, ReleaseKind::Doubtful, entry);
+        }
+    }
+}
+
+/// The name of a key's record.
+pub(super) fn key_name(digest: &KeyDigest) -> String {
+    format!("{PREFIX}key:{}", digest.to_hex())
+}
+
+/// Reads the fields `record` and `revoked`; nothing when there is no such key.
+pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError> {
+    let [record, revoked] = reply::list(value)? else {
+        return Ok(None);
+    };
+    let Some(record) = reply::optional_text(record)? else {
+        return Ok(None);
+    };
+    let mut key: KeyRecord =
+        serde_json::from_str(record).map_err(|error| StoreError::Corrupt(format!("a key's record: {error}")))?;
+    if let Some(at) = reply::optional_text(revoked)? {
+        key.revoked = Some(Timestamp(reply::number(Some(at))?));
+    }
+    Ok(Some(key))
+}
+
+/// How often a call is sent elsewhere at most, and the wait where it is sent to the same place.
+const REDIRECTIONS_MAX: u32 = 8;
+const AGAIN: Duration = Duration::from_millis(20);
+
+/// How long a key is waited for that is known from before, in case the master that keeps it is away.
+const AWAY_AFTER: Duration = Duration::from_millis(100);
+
+/// The largest count that a script keeps exactly.
+pub(super) const COUNT_MAX: u64 = 1 << 53;

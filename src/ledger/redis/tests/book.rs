@@ -1,0 +1,137 @@
+//! The scripts, one call a step, for the random sequences.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::super::account::Account;
+use super::super::holds::OpenHold;
+use super::super::link::{Call, Link};
+use super::super::queue::{Origin, QueuedDebit};
+use super::super::script::{self, By, Script};
+use crate::clock::Clock;
+use crate::ledger::redis::shared::Core;
+use crate::ledger::redis::{reply, sender};
+use crate::ledger::tests::rig::{block_on, redis_of};
+use crate::ledger::tests::sequences::Book;
+use crate::ledger::{Debit, Figures, Ledger};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::estimate::HoldRange;
+use crate::pure::ids::RequestId;
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+
+/// An account of a ledger in Redis.
+pub(in crate::ledger) struct RedisBook {
+    core: Arc<Core>,
+    account: Arc<Account>,
+}
+
+impl RedisBook {
+    pub(in crate::ledger) fn new(ledger: &Ledger, name: &str) -> RedisBook {
+        let core = Arc::clone(&redis_of(ledger).core);
+        let account = core.cache.account(&name.parse().unwrap());
+        RedisBook { core, account }
+    }
+
+    fn script(&self, script: &'static Script, arguments: &[&[u8]]) -> Value {
+        let mut command = script.call(By::Hash, &self.account.keys());
+        command.arg(arguments);
+        self.call(command, script)
+    }
+
+    fn call(&self, command: redis::Cmd, script: &'static Script) -> Value {
+        let call = Call {
+            command,
+            script: Some(script),
+        };
+        block_on(async {
+            let link: Arc<Link> = self.core.link();
+            self.core.ask(&link, &call).await.unwrap()
+        })
+    }
+}
+
+impl Book for RedisBook {
+    fn clock(&self) -> &Clock {
+        &self.core.options.clock
+    }
+
+    fn reserve(&self, request: &ReserveRequest) -> Result<Granted, Denial> {
+        let command = self.core.reserve_command(&self.account, request);
+        let value = self.call(command, &script::RESERVE);
+        reply::reserved(&value, request).unwrap().outcome
+    }
+
+    fn settle(&self, settlement: &Settlement, debit: &Debit, known: Option<&(Scope, Credits)>) -> Settled {
+        let queued = QueuedDebit {
+            account: Arc::clone(&self.account),
+            hold: settlement.hold,
+            known: known.map(|(scope, amount)| OpenHold {
+                account: Arc::clone(&self.account),
+                scope: scope.clone(),
+                amount: *amount,
+                quota: Credits::MAX,
+                ttl_ms: 0,
+                renewed_ms: 0,
+                cover: Arc::default(),
+            }),
+            debit: debit.clone(),
+            number: settlement.number,
+            origin: Origin::Own,
+            is_written_out: false,
+            sent: 0,
+            queued_ms: 0,
+            entry: crate::ledger::journal::Entry::none(),
+        };
+        let command = sender::settle_command(&self.core, &queued, By::Hash);
+        reply::settled(&self.call(command, &script::SETTLE))
+            .unwrap()
+            .unwrap()
+            .settled
+    }
+
+    fn release(&self, hold: RequestId) -> Option<Credits> {
+        let value = self.script(&script::RELEASE, &[hold.as_bytes()]);
+        let text = reply::text(&value).unwrap();
+        (!text.is_empty()).then(|| Credits::from_pico(text.parse().unwrap()))
+    }
+
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended {
+        let (wanted, least) = (range.wanted.pico().to_string(), range.at_least.pico().to_string());
+        let (quota, now) = (quota.pico().to_string(), self.core.now_text());
+        let arguments = [
+            hold.as_bytes(),
+            wanted.as_bytes(),
+            least.as_bytes(),
+            quota.as_bytes(),
+            now.as_bytes(),
+        ];
+        reply::extended(&self.script(&script::EXTEND, &arguments)).unwrap()
+    }
+
+    fn renew(&self, hold: RequestId, expires: Timestamp) -> bool {
+        let ttl = expires.since(self.clock().now()).to_string();
+        let now = self.core.now_text();
+        let gone = self.script(&script::RENEW, &[now.as_bytes(), ttl.as_bytes(), hold.as_bytes()]);
+        reply::list(&gone).unwrap().is_empty()
+    }
+
+    fn expire(&self) -> usize {
+        let now = self.core.now_text();
+        let freed = self.script(&script::EXPIRE, &[now.as_bytes()]);
+        usize::try_from(reply::integer(&freed).unwrap()).unwrap()
+    }
+
+    /// What a node knows of the windows is what its own answers said.
+    fn rate(&self, _: &Scope, _: Limits) -> Option<RateView> {
+        None
+    }
+
+    fn view(&self) -> (Figures, usize) {
+        let shown = block_on(async { self.core.show(&self.core.link(), self.account.keys()).await });
+        let shown = shown.unwrap().unwrap();
+        (shown.figures, usize::try_from(shown.open_holds).unwrap())
+    }
+}

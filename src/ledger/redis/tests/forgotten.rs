@@ -1,0 +1,128 @@
+//! Producers that were silent for a month: what is theirs is never taken twice, and what was never sent is taken.
+
+use std::sync::Arc;
+
+use super::super::queue::{Origin, QueuedDebit};
+use super::on_node;
+use crate::clock::Clock;
+use crate::ledger::journal::Entry;
+use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::tests::redis_server::{RedisServer, until};
+use crate::ledger::tests::rig::{NOW, audit_is_clean, block_on, caller_of, credits, debit, patient, redis_of, request};
+use crate::ledger::{Caller, Ledger, Place};
+use crate::pure::account::ReserveRequest;
+use crate::pure::limits::LimitOverrides;
+use crate::pure::money::Credits;
+
+const DAY_MS: i64 = 86_400_000;
+
+fn node(server: &RedisServer, clock: &Clock) -> Ledger {
+    Ledger::Redis(RedisLedger::connect(&server.url(), patient(clock.clone())).unwrap())
+}
+
+fn pay(ledger: &Ledger, caller: &Caller, clock: &Clock, n: u64) {
+    let request = ReserveRequest {
+        expires: clock.now().plus_millis(60_000),
+        ..request(n, "1")
+    };
+    let hold = block_on(ledger.reserve(caller, &request)).unwrap().unwrap();
+    hold.settle(debit("1"));
+}
+
+fn balance(ledger: &Ledger, caller: &Caller) -> Credits {
+    block_on(ledger.figures(caller)).unwrap().balance
+}
+
+/// Another gateway's first call of the account makes Redis forget who was silent.
+fn forget_the_silent(server: &RedisServer, clock: &Clock, caller: &Caller, n: u64) -> Ledger {
+    let other = node(server, clock);
+    let caller = on_node(&other, caller);
+    pay(&other, &caller, clock, n);
+    // It waits for the debit: the silent one may have been forgotten before by its own gateway.
+    balance(&other, &caller);
+    until("the silent producer is forgotten", || {
+        server.ask("HGET tg1:{acme} forgotten") != ["$-1"]
+    });
+    other
+}
+
+/// The passive one of two gateways: its calls of a month ago are not sent again, and its next call is billed.
+#[test]
+fn a_gateway_that_was_idle_for_31_days_bills_each_call_once() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOW);
+    let idle = node(&server, &clock);
+    let caller = caller_of(&idle, "acme", "100", LimitOverrides::default());
+    for n in 0..5 {
+        pay(&idle, &caller, &clock, n);
+    }
+    assert_eq!(balance(&idle, &caller), credits("95"));
+    clock.advance(31 * DAY_MS);
+    let other = forget_the_silent(&server, &clock, &caller, 10);
+    pay(&idle, &caller, &clock, 11);
+    pay(&idle, &caller, &clock, 12);
+    assert_eq!(balance(&idle, &caller), credits("92"));
+    assert_eq!(balance(&other, &on_node(&other, &caller)), credits("92"));
+    audit_is_clean(&idle);
+}
+
+/// A debit of a journal that is older than what Redis remembers is neither taken nor lost.
+#[test]
+fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOW);
+    let first = node(&server, &clock);
+    let caller = caller_of(&first, "acme", "100", LimitOverrides::default());
+    let Place::Redis(account) = &caller.place else { panic!() };
+    let number = redis_of(&first).next_number(account);
+    pay(&first, &caller, &clock, 1);
+    let owed = || QueuedDebit {
+        account: Arc::clone(account),
+        hold: request(2, "1").id,
+        known: None,
+        debit: debit("1"),
+        number,
+        origin: Origin::Adopted,
+        is_written_out: false,
+        sent: 0,
+        queued_ms: 1,
+        entry: Entry::none(),
+    };
+    let queue = |debit| redis_of(&first).core.shards.queue_of(account).queue.settle(debit);
+    queue(owed());
+    assert_eq!(balance(&first, &caller), credits("98"));
+    clock.advance(31 * DAY_MS);
+    let _other = forget_the_silent(&server, &clock, &caller, 10);
+    queue(owed());
+    queue(owed());
+    assert_eq!(balance(&first, &caller), credits("97"));
+    audit_is_clean(&first);
+}
+
+/// The clock runs 400 days ahead while calls run, and back: all producers are taken for silent, and no debit is lost or doubled.
+#[test]
+fn a_clock_400_days_off_and_back_bills_each_call_once() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOW);
+    let options = || Options {
+        hold_ttl: std::time::Duration::from_secs(3_600),
+        ..patient(clock.clone())
+    };
+    let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), options()).unwrap());
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    pay(&ledger, &caller, &clock, 1);
+    let mut running = block_on(ledger.reserve(&caller, &request(2, "1"))).unwrap().unwrap();
+    running.pass(crate::pure::usage::CompletionTokens(1), None);
+    assert_eq!(balance(&ledger, &caller), credits("99"));
+    clock.advance(400 * DAY_MS);
+    let other = forget_the_silent(&server, &clock, &caller, 10);
+    running.settle(debit("1"));
+    pay(&ledger, &caller, &clock, 3);
+    assert_eq!(balance(&ledger, &caller), credits("96"));
+    clock.advance(-400 * DAY_MS);
+    for n in 4..8 {
+        pay(&ledger, &caller, &clock, n);
+    }
+    assert_eq!(balance(&ledger, &caller), credits("92"));
+    audit_is_clean(&other);
+}

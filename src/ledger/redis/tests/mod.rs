@@ -1,0 +1,67 @@
+//! What only Redis has: numbers, lost answers, several nodes, servers that stop and come back.
+
+mod amounts;
+pub(in crate::ledger) mod book;
+mod forgotten;
+mod groups;
+mod load;
+mod losses;
+mod nodes;
+mod numbers;
+mod outages;
+mod receipts;
+mod replicas;
+mod shards;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Options, RedisLedger};
+use crate::clock::Clock;
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig;
+use crate::ledger::tests::rig::{block_on, redis_of};
+use crate::ledger::{Caller, Ledger, Place};
+use crate::pure::account::ReserveRequest;
+
+/// Options of a node whose calls do not wait long.
+fn brisk() -> Options {
+    Options::default()
+}
+
+/// Options on a machine that may be busy, by Redis' own clock.
+fn patient() -> Options {
+    Options {
+        timeout: Duration::from_secs(10),
+        ..Options::default()
+    }
+}
+
+/// A reserve of exactly this amount, with limits that are far away and a minute of life by the machine's clock.
+fn request(n: u64, wanted: &str) -> ReserveRequest {
+    ReserveRequest {
+        expires: Clock::System.now().plus_millis(60_000),
+        ..rig::request(n, wanted)
+    }
+}
+
+/// A gateway's ledger.
+fn node(server: &RedisServer, options: Options) -> Ledger {
+    Ledger::Redis(store(server, options))
+}
+
+fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
+    RedisLedger::connect(&server.url(), options).unwrap()
+}
+
+/// The same caller as another node knows it.
+fn on_node(ledger: &Ledger, caller: &Caller) -> Caller {
+    let core = &redis_of(ledger).core;
+    let account = core.cache.account(&caller.account.id);
+    let facts = block_on(async { core.read_facts(&core.link(), &account).await.unwrap() });
+    Caller {
+        key: Arc::clone(&caller.key),
+        account: Arc::new(facts),
+        place: Place::Redis(account),
+    }
+}

@@ -1,0 +1,227 @@
+//! Several gateways on one Redis.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+
+use super::book::RedisBook;
+use super::{brisk, node, on_node, patient, request};
+use crate::ledger::Ledger;
+use crate::ledger::admin::{AdminOp, KeyRef};
+use crate::ledger::redis::Options;
+use crate::ledger::tests::redis_server::{RedisServer, until};
+use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_id, run};
+use crate::ledger::tests::sequences::Book;
+use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
+use crate::pure::ids::{ApiKey, KeyId, Tier};
+use crate::pure::limits::{LimitOverrides, Limits};
+use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, ProducerId};
+
+/// Three nodes, 2,000 callers, credit for 300 of them.
+#[test]
+fn of_many_callers_on_three_nodes_as_many_win_as_there_is_credit_for() {
+    const CALLERS: usize = 2000;
+    let server = RedisServer::start();
+    let nodes = [(); 3].map(|()| node(&server, patient()));
+    let [first, ..] = &nodes;
+    let caller = caller_of(first, "acme", "300", LimitOverrides::default());
+    let won: usize = on_workers(nodes.len(), |worker| {
+        let ledger = &nodes[worker];
+        let caller = on_node(ledger, &caller);
+        let call = async |n: usize| {
+            let asked = request(u64::try_from(n * nodes.len() + worker).unwrap(), "1");
+            let hold = ledger.reserve(&caller, &asked).await.unwrap();
+            hold.map(|hold| hold.settle(debit("1"))).is_ok()
+        };
+        let all = block_on(join_all((0..CALLERS / nodes.len()).map(call)));
+        all.into_iter().filter(|paid| *paid).count()
+    })
+    .into_iter()
+    .sum();
+    assert_eq!(won, 300);
+    for ledger in &nodes {
+        block_on(ledger.figures(&on_node(ledger, &caller))).unwrap();
+    }
+    let figures = block_on(first.figures(&caller)).unwrap();
+    assert_eq!((figures.balance, figures.held), (Credits::ZERO, Credits::ZERO));
+    audit_is_clean(first);
+}
+
+/// Sixty requests a minute are sixty, not three times sixty; four calls at once are four.
+#[test]
+fn limits_are_exact_over_three_nodes() {
+    let server = RedisServer::start();
+    let nodes = [(); 3].map(|()| node(&server, patient()));
+    let [first, ..] = &nodes;
+    let caller = caller_of(first, "acme", "1000", LimitOverrides::default());
+    let by_rate = Limits {
+        rpm: 60,
+        tpm: 1_000_000,
+        concurrency: 1000,
+    };
+    let at_once = Limits {
+        rpm: 1000,
+        concurrency: 4,
+        ..by_rate
+    };
+    let race = |limits: Limits, base: u64, deny: fn(&Denial) -> bool| {
+        let highest = AtomicUsize::new(0);
+        let open = AtomicUsize::new(0);
+        let admitted: usize = on_workers(nodes.len(), |worker| {
+            let ledger = &nodes[worker];
+            let caller = on_node(ledger, &caller);
+            let call = async |n: usize| {
+                let asked = ReserveRequest {
+                    limits,
+                    ..request(base + u64::try_from(n * nodes.len() + worker).unwrap(), "0.1")
+                };
+                match ledger.reserve(&caller, &asked).await.unwrap() {
+                    Ok(hold) => {
+                        highest.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                        tokio::task::yield_now().await;
+                        open.fetch_sub(1, Ordering::SeqCst);
+                        hold.release();
+                        true
+                    }
+                    Err(denial) => {
+                        assert!(deny(&denial), "{denial:?}");
+                        false
+                    }
+                }
+            };
+            block_on(join_all((0..60).map(call)))
+                .into_iter()
+                .filter(|admitted| *admitted)
+                .count()
+        })
+        .into_iter()
+        .sum();
+        (admitted, highest.into_inner())
+    };
+    let (admitted, _) = race(by_rate, 0, |denial| matches!(denial, Denial::Requests(_)));
+    assert_eq!(admitted, 60);
+    let (_, highest) = race(at_once, 10_000, |denial| matches!(denial, Denial::Concurrency(_)));
+    assert!((1..=4).contains(&highest), "{highest} at once");
+    audit_is_clean(first);
+}
+
+/// The same settlement from two nodes and ten times over, before and after its hold has gone: one debit.
+#[test]
+fn a_settlement_counts_once_whoever_sends_it() {
+    let server = RedisServer::start();
+    let (one, two) = (node(&server, patient()), node(&server, patient()));
+    let caller = caller_of(&one, "acme", "10", LimitOverrides::default());
+    let books = [RedisBook::new(&one, "acme"), RedisBook::new(&two, "acme")];
+    let [first, second] = &books;
+    first.reserve(&request(1, "4")).unwrap();
+    let settlement = Settlement {
+        hold: request_id(1),
+        cost: credits("3"),
+        tokens: 7,
+        number: CallNumber::new(ProducerId(5), 1),
+    };
+    assert_eq!(
+        first.settle(&settlement, &debit("3"), None),
+        Settled::Now { overrun: false }
+    );
+    for n in 0..10 {
+        assert_eq!(books[n % 2].settle(&settlement, &debit("3"), None), Settled::Already);
+    }
+    let late = Settlement {
+        hold: request_id(2),
+        number: CallNumber::new(ProducerId(5), 2),
+        ..settlement
+    };
+    assert_eq!(second.settle(&late, &debit("3"), None), Settled::Now { overrun: true });
+    assert_eq!(first.settle(&late, &debit("3"), None), Settled::Already);
+    let figures = block_on(one.figures(&caller)).unwrap();
+    assert_eq!((figures.balance, figures.held), (credits("4"), Credits::ZERO));
+    audit_is_clean(&two);
+}
+
+/// A command on one node is heard on the others within a second.
+#[test]
+fn a_revocation_works_on_every_node_within_a_second() {
+    let server = RedisServer::start();
+    let (one, two) = (node(&server, patient()), node(&server, patient()));
+    caller_of(&one, "acme", "0", LimitOverrides::default());
+    let keys = [[90; 32], [91; 32]].map(|random| ApiKey::from_random("tg_", random).digest());
+    for digest in keys {
+        let create = AdminOp::KeyCreate {
+            digest: digest.to_hex(),
+            account: "acme".parse().unwrap(),
+            tier: None,
+            domains: Vec::new(),
+            expires_in_ms: None,
+            limits: LimitOverrides::default(),
+        };
+        run(&one, create).unwrap();
+    }
+    let known = |digest| block_on(two.authenticate(&digest)).unwrap().unwrap();
+    for digest in keys {
+        // It is kept, and read from the cache.
+        assert!(known(digest).key.revoked.is_none() && known(digest).key.revoked.is_none());
+        let revoke = AdminOp::KeyRevoke {
+            key: KeyRef::Id(KeyId::of(&digest)),
+        };
+        let start = Instant::now();
+        run(&one, revoke).unwrap();
+        until("the key is revoked", || known(digest).key.revoked.is_some());
+        assert!(start.elapsed() < Duration::from_secs(1), "{:?}", start.elapsed());
+        // The second key is revoked while the nodes' subscriptions are gone.
+        server.ask("CLIENT KILL TYPE pubsub");
+    }
+    let set = AdminOp::AccountSet {
+        account: "acme".parse().unwrap(),
+        tier: Some(Tier::Free),
+        quota_pico: None,
+    };
+    let caller = caller_of(&two, "acme", "0", LimitOverrides::default());
+    assert_eq!(caller.account.tier, Tier::Pro);
+    let start = Instant::now();
+    run(&one, set).unwrap();
+    until("the account is changed", || {
+        on_node(&two, &caller).account.tier == Tier::Free
+    });
+    run(&one, AdminOp::Maintenance { on: true }).unwrap();
+    until("maintenance is on", || two.in_maintenance());
+    assert!(start.elapsed() < Duration::from_secs(2), "{:?}", start.elapsed());
+    let late = node(&server, brisk());
+    until("maintenance is on for a new node", || late.in_maintenance());
+}
+
+/// A node renews the holds of its running calls; those of a node that died expire.
+#[test]
+fn holds_live_as_long_as_their_node() {
+    let server = RedisServer::start();
+    let options = || Options {
+        hold_ttl: Duration::from_millis(2400),
+        ..patient()
+    };
+    let (alive, dead) = (node(&server, options()), node(&server, options()));
+    let caller = caller_of(&alive, "acme", "2", LimitOverrides::default());
+    let short = |ledger: &Ledger, n| ReserveRequest {
+        expires: ledger.hold_expiry(crate::clock::Clock::System.now()),
+        ..request(n, "1")
+    };
+    let hold = block_on(alive.reserve(&caller, &short(&alive, 1))).unwrap().unwrap();
+    RedisBook::new(&dead, "acme").reserve(&short(&dead, 2)).unwrap();
+    assert_eq!(block_on(alive.figures(&caller)).unwrap().held, credits("2"));
+    let start = Instant::now();
+    until("the dead node's hold has expired", || {
+        block_on(alive.figures(&caller)).unwrap().held == credits("1")
+    });
+    until("three lives have passed", || {
+        start.elapsed() > Duration::from_millis(7200)
+    });
+    let other = block_on(alive.reserve(&caller, &request(3, "1.5"))).unwrap();
+    assert!(
+        matches!(other, Err(Denial::Credit { held, .. }) if held == credits("1")),
+        "{other:?}"
+    );
+    hold.settle(debit("1"));
+    assert_eq!(block_on(alive.figures(&caller)).unwrap().balance, credits("1"));
+    audit_is_clean(&alive);
+}

@@ -1,0 +1,106 @@
+//! Reads the map of a cluster's slots, again and again: a fail-over or a moved slot gives accounts to another master.
+//!
+//! Every server is asked, and what most of them say is believed: one that was away may take itself for a master that it is no more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::join_all;
+use redis::RedisResult;
+
+use super::link::Line;
+use super::shared::Core;
+use super::slots::Layout;
+use super::unavailable;
+use super::url::Address;
+use crate::ledger::StoreError;
+
+/// The map as the servers of a cluster's address say it.
+///
+/// # Errors
+/// When none of them does in time.
+pub(super) async fn read(address: &Address, within: Duration) -> Result<Layout, StoreError> {
+    let mut lines = BTreeMap::new();
+    let layouts = layouts(address, &mut lines, address.nodes().to_vec(), within).await;
+    most_said(layouts).ok_or_else(|| unavailable(&format!("no answer from {address:?}")))
+}
+
+/// Follows the map of a cluster's slots, for ever.
+pub(super) async fn follow(core: Arc<Core>) {
+    let address = core.shards.address();
+    let mut lines = BTreeMap::new();
+    loop {
+        drop(tokio::time::timeout(READ_EVERY, core.shards.doubted()).await);
+        let layouts = layouts(address, &mut lines, core.shards.nodes(), core.options.timeout).await;
+        if let Some(layout) = most_said(layouts) {
+            core.shards.laid_out(&layout);
+        }
+        tokio::time::sleep(READ_AGAIN).await;
+    }
+}
+
+/// What each of `nodes` says that answers in time.
+async fn layouts(
+    address: &Address,
+    lines: &mut BTreeMap<String, Line>,
+    nodes: Vec<String>,
+    within: Duration,
+) -> Vec<Layout> {
+    lines.retain(|node, _| nodes.contains(node));
+    for node in nodes {
+        lines.entry(node).or_default();
+    }
+    let asked = lines.iter().map(async |(node, line)| {
+        let address = address.node_of(node);
+        match tokio::time::timeout(within, layout(line, &address, node)).await {
+            Ok(Ok(layout)) => return Some(layout),
+            Ok(Err(error)) => log::debug!("{node}: {error}"),
+            Err(_) => {}
+        }
+        line.give_up_any();
+        None
+    });
+    join_all(asked).await.into_iter().flatten().collect()
+}
+
+async fn layout(line: &Line, address: &Address, node: &str) -> Result<Layout, StoreError> {
+    let mut command = redis::cmd("CLUSTER");
+    command.arg("SLOTS");
+    let answer: RedisResult<_> = async {
+        let (mut connection, _) = line.connection(address).await?;
+        connection.send(&command).await
+    }
+    .await;
+    Layout::read(&answer.map_err(|error| unavailable(&error.to_string()))?, node)
+}
+
+/// What most say of whose the slots are; none when nobody says anything.
+fn most_said(layouts: Vec<Layout>) -> Option<Layout> {
+    let count = |layout: &Layout| layouts.iter().filter(|other| other.ranges == layout.ranges).count();
+    let most = layouts
+        .iter()
+        .filter(|layout| !layout.ranges.is_empty())
+        .max_by_key(|layout| count(layout));
+    most.cloned()
+}
+
+/// How often the map is read when nothing speaks against it, and how soon after another reading when something does.
+const READ_EVERY: Duration = Duration::from_secs(1);
+const READ_AGAIN: Duration = Duration::from_millis(100);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_most_say_is_believed() {
+        let says = |owner: &str| Layout {
+            ranges: [(0, 16_383, owner.to_owned())].into(),
+            nodes: [owner.to_owned()].into(),
+        };
+        let said = most_said(vec![says("old:1"), says("new:1"), Layout::default(), says("new:1")]);
+        assert_eq!(said, Some(says("new:1")));
+        assert_eq!(most_said(vec![Layout::default()]), None);
+    }
+}

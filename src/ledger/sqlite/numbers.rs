@@ -1,0 +1,115 @@
+//! Which numbers each producer has resolved: one row an account and producer.
+//!
+//! `sequence` is the highest number that was met, `open` those up to it that are not resolved. `born` is null for producers of versions
+//! that closed numbers in order, and did not say.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, Transaction, params};
+
+use super::{Database, corrupt};
+use crate::ledger::StoreError;
+use crate::pure::ids::AccountId;
+use crate::pure::numbers::{Birth, Numbers, ProducerId, RULES};
+use crate::pure::time::Day;
+
+/// Adds what files of earlier versions do not have. Those versions read and write such a file all the same.
+pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
+    for (table, column, kind) in [
+        ("producers", "open", "TEXT NOT NULL DEFAULT ''"),
+        ("producers", "born", "INTEGER"),
+        ("accounts", "forgotten", "INTEGER"),
+    ] {
+        let sql = "SELECT count(*) FROM pragma_table_info(?1) WHERE name = ?2";
+        let known: i64 = connection.query_row(sql, [table, column], |row| row.get(0))?;
+        if known == 0 {
+            connection.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"))?;
+        }
+    }
+    Ok(())
+}
+
+/// What each account knows of its producers.
+pub(super) fn producers(connection: &Connection) -> Result<HashMap<String, HashMap<ProducerId, Numbers>>, StoreError> {
+    let mut statement = connection.prepare("SELECT account, producer, sequence, open FROM producers")?;
+    let mut rows = statement.query([])?;
+    let mut all: HashMap<String, HashMap<ProducerId, Numbers>> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (producer, high): (i64, i64) = (row.get(1)?, row.get(2)?);
+        let open: String = row.get(3)?;
+        let high = u64::try_from(high).map_err(corrupt)?;
+        let numbers =
+            Numbers::read(high, &open).ok_or_else(|| corrupt("a producer's open numbers are not in order"))?;
+        all.entry(row.get(0)?)
+            .or_default()
+            .insert(ProducerId(producer.cast_unsigned()), numbers);
+    }
+    Ok(all)
+}
+
+/// Keeps a producer's numbers.
+pub(super) fn write(
+    t: &Transaction<'_>,
+    account: &AccountId,
+    producer: ProducerId,
+    (born, numbers): &(Birth, Numbers),
+    today: Day,
+) -> Result<(), StoreError> {
+    t.prepare_cached(
+        "INSERT INTO producers (account, producer, sequence, day, open, born) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (account, producer) DO UPDATE SET sequence = ?3, day = ?4, open = ?5",
+    )?
+    .execute(params![
+        account.as_str(),
+        producer.0.cast_signed(),
+        i64::try_from(numbers.high()).map_err(corrupt)?,
+        today.0,
+        numbers.open_text(),
+        (*born != Birth::default()).then_some(born.0),
+    ])?;
+    Ok(())
+}
+
+impl Database {
+    /// Forgets the producers that have been silent for long.
+    pub(in crate::ledger) fn forget_producers(&mut self, today: Day) -> Result<(), StoreError> {
+        let mut silent: Vec<(String, i64)> = Vec::new();
+        let mut forgotten: HashMap<String, Option<Birth>> = HashMap::new();
+        {
+            let mut statement = self.connection.prepare(
+                "SELECT account, producer, p.day, born, forgotten FROM producers p JOIN accounts ON id = account",
+            )?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let day: i64 = row.get(2)?;
+                if !(RULES.may_forget)(today.0.saturating_sub(day)) {
+                    continue;
+                }
+                let (account, producer): (String, i64) = (row.get(0)?, row.get(1)?);
+                let born = Birth(row.get::<_, Option<u32>>(3)?.unwrap_or_default());
+                let before = row.get::<_, Option<u32>>(4)?.map(Birth);
+                let latest = forgotten.entry(account.clone()).or_insert(before);
+                *latest = (RULES.forget)(*latest, born);
+                silent.push((account, producer));
+            }
+        }
+        if silent.is_empty() {
+            return Ok(());
+        }
+        self.durably(|t| {
+            for (account, latest) in &forgotten {
+                t.execute(
+                    "UPDATE accounts SET forgotten = ?2 WHERE id = ?1",
+                    params![account, latest.map(|birth| birth.0)],
+                )?;
+            }
+            for (account, producer) in &silent {
+                t.execute(
+                    "DELETE FROM producers WHERE account = ?1 AND producer = ?2",
+                    params![account, producer],
+                )?;
+            }
+            Ok(())
+        })
+    }
+}

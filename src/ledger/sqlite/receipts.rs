@@ -1,0 +1,179 @@
+//! Receipts in the ledger's file: one row for those of an account and a day in a group, written in the transaction of their debits.
+//!
+//! A row's `list` has a line for each receipt: when its debit was taken, a space, and [`Billed::to_compact`]. A row costs as much as the
+//! lines of several receipts, and an index over their ids as much again, so a receipt is found by its account and the time in its id:
+//! `at` is when the last of a row was taken, `oldest` when the oldest of its calls began.
+//!
+//! Versions that write none may open the file in between, so the file says from which day on receipts are complete: with each group the
+//! number of all calls in the usage rows is noted; where that is another at the next start, somebody wrote without receipts, and days
+//! up to then are not held against them.
+
+mod read;
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+
+use rusqlite::{Connection, Row, Transaction, params};
+
+use super::{Database, corrupt};
+use crate::ledger::StoreError;
+use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
+use crate::pure::ids::AccountId;
+use crate::pure::receipt::{Billed, Receipt};
+use crate::pure::time::{Day, Timestamp};
+
+/// Adds what files of earlier versions do not have. Those versions do not look at it.
+pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch(SCHEMA)?;
+    Ok(())
+}
+
+impl Database {
+    /// Begins to keep receipts for so many days: looks whether the file was written without, and deletes some that are too old.
+    pub(in crate::ledger) fn keep_receipts(&mut self, days: u32, today: Day) -> Result<(), StoreError> {
+        self.receipt_days = days;
+        if self.receipt_days_before()? != Some(days) {
+            self.set_setting(KEPT_DAYS, &days.to_string())?;
+        }
+        if days == 0 {
+            // From now on the days are not complete, until the first one after it is switched on again.
+            let forget = "DELETE FROM settings WHERE name IN (?1, ?2)";
+            self.connection.execute(forget, [COMPLETE_FROM, NOTED])?;
+            return Ok(());
+        }
+        let sql = "SELECT coalesce(sum(requests), 0), max(day) FROM usage";
+        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?));
+        let (requests, last) = self.connection.query_row(sql, [], row)?;
+        let noted = self.setting(NOTED)?;
+        let transaction = self.connection.transaction()?;
+        if noted.as_deref() != Some(requests.to_string().as_str()) {
+            // Of a new file every day is complete.
+            let from = last.map_or(i64::MIN, |last| last.max(today.0).saturating_add(1));
+            put(&transaction, COMPLETE_FROM, from)?;
+            put(&transaction, NOTED, requests)?;
+        }
+        delete_old(&transaction, days, today, AT_START)?;
+        transaction.commit()?;
+        Ok(())
+    }
+
+    /// For how many days the file's last gateway kept receipts. None before the first.
+    pub(in crate::ledger) fn receipt_days_before(&self) -> Result<Option<u32>, StoreError> {
+        let days = self.setting(KEPT_DAYS)?;
+        days.map(|days| days.parse().map_err(corrupt)).transpose()
+    }
+
+    /// The receipts that are asked for.
+    pub(in crate::ledger) fn receipts(&self, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        read::page(&self.connection, query)
+    }
+
+    /// Days for which receipts are kept; 0 when none are written.
+    pub(in crate::ledger) fn receipt_days(&self) -> u32 {
+        self.receipt_days
+    }
+}
+
+/// Writes the receipts of a group, and deletes more rows than that of those that are too old.
+pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today: Day) -> Result<(), StoreError> {
+    if days == 0 || receipts.is_empty() {
+        return Ok(());
+    }
+    let mut lists: BTreeMap<(&AccountId, Day), List> = BTreeMap::new();
+    let mut rows = 0i64;
+    for Receipt { resolved, billed } in receipts {
+        let list = lists.entry((&billed.account, resolved.day())).or_default();
+        list.add(*resolved, billed)?;
+        if list.count == LINES_MAX {
+            std::mem::take(list).insert(t, &billed.account, resolved.day())?;
+            rows = rows.saturating_add(1);
+        }
+    }
+    for ((account, day), list) in lists {
+        if list.count > 0 {
+            list.insert(t, account, day)?;
+            rows = rows.saturating_add(1);
+        }
+    }
+    let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
+    t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
+        .execute(params![NOTED, count])?;
+    delete_old(t, days, today, rows.saturating_mul(2))
+}
+
+/// A row in the making.
+#[derive(Default)]
+struct List {
+    text: String,
+    count: u32,
+    at: i64,
+    oldest: i64,
+}
+
+impl List {
+    fn add(&mut self, resolved: Timestamp, billed: &Billed) -> Result<(), StoreError> {
+        let began = billed.id.time().0;
+        (self.at, self.oldest) = match self.count {
+            0 => (resolved.0, began),
+            _ => (self.at.max(resolved.0), self.oldest.min(began)),
+        };
+        self.count = self.count.saturating_add(1);
+        writeln!(self.text, "{} {}", resolved.0, billed.to_compact().map_err(corrupt)?).map_err(corrupt)
+    }
+
+    fn insert(self, t: &Transaction<'_>, account: &AccountId, day: Day) -> Result<(), StoreError> {
+        let sql = "INSERT INTO receipt_lists (account, day, at, oldest, list) VALUES (?1, ?2, ?3, ?4, ?5)";
+        t.prepare_cached(sql)?
+            .execute(params![account.as_str(), day.0, self.at, self.oldest, self.text])?;
+        t.prepare_cached("INSERT INTO receipt_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING")?
+            .execute([day.0, t.last_insert_rowid()])?;
+        Ok(())
+    }
+}
+
+fn delete_old(t: &Transaction<'_>, days: u32, today: Day, rows_max: i64) -> Result<(), StoreError> {
+    let mut delete = t.prepare_cached(
+        // Those before the first of the days that are kept. Where a clock was ahead, what came then stays, and what follows too, until it
+        // has come so far.
+        "DELETE FROM receipt_lists WHERE seq IN (SELECT seq FROM receipt_lists WHERE seq <
+             (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_days WHERE day >= ?1) ORDER BY seq LIMIT ?2)
+         RETURNING day",
+    )?;
+    let too_old = today.0.saturating_sub(i64::from(days));
+    let mut rows = delete.query([too_old, rows_max])?;
+    let mut last = None;
+    while let Some(row) = rows.next()? {
+        last = last.max(Some(row.get::<_, i64>(0)?));
+    }
+    if let Some(last) = last {
+        // A clock that was ahead has days deleted that are looked at when it is right again.
+        t.prepare_cached("UPDATE settings SET value = max(CAST(value AS INTEGER), ?2) WHERE name = ?1")?
+            .execute(params![COMPLETE_FROM, last.saturating_add(1)])?;
+    }
+    Ok(())
+}
+
+fn put(t: &Transaction<'_>, name: &str, value: i64) -> Result<(), StoreError> {
+    t.prepare_cached("INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2")?
+        .execute(params![name, value.to_string()])?;
+    Ok(())
+}
+
+/// The setting that says from which day on each debit has its receipt.
+const COMPLETE_FROM: &str = "receipt lists from";
+/// The setting that says for how many days receipts are kept.
+const KEPT_DAYS: &str = "receipts kept";
+/// The setting with the number of calls in the usage rows after the last group with receipts.
+const NOTED: &str = "receipt lists noted";
+/// How many rows of too long ago a start deletes.
+const AT_START: i64 = 1_000;
+/// How many receipts a row has at most: some 100 KB, so that one is read without the others of a busy second.
+const LINES_MAX: u32 = 256;
+
+const SCHEMA: &str = "
+CREATE TABLE IF NOT EXISTS receipt_lists (
+    seq INTEGER PRIMARY KEY, account TEXT NOT NULL, day INTEGER NOT NULL, at INTEGER NOT NULL, oldest INTEGER NOT NULL, list TEXT NOT NULL
+) STRICT;
+CREATE TABLE IF NOT EXISTS receipt_days (day INTEGER PRIMARY KEY, first INTEGER NOT NULL) STRICT;
+CREATE INDEX IF NOT EXISTS receipt_lists_of_account ON receipt_lists (account, at, oldest);
+";

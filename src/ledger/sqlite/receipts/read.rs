@@ -1,0 +1,228 @@
+//! Reading the receipts of a file: pages of them, that of one request, and what the audit makes of them.
+
+use std::collections::BTreeMap;
+
+use rusqlite::{Connection, OptionalExtension, params};
+
+use super::super::{PART, Reader, corrupt};
+use super::COMPLETE_FROM;
+use crate::ledger::admin::{AuditFinding, ReceiptPage, ReceiptQuery};
+use crate::ledger::{StoreError, clamped};
+use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::receipt::{Billed, Receipt, UsageOfReceipt};
+use crate::pure::time::{Day, Timestamp};
+
+impl Reader {
+    /// The receipts that are asked for.
+    pub(in crate::ledger) fn page(&self, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+        page(&self.connection, query)
+    }
+
+    /// Holds the receipts of the last days, up to those of a clock that was ahead, against the usage rows.
+    pub(in crate::ledger) fn witness(&self, today: Day, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
+        // One transaction: both tables as one moment has them.
+        let moment = self.connection.unchecked_transaction()?;
+        let complete_from: Option<String> = moment
+            .prepare_cached("SELECT value FROM settings WHERE name = ?1")?
+            .query_row([COMPLETE_FROM], |row| row.get(0))
+            .optional()?;
+        let Some(complete_from) = complete_from else {
+            return Ok(());
+        };
+        let complete_from: i64 = complete_from.parse().map_err(corrupt)?;
+        let from = complete_from.max(today.0.saturating_sub(WITNESS_DAYS));
+        let expected = sums_of_usage(&moment, from)?;
+        let found = sums_of_receipts(&moment, from)?;
+        compare(&expected, &found, findings)
+    }
+}
+
+/// The receipts that are asked for.
+pub(super) fn page(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+    match query.id {
+        Some(id) => find(connection, &query.account, id),
+        None => newest(connection, query),
+    }
+}
+
+fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
+    let (account, limit) = (&query.account, usize::try_from(query.limit()).unwrap_or(usize::MAX));
+    let mut page = ReceiptPage::default();
+    let Some((before, lines_before)) = query.before.as_deref().map_or(Some(([i64::MAX; 3], 0)), place) else {
+        return Ok(page);
+    };
+    // In the order of the index, so that no more rows are read than the page needs.
+    let mut statement = connection.prepare_cached(
+        "SELECT at, oldest, seq, list FROM receipt_lists WHERE account = ?1 AND (at, oldest, seq) <= (?2, ?3, ?4)
+         ORDER BY at DESC, oldest DESC, seq DESC",
+    )?;
+    let [at, oldest, seq] = before;
+    let mut rows = statement.query(params![account.as_str(), at, oldest, seq])?;
+    let mut count = 0usize;
+    while let Some(row) = rows.next()? {
+        let row_place: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
+        let lines: Vec<&str> = text(row, 3)?.lines().collect();
+        // Of the row where the page before ended, those before its last.
+        let lines = match row_place == before {
+            true => lines.get(..lines_before).unwrap_or(&lines),
+            false => &lines,
+        };
+        for (index, line) in lines.iter().enumerate().rev() {
+            match receipt(account, line) {
+                Ok(receipt)
+                    if query
+                        .model
+                        .as_deref()
+                        .is_none_or(|model| *model == *receipt.billed.model) =>
+                {
+                    page.receipts.push(receipt);
+                }
+                Ok(_) => continue,
+                Err(error) => page.tell_unreadable(account, &error),
+            }
+            count = count.saturating_add(1);
+            if count == limit {
+                let [at, oldest, seq] = row_place;
+                page.next = Some(format!("{at}.{oldest}.{seq}.{index}"));
+                return Ok(page);
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// Reads where a page ended: a row's place in the index, and how many of its lines are still to come.
+fn place(text: &str) -> Option<([i64; 3], usize)> {
+    let mut parts = text.splitn(4, '.');
+    let mut number = || parts.next()?.parse::<i64>().ok();
+    let row = [number()?, number()?, number()?];
+    Some((row, usize::try_from(number()?).ok()?))
+}
+
+/// The receipt of a request, the newest when there are several.
+fn find(connection: &Connection, account: &AccountId, id: RequestId) -> Result<ReceiptPage, StoreError> {
+    // A row is read only when it may have a call that began then. A clock that was set back bills a call before its own beginning.
+    let after = "SELECT list FROM receipt_lists WHERE account = ?1 AND at >= ?2 AND oldest <= ?2 ORDER BY at";
+    let before =
+        format!("SELECT list FROM receipt_lists WHERE account = ?1 AND at < ?2 ORDER BY at DESC LIMIT {BEFORE_MAX}");
+    let mut page = ReceiptPage::default();
+    let name = format!("\"{id}\"");
+    for sql in [after, &before] {
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params![account.as_str(), id.time().0])?;
+        while let Some(row) = rows.next()? {
+            let named = text(row, 0)?.lines().rev().filter(|line| line.contains(&name));
+            for receipt in named.map(|line| receipt(account, line)) {
+                match receipt {
+                    Ok(receipt) if receipt.billed.id == id => {
+                        page.receipts.push(receipt);
+                        return Ok(page);
+                    }
+                    Ok(_) => {}
+                    Err(error) => page.tell_unreadable(account, &error),
+                }
+            }
+        }
+    }
+    Ok(page)
+}
+
+fn text<'row>(row: &'row rusqlite::Row<'_>, at: usize) -> Result<&'row str, StoreError> {
+    row.get_ref(at)?.as_str().map_err(corrupt)
+}
+
+fn receipt(account: &AccountId, line: &str) -> Result<Receipt, StoreError> {
+    let (resolved, billed) = parts(line)?;
+    Ok(Receipt {
+        resolved,
+        billed: Billed::of_compact(account, billed).map_err(corrupt)?,
+    })
+}
+
+fn parts(line: &str) -> Result<(Timestamp, &str), StoreError> {
+    let (resolved, billed) = line
+        .split_once(' ')
+        .ok_or_else(|| corrupt("a receipt without its time"))?;
+    Ok((Timestamp(resolved.parse().map_err(corrupt)?), billed))
+}
+
+/// Calls, prompt, completion and cost of each account, day and model.
+type Sums = BTreeMap<(String, i64, String), [i128; 4]>;
+
+fn sums_of_usage(t: &Connection, from: i64) -> Result<Sums, StoreError> {
+    let mut statement =
+        t.prepare("SELECT account, day, model, requests, prompt, completion, cost FROM usage WHERE day >= ?1")?;
+    let mut rows = statement.query([from])?;
+    let mut all = Sums::new();
+    while let Some(row) = rows.next()? {
+        let figure = |at: usize| row.get::<_, i64>(at).map(i128::from);
+        let figures = [figure(3)?, figure(4)?, figure(5)?, figure(6)?];
+        all.insert((row.get(0)?, row.get(1)?, row.get(2)?), figures);
+    }
+    Ok(all)
+}
+
+/// What cannot be read is not in the sums, and so it is found.
+fn sums_of_receipts(t: &Connection, from: i64) -> Result<Sums, StoreError> {
+    // Of earlier days only what a clock that was ahead left among them is read.
+    let mut statement = t.prepare(
+        "SELECT account, day, list FROM receipt_lists WHERE day >= ?1
+         AND seq >= (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_days WHERE day >= ?1)",
+    )?;
+    let mut rows = statement.query([from])?;
+    let mut all = Sums::new();
+    while let Some(row) = rows.next()? {
+        let (account, day): (String, i64) = (row.get(0)?, row.get(1)?);
+        for line in text(row, 2)?.lines() {
+            let Ok((_, billed)) = parts(line) else { continue };
+            let Ok(usage) = UsageOfReceipt::of_compact(billed) else {
+                continue;
+            };
+            let figures = all.entry((account.clone(), day, usage.model)).or_default();
+            // As the usage rows count: a number that SQLite cannot have is its largest.
+            let counted = |tokens: u64| i128::from(i64::try_from(tokens).unwrap_or(i64::MAX));
+            let of_one = [
+                1,
+                counted(usage.prompt_tokens),
+                counted(usage.completion_tokens),
+                i128::from(usage.cost.pico()),
+            ];
+            for (sum, one) in figures.iter_mut().zip(of_one) {
+                *sum = sum.saturating_add(one);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn compare(expected: &Sums, found: &Sums, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
+    let mut places: Vec<_> = expected.keys().chain(found.keys()).collect();
+    places.sort();
+    places.dedup();
+    for place in places {
+        let of = |sums: &Sums| sums.get(place).copied().unwrap_or_default();
+        let (expected, found) = (of(expected), of(found));
+        let (account, day, model) = place;
+        for (what, (expected, found)) in ["calls", "prompt tokens", "completion tokens", "cost"]
+            .iter()
+            .zip(expected.into_iter().zip(found))
+        {
+            if expected != found {
+                // A finding's figures are credits: a count is shown as so many.
+                let unit = if *what == "cost" { 1 } else { i128::from(PART) };
+                findings.push(AuditFinding {
+                    account: account.parse().map_err(corrupt)?,
+                    rule: format!("receipts = usage: {what} of {model} on {}", Day(*day)),
+                    expected: clamped(expected.saturating_mul(unit)),
+                    found: clamped(found.saturating_mul(unit)),
+                });
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Of those that were billed before their calls began, how many rows are looked through for one request.
+const BEFORE_MAX: u32 = 1_000;
+/// The audit looks at the receipts of today and of so many days before: it runs every hour.
+const WITNESS_DAYS: i64 = 1;

@@ -1,0 +1,66 @@
+//! The cases: each runs on both stores. A new one is a function and a line here.
+
+mod commands;
+mod extend;
+mod limits;
+mod money;
+mod receipts;
+
+macro_rules! cases {
+    ($($topic:ident: [$($name:ident),+ $(,)?]),+ $(,)?) => {
+        mod on_embedded {
+            $($(#[test] fn $name() { super::$topic::$name(&crate::ledger::tests::rig::Rig::embedded()); })+)+
+        }
+        mod on_redis {
+            $($(#[test] fn $name() { super::$topic::$name(&crate::ledger::tests::rig::Rig::redis()); })+)+
+        }
+    };
+}
+
+cases! {
+    money: [
+        a_settlement_takes_the_cost_and_gives_the_rest_back,
+        an_overrun_is_taken_whole,
+        a_released_or_dropped_hold_leaves_nothing,
+        what_is_held_cannot_be_held_again,
+        a_denial_says_what_there_is,
+        a_hold_may_shrink_to_what_there_is,
+        the_quota_counts_by_the_month,
+        a_call_that_costs_nothing_needs_no_credit,
+        a_hold_that_nobody_renews_expires_and_its_settlement_counts,
+        the_same_request_holds_once,
+        a_settlement_counts_once_however_often_and_late_it_comes,
+        of_many_callers_as_many_win_as_there_is_credit_for,
+        the_smallest_and_the_largest_amounts_are_exact,
+        a_clock_that_was_wrong_does_not_change_what_a_month_used,
+    ],
+    extend: [
+        a_hold_is_raised_once_and_given_back_whole,
+        a_hold_is_raised_within_the_quota,
+        a_hold_that_is_gone_is_not_raised,
+        many_that_raise_at_once_hold_no_more_than_there_is,
+    ],
+    receipts: [
+        a_debit_has_one_receipt_and_a_release_has_none,
+        a_receipt_says_what_is_known_and_no_more,
+        receipts_are_listed_newest_first_page_by_page,
+        a_receipt_is_its_accounts_alone,
+        a_debit_that_comes_again_has_no_other_receipt,
+    ],
+    limits: [
+        the_limits_are_exact,
+        a_refused_call_counts_for_the_limit_of_requests,
+        a_key_with_limits_counts_for_itself,
+        tokens_are_corrected_to_what_was_used,
+        usage_is_by_day_and_model,
+    ],
+    commands: [
+        a_reference_counts_once,
+        a_balance_cannot_leave_its_range,
+        keys_are_listed_found_and_revoked,
+        a_key_cannot_be_above_its_account,
+        an_account_changes_at_once,
+        names_are_taken_once,
+        maintenance_is_switched,
+    ],
+}

@@ -1,0 +1,192 @@
+//! The operator's commands.
+
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, request};
+use crate::pure::ids::{ApiKey, KeyId, Tier};
+use crate::pure::limits::LimitOverrides;
+use crate::pure::money::Credits;
+
+pub(super) fn a_reference_counts_once(rig: &Rig) {
+    let caller = rig.caller("0");
+    let credited = |added, balance: &str| {
+        Ok(AdminReply::Credited {
+            added,
+            balance: credits(balance),
+        })
+    };
+    assert_eq!(rig.credit(&caller, "10", "A 1"), credited(true, "10"));
+    assert_eq!(rig.credit(&caller, "10", "A 1"), credited(false, "10"));
+    assert_eq!(
+        rig.credit(&caller, "11", "A 1"),
+        Err(AdminError::ReferenceConflict("A 1".to_owned()))
+    );
+    assert_eq!(rig.credit(&caller, "0.5", "A 2"), credited(true, "10.5"));
+    assert!(matches!(rig.credit(&caller, "0", "A 3"), Err(AdminError::Invalid(_))));
+    assert!(matches!(rig.credit(&caller, "1", ""), Err(AdminError::Invalid(_))));
+    let nobody = AdminOp::CreditsAdd {
+        account: "nobody".parse().unwrap(),
+        amount: credits("1"),
+        reference: "B".to_owned(),
+    };
+    assert!(matches!(rig.run(nobody), Err(AdminError::NoAccount(_))));
+    audit_is_clean(&rig.ledger);
+}
+
+pub(super) fn a_balance_cannot_leave_its_range(rig: &Rig) {
+    let caller = rig.caller("9000000");
+    let hold = rig.reserve(&caller, &request(1, "9000000")).unwrap();
+    let error = rig.credit(&caller, "300000", "too much").unwrap_err();
+    assert!(matches!(error, AdminError::Invalid(_)), "{error}");
+    hold.release();
+    assert!(rig.credit(&caller, "223372.036854775807", "to the brim").is_ok());
+    assert_eq!(rig.figures(&caller).balance, Credits::MAX);
+    assert!(rig.credit(&caller, "0.000000000001", "a drop more").is_err());
+    // A reference that has counted is answered as such, whether or not it would still fit.
+    let again = AdminReply::Credited {
+        added: false,
+        balance: Credits::MAX,
+    };
+    assert_eq!(rig.credit(&caller, "223372.036854775807", "to the brim"), Ok(again));
+    let other = rig.credit(&caller, "9000000", "to the brim");
+    assert_eq!(other, Err(AdminError::ReferenceConflict("to the brim".to_owned())));
+    audit_is_clean(&rig.ledger);
+}
+
+pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
+    rig.caller("0");
+    let digest = ApiKey::from_random("tg_", [200; 32]).digest();
+    assert!(block_on(rig.ledger.authenticate(&digest)).unwrap().is_none());
+    rig.clock.advance(5);
+    let create = AdminOp::KeyCreate {
+        digest: digest.to_hex(),
+        account: "acme".parse().unwrap(),
+        tier: Some(Tier::Lite),
+        domains: vec!["*.example.com".parse().unwrap()],
+        expires_in_ms: Some(1000),
+        limits: LimitOverrides {
+            rpm: Some(7),
+            ..LimitOverrides::default()
+        },
+    };
+    let AdminReply::Key(made) = rig.run(create).unwrap() else {
+        panic!("no key");
+    };
+    assert_eq!(made.expires, Some(NOW.plus_millis(1005)));
+    let caller = block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap();
+    assert_eq!((&*caller.key, caller.tier()), (&made, Tier::Lite));
+    let list = AdminOp::KeyList {
+        account: "acme".parse().unwrap(),
+    };
+    let AdminReply::Keys { keys } = rig.run(list).unwrap() else {
+        panic!("no keys");
+    };
+    assert_eq!((keys.len(), &keys[1]), (2, &made));
+    let revoke = |key| rig.run(AdminOp::KeyRevoke { key });
+    let AdminReply::Key(revoked) = revoke(KeyRef::Id(KeyId::of(&digest))).unwrap() else {
+        panic!("no key");
+    };
+    assert_eq!(revoked.revoked, Some(NOW.plus_millis(5)));
+    let caller = block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap();
+    assert!(caller.key.revoked.is_some());
+    rig.clock.advance(5);
+    assert_eq!(
+        revoke(KeyRef::Digest(digest.to_hex())),
+        Ok(AdminReply::Key(revoked)),
+        "for good"
+    );
+    let unknown = ApiKey::from_random("tg_", [201; 32]).digest();
+    assert_eq!(revoke(KeyRef::Digest(unknown.to_hex())), Err(AdminError::NoKey));
+    assert_eq!(revoke(KeyRef::Id(KeyId::of(&unknown))), Err(AdminError::NoKey));
+    assert_eq!(rig.show(&caller).keys.len(), 2);
+}
+
+pub(super) fn a_key_cannot_be_above_its_account(rig: &Rig) {
+    rig.caller("0");
+    let create = |account: &str, tier, limits| {
+        rig.run(AdminOp::KeyCreate {
+            digest: ApiKey::from_random("tg_", [202; 32]).digest().to_hex(),
+            account: account.parse().unwrap(),
+            tier,
+            domains: Vec::new(),
+            expires_in_ms: None,
+            limits,
+        })
+    };
+    let none = LimitOverrides::default();
+    assert!(matches!(
+        create("acme", Some(Tier::Enterprise), none),
+        Err(AdminError::Invalid(_))
+    ));
+    assert!(matches!(create("nobody", None, none), Err(AdminError::NoAccount(_))));
+    let zero = LimitOverrides { tpm: Some(0), ..none };
+    assert!(matches!(create("acme", None, zero), Err(AdminError::Invalid(_))));
+}
+
+pub(super) fn an_account_changes_at_once(rig: &Rig) {
+    let digest = ApiKey::from_random("tg_", [203; 32]).digest();
+    rig.caller("0");
+    let create = AdminOp::KeyCreate {
+        digest: digest.to_hex(),
+        account: "acme".parse().unwrap(),
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+    };
+    rig.run(create).unwrap();
+    let set = |tier, quota_pico| {
+        rig.run(AdminOp::AccountSet {
+            account: "acme".parse().unwrap(),
+            tier,
+            quota_pico,
+        })
+    };
+    let record = || block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap().account;
+    assert_eq!((record().tier, record().monthly_quota), (Tier::Pro, None));
+    set(Some(Tier::Free), Some(Some(5))).unwrap();
+    assert_eq!(
+        (record().tier, record().monthly_quota),
+        (Tier::Free, Some(Credits::from_pico(5)))
+    );
+    set(None, None).unwrap();
+    assert_eq!((record().tier, record().monthly_quota.is_some()), (Tier::Free, true));
+    set(Some(Tier::Lite), Some(None)).unwrap();
+    assert_eq!((record().tier, record().monthly_quota), (Tier::Lite, None));
+    assert!(matches!(set(None, Some(Some(-1))), Err(AdminError::Invalid(_))));
+}
+
+pub(super) fn names_are_taken_once(rig: &Rig) {
+    let create = |name: &str, quota_pico| {
+        rig.run(AdminOp::AccountCreate {
+            account: name.parse().unwrap(),
+            tier: Tier::Free,
+            quota_pico,
+        })
+    };
+    let AdminReply::Account(view) = create("zoe", Some(7)).unwrap() else {
+        panic!("no account");
+    };
+    assert_eq!(
+        (view.record.created, view.record.monthly_quota),
+        (NOW, Some(Credits::from_pico(7)))
+    );
+    assert!(matches!(create("zoe", None), Err(AdminError::AccountExists(_))));
+    assert!(matches!(create("abe", Some(-7)), Err(AdminError::Invalid(_))));
+    create("abe", None).unwrap();
+    let AdminReply::Accounts { accounts } = rig.run(AdminOp::AccountList).unwrap() else {
+        panic!("no accounts");
+    };
+    let names: Vec<_> = accounts.iter().map(|view| view.record.id.as_str()).collect();
+    assert_eq!(names, ["abe", "zoe"]);
+    let show = AdminOp::AccountShow {
+        account: "nobody".parse().unwrap(),
+    };
+    assert!(matches!(rig.run(show), Err(AdminError::NoAccount(_))));
+}
+
+pub(super) fn maintenance_is_switched(rig: &Rig) {
+    for on in [true, false] {
+        assert_eq!(rig.run(AdminOp::Maintenance { on }), Ok(AdminReply::Maintenance { on }));
+        assert_eq!(rig.ledger.in_maintenance(), on);
+    }
+}

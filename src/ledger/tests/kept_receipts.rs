@@ -1,0 +1,263 @@
+//! Receipts in the ledger's file: for how long they are kept, and what the audit makes of them.
+
+use std::path::PathBuf;
+
+use rusqlite::Connection;
+
+use super::rig::{NOW, audit, audit_is_clean, block_on, caller_of, debit, receipts_of, request};
+use crate::clock::Clock;
+use crate::ledger::Ledger;
+use crate::ledger::admin::ReceiptQuery;
+use crate::ledger::embedded::Embedded;
+use crate::pure::ids::AccountId;
+
+const DAY_MS: i64 = 86_400_000;
+
+struct File {
+    folder: tempfile::TempDir,
+    clock: Clock,
+}
+
+impl File {
+    fn new() -> File {
+        File {
+            folder: tempfile::tempdir().unwrap(),
+            clock: Clock::manual(NOW),
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("ledger.db")
+    }
+
+    fn open(&self, days: u32) -> Ledger {
+        Ledger::Embedded(Embedded::open_keeping(&self.path(), days, self.clock.clone()).unwrap())
+    }
+
+    /// Calls of a ledger that keeps receipts for so many days.
+    fn calls(&self, days: u32, calls: std::ops::Range<u64>) -> Ledger {
+        let ledger = self.open(days);
+        let caller = caller_of(
+            &ledger,
+            "acme",
+            if calls.start == 0 { "100" } else { "0" },
+            Default::default(),
+        );
+        for n in calls {
+            let hold = block_on(ledger.reserve(&caller, &request(n, "0.1"))).unwrap().unwrap();
+            hold.settle(debit("0.1"));
+        }
+        block_on(ledger.usage(&acme(), crate::pure::time::Period::All)).unwrap();
+        ledger
+    }
+
+    fn change(&self, sql: &str) {
+        Connection::open(self.path()).unwrap().execute_batch(sql).unwrap();
+    }
+
+    /// Changes the kept lines of a day's receipts, oldest first.
+    fn change_lines(&self, day: i64, change: impl Fn(&mut Vec<String>)) {
+        let connection = Connection::open(self.path()).unwrap();
+        let sql = "SELECT seq, list FROM receipt_lists WHERE day = ?1 ORDER BY seq";
+        let mut statement = connection.prepare(sql).unwrap();
+        let rows = statement.query_map([day], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?)));
+        let rows: Vec<_> = rows.unwrap().map(Result::unwrap).collect();
+        let mut lines: Vec<_> = rows
+            .iter()
+            .flat_map(|(_, list)| list.lines().map(str::to_owned))
+            .collect();
+        change(&mut lines);
+        // All in the first row of the day: where a line stands does not matter.
+        for (index, (seq, _)) in rows.iter().enumerate() {
+            let list = if index == 0 { lines.join("\n") } else { String::new() };
+            let sql = "UPDATE receipt_lists SET list = ?2 WHERE seq = ?1";
+            connection.execute(sql, rusqlite::params![seq, list]).unwrap();
+        }
+    }
+}
+
+fn acme() -> AccountId {
+    "acme".parse().unwrap()
+}
+
+fn kept(ledger: &Ledger) -> usize {
+    receipts_of(ledger, &acme()).len()
+}
+
+fn rules(ledger: &Ledger) -> Vec<String> {
+    audit(ledger).findings.into_iter().map(|finding| finding.rule).collect()
+}
+
+#[test]
+fn receipts_are_deleted_after_their_days_in_small_steps() {
+    let file = File::new();
+    drop(file.calls(3, 0..10));
+    file.clock.advance(3 * DAY_MS);
+    let ledger = file.calls(3, 10..12);
+    assert_eq!(kept(&ledger), 12, "three days and today are kept");
+    drop(ledger);
+    let ledger = file.open(3);
+    file.clock.advance(DAY_MS);
+    let caller = caller_of(&ledger, "acme", "0", Default::default());
+    // Each group deletes twice as many rows as it has.
+    let rows = |file: &File| -> i64 {
+        let connection = Connection::open(file.path()).unwrap();
+        let sql = "SELECT count(*) FROM receipt_lists";
+        connection.query_row(sql, [], |row| row.get(0)).unwrap()
+    };
+    for n in 20..25 {
+        let before = rows(&file);
+        block_on(ledger.reserve(&caller, &request(n, "0.1")))
+            .unwrap()
+            .unwrap()
+            .settle(debit("0.1"));
+        kept(&ledger);
+        assert!(before - rows(&file) <= 1);
+    }
+    assert_eq!(kept(&ledger), 7);
+    audit_is_clean(&ledger);
+}
+
+#[test]
+fn a_start_deletes_what_is_too_old() {
+    let file = File::new();
+    drop(file.calls(3, 0..10));
+    file.clock.advance(4 * DAY_MS);
+    assert_eq!(kept(&file.open(3)), 0);
+}
+
+#[test]
+fn without_days_no_receipts_are_written() {
+    let file = File::new();
+    let ledger = file.calls(0, 0..3);
+    assert_eq!(kept(&ledger), 0);
+    audit_is_clean(&ledger);
+}
+
+#[test]
+fn days_on_which_others_wrote_without_receipts_are_not_held_against_them() {
+    let file = File::new();
+    drop(file.calls(30, 0..3));
+    let without = file.calls(0, 3..5);
+    audit_is_clean(&without);
+    drop(without);
+    let ledger = file.calls(30, 5..7);
+    assert_eq!(kept(&ledger), 5);
+    audit_is_clean(&ledger);
+    // From the next day on each debit has its own.
+    file.clock.advance(DAY_MS);
+    drop(ledger);
+    let ledger = file.calls(30, 7..9);
+    audit_is_clean(&ledger);
+    file.change_lines(NOW.day().0 + 1, |lines| drop(lines.pop()));
+    assert_eq!(rules(&ledger).len(), 4);
+}
+
+#[test]
+fn a_receipt_that_cannot_be_read_hides_no_other() {
+    let file = File::new();
+    let ledger = file.calls(30, 0..3);
+    file.change_lines(NOW.day().0, |lines| lines[1].truncate(30));
+    let mut query = ReceiptQuery::newest(&acme(), 2);
+    let first = block_on(ledger.receipts(query.clone())).unwrap();
+    assert_eq!((first.receipts.len(), first.unreadable), (1, 1));
+    query.before = first.next;
+    assert_eq!(block_on(ledger.receipts(query)).unwrap().receipts.len(), 1);
+}
+
+#[test]
+fn the_audit_finds_a_receipt_that_is_missing_doubled_or_changed() {
+    type Change = fn(&mut Vec<String>);
+    fn change(line: &mut String, from: &str, to: &str) {
+        assert!(line.contains(from), "{from} in {line}");
+        *line = line.replacen(from, to, 1);
+    }
+    let all = vec!["calls", "prompt tokens", "completion tokens", "cost"];
+    let wrong: [(Change, Vec<&str>); 6] = [
+        (|lines| drop(lines.remove(1)), all.clone()),
+        (|lines| lines.push(lines[0].clone()), all.clone()),
+        (|lines| lines[0].truncate(40), all.clone()),
+        (|lines| lines[2].insert(0, 'x'), all),
+        (
+            |lines| change(&mut lines[0], ",100000000000,", ",100000000001,"),
+            vec!["cost"],
+        ),
+        (|lines| change(&mut lines[0], ",3,4,", ",4,4,"), vec!["prompt tokens"]),
+    ];
+    for (change, expected) in wrong {
+        let file = File::new();
+        let ledger = file.calls(30, 0..3);
+        audit_is_clean(&ledger);
+        file.change_lines(NOW.day().0, change);
+        let expected: Vec<String> = expected
+            .iter()
+            .map(|what| format!("receipts = usage: {what} of a/m on {}", NOW.day()))
+            .collect();
+        assert_eq!(rules(&ledger), expected);
+        // The same by the way of a gateway.
+        let by_task = block_on(ledger.run(crate::ledger::admin::AdminOp::Audit)).unwrap();
+        assert!(
+            matches!(by_task, crate::ledger::admin::AdminReply::Audit(report) if report.findings.len() == expected.len())
+        );
+    }
+}
+
+#[test]
+fn a_usage_row_that_was_changed_while_the_ledger_runs_is_found() {
+    let file = File::new();
+    let ledger = file.calls(30, 0..3);
+    file.change("UPDATE usage SET requests = requests + 1, completion = completion - 1");
+    assert_eq!(rules(&ledger).len(), 2);
+}
+
+#[test]
+fn a_clock_that_was_ahead_leaves_no_false_finding() {
+    let file = File::new();
+    let ledger = file.calls(3, 0..4);
+    file.clock.advance(400 * DAY_MS);
+    drop(ledger);
+    let ledger = file.calls(3, 4..6);
+    file.clock.advance(-400 * DAY_MS);
+    assert!(kept(&ledger) < 6);
+    audit_is_clean(&ledger);
+}
+
+#[test]
+fn a_receipt_is_found_by_its_request_among_many() {
+    let file = File::new();
+    // Ids that say when their calls began, some of them long before others that were billed earlier.
+    let id = |n: u64, began: i64| {
+        let mut bytes = [0; 16];
+        bytes[..6].copy_from_slice(&began.to_be_bytes()[2..]);
+        bytes[8..].copy_from_slice(&n.to_be_bytes());
+        crate::pure::ids::RequestId::from_bytes(bytes)
+    };
+    let ledger = file.open(30);
+    let caller = caller_of(&ledger, "acme", "100", Default::default());
+    let mut ids = Vec::new();
+    for n in 0..600u64 {
+        let began = NOW.0 - if n % 7 == 0 { 3_600_000 } else { 5 };
+        // One whose call began before the clock was set back.
+        let began = if n == 300 { NOW.0 + 600_000 } else { began };
+        let request = crate::pure::account::ReserveRequest {
+            id: id(n, began),
+            ..request(n, "0.1")
+        };
+        block_on(ledger.reserve(&caller, &request))
+            .unwrap()
+            .unwrap()
+            .settle(debit("0.1"));
+        ids.push(request.id);
+        if n % 100 == 0 {
+            assert_eq!(receipts_of(&ledger, &acme()).len(), ids.len());
+            file.clock.advance(1_000);
+        }
+    }
+    for id in ids {
+        let found = block_on(ledger.receipt(&acme(), id)).unwrap();
+        assert_eq!(found.map(|receipt| receipt.billed.id), Some(id));
+    }
+    assert_eq!(block_on(ledger.receipt(&acme(), id(600, NOW.0))).unwrap(), None);
+    assert_eq!(block_on(ledger.receipt(&acme(), id(9, 0))).unwrap(), None);
+    audit_is_clean(&ledger);
+}

@@ -1,0 +1,284 @@
+//! A connection with limits that Pingora's has not: a client's gives a head only so much room ([`HeadLimit`]) and ends when nothing that
+//! is written to it is taken; an upstream's sends what it could not send at once while it is read ([`UpstreamIo`]).
+//!
+//! What is written is gathered until it is flushed ([`WriteBuffer`]); everything else is passed on as it is. `listener` puts each
+//! connection of a client into one, and `connection_pool` each to an upstream over HTTP/1.
+
+use std::future::poll_fn;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker, ready};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::protocols::raw_connect::ProxyDigest;
+use pingora::protocols::tls::{SslDigest, TlsRef};
+use pingora::protocols::{
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, IO, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
+    UniqueID, UniqueIDType,
+};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::Sleep;
+
+use super::chunk_check::BareLineEnd;
+use super::head_limit::{Excess, HeadLimit};
+use super::upstream_io::UpstreamIo;
+use super::write_buffer::{Heads, WriteBuffer};
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct BoundedStream<S: AsyncWrite + Unpin> {
+    inner: S,
+    side: Side,
+    output: WriteBuffer,
+    stall: Stall,
+}
+
+/// Whose connection it is.
+#[derive(Debug)]
+enum Side {
+    Client(Arc<HeadLimit>),
+    Upstream(Arc<UpstreamIo>),
+}
+
+/// How long the other end may take nothing of what is written to it.
+#[derive(Debug)]
+struct Stall {
+    at_most: Option<Duration>,
+    /// Runs while nothing is taken.
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S: AsyncWrite + Unpin> BoundedStream<S> {
+    /// A client's, which fails once it takes nothing for `write_max`.
+    pub(crate) fn of_client(inner: S, limit: Arc<HeadLimit>, write_max: Duration) -> BoundedStream<S> {
+        BoundedStream {
+            inner,
+            side: Side::Client(limit),
+            output: WriteBuffer::new(Heads::OfAnswers),
+            stall: Stall {
+                at_most: Some(write_max),
+                timer: None,
+            },
+        }
+    }
+
+    /// An upstream's. Who uses it sees to its time-outs.
+    pub(crate) fn of_upstream(inner: S) -> BoundedStream<S> {
+        BoundedStream {
+            inner,
+            side: Side::Upstream(Arc::default()),
+            output: WriteBuffer::new(Heads::OfRequests),
+            stall: Stall {
+                at_most: None,
+                timer: None,
+            },
+        }
+    }
+
+    /// What its reader knows of heads, when it is a client's.
+    pub(crate) fn head_limit(&self) -> Option<&HeadLimit> {
+        match &self.side {
+            Side::Client(limit) => Some(limit),
+            Side::Upstream(_) => None,
+        }
+    }
+
+    /// What it tells of requests, when it is an upstream's.
+    pub(crate) fn upstream_io(&self) -> Option<&Arc<UpstreamIo>> {
+        match &self.side {
+            Side::Client(_) => None,
+            Side::Upstream(io) => Some(io),
+        }
+    }
+}
+
+impl Stall {
+    /// Passes on what became of a write; an error once it has waited for too long.
+    fn limit<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if written.is_ready() {
+            self.timer = None;
+            return written;
+        }
+        let Some(at_most) = self.at_most else {
+            return Poll::Pending;
+        };
+        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(at_most)));
+        ready!(timer.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> Drop for BoundedStream<S> {
+    /// What waits to be flushed leaves if it can at once, as with Pingora's own connections.
+    fn drop(&mut self) {
+        let BoundedStream { inner, output, .. } = self;
+        let left = output.poll_empty(inner, &mut Context::from_waker(Waker::noop()));
+        if let Poll::Ready(Err(error)) = left {
+            log::debug!("the rest of what was written was not taken: {error}");
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for BoundedStream<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let BoundedStream {
+            inner, side, output, ..
+        } = &mut *self;
+        if let Side::Upstream(io) = side
+            && !output.is_empty()
+        {
+            // That the upstream takes no more is no reason not to hear what it says.
+            drop(output.send_on(inner, context, io));
+        }
+        let before = buffer.filled().len();
+        let read = Pin::new(inner).poll_read(context, buffer);
+        let new = buffer.filled().get(before..).unwrap_or_default();
+        if new.is_empty() {
+            return read;
+        }
+        let refused = match side {
+            Side::Client(limit) => limit.read(new).err(),
+            Side::Upstream(io) => io.read(new).err().map(|BareLineEnd| Excess::Framing),
+        };
+        match refused {
+            None => read,
+            Some(Excess::Head) => Poll::Ready(Err(io::Error::other("the head of a request is too large"))),
+            Some(Excess::Framing) => Poll::Ready(Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a chunk's line does not end with CR LF",
+            ))),
+        }
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let BoundedStream {
+            inner,
+            side,
+            output,
+            stall,
+        } = &mut *self;
+        match side {
+            Side::Client(_) => stall.limit(output.poll_write(inner, context, bytes), context),
+            Side::Upstream(io) => output.poll_send(inner, context, bytes, io),
+        }
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let BoundedStream {
+            inner,
+            side,
+            output,
+            stall,
+        } = &mut *self;
+        match side {
+            Side::Client(_) => stall.limit(output.poll_flush(inner, context), context),
+            Side::Upstream(io) => output.poll_flush_sending(inner, context, io),
+        }
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let BoundedStream {
+            inner, output, stall, ..
+        } = &mut *self;
+        ready!(stall.limit(output.poll_empty(inner, context), context))?;
+        stall.limit(Pin::new(inner).poll_shutdown(context), context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let BoundedStream {
+            inner, output, stall, ..
+        } = &mut *self;
+        stall.limit(output.poll_write_vectored(inner, context, pieces), context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        true
+    }
+}
+
+#[async_trait]
+impl<S: IO> Shutdown for BoundedStream<S> {
+    async fn shutdown(&mut self) {
+        let BoundedStream {
+            inner, output, stall, ..
+        } = self;
+        let emptied = poll_fn(|context| stall.limit(output.poll_empty(inner, context), context)).await;
+        if let Err(error) = emptied {
+            log::debug!("the rest of what was written was not taken: {error}");
+        }
+        Shutdown::shutdown(inner).await;
+    }
+}
+
+#[async_trait]
+impl<S: IO> Peek for BoundedStream<S> {
+    async fn try_peek(&mut self, bytes: &mut [u8]) -> io::Result<bool> {
+        self.inner.try_peek(bytes).await
+    }
+}
+
+impl<S: AsyncWrite + Unpin + UniqueID> UniqueID for BoundedStream<S> {
+    fn id(&self) -> UniqueIDType {
+        self.inner.id()
+    }
+}
+
+impl<S: AsyncWrite + Unpin + Ssl> Ssl for BoundedStream<S> {
+    fn get_ssl(&self) -> Option<&TlsRef> {
+        self.inner.get_ssl()
+    }
+
+    fn get_ssl_digest(&self) -> Option<Arc<SslDigest>> {
+        self.inner.get_ssl_digest()
+    }
+
+    fn selected_alpn_proto(&self) -> Option<ALPN> {
+        self.inner.selected_alpn_proto()
+    }
+}
+
+impl<S: AsyncWrite + Unpin + GetTimingDigest> GetTimingDigest for BoundedStream<S> {
+    fn get_timing_digest(&self) -> Vec<Option<TimingDigest>> {
+        self.inner.get_timing_digest()
+    }
+
+    fn get_read_pending_time(&self) -> Duration {
+        self.inner.get_read_pending_time()
+    }
+
+    fn get_write_pending_time(&self) -> Duration {
+        self.inner.get_write_pending_time()
+    }
+}
+
+impl<S: AsyncWrite + Unpin + GetProxyDigest> GetProxyDigest for BoundedStream<S> {
+    fn get_proxy_digest(&self) -> Option<Arc<ProxyDigest>> {
+        self.inner.get_proxy_digest()
+    }
+
+    fn set_proxy_digest(&mut self, digest: ProxyDigest) {
+        self.inner.set_proxy_digest(digest);
+    }
+}
+
+impl<S: AsyncWrite + Unpin + GetSocketDigest> GetSocketDigest for BoundedStream<S> {
+    fn get_socket_digest(&self) -> Option<Arc<SocketDigest>> {
+        self.inner.get_socket_digest()
+    }
+
+    fn set_socket_digest(&mut self, digest: SocketDigest) {
+        self.inner.set_socket_digest(digest);
+    }
+}

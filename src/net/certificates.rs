@@ -1,0 +1,52 @@
+//! The listener's TLS: certificate chain and private key, read when the configuration is.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use pingora::listeners::tls::Acceptor;
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::version::{TLS12, TLS13};
+use rustls_pki_types::pem::PemObject;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
+
+use crate::config::TlsFiles;
+
+/// What new connections are greeted with.
+pub(crate) struct Certificate {
+    pub(crate) acceptor: Acceptor,
+}
+
+impl Certificate {
+    /// Reads both files.
+    ///
+    /// # Errors
+    /// When one cannot be read or holds nothing of its kind, or when the key is not the certificate's.
+    pub(crate) fn load(files: &TlsFiles) -> Result<Certificate, String> {
+        let unreadable =
+            |key: &str, path: &Path, error: &dyn std::fmt::Display| format!("tls.{key} {}: {error}", path.display());
+        let certificates = CertificateDer::pem_file_iter(&files.cert)
+            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+            .map_err(|error| unreadable("cert", &files.cert, &error))?;
+        if certificates.is_empty() {
+            return Err(unreadable("cert", &files.cert, &"no certificate in it"));
+        }
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable("key", &files.key, &error))?;
+        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(&[&TLS13, &TLS12])
+            .map_err(|error| format!("tls: {error}"))?
+            .with_no_client_auth()
+            .with_single_cert(certificates, key)
+            .map_err(|error| unreadable("cert", &files.cert, &error))?;
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(Certificate {
+            acceptor: Acceptor::from_server_config(Arc::new(config)),
+        })
+    }
+}
+
+impl std::fmt::Debug for Certificate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Certificate")
+    }
+}

@@ -1,0 +1,164 @@
+//! Refuses what Pingora takes in the framing of a chunked body and others do not: a line end within a chunk's size or extension that is
+//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages.
+
+/// Reads the raw bytes of one chunked body as they come.
+#[derive(Debug)]
+pub(crate) struct ChunkCheck(At);
+
+#[derive(Clone, Copy, Debug)]
+enum At {
+    /// Within a chunk's size, which is this so far.
+    Size(u64),
+    /// Within its extension.
+    Extension { is_last: bool, bytes: u64 },
+    /// After the CR that ends the line.
+    LineFeed { is_last: bool, bytes: u64 },
+    /// Within its data and the CR LF after them: so many bytes are left.
+    Data(u64),
+    /// After the last chunk, or after what Pingora refuses itself: nothing is looked at any more.
+    Over,
+}
+
+/// A line of the framing ended with something other than CR LF.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct BareLineEnd;
+
+impl ChunkCheck {
+    /// At the body's first byte.
+    pub(crate) fn new() -> ChunkCheck {
+        ChunkCheck(At::Size(0))
+    }
+
+    /// Looks at the next bytes.
+    ///
+    /// # Errors
+    /// [`BareLineEnd`] for a line feed without a carriage return, or a carriage return without a line feed.
+    pub(crate) fn read(&mut self, mut bytes: &[u8]) -> Result<(), BareLineEnd> {
+        while let Some((&byte, rest)) = bytes.split_first() {
+            if let At::Data(left) = self.0 {
+                let here = u64::try_from(bytes.len()).unwrap_or(u64::MAX).min(left);
+                let skipped = usize::try_from(here).unwrap_or(usize::MAX);
+                bytes = bytes.get(skipped..).unwrap_or_default();
+                self.0 = if here == left {
+                    At::Size(0)
+                } else {
+                    At::Data(left.saturating_sub(here))
+                };
+                continue;
+            }
+            if let At::Size(0) = self.0
+                && let Some((size, line)) = usual_line(bytes)
+            {
+                bytes = bytes.get(line..).unwrap_or_default();
+                if size == 0 {
+                    self.0 = At::Over;
+                    return Ok(());
+                }
+                self.0 = At::Data(size.saturating_add(LINE_END));
+                continue;
+            }
+            self.0 = self.0.after(byte)?;
+            if matches!(self.0, At::Over) {
+                return Ok(());
+            }
+            bytes = rest;
+        }
+        Ok(())
+    }
+}
+
+/// The size that a line without extension says, and the line's length, when all of it is there: nearly every line.
+fn usual_line(bytes: &[u8]) -> Option<(u64, usize)> {
+    let mut size = 0_u64;
+    for (length, &byte) in bytes.iter().take(USUAL_DIGITS_MAX.saturating_add(1)).enumerate() {
+        let digit = match byte {
+            b'0'..=b'9' => byte.wrapping_sub(b'0'),
+            b'a'..=b'f' => byte.wrapping_sub(b'a').wrapping_add(10),
+            b'A'..=b'F' => byte.wrapping_sub(b'A').wrapping_add(10),
+            b'\r' if length > 0 && bytes.get(length.wrapping_add(1)) == Some(&b'\n') => {
+                return Some((size, length.wrapping_add(2)));
+            }
+            _ => return None,
+        };
+        size = size.wrapping_shl(4) | u64::from(digit);
+    }
+    None
+}
+
+impl At {
+    /// Where one byte of a line leads.
+    fn after(self, byte: u8) -> Result<At, BareLineEnd> {
+        Ok(match (self, byte) {
+            (At::Size(_) | At::Extension { .. }, b'\n') => return Err(BareLineEnd),
+            (At::Size(bytes), b'\r') => At::LineFeed {
+                is_last: bytes == 0,
+                bytes,
+            },
+            (At::Size(bytes), byte) => match char::from(byte).to_digit(16) {
+                Some(digit) => bytes
+                    .checked_mul(16)
+                    .and_then(|bytes| bytes.checked_add(u64::from(digit)))
+                    .map_or(At::Over, At::Size),
+                None => At::Extension {
+                    is_last: bytes == 0,
+                    bytes,
+                },
+            },
+            (At::Extension { is_last, bytes }, b'\r') => At::LineFeed { is_last, bytes },
+            (At::LineFeed { is_last: true, .. }, b'\n') => At::Over,
+            (At::LineFeed { bytes, .. }, b'\n') => At::Data(bytes.saturating_add(LINE_END)),
+            (At::LineFeed { .. }, _) => return Err(BareLineEnd),
+            (at, _) => at,
+        })
+    }
+}
+
+/// Digits of a size that are read at once: far from any overflow.
+const USUAL_DIGITS_MAX: usize = 8;
+/// Bytes of the line end after a chunk's data.
+const LINE_END: u64 = 2;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said of a body, whole and byte by byte.
+    fn check(body: &[u8]) -> Result<(), BareLineEnd> {
+        let whole = ChunkCheck::new().read(body);
+        let mut check = ChunkCheck::new();
+        let pieces = body.iter().try_for_each(|byte| check.read(&[*byte]));
+        assert_eq!(whole, pieces, "{body:?}");
+        whole
+    }
+
+    #[test]
+    fn bodies_that_are_framed_right_pass_whatever_their_data() {
+        for body in [
+            b"5\r\nhello\r\n0\r\n\r\n".as_slice(),
+            b"5\r\na\nb\nc\r\n0\r\n\r\n",
+            b"A;name=value\r\n0123456789\r\n0\r\n\r\n",
+            b"0000000A\r\n0123456789\r\n00000000b\r\n0123456789+\r\n0\r\n\r\n",
+            b"000a ; x=\"y\"\r\n0123456789\r\n00;last\r\nTrailer: a\nb\r\n\r\n",
+        ] {
+            assert_eq!(check(body), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_line_that_does_not_end_with_cr_lf_is_refused() {
+        for body in [
+            b"5\nhello\r\n0\r\n\r\n".as_slice(),
+            b"5;a\nhello\r\n0\r\n\r\n",
+            b"5;a\n\r\nhello\r\n0\r\n\r\n",
+            b"5;a\rb\r\nhello\r\n0\r\n\r\n",
+            b"5\r\nhello\r\n0;a\n\r\n\r\n",
+        ] {
+            assert_eq!(check(body), Err(BareLineEnd));
+        }
+    }
+
+    #[test]
+    fn a_size_that_no_number_holds_is_left_to_the_parser() {
+        assert_eq!(check(b"fffffffffffffffff\r\n"), Ok(()));
+    }
+}

@@ -1,0 +1,108 @@
+//! Where a request comes from: the address of the connection, or what a trusted proxy says of it.
+
+use std::net::{IpAddr, Ipv6Addr};
+
+use http::HeaderMap;
+
+use crate::config::Network;
+
+/// The client's address. `X-Forwarded-For` is believed from the right, entry by entry, as long as trusted proxies wrote it: the
+/// first address that is none of theirs is the client's. Whatever stands further left is the client's own claim.
+pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> IpAddr {
+    let is_trusted = |address: IpAddr| trusted.iter().any(|network| network.contains(address));
+    let mut client = peer.to_canonical();
+    if trusted.is_empty() || !is_trusted(client) {
+        return client;
+    }
+    let lines = headers.get_all(FORWARDED_FOR).iter().rev();
+    let entries = lines.flat_map(|line| line.to_str().unwrap_or(UNREADABLE).rsplit(','));
+    for entry in entries.take(HOPS_MAX) {
+        let Some(address) = parse(entry.trim()) else { break };
+        client = address.to_canonical();
+        if !is_trusted(client) {
+            break;
+        }
+    }
+    client
+}
+
+/// What limits count by: an IPv4 address, or the network of 2^64 addresses that is given to one customer in IPv6.
+pub(crate) fn group(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        v4 @ IpAddr::V4(_) => v4,
+    }
+}
+
+/// An entry: an address, perhaps with a port, as some proxies write it.
+fn parse(entry: &str) -> Option<IpAddr> {
+    if let Ok(address) = entry.parse() {
+        return Some(address);
+    }
+    if let Ok(with_port) = entry.parse::<std::net::SocketAddr>() {
+        return Some(with_port.ip());
+    }
+    entry.strip_prefix('[')?.strip_suffix(']')?.parse().ok()
+}
+
+const FORWARDED_FOR: &str = "x-forwarded-for";
+/// Stands for a line that is no text: no address, so that nothing left of it is believed.
+const UNREADABLE: &str = "?";
+/// Proxies that a request may have passed.
+const HOPS_MAX: usize = 32;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn client_of(peer: &str, lines: &[&str], trusted: &[&str]) -> String {
+        let mut headers = HeaderMap::new();
+        for line in lines {
+            headers.append(FORWARDED_FOR, line.parse().unwrap());
+        }
+        let trusted: Vec<Network> = trusted.iter().map(|text| text.parse().unwrap()).collect();
+        client(peer.parse().unwrap(), &headers, &trusted).to_string()
+    }
+
+    #[test]
+    fn only_trusted_proxies_are_believed() {
+        let proxies = ["10.0.0.0/8", "fd00::/8"];
+        for (peer, lines, trusted, expected) in [
+            ("198.51.100.7", &["203.0.113.9"][..], &[][..], "198.51.100.7"),
+            ("198.51.100.7", &["203.0.113.9"], &proxies, "198.51.100.7"),
+            ("10.0.0.1", &["203.0.113.9"], &[], "10.0.0.1"),
+            ("10.0.0.1", &[], &proxies, "10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.9"], &proxies, "203.0.113.9"),
+            ("10.0.0.1", &["1.2.3.4, 203.0.113.9"], &proxies, "203.0.113.9"),
+            ("10.0.0.1", &["1.2.3.4, 203.0.113.9, 10.0.0.2"], &proxies, "203.0.113.9"),
+            (
+                "10.0.0.1",
+                &["1.2.3.4", "203.0.113.9,10.0.0.2"],
+                &proxies,
+                "203.0.113.9",
+            ),
+            ("10.0.0.1", &["10.0.0.3,10.0.0.2"], &proxies, "10.0.0.3"),
+            ("10.0.0.1", &["203.0.113.9:4711"], &proxies, "203.0.113.9"),
+            ("fd00::1", &["[2001:db8::1]:80"], &proxies, "2001:db8::1"),
+            ("fd00::1", &["[2001:db8::1]"], &proxies, "2001:db8::1"),
+            ("::ffff:10.0.0.1", &["203.0.113.9"], &proxies, "203.0.113.9"),
+            ("10.0.0.1", &["203.0.113.9, unknown"], &proxies, "10.0.0.1"),
+            ("10.0.0.1", &["203.0.113.9,"], &proxies, "10.0.0.1"),
+            ("10.0.0.1", &[""], &proxies, "10.0.0.1"),
+        ] {
+            assert_eq!(
+                client_of(peer, lines, trusted),
+                expected,
+                "{peer} {lines:?} {trusted:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn limits_count_networks_of_ipv6() {
+        let group_of = |text: &str| group(text.parse().unwrap()).to_string();
+        assert_eq!(group_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
+        assert_eq!(group_of("203.0.113.9"), "203.0.113.9");
+        assert_eq!(group_of("::ffff:203.0.113.9"), "203.0.113.9");
+    }
+}

@@ -1,0 +1,170 @@
+//! Connections to upstreams: new ones, and those that wait for their next request.
+
+mod idle;
+
+use std::any::Any;
+use std::collections::HashSet;
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::Duration;
+
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use pingora::connectors::http::Connector;
+use pingora::connectors::{ConnectorOptions, TransportConnector};
+use pingora::protocols::ALPN;
+use pingora::protocols::http::client::HttpSession;
+use pingora::protocols::http::v1::client::HttpSession as Http1;
+use pingora::protocols::l4::stream::Stream as Socket;
+use pingora::protocols::tls::TlsStream;
+use pingora::protocols::{IO, Stream};
+use pingora::upstreams::peer::{HttpPeer, Peer as _};
+use pingora::{ErrorType, OkOrErr, Result};
+
+use self::idle::Idle;
+use super::bounded_stream::BoundedStream;
+use super::upstream_io::UpstreamIo;
+
+/// All connections to upstreams.
+pub(crate) struct ConnectionPool {
+    /// To those that speak HTTP/1: a request's head and its body leave together, and answers are heard while requests leave.
+    http1: TransportConnector,
+    /// What waits of those.
+    idle: Arc<Idle>,
+    /// To those that may speak HTTP/2.
+    any: Connector,
+    /// Peers that offered HTTP/2 no more, or could not speak it, by what tells their connections apart.
+    http1_only: RwLock<HashSet<u64>>,
+}
+
+/// A connection, for one request.
+pub(crate) struct Connected {
+    pub(crate) session: HttpSession,
+    /// Whether it had waited in the pool.
+    pub(crate) is_reused: bool,
+    /// What it tells beside the session. Over HTTP/2 there is none.
+    pub(crate) io: Option<Arc<UpstreamIo>>,
+}
+
+impl Default for ConnectionPool {
+    fn default() -> ConnectionPool {
+        ConnectionPool {
+            // It only makes them: nothing waits in its own pool.
+            http1: TransportConnector::new(Some(ConnectorOptions::new(1))),
+            idle: Arc::default(),
+            any: Connector::new(Some(ConnectorOptions::new(POOLED_MAX))),
+            http1_only: RwLock::default(),
+        }
+    }
+}
+
+impl ConnectionPool {
+    /// A connection; `is_fresh`: not one over HTTP/1 that has waited.
+    ///
+    /// # Errors
+    /// When none can be made in the time that `peer` gives.
+    pub(crate) async fn connect(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
+        if self.may_be_http2(peer) {
+            let (session, is_reused) = Box::pin(self.any.get_http_session(peer)).await?;
+            let HttpSession::H1(session) = session else {
+                return Ok(Connected {
+                    session,
+                    is_reused,
+                    io: None,
+                });
+            };
+            // Offered both, it chose HTTP/1: its connections are made and kept here from now on.
+            self.prefer_http1(peer);
+            return Ok(connected(bounded(session.into_inner())?, is_reused, peer));
+        }
+        let waited = if is_fresh {
+            None
+        } else {
+            self.idle.take(peer.reuse_hash())
+        };
+        let is_reused = waited.is_some();
+        let stream = match waited {
+            Some(stream) => stream,
+            // In a box: it is seldom needed, and would else be a part of every call.
+            None => bounded(Box::pin(self.http1.new_stream(&over_http1(peer))).await?)?,
+        };
+        Ok(connected(stream, is_reused, peer))
+    }
+
+    /// Takes a connection back, to be closed or to wait for its next request. What of that has to be waited for, which is seldom: a future
+    /// that were always there would be a part of every call.
+    pub(crate) fn release<'r>(&'r self, session: HttpSession, peer: &'r HttpPeer) -> Option<BoxFuture<'r, ()>> {
+        match session {
+            HttpSession::H1(mut session) => {
+                session.respect_keepalive();
+                if session.will_keepalive() && session.is_body_done() {
+                    let within = peer.idle_timeout().unwrap_or(IDLE_MAX);
+                    self.idle.put(peer.reuse_hash(), session.into_inner(), within);
+                    return None;
+                }
+                // It is closed.
+                Some(Box::pin(session.reuse().map(drop)))
+            }
+            session => Some(Box::pin(self.any.release_http_session(
+                session,
+                peer,
+                peer.idle_timeout(),
+            ))),
+        }
+    }
+
+    /// The upstream gets HTTP/1 from now on, whatever it offers.
+    pub(crate) fn prefer_http1(&self, peer: &HttpPeer) {
+        let mut only = self.http1_only.write().unwrap_or_else(PoisonError::into_inner);
+        if only.len() < HTTP1_ONLY_MAX {
+            only.insert(peer.reuse_hash());
+        }
+    }
+
+    fn may_be_http2(&self, peer: &HttpPeer) -> bool {
+        let is_offered = peer.options.alpn.get_max_http_version() > 1;
+        is_offered && {
+            let only = self.http1_only.read().unwrap_or_else(PoisonError::into_inner);
+            !only.contains(&peer.reuse_hash())
+        }
+    }
+}
+
+fn connected(stream: Stream, is_reused: bool, peer: &HttpPeer) -> Connected {
+    let io = UpstreamIo::of(&stream);
+    Connected {
+        session: HttpSession::H1(Http1::new_with_options(stream, peer)),
+        is_reused,
+        io,
+    }
+}
+
+/// The peer, offered HTTP/1 alone.
+fn over_http1(peer: &HttpPeer) -> HttpPeer {
+    let mut peer = peer.clone();
+    peer.options.alpn = ALPN::H1;
+    peer
+}
+
+/// A new connection, with what [`BoundedStream`] does for one.
+fn bounded(stream: Stream) -> Result<Stream> {
+    let is_plain = (*stream).as_any().is::<Socket>();
+    let stream = stream.into_any();
+    let bounded = if is_plain {
+        downcast::<Socket>(stream)
+    } else {
+        downcast::<TlsStream<Socket>>(stream)
+    };
+    bounded.or_err(ErrorType::InternalError, "a connection of an unknown kind")
+}
+
+fn downcast<S: IO + 'static>(stream: Box<dyn Any>) -> Option<Stream> {
+    let stream = stream.downcast::<S>().ok()?;
+    Some(Box::new(BoundedStream::of_upstream(*stream)))
+}
+
+/// How long one waits whose peer sets no limit.
+const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
+/// Idle connections that may speak HTTP/2 and are kept.
+const POOLED_MAX: usize = 4096;
+/// Peers that are remembered to speak HTTP/1 alone. Beyond them each new connection finds out anew.
+const HTTP1_ONLY_MAX: usize = 4096;

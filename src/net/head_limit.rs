@@ -1,0 +1,197 @@
+//! The limits of a client's connection over HTTP/1: how much of a head may come, and how long it may take. Pingora would take a megabyte
+//! of it, and wait without end.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use pingora::protocols::Stream;
+use pingora::protocols::l4::stream::Stream as Socket;
+use pingora::protocols::tls::TlsStream;
+
+use super::bounded_stream::BoundedStream;
+use super::chunk_check::{BareLineEnd, ChunkCheck};
+
+/// What a connection's reader and its handler tell each other of the head that is waited for.
+#[derive(Debug)]
+pub(crate) struct HeadLimit(Mutex<Head>);
+
+#[derive(Debug)]
+enum Head {
+    /// No request has begun on this connection. The first has the time that began with the connection.
+    First,
+    /// One is waited for.
+    Awaited(Awaited),
+    /// It is there, and a chunked body's framing is looked at.
+    Chunked(ChunkCheck),
+    /// It is there, or the connection speaks HTTP/2: there is nothing to limit.
+    Free,
+}
+
+#[derive(Debug)]
+struct Awaited {
+    /// What has come of it, and perhaps of the body that follows.
+    raw: Vec<u8>,
+    /// Whether its time runs: from the beginning, or once its first byte has come.
+    is_timed: bool,
+}
+
+/// Why what was read is not passed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Excess {
+    /// The head is larger than one may be.
+    Head,
+    /// The body's chunks are not framed as HTTP wants them.
+    Framing,
+}
+
+impl HeadLimit {
+    pub(crate) fn new() -> Arc<HeadLimit> {
+        Arc::new(HeadLimit(Mutex::new(Head::First)))
+    }
+
+    /// That of a connection which the listener has taken in.
+    pub(crate) fn of(stream: &Stream) -> Option<&HeadLimit> {
+        let stream = (**stream).as_any();
+        let clear = stream
+            .downcast_ref::<BoundedStream<Socket>>()
+            .and_then(BoundedStream::head_limit);
+        let secure = || {
+            stream
+                .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
+                .and_then(BoundedStream::head_limit)
+        };
+        clear.or_else(secure)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Head> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A request begins over HTTP/2.
+    pub(crate) fn lift(&self) {
+        *self.lock() = Head::Free;
+    }
+
+    /// From now on a head is waited for; the time of a connection's first one runs already.
+    pub(crate) fn begin(&self) {
+        let mut head = self.lock();
+        let is_timed = matches!(*head, Head::First);
+        *head = Head::Awaited(Awaited {
+            raw: Vec::new(),
+            is_timed,
+        });
+    }
+
+    /// The head is there; `is_chunked`: its body comes in chunks.
+    ///
+    /// # Errors
+    /// [`BareLineEnd`] when what has come of that body already is not framed as HTTP wants it.
+    pub(crate) fn head_came(&self, is_chunked: bool) -> Result<(), BareLineEnd> {
+        let mut head = self.lock();
+        let Head::Awaited(awaited) = std::mem::replace(&mut *head, Head::Free) else {
+            return Ok(());
+        };
+        if !is_chunked {
+            return Ok(());
+        }
+        let mut check = ChunkCheck::new();
+        // A head that ends otherwise is not one that Pingora took by itself alone.
+        let end = memchr::memmem::find(&awaited.raw, HEAD_END).ok_or(BareLineEnd)?;
+        let body = awaited.raw.get(end.saturating_add(HEAD_END.len())..);
+        check.read(body.unwrap_or_default())?;
+        *head = Head::Chunked(check);
+        Ok(())
+    }
+
+    /// Whether a head is waited for.
+    pub(crate) fn waits_for_head(&self) -> bool {
+        matches!(*self.lock(), Head::First | Head::Awaited(_))
+    }
+
+    /// Asked each time that a head's time is over: whether it has run since the last time. What has begun to come meanwhile has the
+    /// next one to end, so that an idle connection needs no clock of its own.
+    pub(crate) fn is_late(&self) -> bool {
+        match &mut *self.lock() {
+            Head::First => true,
+            Head::Awaited(awaited) => {
+                let was_timed = awaited.is_timed;
+                awaited.is_timed |= !awaited.raw.is_empty();
+                was_timed
+            }
+            Head::Chunked(_) | Head::Free => false,
+        }
+    }
+
+    /// Looks at what was read.
+    ///
+    /// # Errors
+    /// When it is not to be passed on, see [`Excess`].
+    pub(crate) fn read(&self, bytes: &[u8]) -> Result<(), Excess> {
+        match &mut *self.lock() {
+            Head::First | Head::Free => Ok(()),
+            Head::Chunked(check) => check.read(bytes).map_err(|BareLineEnd| Excess::Framing),
+            Head::Awaited(awaited) => {
+                if awaited.raw.len() >= HEAD_BYTES_MAX {
+                    return Err(Excess::Head);
+                }
+                awaited.raw.extend_from_slice(bytes);
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Somewhat more than a head may have, so that one that is a little too large gets an answer. The last read may go beyond it.
+const HEAD_BYTES_MAX: usize = 128 << 10;
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connections_first_head_has_the_time_that_began_with_the_connection() {
+        let limit = HeadLimit::new();
+        assert!(limit.waits_for_head() && limit.is_late());
+        limit.begin();
+        assert!(limit.is_late());
+        assert_eq!(limit.head_came(false), Ok(()));
+        assert!(!limit.waits_for_head() && !limit.is_late());
+    }
+
+    #[test]
+    fn between_requests_a_heads_time_begins_with_its_first_byte() {
+        let limit = HeadLimit::new();
+        limit.lift();
+        limit.begin();
+        assert!(!limit.is_late() && !limit.is_late(), "it may idle");
+        limit.read(b"P").unwrap();
+        assert!(!limit.is_late(), "its time begins");
+        assert!(limit.is_late());
+    }
+
+    #[test]
+    fn a_head_has_only_so_much_room_and_a_body_is_not_limited() {
+        let limit = HeadLimit::new();
+        limit.begin();
+        limit.read(&vec![b'a'; HEAD_BYTES_MAX]).unwrap();
+        assert_eq!(limit.read(b"a"), Err(Excess::Head));
+        limit.head_came(false).unwrap();
+        limit.read(&vec![b'a'; HEAD_BYTES_MAX]).unwrap();
+        limit.read(b"a").unwrap();
+    }
+
+    #[test]
+    fn chunks_are_looked_at_wherever_they_are_cut() {
+        const HEAD: &[u8] = b"POST / HTTP/1.1\r\n\r\n";
+        const CHUNKS: &[u8] = b"5;a\nhello\r\n0\r\n\r\n";
+        let message = [HEAD, CHUNKS].concat();
+        for cut in HEAD.len()..message.len() {
+            let limit = HeadLimit::new();
+            limit.begin();
+            let (first, second) = message.split_at(cut);
+            limit.read(first).unwrap();
+            let is_refused = limit.head_came(true).is_err() || limit.read(second).is_err();
+            assert!(is_refused, "cut at {cut}");
+        }
+    }
+}

@@ -1,0 +1,429 @@
+//! The head of an answer waits for what follows it, so that both leave in one system call; so do the pieces of a chunk, and the head of a
+//! request to an upstream, whose body follows at once. All else leaves at once, for Pingora flushes no body of a known length before its
+//! end; only when a client takes no more does the piece after a head wait for the next.
+//!
+//! HeadLimit is taken only until the flush: of many open streams most are idle, and an idle one has none.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use bytes::{Buf as _, Bytes};
+use tokio::io::AsyncWrite;
+
+use super::upstream_io::UpstreamIo;
+
+/// What is sent over a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Heads {
+    /// To a client. A body that begins like a head waits for its next piece or its end.
+    OfAnswers,
+    /// To an upstream. The flush of such a head is passed over.
+    OfRequests,
+}
+
+/// Bytes on their way to a connection.
+#[derive(Debug)]
+pub(crate) struct WriteBuffer {
+    heads: Heads,
+    bytes: Vec<u8>,
+    /// How many of them have left.
+    sent: usize,
+    /// Whether what waits is a request's head, whose flush is still to come.
+    passes_flush: bool,
+    /// What follows them of a request that its upstream does not take yet.
+    rest: Bytes,
+}
+
+impl WriteBuffer {
+    pub(crate) fn new(heads: Heads) -> WriteBuffer {
+        WriteBuffer {
+            heads,
+            bytes: Vec::new(),
+            sent: 0,
+            passes_flush: false,
+            rest: Bytes::new(),
+        }
+    }
+
+    /// Whether nothing waits.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bytes.is_empty() && self.rest.is_empty()
+    }
+
+    /// How much waits.
+    fn left(&self) -> usize {
+        let gathered = self.bytes.len().saturating_sub(self.sent);
+        gathered.saturating_add(self.rest.len())
+    }
+
+    /// Takes a part of a request, all of it: what the upstream does not take at once waits, and [`WriteBuffer::send_on`] sends it.
+    /// Pending only while such a part waits already.
+    pub(crate) fn poll_send<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+        io: &UpstreamIo,
+    ) -> Poll<io::Result<usize>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        if self.rest.is_empty() {
+            match self.poll_write(to, context, bytes) {
+                Poll::Pending => {}
+                Poll::Ready(written) => {
+                    if let Ok(bytes) = &written {
+                        io.sent(*bytes, self.waits());
+                    }
+                    return Poll::Ready(written);
+                }
+            }
+        } else {
+            ready!(self.poll_empty(to, context))?;
+        }
+        self.rest = io.keep(bytes);
+        io.sent(0, true);
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Whether something waits that is no head whose body is still to come.
+    fn waits(&self) -> bool {
+        !self.is_empty() && !self.passes_flush
+    }
+
+    /// Flushes a request as far as its upstream takes it; [`WriteBuffer::send_on`] sends the rest.
+    pub(crate) fn poll_flush_sending<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        io: &UpstreamIo,
+    ) -> Poll<io::Result<()>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        match self.poll_flush(to, context) {
+            Poll::Pending => {
+                io.sent(0, true);
+                Poll::Ready(Ok(()))
+            }
+            flushed => flushed,
+        }
+    }
+
+    /// Sends more of a request whose upstream did not take all of it, and tells `io` how far that went.
+    ///
+    /// # Errors
+    /// When the upstream takes no more; then nothing waits any longer.
+    pub(crate) fn send_on<C>(&mut self, to: &mut C, context: &mut Context<'_>, io: &UpstreamIo) -> io::Result<()>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        let before = self.left();
+        match self.poll_empty(to, context) {
+            Poll::Ready(Err(error)) => {
+                *self = WriteBuffer::new(self.heads);
+                io.failed(&error);
+                return Err(error);
+            }
+            Poll::Ready(Ok(())) => io.sent(before, false),
+            Poll::Pending => io.sent(before.saturating_sub(self.left()), true),
+        }
+        Ok(())
+    }
+
+    /// Takes a head, or sends bytes, after the head that waits for them. `to` must be the same connection each time.
+    pub(crate) fn poll_write<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        let is_first = self.is_empty();
+        let waits = match self.heads {
+            Heads::OfAnswers => bytes.starts_with(ANSWER),
+            Heads::OfRequests => bytes.starts_with(REQUEST) && bytes.ends_with(HEAD_END),
+        };
+        self.passes_flush = waits && self.heads == Heads::OfRequests;
+        if is_first && !waits || !self.has_room(bytes.len()) {
+            ready!(self.poll_empty(to, context))?;
+            return Pin::new(to).poll_write(context, bytes);
+        }
+        self.reserve(bytes.len());
+        self.bytes.extend_from_slice(bytes);
+        if !waits && let Poll::Ready(Err(error)) = self.poll_empty(to, context) {
+            return Poll::Ready(Err(error));
+        }
+        Poll::Ready(Ok(bytes.len()))
+    }
+
+    /// Takes pieces that follow one another, for the flush that follows them.
+    pub(crate) fn poll_write_vectored<C>(
+        &mut self,
+        to: &mut C,
+        context: &mut Context<'_>,
+        pieces: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        self.passes_flush = false;
+        let length = pieces.iter().map(|piece| piece.len()).sum();
+        if !self.has_room(length) {
+            ready!(self.poll_empty(to, context))?;
+            if length > GATHERED_MAX {
+                return Pin::new(to).poll_write_vectored(context, pieces);
+            }
+        }
+        self.reserve(length);
+        for piece in pieces {
+            self.bytes.extend_from_slice(piece);
+        }
+        Poll::Ready(Ok(length))
+    }
+
+    /// Sends what was gathered, unless it is a request's head alone.
+    pub(crate) fn poll_flush<C>(&mut self, to: &mut C, context: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        if std::mem::take(&mut self.passes_flush) {
+            return Poll::Ready(Ok(()));
+        }
+        ready!(self.poll_empty(to, context))?;
+        Pin::new(to).poll_flush(context)
+    }
+
+    /// Sends what was gathered. Holds after it, unless it is pending or has failed: nothing is, and no memory is kept for it.
+    pub(crate) fn poll_empty<C>(&mut self, to: &mut C, context: &mut Context<'_>) -> Poll<io::Result<()>>
+    where
+        C: AsyncWrite + Unpin,
+    {
+        while let Some(rest) = self.bytes.get(self.sent..).filter(|rest| !rest.is_empty()) {
+            match ready!(Pin::new(&mut *to).poll_write(context, rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.sent = self.sent.saturating_add(sent),
+            }
+        }
+        while !self.rest.is_empty() {
+            match ready!(Pin::new(&mut *to).poll_write(context, &self.rest))? {
+                0 => return Poll::Ready(Err(io::ErrorKind::WriteZero.into())),
+                sent => self.rest.advance(sent.min(self.rest.len())),
+            }
+        }
+        *self = WriteBuffer::new(self.heads);
+        Poll::Ready(Ok(()))
+    }
+
+    fn has_room(&self, length: usize) -> bool {
+        self.bytes.len().saturating_add(length) <= GATHERED_MAX
+    }
+
+    fn reserve(&mut self, length: usize) {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve_exact(length.max(FIRST_ROOM));
+        }
+    }
+}
+
+/// Most bytes that are gathered before they are sent: enough for a head and a usual whole answer.
+const GATHERED_MAX: usize = 16 << 10;
+/// HeadLimit that is taken at first, in bytes: a head and a short answer.
+const FIRST_ROOM: usize = 2 << 10;
+/// What the head of an answer begins with (RFC 9112 section 4).
+const ANSWER: &[u8] = b"HTTP/1.";
+/// What the head of a request to an upstream begins with.
+const REQUEST: &[u8] = b"POST /";
+const HEAD_END: &[u8] = b"\r\n\r\n";
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use tokio::io::{AsyncReadExt, duplex};
+
+    use super::*;
+
+    /// A connection that takes so many bytes at a time and notes how many each write brought.
+    #[derive(Default)]
+    struct Narrow {
+        takes: usize,
+        writes: Vec<Vec<u8>>,
+    }
+
+    impl AsyncWrite for Narrow {
+        fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+            let takes = self.takes.min(bytes.len());
+            self.writes.push(bytes[..takes].to_vec());
+            Poll::Ready(Ok(takes))
+        }
+
+        fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+
+        fn poll_shutdown(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+            Poll::Ready(Ok(()))
+        }
+    }
+
+    fn written(poll: Poll<io::Result<usize>>) -> usize {
+        match poll {
+            Poll::Ready(Ok(bytes)) => bytes,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    fn wide() -> Narrow {
+        Narrow {
+            takes: usize::MAX,
+            ..Narrow::default()
+        }
+    }
+
+    #[test]
+    fn a_head_leaves_with_what_follows_it_and_the_next_piece_at_once() {
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
+        assert_eq!(
+            written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 200 OK ")),
+            16
+        );
+        assert_eq!(to.writes.len(), 0);
+        assert_eq!(written(output.poll_write(&mut to, &mut context, b"half")), 4);
+        assert_eq!(to.writes, [b"HTTP/1.1 200 OK half".to_vec()]);
+        assert_eq!(output.bytes.capacity(), 0, "nothing waits, and no room is kept");
+        assert_eq!(written(output.poll_write(&mut to, &mut context, b"rest")), 4);
+        assert_eq!(to.writes[1], b"rest");
+    }
+
+    #[test]
+    fn a_requests_head_leaves_with_its_body_or_at_the_second_flush() {
+        const REQUEST: &[u8] = b"POST /v1 HTTP/1.1\r\n\r\n";
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = WriteBuffer::new(Heads::OfRequests);
+        for body in [b"{}".as_slice(), b"POST /{}"] {
+            assert_eq!(
+                written(output.poll_write(&mut to, &mut context, REQUEST)),
+                REQUEST.len()
+            );
+            assert!(output.poll_flush(&mut to, &mut context).is_ready());
+            assert_eq!(to.writes.len(), 0);
+            assert_eq!(written(output.poll_write(&mut to, &mut context, body)), body.len());
+            assert!(output.poll_flush(&mut to, &mut context).is_ready());
+            assert_eq!(std::mem::take(&mut to.writes), [[REQUEST, body].concat()]);
+        }
+        assert!(output.poll_write(&mut to, &mut context, REQUEST).is_ready());
+        assert!(output.poll_flush(&mut to, &mut context).is_ready() && to.writes.is_empty());
+        assert!(output.poll_flush(&mut to, &mut context).is_ready());
+        assert_eq!(to.writes, [REQUEST.to_vec()]);
+        assert_eq!(output.bytes.capacity(), 0, "nothing waits, and no room is kept");
+    }
+
+    #[test]
+    fn an_answer_that_looks_like_a_request_leaves_at_its_flush() {
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
+        for text in [b"HTTP/1.\r\n\r\n".as_slice(), b"POST /\r\n\r\n"] {
+            assert!(output.poll_write(&mut to, &mut context, text).is_ready());
+            assert!(output.poll_flush(&mut to, &mut context).is_ready());
+            assert_eq!(std::mem::take(&mut to.writes), [text.to_vec()]);
+        }
+    }
+
+    #[test]
+    fn a_head_and_the_pieces_of_a_chunk_leave_in_one_write_at_the_flush() {
+        let mut to = wide();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
+        assert_eq!(written(output.poll_write(&mut to, &mut context, b"HTTP/1.1 ")), 9);
+        let pieces = [IoSlice::new(b"a"), IoSlice::new(b""), IoSlice::new(b"bc")];
+        assert_eq!(written(output.poll_write_vectored(&mut to, &mut context, &pieces)), 3);
+        assert_eq!(to.writes.len(), 0);
+        assert!(output.poll_empty(&mut to, &mut context).is_ready());
+        assert_eq!(to.writes, [b"HTTP/1.1 abc".to_vec()]);
+        assert_eq!(output.bytes.capacity(), 0, "an idle connection keeps no room");
+    }
+
+    #[test]
+    fn every_byte_leaves_once_and_in_order_however_few_are_taken() {
+        let sizes = [
+            1,
+            GATHERED_MAX - 1,
+            1,
+            7,
+            GATHERED_MAX,
+            GATHERED_MAX + 1,
+            3,
+            3 * GATHERED_MAX,
+            5,
+        ];
+        for takes in [1, 1000, GATHERED_MAX, usize::MAX] {
+            let mut to = Narrow {
+                takes,
+                ..Narrow::default()
+            };
+            let mut context = Context::from_waker(Waker::noop());
+            let mut output = WriteBuffer::new(Heads::OfAnswers);
+            let mut expected = Vec::new();
+            for (index, size) in sizes.into_iter().enumerate() {
+                let mut bytes: Vec<u8> = (0..size).map(|at| (at * 31 + index) as u8).collect();
+                if index % 3 == 0 && size > ANSWER.len() {
+                    bytes[..ANSWER.len()].copy_from_slice(ANSWER);
+                }
+                let mut left = bytes.as_slice();
+                while !left.is_empty() {
+                    let took = if index % 2 == 0 {
+                        output.poll_write(&mut to, &mut context, left)
+                    } else {
+                        let (first, second) = left.split_at(left.len() / 2);
+                        let pieces = [IoSlice::new(first), IoSlice::new(second)];
+                        output.poll_write_vectored(&mut to, &mut context, &pieces)
+                    };
+                    left = &left[written(took)..];
+                    assert!(output.bytes.len() <= GATHERED_MAX);
+                }
+                expected.extend(bytes);
+            }
+            assert!(matches!(output.poll_empty(&mut to, &mut context), Poll::Ready(Ok(()))));
+            assert!(to.writes.concat() == expected, "{takes} at a time");
+        }
+    }
+
+    #[tokio::test]
+    async fn what_a_slow_reader_has_not_taken_waits_and_follows() {
+        let (mut to, mut reader) = duplex(10);
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
+        let bytes = [ANSWER, &[7; 249]].concat();
+        let mut context = Context::from_waker(Waker::noop());
+        assert_eq!(written(output.poll_write(&mut to, &mut context, &bytes)), 256);
+        assert!(output.poll_empty(&mut to, &mut context).is_pending());
+        let mut read = vec![0; 256];
+        let (emptied, came) = tokio::join!(
+            poll_fn(|context| output.poll_empty(&mut to, context)),
+            reader.read_exact(&mut read)
+        );
+        emptied.unwrap();
+        came.unwrap();
+        assert_eq!(read, bytes);
+    }
+
+    #[test]
+    fn a_connection_that_takes_nothing_is_an_error() {
+        let mut to = Narrow::default();
+        let mut context = Context::from_waker(Waker::noop());
+        let mut output = WriteBuffer::new(Heads::OfAnswers);
+        assert_eq!(written(output.poll_write(&mut to, &mut context, ANSWER)), ANSWER.len());
+        let Poll::Ready(Err(error)) = output.poll_empty(&mut to, &mut context) else {
+            panic!("no error")
+        };
+        assert_eq!(error.kind(), io::ErrorKind::WriteZero);
+    }
+}

@@ -1,0 +1,117 @@
+//! What a prompt comes to when no provider reported it.
+
+use super::request_body::{PromptBounds, PromptLimits, RequestBody};
+use super::tokens::{self, Encoding};
+use super::usage::PromptTokens;
+
+/// The prompt's tokens by the tokenizer of the model's family, with what the chat format adds.
+pub fn counted_prompt(body: &RequestBody, model: &str, limits: &PromptLimits) -> PromptTokens {
+    let text = counted_text(body, Encoding::for_model(model));
+    let overhead = if body.inputs() > 0 {
+        body.token_ids()
+    } else {
+        tokens::chat_overhead(body.message_count(), 0)
+    };
+    // Where the text is not all of the prompt (images, files), its bound is all that is known; the hold covers it.
+    let images = body
+        .images()
+        .saturating_mul(limits.image_tokens_each.min(IMAGE_TOKENS_USUAL));
+    let counted = text.saturating_add(overhead).saturating_add(images);
+    PromptTokens(counted.min(body.prompt_tokens_bound(&PromptBounds::from(limits))))
+}
+
+/// Tokens of all the text that the model sees.
+pub fn counted_text(body: &RequestBody, encoding: Encoding) -> u64 {
+    let mut sum = 0u64;
+    body.visit_text(&mut |text| sum = sum.saturating_add(tokens::count(text, encoding)));
+    sum
+}
+
+/// The same, until there are more than `limit`: what comes then is not counted, however long it is. At most one token in 16 KiB more than
+/// [`counted_text`] where there are no more.
+pub fn counted_text_within(body: &RequestBody, encoding: Encoding, limit: u64) -> u64 {
+    sum_within(body, limit, &mut |piece| tokens::count(piece, encoding))
+}
+
+/// The sum of `count` over pieces of the text, until it is above `limit`.
+fn sum_within(body: &RequestBody, limit: u64, count: &mut dyn FnMut(&str) -> u64) -> u64 {
+    let mut sum = 0u64;
+    body.visit_text(&mut |text| {
+        let mut rest = text;
+        while !rest.is_empty() && sum <= limit {
+            let (piece, after) = rest.split_at_checked(piece_length(rest)).unwrap_or((rest, ""));
+            sum = sum.saturating_add(count(piece));
+            rest = after;
+        }
+    });
+    sum
+}
+
+/// How many bytes of `text` are counted at once: whole characters, and at least one.
+fn piece_length(text: &str) -> usize {
+    let end = (PIECE_BYTES..=PIECE_BYTES.saturating_add(3)).find(|end| text.is_char_boundary(*end));
+    end.unwrap_or(text.len())
+}
+
+/// The tokens of a prompt of which only the length is known, in bytes of its request: few, so that nobody pays for what was not there.
+pub fn estimated_prompt(bytes: u64) -> PromptTokens {
+    PromptTokens(bytes / BYTES_A_TOKEN)
+}
+
+/// Text that is counted at once, where counting may stop.
+const PIECE_BYTES: usize = 16 << 10;
+
+/// English has 4 to 5 bytes a token, other text fewer.
+const BYTES_A_TOKEN: u64 = 6;
+
+/// Tokens of an image where the provider did not report its prompt: what a common tiling of a large image comes to.
+const IMAGE_TOKENS_USUAL: u64 = 1_105;
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+    use crate::pure::request_body::Endpoint;
+
+    fn body(text: &str) -> RequestBody {
+        let body = serde_json::json!({ "model": "m", "messages": [{ "role": "user", "content": text }] });
+        RequestBody::parse(Bytes::from(body.to_string()), Endpoint::Chat).unwrap()
+    }
+
+    #[test]
+    fn counting_stops_where_more_cannot_be_paid() {
+        let long = body(&"é漢 word ".repeat(500_000));
+        let counted = counted_text_within(&long, Encoding::O200k, 100);
+        assert!((101..20_000).contains(&counted), "{counted}");
+        let many =
+            serde_json::json!({ "model": "m", "messages": vec![serde_json::json!({ "content": "word" }); 10_000] });
+        let many = RequestBody::parse(Bytes::from(many.to_string()), Endpoint::Chat).unwrap();
+        assert_eq!(counted_text_within(&many, Encoding::O200k, 100), 101);
+    }
+
+    #[test]
+    fn of_megabytes_that_cannot_be_paid_a_few_kibibytes_are_tokenised() {
+        let long = body(&"four words of text ".repeat(250_000));
+        assert!(long.prompt_bytes() > 4 << 20);
+        for (payable, bytes_max) in [(0, PIECE_BYTES), (1_000, PIECE_BYTES), (10_000, 5 * PIECE_BYTES)] {
+            let mut bytes = 0;
+            let sum = sum_within(&long, payable, &mut |piece| {
+                bytes += piece.len();
+                tokens::count(piece, Encoding::O200k)
+            });
+            assert!(sum > payable, "{sum}");
+            assert!((1..=bytes_max).contains(&bytes), "{bytes} bytes for {payable} tokens");
+        }
+    }
+
+    #[test]
+    fn what_can_be_paid_is_counted_whole() {
+        for text in ["", "Hello world", &"é漢 word ".repeat(20_000)] {
+            let body = body(text);
+            let whole = counted_text(&body, Encoding::O200k);
+            let within = counted_text_within(&body, Encoding::O200k, u64::MAX);
+            assert!((whole..=whole + 20).contains(&within), "{whole} {within}");
+        }
+    }
+}

@@ -1,0 +1,193 @@
+//! What the scanner has read of an answer: usage reports, text, how it ended, who it is.
+
+use std::ops::Range;
+
+use super::response_metadata::{Finishes, Said};
+use super::schema::{Node, Role};
+use super::text::Tally;
+use crate::pure::tokens::Encoding;
+use crate::pure::usage::{Figure, Report, Reports};
+
+/// The reading of one answer. Reports, text and identity are of the whole answer; [`Seen`] and [`Spans`] are of the
+/// document (an event, or the whole answer) at hand.
+#[derive(Debug)]
+pub(super) struct Reading {
+    pub(super) tally: Tally,
+    pub(super) reports: Reports,
+    pub(super) identity: Identity,
+    finishes: Finishes,
+    pub(super) seen: Seen,
+    pub(super) spans: Spans,
+    report: Report,
+}
+
+/// What an answer's chunks say of themselves.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    pub(super) id: Option<String>,
+    pub(super) created: Option<u64>,
+    pub(super) model: Option<String>,
+}
+
+/// What one document was seen to hold.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Seen {
+    /// An error in the place where clients look for one.
+    pub(super) error: bool,
+    /// The numeric code of that error.
+    pub(super) error_code: Option<u16>,
+    /// A finish reason that is not null.
+    pub(super) finish: bool,
+    pub(super) choices: Choices,
+    /// A usage object.
+    pub(super) usage: bool,
+    /// A report of the completion that is believed.
+    pub(super) completion: bool,
+}
+
+/// The `choices` of a document.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Choices {
+    #[default]
+    Absent,
+    Empty,
+    Some,
+}
+
+/// Where in a document its texts stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Spans {
+    /// Texts that are not empty.
+    pub(super) texts: u32,
+    /// The last of them, between its quotes.
+    pub(super) text: Range<usize>,
+    /// The padding, between its quotes.
+    pub(super) padding: Range<usize>,
+    /// One of the texts has an escape in it.
+    pub(super) escaped: bool,
+}
+
+impl Reading {
+    pub(super) fn new(encoding: Encoding, completion_max: Option<u64>) -> Self {
+        Reading {
+            tally: Tally::new(encoding),
+            reports: Reports::within(completion_max),
+            identity: Identity::default(),
+            finishes: Finishes::default(),
+            seen: Seen::default(),
+            spans: Spans::default(),
+            report: Report::default(),
+        }
+    }
+
+    /// A new document of the same answer begins.
+    pub(super) fn start_document(&mut self) {
+        self.seen = Seen::default();
+        self.spans = Spans::default();
+        self.report = Report::default();
+    }
+
+    /// A container begins.
+    pub(super) fn open(&mut self, role: Role, node: Node) {
+        match role {
+            Role::Choices if node == Node::Choices => self.seen.choices = Choices::Empty,
+            Role::Error => self.seen.error = true,
+            Role::Usage => {
+                self.seen.usage |= node == Node::Usage;
+                self.report = Report::default();
+            }
+            _ => self.figure(role, Figure::Unbelievable),
+        }
+    }
+
+    /// A container ended.
+    pub(super) fn close(&mut self, node: Node) {
+        match node {
+            Node::Usage => self.seen.completion |= self.reports.add(std::mem::take(&mut self.report)),
+            Node::Choice => self.tally.end_choice(),
+            _ => {}
+        }
+    }
+
+    /// A string that is kept ended; `None`: it is longer than any that means something.
+    pub(super) fn string(&mut self, role: Role, text: Option<&[u8]>) {
+        let text_or_empty = text.unwrap_or_default();
+        match role {
+            Role::Id => keep_first(&mut self.identity.id, text),
+            Role::Model => keep_first(&mut self.identity.model, text),
+            Role::Object => self.seen.error |= text_or_empty == b"error",
+            Role::FinishReason => self.finish(text.unwrap_or(b"other"), b""),
+            Role::Error => self.seen.error |= text != Some(b""),
+            Role::ErrorCode => self.seen.error_code = code(text_or_empty),
+            _ => self.figure(role, Figure::Unbelievable),
+        }
+    }
+
+    /// A number, `true`, `false` or `null` that is kept ended.
+    pub(super) fn literal(&mut self, role: Role, text: &[u8]) {
+        match role {
+            Role::Created if self.identity.created.is_none() => {
+                self.identity.created = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
+            }
+            Role::FinishReason => self.finish(text, b"null"),
+            Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
+            Role::ErrorCode => self.seen.error_code = code(text),
+            _ => self.figure(role, Figure::from_json(text)),
+        }
+    }
+
+    /// A text that counts, or padding, ended; it stood at `span`.
+    pub(super) fn text(&mut self, role: Role, span: Range<usize>, escaped: bool) {
+        match role.text() {
+            Some(kind) => {
+                self.tally.end(kind);
+                if !span.is_empty() {
+                    self.spans.escaped |= escaped;
+                    self.spans.texts += 1;
+                    self.spans.text = span;
+                }
+            }
+            None if role == Role::Padding => self.spans.padding = span,
+            None => {}
+        }
+    }
+
+    /// What the answer said of itself; it is said once.
+    pub(super) fn take_said(&mut self) -> Said {
+        Said {
+            id: self.identity.id.take(),
+            model: self.identity.model.take(),
+            finishes: self.finishes,
+        }
+    }
+
+    /// A choice ended for this reason, unless it is the word for none.
+    fn finish(&mut self, reason: &[u8], none: &[u8]) {
+        if reason != none {
+            self.seen.finish = true;
+            self.finishes.note(reason);
+        }
+    }
+
+    fn figure(&mut self, role: Role, figure: Figure) {
+        match role {
+            Role::PromptTokens => self.report.prompt = figure,
+            Role::CompletionTokens => self.report.completion = figure,
+            Role::TotalTokens => self.report.total = figure,
+            Role::PromptDetail => self.report.prompt_detail = self.report.prompt_detail.larger(figure),
+            Role::CompletionDetail => self.report.completion_detail = self.report.completion_detail.larger(figure),
+            Role::ReasoningTokens => self.report.reasoning = figure,
+            _ => {}
+        }
+    }
+}
+
+fn keep_first(slot: &mut Option<String>, text: Option<&[u8]>) {
+    if slot.is_none() {
+        *slot = text.and_then(|text| String::from_utf8(text.to_vec()).ok());
+    }
+}
+
+fn code(text: &[u8]) -> Option<u16> {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+}

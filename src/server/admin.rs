@@ -1,0 +1,272 @@
+//! The admin listener: liveness, readiness, metrics, and the status page. It has a thread and a runtime of its own, so that it answers until the process
+//! ends or another takes over: during a stop `/readyz` says 503 while the calls that still run come to their end.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use async_trait::async_trait;
+use http::header::{self, HeaderValue};
+use http::{Response, StatusCode};
+use pingora::apps::ServerApp;
+use pingora::apps::http_app::ServeHttp;
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::l4::stream::Stream as L4Stream;
+use tokio::sync::{Semaphore, watch};
+
+use super::audit_task::Audited;
+use crate::clock::Clock;
+use crate::gateway::access::body_memory::BodyMemory;
+use crate::gateway::shutdown::Lifecycle;
+use crate::gateway::snapshot::Snapshot;
+use crate::ledger::Ledger;
+use crate::ledger::journal::Journal;
+use crate::pure::time::Timestamp;
+use crate::telemetry::Telemetry;
+use crate::telemetry::exposition::{self, Gauges};
+use crate::telemetry::status::{Process, Sample, Series, Status};
+
+/// What the admin listener answers from.
+pub struct Admin {
+    pub(crate) snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) clock: Clock,
+    pub(crate) life: Arc<Lifecycle>,
+    pub(crate) telemetry: Arc<Telemetry>,
+    pub(crate) audited: Arc<Audited>,
+    pub(crate) journal: Arc<Journal>,
+    pub(crate) body_memory: Arc<BodyMemory>,
+    pub(crate) started: Timestamp,
+    pub(crate) series: Mutex<Series>,
+}
+
+/// Where the admin listener is to listen. An address that is in use is tried until it is free: in an upgrade the process before has it for
+/// a while.
+#[derive(Debug)]
+pub(crate) struct AdminPlace {
+    address: SocketAddr,
+    listener: Option<TcpListener>,
+}
+
+impl AdminPlace {
+    /// # Errors
+    /// When the address cannot be had for another reason than that it is in use.
+    pub(crate) fn bind(address: SocketAddr) -> std::io::Result<AdminPlace> {
+        let listener = match bind(address) {
+            Ok(listener) => Some(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => {
+                log::warn!("admin_listen: {address} is in use; it is tried until it is free");
+                None
+            }
+            Err(error) => {
+                return Err(std::io::Error::new(
+                    error.kind(),
+                    format!("admin_listen: {address}: {error}"),
+                ));
+            }
+        };
+        Ok(AdminPlace { address, listener })
+    }
+}
+
+impl Admin {
+    /// The metrics, as Prometheus reads them.
+    ///
+    /// # Errors
+    /// When they cannot be encoded.
+    pub fn metrics(&self) -> Result<String, prometheus::Error> {
+        exposition::page(&self.telemetry.figures(), &self.gauges())
+    }
+
+    /// Serves at a place that was bound until the process ends.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn listen(self, place: AdminPlace) -> std::io::Result<()> {
+        let AdminPlace { address, listener } = place;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let serve = move || {
+            let listener = listener.unwrap_or_else(|| bind_at_last(address));
+            runtime.block_on(async move {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => self.serve(listener).await,
+                    Err(error) => log::error!("admin_listen: {address}: {error}"),
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name("admin".to_owned());
+        thread.spawn(serve).map(|_| ())
+    }
+
+    /// Serves connections of `listener`, each in a task of its own, until another process takes over.
+    pub async fn serve(self, listener: tokio::net::TcpListener) {
+        let mut handed_over = self.life.handed_over();
+        let (app, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        tokio::spawn(sample(Arc::downgrade(&app)));
+        // Pingora's own stop is nothing to this listener.
+        let (_running, stopping) = watch::channel(false);
+        loop {
+            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
+                return;
+            };
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = handed_over.wait_for(|handed| *handed) => return,
+            };
+            let socket = match accepted {
+                Ok((socket, _)) => socket,
+                Err(error) => {
+                    log::warn!("the admin listener cannot accept: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let (app, stopping) = (Arc::clone(&app), stopping.clone());
+            tokio::spawn(async move {
+                let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
+                while let Some(stream) = next {
+                    next = app.process_new(stream, &stopping).await;
+                }
+                drop(place);
+            });
+        }
+    }
+
+    /// The state, as the status page and `tollgate top` read it.
+    ///
+    /// # Errors
+    /// When it cannot be written as JSON.
+    pub fn status(&self) -> Result<String, serde_json::Error> {
+        let (now, snapshot) = (self.clock.now(), self.snapshot.load());
+        let config = &snapshot.config;
+        let process = Process {
+            at_ms: now.0,
+            uptime_ms: now.since(self.started),
+            listen: config.listen.to_string(),
+            currency: config.currency.clone(),
+        };
+        let (figures, gauges) = (self.telemetry.figures(), self.gauges());
+        let series = self.series.lock().unwrap_or_else(PoisonError::into_inner);
+        serde_json::to_string(&Status::of(&figures, &gauges, process, &series))
+    }
+
+    /// Keeps the state of this moment for the trends.
+    fn sample(&self) {
+        let sample = Sample::of(&self.telemetry.figures(), &self.gauges(), self.clock.now().0);
+        self.series.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
+    }
+
+    fn gauges(&self) -> Gauges {
+        let (snapshot, now) = (self.snapshot.load(), self.clock.now());
+        let secs = |since: i64| since.max(0) / 1000;
+        let mut breakers: Vec<(String, String, bool)> = Vec::new();
+        for candidate in snapshot.candidates.values().flat_map(|targets| targets.all()) {
+            let name = candidate.upstream.provider.name.clone();
+            breakers.push((
+                name,
+                candidate.model.to_string(),
+                candidate.breaker.open_until() > now.0,
+            ));
+        }
+        breakers.sort();
+        breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
+        let audit = self.audited.last();
+        let (refreshed, unrefreshed, refreshed_at) = self.telemetry.refreshes();
+        Gauges {
+            ready: !self.life.is_stopping(),
+            maintenance: self.ledger.in_maintenance(),
+            in_flight: self.life.in_flight(),
+            body_memory_bytes: self.body_memory.bytes(),
+            vitals: self.ledger.vitals(),
+            journal: (self.journal.depth(), self.journal.is_usable()),
+            journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),
+            breakers,
+            models: snapshot.catalogue.models().len(),
+            catalogue_age_secs: snapshot
+                .catalogue_modified
+                .max(refreshed_at)
+                .map(|at| secs(now.since(at))),
+            refreshes: (refreshed, unrefreshed),
+            refresh_failed: self.telemetry.refresh_has_failed(),
+            reloads: self.telemetry.reloads(),
+            reload_refused: self.telemetry.reload_is_refused(),
+            audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
+            below_zero: audit.and_then(|audit| audit.below_zero),
+            lines: self.telemetry.lines(),
+            spans: self.telemetry.spans(),
+        }
+    }
+}
+
+#[async_trait]
+impl ServeHttp for Admin {
+    async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
+        match session.req_header().uri.path() {
+            "/healthz" => answer(StatusCode::OK, PLAIN, "ok\n"),
+            "/readyz" if self.life.is_stopping() => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "stopping\n"),
+            "/readyz" => answer(StatusCode::OK, PLAIN, "ready\n"),
+            "/metrics" => match self.metrics() {
+                Ok(page) => answer(StatusCode::OK, METRICS, page),
+                Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+            },
+            "/" | "/status" => answer(StatusCode::OK, HTML, PAGE),
+            "/status.json" => match self.status() {
+                Ok(status) => answer(StatusCode::OK, JSON, status),
+                Err(error) => answer(StatusCode::INTERNAL_SERVER_ERROR, PLAIN, format!("{error}\n")),
+            },
+            _ => answer(StatusCode::NOT_FOUND, PLAIN, "not found\n"),
+        }
+    }
+}
+
+/// Keeps a sample every few seconds.
+async fn sample(admin: Weak<Admin>) {
+    while let Some(admin) = admin.upgrade() {
+        admin.sample();
+        drop(admin);
+        tokio::time::sleep(SAMPLE_EVERY).await;
+    }
+}
+
+fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Vec<u8>>) -> Response<Vec<u8>> {
+    let mut response = Response::new(body.into());
+    *response.status_mut() = status;
+    let length = HeaderValue::from(response.body().len());
+    response.headers_mut().insert(header::CONTENT_LENGTH, length);
+    response.headers_mut().insert(header::CONTENT_TYPE, kind);
+    response
+        .headers_mut()
+        .insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn bind_at_last(address: SocketAddr) -> TcpListener {
+    loop {
+        std::thread::sleep(BIND_EVERY);
+        if let Ok(listener) = bind(address) {
+            log::info!("admin_listen: {address} is free now");
+            return listener;
+        }
+    }
+}
+
+const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
+const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+/// The status page: one file, which asks for `status.json`.
+const PAGE: &str = include_str!("status.html");
+const SAMPLE_EVERY: Duration = Duration::from_secs(5);
+const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
+const CONNECTIONS_MAX: usize = 64;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+/// How long nobody may be at the address in an upgrade.
+const BIND_EVERY: Duration = Duration::from_millis(10);

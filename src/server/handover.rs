@@ -1,0 +1,323 @@
+//! The old process' end of an upgrade: it gives its successor what that asks for, and takes it back when the successor does not get to serve.
+
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use super::descriptor;
+use super::systemd::Systemd;
+use super::upgrade::{Successor, socket_path};
+use crate::clock::monotonic;
+use crate::config::Store;
+use crate::gateway::open::Tollgate;
+use crate::ledger::StoreError;
+use crate::ledger::control;
+use crate::ledger::journal::recover;
+
+/// The listening socket, for a successor, as long as this process listens. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Listening {
+    address: SocketAddr,
+    socket: Arc<Mutex<Option<OwnedFd>>>,
+}
+
+/// What a successor can ask for.
+pub(crate) struct Handover {
+    pub(crate) tollgate: Tollgate,
+    pub(crate) listening: Listening,
+    pub(crate) supervisor: Systemd,
+    /// The one that SIGUSR2 starts.
+    pub(crate) successor: Option<Successor>,
+    /// Told once a successor serves.
+    pub(crate) succeeded: Arc<Notify>,
+}
+
+/// What a successor says, a line each.
+#[derive(Debug, PartialEq, Eq)]
+enum Said {
+    /// The listening socket is wanted.
+    Listener,
+    /// The embedded ledger at this path is wanted.
+    Ledger(PathBuf),
+    /// It accepts connections.
+    Serves,
+    /// It does not get so far.
+    Failed,
+}
+
+/// What a successor has of this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// Nothing that this process would miss.
+    Prepares,
+    /// The ledger.
+    HasLedger,
+    /// Everything: this process stops.
+    Serves,
+}
+
+/// The process at the other end of a connection.
+#[derive(Debug)]
+struct Peer(OwnedFd);
+
+impl Listening {
+    pub(crate) fn new(address: SocketAddr, socket: OwnedFd) -> Listening {
+        Listening {
+            address,
+            socket: Arc::new(Mutex::new(Some(socket))),
+        }
+    }
+
+    /// No more connections come to this process: where nobody else has the socket, whoever connects is refused.
+    pub(crate) fn close(&self) {
+        drop(self.socket.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+
+    fn send(&self, to: &UnixStream) -> std::io::Result<()> {
+        let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
+        let socket = socket.as_ref().ok_or(ErrorKind::NotConnected)?;
+        descriptor::send(to, format!("listener {}\n", self.address).as_bytes(), socket.as_fd())
+    }
+}
+
+impl Handover {
+    /// Waits for successors, on a thread of its own, in the place of whoever did so before.
+    ///
+    /// # Errors
+    /// When the socket cannot be made, or the thread cannot be started.
+    pub(crate) fn listen(self, data_dir: &Path) -> std::io::Result<()> {
+        let path = socket_path(data_dir);
+        let new = path.with_extension(std::process::id().to_string());
+        match std::fs::remove_file(&new) {
+            Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let listener = control::in_folder(&new, |short| UnixListener::bind(short))?;
+        std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
+        std::fs::rename(&new, &path)?;
+        let wait = move || {
+            for stream in listener.incoming() {
+                match stream {
+                    Ok(stream) if self.give(&stream) == Stage::Serves => return,
+                    Ok(_) => {}
+                    Err(error) => log::warn!("upgrade.sock: {error}"),
+                }
+            }
+        };
+        std::thread::Builder::new().name("upgrade".to_owned()).spawn(wait)?;
+        Ok(())
+    }
+
+    /// Gives a successor what it asks for until it serves or fails, and takes it back when it fails.
+    fn give(&self, to: &UnixStream) -> Stage {
+        let peer = match Peer::of(to) {
+            Ok(peer) => peer,
+            Err(error) => {
+                log::error!("a process that is to take over cannot be watched: {error}");
+                return Stage::Prepares;
+            }
+        };
+        let mut stage = Stage::Prepares;
+        let ended = self.converse(to, &mut stage);
+        match (stage, ended) {
+            (Stage::Serves, _) => self.succeeded.notify_one(),
+            (Stage::Prepares, ended) => log::error!("no other process takes over, this one goes on: {ended:?}"),
+            (Stage::HasLedger, ended) => {
+                log::error!("the process that took the ledger over does not serve, this one goes on: {ended:?}");
+                peer.end();
+                self.take_back();
+            }
+        }
+        stage
+    }
+
+    /// Answers line by line. Returns when the successor serves, has failed or is gone; an error says why it has not come further.
+    fn converse(&self, with: &UnixStream, stage: &mut Stage) -> std::io::Result<()> {
+        let mut lines = BufReader::new(with.take(LINES_BYTES_MAX));
+        let mut answer = with;
+        with.set_write_timeout(Some(ANSWER_MAX))?;
+        loop {
+            with.set_read_timeout(Some(match stage {
+                Stage::Prepares => PREPARES_MAX,
+                Stage::HasLedger | Stage::Serves => SERVES_WITHIN,
+            }))?;
+            let said = Said::read(&mut lines)?;
+            if said == Said::Failed {
+                return Ok(());
+            }
+            if self.tollgate.lifecycle().is_stopping() {
+                answer.write_all(b"it stops\n")?;
+                continue;
+            }
+            match said {
+                Said::Listener => self.listening.send(with)?,
+                Said::Ledger(path) => match self.hand_over(&path) {
+                    Ok(()) => {
+                        *stage = Stage::HasLedger;
+                        answer.write_all(b"ledger\n")?;
+                    }
+                    Err(error) => answer.write_all(format!("{error}\n").as_bytes())?,
+                },
+                Said::Serves => {
+                    // Before the new process can say or do anything as the main one.
+                    if let Some(process) = self.successor.as_ref().and_then(Successor::process) {
+                        self.supervisor.succeeded_by(process);
+                    }
+                    answer.write_all(b"serves\n")?;
+                    *stage = Stage::Serves;
+                    if let Some(embedded) = self.tollgate.embedded() {
+                        embedded.stays_handed_over();
+                    }
+                    return Ok(());
+                }
+                Said::Failed => return Ok(()),
+            }
+        }
+    }
+
+    /// Gives up the embedded ledger, when it is the one at this path.
+    fn hand_over(&self, path: &Path) -> Result<(), StoreError> {
+        let other = || StoreError::Unavailable(format!("its ledger is not {}", path.display()));
+        let own = match &self.tollgate.snapshot().config.store {
+            Store::Sqlite(own) => std::fs::canonicalize(own).map_err(|_| other())?,
+            Store::Redis(_) => return Err(other()),
+        };
+        if std::fs::canonicalize(path).ok() != Some(own) {
+            return Err(other());
+        }
+        self.tollgate.embedded().ok_or_else(other)?.hand_over()
+    }
+
+    /// Takes the ledger back from a successor that is dead. Does not give up: without it no call can be admitted.
+    fn take_back(&self) {
+        let (Some(embedded), Ok(books)) = (self.tollgate.embedded(), self.tollgate.books()) else {
+            return;
+        };
+        let bill_the_dead = || {
+            books
+                .ledger
+                .recovered(recover::recover_others(&books.journal, &books.ledger))
+        };
+        let mut told = String::new();
+        while let Err(error) = embedded.take_back(bill_the_dead) {
+            let error = error.to_string();
+            if told != error {
+                log::error!("MONEY: the ledger cannot be taken back yet, new paid calls wait: {error}");
+                told = error;
+            }
+            std::thread::sleep(TAKE_BACK_PAUSE);
+        }
+        log::warn!("the ledger is this process' again");
+    }
+}
+
+impl Said {
+    fn read(lines: &mut impl BufRead) -> std::io::Result<Said> {
+        let mut line = String::new();
+        lines.read_line(&mut line)?;
+        let Some(line) = line.strip_suffix('\n') else {
+            return Err(ErrorKind::UnexpectedEof.into());
+        };
+        match line.split_once(' ') {
+            None if line == "listener" => Ok(Said::Listener),
+            None if line == "serves" => Ok(Said::Serves),
+            None if line == "failed" => Ok(Said::Failed),
+            Some(("ledger", path)) => Ok(Said::Ledger(path.into())),
+            _ => Err(ErrorKind::InvalidData.into()),
+        }
+    }
+}
+
+impl Peer {
+    /// The process that made this connection, which is open: so its number is nobody else's yet.
+    fn of(stream: &UnixStream) -> std::io::Result<Peer> {
+        let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+        let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
+        // SAFETY: the call writes `credentials` and `length`, which live until it returns.
+        let got = unsafe {
+            libc::getsockopt(
+                stream.as_raw_fd(),
+                libc::SOL_SOCKET,
+                libc::SO_PEERCRED,
+                (&raw mut credentials).cast(),
+                &raw mut length,
+            )
+        };
+        if got != 0 {
+            return Err(std::io::Error::last_os_error());
+        }
+        if credentials.pid <= 1 {
+            return Err(ErrorKind::PermissionDenied.into());
+        }
+        // SAFETY: the call takes two numbers and makes a descriptor.
+        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, credentials.pid, 0) };
+        match i32::try_from(opened) {
+            // SAFETY: the kernel has just made it, and nobody else has it.
+            Ok(number) if number >= 0 => Ok(Peer(unsafe { OwnedFd::from_raw_fd(number) })),
+            _ => Err(std::io::Error::last_os_error()),
+        }
+    }
+
+    /// Waits a moment for its end, which it was about, and else brings it about: it serves nobody. What it had open is closed then.
+    fn end(&self) {
+        if self.has_ended_within(ENDS_ITSELF_WITHIN) {
+            return;
+        }
+        log::error!("the process that was to take over does not end: it is killed");
+        // SAFETY: the call takes numbers and a pointer that may be null.
+        let sent = unsafe {
+            libc::syscall(
+                libc::SYS_pidfd_send_signal,
+                self.0.as_raw_fd(),
+                libc::SIGKILL,
+                std::ptr::null::<libc::siginfo_t>(),
+                0,
+            )
+        };
+        if sent != 0 {
+            log::error!("it cannot be killed: {}", std::io::Error::last_os_error());
+        }
+        if !self.has_ended_within(KILLED_WITHIN) {
+            log::error!("it does not end");
+        }
+    }
+
+    fn has_ended_within(&self, limit: Duration) -> bool {
+        let until = monotonic().checked_add(limit).unwrap_or_else(monotonic);
+        let mut polled = libc::pollfd {
+            fd: self.0.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        loop {
+            let left = until.saturating_duration_since(monotonic());
+            let left = i32::try_from(left.as_millis()).unwrap_or(i32::MAX);
+            // SAFETY: the call reads and writes `polled`, which lives until it returns.
+            match unsafe { libc::poll(&raw mut polled, 1, left) } {
+                ready if ready > 0 => return true,
+                0 => return false,
+                _ if std::io::Error::last_os_error().kind() == ErrorKind::Interrupted => {}
+                _ => return false,
+            }
+        }
+    }
+}
+
+/// How much a successor may say in all.
+const LINES_BYTES_MAX: u64 = 1 << 14;
+/// How long a successor may take to open everything but the ledger.
+const PREPARES_MAX: Duration = Duration::from_secs(120);
+/// How long it may have the ledger without serving.
+const SERVES_WITHIN: Duration = Duration::from_secs(30);
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// How long a process that has failed may take to end by itself, and say why.
+const ENDS_ITSELF_WITHIN: Duration = Duration::from_millis(300);
+const KILLED_WITHIN: Duration = Duration::from_secs(5);
+const TAKE_BACK_PAUSE: Duration = Duration::from_millis(5);

@@ -1,0 +1,231 @@
+//! The listener of `tollgate serve`: from an accepted connection to the first byte of its requests.
+//!
+//! Pingora waits without limit for a connection's first bytes and for a head that comes drop by drop, and it counts no connections.
+//! So each connection passes here first: it takes a permit, is greeted over TLS when that is configured, tells its protocol, and has
+//! a time for each head. Its requests then go to Pingora's own proxy, which calls the hooks of [`Tollgate`], one by one.
+
+use std::net::IpAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::future::BoxFuture;
+use pingora::apps::{HttpServerApp, HttpServerOptions, ReusedHttpStream, ServerApp};
+use pingora::protocols::Stream;
+use pingora::protocols::http::ServerSession;
+use pingora::protocols::http::v2::server::{H2Options, default_h2_options};
+use pingora::protocols::l4::stream::Stream as Socket;
+use pingora::proxy::{HttpProxy, http_proxy};
+use pingora::server::ShutdownWatch;
+use pingora::server::configuration::ServerConf;
+use tokio::io::AsyncReadExt;
+
+use super::connections::{Connections, Most, Place};
+use crate::gateway::Tollgate;
+use crate::gateway::shutdown::{CutWaker, Lifecycle};
+use crate::gateway::snapshot::Snapshot;
+use crate::net::bounded_stream::BoundedStream;
+use crate::net::client_ip;
+use crate::net::head_limit::HeadLimit;
+
+/// What Pingora's listener hands its connections to.
+pub struct Listener {
+    proxy: Arc<HttpProxy<Tollgate>>,
+    tollgate: Tollgate,
+    connections: Arc<Connections>,
+    life: Arc<Lifecycle>,
+}
+
+impl Listener {
+    /// The listener of a gateway, which Pingora's proxy serves with this configuration.
+    pub fn new(tollgate: Tollgate, conf: &Arc<ServerConf>) -> Listener {
+        Listener {
+            life: Arc::clone(tollgate.lifecycle()),
+            proxy: Arc::new(http_proxy(conf, tollgate.clone())),
+            tollgate,
+            connections: Arc::default(),
+        }
+    }
+
+    /// A permit for the connection, unless too many are open. A trusted proxy brings many clients, so it counts in the total alone.
+    fn place(&self, stream: &Stream, snapshot: &Snapshot) -> Option<Place> {
+        let config = &snapshot.config;
+        let counted = peer(stream).filter(|peer| !config.trusted_proxies.iter().any(|proxy| proxy.contains(*peer)));
+        let most = Most {
+            total: config.connections_max,
+            per_address: config.connections_per_address_max,
+        };
+        self.connections.take(counted.map(client_ip::group), most)
+    }
+}
+
+#[async_trait]
+impl ServerApp for Listener {
+    async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let snapshot = self.tollgate.snapshot();
+        let _place = self.place(&stream, &snapshot)?;
+        let timeouts = snapshot.config.timeouts;
+        let limit = HeadLimit::new();
+        // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
+        let greeting = Box::pin(greet(stream, &snapshot, &limit));
+        let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
+        drop(snapshot);
+        let mut options = HttpServerOptions::default();
+        options.h2c = h2c;
+        options.h2_idle_timeout = Some(timeouts.keepalive);
+        let conversation = Arc::new(Conversation {
+            proxy: Arc::clone(&self.proxy),
+            options,
+            limit: Arc::clone(&limit),
+            life: Arc::clone(&self.life),
+        });
+        let visit = Visit {
+            talk: conversation.process_new(stream, shutdown),
+            cut: self.life.cut_waker(),
+            late: Box::pin(head_is_late(&limit, timeouts.head)),
+            limit: &limit,
+        };
+        visit.await;
+        None
+    }
+
+    /// Idle connections wake and end.
+    async fn cleanup(&self) {
+        self.proxy.http_cleanup().await;
+    }
+}
+
+/// One connection, from its greeting to its end. Every piece of every answer passes its poll.
+struct Visit<'visit> {
+    talk: BoxFuture<'visit, Option<Stream>>,
+    cut: CutWaker<'visit>,
+    limit: &'visit HeadLimit,
+    late: BoxFuture<'visit, ()>,
+}
+
+impl Future for Visit<'_> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        let Visit { talk, cut, limit, late } = &mut *self;
+        cut.wake_with(context);
+        if talk.as_mut().poll(context).is_ready() {
+            return Poll::Ready(());
+        }
+        // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
+        if limit.waits_for_head() {
+            return late.as_mut().poll(context);
+        }
+        Poll::Pending
+    }
+}
+
+/// One connection's requests.
+struct Conversation {
+    proxy: Arc<HttpProxy<Tollgate>>,
+    options: HttpServerOptions,
+    limit: Arc<HeadLimit>,
+    life: Arc<Lifecycle>,
+}
+
+impl HttpServerApp for Conversation {
+    /// Not an `async fn`, whose future would keep room for the session that it passes on, and be polled with every piece of the answer.
+    fn process_new_http<'app, 'watch, 'life>(
+        self: &'app Arc<Self>,
+        session: ServerSession,
+        shutdown: &'watch ShutdownWatch,
+    ) -> BoxFuture<'life, Option<ReusedHttpStream>>
+    where
+        'app: 'life,
+        'watch: 'life,
+        Self: 'life,
+    {
+        if session.is_http2() {
+            self.limit.lift();
+            // It has a task of its own.
+            return Box::pin(self.life.woken_by_cut(self.proxy.process_new_http(session, shutdown)));
+        }
+        self.limit.begin();
+        self.proxy.process_new_http(session, shutdown)
+    }
+
+    fn h2_options(&self) -> Option<H2Options> {
+        let mut options = default_h2_options();
+        options.max_concurrent_streams(H2_STREAMS_MAX);
+        options.max_header_list_size(H2_HEADER_LIST_MAX);
+        // Resets that the peer provokes, or sends itself before anyone looked, before its connection is ended.
+        options.max_local_error_reset_streams(Some(H2_RESETS_MAX));
+        options.max_pending_accept_reset_streams(H2_RESETS_MAX);
+        Some(options)
+    }
+
+    fn server_options(&self) -> Option<&HttpServerOptions> {
+        Some(&self.options)
+    }
+}
+
+/// Returns when a head has not come in its time, or over HTTP/2 the first one has not begun. That time begins with the connection, or,
+/// between two requests, with the head's first byte, for until then the connection may idle; what Pingora allows for that is not
+/// counted here. It has to be polled only while a head is waited for.
+async fn head_is_late(limit: &HeadLimit, head_max: Duration) {
+    loop {
+        tokio::time::sleep(head_max).await;
+        if limit.is_late() {
+            return;
+        }
+    }
+}
+
+/// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
+async fn greet(stream: Stream, snapshot: &Snapshot, limit: &Arc<HeadLimit>) -> Option<(Stream, bool)> {
+    let Ok(socket) = stream.into_any().downcast::<Socket>() else {
+        log::error!("a connection of an unknown kind was closed");
+        return None;
+    };
+    let mut socket = *socket;
+    let write_max = snapshot.config.timeouts.write;
+    if let Some(certificate) = &snapshot.certificate {
+        return match certificate.acceptor.tls_handshake(socket).await {
+            Ok(secure) => Some((
+                Box::new(BoundedStream::of_client(secure, Arc::clone(limit), write_max)),
+                false,
+            )),
+            Err(error) => {
+                log::debug!("a TLS handshake failed: {error}");
+                None
+            }
+        };
+    }
+    let mut begin = [0; PREFACE.len()];
+    let mut length = 0;
+    // The first request may be shorter than the preface, so it is read only as far as it looks like it.
+    while begin.get(..length) == PREFACE.get(..length) {
+        let Some(rest) = begin.get_mut(length..).filter(|rest| !rest.is_empty()) else {
+            break;
+        };
+        match socket.read(rest).await {
+            Ok(0) | Err(_) => return None,
+            Ok(read) => length = length.saturating_add(read),
+        }
+    }
+    socket.rewind(begin.get(..length).unwrap_or_default());
+    Some((
+        Box::new(BoundedStream::of_client(socket, Arc::clone(limit), write_max)),
+        begin == *PREFACE,
+    ))
+}
+
+fn peer(stream: &Stream) -> Option<IpAddr> {
+    let digest = stream.get_socket_digest()?;
+    digest.peer_addr()?.as_inet().map(|address| address.ip())
+}
+
+/// What a connection of HTTP/2 begins with (RFC 9113 section 3.4).
+const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+/// Requests at once on one connection of HTTP/2.
+const H2_STREAMS_MAX: u32 = 128;
+/// Bytes of one request's headers over HTTP/2, as that counts them.
+const H2_HEADER_LIST_MAX: u32 = 64 << 10;
+const H2_RESETS_MAX: usize = 50;

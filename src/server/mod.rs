@@ -1,0 +1,13 @@
+//! The process of `tollgate serve`: start and stop, the listeners, upgrades, and what runs beside the requests.
+
+pub mod admin;
+pub(crate) mod audit_task;
+pub(crate) mod connections;
+pub(crate) mod descriptor;
+pub(crate) mod handover;
+pub mod listener;
+pub(crate) mod refresh;
+pub mod reload;
+pub mod serve;
+pub(crate) mod systemd;
+pub mod upgrade;

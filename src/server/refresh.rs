@@ -1,0 +1,107 @@
+//! Fetches a provider's list of models from time to time, and imports it into the catalogue's file, which the reloader then reads.
+//!
+//! Nobody looks at what comes before it is in force, so what looks like a mistake is refused: the old prices stay, and a log line and a
+//! metric say so.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use bytes::BytesMut;
+use http::header;
+use pingora::connectors::http::Connector;
+use pingora::http::RequestHeader;
+
+use crate::clock::monotonic;
+use crate::config::Refresh;
+use crate::config::import::{Import, Write, import};
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::upstream::providers::Upstream;
+use crate::gateway::upstream::request::JSON;
+use crate::pure::request_body::ResponseMode;
+use crate::telemetry::Telemetry;
+
+/// Starts refreshing, on a thread of its own, until the snapshot is gone. The plan is read anew each time.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub(crate) fn watch(snapshot: &Arc<ArcSwap<Snapshot>>, telemetry: &Arc<Telemetry>) -> std::io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let (snapshot, telemetry) = (Arc::downgrade(snapshot), Arc::clone(telemetry));
+    let work = move || {
+        let mut last = None;
+        while let Some(snapshot) = Weak::upgrade(&snapshot).map(|snapshot| snapshot.load_full()) {
+            if let Some(plan) = &snapshot.config.catalogue_refresh {
+                let due = last.is_none_or(|at: std::time::Instant| at.elapsed() >= plan.every);
+                if due {
+                    last = Some(monotonic());
+                    let refreshed = runtime.block_on(refresh(&snapshot, plan));
+                    tell(&refreshed, &telemetry);
+                }
+            }
+            drop(snapshot);
+            std::thread::sleep(LOOK_EVERY);
+        }
+    };
+    let thread = std::thread::Builder::new().name("refresh".to_owned());
+    thread.spawn(work).map(|_| ())
+}
+
+/// Fetches and imports once.
+async fn refresh(snapshot: &Snapshot, plan: &Refresh) -> Result<Import, String> {
+    let upstream = snapshot.upstreams.get(&plan.provider);
+    let upstream = upstream.ok_or_else(|| format!("the provider {} is off", plan.provider))?;
+    let list = tokio::time::timeout(FETCH_MAX, fetch(upstream)).await;
+    let list = list.map_err(|_| format!("{} did not answer in {FETCH_MAX:?}", plan.provider))??;
+    let source = PathBuf::from(format!("{}/models", upstream.provider.base_url.authority));
+    import(&snapshot.config, &plan.rules, &source, &list, Write::UnlessDoubtful).map_err(|error| error.to_string())
+}
+
+fn tell(refreshed: &Result<Import, String>, telemetry: &Telemetry) {
+    match refreshed {
+        Ok(import) if import.written => log::info!("the catalogue was refreshed: {}", import.changes.summary()),
+        Ok(_) => log::debug!("the catalogue is as it was"),
+        Err(error) => log::error!("the catalogue was not refreshed, the old one stays: {error}"),
+    }
+    telemetry.refreshed(refreshed.is_ok());
+}
+
+/// The answer of the provider's `/models`.
+async fn fetch(upstream: &Upstream) -> Result<String, String> {
+    let said = |error: Box<pingora::Error>| format!("{}: {error}", upstream.provider.name);
+    let peer = upstream
+        .peer()
+        .ok_or_else(|| format!("{} has no known address", upstream.provider.name))?;
+    let (mut session, _) = Connector::new(None).get_http_session(&peer).await.map_err(said)?;
+    let path = format!("{}/models", upstream.provider.base_url.path);
+    let request = http::Request::get(&path).body(());
+    let (mut parts, ()) = request.map_err(|error| format!("{path}: {error}"))?.into_parts();
+    parts.headers = upstream.parts.headers(ResponseMode::Whole).clone();
+    parts.headers.remove(header::CONTENT_TYPE);
+    parts.headers.remove(header::CONTENT_LENGTH);
+    parts.headers.insert(header::ACCEPT, JSON);
+    let request = RequestHeader::from(parts);
+    session.write_request_header(Box::new(request)).await.map_err(said)?;
+    session.finish_request_body().await.map_err(said)?;
+    session.read_response_header().await.map_err(said)?;
+    let status = session.response_header().map(|header| header.status.as_u16());
+    if status != Some(200) {
+        return Err(format!("{} answered {}", upstream.provider.name, status.unwrap_or(0)));
+    }
+    let mut body = BytesMut::new();
+    while let Some(chunk) = session.read_response_body().await.map_err(said)? {
+        if body.len().saturating_add(chunk.len()) > LIST_BYTES_MAX {
+            return Err(format!(
+                "the list of {} is longer than {LIST_BYTES_MAX} bytes",
+                upstream.provider.name
+            ));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    String::from_utf8(body.to_vec()).map_err(|_| format!("the list of {} is not UTF-8", upstream.provider.name))
+}
+
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+const FETCH_MAX: Duration = Duration::from_secs(60);
+const LIST_BYTES_MAX: usize = 64 << 20;

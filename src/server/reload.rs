@@ -1,0 +1,164 @@
+//! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::{Duration, SystemTime};
+
+use arc_swap::ArcSwap;
+
+use crate::config::{Config, ConfigError};
+use crate::gateway::snapshot::Snapshot;
+use crate::gateway::upstream::providers::Upstreams;
+use crate::pure::catalogue::changes::Changes;
+use crate::telemetry::Telemetry;
+
+/// What a reload did.
+#[derive(Debug)]
+pub enum Reloaded {
+    /// Nothing had changed.
+    Unchanged,
+    /// The new state is in force.
+    Changed,
+    /// A file is broken; the old state stays in force.
+    Refused(ConfigError),
+}
+
+/// Watches the files of a snapshot.
+pub struct Reloader {
+    snapshot: Weak<ArcSwap<Snapshot>>,
+    upstreams: Upstreams,
+    environment: fn(&str) -> Option<String>,
+    seen: Vec<(PathBuf, Stamp)>,
+    telemetry: Arc<Telemetry>,
+}
+
+/// What tells one version of a file from the next.
+type Stamp = Option<(SystemTime, u64)>;
+
+impl Reloader {
+    /// A reloader for the snapshot's files as they are now.
+    pub fn new(
+        snapshot: &Arc<ArcSwap<Snapshot>>,
+        upstreams: Upstreams,
+        environment: fn(&str) -> Option<String>,
+    ) -> Reloader {
+        let seen = stamps(&snapshot.load().config);
+        Reloader {
+            snapshot: Arc::downgrade(snapshot),
+            upstreams,
+            environment,
+            seen,
+            telemetry: Arc::default(),
+        }
+    }
+
+    /// The same, telling `telemetry` what it does.
+    pub fn observed_by(self, telemetry: &Arc<Telemetry>) -> Reloader {
+        let telemetry = Arc::clone(telemetry);
+        Reloader { telemetry, ..self }
+    }
+
+    /// Looks for changes, and swaps the snapshot when the changed files are good. `force` re-reads them in any case.
+    pub fn check(&mut self, force: bool) -> Reloaded {
+        let Some(current) = self.snapshot.upgrade() else {
+            return Reloaded::Unchanged;
+        };
+        let old = current.load_full();
+        let now = stamps(&old.config);
+        if !force && now == self.seen {
+            return Reloaded::Unchanged;
+        }
+        self.seen = now;
+        match self.read(&old.config) {
+            Ok(new) => {
+                report(&old, &new);
+                if new.config.catalogue != old.config.catalogue || new.config.tls != old.config.tls {
+                    self.seen = stamps(&new.config);
+                }
+                current.store(Arc::new(new));
+                self.telemetry.reloaded(false);
+                Reloaded::Changed
+            }
+            Err(error) => {
+                log::error!("refused a reload, the old state stays: {error}");
+                self.telemetry.reloaded(true);
+                Reloaded::Refused(error)
+            }
+        }
+    }
+
+    /// Checks every half second, and at once on SIGHUP, on a thread of its own until the snapshot is gone.
+    pub fn watch(mut self, hang_up: Arc<AtomicBool>) -> std::io::Result<()> {
+        let work = move || {
+            while self.snapshot.strong_count() > 0 {
+                std::thread::sleep(CHECK_EVERY);
+                self.check(hang_up.swap(false, Ordering::Relaxed));
+            }
+        };
+        std::thread::Builder::new()
+            .name("reload".to_owned())
+            .spawn(work)
+            .map(|_| ())
+    }
+
+    fn read(&self, old: &Config) -> Result<Snapshot, ConfigError> {
+        let text =
+            std::fs::read_to_string(&old.path).map_err(|error| ConfigError::new(&old.path, error.to_string()))?;
+        let config = Config::parse(&old.path, &text, &self.environment)?;
+        let snapshot = Snapshot::load(config, &self.upstreams)?;
+        self.upstreams.wait_for_names();
+        Ok(snapshot)
+    }
+}
+
+fn report(old: &Snapshot, new: &Snapshot) {
+    let (a, b) = (&old.config, &new.config);
+    let fixed = a.listen == b.listen
+        && a.admin_listen == b.admin_listen
+        && a.threads == b.threads
+        && a.store == b.store
+        && a.data_dir == b.data_dir
+        && a.access_log == b.access_log
+        && a.audit_every == b.audit_every
+        && a.traces == b.traces;
+    if !fixed {
+        log::warn!(
+            "listen, admin_listen, threads, data_dir, store, access_log, audit_seconds and traces take effect at the next start"
+        );
+    }
+    log::info!(
+        "reloaded: {} models, {} providers",
+        new.catalogue.models().len(),
+        new.config.providers.len()
+    );
+    let changes = Changes::between(&old.catalogue, &new.catalogue);
+    if !changes.is_empty() {
+        log::info!("the catalogue: {}", changes.summary());
+    }
+    let text = changes.to_string();
+    text.lines()
+        .take(CHANGES_LOGGED_MAX)
+        .for_each(|line| log::info!("{line}"));
+    for warning in new.warnings.iter().filter(|warning| !old.warnings.contains(warning)) {
+        log::warn!("{warning}");
+    }
+}
+
+fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
+    let of_tls = config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
+    [&config.path, &config.catalogue]
+        .into_iter()
+        .chain(of_tls)
+        .map(|path| (path.clone(), stamp(path)))
+        .collect()
+}
+
+fn stamp(path: &Path) -> Stamp {
+    let metadata = std::fs::metadata(path).ok()?;
+    Some((metadata.modified().ok()?, metadata.len()))
+}
+
+/// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.
+const CHANGES_LOGGED_MAX: usize = 100;
+const CHECK_EVERY: Duration = Duration::from_millis(500);

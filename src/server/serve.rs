@@ -1,0 +1,372 @@
+//! Starts everything, runs until told to stop, and stops so that nothing is lost.
+
+use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::listeners::{L4BufferSettings, ListenerConfig};
+use pingora::server::configuration::{Opt, ServerConf};
+use pingora::server::{ListenFds, RunArgs, Server, ShutdownSignal, ShutdownSignalWatch, ShutdownWatch};
+use pingora::services::Service;
+use pingora::services::listening;
+use tokio::net::TcpSocket;
+use tokio::sync::Notify;
+
+use super::handover::{Handover, Listening};
+use super::listener::Listener;
+use super::systemd::Systemd;
+use super::upgrade::{Predecessor, Start, Step, Successor};
+use crate::config::{Config, Store};
+use crate::gateway::open::{Environment, StartError, Tollgate};
+use crate::gateway::snapshot::Snapshot;
+use crate::ledger::Ledger;
+
+/// A gateway that is ready to listen.
+pub struct Prepared {
+    tollgate: Tollgate,
+    predecessor: Option<Predecessor>,
+    /// Bound, and in an upgrade listening.
+    socket: OwnedFd,
+    successor: Option<Successor>,
+    environment: Environment,
+}
+
+/// Reads the catalogue, resolves the providers, opens the logs, binds the sockets, and then opens the ledger.
+///
+/// # Errors
+/// When a file is broken, a socket cannot be had, the ledger is owned by another process, or the store cannot be reached. In an upgrade
+/// the gateway that runs goes on then.
+pub fn prepare(config: Config, environment: Environment, start: Start) -> Result<Prepared, StartError> {
+    let predecessor = match start {
+        Start::Fresh => None,
+        Start::Upgrade => Some(Predecessor::find(&config.data_dir)?),
+    };
+    let opened = open(config, environment, predecessor);
+    if let (Err(_), Some(predecessor)) = (&opened, predecessor) {
+        predecessor.failed();
+    }
+    let (tollgate, socket) = opened?;
+    Ok(Prepared {
+        tollgate,
+        predecessor,
+        socket,
+        successor: None,
+        environment,
+    })
+}
+
+/// Opens everything, the ledger last: up to it, nothing is taken from a gateway that runs.
+fn open(
+    config: Config,
+    environment: Environment,
+    predecessor: Option<Predecessor>,
+) -> Result<(Tollgate, OwnedFd), StartError> {
+    let (store, listen) = (config.store.clone(), config.listen);
+    let start = predecessor.map_or(Start::Fresh, |_| Start::Upgrade);
+    let tollgate = Step::Files.take(|| Tollgate::of(config, environment).map_err(StartError::from))?;
+    tollgate.open_beside(start)?;
+    let socket = Step::Sockets.take(|| {
+        let passed = predecessor
+            .map(|predecessor| predecessor.listener(listen))
+            .transpose()?;
+        match passed.flatten() {
+            Some(socket) => Ok(socket),
+            None => bind(listen).map_err(|error| StartError::from(format!("listen: {listen}: {error}"))),
+        }
+    })?;
+    if let (Some(predecessor), Store::Sqlite(path)) = (predecessor, store) {
+        predecessor.ledger(&path)?;
+    }
+    tollgate.open_books()?;
+    Ok((tollgate, socket))
+}
+
+impl Prepared {
+    /// The state that requests see.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.tollgate.snapshot()
+    }
+
+    /// The same, with a process to start in its place on SIGUSR2.
+    pub fn succeeded_by(self, successor: Successor) -> Prepared {
+        let successor = Some(successor);
+        Prepared { successor, ..self }
+    }
+
+    /// The ledger, for what has to stand in it before the first request.
+    ///
+    /// # Errors
+    /// Never: the books are open. An error all the same would be a mistake of ours.
+    pub fn ledger(&self) -> Result<&Ledger, StartError> {
+        Ok(&self.tollgate.open_books()?.ledger)
+    }
+
+    /// Serves until a signal says stop; returns when everything is billed and written. `ready` is called once the listeners are
+    /// about to open.
+    ///
+    /// # Errors
+    /// When a thread cannot be started.
+    pub fn serve(self, ready: impl FnOnce() + Send + 'static) -> Result<(), StartError> {
+        let predecessor = self.predecessor;
+        let started = self.start(ready);
+        if let (Err(_), Some(predecessor)) = (&started, predecessor) {
+            predecessor.failed();
+        }
+        let (server, signals, tollgate) = started?;
+        server.run(RunArgs {
+            shutdown_signal: Box::new(signals),
+        });
+        // Only reached when requests outlived the stop: their runtimes are gone, and each was billed when it was dropped.
+        tollgate.close();
+        Ok(())
+    }
+
+    /// A server that only has to be run.
+    fn start(self, ready: impl FnOnce()) -> Result<(Server, Signals, Tollgate), StartError> {
+        let tollgate = self.tollgate;
+        let config = tollgate.snapshot().config.clone();
+        let hang_up = Arc::new(AtomicBool::new(false));
+        Step::Tasks.take(|| tollgate.start_beside(Arc::clone(&hang_up)))?;
+        let mut server = Server::new_with_opt_and_conf(Opt::default(), server_conf(&config));
+        server.bootstrap();
+        let listener = Listener::new(tollgate.clone(), &server.configuration);
+        let mut service = listening::Service::new("gateway".to_owned(), listener);
+        service.add_listener(listener_config(&config));
+        let listening = Listening::new(config.listen, self.socket.try_clone()?);
+        let (supervisor, succeeded) = (Systemd::of(&self.environment), Arc::new(Notify::new()));
+        let handover = Handover {
+            tollgate: tollgate.clone(),
+            listening: listening.clone(),
+            supervisor: supervisor.clone(),
+            successor: self.successor.clone(),
+            succeeded: Arc::clone(&succeeded),
+        };
+        let serving = Serving {
+            predecessor: self.predecessor,
+            handover,
+        };
+        server.add_service(Bound {
+            service,
+            address: config.listen.to_string(),
+            socket: Some(self.socket),
+            serving: Some(serving),
+        });
+        log::info!("listening on {} under {}", config.listen, config.base_path);
+        ready();
+        let stop = Stop {
+            tollgate: tollgate.clone(),
+            drain: config.drain,
+            unready: config.unready,
+        };
+        let signals = Signals {
+            stop: Mutex::new(Some(stop)),
+            hang_up,
+            successor: self.successor,
+            supervisor,
+            listening,
+            succeeded,
+        };
+        Ok((server, signals, tollgate))
+    }
+}
+
+/// Binds without listening: who comes before Pingora listens is refused, as if there were nobody yet.
+fn bind(address: std::net::SocketAddr) -> std::io::Result<OwnedFd> {
+    let socket = match address {
+        std::net::SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        std::net::SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    // SAFETY: the socket gives its descriptor away.
+    Ok(unsafe { OwnedFd::from_raw_fd(socket.into_raw_fd()) })
+}
+
+/// Pingora's service on a socket that is there already.
+struct Bound {
+    service: listening::Service<Listener>,
+    address: String,
+    socket: Option<OwnedFd>,
+    serving: Option<Serving>,
+}
+
+#[async_trait]
+impl Service for Bound {
+    async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, listeners_per_fd: usize) {
+        // First: no client has come to this process when it turns out that it does not take over.
+        if let Some(serving) = self.serving.take()
+            && let Err(error) = tokio::task::spawn_blocking(|| serving.tell()).await
+        {
+            log::error!("nobody was told that this process serves: {error}");
+        }
+        if let (Some(fds), Some(socket)) = (&fds, self.socket.take()) {
+            // Pingora owns it from here on, and listens on what it finds under its address.
+            fds.lock().add(self.address.clone(), socket.into_raw_fd());
+        }
+        self.service.start_service(fds, shutdown, listeners_per_fd).await;
+    }
+
+    fn name(&self) -> &str {
+        self.service.name()
+    }
+
+    fn threads(&self) -> Option<usize> {
+        Service::threads(&self.service)
+    }
+}
+
+/// What has to hear that this process serves.
+struct Serving {
+    predecessor: Option<Predecessor>,
+    handover: Handover,
+}
+
+impl Serving {
+    /// Tells the process before and the supervisor, and waits for a process after. Ends the process when the one before goes on. Blocks.
+    fn tell(self) {
+        let ready: Result<(), StartError> = Step::Serves.take(|| Ok(()));
+        let told = ready.and_then(|()| self.predecessor.map_or(Ok(()), Predecessor::serves));
+        if let Err(error) = told {
+            log::error!("this process does not take over: {error}");
+            std::process::exit(1);
+        }
+        let Handover {
+            tollgate, supervisor, ..
+        } = &self.handover;
+        let config = tollgate.snapshot().config.clone();
+        if let Err(error) = supervisor.ready_at(config.listen) {
+            log::error!("nobody is told that this process serves: {error}");
+        }
+        if let Err(error) = self.handover.listen(&config.data_dir) {
+            log::warn!("upgrade.sock cannot be made, so no upgrade will find this process: {error}");
+        }
+    }
+}
+
+/// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
+struct Stop {
+    tollgate: Tollgate,
+    drain: Duration,
+    unready: Duration,
+}
+
+impl Stop {
+    /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
+    /// something is, it returns, and Pingora's own shutdown drops what is left.
+    fn run(self, accepts_for: Duration) {
+        // A connection that was accepted a moment ago has a request that is not counted yet.
+        std::thread::sleep(accepts_for.saturating_add(ACCEPTED_MAX));
+        let lifecycle = self.tollgate.lifecycle();
+        if !lifecycle.wait_idle(self.drain) {
+            log::warn!("cutting the requests that outlived {:?}", self.drain);
+            lifecycle.cut_now();
+            if !lifecycle.wait_idle(CUT_MAX) {
+                return;
+            }
+        }
+        self.tollgate.close();
+        log::info!("stopped");
+        std::process::exit(0);
+    }
+}
+
+fn server_conf(config: &Config) -> ServerConf {
+    ServerConf {
+        threads: config.threads,
+        // A connection's task stays on one thread, which Pingora draws for it: cheaper, and a ledger connection can belong to a thread.
+        work_stealing: false,
+        // `Stop` ends the process long before, unless requests outlive it.
+        grace_period_seconds: Some(config.drain.saturating_add(CUT_MAX).as_secs().saturating_add(2)),
+        graceful_shutdown_timeout_seconds: Some(1),
+        ..ServerConf::default()
+    }
+}
+
+/// Plain, whatever is configured: [`Listener`] greets over TLS.
+fn listener_config(config: &Config) -> ListenerConfig {
+    let address = config.listen.to_string();
+    // Pingora reads into buffers of its own and the listener gathers what is written, so more of them would cost each open stream two
+    // pages and save nothing. TLS reads a record in two steps.
+    let read = if config.tls.is_some() { TLS_READ_BYTES } else { 0 };
+    ListenerConfig::tcp(&address).l4_buffer(L4BufferSettings::new(read, 0))
+}
+
+/// SIGTERM, SIGINT and SIGQUIT stop, SIGUSR2 starts a new process, which takes over by [`super::handover`], SIGHUP re-reads the files.
+struct Signals {
+    stop: Mutex<Option<Stop>>,
+    hang_up: Arc<AtomicBool>,
+    successor: Option<Successor>,
+    supervisor: Systemd,
+    listening: Listening,
+    succeeded: Arc<Notify>,
+}
+
+impl Signals {
+    fn start_successor(&self) {
+        match &self.successor {
+            Some(successor) => successor.start(),
+            None => log::warn!("SIGUSR2: only `tollgate serve` can start another process in its place"),
+        }
+    }
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for Signals {
+    async fn recv(&self) -> ShutdownSignal {
+        use tokio::signal::unix::{SignalKind, signal};
+        let open = |kind: SignalKind| signal(kind).inspect_err(|error| log::error!("cannot wait for signals: {error}"));
+        let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup), Ok(mut usr2)) = (
+            open(SignalKind::terminate()),
+            open(SignalKind::quit()),
+            open(SignalKind::interrupt()),
+            open(SignalKind::hangup()),
+            open(SignalKind::user_defined2()),
+        ) else {
+            return std::future::pending().await;
+        };
+        let accepts_for = loop {
+            tokio::select! {
+                _ = term.recv() => break Duration::ZERO,
+                _ = int.recv() => break Duration::ZERO,
+                _ = quit.recv() => break Duration::ZERO,
+                () = self.succeeded.notified() => break BOTH_ACCEPT,
+                _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
+                _ = usr2.recv() => self.start_successor(),
+            }
+        };
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stop) = stop
+            && stop.tollgate.lifecycle().begin_stop()
+        {
+            if accepts_for.is_zero() {
+                self.supervisor.stopping();
+                // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
+                tokio::time::sleep(stop.unready).await;
+            } else {
+                stop.tollgate.lifecycle().hand_over();
+            }
+            log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
+            if let Err(error) = std::thread::Builder::new()
+                .name("stop".to_owned())
+                .spawn(move || stop.run(accepts_for))
+            {
+                log::error!("cannot start the thread that stops: {error}");
+            }
+        }
+        // Clients that are about to send on a connection that they keep get their answer, and are told to come anew.
+        tokio::time::sleep(accepts_for).await;
+        self.listening.close();
+        ShutdownSignal::GracefulTerminate
+    }
+}
+
+/// How long this process and its successor both accept connections.
+const BOTH_ACCEPT: Duration = Duration::from_secs(5);
+/// How long an accepted connection may take until its request counts.
+const ACCEPTED_MAX: Duration = Duration::from_millis(100);
+/// How long requests that were cut may take to say so to their clients.
+const CUT_MAX: Duration = Duration::from_secs(5);
+/// What is read at once of a connection over TLS, in bytes: a record, and the head of the next.
+const TLS_READ_BYTES: usize = 17 << 10;

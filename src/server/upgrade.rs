@@ -1,0 +1,275 @@
+//! The change from one binary to the next: `tollgate serve --upgrade` takes over from the gateway that runs. On SIGUSR2 a gateway starts
+//! it itself, from the file that stands by now where its own stood, as a child in the same cgroup and sandbox.
+//!
+//! The new process talks to the old one over `upgrade.sock` in the `data_dir` (`handover` is the other end). It opens everything
+//! that it can ([`Step`]), gets the listening socket, and takes the embedded ledger last. Before it accepts its first connection it says
+//! so, and only then does the old one stop: for some seconds both accept, the old process closes each of its connections with the next
+//! answer, lets its streams finish, and ends. When the new process fails or dies before that, the old one goes on as if nothing had been.
+
+use std::ffi::OsString;
+use std::io::{Error, ErrorKind, Write};
+use std::net::SocketAddr;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::descriptor;
+use crate::failpoints;
+use crate::gateway::open::StartError;
+use crate::ledger::control;
+
+/// How a gateway starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Start {
+    /// On its own.
+    Fresh,
+    /// In the place of one that runs with the same `data_dir`.
+    Upgrade,
+}
+
+/// What a gateway opens when it starts, in this order. Up to [`Step::Ledger`] nothing is taken from a gateway that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step {
+    /// Catalogue, certificate and what else the configuration names are read.
+    Files,
+    /// The providers' names are resolved, the tokenizers loaded.
+    Providers,
+    /// The access log and the traces' exporter are opened.
+    Logs,
+    /// `admin_listen` is bound, where it is free.
+    Admin,
+    /// This process' own journal is made.
+    Journal,
+    /// `listen` is bound, or its socket taken over.
+    Sockets,
+    /// The ledger is opened, and taken over when it is an embedded one.
+    Ledger,
+    /// What the processes before hold is held, and what dead ones have left is billed.
+    Recovery,
+    /// Reload, refresh, audit, journal and admin listener run.
+    Tasks,
+    /// All is open. After this step the process before is told to stop; then connections are accepted.
+    Serves,
+}
+
+impl Step {
+    /// All of them, in order.
+    pub const ALL: [Step; 10] = [
+        Step::Files,
+        Step::Providers,
+        Step::Logs,
+        Step::Admin,
+        Step::Journal,
+        Step::Sockets,
+        Step::Ledger,
+        Step::Recovery,
+        Step::Tasks,
+        Step::Serves,
+    ];
+
+    /// The name under which a test lets it fail or kills the process there.
+    pub fn name(self) -> &'static str {
+        match self {
+            Step::Files => "start-files",
+            Step::Journal => "start-journal",
+            Step::Providers => "start-providers",
+            Step::Logs => "start-logs",
+            Step::Admin => "start-admin",
+            Step::Sockets => "start-sockets",
+            Step::Ledger => "start-ledger",
+            Step::Recovery => "start-recovery",
+            Step::Tasks => "start-tasks",
+            Step::Serves => "start-serves",
+        }
+    }
+
+    /// Does what the step does.
+    ///
+    /// # Errors
+    /// As `act`.
+    pub(crate) fn take<T, E>(self, act: impl FnOnce() -> Result<T, E>) -> Result<T, E>
+    where
+        E: From<StepFault>,
+    {
+        failpoints::point(self.name(), "before");
+        let done = act()?;
+        failpoints::fault(self.name()).map_err(StepFault)?;
+        failpoints::point(self.name(), "after");
+        Ok(done)
+    }
+}
+
+/// What a test asked for.
+#[derive(Debug, thiserror::Error)]
+#[error(transparent)]
+pub(crate) struct StepFault(Error);
+
+impl From<StepFault> for crate::ledger::StoreError {
+    fn from(fault: StepFault) -> Self {
+        crate::ledger::StoreError::Unavailable(fault.to_string())
+    }
+}
+
+/// How a gateway starts the process that takes its place. Clones are handles to the same.
+#[derive(Clone, Debug)]
+pub struct Successor {
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    running: Arc<Mutex<Option<u32>>>,
+}
+
+/// The gateway that runs, as its successor talks to it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Predecessor {
+    /// Open until this process ends, for its end is what the other one waits for.
+    line: &'static UnixStream,
+}
+
+impl Successor {
+    /// One that is started as `program` with these arguments, which make it take over.
+    pub fn new(program: PathBuf, arguments: Vec<OsString>) -> Successor {
+        Successor {
+            program,
+            arguments,
+            running: Arc::default(),
+        }
+    }
+
+    /// Starts it, unless one is starting already. When it ends before it has taken over, this process goes on as before.
+    pub(crate) fn start(&self) {
+        let mut running = self.lock();
+        if let Some(process) = *running {
+            return log::warn!("process {process} is taking over already");
+        }
+        let program = self.program.display();
+        let started = Command::new(&self.program)
+            .args(&self.arguments)
+            .stdin(Stdio::null())
+            .spawn();
+        let mut child = match started {
+            Ok(child) => child,
+            Err(error) => return log::error!("{program} cannot be started, this process goes on: {error}"),
+        };
+        log::info!("started {program} as process {}, to take over", child.id());
+        *running = Some(child.id());
+        let running = Arc::clone(&self.running);
+        let wait = move || {
+            let ended = child.wait();
+            *running.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            match ended {
+                Ok(status) => log::error!("the process that was to take over has ended: {status}"),
+                Err(error) => log::error!("the process that was to take over is lost: {error}"),
+            }
+        };
+        if let Err(error) = std::thread::Builder::new().name("successor".to_owned()).spawn(wait) {
+            log::error!("nobody waits for the process that takes over: {error}");
+        }
+    }
+
+    /// The process that was started, while it runs.
+    pub(crate) fn process(&self) -> Option<u32> {
+        *self.lock()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<u32>> {
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Predecessor {
+    /// Finds the gateway that runs.
+    ///
+    /// # Errors
+    /// When none does.
+    pub(crate) fn find(data_dir: &Path) -> Result<Predecessor, StartError> {
+        let none = |_| format!("no gateway runs with {}: start without --upgrade", data_dir.display());
+        let line = control::connect(&socket_path(data_dir)).map_err(none)?;
+        line.set_read_timeout(Some(ANSWERS_WITHIN))?;
+        line.set_write_timeout(Some(ANSWERS_WITHIN))?;
+        let line = Box::leak(Box::new(line));
+        Ok(Predecessor { line })
+    }
+
+    /// The socket that it listens on; nothing when that is at another address.
+    ///
+    /// # Errors
+    /// When it stops itself, or does not answer.
+    pub(crate) fn listener(self, listen: SocketAddr) -> Result<Option<OwnedFd>, StartError> {
+        let (told, socket) = self.ask("listener")?;
+        Ok(socket.filter(|_| told.strip_prefix("listener ") == Some(listen.to_string().as_str())))
+    }
+
+    /// Has it write out its embedded ledger at `path` and give it up.
+    ///
+    /// # Errors
+    /// When it cannot, or has another one: then it keeps it.
+    pub(crate) fn ledger(self, path: &Path) -> Result<(), StartError> {
+        let path = std::path::absolute(path)?;
+        let path = path.to_str().ok_or("the ledger's path is not UTF-8")?;
+        self.ask(&format!("ledger {path}")).map(drop)
+    }
+
+    /// Tells it that this process serves. When it has died in this moment, this process serves all the same.
+    ///
+    /// # Errors
+    /// When it does not go.
+    pub(crate) fn serves(self) -> Result<(), StartError> {
+        match self.exchange("serves") {
+            Ok((told, _)) if told == "serves" => Ok(()),
+            Ok((told, _)) => Err(told.into()),
+            Err(error) if is_gone(&error) => {
+                log::warn!("the gateway that ran has ended already");
+                Ok(())
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Tells it that this process cannot serve, which it would find out when this process has ended.
+    pub(crate) fn failed(self) {
+        if let Err(error) = self.write("failed") {
+            log::debug!("the gateway that runs cannot be told of the failure: {error}");
+        }
+    }
+
+    fn ask(self, what: &str) -> Result<(String, Option<OwnedFd>), StartError> {
+        let (told, descriptor) = self
+            .exchange(what)
+            .map_err(|error| format!("the gateway that runs does not answer: {error}"))?;
+        let word = |text: &str| text.split(' ').next().map(str::to_owned);
+        if word(&told) == word(what) {
+            return Ok((told, descriptor));
+        }
+        Err(format!("the gateway that runs goes on: {told}").into())
+    }
+
+    fn exchange(self, what: &str) -> std::io::Result<(String, Option<OwnedFd>)> {
+        self.write(what)?;
+        let (text, descriptor) = descriptor::receive(self.line)?;
+        let text = String::from_utf8(text).map_err(|_| ErrorKind::InvalidData)?;
+        Ok((text.trim_end().to_owned(), descriptor))
+    }
+
+    fn write(self, what: &str) -> std::io::Result<()> {
+        let mut line = self.line;
+        line.write_all(format!("{what}\n").as_bytes())
+    }
+}
+
+fn is_gone(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::UnexpectedEof | ErrorKind::ConnectionReset | ErrorKind::BrokenPipe
+    )
+}
+
+/// Where a gateway listens for its successor.
+pub(crate) fn socket_path(data_dir: &Path) -> PathBuf {
+    data_dir.join("upgrade.sock")
+}
+
+/// How long the gateway that runs may take for an answer: to write out its ledger, above all.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
