@@ -1,0 +1,20 @@
+"""Blocks that cannot run in a test, each with the reason: (document, first line of the block). Their syntax and their flags are checked."""
+
+COMPILES = "it compiles, or runs suites that do, for minutes"
+MEASURES = "it measures for minutes, on a machine that must do nothing else"
+INSTALLS = "it installs into the system"
+NETWORK = "it needs a network"
+
+NOT_RUN = {
+    ("conf/README.md", "tollgate serve"): "it runs until it is stopped, on ports that may be taken; tests/it starts it in many ways",
+    ("conf/README.md", "curl -s https://openrouter.ai/api/v1/models > models.json"): NETWORK,
+    ("conf/README.md", "install -m 755 target/release/tollgate /usr/local/bin/"): INSTALLS,
+    ("conf/README.md", "systemctl daemon-reload && systemctl enable --now tollgate"): INSTALLS,
+    ("conf/README.md", "docker build -f conf/docker/Dockerfile -t tollgate ."): NETWORK,
+    ("bench/README.md", "cargo bench --bench load -- whole stream-paced stream-burst syscalls strangers open --rounds 7 --seconds 0.5 \\"): MEASURES,
+    ("bench/README.md", "cargo bench --bench load -- whole --against https://gateway.example.com/api/v1 --key $TOLLGATE_KEY --model openai/gpt-4o-mini"): NETWORK,
+    ("tests/README.md", "tests/run"): COMPILES,
+    ("tests/README.md", "tests/run rust                  # one part; several are possible"): COMPILES,
+    ("tests/README.md", "TOLLGATE_LEDGER_SEQUENCES=10000 cargo nextest run --lib sequences --no-capture"): COMPILES,
+    (".github/CONTRIBUTING.md", "cargo build"): COMPILES,
+}

@@ -1,0 +1,170 @@
+"""Every shell, Python and Node block of the documents is run as it would be pasted, and what it prints is compared with what the document shows.
+
+In an expected output `…` stands for anything. A block runs unless `not_run.py` names it with a reason; then its syntax and flags are checked.
+Links, names of files, metrics and alerts in the documents are held to what is there.
+"""
+
+import os
+import re
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import commands
+import markdown
+import pytest
+import yaml
+from markdown import ROOT, RUN, Block
+from not_run import NOT_RUN
+from place import Place
+
+README_BYTES_MAX = 12 * 1024
+IMAGE_BYTES_MAX = 150 * 1000
+COMMAND_SECONDS_MAX = 20
+# The README's first block is how each demo here is started.
+START = ("README.md", "conf/quickstart")
+FOLDERS = ("src/", "tests/", "conf/", "bench/", ".ci/", ".github/")
+
+
+def binary() -> Path:
+    found = Path(os.environ.get("TOLLGATE_BIN") or ROOT / os.environ.get("CARGO_TARGET_DIR", "target") / "debug" / "tollgate").absolute()
+    assert found.is_file(), f"{found} is not there: run `tests/run documents`, or `cargo build` first"
+    return found
+
+
+@pytest.fixture
+def place(tmp_path):
+    modules = Path(os.environ.get("TOLLGATE_NODE_MODULES") or ROOT / "target/node-clients/node_modules").absolute()
+    opened = Place(tmp_path, binary(), sys.executable, modules)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def is_run(block: Block) -> bool:
+    return block.language in RUN and (block.document, block.first_line) not in NOT_RUN
+
+
+def compare(where: str, expected: str, output: str):
+    """`…` stands for anything, white space at the ends of lines does not count."""
+
+    def lines(text: str) -> str:
+        return "\n".join(line.rstrip() for line in text.strip().splitlines())
+
+    pattern = ".*".join(re.escape(part) for part in lines(expected).split("…"))
+    assert re.fullmatch(pattern, lines(output), re.S), f"{where}: expected\n{expected}\n\nbut it printed\n{output}"
+
+
+def run(place: Place, block: Block):
+    if (block.document, block.text) == START:
+        output = place.greeting
+    elif block.language == "console":
+        for command in re.split(r"^\$ ", block.text, flags=re.M)[1:]:
+            line, _, expected = command.partition("\n")
+            status, output = place.run(line)
+            assert status == 0, f"{block.where}: `{line}` ended with {status}:\n{output}"
+            compare(f"{block.where}: `{line}`", expected, place.shown(output))
+        return
+    else:
+        shell = block.language in ("sh", "bash")
+        status, output = place.run(block.text) if shell else place.run_program(block.language, block.text)
+        assert status == 0, f"{block.where}: ended with {status}:\n{output}"
+    if block.expected is not None:
+        compare(block.where, block.expected, place.shown(output))
+
+
+@pytest.mark.parametrize("document", [document for document in markdown.documents() if any(map(is_run, markdown.blocks(document)))])
+def test_blocks_run_as_pasted(document, place):
+    place.open_shell(exported=document != START[0])
+    for block in filter(is_run, markdown.blocks(document)):
+        run(place, block)
+
+
+def test_every_block_is_known():
+    unused = set(NOT_RUN)
+    for document in markdown.documents():
+        for block in markdown.blocks(document):
+            assert block.language in RUN | markdown.READ, f"{block.where}: a block in {block.language or 'no language'} is neither run nor read"
+            unused.discard((document, block.first_line))
+        before = ""
+        for number, line in markdown.prose(document):
+            indented = line.startswith("    ") and not before.strip()
+            assert not indented, f"{document}:{number}: an indented block is not run: fence it"
+            before = line
+    assert not unused, f"not_run.py names blocks that are not there: {unused}"
+
+
+def test_blocks_that_are_not_run_could_be():
+    for document in markdown.documents():
+        for block in markdown.blocks(document):
+            if block.language in RUN and not is_run(block):
+                commands.check(block, binary())
+
+
+def test_configurations_are_taken(tmp_path):
+    """Each YAML block is a part of tollgate.yaml or of catalogue.yaml: no key in it is unknown."""
+    for document in markdown.documents():
+        for block in markdown.blocks(document):
+            if block.language != "yaml":
+                continue
+            keys, catalogue, conf = yaml.safe_load(block.text), tmp_path / "catalogue.yaml", tmp_path / "tollgate.yaml"
+            own = {"data_dir": str(tmp_path / "data"), "store": f"sqlite://{tmp_path}/ledger.db", "catalogue": str(catalogue)}
+            catalogue.write_text(block.text if "models" in keys else (ROOT / "conf/catalogue.yaml").read_text())
+            conf.write_text(yaml.safe_dump((yaml.safe_load((ROOT / "conf/tollgate.yaml").read_text()) | own) if "models" in keys else own | keys))
+            done = subprocess.run(
+                [binary(), "check", "--conf", conf], capture_output=True, text=True, timeout=COMMAND_SECONDS_MAX, cwd=ROOT, check=False
+            )
+            assert "unknown" not in done.stdout + done.stderr, f"{block.where}:\n{done.stdout}{done.stderr}"
+
+
+def test_links_lead_somewhere():
+    for document in markdown.documents():
+        for number, line in markdown.prose(document):
+            for target in re.findall(r"\]\(([^)\s]+)\)", line):
+                if re.match(r"^[a-z]+:", target):
+                    continue
+                path, _, anchor = target.partition("#")
+                found = (ROOT / document).parent / path if path else ROOT / document
+                assert found.exists(), f"{document}:{number}: {target} is not there"
+                if anchor:
+                    names = markdown.anchors(os.path.relpath(found, ROOT))
+                    assert anchor in names, f"{document}:{number}: no heading for {target}"
+
+
+def test_files_that_are_named_are_there():
+    for document in markdown.documents():
+        for number, line in markdown.prose(document):
+            for name in re.findall(r"`([\w./-]+)`", line):
+                if name.startswith(FOLDERS):
+                    assert (ROOT / name).exists(), f"{document}:{number}: {name} is not there"
+
+
+def test_sizes():
+    assert len((ROOT / "README.md").read_bytes()) <= README_BYTES_MAX
+    for image in (ROOT / ".github/images").iterdir():
+        assert image.stat().st_size <= IMAGE_BYTES_MAX, f"{image.name} is too large"
+
+
+def test_alerts_and_metrics_are_those_of_the_gateway(place):
+    text = markdown.read("conf/README.md")
+    groups = yaml.safe_load((ROOT / "conf/prometheus/alerts.yaml").read_text())["groups"]
+    alerts = [rule["alert"] for group in groups for rule in group["rules"]]
+    assert re.findall(r"^\| `(Tollgate\w+)` \|", text, re.M) == alerts
+    with urllib.request.urlopen(f"http://{place.admin}/metrics", timeout=COMMAND_SECONDS_MAX) as answer:
+        exposed = set(re.findall(r"^# HELP ((?:tollgate|gen_ai)_\w+) ", answer.read().decode(), re.M))
+    table = text.partition("### Metrics")[2].partition("### Traces")[0]
+    named = set(re.findall(r"`((?:tollgate|gen_ai)_\w+)`", table))
+    assert exposed <= named, f"not in the table: {exposed - named}"
+    # Those without a sample yet are not exposed.
+    code = "".join(path.read_text() for path in (ROOT / "src/telemetry").rglob("*.rs"))
+    assert all(name in code for name in named - exposed), f"not in the code: {[name for name in named - exposed if name not in code]}"
+
+
+def test_words_of_the_simulator_are_all_described():
+    """The table in the head of its module is the reference; a test beside it holds it to the code."""
+    module = next(path for path in (ROOT / "src/simulator/mod.rs", ROOT / "src/demo/mod.rs") if path.exists())
+    rows = re.findall(r"^//! \| `(simulate:\w[\w-]*)` \|", module.read_text(), re.M)
+    assert len(rows) > 5
+    assert re.findall(r"^\| `(simulate:\w[\w-]*)` \|", markdown.read("tests/README.md"), re.M) == rows
