@@ -38,6 +38,8 @@ def check(block: Block, binary: Path):
         at = next((at for at, word in enumerate(command) if Path(word).name == "tollgate"), None)
         if at is not None and command[at + 1 :] and command[at + 1] in subcommands(binary):
             check_tollgate(block, binary, command[at + 1 :])
+        else:
+            assert at != 0 or not command[1:] or command[1].startswith("-"), f"{block.where}: tollgate has no {command[1]}"
         if command[0] in SCRIPTS:
             text = script_help(command[0])
             for word in command[1:]:
@@ -84,7 +86,7 @@ def check_cargo(block: Block, words: list[str]):
         for word in words[words.index("--") + 1 :] if "--" in words else []:
             name = word.lstrip("-").replace("-", "_")
             scenario = "".join(part.capitalize() for part in word.split("-"))
-            known = f" {name}: " in options if word.startswith("--") else f"    {scenario},\n" in options
+            known = word == "--help" or f" {name}: " in options if word.startswith("--") else f"    {scenario},\n" in options
             value = not word.startswith("--") and not re.fullmatch(r"[a-z]+(-[a-z]+)*", word)
             follows = words[words.index(word) - 1] in ("--subjects", "--streams", "--against", "--key", "--binary", "--out", "--model")
             assert known or value or follows, f"{block.where}: the load bench has no {word}"

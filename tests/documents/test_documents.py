@@ -103,6 +103,16 @@ def test_blocks_that_are_not_run_could_be():
                 commands.check(block, binary())
 
 
+def test_commands_in_the_text_could_be_run():
+    found = 0
+    for document in markdown.documents():
+        for number, line in markdown.prose(document):
+            for command in re.findall(r"`((?:\w+=\S+ )*(?:tollgate|cargo|tests/run|\.ci/run|conf/quickstart)(?: [^`]*)?)`", line):
+                commands.check(Block(document, number, "sh", command), binary())
+                found += 1
+    assert found > 50
+
+
 def test_configurations_are_taken(tmp_path):
     """Each YAML block is a part of tollgate.yaml or of catalogue.yaml: no key in it is unknown."""
     for document in markdown.documents():
