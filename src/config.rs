@@ -161,7 +161,7 @@ pub struct Timeouts {
     pub first_byte: Duration,
     /// Between two pieces of the upstream's answer.
     pub idle: Duration,
-    /// The silence of an upstream after which its stream gets a comment; none: never.
+    /// The idle time of an upstream after which its stream gets a comment; none: never.
     pub comment: Option<Duration>,
     /// How long the first bytes of an answer that is not streamed wait for its last, from its head.
     pub whole_gather: Duration,

@@ -30,26 +30,28 @@ mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicI64, Ordering};
 
-    struct Bomb {
+    struct Failpoint {
         at: String,
         left: AtomicI64,
     }
 
     pub(super) fn pass(name: &str, side: &str) {
-        static BOMB: OnceLock<Option<Bomb>> = OnceLock::new();
-        let Some(bomb) = BOMB.get_or_init(read) else { return };
-        if bomb.at.split_once(':') != Some((name, side)) || bomb.left.fetch_sub(1, Ordering::SeqCst) != 1 {
+        static FAILPOINT: OnceLock<Option<Failpoint>> = OnceLock::new();
+        let Some(failpoint) = FAILPOINT.get_or_init(read) else {
+            return;
+        };
+        if failpoint.at.split_once(':') != Some((name, side)) || failpoint.left.fetch_sub(1, Ordering::SeqCst) != 1 {
             return;
         }
         // SAFETY: raises a signal in this process; nothing of Rust's is touched.
         unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
     }
 
-    fn read() -> Option<Bomb> {
+    fn read() -> Option<Failpoint> {
         let text = std::env::var("TOLLGATE_CRASH_AT").ok()?;
         let (at, times) = text.rsplit_once(':')?;
         let left = AtomicI64::new(times.parse().ok()?);
-        Some(Bomb {
+        Some(Failpoint {
             at: at.to_owned(),
             left,
         })

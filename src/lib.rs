@@ -6,37 +6,41 @@
 //!
 //! # Map
 //!
+//! - `cli`: the commands. [`server`]: the process of `tollgate serve`: start, stop, listeners, upgrades, reload, audit, admin.
+//! - [`gateway`]: one request, as a plugin of Pingora's proxy ([`Tollgate`]): `gateway::mod` has the hooks in Pingora's order. `access`: who
+//!   asks and whether they may; `upstream`: providers, targets, what their answers and failures mean; [`gateway::transport`] carries an
+//!   admitted call and drives the hooks on the way; `billing`: the meter and the settlement; `api`: the gateway's own endpoints.
+//! - [`net`]: connections, buffers, pools, names and certificates. It knows nothing of credit or models.
+//! - [`telemetry`]: what an operator sees: metrics, access log, traces. It counts, and decides nothing.
+//! - [`ledger`]: one contract and two stores: accounts in memory over a SQLite file, and Redis. The operator's commands reach the process
+//!   that owns the file through its control socket. [`ledger::journal`]: every running call in mapped files, so that a killed process
+//!   loses and doubles nothing.
 //! - [`pure`]: everything that can be decided without doing anything. Bytes and a `now` come in, values come out: money, catalogue,
 //!   policy, request bodies, the taps that read passing answers, and the account as a value. It compiles alone.
-//! - [`store`]: the ledger. One contract and two stores: accounts in memory over a SQLite file, and Redis. The operator's commands
-//!   reach the process that owns the file through its control socket. [`ledger::journal`]: every running call in mapped files, so that a
-//!   killed process loses and doubles nothing.
-//! - [`gateway`]: the path of a request, as a plugin of Pingora's proxy ([`Tollgate`]): the hooks, and one file a step. `gateway::transport`
-//!   carries an admitted call and drives the hooks on the way.
-//! - [`telemetry`]: what an operator sees: metrics, access log, traces. It counts, and decides nothing.
-//! - [`config`], [`clock`], `cli`, [`demo`] (the simulated provider).
+//! - [`config`], [`clock`], [`simulator`] (the simulated provider), `failpoints` (where tests let a process die).
 //!
-//! Imports point down only: `cli` -> `gateway` -> `telemetry` -> `store` -> `pure`.
+//! Imports point down only: `cli` -> `server` -> `gateway` -> `net`, `telemetry` -> `ledger` -> `config` -> `pure`. Two files of `gateway`
+//! reach up: `open` and `background` start what runs beside the requests, which a host that mounts the plugin needs too.
 //!
 //! # Flow
 //!
 //! `tollgate serve` mounts [`Tollgate`] in Pingora's own proxy behind a listener with limits of its own; anyone else can mount it in theirs.
 //! Its `request_filter` goes through steps 1 to 3, the later hooks through the rest.
 //!
-//! 1. `authenticate`: from the header to a [`ledger::Caller`]; a malformed key is refused without asking the store.
-//! 2. `receive`: the whole body, before the upstream is chosen, within limits of size and time.
-//! 3. `admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
+//! 1. `access::authenticate`: from the header to a [`ledger::Caller`]; a malformed key is refused without asking the store.
+//! 2. `access::receive`: the whole body, before the upstream is chosen, within limits of size and time.
+//! 3. `access::admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
 //!    credit give a [`ledger::Hold`] of its worst case.
-//! 4. `route` and `forward`: targets in their order, until one answers with 200; each gets the client's body with only the named
+//! 4. `upstream`: targets in their order, until one answers with 200; each gets the client's body with only the named
 //!    fields edited. `transport`: one task reads from the target and writes to the client, over Pingora's sessions. `failure`: what
 //!    follows when a target fails, in one match.
-//! 5. `meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
-//! 6. `settle`: after the last byte, the exact cost closes the hold. It never waits.
+//! 5. `billing::meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
+//! 6. `billing::settle`: after the last byte, the exact cost closes the hold. It never waits.
 //!
 //! # Invariants
 //!
 //! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float.
-//! - Only [`pure::policy`] makes a `Permit`; only `gateway::admit` asks for a `Hold`; only `gateway::settle`, or a recovery of what a
+//! - Only [`pure::policy`] makes a `Permit`; only `access::admit` asks for a `Hold`; only `billing::settle`, or a recovery of what a
 //!   dead process left, resolves one, and
 //!   every way a request can end leads there: an answer, a failure, a client that left, a dropped task.
 //! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger

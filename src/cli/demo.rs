@@ -26,7 +26,7 @@ use super::serve::{Environment, gateway};
 use crate::config::{self, AccessLog, Config};
 use crate::gateway::StartError;
 use crate::ledger::admin::{AdminOp, AdminReply};
-use crate::ledger::control::Door;
+use crate::ledger::control::LedgerAccess;
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
 use crate::pure::money::Credits;
@@ -145,8 +145,8 @@ fn folder(wanted: &Path) -> Result<PathBuf, Failure> {
 /// Refuses to touch the files of a demo that runs.
 fn free_ledger(folder: &Path) -> Result<(), Failure> {
     match open(&folder.join(files::LEDGER))? {
-        Door::Own(_) => Ok(()),
-        Door::Socket(_) => Err(Failure::new(format!(
+        LedgerAccess::Own(_) => Ok(()),
+        LedgerAccess::Socket(_) => Err(Failure::new(format!(
             "a gateway runs already on {}: stop it, or choose another directory with --data-dir",
             folder.display()
         ))),

@@ -16,7 +16,7 @@ use super::output::{Align, Answer, Format, Show, Table, counted, facts};
 use crate::clock::{Clock, monotonic};
 use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
-use crate::ledger::control::Door;
+use crate::ledger::control::LedgerAccess;
 use crate::ledger::journal::recover::recover;
 use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
@@ -46,13 +46,13 @@ pub(super) enum LedgerCommand {
 
 /// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file.
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
-    Ok(door(config)?.run(op)?)
+    Ok(access(config)?.run(op)?)
 }
 
-fn door(config: &Config) -> Result<Door, StoreError> {
+fn access(config: &Config) -> Result<LedgerAccess, StoreError> {
     match &config.store {
         Store::Sqlite(path) => open(path),
-        Store::Redis(_) => Door::to(config),
+        Store::Redis(_) => LedgerAccess::to(config),
     }
 }
 
@@ -75,9 +75,9 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
 }
 
 fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
-    let door = door(config)?;
-    let done_now = match &door {
-        Door::Own(ledger) => {
+    let access = access(config)?;
+    let done_now = match &access {
+        LedgerAccess::Own(ledger) => {
             if let Some(folder) = &config.receipts.files {
                 let files = ReceiptFiles::start(folder, config.receipts.files_keep_days, Clock::System)
                     .map_err(|error| StoreError::Unavailable(error.to_string()))?;
@@ -85,12 +85,12 @@ fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
             }
             recover(&config.data_dir, ledger)
         }
-        Door::Socket(_) => RecoverReport::default(),
+        LedgerAccess::Socket(_) => RecoverReport::default(),
     };
-    let AdminReply::Recovered(mut report) = door.run(AdminOp::Recover)? else {
+    let AdminReply::Recovered(mut report) = access.run(AdminOp::Recover)? else {
         return Err(Failure::wrong_reply());
     };
-    if let Door::Own(ledger) = &door {
+    if let LedgerAccess::Own(ledger) = &access {
         ledger.close(); // What was recovered is in the store now, and its journals are gone.
     }
     report.journals += done_now.journals;
@@ -101,12 +101,12 @@ fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
     Ok(report)
 }
 
-/// The door to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:
+/// The way to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:
 /// that is waited for.
-pub(super) fn open(path: &Path) -> Result<Door, StoreError> {
+pub(super) fn open(path: &Path) -> Result<LedgerAccess, StoreError> {
     let started = monotonic();
     loop {
-        match Door::to_embedded(path) {
+        match LedgerAccess::to_embedded(path) {
             Err(StoreError::Owned(_)) if started.elapsed() < OWNED_WAIT_MAX => std::thread::sleep(OWNED_PAUSE),
             other => return other,
         }

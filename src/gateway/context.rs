@@ -12,10 +12,10 @@ use super::access::body_memory::BodyOwner;
 use super::api::router::Candidate;
 use super::billing::extend::Extension;
 use super::billing::meter::Meter;
-use super::billing::settle::{Bill, Biller};
+use super::billing::settle::{ClosedCall, Settler};
 use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
-use super::transport::drain::Place;
+use super::transport::drain::DrainPermit;
 use super::upstream::failure::Verdict;
 use crate::ledger::{Caller, Hold};
 use crate::pure::charge::Ceiling;
@@ -27,7 +27,7 @@ use crate::pure::policy::Permit;
 use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::telemetry::Telemetry;
-use crate::telemetry::record::Tally;
+use crate::telemetry::record::Recorder;
 
 /// What is known of one request: the `CTX` of [`Tollgate`](super::Tollgate), which has it in a box.
 pub struct Ctx {
@@ -46,7 +46,7 @@ pub struct Ctx {
     /// How far the request has come.
     pub(super) stage: Stage,
     /// What is noted of it, until its admission takes that over.
-    pub(super) tally: Option<Tally>,
+    pub(super) recorder: Option<Recorder>,
     /// Counts the request as under way. The last field: it is dropped after the stage, whose drop settles the call.
     in_flight: InFlight,
 }
@@ -73,7 +73,7 @@ pub(super) struct Admission {
     /// The most that was admitted: no charge exceeds it.
     pub(super) ceiling: Ceiling,
     /// What is noted of the call: counted when it is dropped, with the hold.
-    pub(super) tally: Option<Tally>,
+    pub(super) recorder: Option<Recorder>,
     /// What its receipt says of it, once it is over.
     pub(super) details: Option<Box<CallDetails>>,
 }
@@ -84,11 +84,11 @@ pub(super) struct Call {
     pub(super) body: RequestBody,
     /// Whose memory the body and its copies take.
     pub(super) body_owner: BodyOwner,
-    pub(super) biller: Arc<Biller>,
+    pub(super) settler: Arc<Settler>,
     /// The client has left.
     pub(super) client_has_left: bool,
     /// The upstream is read on for a client that has left.
-    pub(super) read_on: Option<Place>,
+    pub(super) read_on: Option<DrainPermit>,
     /// The client has left, and the answer came to its end all the same.
     pub(super) is_drained: bool,
     /// When the answer's head came, of a model that reasons where nobody sees it.
@@ -145,7 +145,7 @@ impl Ctx {
         let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
         Ctx {
             id,
-            tally: Some(Tally::new(telemetry, id, crate::clock::monotonic())),
+            recorder: Some(Recorder::new(telemetry, id, crate::clock::monotonic())),
             snapshot,
             client: None,
             origin: None,
@@ -157,10 +157,10 @@ impl Ctx {
     }
 
     /// What is noted of the request, wherever it is kept; nothing once it is counted.
-    pub(super) fn tally(&mut self) -> Option<&mut Tally> {
+    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
         match &mut self.stage {
-            Stage::Admitted(call) => call.tally(),
-            Stage::Arrived | Stage::Ended => self.tally.as_mut(),
+            Stage::Admitted(call) => call.recorder(),
+            Stage::Arrived | Stage::Ended => self.recorder.as_mut(),
         }
     }
 
@@ -224,8 +224,8 @@ impl Call {
     }
 
     /// What is noted of the call.
-    pub(super) fn tally(&mut self) -> Option<&mut Tally> {
-        self.admission.as_mut()?.tally.as_mut()
+    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.admission.as_mut()?.recorder.as_mut()
     }
 
     /// Closes the hold by what the meter saw. A second call does nothing.
@@ -235,14 +235,14 @@ impl Call {
             Answer::Metered(meter) => Some(meter),
             Answer::None | Answer::Refusal(_) => None,
         };
-        let bill = Bill {
+        let closed = ClosedCall {
             admission,
             body: self.body.clone(),
             meter,
             ending,
             target: self.attempt.take().map(|attempt| attempt.candidate),
         };
-        self.biller.close(bill);
+        self.settler.close(closed);
     }
 }
 

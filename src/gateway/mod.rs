@@ -156,7 +156,7 @@ impl ProxyHttp for Tollgate {
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Self::CTX) -> FailToProxy {
         hook("fail_to_proxy", ctx);
         FailToProxy {
-            error_code: crate::gateway::upstream::failure::tell(session, ctx, e).await,
+            error_code: crate::gateway::upstream::failure::send_error(session, ctx, e).await,
             can_reuse_downstream: false,
         }
     }
@@ -191,7 +191,7 @@ impl Carried for Tollgate {
         crate::gateway::upstream::request::blank_request()
     }
 
-    /// Nothing of it leaves but what `judge` writes, so how its names were spelled is not copied: that would be a second map.
+    /// Nothing of it leaves but what `response` writes, so how its names were spelled is not copied: that would be a second map.
     fn upstream_response(&self, upstream: &ResponseHeader) -> ResponseHeader {
         ResponseHeader::from(upstream.as_owned_parts())
     }

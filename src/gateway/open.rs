@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 
 use super::access::auth_throttle::AuthThrottle;
 use super::access::body_memory::BodyMemory;
-use super::billing::settle::Biller;
+use super::billing::settle::Settler;
 use super::shutdown::Lifecycle;
 use super::snapshot::Snapshot;
 use super::transport::Transport;
@@ -78,7 +78,7 @@ struct Shared {
     opened: Mutex<Option<Opened>>,
     books: OnceLock<Books>,
     clock: Clock,
-    biller: Arc<Biller>,
+    settler: Arc<Settler>,
     lifecycle: Arc<Lifecycle>,
     telemetry: Arc<Telemetry>,
     audited: Arc<Audited>,
@@ -179,7 +179,7 @@ impl Tollgate {
                 environment,
                 opened: Mutex::default(),
                 books: OnceLock::new(),
-                biller: Biller::new(clock.clone(), keeps_receipts),
+                settler: Settler::new(clock.clone(), keeps_receipts),
                 clock,
                 lifecycle: Lifecycle::new(),
                 telemetry,
@@ -369,8 +369,8 @@ impl Tollgate {
         &self.shared.clock
     }
 
-    pub(in crate::gateway) fn biller(&self) -> &Arc<Biller> {
-        &self.shared.biller
+    pub(in crate::gateway) fn settler(&self) -> &Arc<Settler> {
+        &self.shared.settler
     }
 
     /// Requests under way, for whoever stops the process.
@@ -401,7 +401,7 @@ impl Shared {
         let (Some(mut beside), Some(books)) = (beside, self.books.get()) else {
             return;
         };
-        self.biller.finish();
+        self.settler.finish();
         beside.journal.stop();
         books.ledger.close();
         books.journal.close();

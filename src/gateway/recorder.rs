@@ -30,9 +30,9 @@ pub(super) fn name(route: &Route) -> RouteName {
 
 /// What the request asks for. Its path is noted where the interface has it, with a model's id left out: none of it is a caller's making.
 pub(super) fn route(ctx: &mut Ctx, name: RouteName, path: &str) {
-    let Some(tally) = &mut ctx.tally else { return };
-    tally.route(name);
-    if let Some(trace) = tally
+    let Some(recorder) = &mut ctx.recorder else { return };
+    recorder.route(name);
+    if let Some(trace) = recorder
         .trace()
         .filter(|_| ![RouteName::None, RouteName::Preflight].contains(&name))
     {
@@ -46,13 +46,13 @@ pub(super) fn route(ctx: &mut Ctx, name: RouteName, path: &str) {
 
 /// The model that a call asks for, whether it may have it or not.
 pub(super) fn model(ctx: &mut Ctx, permit: Option<&Permit>, body: &RequestBody) {
-    let Some(tally) = &mut ctx.tally else { return };
+    let Some(recorder) = &mut ctx.recorder else { return };
     let model = match permit {
         Some(permit) => Some(permit.model()),
         None => ctx.snapshot.catalogue.resolve(body.model()),
     };
     if let Some(model) = model {
-        tally.model(&model.id);
+        recorder.model(&model.id);
     }
 }
 
@@ -62,9 +62,13 @@ pub(super) fn attempt(ctx: &mut Ctx) {
     let number = call.tried.len().saturating_add(1);
     if let Some(attempt) = &call.attempt {
         let (provider, model) = (&attempt.candidate.upstream.name, &attempt.candidate.model);
-        if let Some(tally) = call.admission.as_mut().and_then(|admission| admission.tally.as_mut()) {
-            tally.attempt(provider, model, number);
-            if let Some(trace) = tally.trace() {
+        if let Some(recorder) = call
+            .admission
+            .as_mut()
+            .and_then(|admission| admission.recorder.as_mut())
+        {
+            recorder.attempt(provider, model, number);
+            if let Some(trace) = recorder.trace() {
                 trace.tries(&attempt.candidate.upstream.server, model);
             }
         }
@@ -73,8 +77,8 @@ pub(super) fn attempt(ctx: &mut Ctx) {
 
 /// The provider of the call's attempt failed in this way.
 pub(super) fn fault(ctx: &mut Ctx, kind: &'static str) {
-    if let Some(tally) = ctx.tally() {
-        tally.fault(kind);
+    if let Some(recorder) = ctx.recorder() {
+        recorder.fault(kind);
     }
 }
 
@@ -108,8 +112,8 @@ pub(super) fn fault_of(error: &Error, has_answered: bool) -> &'static str {
 
 /// A debit is taken.
 pub(super) fn billed(admission: &mut Admission, usage: Usage, cost: Credits) {
-    if let Some(tally) = &mut admission.tally {
-        tally.billed(usage, cost, admission.hold.amount());
+    if let Some(recorder) = &mut admission.recorder {
+        recorder.billed(usage, cost, admission.hold.amount());
     }
 }
 
@@ -120,13 +124,13 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
         .map(|header| header.status.as_u16())
         .filter(|status| *status >= 200);
     let admitted = ctx.call().is_some();
-    let Some(tally) = ctx.tally() else { return };
+    let Some(recorder) = ctx.recorder() else { return };
     let outcome = match ending {
         Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
         Ending::Dropped => Outcome::Dropped,
-        Ending::UpstreamFailed if !admitted => tally.said().unwrap_or(Outcome::Dropped),
-        Ending::UpstreamFailed => tally.said().unwrap_or(Outcome::UpstreamFailed),
-        Ending::Complete => tally.said().unwrap_or(Outcome::Complete),
+        Ending::UpstreamFailed if !admitted => recorder.said().unwrap_or(Outcome::Dropped),
+        Ending::UpstreamFailed => recorder.said().unwrap_or(Outcome::UpstreamFailed),
+        Ending::Complete => recorder.said().unwrap_or(Outcome::Complete),
     };
-    tally.ended(status.unwrap_or(CLIENT_GONE), outcome);
+    recorder.ended(status.unwrap_or(CLIENT_GONE), outcome);
 }

@@ -94,9 +94,9 @@ impl Lifecycle {
     /// cheaper than to wait for it each time.
     pub(crate) async fn woken_by_cut<W: Future>(&self, work: W) -> W::Output {
         let mut work = pin!(work);
-        let mut bell = self.cut_waker();
+        let mut waker = self.cut_waker();
         poll_fn(|context| {
-            bell.wake_with(context);
+            waker.wake_with(context);
             work.as_mut().poll(context)
         })
         .await

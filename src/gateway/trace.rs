@@ -10,22 +10,22 @@ use pingora::http::RequestHeader;
 use super::context::{Call, Ctx};
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::trace_context::{TraceContext, is_state};
-use crate::telemetry::trace::{Parent, Wishes};
+use crate::telemetry::trace::{Parent, RequestParams};
 
 static TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Begins the request's trace, when traces are made.
 pub(super) fn begin(request: &RequestHeader, ctx: &mut Ctx) {
-    if let Some(tally) = &mut ctx.tally {
-        tally.begin_trace(&request.method, || parent(&request.headers));
+    if let Some(recorder) = &mut ctx.recorder {
+        recorder.begin_trace(&request.method, || parent(&request.headers));
     }
 }
 
 /// What an admitted call asks for.
 pub(super) fn wishes(ctx: &mut Ctx, body: &RequestBody) {
-    if let Some(trace) = ctx.tally().and_then(|tally| tally.trace()) {
-        trace.wishes(Wishes {
+    if let Some(trace) = ctx.recorder().and_then(|recorder| recorder.trace()) {
+        trace.wishes(RequestParams {
             stream: body.mode() == ResponseMode::Stream,
             choices: body.choices(),
             max_tokens: body.max_tokens().map(|limit| limit.get()),
@@ -38,7 +38,7 @@ pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut HeaderMap) {
     let mut tell = |name: &HeaderName, value: HeaderValue| {
         to.entry(name).or_insert(value);
     };
-    let told = match call.tally().and_then(|tally| tally.trace()) {
+    let told = match call.recorder().and_then(|recorder| recorder.trace()) {
         Some(trace) => {
             let (context, state) = trace.passed_on();
             let context = HeaderValue::from_str(&context.to_string()).ok();
@@ -55,7 +55,7 @@ pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut HeaderMap) {
 
 /// A provider's connection failed, and another of the same target is tried.
 pub(super) fn again(ctx: &mut Ctx, kind: &'static str) {
-    if let Some(trace) = ctx.tally().and_then(|tally| tally.trace()) {
+    if let Some(trace) = ctx.recorder().and_then(|recorder| recorder.trace()) {
         trace.failed(kind);
     }
 }

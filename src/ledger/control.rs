@@ -16,43 +16,43 @@ use crate::clock::Clock;
 
 /// How a command reaches the ledger.
 #[derive(Debug)]
-pub enum Door {
+pub enum LedgerAccess {
     /// This process owns it.
     Own(Ledger),
     /// Another process owns it and listens on this socket.
     Socket(PathBuf),
 }
 
-impl Door {
+impl LedgerAccess {
     /// Opens the way to the embedded ledger at `path`: the owner's socket when there is one, else the file itself.
     ///
     /// # Errors
     /// When the file is owned by a process that does not answer, or cannot be opened.
-    pub fn to_embedded(path: &Path) -> Result<Door, StoreError> {
+    pub fn to_embedded(path: &Path) -> Result<LedgerAccess, StoreError> {
         let socket = socket_path(path);
         if connect(&socket).is_ok() {
-            return Ok(Door::Socket(socket));
+            return Ok(LedgerAccess::Socket(socket));
         }
-        Embedded::open(path, Clock::System).map(|store| Door::Own(Ledger::Embedded(store)))
+        Embedded::open(path, Clock::System).map(|store| LedgerAccess::Own(Ledger::Embedded(store)))
     }
 
     /// Opens the way to the ledger that the configuration names.
     ///
     /// # Errors
-    /// As [`Door::to_embedded`], and when Redis cannot be reached.
-    pub fn to(config: &crate::config::Config) -> Result<Door, StoreError> {
+    /// As [`LedgerAccess::to_embedded`], and when Redis cannot be reached.
+    pub fn to(config: &crate::config::Config) -> Result<LedgerAccess, StoreError> {
         match &config.store {
-            crate::config::Store::Sqlite(path) => Door::to_embedded(path),
-            crate::config::Store::Redis(_) => super::open(config).map(Door::Own),
+            crate::config::Store::Sqlite(path) => LedgerAccess::to_embedded(path),
+            crate::config::Store::Redis(_) => super::open(config).map(LedgerAccess::Own),
         }
     }
 
     /// Runs a command. Blocks.
     pub fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         match self {
-            Door::Own(Ledger::Embedded(store)) => store.run_blocking(op),
-            Door::Own(Ledger::Redis(store)) => store.run_blocking(op),
-            Door::Socket(socket) => ask(socket, &op),
+            LedgerAccess::Own(Ledger::Embedded(store)) => store.run_blocking(op),
+            LedgerAccess::Own(Ledger::Redis(store)) => store.run_blocking(op),
+            LedgerAccess::Socket(socket) => ask(socket, &op),
         }
     }
 }

@@ -34,7 +34,7 @@ use super::journal::Entry;
 use super::producer::{AccountNumbers, Producer};
 use super::sqlite::Database;
 use super::store_metrics::{Times, Vitals};
-use super::{AccountRecord, Caller, Debit, Figures, KeyRecord, Place, ReceiptFiles, StoreError};
+use super::{AccountHandle, AccountRecord, Caller, Debit, Figures, KeyRecord, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
@@ -61,7 +61,7 @@ pub struct Embedded {
 
 /// An account in memory.
 #[derive(Debug)]
-pub struct Cell {
+pub struct EmbeddedAccount {
     record: ArcSwap<AccountRecord>,
     state: Mutex<AccountState>,
     numbers: AccountNumbers,
@@ -72,7 +72,7 @@ pub struct Cell {
 /// What requests, commands and the ledger's thread share.
 #[derive(Debug)]
 struct Shared {
-    accounts: RwLock<HashMap<AccountId, Arc<Cell>>>,
+    accounts: RwLock<HashMap<AccountId, Arc<EmbeddedAccount>>>,
     keys: RwLock<HashMap<KeyDigest, KeyEntry>>,
     queue: Mutex<Vec<QueuedDebit>>,
     maintenance: AtomicBool,
@@ -97,13 +97,13 @@ struct Shared {
 #[derive(Clone, Debug)]
 struct KeyEntry {
     record: Arc<KeyRecord>,
-    cell: Arc<Cell>,
+    cell: Arc<EmbeddedAccount>,
 }
 
 /// A call that is resolved in memory and not in the file.
 #[derive(Debug)]
 struct QueuedDebit {
-    cell: Arc<Cell>,
+    cell: Arc<EmbeddedAccount>,
     /// None for one that owes nothing.
     debit: Option<Debit>,
     day: Day,
@@ -171,14 +171,14 @@ impl Embedded {
         Some(Caller {
             key: Arc::clone(&entry.record),
             account,
-            place: Place::Embedded(Arc::clone(&entry.cell)),
+            place: AccountHandle::Embedded(Arc::clone(&entry.cell)),
         })
     }
 
     /// None when another process owns the ledger now: it is to be asked.
     pub(super) fn reserve(
         &self,
-        cell: &Cell,
+        cell: &EmbeddedAccount,
         request: &ReserveRequest,
         entry: &mut Entry,
     ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
@@ -200,7 +200,7 @@ impl Embedded {
         Ok(Some(reply))
     }
 
-    pub(super) fn look(&self, cell: &Cell, look: &Look) -> Result<(), Denial> {
+    pub(super) fn look(&self, cell: &EmbeddedAccount, look: &Look) -> Result<(), Denial> {
         let mut state = cell.state();
         if self.is_handed_over() {
             return Ok(()); // Another process knows.
@@ -212,11 +212,11 @@ impl Embedded {
         *self.shared.recovered.lock().unwrap_or_else(PoisonError::into_inner) = report;
     }
 
-    pub(super) fn rate(&self, cell: &Cell, scope: &Scope, limits: Limits) -> RateView {
+    pub(super) fn rate(&self, cell: &EmbeddedAccount, scope: &Scope, limits: Limits) -> RateView {
         cell.state().rate(scope, limits, self.shared.clock.now())
     }
 
-    pub(super) fn figures(&self, cell: &Cell) -> Figures {
+    pub(super) fn figures(&self, cell: &EmbeddedAccount) -> Figures {
         cell.figures(&self.shared.clock)
     }
 
@@ -328,9 +328,9 @@ impl Drop for Embedded {
     }
 }
 
-impl Cell {
-    fn new(record: AccountRecord, state: AccountState) -> Cell {
-        Cell {
+impl EmbeddedAccount {
+    fn new(record: AccountRecord, state: AccountState) -> EmbeddedAccount {
+        EmbeddedAccount {
             record: ArcSwap::from_pointee(record),
             state: Mutex::new(state),
             numbers: AccountNumbers::default(),
@@ -360,7 +360,7 @@ impl Shared {
         for stored in database.accounts()? {
             let state = AccountState::restored(stored.kept);
             let id = stored.record.id.clone();
-            accounts.insert(id, Arc::new(Cell::new(stored.record, state)));
+            accounts.insert(id, Arc::new(EmbeddedAccount::new(stored.record, state)));
         }
         let mut keys = HashMap::new();
         for (digest, record) in database.keys()? {

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use super::hold::Hold;
-use super::{Ledger, Place, StoreError, foreign};
+use super::{AccountHandle, Ledger, StoreError, foreign};
 use crate::pure::account::Extended;
 use crate::pure::estimate::HoldRange;
 use crate::pure::money::Credits;
@@ -23,9 +23,11 @@ impl Hold {
         let (ledger, place, id) = (self.ledger.clone(), self.place.clone(), self.id);
         async move {
             match (&ledger, &place) {
-                (Ledger::Embedded(store), Place::Embedded(cell)) => store.extend(cell, id, &range, quota),
-                (Ledger::Redis(store), Place::Redis(account)) => store.extend(account, id, &range, quota).await,
-                (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
+                (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.extend(cell, id, &range, quota),
+                (Ledger::Redis(store), AccountHandle::Redis(account)) => store.extend(account, id, &range, quota).await,
+                (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
+                    Err(foreign())
+                }
             }
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::cover::Cover;
 use super::journal::Entry;
-use super::{Debit, Ledger, Place, foreign};
+use super::{AccountHandle, Debit, Ledger, foreign};
 use crate::pure::account::Granted;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
@@ -17,7 +17,7 @@ use crate::pure::usage::{CompletionTokens, PromptTokens};
 #[derive(Debug)]
 pub struct Hold {
     pub(super) ledger: Ledger,
-    pub(super) place: Place,
+    pub(super) place: AccountHandle,
     pub(super) id: RequestId,
     pub(super) granted: Granted,
     pub(super) entry: Entry,
@@ -58,9 +58,9 @@ impl Hold {
 
     fn next_number(&self) -> Option<CallNumber> {
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => Some(store.next_number(cell)),
-            (Ledger::Redis(store), Place::Redis(account)) => Some(store.next_number(account)),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => None,
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => Some(store.next_number(cell)),
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => Some(store.next_number(account)),
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => None,
         }
     }
 
@@ -71,9 +71,13 @@ impl Hold {
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         let number = self.number;
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.settle(cell, self.id, number, debit, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => store.settle(account, self.id, number, debit, entry),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => {
+                store.settle(cell, self.id, number, debit, entry)
+            }
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => {
+                store.settle(account, self.id, number, debit, entry)
+            }
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
                 log::error!("MONEY: request {}: {}", self.id, foreign());
             }
         }
@@ -94,9 +98,13 @@ impl Hold {
         self.open = false;
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.release(cell, self.id, self.number, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => store.release(account, self.id, self.number, entry),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {}
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => {
+                store.release(cell, self.id, self.number, entry)
+            }
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => {
+                store.release(account, self.id, self.number, entry)
+            }
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {}
         }
     }
 }

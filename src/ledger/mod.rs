@@ -82,13 +82,13 @@ pub struct Caller {
     pub key: Arc<KeyRecord>,
     /// The account.
     pub account: Arc<AccountRecord>,
-    pub(crate) place: Place,
+    pub(crate) place: AccountHandle,
 }
 
 /// Where the account's figures are, so that no step has to look the account up again.
 #[derive(Clone, Debug)]
-pub(crate) enum Place {
-    Embedded(Arc<embedded::Cell>),
+pub(crate) enum AccountHandle {
+    Embedded(Arc<embedded::EmbeddedAccount>),
     Redis(Arc<redis::Account>),
 }
 
@@ -238,7 +238,7 @@ impl Ledger {
     ) -> Result<Result<Hold, Denial>, StoreError> {
         point("reserve", "before");
         let reply = match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => {
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => {
                 let reply = match store.reserve(cell, request, &mut entry) {
                     Ok(None) => Box::pin(store.reserve_at_successor(cell, request, &mut entry)).await,
                     Ok(Some(reply)) => Ok(reply),
@@ -250,10 +250,10 @@ impl Ledger {
                 }
                 reply?.map(|granted| (granted, entry, None))
             }
-            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.reserve(account, request, entry))
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => Box::pin(store.reserve(account, request, entry))
                 .await?
                 .map(|(granted, entry, cover)| (granted, entry, Some(cover))),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
                 entry.close();
                 return Err(foreign());
             }
@@ -275,7 +275,7 @@ impl Ledger {
     ///
     /// # Errors
     /// When there is no such account.
-    pub(crate) fn place(&self, account: &AccountId) -> Result<Place, StoreError> {
+    pub(crate) fn place(&self, account: &AccountId) -> Result<AccountHandle, StoreError> {
         match self {
             Ledger::Embedded(store) => store.place(account),
             Ledger::Redis(store) => Ok(store.place(account)),
@@ -288,18 +288,20 @@ impl Ledger {
     /// When the place is another store's, or nobody knows whether the debit was taken; the entry stays in its journal then.
     pub(crate) fn take_over(
         &self,
-        place: &Place,
+        place: &AccountHandle,
         hold: RequestId,
         orphan: Orphan,
         entry: Entry,
     ) -> Result<bool, StoreError> {
         match (self, place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.take_over(cell, hold, orphan, entry),
-            (Ledger::Redis(store), Place::Redis(account)) => {
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.take_over(cell, hold, orphan, entry),
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => {
                 store.take_over(account, hold, orphan, entry);
                 Ok(true)
             }
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
+                Err(foreign())
+            }
         }
     }
 
@@ -352,9 +354,9 @@ impl Ledger {
     /// The rate-limit counts for answers that admit nothing.
     pub fn rate(&self, caller: &Caller, scope: &crate::pure::account::Scope, limits: Limits) -> RateView {
         match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.rate(cell, scope, limits),
-            (Ledger::Redis(store), Place::Redis(account)) => store.rate(account, scope, limits),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => {
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.rate(cell, scope, limits),
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => store.rate(account, scope, limits),
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
                 let now = Timestamp::default();
                 crate::pure::limits::Window::default().view(limits, now)
             }
@@ -364,12 +366,14 @@ impl Ledger {
     /// The account's figures now.
     pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
         match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) if !store.is_ours() => {
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) if !store.is_ours() => {
                 Box::pin(store.figures_at_successor(cell)).await
             }
-            (Ledger::Embedded(store), Place::Embedded(cell)) => Ok(store.figures(cell)),
-            (Ledger::Redis(store), Place::Redis(account)) => Box::pin(store.figures(account)).await,
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Err(foreign()),
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => Ok(store.figures(cell)),
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => Box::pin(store.figures(account)).await,
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
+                Err(foreign())
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! Calls that are refused beside a reserve: before their body was taken, or for what it says.
 
-use super::{Caller, Ledger, Place};
+use super::{AccountHandle, Caller, Ledger};
 use crate::pure::account::{Denial, Look, ReserveRequest, Scope};
 use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
@@ -14,9 +14,9 @@ impl Ledger {
     /// As [`AccountState::look`](crate::pure::account::AccountState::look); in Redis for the limit of requests alone.
     pub fn look(&self, caller: &Caller, look: &Look) -> Result<(), Denial> {
         match (self, &caller.place) {
-            (Ledger::Embedded(store), Place::Embedded(cell)) => store.look(cell, look),
-            (Ledger::Redis(store), Place::Redis(account)) => store.look(account, look),
-            (Ledger::Embedded(_), Place::Redis(_)) | (Ledger::Redis(_), Place::Embedded(_)) => Ok(()),
+            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.look(cell, look),
+            (Ledger::Redis(store), AccountHandle::Redis(account)) => store.look(account, look),
+            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => Ok(()),
         }
     }
 

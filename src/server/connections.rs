@@ -1,4 +1,4 @@
-//! How many connections are open, in all and from one address. The door asks for a place for each.
+//! How many connections are open, in all and from one address. The listener asks for a permit for each.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ struct Open {
 
 /// How many may be open.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Most {
+pub(crate) struct ConnectionLimits {
     /// In all.
     pub(crate) total: usize,
     /// From one address.
@@ -28,7 +28,7 @@ pub(crate) struct Most {
 
 /// A place among the open connections, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Place {
+pub(crate) struct ConnectionPermit {
     connections: Arc<Connections>,
     /// None when it does not count by address.
     address: Option<IpAddr>,
@@ -36,7 +36,11 @@ pub(crate) struct Place {
 
 impl Connections {
     /// A place for a connection from `address`; none when too many are open. Without an address it counts in the total alone.
-    pub(crate) fn take(self: &Arc<Connections>, address: Option<IpAddr>, most: Most) -> Option<Place> {
+    pub(crate) fn take(
+        self: &Arc<Connections>,
+        address: Option<IpAddr>,
+        most: ConnectionLimits,
+    ) -> Option<ConnectionPermit> {
         let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
         if open.total >= most.total {
             return None;
@@ -49,14 +53,14 @@ impl Connections {
             *here = here.saturating_add(1);
         }
         open.total = open.total.saturating_add(1);
-        Some(Place {
+        Some(ConnectionPermit {
             connections: Arc::clone(self),
             address,
         })
     }
 }
 
-impl Drop for Place {
+impl Drop for ConnectionPermit {
     fn drop(&mut self) {
         let mut open = self.connections.open.lock().unwrap_or_else(PoisonError::into_inner);
         open.total = open.total.saturating_sub(1);
@@ -77,7 +81,7 @@ mod tests {
     #[test]
     fn places_are_given_back() {
         let connections = Arc::new(Connections::default());
-        let most = Most {
+        let most = ConnectionLimits {
             total: 3,
             per_address: 2,
         };

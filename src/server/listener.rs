@@ -22,7 +22,7 @@ use pingora::server::ShutdownWatch;
 use pingora::server::configuration::ServerConf;
 use tokio::io::AsyncReadExt;
 
-use super::connections::{Connections, Most, Place};
+use super::connections::{ConnectionLimits, ConnectionPermit, Connections};
 use crate::gateway::Tollgate;
 use crate::gateway::shutdown::{CutWaker, Lifecycle};
 use crate::gateway::snapshot::Snapshot;
@@ -50,10 +50,10 @@ impl Listener {
     }
 
     /// A permit for the connection, unless too many are open. A trusted proxy brings many clients, so it counts in the total alone.
-    fn place(&self, stream: &Stream, snapshot: &Snapshot) -> Option<Place> {
+    fn place(&self, stream: &Stream, snapshot: &Snapshot) -> Option<ConnectionPermit> {
         let config = &snapshot.config;
         let counted = peer(stream).filter(|peer| !config.trusted_proxies.iter().any(|proxy| proxy.contains(*peer)));
-        let most = Most {
+        let most = ConnectionLimits {
             total: config.connections_max,
             per_address: config.connections_per_address_max,
         };
@@ -75,13 +75,13 @@ impl ServerApp for Listener {
         let mut options = HttpServerOptions::default();
         options.h2c = h2c;
         options.h2_idle_timeout = Some(timeouts.keepalive);
-        let conversation = Arc::new(Conversation {
+        let conversation = Arc::new(ConnectionHandler {
             proxy: Arc::clone(&self.proxy),
             options,
             limit: Arc::clone(&limit),
             life: Arc::clone(&self.life),
         });
-        let visit = Visit {
+        let visit = ConnectionTask {
             talk: conversation.process_new(stream, shutdown),
             cut: self.life.cut_waker(),
             late: Box::pin(head_is_late(&limit, timeouts.head)),
@@ -98,18 +98,18 @@ impl ServerApp for Listener {
 }
 
 /// One connection, from its greeting to its end. Every piece of every answer passes its poll.
-struct Visit<'visit> {
-    talk: BoxFuture<'visit, Option<Stream>>,
-    cut: CutWaker<'visit>,
-    limit: &'visit HeadLimit,
-    late: BoxFuture<'visit, ()>,
+struct ConnectionTask<'task> {
+    talk: BoxFuture<'task, Option<Stream>>,
+    cut: CutWaker<'task>,
+    limit: &'task HeadLimit,
+    late: BoxFuture<'task, ()>,
 }
 
-impl Future for Visit<'_> {
+impl Future for ConnectionTask<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let Visit { talk, cut, limit, late } = &mut *self;
+        let ConnectionTask { talk, cut, limit, late } = &mut *self;
         cut.wake_with(context);
         if talk.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
@@ -123,14 +123,14 @@ impl Future for Visit<'_> {
 }
 
 /// One connection's requests.
-struct Conversation {
+struct ConnectionHandler {
     proxy: Arc<HttpProxy<Tollgate>>,
     options: HttpServerOptions,
     limit: Arc<HeadLimit>,
     life: Arc<Lifecycle>,
 }
 
-impl HttpServerApp for Conversation {
+impl HttpServerApp for ConnectionHandler {
     /// Not an `async fn`, whose future would keep room for the session that it passes on, and be polled with every piece of the answer.
     fn process_new_http<'app, 'watch, 'life>(
         self: &'app Arc<Self>,

@@ -20,7 +20,7 @@
 //! | Word | Effect |
 //! |---|---|
 //! | `simulate:STATUS` | any status 400 to 599 as an error, such as `simulate:429`; `simulate:429=7` sends `Retry-After: 7` (429 has 1 by itself) |
-//! | `simulate:stall` | no answer at all; `simulate:stall=K`: silence after K events of a stream. The connection stays open |
+//! | `simulate:stall` | no answer at all; `simulate:stall=K`: nothing more after K events of a stream. The connection stays open |
 //! | `simulate:cut` | the connection is dropped after 3 events, or `simulate:cut=K`; 0 is before the first byte. A whole answer stops half way |
 //! | `simulate:error-event` | an error event after 3 events (`=K`), then the end without `[DONE]`; a whole answer is a 200 with an error in it |
 //! | `simulate:slow` | 250 ms before the first byte and before each token, or `simulate:slow=MS` |

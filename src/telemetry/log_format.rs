@@ -186,7 +186,7 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Telemetry;
-    use super::super::record::{Billed, RouteName, Tally};
+    use super::super::record::{Billed, Recorder, RouteName};
     use super::*;
     use crate::pure::ids::RequestId;
     use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
@@ -196,9 +196,9 @@ mod tests {
         let telemetry = Arc::new(Telemetry::default());
         telemetry.logs.store(true, std::sync::atomic::Ordering::Relaxed);
         let id = RequestId::from_bytes([0x01, 0x9a, 0, 0, 0, 1, 0x70, 0, 0x80, 0, 0, 0, 0, 0, 0, 0xff]);
-        let mut tally = Tally::new(&telemetry, id, crate::clock::monotonic());
-        tally.route(RouteName::Chat);
-        drop(tally);
+        let mut recorder = Recorder::new(&telemetry, id, crate::clock::monotonic());
+        recorder.route(RouteName::Chat);
+        drop(recorder);
         let mut out = Vec::new();
         let mut write = Some(write);
         telemetry.take_waiting(|records| {

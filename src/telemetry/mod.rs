@@ -1,7 +1,7 @@
 //! What an operator sees of the gateway: metrics, the access log, traces, and the series of the status page.
 //!
 //! It counts and tells, and decides nothing: no call waits for it, and no request fails because of it. [`record`] is what a request notes
-//! on its way, [`figures`] the counts, [`access_log`] the lines, [`exposition`] the text that Prometheus reads; [`trace`] is what a request
+//! on its way, [`counters`] the counts, [`access_log`] the lines, [`exposition`] the text that Prometheus reads; [`trace`] is what a request
 //! notes beside, `spans` makes spans of it, and [`otlp`] sends them to a collector.
 
 pub mod access_log;

@@ -1,6 +1,6 @@
 //! What is noted of one request while it passes, and the one moment at which it is counted: when nothing of it is left.
 //!
-//! A [`Tally`] goes with the request, and from its admission on with its hold. Dropping it counts the request and hands its line to the
+//! A [`Recorder`] goes with the request, and from its admission on with its hold. Dropping it counts the request and hands its line to the
 //! access log, so that no way of ending is forgotten and none counts twice.
 
 use std::sync::Arc;
@@ -128,7 +128,7 @@ impl Raised {
 
 /// A request's notes on their way.
 #[derive(Debug)]
-pub struct Tally {
+pub struct Recorder {
     record: Option<Box<Record>>,
     /// Only there when traces are made.
     trace: Option<Box<Trace>>,
@@ -143,9 +143,9 @@ pub struct Tally {
     over: bool,
 }
 
-impl Tally {
+impl Recorder {
     /// Notes for a request that began at `started`.
-    pub fn new(telemetry: &Arc<Telemetry>, id: RequestId, started: Instant) -> Tally {
+    pub fn new(telemetry: &Arc<Telemetry>, id: RequestId, started: Instant) -> Recorder {
         let record = Record {
             id,
             route: RouteName::None,
@@ -167,7 +167,7 @@ impl Tally {
             first_event: None,
             overhead: Duration::ZERO,
         };
-        Tally {
+        Recorder {
             record: Some(Box::new(record)),
             trace: None,
             telemetry: Arc::clone(telemetry),
@@ -380,7 +380,7 @@ impl Tally {
     }
 }
 
-impl Drop for Tally {
+impl Drop for Recorder {
     fn drop(&mut self) {
         if !self.over {
             self.ended(0, Outcome::Dropped);

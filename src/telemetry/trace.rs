@@ -52,7 +52,7 @@ pub struct Trace {
     pub(super) method: &'static str,
     /// The path, where it is one of the interface: a template where it has an id in it.
     pub(super) path: Option<String>,
-    pub(super) wishes: Option<Wishes>,
+    pub(super) wishes: Option<RequestParams>,
     pub(super) tries: Vec<Try>,
     /// What the answer said of itself.
     pub(super) said: Option<Said>,
@@ -72,7 +72,7 @@ pub struct Parent {
 
 /// What a call asks a model for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Wishes {
+pub struct RequestParams {
     /// Whether the answer is streamed.
     pub stream: bool,
     /// How many answers.
@@ -167,7 +167,7 @@ impl Trace {
     }
 
     /// What the call asks for.
-    pub fn wishes(&mut self, wishes: Wishes) {
+    pub fn wishes(&mut self, wishes: RequestParams) {
         self.wishes = Some(wishes);
     }
 
@@ -271,7 +271,7 @@ const QUEUE_MAX: usize = 8192;
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Tally;
+    use super::super::record::Recorder;
     use super::*;
 
     #[test]
@@ -280,8 +280,8 @@ mod tests {
         let done = telemetry.trace(Sample::of_ratio(1.0).unwrap()).unwrap();
         for _ in 0..QUEUE_MAX + 3 {
             let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
-            let mut tally = Tally::new(&telemetry, id, monotonic());
-            tally.begin_trace(&http::Method::POST, || None);
+            let mut recorder = Recorder::new(&telemetry, id, monotonic());
+            recorder.begin_trace(&http::Method::POST, || None);
         }
         assert_eq!(telemetry.spans(), [0, 0, 3]);
         assert_eq!(done.try_iter().count(), QUEUE_MAX);
@@ -291,8 +291,8 @@ mod tests {
     fn no_trace_is_begun_when_none_are_sent() {
         let telemetry: Arc<Telemetry> = Arc::default();
         let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
-        let mut tally = Tally::new(&telemetry, id, monotonic());
-        tally.begin_trace(&http::Method::POST, || panic!("the headers are read"));
-        assert!(tally.trace().is_none());
+        let mut recorder = Recorder::new(&telemetry, id, monotonic());
+        recorder.begin_trace(&http::Method::POST, || panic!("the headers are read"));
+        assert!(recorder.trace().is_none());
     }
 }

@@ -6,33 +6,33 @@ use crate::cli::failure::Failure;
 use crate::clock::monotonic;
 use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
-use crate::ledger::control::Door;
+use crate::ledger::control::LedgerAccess;
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::Receipt;
 
 /// The way to the ledger for one who asks often. The embedded ledger's file is given up now and then, for others that wait for it.
 pub(super) struct Pages<'c> {
     config: &'c Config,
-    door: Option<(Door, Instant)>,
+    access: Option<(LedgerAccess, Instant)>,
 }
 
 impl<'c> Pages<'c> {
     pub(super) fn new(config: &'c Config) -> Pages<'c> {
-        Pages { config, door: None }
+        Pages { config, access: None }
     }
 
     pub(super) fn ask(&mut self, op: AdminOp) -> Result<AdminReply, Failure> {
         let is_file = matches!(self.config.store, Store::Sqlite(_));
         let kept = self
-            .door
+            .access
             .take()
             .filter(|(_, opened)| !is_file || opened.elapsed() < HELD_MAX);
-        let (door, opened) = match kept {
+        let (access, opened) = match kept {
             Some(kept) => kept,
-            None => (super::door(self.config)?, monotonic()),
+            None => (super::access(self.config)?, monotonic()),
         };
-        let reply = door.run(op)?;
-        self.door = Some((door, opened));
+        let reply = access.run(op)?;
+        self.access = Some((access, opened));
         Ok(reply)
     }
 

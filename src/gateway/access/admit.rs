@@ -145,7 +145,7 @@ pub(in crate::gateway) async fn admit(
         hold,
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
-        tally: None,
+        recorder: None,
         details: None,
     })
 }

@@ -28,7 +28,7 @@ pub(in crate::gateway) struct AuthThrottle {
 
 /// What may be done with a well-formed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Standing {
+pub(in crate::gateway) enum KeyCheck {
     /// Ask the ledger.
     Ask,
     /// The store did not know it a moment ago.
@@ -52,25 +52,25 @@ impl AuthThrottle {
     }
 
     /// What may be done with a key from `address`, where `most` failures a minute are forgiven.
-    pub(in crate::gateway) fn standing(
+    pub(in crate::gateway) fn check(
         &self,
         digest: &KeyDigest,
         address: Option<IpAddr>,
         most: u64,
         now: Timestamp,
-    ) -> Standing {
+    ) -> KeyCheck {
         let (slot, tag) = place(digest);
         let opened = self.opened.get(slot);
         if opened.is_some_and(|opened| opened.load(Ordering::Relaxed) == tag) {
-            return Standing::Ask;
+            return KeyCheck::Ask;
         }
         if self.unknown().get(digest).is_some_and(|until| now < *until) {
-            return Standing::Unknown;
+            return KeyCheck::Unknown;
         }
         if count(self.failures.observe(&who(address), 0)) >= most {
-            return Standing::Limited;
+            return KeyCheck::Limited;
         }
-        Standing::Ask
+        KeyCheck::Ask
     }
 
     /// The key opened.
@@ -154,61 +154,61 @@ mod tests {
 
     #[test]
     fn an_address_that_failed_too_often_is_not_looked_up_for() {
-        let strangers = AuthThrottle::new();
+        let throttle = AuthThrottle::new();
         let (bad, good) = (from("203.0.113.9"), from("203.0.113.10"));
         for _ in 0..3 {
-            assert_eq!(strangers.standing(&digest(1), bad, 3, NOW), Standing::Ask);
-            assert_eq!(strangers.failed(bad, 3), ApiError::Unauthenticated(KeyFault::Invalid));
+            assert_eq!(throttle.check(&digest(1), bad, 3, NOW), KeyCheck::Ask);
+            assert_eq!(throttle.failed(bad, 3), ApiError::Unauthenticated(KeyFault::Invalid));
         }
-        assert_eq!(strangers.standing(&digest(1), bad, 3, NOW), Standing::Limited);
+        assert_eq!(throttle.check(&digest(1), bad, 3, NOW), KeyCheck::Limited);
         assert!(matches!(
-            strangers.failed(bad, 3),
+            throttle.failed(bad, 3),
             ApiError::RateLimited {
                 limit: LimitKind::FailedAuthentication,
                 ..
             }
         ));
         assert_eq!(
-            strangers.standing(&digest(1), good, 3, NOW),
-            Standing::Ask,
+            throttle.check(&digest(1), good, 3, NOW),
+            KeyCheck::Ask,
             "another address"
         );
     }
 
     #[test]
     fn a_key_that_has_opened_is_asked_for_from_everywhere() {
-        let strangers = AuthThrottle::new();
+        let throttle = AuthThrottle::new();
         let address = from("203.0.113.9");
-        strangers.opened(&digest(5));
+        throttle.opened(&digest(5));
         for _ in 0..9 {
-            drop(strangers.failed(address, 1));
+            drop(throttle.failed(address, 1));
         }
-        assert_eq!(strangers.standing(&digest(5), address, 1, NOW), Standing::Ask);
-        assert_eq!(strangers.standing(&digest(6), address, 1, NOW), Standing::Limited);
+        assert_eq!(throttle.check(&digest(5), address, 1, NOW), KeyCheck::Ask);
+        assert_eq!(throttle.check(&digest(6), address, 1, NOW), KeyCheck::Limited);
     }
 
     #[test]
     fn an_unknown_key_is_remembered_for_some_seconds_and_only_so_many() {
-        let strangers = AuthThrottle::new();
-        strangers.is_unknown(&digest(1), NOW);
-        assert_eq!(strangers.standing(&digest(1), None, 9, NOW), Standing::Unknown);
+        let throttle = AuthThrottle::new();
+        throttle.is_unknown(&digest(1), NOW);
+        assert_eq!(throttle.check(&digest(1), None, 9, NOW), KeyCheck::Unknown);
         let later = NOW.plus_millis(UNKNOWN_MS);
-        assert_eq!(strangers.standing(&digest(1), None, 9, later), Standing::Ask);
+        assert_eq!(throttle.check(&digest(1), None, 9, later), KeyCheck::Ask);
         for number in 0..100_000 {
-            strangers.is_unknown(&digest(number), NOW);
-            assert!(strangers.unknown().len() <= UNKNOWN_MAX);
+            throttle.is_unknown(&digest(number), NOW);
+            assert!(throttle.unknown().len() <= UNKNOWN_MAX);
         }
     }
 
     #[test]
     fn a_window_ends() {
-        let strangers = AuthThrottle::counting_each(Duration::from_secs(1));
+        let throttle = AuthThrottle::counting_each(Duration::from_secs(1));
         let address = from("2001:db8::1");
-        while strangers.standing(&digest(1), address, 2, NOW) == Standing::Ask {
-            drop(strangers.failed(from("2001:db8::2"), 2));
+        while throttle.check(&digest(1), address, 2, NOW) == KeyCheck::Ask {
+            drop(throttle.failed(from("2001:db8::2"), 2));
         }
         let started = crate::clock::monotonic();
-        while strangers.standing(&digest(1), address, 2, NOW) == Standing::Limited {
+        while throttle.check(&digest(1), address, 2, NOW) == KeyCheck::Limited {
             assert!(started.elapsed() < Duration::from_secs(20), "still limited");
             std::thread::yield_now();
         }

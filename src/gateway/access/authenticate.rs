@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, ORIGIN, REFERER};
 
-use super::auth_throttle::{AuthThrottle, Standing};
+use super::auth_throttle::{AuthThrottle, KeyCheck};
 use crate::clock::Clock;
 use crate::ledger::{Caller, Ledger, StoreError};
 use crate::pure::error::{ApiError, KeyFault};
@@ -13,7 +13,7 @@ use crate::pure::ids::ApiKey;
 use crate::pure::policy::Provenance;
 
 /// Who looks at a key: what the check needs beside the header.
-pub(in crate::gateway) struct Guard<'a> {
+pub(in crate::gateway) struct AuthContext<'a> {
     /// What keys begin with.
     pub(in crate::gateway) key_prefix: &'a str,
     pub(in crate::gateway) ledger: &'a Ledger,
@@ -32,7 +32,7 @@ pub(in crate::gateway) struct Guard<'a> {
 ///
 /// # Errors
 /// 401; 429 when the address has failed too often; 503 when the store cannot say.
-pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &Guard<'_>) -> Result<Caller, ApiError> {
+pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &AuthContext<'_>) -> Result<Caller, ApiError> {
     let text = bearer(headers)?;
     let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
     let Some(digest) = text.and_then(|text| Some(ApiKey::parse(guard.key_prefix, text)?.digest())) else {
@@ -41,10 +41,10 @@ pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &Guard<'_>) -
     let now = guard.clock.now();
     match guard
         .auth_throttle
-        .standing(&digest, guard.address, guard.failures_max, now)
+        .check(&digest, guard.address, guard.failures_max, now)
     {
-        Standing::Ask => {}
-        Standing::Unknown | Standing::Limited => return Err(failed()),
+        KeyCheck::Ask => {}
+        KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
     }
     let Some(caller) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
         guard.auth_throttle.is_unknown(&digest, now);

@@ -1,6 +1,6 @@
 //! The memory that request bodies take: how much is held in all, by each key and from each address.
 //!
-//! A body has a [`Room`] that grows as it arrives and is given back with its last reference: the body is kept for as long as its request
+//! A body has a [`BodyPermit`] that grows as it arrives and is given back with its last reference: the body is kept for as long as its request
 //! may be sent to another target, and until its prompt is counted.
 
 use std::collections::hash_map::Entry;
@@ -37,7 +37,7 @@ pub(crate) struct BodyOwner {
 
 /// The memory that one body may take, given back when it is dropped.
 #[derive(Debug)]
-pub(crate) struct Room {
+pub(crate) struct BodyPermit {
     owner: BodyOwner,
     /// Bytes that are counted: at least those that are held.
     taken: u64,
@@ -88,9 +88,9 @@ impl BodyMemory {
 }
 
 impl BodyOwner {
-    /// Room for a body of which nothing has come yet.
-    pub(crate) fn room(&self) -> Room {
-        Room {
+    /// A permit for a body of which nothing has come yet.
+    pub(crate) fn room(&self) -> BodyPermit {
+        BodyPermit {
             owner: self.clone(),
             taken: 0,
         }
@@ -108,7 +108,7 @@ impl BodyOwner {
     }
 }
 
-impl Room {
+impl BodyPermit {
     /// Whether a body of so many bytes would fit by what is held now.
     ///
     /// # Errors
@@ -199,7 +199,7 @@ impl Room {
     }
 }
 
-impl Drop for Room {
+impl Drop for BodyPermit {
     fn drop(&mut self) {
         self.give_back(self.taken);
     }
@@ -208,7 +208,7 @@ impl Drop for Room {
 /// A body with its room: both end with the last reference.
 struct HeldBody<B> {
     bytes: B,
-    _room: Room,
+    _room: BodyPermit,
 }
 
 impl<B: AsRef<[u8]>> AsRef<[u8]> for HeldBody<B> {

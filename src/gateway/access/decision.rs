@@ -83,8 +83,8 @@ pub(in crate::gateway) async fn decide(
     match steps(tollgate, session, ctx).await {
         Ok(decision) => Ok(decision),
         Err(Failed::Api(error)) => {
-            if let Some(tally) = &mut ctx.tally {
-                tally.failed(&error);
+            if let Some(recorder) = &mut ctx.recorder {
+                recorder.failed(&error);
             }
             let sends_body = responses::sends_body(session);
             // In boxes here and below, for what is seldom done would else be room that every call keeps.
@@ -92,8 +92,8 @@ pub(in crate::gateway) async fn decide(
             if sends_body {
                 let began = crate::clock::monotonic();
                 Box::pin(responses::linger(session, ctx)).await;
-                if let Some(tally) = &mut ctx.tally {
-                    tally.waited_for_body(began.elapsed());
+                if let Some(recorder) = &mut ctx.recorder {
+                    recorder.waited_for_body(began.elapsed());
                 }
             }
             Ok(Decision::Answered)
@@ -128,7 +128,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         return Ok(Decision::Answered);
     }
     let books = tollgate.books()?;
-    let guard = authenticate::Guard {
+    let guard = authenticate::AuthContext {
         key_prefix: &ctx.snapshot.config.key_prefix,
         ledger: &books.ledger,
         clock: tollgate.clock(),
@@ -137,8 +137,8 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         failures_max: ctx.snapshot.config.auth_failures_per_minute,
     };
     let caller = authenticate::caller(&request.headers, &guard).await?;
-    if let Some(tally) = &mut ctx.tally {
-        tally.caller(&caller.account.id, &caller.key.id);
+    if let Some(recorder) = &mut ctx.recorder {
+        recorder.caller(&caller.account.id, &caller.key.id);
     }
     let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
     ctx.rate = Some(books.ledger.rate(&caller, &scope, limits));
@@ -180,8 +180,8 @@ async fn admitted(
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
     if books.ledger.in_maintenance() {
-        if let Some(tally) = &mut ctx.tally {
-            tally.because(MAINTENANCE);
+        if let Some(recorder) = &mut ctx.recorder {
+            recorder.because(MAINTENANCE);
         }
         let message = "The service is under maintenance.";
         return Err(ApiError::Unavailable {
@@ -203,8 +203,8 @@ async fn admitted(
     let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
     ctx.rate = precheck.rate.or(ctx.rate);
     let bytes = received?;
-    if let Some(tally) = &mut ctx.tally {
-        tally.waited_for_body(wait);
+    if let Some(recorder) = &mut ctx.recorder {
+        recorder.waited_for_body(wait);
     }
     let is_small = receive::is_small(bytes.len());
     let from = authenticate::provenance(&session.req_header().headers, &caller);
@@ -235,12 +235,12 @@ async fn admitted(
         }
     };
     ctx.rate = Some(admission.hold.rate());
-    admission.tally = ctx.tally.take();
+    admission.recorder = ctx.recorder.take();
     Ok(Box::new(Call {
         admission: Some(admission),
         body,
         body_owner: owner,
-        biller: Arc::clone(tollgate.biller()),
+        settler: Arc::clone(tollgate.settler()),
         client_has_left: false,
         read_on: None,
         unseen_since: None,

@@ -5,7 +5,7 @@ use http::header;
 use pingora::ErrorType;
 use pingora::protocols::http::ServerSession;
 
-use super::body_memory::{Room, SMALL_BYTES_MAX};
+use super::body_memory::{BodyPermit, SMALL_BYTES_MAX};
 use super::head_check::MISFRAMED;
 use super::precheck::Precheck;
 use crate::config::Config;
@@ -20,7 +20,7 @@ use crate::pure::error::ApiError;
 pub(in crate::gateway) async fn body(
     session: &mut ServerSession,
     config: &Config,
-    room: Room,
+    room: BodyPermit,
     precheck: &mut Precheck<'_>,
 ) -> Result<Bytes, Failed> {
     let headers = &session.req_header().headers;
@@ -69,7 +69,7 @@ struct Incoming<'a> {
     length: Option<u64>,
     /// It was checked as a long one.
     is_checked: bool,
-    room: Room,
+    room: BodyPermit,
     config: &'a Config,
 }
 

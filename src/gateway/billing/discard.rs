@@ -40,7 +40,7 @@ fn note(call: &mut Call, meter: Meter) {
         usage.prompt.0,
         usage.completion.0
     );
-    if let Some(tally) = &mut admission.tally {
-        tally.discarded(cost);
+    if let Some(recorder) = &mut admission.recorder {
+        recorder.discarded(cost);
     }
 }

@@ -101,8 +101,8 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
     };
     append(body, last);
     call.has_early_end = true;
-    if let Some(tally) = call.tally() {
-        tally.passed(true);
+    if let Some(recorder) = call.recorder() {
+        recorder.passed(true);
     }
 }
 
@@ -154,8 +154,8 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
             Raised::Failed
         }
     };
-    if let Some(tally) = &mut admission.tally {
-        tally.raised(raised);
+    if let Some(recorder) = &mut admission.recorder {
+        recorder.raised(raised);
     }
     raised
 }

@@ -1,7 +1,7 @@
 //! What the gateway knows of a call that is over, for its receipt.
 
 use super::meter::Metered;
-use super::settle::{Bill, Ending};
+use super::settle::{ClosedCall, Ending};
 use crate::clock::Clock;
 use crate::gateway::api::router::Candidate;
 use crate::gateway::context::Admission;
@@ -24,29 +24,29 @@ impl From<Ending> for CallEnding {
 
 /// What a call's receipt says beside the debit: `upstream_id` is the answer's own id, and `metered` None where the meter failed.
 pub(in crate::gateway) fn details(
-    bill: &Bill,
+    closed: &ClosedCall,
     upstream_id: Option<String>,
     metered: Option<&Metered>,
     clock: &Clock,
 ) -> Box<CallDetails> {
     let Admission {
-        permit, hold, tally, ..
-    } = &bill.admission;
-    let target: Option<&Candidate> = bill.target.as_ref();
+        permit, hold, recorder, ..
+    } = &closed.admission;
+    let target: Option<&Candidate> = closed.target.as_ref();
     let arrived = hold.id().time();
     let after = |span: std::time::Duration| arrived.plus_millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
-    let (first, whole) = tally.as_ref().map(|tally| tally.spans()).unwrap_or_default();
-    let is_streamed = bill.body.mode() == ResponseMode::Stream;
+    let (first, whole) = recorder.as_ref().map(|recorder| recorder.spans()).unwrap_or_default();
+    let is_streamed = closed.body.mode() == ResponseMode::Stream;
     let reported = metered.and_then(|metered| metered.reported);
     Box::new(CallDetails {
         provider: target.map(|target| target.upstream.name.clone()),
         upstream_model: target.map(|target| target.model.clone()),
         upstream_id,
-        endpoint: Some(bill.body.endpoint()),
+        endpoint: Some(closed.body.endpoint()),
         first_byte: first.map(after),
         ended: Some(whole.map_or_else(|| clock.now(), after)).filter(|ended| *ended > Timestamp::default()),
         streamed: Some(is_streamed),
-        ending: Some(bill.ending.into()),
+        ending: Some(closed.ending.into()),
         reported_prompt: reported
             .map(|Usage { prompt, .. }| prompt)
             .or(metered.and_then(|metered| metered.prompt)),

@@ -38,7 +38,7 @@ pub(in crate::gateway) enum Ending {
 }
 
 /// A call to be closed.
-pub(in crate::gateway) struct Bill {
+pub(in crate::gateway) struct ClosedCall {
     pub(in crate::gateway) admission: Admission,
     pub(in crate::gateway) body: RequestBody,
     /// None when no upstream answered.
@@ -49,7 +49,7 @@ pub(in crate::gateway) struct Bill {
 }
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
-pub(in crate::gateway) struct Biller {
+pub(in crate::gateway) struct Settler {
     clock: Clock,
     /// Somebody keeps receipts.
     keeps_receipts: bool,
@@ -57,7 +57,7 @@ pub(in crate::gateway) struct Biller {
 }
 
 struct Counting {
-    bills: mpsc::Sender<(Bill, Metered)>,
+    closed_calls: mpsc::Sender<(ClosedCall, Metered)>,
     thread: JoinHandle<()>,
 }
 
@@ -70,7 +70,7 @@ pub(in crate::gateway) fn close(ctx: &mut Ctx, ending: Ending) {
 
 /// What the meter's figures come to.
 #[derive(Debug, PartialEq, Eq)]
-enum Owed {
+enum Charge {
     /// Nothing was delivered, or what came was an error.
     Nothing,
     /// Both sides are known.
@@ -79,9 +79,9 @@ enum Owed {
     PromptToCount,
 }
 
-impl Biller {
-    pub(in crate::gateway) fn new(clock: Clock, keeps_receipts: bool) -> Arc<Biller> {
-        Arc::new(Biller {
+impl Settler {
+    pub(in crate::gateway) fn new(clock: Clock, keeps_receipts: bool) -> Arc<Settler> {
+        Arc::new(Settler {
             clock,
             keeps_receipts,
             counting: Mutex::new(None),
@@ -89,54 +89,57 @@ impl Biller {
     }
 
     /// Closes a call's hold. Never waits.
-    pub(in crate::gateway) fn close(self: &Arc<Biller>, mut bill: Bill) {
-        let Some(mut meter) = bill.meter.take() else {
-            bill.admission.hold.release();
+    pub(in crate::gateway) fn close(self: &Arc<Settler>, mut closed: ClosedCall) {
+        let Some(mut meter) = closed.meter.take() else {
+            closed.admission.hold.release();
             return;
         };
         let said = meter.take_said();
         let upstream_id = self.keeps_receipts.then(|| said.id.clone()).flatten();
-        if let Some(trace) = bill.admission.tally.as_mut().and_then(|tally| tally.trace()) {
+        if let Some(trace) = closed.admission.recorder.as_mut().and_then(|recorder| recorder.trace()) {
             trace.said(said);
         }
-        let hold = bill.admission.hold.id();
+        let hold = closed.admission.hold.id();
         let Ok(mut metered) = std::panic::catch_unwind(AssertUnwindSafe(|| meter.finish())) else {
             log::error!("MONEY: the meter of request {hold} panicked; what it held is taken");
-            self.describe(&mut bill, upstream_id, None);
-            debit_hold(bill.admission);
+            self.describe(&mut closed, upstream_id, None);
+            debit_hold(closed.admission);
             return;
         };
-        self.doubt(&mut bill, &metered);
-        if let Ending::DrainEnded { elapsed_ms } = bill.ending {
-            let (ceiling, rate) = (bill.admission.ceiling, bill.admission.permit.model().tokens_per_second);
+        self.doubt(&mut closed, &metered);
+        if let Ending::DrainEnded { elapsed_ms } = closed.ending {
+            let (ceiling, rate) = (
+                closed.admission.ceiling,
+                closed.admission.permit.model().tokens_per_second,
+            );
             metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
         }
-        let owed = owed(&metered, bill.ending);
-        if owed != Owed::Nothing {
-            self.describe(&mut bill, upstream_id, Some(&metered));
+        let charge = charge(&metered, closed.ending);
+        if charge != Charge::Nothing {
+            self.describe(&mut closed, upstream_id, Some(&metered));
         }
-        match owed {
-            Owed::Nothing => bill.admission.hold.release(),
-            Owed::Reported(usage) => raise_and_debit(bill.admission, usage, debit),
-            Owed::PromptToCount if bill.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
-                count_and_debit(bill, &metered)
+        match charge {
+            Charge::Nothing => closed.admission.hold.release(),
+            Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit),
+            Charge::PromptToCount if closed.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
+                count_and_debit(closed, &metered)
             }
-            Owed::PromptToCount => self.count_elsewhere(bill, metered),
+            Charge::PromptToCount => self.count_elsewhere(closed, metered),
         }
     }
 
     /// Notes what its receipt will say of a call that owes something.
-    fn describe(&self, bill: &mut Bill, upstream_id: Option<String>, metered: Option<&Metered>) {
+    fn describe(&self, closed: &mut ClosedCall, upstream_id: Option<String>, metered: Option<&Metered>) {
         if self.keeps_receipts {
-            bill.admission.details = Some(receipt::details(bill, upstream_id, metered, &self.clock));
+            closed.admission.details = Some(receipt::details(closed, upstream_id, metered, &self.clock));
         }
     }
 
     /// Waits for the calls that are still being counted. Blocks; called once, before the ledger closes.
     pub(in crate::gateway) fn finish(&self) {
         let counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(Counting { bills, thread }) = counting {
-            drop(bills);
+        if let Some(Counting { closed_calls, thread }) = counting {
+            drop(closed_calls);
             if thread.join().is_err() {
                 log::error!("MONEY: the thread that counts prompts panicked");
             }
@@ -144,80 +147,84 @@ impl Biller {
     }
 
     /// Notes reports that were not believed, and holds completions that cannot be against the target.
-    fn doubt(&self, bill: &mut Bill, metered: &Metered) {
+    fn doubt(&self, closed: &mut ClosedCall, metered: &Metered) {
         if metered.rejected_reports == 0 && !metered.is_implausible {
             return;
         }
-        let (id, model) = (bill.admission.hold.id(), &bill.admission.permit.model().id);
+        let (id, model) = (closed.admission.hold.id(), &closed.admission.permit.model().id);
         log::warn!("request {id}: {model} reported usage that cannot be; it was not believed");
         if metered.is_implausible
-            && let Some(target) = &bill.target
+            && let Some(target) = &closed.target
             && target
                 .breaker
-                .implausible(&bill.admission.caller.account.id, self.clock.now())
+                .implausible(&closed.admission.caller.account.id, self.clock.now())
         {
             log::error!(
                 "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {}",
                 crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE
             );
         }
-        if let Some(tally) = &mut bill.admission.tally {
-            tally.reports_rejected(metered.rejected_reports.max(1));
+        if let Some(recorder) = &mut closed.admission.recorder {
+            recorder.reports_rejected(metered.rejected_reports.max(1));
             if metered.is_implausible {
-                tally.fault(crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE);
+                recorder.fault(crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE);
             }
         }
     }
 
-    fn count_elsewhere(&self, bill: Bill, metered: Metered) {
+    fn count_elsewhere(&self, closed: ClosedCall, metered: Metered) {
         let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         if counting.is_none() {
-            let (bills, inbox) = mpsc::channel::<(Bill, Metered)>();
-            let work = move || inbox.iter().for_each(|(bill, metered)| count_and_debit(bill, &metered));
+            let (closed_calls, inbox) = mpsc::channel::<(ClosedCall, Metered)>();
+            let work = move || {
+                inbox
+                    .iter()
+                    .for_each(|(closed, metered)| count_and_debit(closed, &metered))
+            };
             match std::thread::Builder::new().name("prompts".to_owned()).spawn(work) {
-                Ok(thread) => *counting = Some(Counting { bills, thread }),
+                Ok(thread) => *counting = Some(Counting { closed_calls, thread }),
                 Err(error) => log::error!("cannot start the thread that counts prompts: {error}"),
             }
         }
         let unsent = match counting.as_ref() {
             Some(counting) => counting
-                .bills
-                .send((bill, metered))
+                .closed_calls
+                .send((closed, metered))
                 .map_err(|mpsc::SendError(unsent)| unsent),
-            None => Err((bill, metered)),
+            None => Err((closed, metered)),
         };
         drop(counting);
-        if let Err((bill, metered)) = unsent {
-            count_and_debit(bill, &metered);
+        if let Err((closed, metered)) = unsent {
+            count_and_debit(closed, &metered);
         }
     }
 }
 
 /// The rule: an upstream that failed with nothing delivered is free; the provider's report of a whole answer wins; without one, an
 /// answer that has begun costs its prompt and what was delivered.
-fn owed(metered: &Metered, ending: Ending) -> Owed {
+fn charge(metered: &Metered, ending: Ending) -> Charge {
     let delivered = metered.delivered.0 > 0;
     if !delivered && (metered.is_error || (ending == Ending::UpstreamFailed && !metered.is_complete)) {
-        return Owed::Nothing;
+        return Charge::Nothing;
     }
     if let Some(mut reported) = metered.reported {
         if !metered.is_complete {
             // A report that came before the end, such as one with each event, may be behind what was delivered.
             reported.completion = reported.completion.max(metered.delivered);
         }
-        return Owed::Reported(reported);
+        return Charge::Reported(reported);
     }
     match ending {
-        _ if delivered => Owed::PromptToCount,
-        Ending::UpstreamFailed => Owed::Nothing,
+        _ if delivered => Charge::PromptToCount,
+        Ending::UpstreamFailed => Charge::Nothing,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
-        Ending::Complete | Ending::Dropped if !metered.began => Owed::Nothing,
-        Ending::Complete | Ending::ClientGone | Ending::DrainEnded { .. } | Ending::Dropped => Owed::PromptToCount,
+        Ending::Complete | Ending::Dropped if !metered.began => Charge::Nothing,
+        Ending::Complete | Ending::ClientGone | Ending::DrainEnded { .. } | Ending::Dropped => Charge::PromptToCount,
     }
 }
 
-fn count_and_debit(bill: Bill, metered: &Metered) {
-    let Bill { admission, body, .. } = bill;
+fn count_and_debit(closed: ClosedCall, metered: &Metered) {
+    let ClosedCall { admission, body, .. } = closed;
     let counted = || {
         let model = admission.permit.model();
         let limits = crate::gateway::access::admit::prompt_limits(model);
@@ -252,8 +259,8 @@ fn debit(mut admission: Admission, usage: Usage) {
                     "MONEY: request {}: its charge was {cut} above its hold; the hold is taken",
                     admission.hold.id()
                 );
-                if let Some(tally) = &mut admission.tally {
-                    tally.cut();
+                if let Some(recorder) = &mut admission.recorder {
+                    recorder.cut();
                 }
             }
             recorder::billed(&mut admission, usage, cost);
@@ -302,8 +309,8 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
         lost.prompt.0,
         lost.completion.0
     );
-    if let Some(tally) = &mut admission.tally {
-        tally.lost(lost, cost);
+    if let Some(recorder) = &mut admission.recorder {
+        recorder.lost(lost, cost);
     }
 }
 
@@ -366,26 +373,29 @@ mod tests {
                 is_complete: true,
                 ..metered(Some((0, 0)), 5)
             };
-            assert!(matches!(owed(&whole, ending), Owed::Reported(usage) if usage.completion.0 == 0));
+            assert!(matches!(charge(&whole, ending), Charge::Reported(usage) if usage.completion.0 == 0));
         }
     }
 
     #[test]
     fn a_report_of_a_broken_answer_is_not_below_what_was_delivered() {
-        let owed = owed(&metered(Some((7, 1)), 5), Ending::ClientGone);
-        assert!(matches!(owed, Owed::Reported(usage) if usage.prompt.0 == 7 && usage.completion.0 == 5));
+        let charge = charge(&metered(Some((7, 1)), 5), Ending::ClientGone);
+        assert!(matches!(charge, Charge::Reported(usage) if usage.prompt.0 == 7 && usage.completion.0 == 5));
     }
 
     #[test]
     fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
-        assert_eq!(owed(&metered(None, 0), Ending::UpstreamFailed), Owed::Nothing);
-        assert_eq!(owed(&metered(Some((9, 0)), 0), Ending::UpstreamFailed), Owed::Nothing);
-        assert_eq!(owed(&metered(None, 1), Ending::UpstreamFailed), Owed::PromptToCount);
+        assert_eq!(charge(&metered(None, 0), Ending::UpstreamFailed), Charge::Nothing);
+        assert_eq!(
+            charge(&metered(Some((9, 0)), 0), Ending::UpstreamFailed),
+            Charge::Nothing
+        );
+        assert_eq!(charge(&metered(None, 1), Ending::UpstreamFailed), Charge::PromptToCount);
         let error = Metered {
             is_error: true,
             ..metered(Some((9, 9)), 0)
         };
-        assert_eq!(owed(&error, Ending::Complete), Owed::Nothing);
+        assert_eq!(charge(&error, Ending::Complete), Charge::Nothing);
     }
 
     #[test]
@@ -394,15 +404,15 @@ mod tests {
             began: false,
             ..metered(None, 0)
         };
-        assert_eq!(owed(&nothing, Ending::Dropped), Owed::Nothing);
-        assert_eq!(owed(&nothing, Ending::ClientGone), Owed::PromptToCount);
-        assert_eq!(owed(&metered(None, 0), Ending::Dropped), Owed::PromptToCount);
+        assert_eq!(charge(&nothing, Ending::Dropped), Charge::Nothing);
+        assert_eq!(charge(&nothing, Ending::ClientGone), Charge::PromptToCount);
+        assert_eq!(charge(&metered(None, 0), Ending::Dropped), Charge::PromptToCount);
     }
 
     #[test]
     fn a_client_that_leaves_pays_for_the_prompt_once_the_upstream_has_answered() {
         for ending in [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }] {
-            assert_eq!(owed(&metered(None, 0), ending), Owed::PromptToCount);
+            assert_eq!(charge(&metered(None, 0), ending), Charge::PromptToCount);
         }
     }
 }

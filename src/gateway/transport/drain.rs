@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 /// The client of a call has left: for how long its upstream is read on, none to close it. `head_came`: the head of its answer has come
-/// and was judged.
+/// and was decided on.
 pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<Duration> {
     let timeouts = ctx.snapshot.config.timeouts;
     let call = ctx.call()?;
@@ -24,7 +24,7 @@ pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<
         true if is_read_on(call) => (&DRAINED, timeouts.disconnect_drain),
         true => return None,
     };
-    call.read_on = Place::among(places);
+    call.read_on = DrainPermit::among(places);
     call.read_on.as_ref().map(|_| within)
 }
 
@@ -57,17 +57,17 @@ pub(in crate::gateway) fn ended(ctx: &mut Ctx) -> Result<()> {
 }
 
 /// A place among the calls that are read on, given back when it is dropped.
-pub(in crate::gateway) struct Place(&'static AtomicUsize);
+pub(in crate::gateway) struct DrainPermit(&'static AtomicUsize);
 
-impl Place {
+impl DrainPermit {
     /// None when all are taken: then an upstream is closed at once.
-    fn among(places: &'static AtomicUsize) -> Option<Place> {
+    fn among(places: &'static AtomicUsize) -> Option<DrainPermit> {
         let taken = places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < PLACES).then_some(n + 1));
-        taken.ok().map(|_| Place(places))
+        taken.ok().map(|_| DrainPermit(places))
     }
 }
 
-impl Drop for Place {
+impl Drop for DrainPermit {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -87,11 +87,11 @@ mod tests {
     #[test]
     fn so_many_calls_are_read_on_and_a_place_that_is_given_back_is_anothers() {
         static PLACES_OF_TEST: AtomicUsize = AtomicUsize::new(0);
-        let mut places: Vec<Place> = std::iter::from_fn(|| Place::among(&PLACES_OF_TEST)).collect();
+        let mut places: Vec<DrainPermit> = std::iter::from_fn(|| DrainPermit::among(&PLACES_OF_TEST)).collect();
         assert_eq!(places.len(), PLACES);
-        assert!(Place::among(&PLACES_OF_TEST).is_none());
+        assert!(DrainPermit::among(&PLACES_OF_TEST).is_none());
         drop(places.pop());
-        assert!(Place::among(&PLACES_OF_TEST).is_some());
+        assert!(DrainPermit::among(&PLACES_OF_TEST).is_some());
         drop(places);
         assert_eq!(PLACES_OF_TEST.load(Ordering::Relaxed), 0);
     }

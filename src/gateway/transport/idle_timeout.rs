@@ -10,7 +10,7 @@ use tokio::task::unconstrained;
 use super::TimeLimits;
 use crate::clock::monotonic;
 
-/// The silence of one request's upstream.
+/// For how long the upstream of one request has sent nothing.
 pub(super) struct IdleTimeout {
     /// The longest that is waited for before the answer. None: without limit.
     first_byte_max: Option<Duration>,
@@ -35,7 +35,7 @@ struct Alarm {
     wakes: Waker,
 }
 
-/// What a silence has lasted for, or the gathering of an answer.
+/// What an idle time has lasted for, or the gathering of an answer.
 pub(super) enum Due {
     /// A comment.
     Comment,
@@ -75,14 +75,14 @@ impl IdleTimeout {
         self.since = None;
     }
 
-    /// The upstream is waited for: unless it was before, its silence begins.
+    /// The upstream is waited for: unless it was before, its idle time begins.
     pub(super) fn waits(&mut self) {
         if self.since.is_none() {
             self.begins_at(monotonic());
         }
     }
 
-    /// The silence begins, unless it has. Since when it lasts.
+    /// The idle time begins, unless it has. Since when it lasts.
     fn begins_at(&mut self, now: Instant) -> Instant {
         if let Some(within) = self.gathered_within.take() {
             self.gathered_until = now.checked_add(within);
@@ -95,7 +95,7 @@ impl IdleTimeout {
         self.commented_at = Some(monotonic());
     }
 
-    /// When the next comment is due in a silence since then.
+    /// When the next comment is due in an idle time since then.
     fn comment_at(&self, since: Instant) -> Option<Instant> {
         let last = self.commented_at.map_or(since, |at| at.max(since));
         self.comment_every

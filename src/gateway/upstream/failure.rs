@@ -37,7 +37,7 @@ enum Cause {
     /// The connection was of no more use when the request reached it, or the upstream said that it had not begun to work on it.
     Untouched,
     /// An answer came that is none: [`Call::verdict`] has what it comes to.
-    Judged,
+    NoAnswer,
     /// The upstream failed before the client was sent anything.
     Failed,
     /// The upstream failed within an answer that the client was sent a part of.
@@ -119,7 +119,7 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool) -> Ca
         return Cause::BrokeOff;
     }
     if call.verdict.is_some() {
-        return Cause::Judged;
+        return Cause::NoAnswer;
     }
     if is_untouched(call, error, is_reused) {
         return Cause::Untouched;
@@ -171,7 +171,7 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             recorder::fault(ctx, recorder::fault_of(error, true));
             Next::End
         }
-        (Next::End, Cause::Judged) => {
+        (Next::End, Cause::NoAnswer) => {
             call.failure = verdict.map(|verdict| Box::new(verdict.error));
             Next::End
         }
@@ -186,7 +186,7 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
 fn next(call: &Call, cause: Cause) -> Next {
     match cause {
         Cause::ClientLeft | Cause::Stopped | Cause::Uncovered | Cause::Ours | Cause::BrokeOff => Next::End,
-        Cause::Judged => match &call.verdict {
+        Cause::NoAnswer => match &call.verdict {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
             _ => Next::Another,
         },
@@ -224,8 +224,8 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     discard::answer(call);
     let failure = verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error);
     call.failure = Some(Box::new(failure));
-    if let Some(tally) = call.tally() {
-        tally.begins_again();
+    if let Some(recorder) = call.recorder() {
+        recorder.begins_again();
     }
     let is_left = call
         .admission
@@ -239,7 +239,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
 }
 
 /// Tells the client of a failure, as far as it can still be told. The status that it was told, 0 when it has left.
-pub(in crate::gateway) async fn tell(session: &mut Session, ctx: &mut Ctx, error: &Error) -> u16 {
+pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> u16 {
     let has_left = ctx.call().is_some_and(|call| call.client_has_left);
     if has_left || *error.esource() == ErrorSource::Downstream {
         // Clients that leave are normal traffic.
@@ -251,8 +251,8 @@ pub(in crate::gateway) async fn tell(session: &mut Session, ctx: &mut Ctx, error
     let (id, path) = (ctx.id, session.req_header().uri.path());
     log::error!("request {id} {path} failed with {}: {error}", wire.status);
     let written = if !responses::has_begun(session) {
-        if let Some(tally) = ctx.tally() {
-            tally.failed(&failure);
+        if let Some(recorder) = ctx.recorder() {
+            recorder.failed(&failure);
         }
         // The connection is closed after a failure, and this says so.
         session.set_keepalive(None);

@@ -176,7 +176,7 @@ impl Upstream {
         let options = &mut peer.options;
         options.connection_timeout = Some(self.timeouts.connect);
         options.total_connection_timeout = Some(self.timeouts.connect.saturating_mul(2));
-        // Its silence is the line's to notice, with one clock for the whole call and not one for each read.
+        // Its idle time is for the transport to notice, with one clock for the whole call and not one for each read.
         options.write_timeout = Some(self.timeouts.write);
         options.idle_timeout = Some(POOLED_IDLE);
         options.tcp_keepalive = Some(TcpKeepalive {

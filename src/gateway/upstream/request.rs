@@ -1,4 +1,4 @@
-//! The way to an upstream: which target is asked next, and with what request. `judge` reads its answer.
+//! The way to an upstream: which target is asked next, and with what request. `response` reads its answer.
 
 use std::sync::Arc;
 

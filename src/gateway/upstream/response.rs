@@ -1,4 +1,4 @@
-//! The judgement of an upstream's answer: by its header, and then by what passes.
+//! What an upstream's answer means: by its header, and then by what passes.
 
 use bytes::Bytes;
 use http::header::{self, HeaderMap, HeaderValue};
@@ -20,7 +20,7 @@ use crate::pure::tokens::Encoding;
 
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
-/// Judges the upstream's answer by its head: in its place stands what the client gets, or nothing of it passes.
+/// Decides on the upstream's answer by its head: in its place stands what the client gets, or nothing of it passes.
 ///
 /// # Errors
 /// To have the next target tried, or to end the call: the call's verdict says with what.
@@ -29,7 +29,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "an answer without a call");
     };
-    if let Some(trace) = call.tally().and_then(|tally| tally.trace()) {
+    if let Some(trace) = call.recorder().and_then(|recorder| recorder.trace()) {
         trace.answered(status);
     }
     let fields = Fields::of(&response.headers);
@@ -103,8 +103,8 @@ fn refuse(response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError, clock: 
     let headers = responses::error_headers(&wire, ctx);
     *response = responses::head(responses::status(&wire)?, headers);
     if let Some(call) = ctx.call() {
-        if let Some(tally) = call.tally() {
-            tally.failed(&error);
+        if let Some(recorder) = call.recorder() {
+            recorder.failed(&error);
         }
         succeeded(call, clock);
         call.failure = Some(Box::new(error.clone()));
@@ -130,9 +130,9 @@ pub(in crate::gateway) fn piece(
     let Some(call) = ctx.call() else { return Ok(()) };
     let is_empty = body.as_ref().is_none_or(Bytes::is_empty);
     if (ends || !is_empty)
-        && let Some(tally) = call.tally()
+        && let Some(recorder) = call.recorder()
     {
-        tally.passed(ends);
+        recorder.passed(ends);
     }
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
@@ -154,8 +154,8 @@ pub(in crate::gateway) fn piece(
             if let Some(attempt) = &call.attempt {
                 attempt.candidate.breaker.failed(clock.now(), None);
             }
-            if let Some(tally) = call.tally() {
-                tally.died();
+            if let Some(recorder) = call.recorder() {
+                recorder.died();
             }
             return Ok(());
         }

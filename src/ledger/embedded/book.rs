@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Cell, Embedded};
+use super::{Embedded, EmbeddedAccount};
 use crate::clock::Clock;
 use crate::ledger::tests::sequences::Book;
 use crate::ledger::{Debit, Figures, Ledger};
@@ -16,7 +16,7 @@ use crate::pure::time::Timestamp;
 /// An account of an embedded ledger.
 pub(in crate::ledger) struct EmbeddedBook {
     store: Arc<Embedded>,
-    cell: Arc<Cell>,
+    cell: Arc<EmbeddedAccount>,
 }
 
 impl EmbeddedBook {

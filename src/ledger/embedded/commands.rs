@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::writer::Committer;
-use super::{Cell, KeyEntry, MAINTENANCE};
+use super::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use crate::ledger::admin::{
     AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
 };
@@ -101,7 +101,7 @@ impl Committer {
         }
     }
 
-    fn cell(&self, account: &AccountId) -> Result<Arc<Cell>, AdminError> {
+    fn cell(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, AdminError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         accounts
             .get(account)
@@ -121,7 +121,7 @@ impl Committer {
             created: self.shared.clock.now(),
         };
         self.database.insert_account(&record).map_err(failed)?;
-        let cell = Arc::new(Cell::new(record, AccountState::default()));
+        let cell = Arc::new(EmbeddedAccount::new(record, AccountState::default()));
         let view = self.view(&cell, true);
         self.shared
             .accounts
@@ -149,7 +149,7 @@ impl Committer {
     }
 
     fn list_accounts(&self) -> AdminReply {
-        let mut cells: Vec<Arc<Cell>> = self
+        let mut cells: Vec<Arc<EmbeddedAccount>> = self
             .shared
             .accounts
             .read()
@@ -348,7 +348,7 @@ impl Committer {
             .clone()
     }
 
-    fn view(&self, cell: &Cell, with_keys: bool) -> AccountView {
+    fn view(&self, cell: &EmbeddedAccount, with_keys: bool) -> AccountView {
         let record = AccountRecord::clone(&cell.record.load());
         let keys = if with_keys {
             self.keys_of(&record.id)

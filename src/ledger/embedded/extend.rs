@@ -1,6 +1,6 @@
 //! A hold in memory is raised while its call runs.
 
-use super::{Cell, Embedded};
+use super::{Embedded, EmbeddedAccount};
 use crate::ledger::StoreError;
 use crate::pure::account::Extended;
 use crate::pure::estimate::HoldRange;
@@ -14,7 +14,7 @@ impl Embedded {
     /// When another process owns the ledger now: it holds what this one's calls held then.
     pub(in crate::ledger) fn extend(
         &self,
-        cell: &Cell,
+        cell: &EmbeddedAccount,
         hold: RequestId,
         range: &HoldRange,
         quota: Credits,

@@ -12,7 +12,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::take_back::Owner;
-use super::{Cell, Embedded};
+use super::{Embedded, EmbeddedAccount};
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::ledger::journal::{Entry, LiveHold};
@@ -24,7 +24,7 @@ use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 
 /// The holds of calls that run in the process before this one, by request.
-pub(super) type Predecessors = HashMap<RequestId, Arc<Cell>>;
+pub(super) type Predecessors = HashMap<RequestId, Arc<EmbeddedAccount>>;
 
 /// A reserve of the process before, as the control socket carries it. Amounts are in 10^-12 credit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -166,7 +166,7 @@ impl Embedded {
     /// A reserve at the successor; here, when the ledger is taken back meanwhile.
     pub(in crate::ledger) async fn reserve_at_successor(
         &self,
-        cell: &Cell,
+        cell: &EmbeddedAccount,
         request: &ReserveRequest,
         entry: &mut Entry,
     ) -> Result<Result<Granted, Denial>, StoreError> {
@@ -188,7 +188,7 @@ impl Embedded {
     /// holds for a call of this process is noted here too: should it fail, this process has to hold it.
     fn reserved_at_successor(
         &self,
-        cell: &Cell,
+        cell: &EmbeddedAccount,
         request: &ReserveRequest,
         asked: Result<AdminReply, AdminError>,
     ) -> Option<Result<Result<Granted, Denial>, StoreError>> {
@@ -208,7 +208,7 @@ impl Embedded {
     }
 
     /// The account's figures at the successor.
-    pub(in crate::ledger) async fn figures_at_successor(&self, cell: &Cell) -> Result<Figures, StoreError> {
+    pub(in crate::ledger) async fn figures_at_successor(&self, cell: &EmbeddedAccount) -> Result<Figures, StoreError> {
         let account = cell.record.load().id.clone();
         match self.ask_successor(AdminOp::AccountShow { account }).await {
             Ok(AdminReply::Account(view)) => Ok(view.figures),
@@ -316,7 +316,7 @@ impl Embedded {
         held: &std::collections::HashSet<RequestId>,
         running: &std::collections::HashSet<RequestId>,
     ) {
-        let ended: Vec<(RequestId, Arc<Cell>)> = self
+        let ended: Vec<(RequestId, Arc<EmbeddedAccount>)> = self
             .predecessors()
             .extract_if(|hold, _| held.contains(hold) && !running.contains(hold))
             .collect();

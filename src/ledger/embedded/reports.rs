@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 
 use super::writer::Command;
-use super::{Cell, Embedded};
+use super::{Embedded, EmbeddedAccount};
 use crate::ledger::admin::{AdminError, AdminReply, AuditReport, ReceiptPage, ReceiptQuery};
 use crate::ledger::sqlite::Reader;
 use crate::ledger::{StoreError, UsageRow};
@@ -90,7 +90,7 @@ impl Embedded {
     }
 
     /// The account that a report is of.
-    pub(super) fn reported(&self, account: &AccountId) -> Result<Arc<Cell>, StoreError> {
+    pub(super) fn reported(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, StoreError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         let cell = accounts.get(account).cloned();
         cell.ok_or_else(|| StoreError::Corrupt("the account is not there".to_owned()))

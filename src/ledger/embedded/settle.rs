@@ -4,9 +4,9 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::writer::Command;
-use super::{Cell, Embedded, QueuedDebit};
+use super::{Embedded, EmbeddedAccount, QueuedDebit};
 use crate::ledger::journal::Entry;
-use crate::ledger::{Debit, Orphan, Place, StoreError};
+use crate::ledger::{AccountHandle, Debit, Orphan, StoreError};
 use crate::pure::account::{AccountState, Settled, Settlement};
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
@@ -18,7 +18,7 @@ use crate::pure::time::Timestamp;
 impl Embedded {
     pub(in crate::ledger) fn settle(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         hold: RequestId,
         number: Option<CallNumber>,
         debit: Debit,
@@ -43,7 +43,7 @@ impl Embedded {
     }
 
     /// The account's next number.
-    pub(in crate::ledger) fn next_number(&self, cell: &Cell) -> CallNumber {
+    pub(in crate::ledger) fn next_number(&self, cell: &EmbeddedAccount) -> CallNumber {
         cell.numbers.next(&self.shared.producer)
     }
 
@@ -57,7 +57,7 @@ impl Embedded {
     #[cfg(test)]
     pub(in crate::ledger) fn settle_numbered(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         settlement: &Settlement,
         debit: Debit,
     ) -> Settled {
@@ -67,7 +67,7 @@ impl Embedded {
     /// Takes a settlement of this process, which was never sent before: so a number that its account has forgotten is replaced.
     fn take_own(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         state: &mut AccountState,
         mut settlement: Settlement,
         debit: Debit,
@@ -84,7 +84,7 @@ impl Embedded {
     /// Takes a settlement into memory, and queues it for the file when it is new.
     fn take(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         state: &mut AccountState,
         settlement: &Settlement,
         debit: Debit,
@@ -111,7 +111,7 @@ impl Embedded {
     /// Queues what was resolved for the file.
     fn queue(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         state: &AccountState,
         (id, number): (RequestId, CallNumber),
         debit: Option<Debit>,
@@ -143,7 +143,7 @@ impl Embedded {
 
     pub(in crate::ledger) fn release(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         hold: RequestId,
         number: Option<CallNumber>,
         mut entry: Entry,
@@ -164,12 +164,12 @@ impl Embedded {
     ///
     /// # Errors
     /// When there is no such account.
-    pub(in crate::ledger) fn place(&self, account: &AccountId) -> Result<Place, StoreError> {
+    pub(in crate::ledger) fn place(&self, account: &AccountId) -> Result<AccountHandle, StoreError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         let cell = accounts
             .get(account)
             .ok_or_else(|| StoreError::Corrupt(format!("there is no account {account}")))?;
-        Ok(Place::Embedded(Arc::clone(cell)))
+        Ok(AccountHandle::Embedded(Arc::clone(cell)))
     }
 
     /// Takes the debit of a call that ended in the process before this one, which lives.
@@ -180,7 +180,7 @@ impl Embedded {
         debit: Debit,
         number: CallNumber,
     ) {
-        let Ok(Place::Embedded(cell)) = self.place(account) else {
+        let Ok(AccountHandle::Embedded(cell)) = self.place(account) else {
             return;
         };
         let mut state = cell.state();
@@ -204,7 +204,7 @@ impl Embedded {
     /// When the account has forgotten the call's producer, so that nobody knows whether the debit was taken. The entry stays in its journal.
     pub(in crate::ledger) fn take_over(
         &self,
-        cell: &Arc<Cell>,
+        cell: &Arc<EmbeddedAccount>,
         hold: RequestId,
         orphan: Orphan,
         entry: Entry,

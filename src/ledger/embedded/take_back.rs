@@ -10,7 +10,7 @@ use std::sync::{Arc, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 
 use super::writer::Command;
-use super::{Cell, Embedded, KeyEntry, MAINTENANCE, QueuedDebit, Shared, start_thread, take_lock};
+use super::{Embedded, EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared, start_thread, take_lock};
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control};
 use crate::pure::account::{AccountState, Settled};
@@ -126,11 +126,11 @@ impl Shared {
         Ok(())
     }
 
-    fn rebase(&self, accounts: &mut HashMap<AccountId, Arc<Cell>>, stored: Vec<StoredAccount>) {
+    fn rebase(&self, accounts: &mut HashMap<AccountId, Arc<EmbeddedAccount>>, stored: Vec<StoredAccount>) {
         for stored in &stored {
             accounts
                 .entry(stored.record.id.clone())
-                .or_insert_with(|| Arc::new(Cell::new(stored.record.clone(), AccountState::default())));
+                .or_insert_with(|| Arc::new(EmbeddedAccount::new(stored.record.clone(), AccountState::default())));
         }
         // All at once: no call is settled in between, so the queue and the accounts agree.
         let mut states: HashMap<AccountId, MutexGuard<'_, AccountState>> =

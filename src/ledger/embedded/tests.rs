@@ -121,7 +121,7 @@ fn debits_and_top_ups_survive_a_restart() {
 
     let store = open(&folder);
     let caller = store.authenticate(&key).unwrap();
-    let Place::Embedded(cell) = &caller.place else {
+    let AccountHandle::Embedded(cell) = &caller.place else {
         panic!("another store");
     };
     let figures = store.figures(cell);

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 use super::receipts;
 use super::take_back::Owner;
-use super::{COMMIT_WINDOW, Cell, QueuedDebit, Shared};
+use super::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use crate::failpoints::point;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::journal::Entry;
@@ -128,7 +128,7 @@ impl Committer {
         self.commit()?; // Where this fails, nothing has changed yet.
         self.shared.owner.set(Owner::Successor);
         // Whoever is in the middle of a step on an account ends it; what comes after sees that the ledger has changed hands.
-        let cells: Vec<Arc<Cell>> = {
+        let cells: Vec<Arc<EmbeddedAccount>> = {
             let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
             accounts.values().cloned().collect()
         };

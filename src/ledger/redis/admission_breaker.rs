@@ -8,7 +8,7 @@ use crate::ledger::StoreError;
 /// Bounds the calls that wait for Redis. After [`FAILURES_MAX`] failures in a row calls fail at once, but for one every
 /// [`PROBE_EVERY`] that tries whether Redis is back.
 #[derive(Debug)]
-pub(super) struct Guard {
+pub(super) struct AdmissionBreaker {
     started: Instant,
     waiting_max: usize,
     waiting: AtomicUsize,
@@ -19,12 +19,12 @@ pub(super) struct Guard {
 
 /// The right to ask Redis once.
 #[derive(Debug)]
-pub(super) struct Pass<'a>(&'a Guard);
+pub(super) struct Pass<'a>(&'a AdmissionBreaker);
 
-impl Guard {
+impl AdmissionBreaker {
     /// `started`: when the ledger was opened.
-    pub(super) fn new(waiting_max: usize, started: Instant) -> Guard {
-        Guard {
+    pub(super) fn new(waiting_max: usize, started: Instant) -> AdmissionBreaker {
+        AdmissionBreaker {
             started,
             waiting_max,
             waiting: AtomicUsize::new(0),
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn five_failures_close_the_door_and_one_answer_opens_it() {
-        let guard = Guard::new(10, crate::clock::monotonic());
+        let guard = AdmissionBreaker::new(10, crate::clock::monotonic());
         for _ in 0..FAILURES_MAX {
             guard.enter().unwrap().failed("test");
         }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn no_more_calls_wait_than_are_allowed() {
-        let guard = Guard::new(2, crate::clock::monotonic());
+        let guard = AdmissionBreaker::new(2, crate::clock::monotonic());
         let (first, _second) = (guard.enter().unwrap(), guard.enter().unwrap());
         assert!(guard.enter().is_err());
         drop(first);

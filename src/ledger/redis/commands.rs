@@ -8,7 +8,7 @@ use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key};
-use super::shared::{Core, key_name, read_record};
+use super::shared::{Shared, key_name, read_record};
 use crate::clock::Clock;
 use crate::ledger::admin::{
     AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
@@ -26,7 +26,7 @@ impl From<StoreError> for AdminError {
     }
 }
 
-impl Core {
+impl Shared {
     pub(super) async fn execute(&self, link: &Link, op: AdminOp) -> Result<AdminReply, AdminError> {
         if !op.writes() {
             return self.execute_on(link, op).await;

@@ -7,11 +7,11 @@ use redis::{RedisResult, Value};
 use super::admission_breaker::millis;
 use super::link::Link;
 use super::reply;
-use super::shared::Core;
+use super::shared::Shared;
 use super::slots::slot_of;
 use crate::ledger::admin::AdminError;
 
-impl Core {
+impl Shared {
     /// Waits until a replica has what was written on `link`'s connection, at each master that one of `keys` belongs to. A master without
     /// replicas has nothing to wait for.
     ///

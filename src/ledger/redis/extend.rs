@@ -22,9 +22,9 @@ impl RedisLedger {
         range: &HoldRange,
         quota: Credits,
     ) -> Result<Extended, StoreError> {
-        let core = &self.core;
-        let now = core.now_text();
-        let mut command = script::EXTEND.call(script::By::Hash, &account.keys());
+        let shared = &self.shared;
+        let now = shared.now_text();
+        let mut command = script::EXTEND.call(script::EvalMode::Hash, &account.keys());
         command
             .arg(hold.as_bytes())
             .arg(range.wanted.pico())
@@ -35,9 +35,9 @@ impl RedisLedger {
             command,
             script: Some(&script::EXTEND),
         };
-        let extended = reply::extended(&core.ask(&core.link(), &call).await?)?;
+        let extended = reply::extended(&shared.ask(&shared.link(), &call).await?)?;
         if let Extended::To(amount) = extended {
-            core.holds.extended(hold, amount);
+            shared.holds.extended(hold, amount);
         }
         Ok(extended)
     }

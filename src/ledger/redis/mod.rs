@@ -41,14 +41,14 @@ use self::holds::{OpenHold, OpenHolds};
 use self::link::Link;
 use self::queue::{Origin, QueuedDebit, ReleaseKind};
 use self::shards::Shards;
-use self::shared::Core;
+use self::shared::Shared;
 use self::url::Address;
 use super::admin::{AdminError, AdminOp, AdminReply};
 use super::cover::Cover;
 use super::journal::Entry;
 use super::producer::Producer;
 use super::store_metrics::{Times, Vitals};
-use super::{Caller, Debit, Figures, Orphan, Place, ReceiptFiles, StoreError};
+use super::{AccountHandle, Caller, Debit, Figures, Orphan, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
@@ -102,7 +102,7 @@ impl Default for Options {
 /// The ledger, with its thread.
 #[derive(Debug)]
 pub struct RedisLedger {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     settler: Mutex<Option<std::thread::JoinHandle<()>>>,
     commands: Mutex<Option<tokio::runtime::Runtime>>,
 }
@@ -123,7 +123,7 @@ impl RedisLedger {
         } else {
             Shards::one(address, options.waiting_max, started)
         };
-        let core = Arc::new(Core {
+        let shared = Arc::new(Shared {
             number: NUMBERS.fetch_add(1, Ordering::Relaxed),
             started,
             shards,
@@ -136,14 +136,14 @@ impl RedisLedger {
             times: Times::default(),
             options,
         });
-        runtime.block_on(server_health::check_servers(&core))?;
-        let shared = Arc::clone(&core);
+        runtime.block_on(server_health::check_servers(&shared))?;
+        let senders = Arc::clone(&shared);
         let thread = std::thread::Builder::new()
             .name("redis-ledger".to_owned())
-            .spawn(move || sender::run(&shared))
+            .spawn(move || sender::run(&senders))
             .map_err(|error| unavailable(&format!("cannot start the ledger's thread: {error}")))?;
         Ok(Arc::new(RedisLedger {
-            core,
+            shared,
             settler: Mutex::new(Some(thread)),
             commands: Mutex::new(Some(runtime)),
         }))
@@ -151,14 +151,14 @@ impl RedisLedger {
 
     /// Where receipts are written to as well.
     pub(super) fn receipt_files(&self) -> &OnceLock<Arc<ReceiptFiles>> {
-        &self.core.receipt_files
+        &self.shared.receipt_files
     }
 
     pub(super) async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
-        let core = &self.core;
-        let entry = match core.cache.key(digest, core.now_ms()) {
+        let shared = &self.shared;
+        let entry = match shared.cache.key(digest, shared.now_ms()) {
             Some(entry) => entry,
-            None => match core.key(digest).await? {
+            None => match shared.key(digest).await? {
                 Some(entry) => entry,
                 None => return Ok(None),
             },
@@ -166,7 +166,7 @@ impl RedisLedger {
         Ok(Some(Caller {
             key: entry.key,
             account: entry.facts,
-            place: Place::Redis(entry.account),
+            place: AccountHandle::Redis(entry.account),
         }))
     }
 
@@ -176,33 +176,34 @@ impl RedisLedger {
         request: &ReserveRequest,
         entry: Entry,
     ) -> Result<Result<(Granted, Entry, Arc<Cover>), Denial>, StoreError> {
-        let core = &self.core;
-        let options = &core.options;
+        let shared = &self.shared;
+        let options = &shared.options;
         // Wherever this ends, or is given up, without a hold: the entry is closed, unless a doubtful reserve has taken it along.
         let mut entry = ClosesEntry(Some(entry));
         // The hold's life begins when Redis makes it, which is later.
-        let asked_ms = core.now_ms();
-        let unsettled_max = core.shards.share(options.unsettled_max);
-        core.shards
+        let asked_ms = shared.now_ms();
+        let unsettled_max = shared.shards.share(options.unsettled_max);
+        shared
+            .shards
             .of(account)
             .queue
             .check(asked_ms, unsettled_max, options.unsettled_age_max)?;
-        let link = core.link();
+        let link = shared.link();
         let under_way = account.is_under_way();
         let began = crate::clock::monotonic();
-        let mut outcome = core.try_reserve(&link, account, request, &mut entry.0).await?;
+        let mut outcome = shared.try_reserve(&link, account, request, &mut entry.0).await?;
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
         if let Err(denial) = &outcome
             && under_way
-            && core.barrier(account).await.is_ok()
+            && shared.barrier(account).await.is_ok()
         {
             let again = ReserveRequest {
                 is_counted: request.is_counted || denial.is_counted(),
                 ..request.clone()
             };
-            outcome = core.try_reserve(&link, account, &again, &mut entry.0).await?;
+            outcome = shared.try_reserve(&link, account, &again, &mut entry.0).await?;
         }
-        core.times.observe(began.elapsed());
+        shared.times.observe(began.elapsed());
         let cover = Arc::new(Cover::default());
         if let Ok(granted) = &outcome {
             let ttl = request.expires.since(options.clock.now());
@@ -215,14 +216,14 @@ impl RedisLedger {
                 renewed_ms: asked_ms,
                 cover: Arc::clone(&cover),
             };
-            core.holds.insert(request.id, open);
+            shared.holds.insert(request.id, open);
         }
         Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()), cover)))
     }
 
     /// The account's next number.
     pub(super) fn next_number(&self, account: &Account) -> CallNumber {
-        account.numbers.next(&self.core.producer)
+        account.numbers.next(&self.shared.producer)
     }
 
     pub(super) fn settle(
@@ -233,13 +234,13 @@ impl RedisLedger {
         debit: Debit,
         entry: Entry,
     ) {
-        let known = self.core.holds.remove(hold);
+        let known = self.shared.holds.remove(hold);
         self.queue(account, (hold, known), (number, Origin::Own), debit, entry);
     }
 
     pub(super) fn release(&self, account: &Arc<Account>, hold: RequestId, number: Option<CallNumber>, entry: Entry) {
-        self.core.holds.remove(hold);
-        let shard = self.core.shards.queue_of(account);
+        self.shared.holds.remove(hold);
+        let shard = self.shared.shards.queue_of(account);
         shard.queue.release(account, hold, number, ReleaseKind::Sure, entry);
     }
 
@@ -253,7 +254,7 @@ impl RedisLedger {
     ) {
         let number = number.unwrap_or_else(|| self.next_number(account));
         entry.owe(&debit, number);
-        let shard = self.core.shards.queue_of(account);
+        let shard = self.shared.shards.queue_of(account);
         shard.queue.settle(QueuedDebit {
             account: Arc::clone(account),
             hold,
@@ -263,14 +264,14 @@ impl RedisLedger {
             origin,
             is_written_out: false,
             sent: 0,
-            queued_ms: self.core.now_ms().max(1),
+            queued_ms: self.shared.now_ms().max(1),
             entry,
         });
     }
 
     /// Where the account's figures are.
-    pub(super) fn place(&self, account: &AccountId) -> Place {
-        Place::Redis(self.core.cache.account(account))
+    pub(super) fn place(&self, account: &AccountId) -> AccountHandle {
+        AccountHandle::Redis(self.shared.cache.account(account))
     }
 
     /// Settles or releases a call that a dead process left.
@@ -278,7 +279,7 @@ impl RedisLedger {
         match orphan {
             // Its reserve may be on its way still, from a process that died a moment ago.
             Orphan::Held => {
-                let shard = self.core.shards.queue_of(account);
+                let shard = self.shared.shards.queue_of(account);
                 shard.queue.release(account, hold, None, ReleaseKind::Doubtful, entry);
             }
             // One that has no number yet was never sent: this process gives it its own.
@@ -290,13 +291,13 @@ impl RedisLedger {
     }
 
     pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {
-        let ttl = i64::try_from(self.core.options.hold_ttl.as_millis()).unwrap_or(i64::MAX);
+        let ttl = i64::try_from(self.shared.options.hold_ttl.as_millis()).unwrap_or(i64::MAX);
         now.plus_millis(ttl)
     }
 
     /// As this process saw it last: another node's calls of the same moment are not in it.
     pub(super) fn rate(&self, account: &Account, scope: &Scope, limits: Limits) -> RateView {
-        let now = self.core.redis_now();
+        let now = self.shared.redis_now();
         account.window(scope).at(now).view(limits, now)
     }
 
@@ -310,28 +311,28 @@ impl RedisLedger {
     }
 
     pub(super) async fn figures(&self, account: &Account) -> Result<Figures, StoreError> {
-        let core = &self.core;
-        core.barrier(account).await?;
-        let shown = core.show(&core.link(), account.keys()).await?;
+        let shared = &self.shared;
+        shared.barrier(account).await?;
+        let shown = shared.show(&shared.link(), account.keys()).await?;
         shown.map(|shown| shown.figures).ok_or_else(reply::no_account)
     }
 
     pub(super) fn vitals(&self) -> Vitals {
-        let core = &self.core;
-        let (holds_open, held) = core.holds.sums();
+        let shared = &self.shared;
+        let (holds_open, held) = shared.holds.sums();
         Vitals {
             kind: "redis",
             holds_open,
             held,
-            unsettled: u64::try_from(core.shards.unsettled()).unwrap_or(u64::MAX),
-            unsettled_age: Duration::from_millis(core.shards.oldest_age_ms(core.now_ms())),
+            unsettled: u64::try_from(shared.shards.unsettled()).unwrap_or(u64::MAX),
+            unsettled_age: Duration::from_millis(shared.shards.oldest_age_ms(shared.now_ms())),
             below_zero: None,
-            latency: core.times.histogram(),
+            latency: shared.times.histogram(),
         }
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        self.core.execute(&self.core.link(), op).await
+        self.shared.execute(&self.shared.link(), op).await
     }
 
     /// Runs an operator's command from a thread that is on no runtime.
@@ -344,31 +345,31 @@ impl RedisLedger {
     }
 
     pub(super) fn in_maintenance(&self) -> bool {
-        self.core.maintenance.load(Ordering::Relaxed)
+        self.shared.maintenance.load(Ordering::Relaxed)
     }
 
     /// Admits no more calls, sends what is left, and ends the thread. Says how many settlements Redis has not acknowledged
     /// within [`Options::close_within`]. A second call does nothing.
     pub fn close(&self) -> usize {
-        self.core.shards.close();
+        self.shared.shards.close();
         let thread = self.settler.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
             if thread.join().is_err() {
                 log::error!("MONEY: the ledger's thread panicked");
             }
-            let left = self.core.shards.unsettled();
+            let left = self.shared.shards.unsettled();
             if left > 0 {
                 log::error!("MONEY: {left} settlements are not acknowledged at the end");
             }
         }
-        self.core.shards.unsettled()
+        self.shared.shards.unsettled()
     }
 }
 
 impl Drop for RedisLedger {
     fn drop(&mut self) {
         self.close();
-        Link::forget_ledger(self.core.number);
+        Link::forget_ledger(self.shared.number);
         let runtime = self.commands.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(runtime) = runtime {
             runtime.shutdown_background();

@@ -12,7 +12,7 @@ use super::link::Link;
 use super::queue::QueuedDebit;
 use super::reply::{self, corrupt};
 use super::script;
-use super::shared::Core;
+use super::shared::Shared;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AuditFinding, ReceiptPage, ReceiptQuery};
 use crate::ledger::{StoreError, UsageRow, clamped};
@@ -21,8 +21,8 @@ use crate::pure::receipt::{Billed, Receipt};
 use crate::pure::time::{Day, Timestamp};
 
 /// What a settlement's entry says, for its script. None where no receipts are kept.
-pub(super) fn entry_of(core: &Core, queued: &QueuedDebit) -> Option<(String, u32)> {
-    let most = core.options.receipts_per_account_max?;
+pub(super) fn entry_of(shared: &Shared, queued: &QueuedDebit) -> Option<(String, u32)> {
+    let most = shared.options.receipts_per_account_max?;
     match billed(queued).to_compact() {
         Ok(text) => Some((text, most.get())),
         Err(error) => {
@@ -33,11 +33,11 @@ pub(super) fn entry_of(core: &Core, queued: &QueuedDebit) -> Option<(String, u32
 }
 
 /// Has the receipt of an acknowledged settlement written to the files, where there are some: `at` the moment that Redis told.
-pub(super) fn write_out(core: &Core, queued: &mut QueuedDebit, at: Option<Timestamp>) {
-    if let Some(files) = core.receipt_files.get()
+pub(super) fn write_out(shared: &Shared, queued: &mut QueuedDebit, at: Option<Timestamp>) {
+    if let Some(files) = shared.receipt_files.get()
         && !std::mem::replace(&mut queued.is_written_out, true)
     {
-        let resolved = at.unwrap_or_else(|| core.redis_now());
+        let resolved = at.unwrap_or_else(|| shared.redis_now());
         let billed = billed(queued);
         files.push(Receipt { resolved, billed });
     }
@@ -55,7 +55,7 @@ fn billed(queued: &QueuedDebit) -> Billed {
     )
 }
 
-impl Core {
+impl Shared {
     /// The receipts that are asked for; those of every settlement made here before the call are among them.
     pub(super) async fn receipts(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, AdminError> {
         let account = self.cache.account(&query.account);

@@ -14,16 +14,16 @@ use crate::pure::numbers::ProducerId;
 
 /// The settlements of the last while, oldest first.
 #[derive(Debug)]
-pub(super) struct Ring {
+pub(super) struct ReplayBuffer {
     acknowledged: VecDeque<(u64, QueuedDebit)>,
     keep: Duration,
     most: usize,
 }
 
-impl Ring {
+impl ReplayBuffer {
     /// Keeps at most so many. Each shard has a ring, so that nothing is pushed out by what another acknowledges.
-    pub(super) fn new(keep: Duration, most: usize) -> Ring {
-        Ring {
+    pub(super) fn new(keep: Duration, most: usize) -> ReplayBuffer {
+        ReplayBuffer {
             acknowledged: VecDeque::new(),
             keep,
             most,

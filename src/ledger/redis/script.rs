@@ -18,7 +18,7 @@ pub(super) struct Script {
 
 /// How a script is named in a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum By {
+pub(super) enum EvalMode {
     /// By its hash: short, and known to the server unless it has restarted.
     Hash,
     /// By its text, which also makes it known.
@@ -34,9 +34,9 @@ impl Script {
     }
 
     /// A call with these keys; its arguments follow.
-    pub(super) fn call(&self, by: By, keys: &[&str]) -> Cmd {
+    pub(super) fn call(&self, by: EvalMode, keys: &[&str]) -> Cmd {
         let mut command = match by {
-            By::Hash => {
+            EvalMode::Hash => {
                 let hash = self
                     .hash
                     .get_or_init(|| redis::Script::new(self.text).get_hash().to_owned());
@@ -45,7 +45,7 @@ impl Script {
                 command.arg("EVALSHA").arg(hash);
                 command
             }
-            By::Text => {
+            EvalMode::Text => {
                 let mut command = redis::cmd("EVAL");
                 command.arg(self.text);
                 command

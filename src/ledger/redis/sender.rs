@@ -23,17 +23,17 @@ use super::account::Account;
 use super::admission_breaker::millis;
 use super::link::{Line, Link};
 use super::queue::{QueuedDebit, Work};
-use super::replay::{RING_MAX, Ring};
-use super::script::{self, By};
+use super::replay::{RING_MAX, ReplayBuffer};
+use super::script::{self, EvalMode};
 use super::shards::Shard;
-use super::shared::Core;
+use super::shared::Shared;
 use super::url::Connection;
 use super::{server_health, topology};
 use crate::failpoints::point;
 
 /// The state of a shard's settler.
 pub(super) struct Settler {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     shard: Arc<Shard>,
     line: Line,
     /// The ways to other shards, for what is asked there once.
@@ -44,12 +44,12 @@ pub(super) struct Settler {
     backlog: VecDeque<Work>,
     /// What is sent again at a time of the ledger's monotonic clock.
     later: Vec<(u64, Work)>,
-    ring: Ring,
+    ring: ReplayBuffer,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
     /// The number of the connection that the server was asked on who it is, and when.
     asked: (u64, u64),
-    by: By,
+    by: EvalMode,
     /// When the last batch was sent.
     sent: Option<Instant>,
     /// When holds were looked through last.
@@ -68,18 +68,18 @@ enum Outcome {
 }
 
 /// Runs until the queues are closed and empty, or time is over.
-pub(super) fn run(core: &Arc<Core>) {
+pub(super) fn run(shared: &Arc<Shared>) {
     let runtime = match super::runtime() {
         Ok(runtime) => runtime,
         Err(error) => return log::error!("MONEY: settlements cannot be sent: {error}"),
     };
     runtime.block_on(async {
-        let subscription = tokio::spawn(server_health::subscribe(Arc::clone(core)));
-        let topology = core
+        let subscription = tokio::spawn(server_health::subscribe(Arc::clone(shared)));
+        let topology = shared
             .shards
             .is_cluster()
-            .then(|| tokio::spawn(topology::follow(Arc::clone(core))));
-        settle(core).await;
+            .then(|| tokio::spawn(topology::follow(Arc::clone(shared))));
+        settle(shared).await;
         subscription.abort();
         if let Some(topology) = topology {
             topology.abort();
@@ -88,27 +88,27 @@ pub(super) fn run(core: &Arc<Core>) {
 }
 
 /// A settler for each shard, those included that come to be.
-async fn settle(core: &Arc<Core>) {
+async fn settle(shared: &Arc<Shared>) {
     let mut settlers = FuturesUnordered::new();
     let mut count = 0;
     loop {
-        for shard in core.shards.all().into_iter().skip(count) {
-            settlers.push(Settler::new(Arc::clone(core), shard).work());
+        for shard in shared.shards.all().into_iter().skip(count) {
+            settlers.push(Settler::new(Arc::clone(shared), shard).work());
             count += 1;
         }
         tokio::select! {
-            () = core.shards.added() => {}
+            () = shared.shards.added() => {}
             ended = settlers.next() => if ended.is_none() { return },
         }
     }
 }
 
 impl Settler {
-    fn new(core: Arc<Core>, shard: Arc<Shard>) -> Settler {
+    fn new(shared: Arc<Shared>, shard: Arc<Shard>) -> Settler {
         Settler {
-            ring: Ring::new(core.options.replay, core.shards.share(RING_MAX)),
-            generation: core.shards.generation(),
-            core,
+            ring: ReplayBuffer::new(shared.options.replay, shared.shards.share(RING_MAX)),
+            generation: shared.shards.generation(),
+            shared,
             shard,
             line: Line::default(),
             link: Link::default(),
@@ -116,7 +116,7 @@ impl Settler {
             later: Vec::new(),
             servers: BTreeSet::new(),
             asked: (0, 0),
-            by: By::Hash,
+            by: EvalMode::Hash,
             sent: None,
             renewed_ms: 0,
             met: Vec::new(),
@@ -130,12 +130,12 @@ impl Settler {
             // Before the queue is emptied: whoever closes it after that may have put something in.
             let is_closed = self.shard.queue.is_closed();
             self.take();
-            let now = self.core.now_ms();
+            let now = self.shared.now_ms();
             if is_closed {
-                let end = *end_ms.get_or_insert(now.saturating_add(millis(self.core.options.close_within)));
+                let end = *end_ms.get_or_insert(now.saturating_add(millis(self.shared.options.close_within)));
                 let is_done = self.shard.queue.unsettled() == 0 && self.backlog.is_empty();
                 // Another shard may hand over what it still has.
-                let is_over = now >= end || is_done && self.core.shards.unsettled() == 0;
+                let is_over = now >= end || is_done && self.shared.shards.unsettled() == 0;
                 if is_done && is_over {
                     self.ring.release();
                 }
@@ -143,7 +143,7 @@ impl Settler {
                     return;
                 }
             }
-            let renew_every = (self.core.holds.shortest_ttl_ms() / 8).min(millis(RENEW_EVERY_MAX));
+            let renew_every = (self.shared.holds.shortest_ttl_ms() / 8).min(millis(RENEW_EVERY_MAX));
             if now.saturating_sub(self.renewed_ms) >= renew_every {
                 self.renewed_ms = now;
                 self.renew(now).await;
@@ -171,7 +171,7 @@ impl Settler {
 
     /// Takes what was queued, and what is due again.
     fn take(&mut self) {
-        let now = self.core.now_ms();
+        let now = self.shared.now_ms();
         // At the end there is no later: a second release comes at once.
         let closed = self.shard.queue.is_closed();
         let is_due = |(due, work): &(u64, Work)| *due <= now || closed && matches!(work, Work::Release { .. });
@@ -181,7 +181,7 @@ impl Settler {
             self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
         }
         self.backlog.extend(self.shard.queue.take());
-        if self.core.shards.is_cluster() {
+        if self.shared.shards.is_cluster() {
             self.hand_over();
         }
         let oldest = self.backlog.iter().find_map(|work| match work {
@@ -193,7 +193,7 @@ impl Settler {
 
     async fn idle(&mut self) {
         let is_asked = self.shard.guard.is_open() || self.is_time_to_ask();
-        if is_asked && self.core.shards.has_slots(self.shard.number) {
+        if is_asked && self.shared.shards.has_slots(self.shard.number) {
             // The answer, or the lack of it, is all that is wanted.
             drop(self.connection().await);
         }
@@ -213,38 +213,38 @@ impl Settler {
     }
 
     fn is_time_to_ask(&self) -> bool {
-        let since = self.core.now_ms().saturating_sub(self.asked.1);
+        let since = self.shared.now_ms().saturating_sub(self.asked.1);
         since >= millis(ASK_EVERY)
     }
 
     /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is.
     async fn connection(&mut self) -> Option<(Connection, u64)> {
         let connecting = self.line.connection(&self.shard.address);
-        let Some((mut connection, number)) = in_time(self.core.options.timeout, connecting).await else {
+        let Some((mut connection, number)) = in_time(self.shared.options.timeout, connecting).await else {
             self.is_away();
             return None;
         };
         if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
             return Some((connection, number));
         }
-        let Some(server) = in_time(self.core.options.timeout, server_health::identity(&mut connection)).await else {
+        let Some(server) = in_time(self.shared.options.timeout, server_health::identity(&mut connection)).await else {
             self.line.give_up(number);
             self.is_away();
             return None;
         };
         self.shard.guard.answered();
         self.asked_server(server);
-        self.asked = (number, self.core.now_ms());
+        self.asked = (number, self.shared.now_ms());
         Some((connection, number))
     }
 
     /// The server does not answer. Calls of a cluster hear of it here before they wait for it themselves; and it may be a master no more.
     fn is_away(&self) {
-        if self.core.shards.is_cluster() {
+        if self.shared.shards.is_cluster() {
             self.shard
                 .guard
                 .failed(&format!("no answer from {:?}", self.shard.address));
-            self.core.shards.doubt();
+            self.shared.shards.doubt();
         }
     }
 
@@ -252,7 +252,7 @@ impl Settler {
         let is_first = self.servers.is_empty();
         let is_known = !self.servers.insert(server);
         if is_first || is_known {
-            return self.ring.tend(self.core.now_ms());
+            return self.ring.tend(self.shared.now_ms());
         }
         let again = self.ring.take_all();
         log::warn!(
@@ -265,7 +265,7 @@ impl Settler {
 
     /// Puts settlements that were acknowledged in front of everything else.
     fn send_again(&mut self, debits: Vec<QueuedDebit>) {
-        let now = self.core.now_ms().max(1);
+        let now = self.shared.now_ms().max(1);
         let work = debits.into_iter().map(|mut debit| {
             debit.account.begin();
             self.shard.queue.unsettled_again();
@@ -286,7 +286,7 @@ impl Settler {
         let Some((mut connection, number)) = self.connection().await else {
             return Outcome::Nothing;
         };
-        let most = if self.core.shards.is_cluster() {
+        let most = if self.shared.shards.is_cluster() {
             CLUSTER_BATCH_MAX
         } else {
             BATCH_MAX
@@ -298,11 +298,11 @@ impl Settler {
                 debit.sent = debit.sent.saturating_add(1);
             }
         }
-        let by = std::mem::replace(&mut self.by, By::Hash);
-        let within = self.core.options.timeout;
+        let by = std::mem::replace(&mut self.by, EvalMode::Hash);
+        let within = self.shared.options.timeout;
         point("settlement", "before");
         self.sent = Some(crate::clock::monotonic());
-        let sent = exchange(&self.core, &mut connection, &batch, by);
+        let sent = exchange(&self.shared, &mut connection, &batch, by);
         let mut answers = match in_time(within, sent).await {
             Some(answers) => answers,
             None => {
@@ -311,8 +311,8 @@ impl Settler {
                 Vec::new()
             }
         };
-        if self.core.shards.is_cluster() {
-            let redirected = redirect(&self.core, &self.shard, &self.link, &batch, &mut answers);
+        if self.shared.shards.is_cluster() {
+            let redirected = redirect(&self.shared, &self.shard, &self.link, &batch, &mut answers);
             drop(tokio::time::timeout(within, redirected).await);
         }
         point("settlement", "after");
@@ -325,19 +325,19 @@ impl Settler {
 
     /// Forgets the producers of long ago in the accounts that were met. It can wait, and it does no harm when it fails.
     async fn forget_producers(&mut self) {
-        self.core.producer.renew_when_old(self.core.redis_now());
+        self.shared.producer.renew_when_old(self.shared.redis_now());
         if self.met.is_empty() {
             return;
         }
         let Some((mut connection, number)) = self.connection().await else {
             return;
         };
-        let clock = self.core.now_text();
+        let clock = self.shared.now_text();
         for account in std::mem::take(&mut self.met) {
             let [name, _] = account.keys();
-            let mut command = script::FORGET.call(By::Text, &[name]);
+            let mut command = script::FORGET.call(EvalMode::Text, &[name]);
             command.arg(&clock);
-            match tokio::time::timeout(self.core.options.timeout, connection.send(&command)).await {
+            match tokio::time::timeout(self.shared.options.timeout, connection.send(&command)).await {
                 Ok(Ok(_)) => {}
                 Ok(Err(error)) => log::debug!("producers of {} are kept: {error}", account.id()),
                 Err(_) => return self.line.give_up(number),

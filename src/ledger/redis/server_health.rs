@@ -11,7 +11,7 @@ use futures::future::join_all;
 use redis::{RedisResult, Value};
 
 use super::script::PREFIX;
-use super::shared::Core;
+use super::shared::Shared;
 use super::url::{Address, Connection};
 use super::{Options, reply, unavailable};
 use crate::ledger::StoreError;
@@ -67,15 +67,15 @@ pub(super) fn connect_within(options: &Options) -> Duration {
 /// # Errors
 /// When none can be reached, or one of them evicts keys when its memory is full. What a server does not tell is only warned of, and so is
 /// a master of a cluster that is away: the others serve their accounts.
-pub(super) async fn check_servers(core: &Core) -> Result<(), StoreError> {
-    let (link, shards) = (core.link(), core.shards.all());
+pub(super) async fn check_servers(shared: &Shared) -> Result<(), StoreError> {
+    let (link, shards) = (shared.link(), shared.shards.all());
     let asked = shards.iter().map(async |shard| {
         let line = link.line(shard);
         let facts = async {
             let (mut connection, _) = line.connection(&shard.address).await?;
             facts(&mut connection).await
         };
-        let facts = tokio::time::timeout(connect_within(&core.options), facts).await;
+        let facts = tokio::time::timeout(connect_within(&shared.options), facts).await;
         (&shard.address, facts)
     });
     let (mut reached, mut missed) = (false, None);
@@ -92,7 +92,7 @@ pub(super) async fn check_servers(core: &Core) -> Result<(), StoreError> {
                     Ok(Err(error)) => unavailable(&format!("{address:?}: {error}")),
                     _ => unavailable(&format!("no answer from {address:?}")),
                 };
-                if core.shards.is_cluster() {
+                if shared.shards.is_cluster() {
                     log::warn!("a master of the cluster is away: {missing}");
                 }
                 missed = Some(missing);
@@ -148,19 +148,19 @@ async fn facts(connection: &mut Connection) -> RedisResult<Facts> {
 }
 
 /// Follows what is published, for ever. While it does, what was looked up holds until it is changed.
-pub(super) async fn subscribe(core: Arc<Core>) {
+pub(super) async fn subscribe(shared: Arc<Shared>) {
     loop {
-        if let Err(error) = follow(&core).await {
+        if let Err(error) = follow(&shared).await {
             log::debug!("the subscription to changes ended: {error}");
         }
-        core.cache.subscription_ended();
+        shared.cache.subscription_ended();
         tokio::time::sleep(SUBSCRIBE_AGAIN).await;
     }
 }
 
-async fn follow(core: &Core) -> Result<(), StoreError> {
+async fn follow(shared: &Shared) -> Result<(), StoreError> {
     let opened = tokio::time::timeout(CONNECT_WITHIN, async {
-        let client = core.shards.address().client().await?;
+        let client = shared.shards.address().client().await?;
         let (mut sink, stream) = client.get_async_pubsub().await?.split();
         sink.subscribe(channel()).await?;
         RedisResult::Ok((sink, stream))
@@ -168,18 +168,18 @@ async fn follow(core: &Core) -> Result<(), StoreError> {
     let failed = |error: redis::RedisError| unavailable(&error.to_string());
     let (mut sink, mut stream) = opened.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
     // What was said before is not heard any more: everything is read anew.
-    core.cache.doubt_all(core.now_ms());
-    let mut is_read = read_maintenance(core).await.is_ok();
+    shared.cache.doubt_all(shared.now_ms());
+    let mut is_read = read_maintenance(shared).await.is_ok();
     loop {
         if !is_read {
             // Its server is away, and what is heard of the others matters all the same.
-            is_read = read_maintenance(core).await.is_ok();
+            is_read = read_maintenance(shared).await.is_ok();
         }
-        core.cache.subscription_lives(core.now_ms());
+        shared.cache.subscription_lives(shared.now_ms());
         tokio::select! {
             message = stream.next() => {
                 let message = message.ok_or_else(|| unavailable("the connection was closed"))?;
-                heard(core, message.get_payload_bytes()).await?;
+                heard(shared, message.get_payload_bytes()).await?;
             }
             () = tokio::time::sleep(PING_EVERY) => {
                 let ping = tokio::time::timeout(PING_WITHIN, sink.ping::<Value>());
@@ -189,23 +189,23 @@ async fn follow(core: &Core) -> Result<(), StoreError> {
     }
 }
 
-async fn heard(core: &Core, message: &[u8]) -> Result<(), StoreError> {
+async fn heard(shared: &Shared, message: &[u8]) -> Result<(), StoreError> {
     match std::str::from_utf8(message).ok().and_then(Change::parse) {
-        Some(Change::Key(digest)) => core.cache.forget_key(&digest),
-        Some(Change::Account(id)) => core.cache.forget_account(&id),
-        Some(Change::Maintenance) => read_maintenance(core).await?,
+        Some(Change::Key(digest)) => shared.cache.forget_key(&digest),
+        Some(Change::Account(id)) => shared.cache.forget_account(&id),
+        Some(Change::Maintenance) => read_maintenance(shared).await?,
         // A newer node may say more than this one understands.
-        None => core.cache.forget_all(),
+        None => shared.cache.forget_all(),
     }
     Ok(())
 }
 
-async fn read_maintenance(core: &Core) -> Result<(), StoreError> {
+async fn read_maintenance(shared: &Shared) -> Result<(), StoreError> {
     let mut command = redis::cmd("GET");
     command.arg(maintenance_key());
-    let value = core.command(&core.link(), command).await?;
+    let value = shared.command(&shared.link(), command).await?;
     let on = reply::optional_text(&value)? == Some("on");
-    core.maintenance.store(on, Ordering::Relaxed);
+    shared.maintenance.store(on, Ordering::Relaxed);
     Ok(())
 }
 

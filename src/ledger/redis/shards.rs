@@ -15,7 +15,7 @@ use redis::RedisError;
 use tokio::sync::Notify;
 
 use super::account::Account;
-use super::admission_breaker::Guard;
+use super::admission_breaker::AdmissionBreaker;
 use super::queue::Queue;
 use super::slots::{Elsewhere, Layout, SLOTS};
 use super::unavailable;
@@ -28,7 +28,7 @@ pub(super) struct Shard {
     /// Its place among the ledger's shards.
     pub(super) number: usize,
     pub(super) address: Address,
-    pub(super) guard: Guard,
+    pub(super) guard: AdmissionBreaker,
     pub(super) queue: Queue,
 }
 
@@ -88,7 +88,7 @@ impl Shard {
         Arc::new(Shard {
             number,
             address,
-            guard: Guard::new(waiting_max, started),
+            guard: AdmissionBreaker::new(waiting_max, started),
             queue: Queue::new(),
         })
     }

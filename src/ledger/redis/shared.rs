@@ -13,7 +13,7 @@ use super::cache::{Cache, KnownKey};
 use super::holds::OpenHolds;
 use super::link::{Call, Link, Sent, Unanswered};
 use super::queue::ReleaseKind;
-use super::script::{self, By, PREFIX, Script};
+use super::script::{self, EvalMode, PREFIX, Script};
 use super::shards::{Of, Shards};
 use super::slots::{Elsewhere, slot_of, slot_of_command};
 use super::{Options, reply};
@@ -29,7 +29,7 @@ use crate::pure::time::Timestamp;
 
 /// What calls, commands and the ledger's thread share.
 #[derive(Debug)]
-pub(super) struct Core {
+pub(super) struct Shared {
     /// Tells this ledger's connections from another's.
     pub(super) number: u64,
     pub(super) started: Instant,
@@ -47,7 +47,7 @@ pub(super) struct Core {
     pub(super) times: Times,
 }
 
-impl Core {
+impl Shared {
     /// This runtime's way to Redis.
     pub(super) fn link(&self) -> Arc<Link> {
         Link::of_runtime(self.number)
@@ -81,7 +81,7 @@ impl Core {
         keys: &[&str],
         arguments: &[&str],
     ) -> Result<Value, StoreError> {
-        let mut command = script.call(By::Hash, keys);
+        let mut command = script.call(EvalMode::Hash, keys);
         command.arg(arguments);
         let call = Call {
             command,
@@ -159,7 +159,7 @@ impl Core {
             script: Some(&script::RESERVE),
         };
         let mut doubt = Doubt {
-            core: self,
+            shared: self,
             account,
             hold: request.id,
             entry,
@@ -179,7 +179,7 @@ impl Core {
         let tpm = limits.tpm.min(COUNT_MAX);
         let zero_or = |amount: Credits| amount.pico().max(0);
         let (wanted, at_least, quota) = (zero_or(request.wanted), request.at_least.pico(), request.quota.pico());
-        let mut command = script::RESERVE.call(By::Hash, &account.keys());
+        let mut command = script::RESERVE.call(EvalMode::Hash, &account.keys());
         command
             .arg(request.id.as_bytes())
             .arg(scope_text(&request.scope))
@@ -272,7 +272,7 @@ impl Core {
 
 /// A reserve whose answer did not come, or whose caller went away, may have held something: it is given back.
 struct Doubt<'a> {
-    core: &'a Core,
+    shared: &'a Shared,
     account: &'a Arc<Account>,
     hold: RequestId,
     entry: &'a mut Option<Entry>,
@@ -283,7 +283,7 @@ impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if self.armed {
             let entry = self.entry.take().unwrap_or(Entry::none());
-            let shard = self.core.shards.queue_of(self.account);
+            let shard = self.shared.shards.queue_of(self.account);
             shard
                 .queue
                 .release(self.account, self.hold, None, ReleaseKind::Doubtful, entry);

@@ -10,7 +10,7 @@ use futures::future::join_all;
 use redis::RedisResult;
 
 use super::link::Line;
-use super::shared::Core;
+use super::shared::Shared;
 use super::slots::Layout;
 use super::unavailable;
 use super::url::Address;
@@ -27,14 +27,14 @@ pub(super) async fn read(address: &Address, within: Duration) -> Result<Layout, 
 }
 
 /// Follows the map of a cluster's slots, for ever.
-pub(super) async fn follow(core: Arc<Core>) {
-    let address = core.shards.address();
+pub(super) async fn follow(shared: Arc<Shared>) {
+    let address = shared.shards.address();
     let mut lines = BTreeMap::new();
     loop {
-        drop(tokio::time::timeout(READ_EVERY, core.shards.doubted()).await);
-        let layouts = layouts(address, &mut lines, core.shards.nodes(), core.options.timeout).await;
+        drop(tokio::time::timeout(READ_EVERY, shared.shards.doubted()).await);
+        let layouts = layouts(address, &mut lines, shared.shards.nodes(), shared.options.timeout).await;
         if let Some(layout) = most_said(layouts) {
-            core.shards.laid_out(&layout);
+            shared.shards.laid_out(&layout);
         }
         tokio::time::sleep(READ_AGAIN).await;
     }

@@ -14,21 +14,21 @@ use crate::net::hash_map::ByHash;
 
 /// The connections of all peers.
 pub(super) struct Idle {
-    shelves: Mutex<Shelves>,
+    idle: Mutex<IdleMap>,
     sweep_every: Duration,
 }
 
 impl Default for Idle {
     fn default() -> Idle {
         Idle {
-            shelves: Mutex::default(),
+            idle: Mutex::default(),
             sweep_every: SWEEP_EVERY,
         }
     }
 }
 
 #[derive(Default)]
-struct Shelves {
+struct IdleMap {
     /// By peer, the one put there last at the end: it is the least likely to have been closed.
     by_peer: ByHash<Vec<Waiting>>,
     count: usize,
@@ -60,19 +60,19 @@ impl Idle {
     pub(super) fn put(self: &Arc<Self>, peer: u64, stream: Stream, within: Duration) {
         let until = crate::clock::monotonic().checked_add(within);
         let Some(until) = until else { return };
-        let mut shelves = self.lock();
-        let too_many = if shelves.count >= IDLE_MAX {
-            shelves.take_oldest()
+        let mut idle = self.lock();
+        let too_many = if idle.count >= IDLE_MAX {
+            idle.take_oldest()
         } else {
             None
         };
-        shelves.count = shelves.count.saturating_add(1);
+        idle.count = idle.count.saturating_add(1);
         let waiting = Waiting { stream, until };
-        shelves.by_peer.entry(peer).or_default().push(waiting);
-        if !std::mem::replace(&mut shelves.is_swept, true) {
+        idle.by_peer.entry(peer).or_default().push(waiting);
+        if !std::mem::replace(&mut idle.is_swept, true) {
             tokio::spawn(sweep(Arc::downgrade(self), self.sweep_every));
         }
-        drop(shelves);
+        drop(idle);
         // Closed only here, where nobody waits for the lock.
         drop(too_many);
     }
@@ -89,18 +89,18 @@ impl Idle {
                 tokio::task::yield_now().await;
             }
         }
-        let mut shelves = self.lock();
-        shelves.by_peer.retain(|_, shelf| !shelf.is_empty());
-        shelves.is_swept = !shelves.by_peer.is_empty();
-        !shelves.is_swept
+        let mut idle = self.lock();
+        idle.by_peer.retain(|_, connections| !connections.is_empty());
+        idle.is_swept = !idle.by_peer.is_empty();
+        !idle.is_swept
     }
 
-    fn lock(&self) -> MutexGuard<'_, Shelves> {
-        self.shelves.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, IdleMap> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Shelves {
+impl IdleMap {
     fn take(&mut self, peer: u64) -> Option<Waiting> {
         let waiting = self.by_peer.get_mut(&peer)?.pop()?;
         self.count = self.count.saturating_sub(1);
@@ -109,7 +109,7 @@ impl Shelves {
 
     /// The one that has waited longest for the peer that most wait for.
     fn take_oldest(&mut self) -> Option<Waiting> {
-        let most = self.by_peer.values_mut().max_by_key(|shelf| shelf.len())?;
+        let most = self.by_peer.values_mut().max_by_key(|connections| connections.len())?;
         let oldest = (!most.is_empty()).then(|| most.remove(0))?;
         self.count = self.count.saturating_sub(1);
         Some(oldest)
@@ -118,11 +118,17 @@ impl Shelves {
     /// Takes out of a peer's, of the next few after `from`, those that were closed at the other end or have waited their time. Where to
     /// go on, and those.
     fn sweep(&mut self, peer: u64, from: usize, now: Instant) -> (Option<usize>, Vec<Waiting>) {
-        let Some(shelf) = self.by_peer.get_mut(&peer).filter(|shelf| from < shelf.len()) else {
+        let Some(connections) = self
+            .by_peer
+            .get_mut(&peer)
+            .filter(|connections| from < connections.len())
+        else {
             return (None, Vec::new());
         };
-        let to = from.saturating_add(SWEPT_AT_ONCE).min(shelf.len());
-        let dead: Vec<Waiting> = shelf.extract_if(from..to, |waiting| !waiting.is_alive(now)).collect();
+        let to = from.saturating_add(SWEPT_AT_ONCE).min(connections.len());
+        let dead: Vec<Waiting> = connections
+            .extract_if(from..to, |waiting| !waiting.is_alive(now))
+            .collect();
         self.count = self.count.saturating_sub(dead.len());
         (Some(to.saturating_sub(dead.len())), dead)
     }

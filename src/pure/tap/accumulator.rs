@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::response_metadata::{Finishes, Said};
 use super::schema::{Node, Role};
-use super::text::Tally;
+use super::text::TokenCounter;
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{Figure, Report, Reports};
 
@@ -12,7 +12,7 @@ use crate::pure::usage::{Figure, Report, Reports};
 /// document (an event, or the whole answer) at hand.
 #[derive(Debug)]
 pub(super) struct Reading {
-    pub(super) tally: Tally,
+    pub(super) tally: TokenCounter,
     pub(super) reports: Reports,
     pub(super) identity: Identity,
     finishes: Finishes,
@@ -70,7 +70,7 @@ pub(super) struct Spans {
 impl Reading {
     pub(super) fn new(encoding: Encoding, completion_max: Option<u64>) -> Self {
         Reading {
-            tally: Tally::new(encoding),
+            tally: TokenCounter::new(encoding),
             reports: Reports::within(completion_max),
             identity: Identity::default(),
             finishes: Finishes::default(),

@@ -1,6 +1,6 @@
 //! The tally of delivered text: what the model wrote, kept until it is counted, then only its number of tokens.
 //!
-//! Counting waits for [`Tally::commit`], so that text which never reaches the client costs nothing, and text whose
+//! Counting waits for [`TokenCounter::commit`], so that text which never reaches the client costs nothing, and text whose
 //! tokens the provider reports need not be counted at all. What waits is bounded: beyond [`WAITING_BYTES_MAX`] it is
 //! counted in parts. It never writes the text anywhere.
 
@@ -19,7 +19,7 @@ pub(super) enum Kind {
 
 /// The tally of one answer.
 #[derive(Debug)]
-pub(super) struct Tally {
+pub(super) struct TokenCounter {
     encoding: Encoding,
     /// Text that waits, unescaped, as bytes: its characters may be cut.
     waiting: Vec<u8>,
@@ -61,9 +61,9 @@ pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024;
 /// So many texts wait at most: the bound for very many empty ones.
 const MARKS_MAX: usize = 4096;
 
-impl Tally {
+impl TokenCounter {
     pub(super) fn new(encoding: Encoding) -> Self {
-        Tally {
+        TokenCounter {
             encoding,
             waiting: Vec::new(),
             marks: Vec::new(),
@@ -76,7 +76,7 @@ impl Tally {
         }
     }
 
-    /// More of a text, which [`Tally::end`] will end.
+    /// More of a text, which [`TokenCounter::end`] will end.
     pub(super) fn part(&mut self, kind: Kind, mut part: &[u8]) {
         self.open_kind = kind;
         self.bytes_open = self.bytes_open.saturating_add(length(part));

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate::ledger::Ledger;
 use tollgate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, RECEIPTS_MAX, ReceiptQuery};
-use tollgate::ledger::control::Door;
+use tollgate::ledger::control::LedgerAccess;
 use tollgate::ledger::redis::{Options, RedisLedger};
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
@@ -195,20 +195,20 @@ impl Site {
     /// The ledger, through the gateway that runs on it.
     pub fn ledger(&self) -> Books {
         let open = || match &self.ground {
-            Ground::Sqlite => Door::to_embedded(&self.path("ledger.db")).unwrap(),
+            Ground::Sqlite => LedgerAccess::to_embedded(&self.path("ledger.db")).unwrap(),
             Ground::Redis(_) | Ground::Sentinels(_) => {
                 let patient = Options {
                     timeout: Duration::from_secs(10),
                     ..Options::default()
                 };
-                Door::Own(Ledger::Redis(
+                LedgerAccess::Own(Ledger::Redis(
                     RedisLedger::connect(&self.store_text(), patient).unwrap(),
                 ))
             }
         };
-        let door = tokio::task::block_in_place(|| Some(open()));
+        let access = tokio::task::block_in_place(|| Some(open()));
         Books {
-            door,
+            access,
             receipts: self.path("receipts"),
         }
     }
@@ -237,13 +237,13 @@ impl Drop for Site {
 
 /// The way to a ledger. It blocks, which the tests' runtime is told.
 pub struct Books {
-    door: Option<Door>,
+    access: Option<LedgerAccess>,
     receipts: PathBuf,
 }
 
 impl Books {
     pub fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        tokio::task::block_in_place(|| self.door.as_ref().unwrap().run(op))
+        tokio::task::block_in_place(|| self.access.as_ref().unwrap().run(op))
     }
 
     /// All receipts that the ledger has of an account.
@@ -281,7 +281,7 @@ impl Books {
 
 impl Drop for Books {
     fn drop(&mut self) {
-        tokio::task::block_in_place(|| self.door.take());
+        tokio::task::block_in_place(|| self.access.take());
     }
 }
 

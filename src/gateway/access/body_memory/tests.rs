@@ -15,7 +15,7 @@ fn address(text: &str) -> Option<IpAddr> {
     text.parse().ok()
 }
 
-fn room(memory: &Arc<BodyMemory>, n: u32, from: &str) -> Room {
+fn room(memory: &Arc<BodyMemory>, n: u32, from: &str) -> BodyPermit {
     memory.owner(&key(n), address(from)).room()
 }
 

@@ -14,7 +14,7 @@ use crate::ledger::redis::queue::{Origin, QueuedDebit, ReleaseKind, Work};
 use crate::ledger::redis::receipts;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::reply::SettledWith;
-use crate::ledger::redis::script::By;
+use crate::ledger::redis::script::EvalMode;
 use crate::pure::account::Settled;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
@@ -78,7 +78,7 @@ impl Settler {
         for (account, producer, numbers) in lost {
             self.send_lost(&account, producer, &numbers);
         }
-        if self.by == By::Text {
+        if self.by == EvalMode::Text {
             outcome = Outcome::Progress;
         }
         outcome
@@ -90,7 +90,7 @@ impl Settler {
             Ok(value) => Some(value),
             Err(error) => {
                 if is_unknown_script(&error) {
-                    self.by = By::Text;
+                    self.by = EvalMode::Text;
                 } else {
                     log::warn!("Redis does not take a settlement or release: {error}");
                 }
@@ -110,7 +110,7 @@ impl Settler {
         kept: &mut Vec<Work>,
         lost: &mut Vec<Lost>,
     ) -> bool {
-        let now = self.core.now_ms();
+        let now = self.shared.now_ms();
         match settled {
             Some(Ok(Some(SettledWith {
                 settled: Settled::Now { .. } | Settled::Already,
@@ -130,7 +130,7 @@ impl Settler {
                 if debit.number.number == 1 {
                     self.met.push(Arc::clone(&debit.account));
                 }
-                receipts::write_out(&self.core, &mut debit, at);
+                receipts::write_out(&self.shared, &mut debit, at);
                 self.ring.push(debit, now);
                 return true;
             }
@@ -176,7 +176,7 @@ impl Settler {
             }
             ReleaseKind::Doubtful => {
                 account.end();
-                let due = self.core.now_ms().saturating_add(millis(LATER));
+                let due = self.shared.now_ms().saturating_add(millis(LATER));
                 let kind = ReleaseKind::Again;
                 self.later.push((
                     due,
@@ -197,8 +197,8 @@ impl Settler {
     /// another number; any other is kept for the operator to look at.
     fn stale(&self, mut debit: QueuedDebit, forgotten: Birth, kept: &mut Vec<Work>) {
         if debit.origin == Origin::Own && (RULES.may_renumber)(debit.sent) {
-            self.core.producer.renew_after(self.core.redis_now(), forgotten);
-            debit.number = debit.account.numbers.next(&self.core.producer);
+            self.shared.producer.renew_after(self.shared.redis_now(), forgotten);
+            debit.number = debit.account.numbers.next(&self.shared.producer);
             debit.sent = 0;
             debit.entry.owe(&debit.debit, debit.number);
             kept.push(Work::Settle(debit));
@@ -221,7 +221,7 @@ impl Settler {
         log::warn!("Redis has lost {count} settlements of {id}; they are sent again");
         if again.len() < count {
             // A slot that has just come to this shard: those that its master before acknowledged may be handed over in a moment.
-            let unless = match self.core.shards.is_cluster() {
+            let unless = match self.shared.shards.is_cluster() {
                 true => ", unless they are handed over by the slot's master before",
                 false => "",
             };

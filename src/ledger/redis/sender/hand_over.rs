@@ -10,21 +10,21 @@ impl Settler {
     /// Hands what belongs to another shard by now over to it. What this one acknowledged of it is sent there once more: it may have become
     /// the master without it.
     pub(super) fn hand_over(&mut self) {
-        let core = Arc::clone(&self.core);
-        let (number, now) = (self.shard.number, self.core.now_ms());
-        let generation = core.shards.generation();
+        let shared = Arc::clone(&self.shared);
+        let (number, now) = (self.shard.number, self.shared.now_ms());
+        let generation = shared.shards.generation();
         if generation != self.generation {
             self.generation = generation;
-            let is_others = |debit: &QueuedDebit| core.shards.of(&debit.account).number != number;
+            let is_others = |debit: &QueuedDebit| shared.shards.of(&debit.account).number != number;
             for mut debit in self.ring.take_those(is_others) {
-                let owner = core.shards.of(&debit.account);
+                let owner = shared.shards.of(&debit.account);
                 debit.account.begin();
                 debit.account.queues_at(owner.number);
                 debit.queued_ms = now.max(1);
                 owner.queue.put(Work::Settle(debit), now);
             }
         }
-        let is_mine = |work: &Work| core.shards.of_slot(work.slot()).number == number;
+        let is_mine = |work: &Work| shared.shards.of_slot(work.slot()).number == number;
         if self.backlog.iter().all(is_mine) {
             return;
         }
@@ -32,7 +32,7 @@ impl Settler {
             std::mem::take(&mut self.backlog).into_iter().partition(is_mine);
         self.backlog = mine;
         for work in others {
-            let owner = core.shards.of_slot(work.slot());
+            let owner = shared.shards.of_slot(work.slot());
             match &work {
                 Work::Settle(debit) => {
                     debit.account.queues_at(owner.number);

@@ -12,23 +12,23 @@ use crate::ledger::redis::account::{Account, scope_text};
 use crate::ledger::redis::link::Call;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::script;
-use crate::ledger::redis::script::By;
+use crate::ledger::redis::script::EvalMode;
 use crate::ledger::redis::url::Connection;
 use crate::pure::ids::RequestId;
 
 impl Settler {
     /// Renews the holds that have lived a third of their life, and ends the calls of those that could not be renewed for two.
     pub(super) async fn renew(&mut self, now: u64) {
-        let shards = &self.core.shards;
+        let shards = &self.shared.shards;
         let is_mine = |account: &Account| shards.of(account).number == self.shard.number;
-        let due = self.core.holds.due(now, is_mine);
+        let due = self.shared.holds.due(now, is_mine);
         if !due.is_empty()
             && let Some((connection, number)) = self.connection().await
             && self.renew_all(&connection, &due, now).await == Heard::Nothing
         {
             self.line.give_up(number);
         }
-        let ended = self.core.holds.end_uncovered(self.core.now_ms());
+        let ended = self.shared.holds.end_uncovered(self.shared.now_ms());
         if ended > 0 {
             log::error!("{ended} calls are ended: Redis did not renew what they hold in time");
         }
@@ -36,7 +36,7 @@ impl Settler {
 
     /// Asks for every account beside the others.
     async fn renew_all(&self, connection: &Connection, due: &[Due], now: u64) -> Heard {
-        let within = self.core.options.timeout;
+        let within = self.shared.options.timeout;
         let groups = due.iter().flat_map(|(account, ttl_ms, ids)| {
             let life = (*ttl_ms, now);
             ids.chunks(RENEW_MAX).map(move |ids| (account, life, ids))
@@ -65,8 +65,8 @@ impl Settler {
         (ttl_ms, now): (u64, u64),
         ids: &[RequestId],
     ) {
-        let clock = self.core.now_text();
-        let mut command = script::RENEW.call(By::Text, &account.keys());
+        let clock = self.shared.now_text();
+        let mut command = script::RENEW.call(EvalMode::Text, &account.keys());
         command.arg(&clock).arg(ttl_ms);
         for id in ids {
             command.arg(id.as_bytes());
@@ -81,7 +81,7 @@ impl Settler {
         };
         let lives = |id: &&RequestId| !gone.contains(id);
         let renewed: Vec<RequestId> = ids.iter().filter(lives).copied().collect();
-        self.core.holds.renewed(&renewed, now);
+        self.shared.holds.renewed(&renewed, now);
         for id in gone {
             self.remake(connection, account, (ttl_ms, now), id).await;
         }
@@ -92,7 +92,7 @@ impl Settler {
         match connection.send(&command).await {
             Err(error) if self.shard.elsewhere(&error).is_some() => {
                 let call = Call { command, script: None };
-                Ok(self.core.ask(&self.link, &call).await?)
+                Ok(self.shared.ask(&self.link, &call).await?)
             }
             answer => answer.map_err(|error| StoreError::Unavailable(error.to_string())),
         }
@@ -106,13 +106,13 @@ impl Settler {
         (ttl_ms, now): (u64, u64),
         id: RequestId,
     ) {
-        let Some(hold) = self.core.holds.known(id) else {
+        let Some(hold) = self.shared.holds.known(id) else {
             return; // Its call has ended meanwhile.
         };
         let amount = hold.amount.pico().max(0);
-        let mut command = script::REMAKE.call(By::Text, &account.keys());
+        let mut command = script::REMAKE.call(EvalMode::Text, &account.keys());
         command
-            .arg(self.core.now_text())
+            .arg(self.shared.now_text())
             .arg(id.as_bytes())
             .arg(amount)
             .arg(hold.quota.pico().saturating_sub(amount))
@@ -125,13 +125,13 @@ impl Settler {
         match reply::text(&made) {
             Ok("made") => {
                 log::warn!("the hold of request {id} was gone from Redis; it is made anew");
-                self.core.holds.renewed(&[id], now);
+                self.shared.holds.renewed(&[id], now);
             }
             Ok("refused") => {
                 log::error!(
                     "MONEY: the hold of request {id} was gone from Redis, and its credit is: the call is ended"
                 );
-                self.core.holds.remove(id);
+                self.shared.holds.remove(id);
                 hold.cover.end(Uncovered::NoCredit);
             }
             other => log::error!("the hold of request {id} is not made anew: {other:?}"),

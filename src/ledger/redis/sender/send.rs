@@ -8,9 +8,9 @@ use crate::ledger::redis::link::{Call, Link, Sent};
 use crate::ledger::redis::queue::{QueuedDebit, Work};
 use crate::ledger::redis::receipts;
 use crate::ledger::redis::script;
-use crate::ledger::redis::script::By;
+use crate::ledger::redis::script::EvalMode;
 use crate::ledger::redis::shards::Shard;
-use crate::ledger::redis::shared::{COUNT_MAX, Core};
+use crate::ledger::redis::shared::{COUNT_MAX, Shared};
 use crate::ledger::redis::slots::Elsewhere;
 use crate::ledger::redis::url::Connection;
 use crate::pure::numbers::{Birth, CallNumber};
@@ -20,13 +20,13 @@ use crate::pure::numbers::{Birth, CallNumber};
 /// # Errors
 /// When the connection failed.
 pub(super) async fn exchange(
-    core: &Core,
+    shared: &Shared,
     connection: &mut Connection,
     batch: &[Work],
-    by: By,
+    by: EvalMode,
 ) -> RedisResult<Vec<Option<Value>>> {
     let mut pipeline = redis::pipe();
-    for command in batch.iter().filter_map(|work| command(core, work, by)) {
+    for command in batch.iter().filter_map(|work| command(shared, work, by)) {
         pipeline.add_command(command);
     }
     if pipeline.is_empty() {
@@ -37,7 +37,13 @@ pub(super) async fn exchange(
 
 /// What a server of a cluster has sent elsewhere: what belongs to another for good is kept without an answer, and handed over; what is on
 /// its way to another is asked there, with the answer in its place.
-pub(super) async fn redirect(core: &Core, shard: &Shard, link: &Link, batch: &[Work], answers: &mut [Option<Value>]) {
+pub(super) async fn redirect(
+    shared: &Shared,
+    shard: &Shard,
+    link: &Link,
+    batch: &[Work],
+    answers: &mut [Option<Value>],
+) {
     let works = batch.iter().filter(|work| !matches!(work, Work::Barrier { .. }));
     for (work, place) in works.zip(answers) {
         let Some(Value::ServerError(error)) = &*place else {
@@ -47,36 +53,36 @@ pub(super) async fn redirect(core: &Core, shard: &Shard, link: &Link, batch: &[W
             None => continue,
             Some(Elsewhere::Later) => None,
             Some(Elsewhere::Moved(slot, node)) => {
-                drop(core.shards.moved(slot, &node));
+                drop(shared.shards.moved(slot, &node));
                 None
             }
-            Some(Elsewhere::Ask(node)) => ask(core, link, work, &node).await,
+            Some(Elsewhere::Ask(node)) => ask(shared, link, work, &node).await,
         };
         *place = answer;
     }
 }
 
 /// Asks a server that takes over the slot of an account.
-async fn ask(core: &Core, link: &Link, work: &Work, node: &str) -> Option<Value> {
-    let shard = core.shards.named(node);
+async fn ask(shared: &Shared, link: &Link, work: &Work, node: &str) -> Option<Value> {
+    let shard = shared.shards.named(node);
     let call = Call {
-        command: command(core, work, By::Text)?,
+        command: command(shared, work, EvalMode::Text)?,
         script: None,
     };
     let line = link.line(&shard);
-    line.ask(&shard, &call, Sent::Asking, core.options.timeout).await.ok()
+    line.ask(&shard, &call, Sent::Asking, shared.options.timeout).await.ok()
 }
 
-fn command(core: &Core, work: &Work, by: By) -> Option<redis::Cmd> {
+fn command(shared: &Shared, work: &Work, by: EvalMode) -> Option<redis::Cmd> {
     match work {
-        Work::Settle(debit) => Some(settle_command(core, debit, by)),
+        Work::Settle(debit) => Some(settle_command(shared, debit, by)),
         Work::Release {
             account, hold, number, ..
         } => {
             let mut command = script::RELEASE.call(by, &account.keys());
             command.arg(hold.as_bytes());
             if let Some(number) = number {
-                command.arg(core.now_text()).arg(producer_field(*number));
+                command.arg(shared.now_text()).arg(producer_field(*number));
                 command.arg(number.number).arg(number.born.0);
             }
             Some(command)
@@ -86,7 +92,7 @@ fn command(core: &Core, work: &Work, by: By) -> Option<redis::Cmd> {
 }
 
 /// A settlement as its script takes it.
-pub(in crate::ledger::redis) fn settle_command(core: &Core, queued: &QueuedDebit, by: By) -> redis::Cmd {
+pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedDebit, by: EvalMode) -> redis::Cmd {
     let debit = &queued.debit;
     let cost = debit.cost.pico().max(0);
     let tokens = debit.usage.prompt.0.saturating_add(debit.usage.completion.0);
@@ -95,14 +101,14 @@ pub(in crate::ledger::redis) fn settle_command(core: &Core, queued: &QueuedDebit
         Some((scope_text(&hold.scope), hold.amount.pico().to_string(), rest))
     });
     let (scope, held, rest) = known.unwrap_or_default();
-    let receipt = receipts::entry_of(core, queued);
+    let receipt = receipts::entry_of(shared, queued);
     let ([name, order], stream) = (queued.account.keys(), receipts_of_account(queued.account.id()));
     let mut command = match &receipt {
         Some(_) => script::SETTLE.call(by, &[name, order, &stream]),
         None => script::SETTLE.call(by, &[name, order]),
     };
     command
-        .arg(core.now_text())
+        .arg(shared.now_text())
         .arg(queued.hold.as_bytes())
         .arg(scope)
         .arg(held)

@@ -8,9 +8,9 @@ use super::super::account::Account;
 use super::super::holds::OpenHold;
 use super::super::link::{Call, Link};
 use super::super::queue::{Origin, QueuedDebit};
-use super::super::script::{self, By, Script};
+use super::super::script::{self, EvalMode, Script};
 use crate::clock::Clock;
-use crate::ledger::redis::shared::Core;
+use crate::ledger::redis::shared::Shared;
 use crate::ledger::redis::{reply, sender};
 use crate::ledger::tests::rig::{block_on, redis_of};
 use crate::ledger::tests::sequences::Book;
@@ -24,19 +24,19 @@ use crate::pure::time::Timestamp;
 
 /// An account of a ledger in Redis.
 pub(in crate::ledger) struct RedisBook {
-    core: Arc<Core>,
+    shared: Arc<Shared>,
     account: Arc<Account>,
 }
 
 impl RedisBook {
     pub(in crate::ledger) fn new(ledger: &Ledger, name: &str) -> RedisBook {
-        let core = Arc::clone(&redis_of(ledger).core);
-        let account = core.cache.account(&name.parse().unwrap());
-        RedisBook { core, account }
+        let shared = Arc::clone(&redis_of(ledger).shared);
+        let account = shared.cache.account(&name.parse().unwrap());
+        RedisBook { shared, account }
     }
 
     fn script(&self, script: &'static Script, arguments: &[&[u8]]) -> Value {
-        let mut command = script.call(By::Hash, &self.account.keys());
+        let mut command = script.call(EvalMode::Hash, &self.account.keys());
         command.arg(arguments);
         self.call(command, script)
     }
@@ -47,19 +47,19 @@ impl RedisBook {
             script: Some(script),
         };
         block_on(async {
-            let link: Arc<Link> = self.core.link();
-            self.core.ask(&link, &call).await.unwrap()
+            let link: Arc<Link> = self.shared.link();
+            self.shared.ask(&link, &call).await.unwrap()
         })
     }
 }
 
 impl Book for RedisBook {
     fn clock(&self) -> &Clock {
-        &self.core.options.clock
+        &self.shared.options.clock
     }
 
     fn reserve(&self, request: &ReserveRequest) -> Result<Granted, Denial> {
-        let command = self.core.reserve_command(&self.account, request);
+        let command = self.shared.reserve_command(&self.account, request);
         let value = self.call(command, &script::RESERVE);
         reply::reserved(&value, request).unwrap().outcome
     }
@@ -85,7 +85,7 @@ impl Book for RedisBook {
             queued_ms: 0,
             entry: crate::ledger::journal::Entry::none(),
         };
-        let command = sender::settle_command(&self.core, &queued, By::Hash);
+        let command = sender::settle_command(&self.shared, &queued, EvalMode::Hash);
         reply::settled(&self.call(command, &script::SETTLE))
             .unwrap()
             .unwrap()
@@ -100,7 +100,7 @@ impl Book for RedisBook {
 
     fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended {
         let (wanted, least) = (range.wanted.pico().to_string(), range.at_least.pico().to_string());
-        let (quota, now) = (quota.pico().to_string(), self.core.now_text());
+        let (quota, now) = (quota.pico().to_string(), self.shared.now_text());
         let arguments = [
             hold.as_bytes(),
             wanted.as_bytes(),
@@ -113,13 +113,13 @@ impl Book for RedisBook {
 
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool {
         let ttl = expires.since(self.clock().now()).to_string();
-        let now = self.core.now_text();
+        let now = self.shared.now_text();
         let gone = self.script(&script::RENEW, &[now.as_bytes(), ttl.as_bytes(), hold.as_bytes()]);
         reply::list(&gone).unwrap().is_empty()
     }
 
     fn expire(&self) -> usize {
-        let now = self.core.now_text();
+        let now = self.shared.now_text();
         let freed = self.script(&script::EXPIRE, &[now.as_bytes()]);
         usize::try_from(reply::integer(&freed).unwrap()).unwrap()
     }
@@ -130,7 +130,7 @@ impl Book for RedisBook {
     }
 
     fn view(&self) -> (Figures, usize) {
-        let shown = block_on(async { self.core.show(&self.core.link(), self.account.keys()).await });
+        let shown = block_on(async { self.shared.show(&self.shared.link(), self.account.keys()).await });
         let shown = shown.unwrap().unwrap();
         (shown.figures, usize::try_from(shown.open_holds).unwrap())
     }

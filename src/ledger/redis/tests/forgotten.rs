@@ -9,7 +9,7 @@ use crate::ledger::journal::Entry;
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{NOW, audit_is_clean, block_on, caller_of, credits, debit, patient, redis_of, request};
-use crate::ledger::{Caller, Ledger, Place};
+use crate::ledger::{AccountHandle, Caller, Ledger};
 use crate::pure::account::ReserveRequest;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -73,7 +73,9 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
     let clock = Clock::manual(NOW);
     let first = node(&server, &clock);
     let caller = caller_of(&first, "acme", "100", LimitOverrides::default());
-    let Place::Redis(account) = &caller.place else { panic!() };
+    let AccountHandle::Redis(account) = &caller.place else {
+        panic!()
+    };
     let number = redis_of(&first).next_number(account);
     pay(&first, &caller, &clock, 1);
     let owed = || QueuedDebit {
@@ -88,7 +90,7 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
         queued_ms: 1,
         entry: Entry::none(),
     };
-    let queue = |debit| redis_of(&first).core.shards.queue_of(account).queue.settle(debit);
+    let queue = |debit| redis_of(&first).shared.shards.queue_of(account).queue.settle(debit);
     queue(owed());
     assert_eq!(balance(&first, &caller), credits("98"));
     clock.advance(31 * DAY_MS);

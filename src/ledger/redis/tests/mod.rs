@@ -21,7 +21,7 @@ use crate::clock::Clock;
 use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig;
 use crate::ledger::tests::rig::{block_on, redis_of};
-use crate::ledger::{Caller, Ledger, Place};
+use crate::ledger::{AccountHandle, Caller, Ledger};
 use crate::pure::account::ReserveRequest;
 
 /// Options of a node whose calls do not wait long.
@@ -56,12 +56,12 @@ fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
 
 /// The same caller as another node knows it.
 fn on_node(ledger: &Ledger, caller: &Caller) -> Caller {
-    let core = &redis_of(ledger).core;
-    let account = core.cache.account(&caller.account.id);
-    let facts = block_on(async { core.read_facts(&core.link(), &account).await.unwrap() });
+    let shared = &redis_of(ledger).shared;
+    let account = shared.cache.account(&caller.account.id);
+    let facts = block_on(async { shared.read_facts(&shared.link(), &account).await.unwrap() });
     Caller {
         key: Arc::clone(&caller.key),
         account: Arc::new(facts),
-        place: Place::Redis(account),
+        place: AccountHandle::Redis(account),
     }
 }

@@ -97,7 +97,7 @@ fn after(debits: i64) -> Credits {
 }
 
 /// How long a master is silent: longer than holds live, and than settlements may wait before calls are refused.
-fn silence(seconds: u64) -> Duration {
+fn outage(seconds: u64) -> Duration {
     let long = std::env::var_os("TOLLGATE_LONG").is_some();
     Duration::from_secs(if long { 120 } else { seconds })
 }
@@ -119,7 +119,7 @@ fn goes_silent(silent: usize) {
     assert!(block_on(ledger.authenticate(&digest)).unwrap().is_some());
     let mine = &ground.callers[silent];
 
-    // Calls that run when the silence begins: one of each goes on for longer than a hold lives, one is over soon.
+    // Calls that run when the outage begins: one of each goes on for longer than a hold lives, one is over soon.
     let mut ids = 0..;
     let mut hold = |caller: &Caller| ground.reserve(caller, ids.next().unwrap());
     let running: Vec<_> = others.iter().map(|caller| hold(caller)).collect();
@@ -151,7 +151,7 @@ fn goes_silent(silent: usize) {
         });
         let _over = Over(&is_over);
         let (mut rounds, mut slowest) = (0, Duration::ZERO);
-        while began.elapsed() < silence(6) {
+        while began.elapsed() < outage(6) {
             rounds += 1;
             for caller in &others {
                 let start = Instant::now();
