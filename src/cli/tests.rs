@@ -1,3 +1,5 @@
+//! The commands, run as an operator runs them on a ledger in a folder of its own.
+
 use std::sync::Arc;
 
 use serde_json::Value;

@@ -1,3 +1,5 @@
+//! The configuration: what is read, and how a mistake is told.
+
 use super::*;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {

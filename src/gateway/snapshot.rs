@@ -38,7 +38,7 @@ pub struct Snapshot {
 /// The listings' parts.
 #[derive(Debug)]
 pub(crate) struct Listings {
-    /// Every model, rendered as INTERFACE.md section 2 shows it.
+    /// Every model, rendered as the served OpenAPI description shows it (`Model`).
     pub(crate) models: Vec<Listed>,
     /// `GET /llm/models` without a filter, by [`Tier::index`].
     pub(crate) by_tier: [Document; 4],

@@ -1,6 +1,6 @@
 //! Every refusal and failure a caller can see, and the one table that turns it into HTTP.
 //!
-//! The only file that names HTTP status numbers (INTERFACE.md section 7). Whatever a caller branches on is a variant here.
+//! The only file that names HTTP status numbers. Whatever a caller branches on is a variant here.
 
 use serde::Serialize;
 use serde_json::json;
@@ -192,7 +192,7 @@ impl WireError {
         self
     }
 
-    /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `metadata` when there is any (INTERFACE.md section 7).
+    /// The body: `{"error":{"code":…,"message":…,"type":…}}`, with `metadata` when there is any.
     pub fn body(&self) -> Vec<u8> {
         let (message, kind) = (json!(self.message), json!(self.kind));
         let metadata = self
@@ -209,7 +209,7 @@ impl WireError {
 }
 
 impl ApiError {
-    /// The one table from causes to HTTP (INTERFACE.md section 7).
+    /// The one table from causes to HTTP.
     pub fn to_wire(&self) -> WireError {
         match self {
             ApiError::BadRequest(message) => WireError::new(400, "invalid_request_error", message).final_answer(),

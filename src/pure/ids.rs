@@ -31,7 +31,7 @@ pub struct ApiKey(String);
 #[serde(try_from = "String", into = "String")]
 pub struct RequestId([u8; 16]);
 
-/// What a caller may use, in ascending order (INTERFACE.md section 3).
+/// What a caller may use, in ascending order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Tier {
@@ -263,7 +263,7 @@ impl Tier {
     /// All tiers, lowest first.
     pub const ALL: [Tier; 4] = [Tier::Free, Tier::Lite, Tier::Pro, Tier::Enterprise];
 
-    /// As the interface writes it (INTERFACE.md section 2, Balance).
+    /// As the interface writes it (`Balance` of the served OpenAPI description).
     pub fn title(self) -> &'static str {
         match self {
             Tier::Free => "Free",

@@ -171,7 +171,7 @@ impl ProviderPrice {
     }
 }
 
-/// What the provider's price is multiplied with: at least 1 and below 100, at most 6 decimals. INTERFACE.md section 1: 1.15.
+/// What the provider's price is multiplied with: at least 1 and below 100, at most 6 decimals. The interface says 1.15.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Markup(Decimal);
 
@@ -282,7 +282,7 @@ pub struct Pricing {
 }
 
 impl Pricing {
-    /// `prompt_tokens x prompt + completion_tokens x completion` (INTERFACE.md section 1; the markup is in the list prices),
+    /// `prompt_tokens x prompt + completion_tokens x completion` (the interface's formula; the markup is in the list prices),
     /// rounded once, half to even, at 10^-12 credit. Errors beyond the range of [`Credits`]; never wraps or clips.
     pub fn cost(&self, usage: Usage) -> Result<Credits, MoneyError> {
         self.units(usage)

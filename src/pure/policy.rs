@@ -143,7 +143,7 @@ pub fn domain_allowed(lock: &[DomainPattern], from: Provenance<'_>) -> bool {
     host.is_some_and(|host| lock.iter().any(|pattern| pattern.matches(host)))
 }
 
-/// Checks tier and domain lock (INTERFACE.md section 5.4), the tier first.
+/// Checks tier and domain lock, the tier first.
 pub fn permit(model: &Arc<Model>, tier: Tier, lock: &[DomainPattern], from: Provenance<'_>) -> Result<Permit, Refusal> {
     if tier < model.tier {
         return Err(Refusal::Tier {

@@ -19,7 +19,7 @@ pub struct Day(pub i64);
 #[serde(transparent)]
 pub struct Month(pub i64);
 
-/// Which days a usage summary covers (INTERFACE.md section 4, `GET /llm/usage`).
+/// Which days a usage summary covers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Period {
     /// The current UTC day.

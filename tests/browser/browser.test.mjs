@@ -1,4 +1,4 @@
-// Pages in a real browser (headless Chromium) call the gateway across origins: INTERFACE.md section 5 rule 4, DESIGN.md section 7.
+// Pages in a real browser (headless Chromium) call the gateway across origins, with keys that are locked to a domain.
 // playwright-core is resolved from the working directory, which is where tests/run has installed it; CHROMIUM names the browser.
 
 import assert from 'node:assert/strict';

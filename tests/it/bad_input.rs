@@ -1,4 +1,4 @@
-//! Bad bodies: INTERFACE.md section 4 (chat rule 1) and section 7 (400, 404, 403), DESIGN.md section 8 (validation before money). Each gets the
+//! Bad bodies: 400, 403 and 404, before anything is held. Each gets the
 //! right error and costs nothing.
 
 use serde_json::json;
@@ -30,7 +30,7 @@ async fn check_400(paths: &[&str], cases: &[(&str, &[u8])]) {
 }
 
 #[tokio::test]
-async fn s4_chat_rule_1_a_body_that_is_not_a_json_object_is_400() {
+async fn a_body_that_is_not_a_json_object_is_400() {
     check_400(
         &CHAT,
         &[
@@ -71,7 +71,7 @@ async fn s4_chat_rule_1_a_body_that_is_not_a_json_object_is_400() {
 }
 
 #[tokio::test]
-async fn s4_chat_rule_1_a_missing_or_mistyped_field_is_400() {
+async fn a_missing_or_mistyped_field_is_400() {
     let with = |rest: &str| format!(r#"{{"model":"{SMALL}","messages":[{{"role":"user","content":"x"}}],{rest}}}"#);
     let mut cases: Vec<(&str, String)> = vec![
         (
@@ -119,7 +119,7 @@ async fn s4_chat_rule_1_a_missing_or_mistyped_field_is_400() {
 }
 
 #[tokio::test]
-async fn d6_a_key_that_stands_twice_is_400_however_it_is_spelled() {
+async fn a_key_that_stands_twice_is_400_however_it_is_spelled() {
     let mut cases = Vec::new();
     for twice in [
         r#""model":"acme/large""#,
@@ -139,7 +139,7 @@ async fn d6_a_key_that_stands_twice_is_400_however_it_is_spelled() {
 }
 
 #[tokio::test]
-async fn d6_fields_that_choose_another_model_or_price_are_400() {
+async fn fields_that_choose_another_model_or_price_are_400() {
     let fields = [
         "models",
         "route",
@@ -164,7 +164,7 @@ async fn d6_fields_that_choose_another_model_or_price_are_400() {
 }
 
 #[tokio::test]
-async fn d6_every_refused_field_is_400_however_its_name_is_spelled() {
+async fn every_refused_field_is_400_however_its_name_is_spelled() {
     let mut cases = Vec::new();
     let refused = tollgate::pure::request_body::refused_fields().map(|(field, _)| field);
     for field in refused.chain(tollgate::pure::request_body::other_maxima()) {
@@ -184,7 +184,7 @@ async fn d6_every_refused_field_is_400_however_its_name_is_spelled() {
 }
 
 #[tokio::test]
-async fn d8_bad_embedding_requests_are_400() {
+async fn bad_embedding_requests_are_400() {
     let mut cases: Vec<(&str, String)> = vec![
         ("`input` is required", format!(r#"{{"model":"{EMBED}"}}"#)),
         ("`model` is required", r#"{"input":"x"}"#.into()),
@@ -216,13 +216,13 @@ async fn d8_bad_embedding_requests_are_400() {
 }
 
 #[tokio::test]
-async fn d8_an_embedding_model_does_not_chat() {
+async fn an_embedding_model_does_not_chat() {
     let body = json!({ "model": EMBED, "messages": [{ "role": "user", "content": "x" }] }).to_string();
     check_400(&CHAT, &[("does not chat", body.as_bytes())]).await;
 }
 
 #[tokio::test]
-async fn s7_an_unknown_model_is_404_and_one_of_a_higher_tier_403() {
+async fn an_unknown_model_is_404_and_one_of_a_higher_tier_403() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let long = "x".repeat(10_000);
@@ -258,7 +258,7 @@ async fn s7_an_unknown_model_is_404_and_one_of_a_higher_tier_403() {
 }
 
 #[tokio::test]
-async fn d8_a_body_over_the_limit_is_413_with_a_length_and_without() {
+async fn a_body_over_the_limit_is_413_with_a_length_and_without() {
     let upstream = Upstream::unused().await;
     let setup = Setup::over(&upstream).conf(|conf| conf["body_bytes_max"] = 2_000.into());
     let gateway = setup.start().await;
@@ -294,7 +294,7 @@ async fn d8_a_body_over_the_limit_is_413_with_a_length_and_without() {
 }
 
 #[tokio::test]
-async fn d8_the_order_of_checks_is_route_key_body_model_tier() {
+async fn the_order_of_checks_is_route_key_body_model_tier() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let nobody = gateway.http1.with_key("");
@@ -316,7 +316,7 @@ async fn d8_the_order_of_checks_is_route_key_body_model_tier() {
 }
 
 #[tokio::test]
-async fn d8_a_compressed_body_is_400() {
+async fn a_compressed_body_is_400() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let request = gateway

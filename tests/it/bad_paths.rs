@@ -1,4 +1,4 @@
-//! Unknown paths and wrong methods (INTERFACE.md sections 4 and 7, DESIGN.md section 8).
+//! Unknown paths and wrong methods.
 
 use reqwest::Method;
 
@@ -24,7 +24,7 @@ pub(crate) const PATHS: [(&str, &str); 14] = [
 ];
 
 #[tokio::test]
-async fn s7_a_wrong_method_is_405_and_says_which_are_allowed() {
+async fn a_wrong_method_is_405_and_says_which_are_allowed() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for (path, allowed) in PATHS {
@@ -43,7 +43,7 @@ async fn s7_a_wrong_method_is_405_and_says_which_are_allowed() {
 }
 
 #[tokio::test]
-async fn s7_a_path_outside_the_interface_is_404() {
+async fn a_path_outside_the_interface_is_404() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for path in [
@@ -80,7 +80,7 @@ async fn s7_a_path_outside_the_interface_is_404() {
 }
 
 #[tokio::test]
-async fn s9_the_base_path_is_the_configured_one() {
+async fn the_base_path_is_the_configured_one() {
     let upstream = Upstream::unused().await;
     for (base_path, good, bad) in [
         ("/gate/v1/", "//gate/v1/llm/health", "//api/v1/llm/health"),

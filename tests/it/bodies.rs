@@ -1,4 +1,4 @@
-//! Request bodies: of any size, with any framing, replayed on another target, and edited where they must be and nowhere else (DESIGN.md section 6).
+//! Request bodies: of any size, with any framing, replayed on another target, and edited where they must be and nowhere else.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -64,7 +64,7 @@ async fn check_replayed(path: &str, body: &str, good: Reply, first: &str, second
 }
 
 #[tokio::test]
-async fn d6_a_body_of_2_mb_reaches_the_second_target_after_a_429() {
+async fn a_body_of_2_mb_reaches_the_second_target_after_a_429() {
     let text = long_text();
     let body = |model: &str| format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
     let good = Reply::chat("Hi", 1_000_000, 10);
@@ -73,7 +73,7 @@ async fn d6_a_body_of_2_mb_reaches_the_second_target_after_a_429() {
 }
 
 #[tokio::test]
-async fn d6_a_streamed_request_of_2_mb_reaches_the_second_target_after_a_429() {
+async fn a_streamed_request_of_2_mb_reaches_the_second_target_after_a_429() {
     let text = long_text();
     let body = |model: &str| format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
     let edited =
@@ -91,7 +91,7 @@ async fn d6_a_streamed_request_of_2_mb_reaches_the_second_target_after_a_429() {
 }
 
 #[tokio::test]
-async fn d6_what_the_gateway_does_not_know_passes_byte_by_byte() {
+async fn what_the_gateway_does_not_know_passes_byte_by_byte() {
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     let body = |model: &str| {
@@ -106,7 +106,7 @@ async fn d6_what_the_gateway_does_not_know_passes_byte_by_byte() {
 }
 
 #[tokio::test]
-async fn d5_usage_is_asked_of_the_upstream_whatever_the_client_says() {
+async fn usage_is_asked_of_the_upstream_whatever_the_client_says() {
     let upstream = Upstream::always(Reply::stream_of(&["Hi"], 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     let with = |rest: &str| format!(r#"{{"model":"{SMALL}","messages":[{{"role":"user","content":"x"}}]{rest}}}"#);
@@ -148,7 +148,7 @@ async fn d5_usage_is_asked_of_the_upstream_whatever_the_client_says() {
 }
 
 #[tokio::test]
-async fn d6_a_whole_answer_is_asked_for_without_stream_options() {
+async fn a_whole_answer_is_asked_for_without_stream_options() {
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
@@ -160,7 +160,7 @@ async fn d6_a_whole_answer_is_asked_for_without_stream_options() {
 }
 
 #[tokio::test]
-async fn d6_a_field_that_the_provider_allows_passes() {
+async fn a_field_that_the_provider_allows_passes() {
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let setup = Setup::over(&upstream).conf(|conf| conf["providers"]["main"]["allow_fields"] = json!(["service_tier"]));
     let gateway = setup.start().await;
@@ -178,7 +178,7 @@ async fn d6_a_field_that_the_provider_allows_passes() {
 }
 
 #[tokio::test]
-async fn s4_embeddings_of_many_long_inputs_pass_whole() {
+async fn embeddings_of_many_long_inputs_pass_whole() {
     let upstream = Upstream::always(Reply::embeddings(2, 900_000)).await;
     let setup = Setup::over(&upstream).model(EMBED, |model| model["context_length"] = 1_000_000.into());
     let gateway = setup.start().await;

@@ -1,4 +1,4 @@
-//! A target that has failed is passed over, at almost no cost, and found again (DESIGN.md section 6).
+//! A target that has failed is passed over, at almost no cost, and found again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +27,7 @@ async fn calls(gateway: &Arc<Gateway>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d6_a_target_in_a_black_hole_costs_a_thousand_calls_less_than_5_percent_and_is_found_again() {
+async fn a_target_in_a_black_hole_costs_a_thousand_calls_less_than_5_percent_and_is_found_again() {
     let hole = BlackHole::new().await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1).after(THINKS)).await;
     let provider = json!({ "base_url": hole.base_url(), "api_key_env": "SET_MAIN" });
@@ -62,7 +62,7 @@ async fn d6_a_target_in_a_black_hole_costs_a_thousand_calls_less_than_5_percent_
 }
 
 #[tokio::test]
-async fn d6_one_call_at_a_time_finds_out_whether_a_target_is_back() {
+async fn one_call_at_a_time_finds_out_whether_a_target_is_back() {
     let main = Upstream::of(
         (0..5)
             .map(|_| Reply::status(500))

@@ -1,4 +1,4 @@
-//! Events that come at once leave together, and none of them waits for the next (DESIGN.md section 5).
+//! Events that come at once leave together, and none of them waits for the next.
 
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, cost};
@@ -28,7 +28,7 @@ async fn read(raw: &mut Raw, events: usize) -> usize {
 }
 
 #[tokio::test]
-async fn d5_events_that_come_at_once_do_not_wait_for_the_next() {
+async fn events_that_come_at_once_do_not_wait_for_the_next() {
     let cue = Cue::new();
     for count in [1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 16, 30, 60, 200] {
         let rest = Reply::default().text(" more").finish().usage(50, 30).done();
@@ -59,7 +59,7 @@ async fn d5_events_that_come_at_once_do_not_wait_for_the_next() {
 }
 
 #[tokio::test]
-async fn d5_events_that_come_at_once_leave_together() {
+async fn events_that_come_at_once_leave_together() {
     let upstream = Upstream::always(words(100).finish().usage(50, 100).done().at_once()).await;
     let gateway = Gateway::over(&upstream).await;
     let mut raw = asked(&gateway, "").await;
@@ -70,7 +70,7 @@ async fn d5_events_that_come_at_once_leave_together() {
 }
 
 #[tokio::test]
-async fn d5_an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_got() {
+async fn an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_got() {
     for count in [3, 4, 8, 40] {
         let upstream = Upstream::always(words(count).at_once().close()).await;
         let gateway = Gateway::over(&upstream).await;
@@ -90,7 +90,7 @@ async fn d5_an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_g
 }
 
 #[tokio::test]
-async fn d5_the_pieces_of_a_whole_answer_leave_when_they_come() {
+async fn the_pieces_of_a_whole_answer_leave_when_they_come() {
     let cue = Cue::new();
     let body = crate::harness::reply::whole_chat(&"word ".repeat(400), Some((9, 400))).to_string();
     let pieces: Vec<&[u8]> = body.as_bytes().chunks(body.len().div_ceil(5)).collect();

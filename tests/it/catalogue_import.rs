@@ -1,4 +1,4 @@
-//! `tollgate catalogue import` on a running gateway: a list of 660 models, by hand and on its own (DESIGN.md section 9).
+//! `tollgate catalogue import` on a running gateway: a list of 660 models, by hand and on its own.
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Chat completions: INTERFACE.md section 2 (chunks), section 4 (`/llm/chat`, `/llm/chat/stream`), section 6 (events).
+//! Chat completions: whole answers, streams, and the form of their events.
 
 use serde_json::{Value, json};
 
@@ -20,7 +20,7 @@ pub fn streaming(model: &str) -> String {
 }
 
 #[tokio::test]
-async fn s4_chat_answers_with_the_upstreams_completion_unchanged() {
+async fn chat_answers_with_the_upstreams_completion_unchanged() {
     let upstream = Upstream::always(Reply::chat("Hi there", 9, 3)).await;
     let gateway = Gateway::over(&upstream).await;
     for path in ["/llm/chat", "/chat/completions"] {
@@ -33,7 +33,7 @@ async fn s4_chat_answers_with_the_upstreams_completion_unchanged() {
 }
 
 #[tokio::test]
-async fn s4_chat_rule_2_stream_true_gives_the_same_events_as_the_stream_endpoint() {
+async fn stream_true_gives_the_same_events_as_the_stream_endpoint() {
     let upstream = Upstream::always(Reply::stream_of(&["Hel", "lo", "!"], 9, 3)).await;
     let gateway = Gateway::over(&upstream).await;
     let mut streams = Vec::new();
@@ -56,7 +56,7 @@ async fn s4_chat_rule_2_stream_true_gives_the_same_events_as_the_stream_endpoint
 }
 
 #[tokio::test]
-async fn s6_events_have_the_form_of_rules_1_to_5() {
+async fn events_have_the_form_that_clients_expect() {
     let upstream = Upstream::always(Reply::stream_of(&["Hel", "lo"], 9, 3)).await;
     let gateway = Gateway::over(&upstream).await;
     let answer = gateway.http1.post("/llm/chat/stream", request(SMALL)).await.ok();
@@ -94,7 +94,7 @@ async fn s6_events_have_the_form_of_rules_1_to_5() {
 }
 
 #[tokio::test]
-async fn s4_chat_false_or_null_as_stream_is_a_whole_answer() {
+async fn chat_false_or_null_as_stream_is_a_whole_answer() {
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     for stream in [json!(false), Value::Null] {
@@ -105,7 +105,7 @@ async fn s4_chat_false_or_null_as_stream_is_a_whole_answer() {
 }
 
 #[tokio::test]
-async fn d6_the_upstream_gets_its_own_name_of_the_model_and_nothing_of_the_clients_headers() {
+async fn the_upstream_gets_its_own_name_of_the_model_and_nothing_of_the_clients_headers() {
     let upstream = Upstream::always(Reply::stream_of(&["Hi"], 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     let request = gateway
@@ -144,7 +144,7 @@ async fn d6_the_upstream_gets_its_own_name_of_the_model_and_nothing_of_the_clien
 }
 
 #[tokio::test]
-async fn d8_a_purpose_may_stand_in_the_place_of_a_model() {
+async fn a_purpose_may_stand_in_the_place_of_a_model() {
     let upstream = Upstream::always(Reply::chat("Hi", 100, 10)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.http1.post("/llm/chat", request("purpose/code")).await.ok();
@@ -161,7 +161,7 @@ async fn d8_a_purpose_may_stand_in_the_place_of_a_model() {
 }
 
 #[tokio::test]
-async fn s2_the_fragments_joined_are_the_message() {
+async fn the_fragments_joined_are_the_message() {
     let texts = ["Grüße", " 👋", "", "\n\n", "data: [DONE]", " \"quoted\" \\ "];
     let upstream = Upstream::always(Reply::stream_of(&texts, 1, 9)).await;
     let gateway = Gateway::over(&upstream).await;

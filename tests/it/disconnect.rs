@@ -1,4 +1,4 @@
-//! Clients that leave before the end (DESIGN.md section 5).
+//! Clients that leave before the end.
 
 use rust_decimal::Decimal;
 use serde_json::json;
@@ -26,7 +26,7 @@ fn draining(upstream: &Upstream) -> Setup {
 }
 
 #[tokio::test]
-async fn d5_a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delivered() {
+async fn a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delivered() {
     let cue = Cue::new();
     for over_h2 in [false, true] {
         let upstream = Upstream::always(gated(&cue)).await;
@@ -45,7 +45,7 @@ async fn d5_a_client_that_leaves_cancels_the_upstream_and_pays_prompt_and_delive
 }
 
 #[tokio::test]
-async fn d5_a_client_that_leaves_before_an_upstream_that_never_answers_pays_nothing() {
+async fn a_client_that_leaves_before_an_upstream_that_never_answers_pays_nothing() {
     for (name, reply) in [("whole", request(SMALL)), ("stream", streaming(SMALL))] {
         let upstream = Upstream::always(Reply::default().silence()).await;
         let gateway = Setup::over(&upstream)
@@ -69,7 +69,7 @@ async fn d5_a_client_that_leaves_before_an_upstream_that_never_answers_pays_noth
 }
 
 #[tokio::test]
-async fn d5_a_provider_that_is_drained_is_read_to_its_end_and_billed_as_it_reports() {
+async fn a_provider_that_is_drained_is_read_to_its_end_and_billed_as_it_reports() {
     for over_h2 in [false, true] {
         let cue = Cue::new();
         let upstream = Upstream::always(gated(&cue)).await;
@@ -88,7 +88,7 @@ async fn d5_a_provider_that_is_drained_is_read_to_its_end_and_billed_as_it_repor
 }
 
 #[tokio::test]
-async fn d5_a_drained_upstream_that_falls_silent_is_billed_by_what_was_delivered() {
+async fn a_drained_upstream_that_falls_silent_is_billed_by_what_was_delivered() {
     let cue = Cue::new();
     let upstream = Upstream::always(gated(&cue)).await;
     let gateway = draining(&upstream)
@@ -106,7 +106,7 @@ async fn d5_a_drained_upstream_that_falls_silent_is_billed_by_what_was_delivered
 }
 
 #[tokio::test]
-async fn d5_a_client_that_closes_right_after_done_pays_what_was_reported() {
+async fn a_client_that_closes_right_after_done_pays_what_was_reported() {
     let cue = Cue::new();
     let reply = Reply::stream()
         .role()
@@ -129,7 +129,7 @@ async fn d5_a_client_that_closes_right_after_done_pays_what_was_reported() {
 }
 
 #[tokio::test]
-async fn d5_a_client_that_leaves_within_a_whole_answer_pays_for_it() {
+async fn a_client_that_leaves_within_a_whole_answer_pays_for_it() {
     let cue = Cue::new();
     let body = crate::harness::reply::whole_chat(&"word ".repeat(400), Some((50, 400))).to_string();
     let (first, second) = body.split_at(body.len() / 2);
@@ -152,7 +152,7 @@ async fn d5_a_client_that_leaves_within_a_whole_answer_pays_for_it() {
 }
 
 #[tokio::test]
-async fn d4_a_request_that_is_dropped_where_it_stands_pays_prompt_and_delivered() {
+async fn a_request_that_is_dropped_where_it_stands_pays_prompt_and_delivered() {
     let cue = Cue::new();
     for (reply, events_read, owed) in [
         (gated(&cue), 3, cost(SMALL, PROMPT, 2)),
@@ -183,7 +183,7 @@ async fn d4_a_request_that_is_dropped_where_it_stands_pays_prompt_and_delivered(
 }
 
 #[tokio::test]
-async fn d5_a_client_that_has_gone_gets_no_end_of_an_answer_that_it_did_not_get() {
+async fn a_client_that_has_gone_gets_no_end_of_an_answer_that_it_did_not_get() {
     let cue = Cue::new();
     let failing = Reply::stream().role().text("Hello").wait(&cue).close();
     for (reply, billed) in [(gated(&cue), (50, 30)), (failing, (PROMPT, 1))] {

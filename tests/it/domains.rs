@@ -1,4 +1,4 @@
-//! Domain locks (INTERFACE.md section 5, rule 4) and cross-origin requests (DESIGN.md section 7).
+//! Domain locks and cross-origin requests.
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::json;
@@ -26,7 +26,7 @@ fn with(request: RequestBuilder, headers: &[(&str, &str)]) -> RequestBuilder {
 }
 
 #[tokio::test]
-async fn s5_rule_4_a_locked_key_works_from_its_domains_alone() {
+async fn a_locked_key_works_from_its_domains_alone() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let (_gateway, client) = locked(&upstream, &["app.example.com", "*.wild.example", "localhost"]).await;
     let allowed: &[&[(&str, &str)]] = &[
@@ -95,7 +95,7 @@ async fn s5_rule_4_a_locked_key_works_from_its_domains_alone() {
 }
 
 #[tokio::test]
-async fn s5_rule_4_a_key_without_a_lock_works_from_everywhere() {
+async fn a_key_without_a_lock_works_from_everywhere() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     for origin in ["https://any.example", "null", "nonsense"] {
@@ -130,7 +130,7 @@ fn check_readable(answer: &Answer, origin: &str) {
 }
 
 #[tokio::test]
-async fn d7_every_answer_can_be_read_by_the_page_that_asked() {
+async fn every_answer_can_be_read_by_the_page_that_asked() {
     let upstream = Upstream::of([
         Reply::chat("Hi", 9, 1),
         Reply::stream_of(&["Hi"], 9, 1),
@@ -170,7 +170,7 @@ async fn d7_every_answer_can_be_read_by_the_page_that_asked() {
 }
 
 #[tokio::test]
-async fn d7_a_preflight_is_answered_without_a_key() {
+async fn a_preflight_is_answered_without_a_key() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let origin = "https://app.example.com";

@@ -1,4 +1,4 @@
-//! `POST /llm/embeddings`: INTERFACE.md section 4 and the embedding list of section 2.
+//! `POST /llm/embeddings`: one element for each input, as numbers or base64.
 
 use serde_json::{Value, json};
 
@@ -11,7 +11,7 @@ pub fn request(input: &Value) -> String {
 }
 
 #[tokio::test]
-async fn s4_embeddings_rule_1_an_array_gives_one_element_per_input() {
+async fn an_array_gives_one_element_per_input() {
     let upstream = Upstream::always(Reply::embeddings(3, 12)).await;
     let gateway = Gateway::over(&upstream).await;
     let answer = gateway
@@ -43,7 +43,7 @@ async fn s4_embeddings_rule_1_an_array_gives_one_element_per_input() {
 }
 
 #[tokio::test]
-async fn s4_embeddings_rule_2_a_string_gives_one_element_with_index_0() {
+async fn a_string_gives_one_element_with_index_0() {
     let upstream = Upstream::always(Reply::embeddings(1, 4)).await;
     let gateway = Gateway::over(&upstream).await;
     for path in ["/llm/embeddings", "/embeddings"] {
@@ -55,7 +55,7 @@ async fn s4_embeddings_rule_2_a_string_gives_one_element_with_index_0() {
 }
 
 #[tokio::test]
-async fn d8_token_ids_are_an_input_too() {
+async fn token_ids_are_an_input_too() {
     let upstream = Upstream::always(Reply::embeddings(1, 3)).await;
     let gateway = Gateway::over(&upstream).await;
     for input in [json!([1, 2, 3]), json!([[1, 2, 3], [4]])] {
@@ -65,7 +65,7 @@ async fn d8_token_ids_are_an_input_too() {
 }
 
 #[tokio::test]
-async fn s2_the_small_embedding_model_returns_1536_dimensions_as_numbers_or_base64() {
+async fn the_small_embedding_model_returns_1536_dimensions_as_numbers_or_base64() {
     let provider = crate::harness::simulated::start().await;
     let gateway = Setup::at(&provider.base_url()).start().await;
     let answer = gateway
@@ -89,7 +89,7 @@ async fn s2_the_small_embedding_model_returns_1536_dimensions_as_numbers_or_base
 }
 
 #[tokio::test]
-async fn d5_without_a_usage_report_the_inputs_are_counted() {
+async fn without_a_usage_report_the_inputs_are_counted() {
     let list = json!({ "object": "list", "data": [], "model": "up-embed" });
     let upstream = Upstream::always(Reply::json(&list)).await;
     let gateway = Gateway::over(&upstream).await;

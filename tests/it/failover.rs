@@ -1,4 +1,4 @@
-//! When upstreams fail: the next target, the statuses of INTERFACE.md section 7, and no word of theirs (DESIGN.md section 6).
+//! When upstreams fail: the next target, the interface's statuses, and no word of theirs.
 
 use std::time::Duration;
 
@@ -45,7 +45,7 @@ fn failures() -> Vec<(&'static str, Reply)> {
 }
 
 #[tokio::test]
-async fn d6_the_second_target_answers_when_the_first_fails_in_any_way() {
+async fn the_second_target_answers_when_the_first_fails_in_any_way() {
     for (name, failure) in failures() {
         println!("{name} {failure:?}");
         let main = Upstream::always(failure).await;
@@ -79,7 +79,7 @@ async fn d6_the_second_target_answers_when_the_first_fails_in_any_way() {
 }
 
 #[tokio::test]
-async fn d6_the_second_target_answers_when_the_first_cannot_be_reached() {
+async fn the_second_target_answers_when_the_first_cannot_be_reached() {
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     for base_url in ["http://127.0.0.1:1/v1", "http://no-such-host.invalid/v1"] {
         let setup = Setup::over(&spare)
@@ -97,7 +97,7 @@ async fn d6_the_second_target_answers_when_the_first_cannot_be_reached() {
 }
 
 #[tokio::test]
-async fn s7_when_all_targets_fail_their_statuses_are_mapped_and_their_words_stay_inside() {
+async fn when_all_targets_fail_their_statuses_are_mapped_and_their_words_stay_inside() {
     for (status, mapped, kind) in [
         (500, 500, "upstream_error"),
         (501, 500, "upstream_error"),
@@ -131,7 +131,7 @@ async fn s7_when_all_targets_fail_their_statuses_are_mapped_and_their_words_stay
 }
 
 #[tokio::test]
-async fn s7_an_upstream_that_does_not_answer_is_502() {
+async fn an_upstream_that_does_not_answer_is_502() {
     for (name, failure) in failures()
         .into_iter()
         .filter(|(name, _)| *name != "a status" && *name != "compressed")
@@ -158,7 +158,7 @@ async fn s7_an_upstream_that_does_not_answer_is_502() {
 }
 
 #[tokio::test]
-async fn d6_a_busy_upstreams_retry_after_is_passed_on() {
+async fn a_busy_upstreams_retry_after_is_passed_on() {
     for (said, passed) in [
         (vec![("retry-after", "17")], "17"),
         (vec![], "5"),
@@ -174,7 +174,7 @@ async fn d6_a_busy_upstreams_retry_after_is_passed_on() {
 }
 
 #[tokio::test]
-async fn d6_what_the_upstream_refuses_is_the_clients_with_status_and_message() {
+async fn what_the_upstream_refuses_is_the_clients_with_status_and_message() {
     for (status, kind) in [
         (400, "invalid_request_error"),
         (404, "not_found_error"),
@@ -206,7 +206,7 @@ async fn d6_what_the_upstream_refuses_is_the_clients_with_status_and_message() {
 }
 
 #[tokio::test]
-async fn d6_a_refusal_in_any_other_shape_is_put_in_ours() {
+async fn a_refusal_in_any_other_shape_is_put_in_ours() {
     let json = ("content-type", "application/json");
     let long = "x".repeat(5_000);
     for (reply, message) in [
@@ -235,7 +235,7 @@ async fn d6_a_refusal_in_any_other_shape_is_put_in_ours() {
 }
 
 #[tokio::test]
-async fn d6_after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds() {
+async fn after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds() {
     let main = Upstream::always(Reply::status(500)).await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = Setup::over(&main).spare(&spare).start().await;
@@ -257,7 +257,7 @@ async fn d6_after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds
 }
 
 #[tokio::test]
-async fn d6_a_retry_after_opens_the_breaker_for_as_long_as_it_says() {
+async fn a_retry_after_opens_the_breaker_for_as_long_as_it_says() {
     let main = Upstream::of([
         Reply::refusal(429, &[("retry-after", "30")], "x"),
         Reply::chat("Hi", 9, 1),
@@ -273,7 +273,7 @@ async fn d6_a_retry_after_opens_the_breaker_for_as_long_as_it_says() {
 }
 
 #[tokio::test]
-async fn d6_when_every_target_is_down_the_least_bad_is_tried() {
+async fn when_every_target_is_down_the_least_bad_is_tried() {
     let main = Upstream::always(Reply::refusal(429, &[("retry-after", "60")], "x")).await;
     let spare = Upstream::of([
         Reply::refusal(429, &[("retry-after", "30")], "x"),
@@ -291,7 +291,7 @@ async fn d6_when_every_target_is_down_the_least_bad_is_tried() {
 }
 
 #[tokio::test]
-async fn d6_weighted_targets_share_the_calls_and_the_others_follow() {
+async fn weighted_targets_share_the_calls_and_the_others_follow() {
     let main = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let last = Upstream::always(Reply::chat("Hi", 9, 1)).await;
@@ -327,7 +327,7 @@ async fn d6_weighted_targets_share_the_calls_and_the_others_follow() {
 }
 
 #[tokio::test]
-async fn d6_a_refusal_by_the_client_itself_keeps_the_breaker_closed() {
+async fn a_refusal_by_the_client_itself_keeps_the_breaker_closed() {
     let main = Upstream::always(Reply::refusal(400, &[], "bad")).await;
     let spare = Upstream::unused().await;
     let gateway = Setup::over(&main).spare(&spare).start().await;
@@ -342,7 +342,7 @@ async fn d6_a_refusal_by_the_client_itself_keeps_the_breaker_closed() {
 }
 
 #[tokio::test]
-async fn d6_a_pooled_connection_that_was_closed_meanwhile_is_no_failure() {
+async fn a_pooled_connection_that_was_closed_meanwhile_is_no_failure() {
     let cue = Cue::new();
     let upstream = Upstream::by({
         let cue = cue.clone();
@@ -360,7 +360,7 @@ async fn d6_a_pooled_connection_that_was_closed_meanwhile_is_no_failure() {
 }
 
 #[tokio::test]
-async fn d6_nothing_is_tried_again_once_something_was_delivered() {
+async fn nothing_is_tried_again_once_something_was_delivered() {
     let main = Upstream::always(Reply::stream().role().text("Hello").close()).await;
     let spare = Upstream::unused().await;
     let gateway = Setup::over(&main).spare(&spare).start().await;
@@ -377,7 +377,7 @@ async fn d6_nothing_is_tried_again_once_something_was_delivered() {
 }
 
 #[tokio::test]
-async fn d6_an_interim_answer_of_the_upstream_is_no_answer() {
+async fn an_interim_answer_of_the_upstream_is_no_answer() {
     let early =
         || Reply::default().bytes("HTTP/1.1 103 Early Hints\r\nlink: </internal>\r\n\r\nHTTP/1.1 100 Continue\r\n\r\n");
     let main = Upstream::of([
@@ -397,7 +397,7 @@ async fn d6_an_interim_answer_of_the_upstream_is_no_answer() {
 }
 
 #[tokio::test]
-async fn d6_a_connection_that_gave_a_head_was_not_stale() {
+async fn a_connection_that_gave_a_head_was_not_stale() {
     // From the pool, and broken before anything of the answer could be passed on: the other target, with the whole request.
     let broken = || Reply::json_head(100).bytes("{").close();
     let main = Upstream::of([Reply::chat("Hi", 9, 1), broken()]).await;
@@ -413,7 +413,7 @@ async fn d6_a_connection_that_gave_a_head_was_not_stale() {
 }
 
 #[tokio::test]
-async fn d6_a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
+async fn a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
     let body = crate::harness::reply::whole_chat("Hi", Some((9, 1))).to_string();
     let rest = Reply::default().bytes(&body).after(Duration::from_millis(100));
     let slow = Reply::json_head(body.len()).after(Duration::from_millis(700)).and(rest);
@@ -427,7 +427,7 @@ async fn d6_a_head_that_took_long_leaves_its_body_the_time_of_a_silence() {
 }
 
 #[tokio::test]
-async fn d6_a_client_that_was_told_to_go_on_is_told_of_a_failure() {
+async fn a_client_that_was_told_to_go_on_is_told_of_a_failure() {
     let upstream = Upstream::always(Reply::status(500)).await;
     let gateway = Gateway::over(&upstream).await;
     let body = request(SMALL);

@@ -1,4 +1,4 @@
-//! Upstreams over HTTP/2 (DESIGN.md section 6: it is used where it is offered).
+//! Upstreams over HTTP/2 (used where it is offered).
 
 use futures::future::join_all;
 use h2::Reason;
@@ -38,7 +38,7 @@ async fn over(answers: Vec<crate::harness::h2_upstream::Answer>) -> (H2Upstream,
 }
 
 #[tokio::test]
-async fn d6_calls_at_once_share_one_connection() {
+async fn calls_at_once_share_one_connection() {
     let (upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
     let answers = join_all((0..20).map(|_| gateway.http1.post("/llm/chat", request(SMALL)))).await;
@@ -55,7 +55,7 @@ async fn d6_calls_at_once_share_one_connection() {
 }
 
 #[tokio::test]
-async fn d5_events_pass_when_they_come_and_a_reset_becomes_an_error_event() {
+async fn events_pass_when_they_come_and_a_reset_becomes_an_error_event() {
     let cue = Cue::new();
     let wait = || Frame::Wait(cue.clone());
     let (_upstream, gateway) = over(vec![
@@ -96,7 +96,7 @@ async fn d5_events_pass_when_they_come_and_a_reset_becomes_an_error_event() {
 }
 
 #[tokio::test]
-async fn d5_a_client_that_leaves_resets_the_upstreams_stream_and_keeps_the_connection() {
+async fn a_client_that_leaves_resets_the_upstreams_stream_and_keeps_the_connection() {
     let cue = Cue::new();
     let (upstream, gateway) = over(vec![
         (EVENTS, vec![Frame::Data(HELLO), Frame::Wait(cue.clone()), Frame::End]),
@@ -113,7 +113,7 @@ async fn d5_a_client_that_leaves_resets_the_upstreams_stream_and_keeps_the_conne
 }
 
 #[tokio::test]
-async fn d6_a_reset_before_the_answer_goes_to_the_next_target() {
+async fn a_reset_before_the_answer_goes_to_the_next_target() {
     for reason in [
         Reason::REFUSED_STREAM,
         Reason::INTERNAL_ERROR,
@@ -134,7 +134,7 @@ async fn d6_a_reset_before_the_answer_goes_to_the_next_target() {
 }
 
 #[tokio::test]
-async fn d6_a_body_of_2_mb_passes_over_http2() {
+async fn a_body_of_2_mb_passes_over_http2() {
     let (upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
     let text = "All work and no play. ".repeat(100_000);
     let body = |model: &str| format!(r#"{{"model":"{model}","messages":[{{"role":"user","content":"{text}"}}]}}"#);
@@ -143,7 +143,7 @@ async fn d6_a_body_of_2_mb_passes_over_http2() {
 }
 
 #[tokio::test]
-async fn d6_a_client_of_http_1_0_gets_the_answer_of_an_upstream_over_http_2() {
+async fn a_client_of_http_1_0_gets_the_answer_of_an_upstream_over_http_2() {
     let (_upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
     let body = request(SMALL);
     let mut raw = Raw::posted_as(&gateway, "/llm/chat", "HTTP/1.0", body.len(), &body).await;

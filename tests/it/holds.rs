@@ -1,4 +1,4 @@
-//! Holds and refusals for want of credit: INTERFACE.md sections 7 and 8 (402), DESIGN.md section 3.
+//! Holds, and refusals for want of credit (402).
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -22,7 +22,7 @@ async fn gated(cue: &Cue, reply: Reply) -> Upstream {
 }
 
 #[tokio::test]
-async fn d3_the_worst_case_is_held_before_the_upstream_is_asked_and_given_back_after() {
+async fn the_worst_case_is_held_before_the_upstream_is_asked_and_given_back_after() {
     for (reply, body) in [
         (Reply::chat("Hi", 9, 1), with_max(LARGE, 1_000)),
         (
@@ -52,7 +52,7 @@ async fn d3_the_worst_case_is_held_before_the_upstream_is_asked_and_given_back_a
 }
 
 #[tokio::test]
-async fn d3_every_choice_is_held() {
+async fn every_choice_is_held() {
     let cue = Cue::new();
     let upstream = gated(&cue, Reply::chat("Hi", 9, 10)).await;
     let gateway = Gateway::over(&upstream).await;
@@ -70,7 +70,7 @@ async fn d3_every_choice_is_held() {
 }
 
 #[tokio::test]
-async fn d3_a_failed_call_gives_its_hold_back() {
+async fn a_failed_call_gives_its_hold_back() {
     let upstream = Upstream::of([
         Reply::status(500),
         Reply::default().close(),
@@ -87,7 +87,7 @@ async fn d3_a_failed_call_gives_its_hold_back() {
 }
 
 #[tokio::test]
-async fn s7_402_says_how_many_tokens_can_be_paid_and_that_many_can() {
+async fn a_402_says_how_many_tokens_can_be_paid_and_that_many_can() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     // About a thousand tokens' worth.
     let gateway = Setup::over(&upstream).credit("0.0007").start().await;
@@ -135,7 +135,7 @@ async fn s7_402_says_how_many_tokens_can_be_paid_and_that_many_can() {
 }
 
 #[tokio::test]
-async fn s8_without_credit_paid_models_are_402_and_free_ones_work() {
+async fn without_credit_paid_models_are_402_and_free_ones_work() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = Setup::over(&upstream).credit("0").start().await;
     for (path, body) in [
@@ -156,7 +156,7 @@ async fn s8_without_credit_paid_models_are_402_and_free_ones_work() {
 }
 
 #[tokio::test]
-async fn d3_a_shortage_by_ones_own_running_calls_says_when_to_come_back() {
+async fn a_shortage_by_ones_own_running_calls_says_when_to_come_back() {
     let cue = Cue::new();
     let upstream = gated(&cue, Reply::chat("Hi", 9, 1)).await;
     let gateway = Setup::over(&upstream).credit("0.001").start().await;
@@ -184,7 +184,7 @@ async fn d3_a_shortage_by_ones_own_running_calls_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn s8_over_the_monthly_quota_is_402_until_the_month_ends() {
+async fn over_the_monthly_quota_is_402_until_the_month_ends() {
     let upstream = Upstream::always(Reply::chat("Hi", 200, 1_000)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.set_quota("0.002").await;
@@ -212,7 +212,7 @@ async fn s8_over_the_monthly_quota_is_402_until_the_month_ends() {
 }
 
 #[tokio::test]
-async fn d3_without_a_maximum_the_upstream_is_told_what_is_affordable() {
+async fn without_a_maximum_the_upstream_is_told_what_is_affordable() {
     let upstream = Upstream::always(Reply::stream_of(&["Hi"], 9, 500)).await;
     let gateway = Setup::over(&upstream).credit("0.0007").start().await;
     gateway
@@ -234,7 +234,7 @@ async fn d3_without_a_maximum_the_upstream_is_told_what_is_affordable() {
 }
 
 #[tokio::test]
-async fn d3_with_enough_credit_no_maximum_is_added_and_a_clients_own_stays() {
+async fn with_enough_credit_no_maximum_is_added_and_a_clients_own_stays() {
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
@@ -244,7 +244,7 @@ async fn d3_with_enough_credit_no_maximum_is_added_and_a_clients_own_stays() {
 }
 
 #[tokio::test]
-async fn d3_with_credit_for_k_calls_exactly_k_of_many_at_once_go_through() {
+async fn with_credit_for_k_calls_exactly_k_of_many_at_once_go_through() {
     const K: usize = 7;
     const N: usize = 30;
     let cue = Cue::new();
@@ -311,7 +311,7 @@ async fn a_report_beyond_what_was_admitted_takes_no_balance_below_zero() {
 }
 
 #[tokio::test]
-async fn d3_a_call_dearer_than_any_account_is_a_bad_request() {
+async fn a_call_dearer_than_any_account_is_a_bad_request() {
     let upstream = Upstream::unused().await;
     let gateway = Setup::over(&upstream)
         .model(SMALL, |model| model["pricing"]["completion"] = "0.9".into())

@@ -1,4 +1,4 @@
-//! Rate limits: 429 of INTERFACE.md section 7, and DESIGN.md section 7.
+//! Rate limits: who gets 429, and when they may come back.
 
 use bytes::Bytes;
 use serde_json::json;
@@ -32,7 +32,7 @@ async fn limited(upstream: &Upstream, rpm: u64, tpm: u64, concurrency: u64) -> G
 }
 
 #[tokio::test]
-async fn s7_requests_a_minute_429_says_when_to_come_back() {
+async fn requests_a_minute_429_says_when_to_come_back() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = limited(&upstream, 3, 100_000, 10).await;
     for left in ["2", "1", "0"] {
@@ -67,7 +67,7 @@ async fn s7_requests_a_minute_429_says_when_to_come_back() {
 }
 
 #[tokio::test]
-async fn s7_tokens_a_minute_count_what_was_really_used() {
+async fn tokens_a_minute_count_what_was_really_used() {
     let upstream = Upstream::always(Reply::chat("Hi", 350, 150)).await;
     let gateway = limited(&upstream, 100, 1_200, 10).await;
     let body =
@@ -98,7 +98,7 @@ async fn s7_tokens_a_minute_count_what_was_really_used() {
 }
 
 #[tokio::test]
-async fn s7_calls_at_once_are_limited_and_free_again_when_they_end() {
+async fn calls_at_once_are_limited_and_free_again_when_they_end() {
     let cue = Cue::new();
     let upstream = Upstream::always(Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done()).await;
     let gateway = limited(&upstream, 100, 100_000, 2).await;
@@ -128,7 +128,7 @@ async fn s7_calls_at_once_are_limited_and_free_again_when_they_end() {
 }
 
 #[tokio::test]
-async fn d7_a_keys_own_limits_are_its_own_and_other_keys_share_the_accounts() {
+async fn a_keys_own_limits_are_its_own_and_other_keys_share_the_accounts() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = limited(&upstream, 2, 100_000, 10).await;
     let own = LimitOverrides {
@@ -173,7 +173,7 @@ async fn d7_a_keys_own_limits_are_its_own_and_other_keys_share_the_accounts() {
 }
 
 #[tokio::test]
-async fn d7_every_answer_to_a_known_caller_has_the_headers() {
+async fn every_answer_to_a_known_caller_has_the_headers() {
     let upstream = Upstream::of([
         Reply::chat("Hi", 9, 1),
         Reply::stream_of(&["Hi"], 9, 1),
@@ -219,7 +219,7 @@ async fn d7_every_answer_to_a_known_caller_has_the_headers() {
 }
 
 #[tokio::test]
-async fn d7_bad_requests_use_up_no_limit() {
+async fn bad_requests_use_up_no_limit() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = limited(&upstream, 1, 100_000, 1).await;
     for body in ["", "{}", "not json", r#"{"model":"no/such","messages":[{}]}"#] {
@@ -229,7 +229,7 @@ async fn d7_bad_requests_use_up_no_limit() {
 }
 
 #[tokio::test]
-async fn d7_calls_that_are_refused_for_credit_count_for_the_requests_of_their_key_on_either_store() {
+async fn calls_that_are_refused_for_credit_count_for_the_requests_of_their_key_on_either_store() {
     let upstream = Upstream::unused().await;
     let limits = json!({ "rpm": 3, "tpm": 100_000_000, "concurrency": 10 });
     let setup = || {
@@ -257,7 +257,7 @@ async fn d7_calls_that_are_refused_for_credit_count_for_the_requests_of_their_ke
 }
 
 #[tokio::test]
-async fn d7_a_call_that_is_refused_and_paid_once_its_prompt_is_counted_counts_as_one_request() {
+async fn a_call_that_is_refused_and_paid_once_its_prompt_is_counted_counts_as_one_request() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     // The bound of the prompt is a token a byte: with the text counted it is a quarter of that.
     let text = "four words of text ".repeat(1_000);

@@ -1,4 +1,4 @@
-//! The gateway's own TLS (DESIGN.md section 9, `tls`): what it speaks, and certificates that change under it.
+//! The gateway's own TLS (`tls` of the configuration): what it speaks, and certificates that change under it.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -81,7 +81,7 @@ async fn check_healthy(stream: &mut TlsStream<TcpStream>) {
 }
 
 #[tokio::test]
-async fn d9_the_listener_speaks_tls_with_http1_and_http2() {
+async fn the_listener_speaks_tls_with_http1_and_http2() {
     let (authority, files, upstream) = (Authority::new(), Files::new(), Upstream::unused().await);
     let (certificate, key) = authority.pem_of("localhost");
     files.write(&certificate, &key);
@@ -110,7 +110,7 @@ async fn d9_the_listener_speaks_tls_with_http1_and_http2() {
 }
 
 #[tokio::test]
-async fn d9_what_is_no_tls_is_closed() {
+async fn what_is_no_tls_is_closed() {
     let (authority, files, upstream) = (Authority::new(), Files::new(), Upstream::unused().await);
     let (certificate, key) = authority.pem_of("localhost");
     files.write(&certificate, &key);
@@ -133,7 +133,7 @@ async fn d9_what_is_no_tls_is_closed() {
 }
 
 #[tokio::test]
-async fn d9_a_new_certificate_is_for_new_connections_and_a_broken_one_for_none() {
+async fn a_new_certificate_is_for_new_connections_and_a_broken_one_for_none() {
     let (old, new, files, upstream) = (
         Authority::new(),
         Authority::new(),

@@ -1,5 +1,4 @@
-//! The listings of models: INTERFACE.md section 2 (model, purpose), section 4 (`/llm/models`, `/llm/models/purposes`,
-//! `/llm/public/models`), and OpenAI's shape of them (DESIGN.md section 8).
+//! The listings of models (`/llm/models`, `/llm/models/purposes`, `/llm/public/models`), and OpenAI's shape of them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -34,7 +33,7 @@ async fn with_many(upstream: &Upstream, more: usize) -> Gateway {
 }
 
 #[tokio::test]
-async fn s2_a_model_has_the_fields_of_the_interface_and_list_prices_as_text() {
+async fn a_model_has_the_fields_of_the_interface_and_list_prices_as_text() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let listing = gateway.http1.get("/llm/models").await.ok().json();
@@ -60,7 +59,7 @@ async fn s2_a_model_has_the_fields_of_the_interface_and_list_prices_as_text() {
 }
 
 #[tokio::test]
-async fn s4_models_rule_1_lists_what_the_tier_may_use_and_rule_2_counts_it() {
+async fn models_lists_what_the_tier_may_use_and_counts_it() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let listing = gateway.http1.get("/llm/models").await.ok().json();
@@ -94,7 +93,7 @@ async fn s4_models_rule_1_lists_what_the_tier_may_use_and_rule_2_counts_it() {
 }
 
 #[tokio::test]
-async fn s4_models_an_unknown_purpose_is_400_and_all_eleven_are_named() {
+async fn models_an_unknown_purpose_is_400_and_all_eleven_are_named() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for purpose in ["", "Chat", "none", "chat,code", "chat&purpose=code"] {
@@ -111,7 +110,7 @@ async fn s4_models_an_unknown_purpose_is_400_and_all_eleven_are_named() {
 }
 
 #[tokio::test]
-async fn s4_purposes_maps_each_of_the_eleven_to_its_default() {
+async fn purposes_maps_each_of_the_eleven_to_its_default() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let expected = json!({
@@ -122,7 +121,7 @@ async fn s4_purposes_maps_each_of_the_eleven_to_its_default() {
 }
 
 #[tokio::test]
-async fn s4_public_models_are_paged_by_24_from_page_1_without_a_key() {
+async fn public_models_are_paged_by_24_from_page_1_without_a_key() {
     let upstream = Upstream::unused().await;
     let gateway = with_many(&upstream, 54).await;
     let client = gateway.http1.with_key("");
@@ -151,7 +150,7 @@ async fn s4_public_models_are_paged_by_24_from_page_1_without_a_key() {
 }
 
 #[tokio::test]
-async fn s4_public_models_are_searched_by_name_and_provider() {
+async fn public_models_are_searched_by_name_and_provider() {
     let upstream = Upstream::unused().await;
     let gateway = with_many(&upstream, 30).await;
     for (search, total) in [
@@ -181,7 +180,7 @@ async fn s4_public_models_are_searched_by_name_and_provider() {
 }
 
 #[tokio::test]
-async fn s4_public_models_bad_page_numbers_are_400() {
+async fn public_models_bad_page_numbers_are_400() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for name in ["page", "per_page"] {
@@ -211,7 +210,7 @@ async fn s4_public_models_bad_page_numbers_are_400() {
 }
 
 #[tokio::test]
-async fn d8_openai_clients_find_models_in_their_own_shape() {
+async fn openai_clients_find_models_in_their_own_shape() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let listing = gateway.http1.get("/models").await.ok().json();
@@ -238,7 +237,7 @@ async fn d8_openai_clients_find_models_in_their_own_shape() {
 }
 
 #[tokio::test]
-async fn d8_listings_have_an_etag_and_answer_304_to_who_has_it() {
+async fn listings_have_an_etag_and_answer_304_to_who_has_it() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for path in ["/llm/models", "/llm/models/purposes", "/models"] {

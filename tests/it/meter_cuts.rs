@@ -104,7 +104,7 @@ fn check_events(events: &[String], whole: bool) -> usize {
 }
 
 #[tokio::test]
-async fn d5_a_stream_that_breaks_off_after_k_bytes() {
+async fn a_stream_that_breaks_off_after_k_bytes() {
     let stream = stream();
     for framed in FRAMINGS {
         let replies =
@@ -134,7 +134,7 @@ async fn d5_a_stream_that_breaks_off_after_k_bytes() {
 }
 
 #[tokio::test]
-async fn d5_a_stream_that_is_reset_after_k_bytes() {
+async fn a_stream_that_is_reset_after_k_bytes() {
     let stream = stream();
     let until_report = stream.find(REPORT).unwrap();
     for framed in FRAMINGS {
@@ -167,7 +167,7 @@ async fn d5_a_stream_that_is_reset_after_k_bytes() {
 }
 
 #[tokio::test]
-async fn d5_a_stream_that_stalls_after_k_bytes() {
+async fn a_stream_that_stalls_after_k_bytes() {
     let stream = stream();
     let cuts: Vec<usize> = (0..stream.len()).step_by(29).collect();
     for framed in FRAMINGS {

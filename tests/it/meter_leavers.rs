@@ -33,7 +33,7 @@ async fn leave_after(client: &Client, events: u64) -> Instant {
 }
 
 #[tokio::test]
-async fn d5_cancel_a_client_gone_after_k_events_pays_the_prompt_and_k_events() {
+async fn cancel_a_client_gone_after_k_events_pays_the_prompt_and_k_events() {
     // Else the first count would wait for it, and the upstream with it.
     tokens::load(Encoding::O200k);
     for over_h2 in [false, true] {
@@ -60,7 +60,7 @@ async fn d5_cancel_a_client_gone_after_k_events_pays_the_prompt_and_k_events() {
 }
 
 #[tokio::test]
-async fn d5_drain_a_client_gone_after_k_events_pays_what_is_reported() {
+async fn drain_a_client_gone_after_k_events_pays_what_is_reported() {
     for over_h2 in [false, true] {
         for events in 0..=EVENTS_MAX {
             let cue = Cue::new();

@@ -27,7 +27,7 @@ fn commenting(upstream: &Upstream, every_ms: u64) -> Setup {
 }
 
 #[tokio::test]
-async fn d5_a_silent_upstreams_stream_is_commented_on_between_events_and_nowhere_else() {
+async fn a_silent_upstreams_stream_is_commented_on_between_events_and_nowhere_else() {
     let cue = Cue::new();
     let event = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     let (first, second) = event.split_at(30);
@@ -61,7 +61,7 @@ async fn d5_a_silent_upstreams_stream_is_commented_on_between_events_and_nowhere
 }
 
 #[tokio::test]
-async fn d5_comments_do_not_make_a_silent_upstream_live_longer() {
+async fn comments_do_not_make_a_silent_upstream_live_longer() {
     let upstream = Upstream::always(Reply::stream().role().text("Hi").silence()).await;
     let setup = commenting(&upstream, 10).conf(|conf| conf["timeouts"]["idle_ms"] = 100.into());
     let gateway = setup.start().await;
@@ -77,7 +77,7 @@ async fn d5_comments_do_not_make_a_silent_upstream_live_longer() {
 }
 
 #[tokio::test]
-async fn d5_without_comments_or_in_a_whole_answer_there_are_none() {
+async fn without_comments_or_in_a_whole_answer_there_are_none() {
     let cue = Cue::new();
     let stream = Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done();
     let body = crate::harness::reply::whole_chat("Hi", Some((9, 1))).to_string();
@@ -104,7 +104,7 @@ async fn d5_without_comments_or_in_a_whole_answer_there_are_none() {
 }
 
 #[tokio::test]
-async fn d3_a_stream_of_ten_hours_keeps_its_hold() {
+async fn a_stream_of_ten_hours_keeps_its_hold() {
     let cue = Cue::new();
     let begun = (0..10).fold(Reply::stream().role(), |reply, _| reply.wait(&cue).text(" word"));
     let upstream = Upstream::always(begun.finish().usage(50, 10).done()).await;

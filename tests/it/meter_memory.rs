@@ -117,7 +117,7 @@ fn event(key: &str) -> String {
 }
 
 #[tokio::test]
-async fn d5_streams_of_64_mb_of_events_of_1_mb_pass_in_bounded_memory() {
+async fn streams_of_64_mb_of_events_of_1_mb_pass_in_bounded_memory() {
     let (other, text) = (event("annotations"), event("content"));
     let usage = r#"{"id":"x","choices":[],"usage":{"prompt_tokens":9,"completion_tokens":9}}"#;
     let small = Reply::stream_of(&["Hi"], 9, 1);

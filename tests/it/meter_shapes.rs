@@ -112,16 +112,16 @@ async fn check(asks: Asks) {
 }
 
 #[tokio::test]
-async fn d5_every_shape_for_a_client_that_asks_for_usage() {
+async fn every_shape_for_a_client_that_asks_for_usage() {
     check(Asks::Yes).await;
 }
 
 #[tokio::test]
-async fn d5_every_shape_for_a_client_that_says_nothing_of_usage() {
+async fn every_shape_for_a_client_that_says_nothing_of_usage() {
     check(Asks::Nothing).await;
 }
 
 #[tokio::test]
-async fn d5_every_shape_for_a_client_that_declines_usage() {
+async fn every_shape_for_a_client_that_declines_usage() {
     check(Asks::No).await;
 }

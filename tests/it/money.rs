@@ -1,4 +1,4 @@
-//! Money to the last digit: INTERFACE.md section 1 (the formula), section 2 (balance and usage as decimals).
+//! Money to the last digit: the formula of the interface, balance and usage as decimals.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -143,7 +143,7 @@ async fn check(gateway: &Gateway, calls: &[Call]) {
 }
 
 #[tokio::test]
-async fn s1_after_any_mix_of_calls_the_balance_is_what_was_paid_in_less_the_formula() {
+async fn after_any_mix_of_calls_the_balance_is_what_was_paid_in_less_the_formula() {
     for seed in [1, 2, 3] {
         println!("seed {seed}");
         let mut random = Random(seed);
@@ -176,7 +176,7 @@ async fn s1_after_any_mix_of_calls_the_balance_is_what_was_paid_in_less_the_form
 }
 
 #[tokio::test]
-async fn s1_calls_at_once_cost_what_they_cost_one_by_one() {
+async fn calls_at_once_cost_what_they_cost_one_by_one() {
     let (_upstream, gateway) = obeyed().await;
     let mut random = Random(4);
     let calls: Vec<Call> = (0..150).map(|_| any_call(&mut random)).collect();
@@ -189,7 +189,7 @@ async fn s1_calls_at_once_cost_what_they_cost_one_by_one() {
 }
 
 #[tokio::test]
-async fn s1_the_markup_is_taken_once() {
+async fn the_markup_is_taken_once() {
     let upstream = Upstream::always(Reply::chat("Hi", 1_000_000, 1_000_000)).await;
     let setup = Setup::over(&upstream).model(SMALL, |model| {
         model["context_length"] = 2_000_000.into();
@@ -218,7 +218,7 @@ async fn s1_the_markup_is_taken_once() {
 }
 
 #[tokio::test]
-async fn s1_the_usage_a_client_is_shown_is_what_it_pays() {
+async fn the_usage_a_client_is_shown_is_what_it_pays() {
     let observed = crate::harness::simulated::start().await;
     let gateway = Setup::at(&observed.base_url()).start().await;
     let mut owed = Decimal::ZERO;

@@ -1,4 +1,4 @@
-//! Host names of providers: nothing waits for them, and their addresses may change (DESIGN.md section 6).
+//! Host names of providers: nothing waits for them, and their addresses may change.
 
 use std::io;
 use std::net::SocketAddr;
@@ -57,7 +57,7 @@ fn over_a_name(main: &Upstream, spare: &Upstream, names: &Names) -> Setup {
 }
 
 #[tokio::test]
-async fn d6_nothing_waits_for_a_name_that_is_not_resolved() {
+async fn nothing_waits_for_a_name_that_is_not_resolved() {
     let names = Names::default();
     let main = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
@@ -89,7 +89,7 @@ async fn d6_nothing_waits_for_a_name_that_is_not_resolved() {
 }
 
 #[tokio::test]
-async fn d6_an_address_that_changes_is_picked_up_and_the_last_good_one_is_kept() {
+async fn an_address_that_changes_is_picked_up_and_the_last_good_one_is_kept() {
     let names = Names::default();
     let first = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let second = Upstream::always(Reply::chat("Hi", 9, 1)).await;
@@ -117,7 +117,7 @@ async fn d6_an_address_that_changes_is_picked_up_and_the_last_good_one_is_kept()
 }
 
 #[tokio::test]
-async fn d6_several_addresses_take_turns_and_a_dead_one_is_passed_over() {
+async fn several_addresses_take_turns_and_a_dead_one_is_passed_over() {
     let names = Names::default();
     let (first, second) = (
         Upstream::always(Reply::chat("Hi", 9, 1).close()).await,

@@ -1,4 +1,4 @@
-//! The endpoints that need no upstream, without the listings: balance, usage, health (INTERFACE.md sections 2 and 4).
+//! The endpoints that need no upstream, without the listings: balance, usage, health.
 
 use serde_json::json;
 use tollgate::pure::ids::Tier;
@@ -9,7 +9,7 @@ use crate::harness::catalogue::{FREE, LARGE, SMALL, cost};
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 #[tokio::test]
-async fn s2_balance_has_the_fields_of_the_interface_with_exact_decimals() {
+async fn balance_has_the_fields_of_the_interface_with_exact_decimals() {
     let upstream = Upstream::always(Reply::chat("Hi", 7, 3)).await;
     let gateway = Setup::over(&upstream).credit("10.50").start().await;
     let answer = gateway.http1.get("/llm/balance").await.ok();
@@ -28,7 +28,7 @@ async fn s2_balance_has_the_fields_of_the_interface_with_exact_decimals() {
 }
 
 #[tokio::test]
-async fn s8_the_monthly_quota_is_the_accounts_own_or_its_tiers() {
+async fn the_monthly_quota_is_the_accounts_own_or_its_tiers() {
     let upstream = Upstream::unused().await;
     for (tier, quota) in [
         (Tier::Free, "10"),
@@ -57,7 +57,7 @@ async fn s8_the_monthly_quota_is_the_accounts_own_or_its_tiers() {
 }
 
 #[tokio::test]
-async fn s2_monthly_used_begins_again_with_the_utc_month() {
+async fn monthly_used_begins_again_with_the_utc_month() {
     let upstream = Upstream::always(Reply::chat("Hi", 100, 0)).await;
     let gateway = Gateway::over(&upstream).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
@@ -82,7 +82,7 @@ async fn s2_monthly_used_begins_again_with_the_utc_month() {
 }
 
 #[tokio::test]
-async fn s4_usage_sums_the_period_by_model_and_defaults_to_today() {
+async fn usage_sums_the_period_by_model_and_defaults_to_today() {
     let upstream = Upstream::always(Reply::chat("Hi", 100, 10)).await;
     let gateway = Gateway::over(&upstream).await;
     // 40, 29, 6, 1 and 0 days ago.
@@ -134,7 +134,7 @@ async fn s4_usage_sums_the_period_by_model_and_defaults_to_today() {
 }
 
 #[tokio::test]
-async fn s2_usage_of_an_account_that_asked_nothing_is_all_zeros() {
+async fn usage_of_an_account_that_asked_nothing_is_all_zeros() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     let answer = gateway.http1.get("/llm/usage").await.ok();
@@ -145,7 +145,7 @@ async fn s2_usage_of_an_account_that_asked_nothing_is_all_zeros() {
 }
 
 #[tokio::test]
-async fn s2_a_free_model_counts_in_usage_at_no_cost() {
+async fn a_free_model_counts_in_usage_at_no_cost() {
     let upstream = Upstream::always(Reply::chat("Hi", 5, 5)).await;
     let gateway = Setup::over(&upstream).credit("0").start().await;
     gateway.http1.post("/llm/chat", request(FREE)).await.ok();
@@ -160,7 +160,7 @@ async fn s2_a_free_model_counts_in_usage_at_no_cost() {
 }
 
 #[tokio::test]
-async fn s4_usage_an_unknown_period_is_400_and_the_allowed_ones_are_named() {
+async fn usage_an_unknown_period_is_400_and_the_allowed_ones_are_named() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for period in ["", "Today", "1d", "7", "week", "all%20", "today&period=all"] {
@@ -177,7 +177,7 @@ async fn s4_usage_an_unknown_period_is_400_and_the_allowed_ones_are_named() {
 }
 
 #[tokio::test]
-async fn s4_health_is_an_object_with_the_status_ok() {
+async fn health_is_an_object_with_the_status_ok() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for client in [&gateway.http1, &gateway.h2c] {
@@ -188,7 +188,7 @@ async fn s4_health_is_an_object_with_the_status_ok() {
 }
 
 #[tokio::test]
-async fn s7_maintenance_is_503_for_calls_to_models_alone() {
+async fn maintenance_is_503_for_calls_to_models_alone() {
     use tollgate::ledger::admin::AdminOp;
     let upstream = Upstream::always(Reply::chat("Hi", 1, 1)).await;
     let gateway = Gateway::over(&upstream).await;

@@ -1,5 +1,4 @@
-//! The real binary on both stores, one process or three: exact winners, exact limits, a Redis that stops, a Redis that must not be used
-//! (DESIGN.md sections 3 and 7).
+//! The real binary on both stores, one process or three: exact winners, exact limits, a Redis that stops, a Redis that must not be used.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -113,25 +112,25 @@ async fn pay_until_there_is_too_little(client: &Client) -> usize {
 }
 
 #[tokio::test]
-async fn d3_of_2000_callers_exactly_those_with_credit_pay_on_sqlite() {
+async fn of_2000_callers_exactly_those_with_credit_pay_on_sqlite() {
     exactly_as_many_pay_as_there_is_credit_for(1, "sqlite://{dir}/ledger.db").await;
 }
 
 #[tokio::test]
-async fn d3_of_2000_callers_exactly_those_with_credit_pay_on_redis() {
+async fn of_2000_callers_exactly_those_with_credit_pay_on_redis() {
     let redis = RedisServer::start();
     exactly_as_many_pay_as_there_is_credit_for(1, &redis.url()).await;
 }
 
 #[tokio::test]
-async fn d3_of_2000_callers_exactly_those_with_credit_pay_on_redis_with_three_gateways() {
+async fn of_2000_callers_exactly_those_with_credit_pay_on_redis_with_three_gateways() {
     let redis = RedisServer::start();
     exactly_as_many_pay_as_there_is_credit_for(3, &redis.url()).await;
 }
 
 /// The limits of a tier hold over all gateways together.
 #[tokio::test]
-async fn d7_limits_are_exact_over_three_gateways() {
+async fn limits_are_exact_over_three_gateways() {
     let redis = RedisServer::start();
     let cue = Cue::new();
     let upstream = gated(&cue).await;
@@ -187,7 +186,7 @@ fn check_limited(answers: &[crate::harness::Answer], let_through: usize, limit: 
 /// Redis freezes, thaws, is killed and started again under a running gateway: calls are refused in time and nothing is forwarded for
 /// them; the call that was running ends, and is paid for; service is back within two seconds.
 #[tokio::test]
-async fn d3_a_redis_that_stops_is_503_in_time_and_comes_back() {
+async fn a_redis_that_stops_is_503_in_time_and_comes_back() {
     let mut redis = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "always", "--save", ""]);
     let cue = Cue::new();
     let running = Reply::stream().role().wait(&cue).text("Hi").finish().usage(9, 1).done();
@@ -351,7 +350,7 @@ async fn check_refused_in_time(client: &Client) {
 
 /// On Redis too, a call without a maximum is served up to what a nearly empty account can pay.
 #[tokio::test]
-async fn d3_without_a_maximum_the_upstream_is_told_what_is_affordable_on_redis() {
+async fn without_a_maximum_the_upstream_is_told_what_is_affordable_on_redis() {
     let redis = RedisServer::start();
     let upstream = Upstream::always(Reply::chat("Hi", 9, 500)).await;
     let fleet = Fleet::start(1, &redis.url(), unlimited(), &upstream).await;
@@ -365,7 +364,7 @@ async fn d3_without_a_maximum_the_upstream_is_told_what_is_affordable_on_redis()
 
 /// A Redis that may throw keys away, and with them money, is refused; one that forgets its last moments in a crash is warned of.
 #[tokio::test]
-async fn d3_a_redis_that_evicts_is_refused_and_one_without_aof_is_warned_of() {
+async fn a_redis_that_evicts_is_refused_and_one_without_aof_is_warned_of() {
     let evicting = [
         "--maxmemory",
         "100mb",

@@ -1,4 +1,4 @@
-//! Files that change under a running gateway (DESIGN.md section 9).
+//! Files that change under a running gateway.
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -16,7 +16,7 @@ fn dearer() -> Value {
 }
 
 #[tokio::test]
-async fn d9_a_new_price_is_for_new_requests_and_a_running_one_keeps_its_own() {
+async fn a_new_price_is_for_new_requests_and_a_running_one_keeps_its_own() {
     let cue = Cue::new();
     let upstream = Upstream::always(
         Reply::stream()
@@ -50,7 +50,7 @@ async fn d9_a_new_price_is_for_new_requests_and_a_running_one_keeps_its_own() {
 }
 
 #[tokio::test]
-async fn d9_a_broken_catalogue_is_refused_and_the_old_one_stays() {
+async fn a_broken_catalogue_is_refused_and_the_old_one_stays() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let mut gateway = Gateway::over(&upstream).await;
     let mut spent = Decimal::ZERO;
@@ -92,7 +92,7 @@ async fn d9_a_broken_catalogue_is_refused_and_the_old_one_stays() {
 }
 
 #[tokio::test]
-async fn d9_a_changed_configuration_takes_effect_and_a_broken_one_does_not() {
+async fn a_changed_configuration_takes_effect_and_a_broken_one_does_not() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let mut gateway = Gateway::over(&upstream).await;
     let good = gateway.conf_text();
@@ -141,7 +141,7 @@ async fn d9_a_changed_configuration_takes_effect_and_a_broken_one_does_not() {
 }
 
 #[tokio::test]
-async fn d9_a_provider_without_its_credential_is_off_and_its_models_are_not_listed() {
+async fn a_provider_without_its_credential_is_off_and_its_models_are_not_listed() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let setup = Setup::over(&upstream).provider(
         "off",

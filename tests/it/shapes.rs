@@ -20,7 +20,7 @@ fn expected(shape: &Shape) -> String {
 }
 
 #[tokio::test]
-async fn d5_every_shape_of_stream_reaches_the_client_and_is_billed_as_it_reports() {
+async fn every_shape_of_stream_reaches_the_client_and_is_billed_as_it_reports() {
     for shape in shapes() {
         println!("{} with {} texts", shape.name, shape.texts.len());
         let bytes = shape.bytes();

@@ -1,4 +1,4 @@
-//! Streams: never delayed, metered, and always ended (INTERFACE.md section 6, DESIGN.md section 5).
+//! Streams: never delayed, metered, and always ended.
 
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
@@ -51,7 +51,7 @@ async fn failed(reply: Reply, delivered: &str, change: impl FnOnce(&mut Value)) 
 }
 
 #[tokio::test]
-async fn d5_each_event_reaches_the_client_when_the_upstream_sends_it() {
+async fn each_event_reaches_the_client_when_the_upstream_sends_it() {
     let cue = Cue::new();
     let gated = ["one ", "two ", "three"]
         .iter()
@@ -73,7 +73,7 @@ async fn d5_each_event_reaches_the_client_when_the_upstream_sends_it() {
 }
 
 #[tokio::test]
-async fn d5_an_event_in_pieces_is_passed_when_it_is_complete() {
+async fn an_event_in_pieces_is_passed_when_it_is_complete() {
     let cue = Cue::new();
     let event = "data: {\"id\":\"x\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n";
     let (first, second) = event.split_at(30);
@@ -94,7 +94,7 @@ async fn d5_an_event_in_pieces_is_passed_when_it_is_complete() {
 }
 
 #[tokio::test]
-async fn d5_a_stream_that_the_upstream_ends_without_done_gets_it() {
+async fn a_stream_that_the_upstream_ends_without_done_gets_it() {
     let chunked = Reply::stream().role().text("Hi").finish().usage(9, 1).end();
     let open_event = Reply::stream()
         .role()
@@ -116,7 +116,7 @@ async fn d5_a_stream_that_the_upstream_ends_without_done_gets_it() {
 }
 
 #[tokio::test]
-async fn d5_an_upstream_that_dies_mid_stream_becomes_an_error_event_and_a_clean_end() {
+async fn an_upstream_that_dies_mid_stream_becomes_an_error_event_and_a_clean_end() {
     let begun = || Reply::stream().role().text("Hello").text(" world");
     let expected = cost(SMALL, PROMPT, 2);
     let none = |_: &mut Value| {};
@@ -143,14 +143,14 @@ async fn d5_an_upstream_that_dies_mid_stream_becomes_an_error_event_and_a_clean_
 }
 
 #[tokio::test]
-async fn d5_an_upstream_that_falls_silent_is_cut_after_the_idle_time() {
+async fn an_upstream_that_falls_silent_is_cut_after_the_idle_time() {
     let reply = Reply::stream().role().text("Hello").text(" world").silence();
     let spent = failed(reply, "Hello world", |conf| conf["timeouts"]["idle_ms"] = 100.into()).await;
     assert_eq!(spent, cost(SMALL, PROMPT, 2));
 }
 
 #[tokio::test]
-async fn d5_an_upstream_that_dies_with_nothing_delivered_is_free() {
+async fn an_upstream_that_dies_with_nothing_delivered_is_free() {
     let none = |_: &mut Value| {};
     assert_eq!(failed(Reply::stream().close(), "", none).await, Decimal::ZERO);
     assert_eq!(failed(Reply::stream().role().close(), "", none).await, Decimal::ZERO);
@@ -158,7 +158,7 @@ async fn d5_an_upstream_that_dies_with_nothing_delivered_is_free() {
 }
 
 #[tokio::test]
-async fn d5_an_upstream_that_dies_after_its_usage_report_is_billed_as_reported() {
+async fn an_upstream_that_dies_after_its_usage_report_is_billed_as_reported() {
     let reply = Reply::stream().role().text("Hello").finish().usage(50, 30).close();
     let upstream = Upstream::always(reply).await;
     let gateway = Gateway::over(&upstream).await;
@@ -168,7 +168,7 @@ async fn d5_an_upstream_that_dies_after_its_usage_report_is_billed_as_reported()
 }
 
 #[tokio::test]
-async fn d5_an_error_event_of_the_upstream_is_put_in_our_words() {
+async fn an_error_event_of_the_upstream_is_put_in_our_words() {
     let said = format!(r#"{{"error":{{"message":"{UPSTREAM_SECRET}","code":500}}}}"#);
     let none = |_: &mut Value| {};
     let reply = Reply::stream().role().text("Hello").text(" world").event(&said).end();
@@ -180,7 +180,7 @@ async fn d5_an_error_event_of_the_upstream_is_put_in_our_words() {
 }
 
 #[tokio::test]
-async fn d5_comments_and_unknown_lines_pass_unharmed() {
+async fn comments_and_unknown_lines_pass_unharmed() {
     let reply = Reply::stream()
         .chunk(": ping\n\n")
         .role()
@@ -201,7 +201,7 @@ async fn d5_comments_and_unknown_lines_pass_unharmed() {
 }
 
 #[tokio::test]
-async fn d5_without_a_usage_report_prompt_and_delivered_text_are_counted() {
+async fn without_a_usage_report_prompt_and_delivered_text_are_counted() {
     let stream = Reply::stream().role().text("Hello").text(" world").finish().done();
     let upstream = Upstream::of([stream, Reply::chat_without_usage("Hello world")]).await;
     let gateway = Gateway::over(&upstream).await;
@@ -212,7 +212,7 @@ async fn d5_without_a_usage_report_prompt_and_delivered_text_are_counted() {
 }
 
 #[tokio::test]
-async fn d5_a_report_that_cannot_be_is_not_believed() {
+async fn a_report_that_cannot_be_is_not_believed() {
     for usage in [
         r#"{"prompt_tokens":-1,"completion_tokens":2}"#,
         r#"{"prompt_tokens":7,"completion_tokens":1.5}"#,
@@ -235,7 +235,7 @@ async fn d5_a_report_that_cannot_be_is_not_believed() {
 }
 
 #[tokio::test]
-async fn d5_the_highest_report_stands_and_an_explicit_zero_is_one() {
+async fn the_highest_report_stands_and_an_explicit_zero_is_one() {
     let upstream = Upstream::of([
         Reply::stream()
             .role()
@@ -255,7 +255,7 @@ async fn d5_the_highest_report_stands_and_an_explicit_zero_is_one() {
 }
 
 #[tokio::test]
-async fn d5_a_stream_with_a_length_or_with_trailers_is_a_stream_too() {
+async fn a_stream_with_a_length_or_with_trailers_is_a_stream_too() {
     let events = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hi\"}}]}\n\n\
                   data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
     let with_length = Reply::new(
@@ -280,7 +280,7 @@ async fn d5_a_stream_with_a_length_or_with_trailers_is_a_stream_too() {
 }
 
 #[tokio::test]
-async fn d5_an_error_with_status_200_is_free() {
+async fn an_error_with_status_200_is_free() {
     let said = json!({ "error": { "message": "overloaded", "code": 529 } });
     let upstream = Upstream::always(Reply::json(&said)).await;
     let gateway = Gateway::over(&upstream).await;

@@ -1,4 +1,4 @@
-//! Metrics and the access log: what they say is what was done (DESIGN.md section 9).
+//! Metrics and the access log: what they say is what was done.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

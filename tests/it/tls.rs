@@ -1,4 +1,4 @@
-//! Upstreams over TLS: a private authority, server names, and what a certificate that does not fit comes to (DESIGN.md section 6).
+//! Upstreams over TLS: a private authority, server names, and what a certificate that does not fit comes to.
 
 use rust_decimal::Decimal;
 use serde_json::json;
@@ -41,7 +41,7 @@ enum Trusted {
 }
 
 #[tokio::test]
-async fn d6_a_private_authority_is_trusted_and_the_server_is_named() {
+async fn a_private_authority_is_trusted_and_the_server_is_named() {
     for http2 in [true, false] {
         let reply = Reply::chat("Hi", 9, 1);
         let (upstream, gateway) = secure_by("localhost", "localhost", Trusted::Private, reply, http2).await;
@@ -58,7 +58,7 @@ async fn d6_a_private_authority_is_trusted_and_the_server_is_named() {
 }
 
 #[tokio::test]
-async fn d6_an_address_in_the_place_of_a_name_must_stand_in_the_certificate() {
+async fn an_address_in_the_place_of_a_name_must_stand_in_the_certificate() {
     let (_upstream, gateway) = secure("127.0.0.1", "127.0.0.1", Trusted::Private, Reply::chat("Hi", 9, 1)).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
     let (upstream, gateway) = secure("localhost", "127.0.0.1", Trusted::Private, Reply::chat("Hi", 9, 1)).await;
@@ -71,7 +71,7 @@ async fn d6_an_address_in_the_place_of_a_name_must_stand_in_the_certificate() {
 }
 
 #[tokio::test]
-async fn d6_a_certificate_that_cannot_be_trusted_is_502_and_nothing_is_sent() {
+async fn a_certificate_that_cannot_be_trusted_is_502_and_nothing_is_sent() {
     for (name, trusted) in [
         ("localhost", Trusted::System),
         ("localhost", Trusted::Other),
@@ -95,7 +95,7 @@ async fn d6_a_certificate_that_cannot_be_trusted_is_502_and_nothing_is_sent() {
 }
 
 #[tokio::test]
-async fn d6_a_target_with_a_bad_certificate_is_passed_over() {
+async fn a_target_with_a_bad_certificate_is_passed_over() {
     let upstream = Upstream::tls(&Authority::new().identity("localhost"), Reply::chat("Hi", 9, 1)).await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let bad = json!({ "base_url": upstream.base_url_at("localhost") });
@@ -105,7 +105,7 @@ async fn d6_a_target_with_a_bad_certificate_is_passed_over() {
 }
 
 #[tokio::test]
-async fn d6_a_plain_server_behind_https_is_502() {
+async fn a_plain_server_behind_https_is_502() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let wrong = json!({ "base_url": upstream.base_url_at("localhost").replace("http:", "https:") });
     let gateway = Setup::over(&upstream).provider("main", wrong).start().await;
@@ -118,7 +118,7 @@ async fn d6_a_plain_server_behind_https_is_502() {
 }
 
 #[tokio::test]
-async fn d5_a_tls_stream_that_ends_without_its_close_is_a_failure() {
+async fn a_tls_stream_that_ends_without_its_close_is_a_failure() {
     let cut = Reply::stream().role().text("Hello").text(" world").reset();
     let (_upstream, gateway) = secure("localhost", "localhost", Trusted::Private, cut).await;
     let events = gateway

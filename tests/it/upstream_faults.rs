@@ -1,5 +1,5 @@
 //! Every fault of an upstream before its answer begins, as one table: what the client gets, pays and waits, whole and streamed, with one
-//! target and with two (INTERFACE.md section 7, DESIGN.md section 6).
+//! target and with two.
 
 use std::time::{Duration, Instant};
 
@@ -165,7 +165,7 @@ fn check_refusal(answer: &Answer, expected: &Expected) {
 }
 
 #[tokio::test]
-async fn d6_every_fault_of_an_upstream() {
+async fn every_fault_of_an_upstream() {
     for (name, fault, expected) in table() {
         println!("{name}");
         let said = if let Fault::Says(reply) = &fault {

@@ -1,3 +1,5 @@
+//! A list of models in OpenRouter's form, as long as theirs.
+
 // A list of models in the format of OpenRouter's `GET /api/v1/models`, made up: no name or price in it is anyone's.
 //
 // The format is that of OpenRouter's documentation (openrouter.ai/docs, section "Models API"): an object with `data`, an array of models

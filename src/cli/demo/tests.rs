@@ -1,3 +1,5 @@
+//! The demo: its folder, what it prints, and what it leaves behind.
+
 use std::io::{Read, Write};
 
 use serde_json::Value;

@@ -25,7 +25,7 @@ pub(in crate::gateway) struct AuthContext<'a> {
     pub(in crate::gateway) failures_max: u64,
 }
 
-/// Finds the caller of a request (INTERFACE.md section 5).
+/// Finds the caller of a request.
 ///
 /// A key without the right prefix and checksum is refused before any store is asked, and so is one from an address that has
 /// failed too often, unless it has opened before.

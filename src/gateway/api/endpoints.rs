@@ -1,4 +1,4 @@
-//! The gateway's own endpoints: balance, usage, listings, health (INTERFACE.md section 4).
+//! The gateway's own endpoints: balance, usage, listings, health.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

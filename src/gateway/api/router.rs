@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What a request asks for (INTERFACE.md section 4, and the paths that OpenAI's clients add to a base address).
+/// What a request asks for (see the served OpenAPI description, and the paths that OpenAI's clients add to a base address).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
     /// A call that goes to an upstream.

@@ -1,3 +1,5 @@
+//! The embedded ledger over its file: starts, groups, commands and hand-overs.
+
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;

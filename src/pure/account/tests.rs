@@ -1,3 +1,5 @@
+//! The account as a value: holds, settlements, limits and the month.
+
 use super::*;
 use crate::pure::estimate::HoldRange;
 

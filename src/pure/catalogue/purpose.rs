@@ -2,7 +2,7 @@
 
 use serde::Deserialize;
 
-/// A named category with a default model (INTERFACE.md section 2).
+/// A named category with a default model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Purpose {

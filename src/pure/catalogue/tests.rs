@@ -1,3 +1,5 @@
+//! Catalogues that are read, and those that are refused with the line that is wrong.
+
 use super::*;
 
 const PURPOSES: &str = "chat vision code fast router planner executor free slide slot_extract";

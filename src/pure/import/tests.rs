@@ -1,3 +1,5 @@
+//! A list of models in OpenRouter's form, made into entries of a catalogue.
+
 use super::*;
 use crate::pure::catalogue::Catalogue;
 use crate::pure::catalogue::changes::Changes;

@@ -1,3 +1,5 @@
+//! Amounts and prices: parsed, printed, multiplied and rounded.
+
 use proptest::prelude::*;
 
 use super::*;

@@ -1,3 +1,5 @@
+//! Receipts as text: what is known is written, and reads back.
+
 use super::*;
 use crate::pure::numbers::Birth;
 

@@ -1,3 +1,5 @@
+//! An export against receipts: what is missing, doubled or different.
+
 use std::sync::Arc;
 
 use super::*;

@@ -32,7 +32,7 @@ use fields::FieldSet;
 use prompt::{Piece, Prompt, count};
 use scan::Span;
 
-/// Where a request came in (INTERFACE.md section 4).
+/// Where a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
     /// `POST /llm/chat`: streams when the body says so.

@@ -298,7 +298,7 @@ pub(super) async fn run_all(address: SocketAddr, key: &str) -> usize {
 }
 
 #[tokio::test]
-async fn d7_frames_of_http2_that_are_wrong_end_their_stream_or_their_connection() {
+async fn frames_of_http2_that_are_wrong_end_their_stream_or_their_connection() {
     let upstream = Upstream::unused().await;
     let setup = Setup::over(&upstream).conf(|conf| {
         conf["timeouts"] = serde_json::json!({ "head_ms": 500, "body_ms": 300, "write_ms": 300 });

@@ -104,7 +104,7 @@ fn table(key: &str) -> Vec<Case> {
 }
 
 #[tokio::test]
-async fn d7_what_is_sent_over_http1_is_refused_or_answered_rightly() {
+async fn what_is_sent_over_http1_is_refused_or_answered_rightly() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let setup = Setup::over(&upstream).conf(|conf| conf["timeouts"] = json!({ "body_ms": 300, "head_ms": 300 }));
     let gateway = setup.start().await;
@@ -138,7 +138,7 @@ async fn d7_what_is_sent_over_http1_is_refused_or_answered_rightly() {
 }
 
 #[tokio::test]
-async fn d7_attacks_leave_no_memory_and_no_open_file_behind() {
+async fn attacks_leave_no_memory_and_no_open_file_behind() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let process = Process::start(
         &upstream,

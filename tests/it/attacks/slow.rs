@@ -91,7 +91,7 @@ pub(super) async fn run_all(address: SocketAddr, key: &str) {
 }
 
 #[tokio::test]
-async fn d7_who_is_slow_is_not_waited_for() {
+async fn who_is_slow_is_not_waited_for() {
     let upstream = Upstream::unused().await;
     let times = json!({ "head_ms": 200, "body_ms": 200, "write_ms": 200, "keepalive_ms": 1_000 });
     let gateway = Setup::over(&upstream)
@@ -114,7 +114,7 @@ fn endless() -> Reply {
 }
 
 #[tokio::test]
-async fn d7_a_client_that_does_not_read_its_stream_is_left_and_billed() {
+async fn a_client_that_does_not_read_its_stream_is_left_and_billed() {
     let upstream = Upstream::always(endless()).await;
     let setup = Setup::over(&upstream).conf(|conf| conf["timeouts"]["write_ms"] = 200.into());
     let gateway: Gateway = setup.start().await;
@@ -127,7 +127,7 @@ async fn d7_a_client_that_does_not_read_its_stream_is_left_and_billed() {
 }
 
 #[tokio::test]
-async fn d7_an_idle_connection_is_kept_for_its_time_and_then_closed() {
+async fn an_idle_connection_is_kept_for_its_time_and_then_closed() {
     let upstream = Upstream::unused().await;
     let times = json!({ "head_ms": 100, "keepalive_ms": 1_000 });
     let gateway = Setup::over(&upstream)
@@ -145,7 +145,7 @@ async fn d7_an_idle_connection_is_kept_for_its_time_and_then_closed() {
 }
 
 #[tokio::test]
-async fn d7_connections_are_counted_in_all_and_by_address() {
+async fn connections_are_counted_in_all_and_by_address() {
     let upstream = Upstream::unused().await;
     let setup = Setup::over(&upstream).conf(|conf| conf["connections_per_address_max"] = 3.into());
     let gateway = setup.start().await;

@@ -66,12 +66,12 @@ async fn random_kills(ground: Ground) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_kill_at_any_moment_loses_and_doubles_nothing_on_sqlite() {
+async fn a_kill_at_any_moment_loses_and_doubles_nothing_on_sqlite() {
     random_kills(Ground::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_kill_at_any_moment_loses_and_doubles_nothing_on_redis() {
+async fn a_kill_at_any_moment_loses_and_doubles_nothing_on_redis() {
     random_kills(Ground::Redis(RedisServer::start())).await;
 }
 
@@ -93,12 +93,12 @@ async fn recovered_by_hand(ground: Ground) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_the_command_recovers_by_hand_on_sqlite() {
+async fn the_command_recovers_by_hand_on_sqlite() {
     recovered_by_hand(Ground::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_the_command_recovers_by_hand_on_redis() {
+async fn the_command_recovers_by_hand_on_redis() {
     recovered_by_hand(Ground::Redis(RedisServer::start())).await;
 }
 
@@ -183,11 +183,11 @@ async fn killed_while_gathering(ground: Ground) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_killed_while_a_whole_answer_is_gathered_on_sqlite() {
+async fn killed_while_a_whole_answer_is_gathered_on_sqlite() {
     killed_while_gathering(Ground::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_killed_while_a_whole_answer_is_gathered_on_redis() {
+async fn killed_while_a_whole_answer_is_gathered_on_redis() {
     killed_while_gathering(Ground::Redis(RedisServer::start())).await;
 }

@@ -46,7 +46,7 @@ fn cut_tail(server: &RedisServer, bytes: u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_redis_that_comes_back_without_its_last_moments_gets_them_again() {
+async fn a_redis_that_comes_back_without_its_last_moments_gets_them_again() {
     let provider = Provider::start(PACE).await;
     let server = RedisServer::start_with(&["--appendonly", "yes", "--appendfsync", "everysec", "--save", ""]);
     let mut site = Site::new(Ground::Redis(server), &provider, |_| ());
@@ -82,7 +82,7 @@ fn aof(server: &RedisServer) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_calls_in_flight_are_billed_when_a_redis_that_was_away_is_back() {
+async fn calls_in_flight_are_billed_when_a_redis_that_was_away_is_back() {
     let provider = Provider::start(PACE).await;
     let mut site = Site::new(Ground::Redis(RedisServer::start()), &provider, |_| ());
     site.start(&[]);
@@ -117,7 +117,7 @@ async fn d4_calls_in_flight_are_billed_when_a_redis_that_was_away_is_back() {
 
 /// The new master has not got the last debits: they are sent again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_failover_to_a_replica_that_was_behind_loses_no_debit() {
+async fn a_failover_to_a_replica_that_was_behind_loses_no_debit() {
     let provider = Provider::start(PACE).await;
     let mut site = Site::new(Ground::Sentinels(RedisUnderSentinels::start()), &provider, |_| ());
     site.start(&[]);
@@ -157,7 +157,7 @@ fn resident_kib(process: u32) -> u64 {
 
 /// A disk that is full, as a limit on the size of files. The journal cannot be made; once it can, calls are served.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_full_disk_refuses_paid_calls_until_there_is_room() {
+async fn a_full_disk_refuses_paid_calls_until_there_is_room() {
     let provider = Provider::start(PACE).await;
     let mut site = Site::new(Ground::Redis(RedisServer::start()), &provider, |_| ());
     let mut shell = Command::new("sh");

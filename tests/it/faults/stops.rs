@@ -66,17 +66,17 @@ async fn stop_with_streams(ground: Ground) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_stop_lets_200_streams_finish_and_bills_them_on_sqlite() {
+async fn a_stop_lets_200_streams_finish_and_bills_them_on_sqlite() {
     stop_with_streams(Ground::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_stop_lets_200_streams_finish_and_bills_them_on_redis() {
+async fn a_stop_lets_200_streams_finish_and_bills_them_on_redis() {
     stop_with_streams(Ground::Redis(RedisServer::start())).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_an_idle_gateway_stops_at_once() {
+async fn an_idle_gateway_stops_at_once() {
     let provider = Provider::start(Pace {
         tokens: 1,
         pause: Duration::ZERO,
@@ -97,7 +97,7 @@ async fn d4_an_idle_gateway_stops_at_once() {
 
 /// After `drain_seconds` the streams that still run get the error event and `[DONE]`, and pay for what was delivered.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_a_stream_that_outlives_the_stop_is_told_and_billed() {
+async fn a_stream_that_outlives_the_stop_is_told_and_billed() {
     let provider = Provider::start(Pace {
         tokens: 100_000,
         pause: Duration::from_millis(5),

@@ -61,18 +61,18 @@ async fn ended(old: &mut Child) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_an_upgrade_under_load_refuses_and_loses_nothing_on_sqlite() {
+async fn an_upgrade_under_load_refuses_and_loses_nothing_on_sqlite() {
     upgraded_under_load(Ground::Sqlite).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_an_upgrade_under_load_refuses_and_loses_nothing_on_redis() {
+async fn an_upgrade_under_load_refuses_and_loses_nothing_on_redis() {
     upgraded_under_load(Ground::Redis(RedisServer::start())).await;
 }
 
 /// Metrics, readiness and status page are the new process' as soon as it takes over; a scrape misses a moment at most.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_an_upgrade_hands_over_the_admin_listener() {
+async fn an_upgrade_hands_over_the_admin_listener() {
     let provider = Provider::start(Pace {
         tokens: 1,
         pause: Duration::ZERO,
@@ -115,7 +115,7 @@ async fn d4_an_upgrade_hands_over_the_admin_listener() {
 const SCRAPE_GAP_MAX: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d4_an_upgrade_without_a_gateway_says_so() {
+async fn an_upgrade_without_a_gateway_says_so() {
     let provider = Provider::start(Pace {
         tokens: 1,
         pause: Duration::ZERO,

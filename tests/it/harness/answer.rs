@@ -63,7 +63,7 @@ impl Answer {
         self
     }
 
-    /// Checks the shape of an error (INTERFACE.md section 7), and gives its `error` object.
+    /// Checks the shape of an error, and gives its `error` object.
     #[track_caller]
     pub fn error(&self, status: u16, kind: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text());

@@ -26,7 +26,7 @@ pub const PRICES: [(&str, &str, &str); 6] = [
     (EMBED, "0.00000002", "0"),
 ];
 
-/// What a call must cost (INTERFACE.md section 1), computed without the code under test.
+/// What a call must cost, computed without the code under test.
 pub fn cost(model: &str, prompt: u64, completion: u64) -> Decimal {
     let (_, prompt_price, completion_price) = PRICES
         .iter()

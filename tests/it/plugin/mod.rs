@@ -189,8 +189,8 @@ async fn two_gateways_in_one_server_have_two_ledgers() {
     let first = calls(&host, 0, &upstream, &cue).await;
     assert_eq!((host.spent(0).await, host.spent(1).await), (first, Decimal::ZERO));
     let second = calls(&host, 1, &upstream, &cue).await;
-    let strangers = host.gateways[1].client.with_key(&host.gateways[0].client.key);
-    let refused = strangers.post("/llm/chat", request(SMALL)).await;
+    let other = host.gateways[1].client.with_key(&host.gateways[0].client.key);
+    let refused = other.post("/llm/chat", request(SMALL)).await;
     refused.error(401, "authentication_error");
     let stopped = stop(&mut host, 1, &cue).await;
     assert!(host.gateways[0].ended().await.success());

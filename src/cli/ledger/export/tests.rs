@@ -1,3 +1,5 @@
+//! Exports of providers as they come: CSV and JSON, with the columns that each calls otherwise.
+
 use super::*;
 
 fn usage_of(prompt: u64, completion: u64) -> Usage {

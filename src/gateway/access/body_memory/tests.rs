@@ -1,3 +1,5 @@
+//! The memory of bodies: what a key, an address and all together may hold.
+
 use super::*;
 
 const KIB: u64 = 1 << 10;

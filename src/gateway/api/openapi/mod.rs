@@ -106,7 +106,7 @@ const fn post(path: &'static str, summary: &'static str, body: &'static str, ok:
     }
 }
 
-/// INTERFACE.md section 4, and the paths that OpenAI's clients use.
+/// The paths of the interface, and those that OpenAI's clients use.
 const OPERATIONS: [Operation; 14] = [
     post(
         "/llm/chat",

@@ -1,3 +1,5 @@
+//! Batches of writes: what leaves together, and what is written before more is read.
+
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 

@@ -89,7 +89,7 @@ fn null_is_an_absent_field() {
     assert!(!check_accepted(r#""stream_options":{"include_usage":null}"#).asks_usage());
 }
 
-/// INTERFACE.md section 4: the stream endpoint streams, the other one when `stream` is true.
+/// Of the interface: the stream endpoint streams, the other one when `stream` is true.
 #[test]
 fn the_endpoint_and_the_body_choose_the_mode() {
     let mode = |members: &str, endpoint| {
@@ -112,7 +112,7 @@ fn the_endpoint_and_the_body_choose_the_mode() {
     );
 }
 
-/// INTERFACE.md section 4: no JSON, or no `model` or `messages`, is 400.
+/// Of the interface: no JSON, or no `model` or `messages`, is 400.
 #[test]
 fn required_fields() {
     check_refused(r#"{"messages":[{}]}"#, BodyError::Missing { field: "model" });

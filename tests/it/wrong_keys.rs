@@ -1,4 +1,4 @@
-//! Wrong keys in great numbers: limited by address, unseen by the ledger's store, and hardly felt by others (DESIGN.md section 7).
+//! Wrong keys in great numbers: limited by address, unseen by the ledger's store, and hardly felt by others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -42,7 +42,7 @@ async fn status_from(client: &Client, key: &str, address: &str) -> u16 {
 }
 
 #[tokio::test]
-async fn d7_an_address_that_fails_too_often_gets_429() {
+async fn an_address_that_fails_too_often_gets_429() {
     let gateway = forgiving(5).await;
     for (key, address) in [(malformed_key(1), "203.0.113.1"), (unknown_key(1), "203.0.113.2")] {
         for _ in 0..5 {
@@ -79,7 +79,7 @@ async fn d7_an_address_that_fails_too_often_gets_429() {
 }
 
 #[tokio::test]
-async fn d7_who_shares_an_address_with_a_guesser_goes_on_working() {
+async fn who_shares_an_address_with_a_guesser_goes_on_working() {
     let gateway = forgiving(3).await;
     let (address, good) = ("203.0.113.1", gateway.key.clone());
     let other = gateway.new_key(KeySpec::default()).await;
@@ -107,7 +107,7 @@ async fn d7_who_shares_an_address_with_a_guesser_goes_on_working() {
 }
 
 #[tokio::test]
-async fn d7_an_address_is_only_believed_from_a_trusted_proxy() {
+async fn an_address_is_only_believed_from_a_trusted_proxy() {
     let upstream = Upstream::unused().await;
     let setup = Setup::over(&upstream).conf(|conf| conf["auth_failures_per_minute"] = 3.into());
     let gateway = setup.start().await;
@@ -137,7 +137,7 @@ fn commands(redis: &RedisServer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d7_the_store_sees_none_of_the_wrong_keys() {
+async fn the_store_sees_none_of_the_wrong_keys() {
     const FORGIVEN: u64 = 20;
     let redis = RedisServer::start();
     let upstream = Upstream::unused().await;
@@ -231,7 +231,7 @@ fn p99(took: &[Duration]) -> Duration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn d7_100_000_wrong_keys_a_minute_are_hardly_felt_by_others() {
+async fn wrong_keys_in_great_numbers_are_hardly_felt_by_others() {
     let upstream = Upstream::unused().await;
     let setup = Setup::over(&upstream).tier(tollgate::pure::ids::Tier::Enterprise);
     let gateway = Arc::new(
