@@ -1,5 +1,10 @@
 //! The plugin's state: what every request sees, how it is opened, and what runs beside the requests.
+//!
+//! Longer than 400 lines: what is opened, step by step, and closed again is read together.
 
+mod beside;
+
+use self::beside::{JournalTask, open_ledger};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
@@ -418,48 +423,3 @@ impl Drop for Shared {
         self.close();
     }
 }
-
-/// A command may own the embedded ledger for a moment, also while it changes hands.
-fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
-    let started = crate::clock::monotonic();
-    loop {
-        match ledger::open(config) {
-            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
-            opened => return opened,
-        }
-    }
-}
-
-/// The thread that tends the journal.
-struct JournalTask {
-    stopped: Arc<AtomicBool>,
-    thread: Option<std::thread::JoinHandle<()>>,
-}
-
-impl JournalTask {
-    fn start(journal: &Arc<Journal>, ledger: &Ledger) -> std::io::Result<JournalTask> {
-        let stopped = Arc::new(AtomicBool::new(false));
-        let (journal, ledger, told) = (Arc::clone(journal), ledger.clone(), Arc::clone(&stopped));
-        let keep = move || journal::recover::keep(&journal, &ledger, &told);
-        let thread = std::thread::Builder::new().name("journal".to_owned()).spawn(keep)?;
-        Ok(JournalTask {
-            stopped,
-            thread: Some(thread),
-        })
-    }
-
-    /// Ends the thread, so that it hands nothing more to the ledger.
-    fn stop(&mut self) {
-        self.stopped.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            if thread.join().is_err() {
-                log::error!("the journal's thread panicked");
-            }
-        }
-    }
-}
-
-/// How long another process may own the ledger before that is an error.
-const OWNED_MAX: std::time::Duration = std::time::Duration::from_secs(2);
-const OWNED_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);

@@ -23,9 +23,9 @@ pub(super) fn begin(request: &RequestHeader, ctx: &mut Ctx) {
 }
 
 /// What an admitted call asks for.
-pub(super) fn wishes(ctx: &mut Ctx, body: &RequestBody) {
+pub(super) fn request_params(ctx: &mut Ctx, body: &RequestBody) {
     if let Some(trace) = ctx.recorder().and_then(|recorder| recorder.trace()) {
-        trace.wishes(RequestParams {
+        trace.request_params(RequestParams {
             stream: body.mode() == ResponseMode::Stream,
             choices: body.choices(),
             max_tokens: body.max_tokens().map(|limit| limit.get()),

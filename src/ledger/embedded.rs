@@ -8,12 +8,14 @@
 mod commands;
 mod extend;
 mod handover;
+mod load;
 mod receipts;
 mod reports;
 mod settle;
 mod take_back;
 mod writer;
 
+use self::load::take_lock;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
@@ -33,7 +35,7 @@ use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
 use super::producer::{AccountNumbers, Producer};
 use super::sqlite::Database;
-use super::store_metrics::{Times, Vitals};
+use super::store_metrics::{StoreMetrics, Times};
 use super::{AccountHandle, AccountRecord, Caller, Debit, Figures, KeyRecord, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
@@ -224,7 +226,7 @@ impl Embedded {
         self.shared.maintenance.load(Ordering::Relaxed)
     }
 
-    pub(super) fn vitals(&self) -> Vitals {
+    pub(super) fn store_metrics(&self) -> StoreMetrics {
         let shared = &self.shared;
         let lock = |mutex: &Mutex<(usize, Option<Timestamp>)>| *mutex.lock().unwrap_or_else(PoisonError::into_inner);
         let (taken, oldest) = lock(&shared.unwritten);
@@ -234,7 +236,7 @@ impl Embedded {
         };
         let age = oldest.or(first).map_or(0, |since| shared.clock.now().since(since));
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        let mut vitals = Vitals {
+        let mut store_metrics = StoreMetrics {
             kind: "embedded",
             holds_open: 0,
             held: Credits::ZERO,
@@ -245,12 +247,12 @@ impl Embedded {
         };
         for cell in shared.accounts.read().unwrap_or_else(PoisonError::into_inner).values() {
             let state = cell.state();
-            vitals.holds_open = vitals.holds_open.saturating_add(count(state.open_holds()));
-            vitals.held = vitals.held.saturating_add(state.held());
+            store_metrics.holds_open = store_metrics.holds_open.saturating_add(count(state.open_holds()));
+            store_metrics.held = store_metrics.held.saturating_add(state.held());
             let below = u64::from(state.balance() < Credits::ZERO);
-            vitals.below_zero = vitals.below_zero.map(|sum| sum.saturating_add(below));
+            store_metrics.below_zero = store_metrics.below_zero.map(|sum| sum.saturating_add(below));
         }
-        vitals
+        store_metrics
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
@@ -354,48 +356,6 @@ impl EmbeddedAccount {
     }
 }
 
-impl Shared {
-    fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
-        let mut accounts = HashMap::new();
-        for stored in database.accounts()? {
-            let state = AccountState::restored(stored.kept);
-            let id = stored.record.id.clone();
-            accounts.insert(id, Arc::new(EmbeddedAccount::new(stored.record, state)));
-        }
-        let mut keys = HashMap::new();
-        for (digest, record) in database.keys()? {
-            let cell = accounts
-                .get(&record.account)
-                .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
-            keys.insert(
-                digest,
-                KeyEntry {
-                    record: Arc::new(record),
-                    cell: Arc::clone(cell),
-                },
-            );
-        }
-        let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
-        Ok(Shared {
-            accounts: RwLock::new(accounts),
-            keys: RwLock::new(keys),
-            queue: Mutex::default(),
-            maintenance: AtomicBool::new(maintenance),
-            unwritable: AtomicBool::new(false),
-            owner: OwnedBy::default(),
-            groups: AtomicU64::new(1),
-            lock: Mutex::new(Some(lock)),
-            predecessors: Mutex::default(),
-            recovered: Mutex::default(),
-            producer: Producer::new(clock.now())?,
-            receipt_files: OnceLock::new(),
-            clock,
-            commits: Times::default(),
-            unwritten: Mutex::default(),
-        })
-    }
-}
-
 fn start_thread(
     shared: &Arc<Shared>,
     database: Database,
@@ -408,30 +368,6 @@ fn start_thread(
         .spawn(move || committer.run())
         .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
     Ok((commands, thread))
-}
-
-fn take_lock(path: &Path) -> Result<File, StoreError> {
-    let unavailable = |what: String| StoreError::Unavailable(what);
-    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)
-            .map_err(|error| unavailable(format!("cannot make the folder {}: {error}", folder.display())))?;
-    }
-    let lock_path = path.with_extension("lock");
-    let lock = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .mode(0o600)
-        .open(&lock_path)
-        .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
-    lock.try_lock().map_err(|_| {
-        StoreError::Owned(format!(
-            "another process owns {} (locked by {})",
-            path.display(),
-            lock_path.display()
-        ))
-    })?;
-    Ok(lock)
 }
 
 fn stopped() -> AdminError {

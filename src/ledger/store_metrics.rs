@@ -9,7 +9,7 @@ use crate::pure::money::Credits;
 
 /// The ledger's state at a moment.
 #[derive(Clone, Debug)]
-pub struct Vitals {
+pub struct StoreMetrics {
     /// `embedded` or `redis`.
     pub kind: &'static str,
     /// Holds that are open: all of the embedded ledger, or those of this node in Redis.
@@ -32,10 +32,10 @@ pub(super) struct Times(Mutex<Histogram>);
 
 impl Ledger {
     /// The ledger's state now. Cheap enough for a scrape, not for a request.
-    pub fn vitals(&self) -> Vitals {
+    pub fn store_metrics(&self) -> StoreMetrics {
         match self {
-            Ledger::Embedded(store) => store.vitals(),
-            Ledger::Redis(store) => store.vitals(),
+            Ledger::Embedded(store) => store.store_metrics(),
+            Ledger::Redis(store) => store.store_metrics(),
         }
     }
 }

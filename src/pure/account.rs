@@ -1,6 +1,8 @@
 //! An account as a value: balance, holds, month, rate windows and the settlements already seen. One step is one method.
 //!
 //! The embedded store keeps these in memory; the tests use them as the reference that every store must agree with.
+//!
+//! Longer than 400 lines: one value, whose few rules have to be read together.
 
 mod look;
 

@@ -3,11 +3,13 @@
 //! The ledger writes what it knows itself, and adds what the gateway knew of the call. What nobody knows, such as how a call ended whose
 //! process died, is absent: never zero, never invented.
 
+mod compact;
+
 use std::sync::Arc;
 
-use serde::de::IgnoredAny as Any;
 use serde::{Deserialize, Serialize};
 
+pub use self::compact::UsageOfReceipt;
 use super::ids::{AccountId, KeyId, RequestId};
 use super::money::{Credits, ListPrice, Pricing};
 use super::numbers::{CallNumber, ProducerId};
@@ -197,171 +199,10 @@ impl Billed {
     }
 }
 
-/// A receipt's own part as a store keeps it: an array in place of an object, for there are many of them. What comes later goes to the end.
-type Compact = (
-    u8,
-    RequestId,
-    String,
-    u64,
-    KeyId,
-    Arc<str>,
-    u64,
-    u64,
-    i64,
-    Option<i64>,
-    CompactFacts,
-);
-
-/// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says, the
-/// prices are in 10^-24 credit.
-type CompactFacts = (
-    Option<Arc<str>>,
-    Option<Arc<str>>,
-    Option<String>,
-    Option<EndpointName>,
-    Option<i64>,
-    Option<i64>,
-    Option<bool>,
-    Option<CallEnding>,
-    Option<u64>,
-    Option<u64>,
-    Option<u64>,
-    Option<u128>,
-    Option<u128>,
-);
-
-impl Billed {
-    /// The text that a store keeps; the account is known by its place.
-    ///
-    /// # Errors
-    /// None that a receipt can cause.
-    pub fn to_compact(&self) -> Result<String, serde_json::Error> {
-        let compact: Compact = (
-            COMPACT_VERSION,
-            self.id,
-            format!("{:x}", self.producer.0),
-            self.number,
-            self.key.clone(),
-            Arc::clone(&self.model),
-            self.prompt_tokens,
-            self.completion_tokens,
-            self.cost.pico(),
-            self.held.map(Credits::pico),
-            self.call.as_compact(self.id),
-        );
-        serde_json::to_string(&compact)
-    }
-
-    /// Reads what [`Billed::to_compact`] wrote.
-    ///
-    /// # Errors
-    /// When it is not that, or of a later version.
-    pub fn of_compact(account: &AccountId, text: &str) -> Result<Billed, serde_json::Error> {
-        let (version, id, producer, number, key, model, prompt_tokens, completion_tokens, cost, held, facts): Compact =
-            serde_json::from_str(text)?;
-        if version != COMPACT_VERSION {
-            return Err(serde::de::Error::custom("a receipt of another version"));
-        }
-        let producer = u64::from_str_radix(&producer, 16).map_err(serde::de::Error::custom)?;
-        Ok(Billed {
-            id,
-            producer: ProducerId(producer),
-            number,
-            account: account.clone(),
-            key,
-            model,
-            prompt_tokens,
-            completion_tokens,
-            cost: Credits::from_pico(cost),
-            held: held.map(Credits::from_pico),
-            call: CallFacts::of_parts(facts, id),
-        })
-    }
-}
-
-/// What counts of a receipt in the usage of its day.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UsageOfReceipt {
-    /// The model's id.
-    pub model: String,
-    /// Prompt tokens that were billed.
-    pub prompt_tokens: u64,
-    /// Completion tokens that were billed.
-    pub completion_tokens: u64,
-    /// What they cost, exactly.
-    pub cost: Credits,
-}
-
-impl UsageOfReceipt {
-    /// Reads what [`Billed::to_compact`] wrote, and no more of it than it needs.
-    ///
-    /// # Errors
-    /// As [`Billed::of_compact`].
-    pub fn of_compact(text: &str) -> Result<UsageOfReceipt, serde_json::Error> {
-        type Parts = (u8, Any, Any, Any, Any, String, u64, u64, i64, Any, Any);
-        let (version, _, _, _, _, model, prompt_tokens, completion_tokens, cost, _, _): Parts =
-            serde_json::from_str(text)?;
-        if version != COMPACT_VERSION {
-            return Err(serde::de::Error::custom("a receipt of another version"));
-        }
-        Ok(UsageOfReceipt {
-            model,
-            prompt_tokens,
-            completion_tokens,
-            cost: Credits::from_pico(cost),
-        })
-    }
-}
-
-impl CallFacts {
-    fn as_compact(&self, id: RequestId) -> CompactFacts {
-        let after = |time: Timestamp| time.0.saturating_sub(id.time().0);
-        (
-            self.provider.clone(),
-            self.upstream_model.clone(),
-            self.upstream_id.clone(),
-            self.endpoint,
-            self.first_byte.map(after),
-            self.ended.map(after),
-            self.streamed,
-            self.ending,
-            self.reported_prompt_tokens,
-            self.reported_completion_tokens,
-            self.counted_completion_tokens,
-            self.prompt_price.map(ListPrice::units),
-            self.completion_price.map(ListPrice::units),
-        )
-    }
-
-    fn of_parts(facts: CompactFacts, id: RequestId) -> CallFacts {
-        let (provider, upstream_model, upstream_id, endpoint, first_byte, ended, streamed, ending, rp, rc, cc, pp, cp) =
-            facts;
-        let at = |after: i64| Timestamp(id.time().0.saturating_add(after));
-        CallFacts {
-            provider,
-            upstream_model,
-            upstream_id,
-            endpoint,
-            created: created(id),
-            first_byte: first_byte.map(at),
-            ended: ended.map(at),
-            streamed,
-            ending,
-            reported_prompt_tokens: rp,
-            reported_completion_tokens: rc,
-            counted_completion_tokens: cc,
-            prompt_price: pp.and_then(ListPrice::from_units),
-            completion_price: cp.and_then(ListPrice::from_units),
-        }
-    }
-}
-
 /// When a request came, where its id says so.
 fn created(id: RequestId) -> Option<Timestamp> {
     (id.time() > Timestamp::default()).then(|| id.time())
 }
-
-const COMPACT_VERSION: u8 = 1;
 
 impl CallDetails {
     fn facts(&self) -> CallFacts {

@@ -180,7 +180,7 @@ impl Admin {
             maintenance: self.ledger.in_maintenance(),
             in_flight: self.life.in_flight(),
             body_memory_bytes: self.body_memory.bytes(),
-            vitals: self.ledger.vitals(),
+            store_metrics: self.ledger.store_metrics(),
             journal: (self.journal.depth(), self.journal.is_usable()),
             journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),
             breakers,

@@ -11,7 +11,7 @@ use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily,
 
 use super::counters::{Figures, TargetFigures};
 use super::record::{STORE, TargetName};
-use crate::ledger::store_metrics::Vitals;
+use crate::ledger::store_metrics::StoreMetrics;
 use crate::pure::histogram::Histogram;
 
 /// What is not counted but looked up at each scrape.
@@ -26,7 +26,7 @@ pub struct Gauges {
     /// Bytes of request bodies that are held.
     pub body_memory_bytes: u64,
     /// The ledger.
-    pub vitals: Vitals,
+    pub store_metrics: StoreMetrics,
     /// The journal: calls and debits in it, and whether it can be written.
     pub journal: (usize, bool),
     /// Since when the oldest of them stands there, in seconds; 0 when there are none.
@@ -183,12 +183,12 @@ impl Page {
         let overheads = overheads.map(|(route, times)| histogram(&[("route", route.name())], times));
         let help = "The gateway's own time: not spent waiting for the provider or for the request's body.";
         self.histograms("tollgate_overhead_seconds", help, overheads.collect());
-        let store = [("store", gauges.vitals.kind)];
+        let store = [("store", gauges.store_metrics.kind)];
         let help = "How long the ledger's store took: a reserve in Redis, a commit of the embedded ledger.";
         self.histograms(
             "tollgate_store_latency_seconds",
             help,
-            vec![histogram(&store, &gauges.vitals.latency)],
+            vec![histogram(&store, &gauges.store_metrics.latency)],
         );
         let errors = figures.denials.get(STORE).copied().unwrap_or(0);
         let help = "Calls that were refused because the ledger's store could not be asked.";

@@ -3,6 +3,9 @@
 //! A [`Recorder`] goes with the request, and from its admission on with its hold. Dropping it counts the request and hands its line to the
 //! access log, so that no way of ending is forgotten and none counts twice.
 
+mod raised;
+
+pub use self::raised::Raised;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -106,24 +109,6 @@ pub struct Record {
     pub first_event: Option<Duration>,
     /// Time not spent waiting for the provider or for the request's body.
     pub overhead: Duration,
-}
-
-/// What the store said when it was asked to raise a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Raised {
-    /// More is held.
-    Granted,
-    /// The credit or the quota does not reach so far.
-    Refused,
-    /// It could not say, or the hold was gone.
-    Failed,
-}
-
-impl Raised {
-    /// How many there are.
-    pub const COUNT: usize = 3;
-    /// Their names in metrics.
-    pub const NAMES: [&'static str; Raised::COUNT] = ["granted", "refused", "failed"];
 }
 
 /// A request's notes on their way.

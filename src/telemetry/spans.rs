@@ -193,12 +193,17 @@ fn asked(record: &Record, trace: &Trace, one: &Try, number: usize) -> Vec<KeyVal
         .map(|status| ("http.response.status_code", Value::from(i64::from(status))));
     let again = whole(number).filter(|number| *number > 0);
     let again = again.map(|number| ("http.request.resend_count", Value::from(number)));
-    let wishes = trace.wishes;
-    let streamed = wishes.filter(|wishes| wishes.stream);
+    let request_params = trace.request_params;
+    let streamed = request_params.filter(|request_params| request_params.stream);
     let streamed = streamed.map(|_| ("gen_ai.request.stream", Value::from(true)));
-    let choices = wishes.filter(|wishes| wishes.choices != 1);
-    let choices = choices.and_then(|wishes| Some(("gen_ai.request.choice.count", Value::from(whole(wishes.choices)?))));
-    let limit = wishes.and_then(|wishes| whole(wishes.max_tokens?));
+    let choices = request_params.filter(|request_params| request_params.choices != 1);
+    let choices = choices.and_then(|request_params| {
+        Some((
+            "gen_ai.request.choice.count",
+            Value::from(whole(request_params.choices)?),
+        ))
+    });
+    let limit = request_params.and_then(|request_params| whole(request_params.max_tokens?));
     let limit = limit.map(|limit| ("gen_ai.request.max_tokens", Value::from(limit)));
     let more = [status, again, streamed, choices, limit].into_iter().flatten();
     attributes.extend(more.map(|(name, value)| KeyValue::new(name, value)));
@@ -224,7 +229,9 @@ fn answered(record: &Record, trace: &Trace, one: &Try, times: &Times) -> Vec<Key
         add("gen_ai.response.model", said.model.clone().map(Value::from));
         add("gen_ai.response.finish_reasons", finish_reasons(record, trace));
     }
-    let first = times.first.filter(|_| trace.wishes.is_some_and(|wishes| wishes.stream));
+    let first = times
+        .first
+        .filter(|_| trace.request_params.is_some_and(|request_params| request_params.stream));
     let first = first.map(|first| first.saturating_duration_since(one.began).as_secs_f64());
     add("gen_ai.response.time_to_first_chunk", first.map(Value::from));
     attributes
@@ -235,7 +242,10 @@ fn finish_reasons(record: &Record, trace: &Trace) -> Option<Value> {
     if record.route.operation() != "chat" {
         return None;
     }
-    let choices = trace.wishes.map_or(1, |wishes| wishes.choices).clamp(1, CHOICES_MAX);
+    let choices = trace
+        .request_params
+        .map_or(1, |request_params| request_params.choices)
+        .clamp(1, CHOICES_MAX);
     let said = trace.said.as_ref()?.finishes;
     let reasons = said.names().chain(std::iter::repeat("error"));
     let reasons = reasons

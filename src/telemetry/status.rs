@@ -1,5 +1,8 @@
 //! The gateway's state as one JSON object, for the status page and `tollgate top`. Amounts keep all their digits.
 
+mod alarms;
+
+use self::alarms::alarms;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
@@ -174,9 +177,9 @@ impl Sample {
             at_ms,
             totals: Totals::of(figures),
             in_flight: gauges.in_flight,
-            holds: gauges.vitals.holds_open,
-            held: gauges.vitals.held,
-            lag_ms: millis(gauges.vitals.unsettled_age),
+            holds: gauges.store_metrics.holds_open,
+            held: gauges.store_metrics.held,
+            lag_ms: millis(gauges.store_metrics.unsettled_age),
             first_event_ms: (first.first_event_sum_ms, first.first_events),
             breakers_open: gauges.breakers.iter().filter(|(_, _, open)| *open).count(),
         }
@@ -215,7 +218,7 @@ impl Status {
             .map(|(name, target)| TargetLine::of(name, target))
             .collect();
         targets.sort_by(|a, b| (b.cost, &a.model, &a.provider).cmp(&(a.cost, &b.model, &b.provider)));
-        let vitals = &gauges.vitals;
+        let store_metrics = &gauges.store_metrics;
         let overruns = figures
             .targets
             .values()
@@ -234,14 +237,14 @@ impl Status {
             providers: providers(figures, gauges),
             denials: figures.denials.clone(),
             ledger: LedgerLine {
-                kind: vitals.kind,
-                holds_open: vitals.holds_open,
-                held: vitals.held,
-                unsettled: vitals.unsettled,
-                lag_ms: millis(vitals.unsettled_age),
+                kind: store_metrics.kind,
+                holds_open: store_metrics.holds_open,
+                held: store_metrics.held,
+                unsettled: store_metrics.unsettled,
+                lag_ms: millis(store_metrics.unsettled_age),
                 journal_depth: gauges.journal.0,
                 journal_age_secs: gauges.journal_age_secs,
-                below_zero: vitals.below_zero.or(gauges.below_zero),
+                below_zero: store_metrics.below_zero.or(gauges.below_zero),
                 audit_findings: gauges.audit.map(|(_, findings)| findings),
                 audit_age_secs: gauges.audit.map(|(age, _)| age),
                 overruns,
@@ -328,55 +331,6 @@ fn providers(figures: &Figures, gauges: &Gauges) -> Vec<ProviderLine> {
         ..line
     });
     lines.collect()
-}
-
-/// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them.
-fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
-    let mut alarms = Vec::new();
-    let vitals = &gauges.vitals;
-    if !gauges.journal.1 {
-        alarms.push("the journal cannot be written: paid calls are refused".to_owned());
-    }
-    if gauges.journal_age_secs > JOURNAL_SECS_MAX {
-        let hours = gauges.journal_age_secs / 3_600;
-        alarms.push(format!(
-            "a call has stood in the journal for {hours} h: it is stuck, or nobody takes its debit"
-        ));
-    }
-    if let Some((_, findings)) = gauges.audit.filter(|(_, findings)| *findings > 0) {
-        alarms.push(format!(
-            "the books do not balance: {findings} findings of the last audit"
-        ));
-    }
-    if vitals.unsettled_age.as_secs() >= LAG_SECS_MAX {
-        let (count, secs) = (vitals.unsettled, vitals.unsettled_age.as_secs());
-        alarms.push(format!(
-            "{count} debits wait for the ledger's store, the oldest for {secs} s"
-        ));
-    }
-    if let Some(accounts) = vitals.below_zero.or(gauges.below_zero).filter(|accounts| *accounts > 0) {
-        alarms.push(format!("accounts below zero: {accounts}"));
-    }
-    let overruns = figures
-        .targets
-        .values()
-        .fold(0u64, |sum, target| sum.saturating_add(target.overruns));
-    if overruns > 0 {
-        alarms.push(format!("debits above what was held since the start: {overruns}"));
-    }
-    if gauges.refresh_failed {
-        alarms.push("the last refresh of the catalogue failed; the old prices stay".to_owned());
-    }
-    if gauges.reload_refused {
-        alarms.push("the files on disk have a mistake; an older state is in force".to_owned());
-    }
-    if gauges.maintenance {
-        alarms.push("maintenance: calls are refused".to_owned());
-    }
-    for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
-        alarms.push(format!("{provider} fails: {model} is passed over"));
-    }
-    alarms
 }
 
 fn requests(target: &TargetFigures) -> u64 {

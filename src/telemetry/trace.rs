@@ -52,7 +52,7 @@ pub struct Trace {
     pub(super) method: &'static str,
     /// The path, where it is one of the interface: a template where it has an id in it.
     pub(super) path: Option<String>,
-    pub(super) wishes: Option<RequestParams>,
+    pub(super) request_params: Option<RequestParams>,
     pub(super) tries: Vec<Try>,
     /// What the answer said of itself.
     pub(super) said: Option<Said>,
@@ -134,7 +134,7 @@ impl Tracer {
             at: (wall(), monotonic()),
             method: known(method),
             path: None,
-            wishes: None,
+            request_params: None,
             tries: Vec::new(),
             said: None,
             request,
@@ -167,8 +167,8 @@ impl Trace {
     }
 
     /// What the call asks for.
-    pub fn wishes(&mut self, wishes: RequestParams) {
-        self.wishes = Some(wishes);
+    pub fn request_params(&mut self, request_params: RequestParams) {
+        self.request_params = Some(request_params);
     }
 
     /// A try begins.

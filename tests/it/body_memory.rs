@@ -1,5 +1,7 @@
 //! The memory that request bodies take, and what is refused before a long one is taken: neither connections nor streams of one key, one
 //! address or all together make the gateway hold more than it may.
+//!
+//! Longer than 400 lines: one case after another, each with its own connections.
 
 use std::time::Duration;
 

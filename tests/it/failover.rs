@@ -1,4 +1,6 @@
 //! When upstreams fail: the next target, the interface's statuses, and no word of theirs.
+//!
+//! Longer than 400 lines: one case after another, each with its own upstreams.
 
 use std::time::Duration;
 

@@ -275,7 +275,7 @@ fn checked(
     let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
     let permit = admit::permit(&snapshot, caller, &body, endpoint, from);
     recorder::model(ctx, permit.as_ref().ok(), &body);
-    trace::wishes(ctx, &body);
+    trace::request_params(ctx, &body);
     let permit = permit?;
     check_fields(&snapshot, permit.model(), &body)?;
     Ok((permit, body))

@@ -2,6 +2,8 @@
 //!
 //! `NAME.journal` is locked by its owner for as long as it lives; whoever gets the lock of another's file knows that the owner is dead. Both
 //! files grow with the calls that run ([`segments`](super::segments)). A prompt is wiped when its call ends; a journal without calls is deleted.
+//!
+//! Longer than 400 lines: what lies at which place of the mapped file stands in one file.
 
 use std::fs::{File, OpenOptions};
 use std::io;

@@ -249,7 +249,7 @@ fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) ->
     }
 }
 
-/// An answer that had begun costs its prompt and what was delivered (DESIGN section 4).
+/// An answer that had begun costs its prompt and what was delivered.
 fn made_debit(
     file: &JournalFile,
     found: &Found,

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn five_failures_close_the_door_and_one_answer_opens_it() {
+    fn five_failures_open_the_breaker_and_one_answer_closes_it() {
         let guard = AdmissionBreaker::new(10, crate::clock::monotonic());
         for _ in 0..FAILURES_MAX {
             guard.enter().unwrap().failed("test");

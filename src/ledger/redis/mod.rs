@@ -7,6 +7,8 @@
 //!
 //! Each master of a cluster is a failure domain of its own (`shards`): one that does not answer refuses the calls of its own accounts
 //! and leaves those of the others alone.
+//!
+//! Longer than 400 lines: the store's one face, a short method for each thing that it does.
 
 mod account;
 mod admission_breaker;
@@ -47,7 +49,7 @@ use super::admin::{AdminError, AdminOp, AdminReply};
 use super::cover::Cover;
 use super::journal::Entry;
 use super::producer::Producer;
-use super::store_metrics::{Times, Vitals};
+use super::store_metrics::{StoreMetrics, Times};
 use super::{AccountHandle, Caller, Debit, Figures, Orphan, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
@@ -317,10 +319,10 @@ impl RedisLedger {
         shown.map(|shown| shown.figures).ok_or_else(reply::no_account)
     }
 
-    pub(super) fn vitals(&self) -> Vitals {
+    pub(super) fn store_metrics(&self) -> StoreMetrics {
         let shared = &self.shared;
         let (holds_open, held) = shared.holds.sums();
-        Vitals {
+        StoreMetrics {
             kind: "redis",
             holds_open,
             held,

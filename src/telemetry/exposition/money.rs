@@ -61,21 +61,21 @@ impl Page {
 
     /// What is held and not yet acknowledged, and whether the books balance.
     pub(super) fn books(&mut self, gauges: &Gauges) {
-        let vitals = &gauges.vitals;
+        let store_metrics = &gauges.store_metrics;
         self.gauge(
             "tollgate_holds_open",
             "Holds of running calls.",
-            number(vitals.holds_open),
+            number(store_metrics.holds_open),
         );
-        let held = amount(i128::from(vitals.held.pico()));
+        let held = amount(i128::from(store_metrics.held.pico()));
         self.gauge("tollgate_held_credits", "What they hold.", held);
         let help = "Debits that the ledger's store has not acknowledged.";
-        self.gauge("tollgate_unsettled_debits", help, number(vitals.unsettled));
+        self.gauge("tollgate_unsettled_debits", help, number(store_metrics.unsettled));
         let help = "How long the oldest of them has waited.";
         self.gauge(
             "tollgate_settlement_lag_seconds",
             help,
-            vitals.unsettled_age.as_secs_f64(),
+            store_metrics.unsettled_age.as_secs_f64(),
         );
         let (depth, usable) = gauges.journal;
         let help = "Calls and debits that stand in the journal: running, or not acknowledged by the ledger's store.";
@@ -84,7 +84,7 @@ impl Page {
         self.gauge("tollgate_journal_age_seconds", help, signed(gauges.journal_age_secs));
         let help = "1 while the journal can be written; paid calls are refused while it cannot.";
         self.gauge("tollgate_journal_usable", help, flag(usable));
-        if let Some(accounts) = vitals.below_zero.or(gauges.below_zero) {
+        if let Some(accounts) = store_metrics.below_zero.or(gauges.below_zero) {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));
         }

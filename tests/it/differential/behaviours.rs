@@ -1,4 +1,6 @@
 //! What the upstream does, one row each.
+//!
+//! Longer than 400 lines: a list of behaviours, one after another.
 
 use h2::Reason;
 

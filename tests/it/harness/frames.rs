@@ -1,4 +1,6 @@
 //! HTTP/2 frame by frame: how a frame and its fields are written, and an upstream that answers by frames, for what no library sends.
+//!
+//! Longer than 400 lines: the frames of HTTP/2, one after another.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};

@@ -1,4 +1,6 @@
 //! A gateway of a test's own: configuration and catalogue in a temporary folder, an embedded ledger, a listener on a free port.
+//!
+//! Longer than 400 lines: the one gateway that all tests start, with its options.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;

@@ -1,0 +1,44 @@
+//! The text of `tollgate top` at several sizes.
+
+use super::*;
+
+fn status(at_ms: i64, requests: u64, cost: &str) -> Status {
+    let target = serde_json::json!({
+        "model": format!("a-maker/{}", "m".repeat(60)), "provider": "main", "live": 3, "requests": requests, "errors": 0, "debits": requests,
+        "prompt_tokens": requests * 9, "completion_tokens": requests, "cost": 0, "first_events": requests,
+        "first_event_sum_ms": requests * 40, "first_event_p50_ms": 40, "first_event_p95_ms": 60,
+    });
+    let text = serde_json::json!({
+        "version": "1", "at_ms": at_ms, "uptime_ms": 3_600_000, "listen": "127.0.0.1:8080", "currency": "USD", "ready": true,
+        "maintenance": false, "in_flight": 3, "totals": { "requests": requests, "denials": 1, "errors": 0, "cost": 0 }, "targets": [target],
+        "providers": [{ "provider": "main", "live": 3, "requests": requests, "faults": 2, "breakers": 2, "breakers_open": 1,
+            "first_events": requests, "first_event_sum_ms": requests * 40, "first_event_p95_ms": null }],
+        "ledger": { "kind": "embedded", "holds_open": 3, "held": 0.5, "unsettled": 1, "lag_ms": 20 },
+        "alarms": ["main fails: a model with a name is passed over, and this sentence is longer than a line may be"],
+    });
+    serde_json::from_str(&text.to_string().replace("\"cost\":0", &format!("\"cost\":{cost}"))).unwrap()
+}
+
+#[test]
+fn a_screen_shows_rates_within_80_columns() {
+    let text = screen(&status(0, 0, "0.000000000001"), &status(2_000, 500, "0.25"), 24);
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+    assert!(
+        text.contains("250 requests/s") && text.contains("spend 0.124999 USD/s   0.25 in all"),
+        "{text}"
+    );
+    assert!(
+        text.contains("1/2 open") && text.contains("2500") && text.contains(" 40"),
+        "{text}"
+    );
+    assert!(text.lines().count() <= 24);
+}
+
+#[test]
+fn rates() {
+    assert_eq!(
+        (rate(5, 2_000), rate(1_000, 1_000), rate(0, 1)),
+        ("2.5".into(), "1000".into(), "0.0".into())
+    );
+    assert_eq!(credit_rate(1_500_000_000_000, 1_000), "1.500000");
+}

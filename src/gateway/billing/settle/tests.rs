@@ -1,0 +1,76 @@
+//! What each ending of a call owes.
+
+use super::*;
+use crate::pure::usage::PromptTokens;
+
+fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
+    let usage = |(prompt, completion)| Usage {
+        prompt: PromptTokens(prompt),
+        completion: CompletionTokens(completion),
+    };
+    Metered {
+        reported: reported.map(usage),
+        prompt: None,
+        delivered: CompletionTokens(delivered),
+        is_error: false,
+        is_complete: false,
+        began: true,
+        rejected_reports: 0,
+        is_implausible: false,
+    }
+}
+
+#[test]
+fn a_report_of_a_whole_answer_wins_however_the_call_ended() {
+    for ending in [
+        Ending::Complete,
+        Ending::ClientGone,
+        Ending::UpstreamFailed,
+        Ending::Dropped,
+    ] {
+        let whole = Metered {
+            is_complete: true,
+            ..metered(Some((0, 0)), 5)
+        };
+        assert!(matches!(charge(&whole, ending), Charge::Reported(usage) if usage.completion.0 == 0));
+    }
+}
+
+#[test]
+fn a_report_of_a_broken_answer_is_not_below_what_was_delivered() {
+    let charge = charge(&metered(Some((7, 1)), 5), Ending::ClientGone);
+    assert!(matches!(charge, Charge::Reported(usage) if usage.prompt.0 == 7 && usage.completion.0 == 5));
+}
+
+#[test]
+fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
+    assert_eq!(charge(&metered(None, 0), Ending::UpstreamFailed), Charge::Nothing);
+    assert_eq!(
+        charge(&metered(Some((9, 0)), 0), Ending::UpstreamFailed),
+        Charge::Nothing
+    );
+    assert_eq!(charge(&metered(None, 1), Ending::UpstreamFailed), Charge::PromptToCount);
+    let error = Metered {
+        is_error: true,
+        ..metered(Some((9, 9)), 0)
+    };
+    assert_eq!(charge(&error, Ending::Complete), Charge::Nothing);
+}
+
+#[test]
+fn an_answer_of_which_nothing_was_passed_on_is_free_when_its_request_is_dropped() {
+    let nothing = Metered {
+        began: false,
+        ..metered(None, 0)
+    };
+    assert_eq!(charge(&nothing, Ending::Dropped), Charge::Nothing);
+    assert_eq!(charge(&nothing, Ending::ClientGone), Charge::PromptToCount);
+    assert_eq!(charge(&metered(None, 0), Ending::Dropped), Charge::PromptToCount);
+}
+
+#[test]
+fn a_client_that_leaves_pays_for_the_prompt_once_the_upstream_has_answered() {
+    for ending in [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }] {
+        assert_eq!(charge(&metered(None, 0), ending), Charge::PromptToCount);
+    }
+}

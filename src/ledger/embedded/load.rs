@@ -1,0 +1,95 @@
+//! What a process takes over at its start: the lock, and the accounts of the file.
+
+use super::super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
+use super::super::journal::Entry;
+use super::super::producer::{AccountNumbers, Producer};
+use super::super::sqlite::Database;
+use super::super::store_metrics::{StoreMetrics, Times};
+use super::super::{AccountHandle, AccountRecord, Caller, Debit, Figures, KeyRecord, ReceiptFiles, StoreError};
+use super::handover::Predecessors;
+use super::handover::{RemoteReply, RemoteReserve};
+use super::reports::Reports;
+use super::take_back::OwnedBy;
+use super::writer::{Command, Committer};
+use super::*;
+use crate::clock::Clock;
+use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, Numbers};
+use crate::pure::time::{Day, Month, Timestamp};
+use arc_swap::ArcSwap;
+use std::collections::HashMap;
+use std::fs::{File, OpenOptions};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
+use std::time::Duration;
+
+impl Shared {
+    pub(super) fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
+        let mut accounts = HashMap::new();
+        for stored in database.accounts()? {
+            let state = AccountState::restored(stored.kept);
+            let id = stored.record.id.clone();
+            accounts.insert(id, Arc::new(EmbeddedAccount::new(stored.record, state)));
+        }
+        let mut keys = HashMap::new();
+        for (digest, record) in database.keys()? {
+            let cell = accounts
+                .get(&record.account)
+                .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
+            keys.insert(
+                digest,
+                KeyEntry {
+                    record: Arc::new(record),
+                    cell: Arc::clone(cell),
+                },
+            );
+        }
+        let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
+        Ok(Shared {
+            accounts: RwLock::new(accounts),
+            keys: RwLock::new(keys),
+            queue: Mutex::default(),
+            maintenance: AtomicBool::new(maintenance),
+            unwritable: AtomicBool::new(false),
+            owner: OwnedBy::default(),
+            groups: AtomicU64::new(1),
+            lock: Mutex::new(Some(lock)),
+            predecessors: Mutex::default(),
+            recovered: Mutex::default(),
+            producer: Producer::new(clock.now())?,
+            receipt_files: OnceLock::new(),
+            clock,
+            commits: Times::default(),
+            unwritten: Mutex::default(),
+        })
+    }
+}
+
+pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {
+    let unavailable = |what: String| StoreError::Unavailable(what);
+    if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
+        std::fs::create_dir_all(folder)
+            .map_err(|error| unavailable(format!("cannot make the folder {}: {error}", folder.display())))?;
+    }
+    let lock_path = path.with_extension("lock");
+    let lock = OpenOptions::new()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .mode(0o600)
+        .open(&lock_path)
+        .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
+    lock.try_lock().map_err(|_| {
+        StoreError::Owned(format!(
+            "another process owns {} (locked by {})",
+            path.display(),
+            lock_path.display()
+        ))
+    })?;
+    Ok(lock)
+}

@@ -1,0 +1,47 @@
+//! Errors in the interface's shape, each with its status.
+
+use serde_json::Value;
+
+use super::*;
+
+#[test]
+fn the_code_in_the_body_is_the_status() {
+    let errors = [
+        ApiError::BadRequest("x".into()),
+        ApiError::Unauthenticated(KeyFault::Invalid),
+        ApiError::Forbidden("x".into()),
+        ApiError::UpstreamRefused {
+            status: 422,
+            message: "x".into(),
+        },
+        ApiError::Internal,
+    ];
+    for error in errors {
+        let wire = error.to_wire();
+        let body: Value = serde_json::from_slice(&wire.body()).unwrap();
+        assert_eq!(body["error"]["code"], wire.status);
+        assert_eq!(body["error"]["type"], wire.kind);
+    }
+}
+
+#[test]
+fn only_a_shortage_by_running_calls_says_when_to_come_back() {
+    let mut shortage = CreditShortage {
+        available: Credits::ZERO,
+        held: "0.5".parse().unwrap(),
+        needed: "0.1".parse().unwrap(),
+        affordable_tokens: Some(3),
+        in_flight: true,
+    };
+    let wire = ApiError::InsufficientCredits(shortage.clone()).to_wire();
+    assert!(wire.retry_after_secs.is_some() && !wire.retry_is_useless);
+    assert!(wire.metadata.unwrap().contains("\"reason\":\"in_flight\""));
+    shortage.in_flight = false;
+    let wire = ApiError::InsufficientCredits(shortage).to_wire();
+    assert!(wire.retry_after_secs.is_none() && wire.retry_is_useless);
+    let text = String::from_utf8(wire.body()).unwrap();
+    assert!(
+        text.contains("\"held\":0.5") && text.contains("\"affordable_tokens\":3"),
+        "{text}"
+    );
+}

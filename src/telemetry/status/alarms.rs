@@ -1,0 +1,63 @@
+//! What somebody should look at now.
+
+use super::super::counters::{Figures, TargetFigures};
+use super::super::exposition::Gauges;
+use super::super::record::{Outcome, TargetName};
+use super::*;
+use crate::pure::histogram::Histogram;
+use crate::pure::money::Credits;
+use serde::Serialize;
+use std::collections::{BTreeMap, VecDeque};
+
+/// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them.
+pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
+    let mut alarms = Vec::new();
+    let store_metrics = &gauges.store_metrics;
+    if !gauges.journal.1 {
+        alarms.push("the journal cannot be written: paid calls are refused".to_owned());
+    }
+    if gauges.journal_age_secs > JOURNAL_SECS_MAX {
+        let hours = gauges.journal_age_secs / 3_600;
+        alarms.push(format!(
+            "a call has stood in the journal for {hours} h: it is stuck, or nobody takes its debit"
+        ));
+    }
+    if let Some((_, findings)) = gauges.audit.filter(|(_, findings)| *findings > 0) {
+        alarms.push(format!(
+            "the books do not balance: {findings} findings of the last audit"
+        ));
+    }
+    if store_metrics.unsettled_age.as_secs() >= LAG_SECS_MAX {
+        let (count, secs) = (store_metrics.unsettled, store_metrics.unsettled_age.as_secs());
+        alarms.push(format!(
+            "{count} debits wait for the ledger's store, the oldest for {secs} s"
+        ));
+    }
+    if let Some(accounts) = store_metrics
+        .below_zero
+        .or(gauges.below_zero)
+        .filter(|accounts| *accounts > 0)
+    {
+        alarms.push(format!("accounts below zero: {accounts}"));
+    }
+    let overruns = figures
+        .targets
+        .values()
+        .fold(0u64, |sum, target| sum.saturating_add(target.overruns));
+    if overruns > 0 {
+        alarms.push(format!("debits above what was held since the start: {overruns}"));
+    }
+    if gauges.refresh_failed {
+        alarms.push("the last refresh of the catalogue failed; the old prices stay".to_owned());
+    }
+    if gauges.reload_refused {
+        alarms.push("the files on disk have a mistake; an older state is in force".to_owned());
+    }
+    if gauges.maintenance {
+        alarms.push("maintenance: calls are refused".to_owned());
+    }
+    for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
+        alarms.push(format!("{provider} fails: {model} is passed over"));
+    }
+    alarms
+}

@@ -1,0 +1,1 @@
+//! Small trees that break each rule.
