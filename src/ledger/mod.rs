@@ -22,25 +22,21 @@ pub mod store_metrics;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use serde::{Deserialize, Serialize};
-
 use crate::pure::account::{Denial, ReserveRequest};
-use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
-use crate::pure::limits::{LimitOverrides, Limits, RateView};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId, Tier};
+use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
-use crate::pure::policy::DomainPattern;
-use crate::pure::receipt::{CallDetails, Receipt};
+use crate::pure::receipt::Receipt;
 use crate::pure::time::{Period, Timestamp};
-use crate::pure::usage::Usage;
 
 use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
 pub use self::cover::Uncovered;
 pub use self::hold::Hold;
 use self::journal::Entry;
 pub use self::receipt_files::ReceiptFiles;
+pub(crate) use self::records::pico;
 pub use self::records::{AccountRecord, Debit, Figures, KeyRecord, UsageRow};
-pub(crate) use self::records::{pico, pico_option};
 use crate::failpoints::point;
 
 /// Who is calling, after the check: account and key facts.

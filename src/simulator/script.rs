@@ -63,7 +63,7 @@ impl Script {
     }
 
     /// Stalls or cuts an exchange of which nothing may be sent.
-    pub(super) async fn check_silence(&self, exchange: &mut Exchange) -> Result<(), Halt> {
+    pub(super) async fn check_trouble(&self, exchange: &mut Exchange) -> Result<(), Halt> {
         match self.trouble {
             Some(Trouble::Stall { after: 0 }) => Err(exchange.stall().await),
             Some(Trouble::Cut { after: 0 }) => Err(Halt::Cut),

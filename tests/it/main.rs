@@ -1,5 +1,4 @@
-//! The one integration binary. Each test has a gateway of its own, on a free port, with its own ledger; test names cite the clause of
-//! the interface (`s4_…` is its section 4) or of the design (`d8_…`) that they hold the gateway to.
+//! The one integration binary. Each test has a gateway of its own, on a free port, with its own ledger, and a name that says what it shows.
 #![expect(
     unreachable_pub,
     clippy::unwrap_used,

@@ -1,1 +1,206 @@
-//! Small trees that break each rule.
+//! Small trees: each breaks one rule in one place, which has to be found there, and is whole once that is mended.
+
+use crate::rules::circles::{self, Circle};
+use crate::rules::{direction, functions, text};
+use crate::tree::{Finding, Tree};
+
+type Files = Vec<(&'static str, String)>;
+
+/// What is found in these files, as `path:line`.
+fn places(files: &[(&str, &str)], rule: impl Fn(&Tree) -> Vec<Finding>) -> Vec<String> {
+    let found = rule(&Tree::of(files));
+    found
+        .iter()
+        .map(|finding| format!("{}:{}", finding.path, finding.line))
+        .collect()
+}
+
+#[test]
+fn an_import_that_points_up_is_found_wherever_it_stands() {
+    let up = |tree: &Tree| direction::check(tree, &[]);
+    let gateway = ("src/gateway/mod.rs", "//! G\npub struct Ctx;\n");
+    let cases = [
+        "//! A\nuse crate::gateway::Ctx;\n",
+        "//! A\nuse crate::{clock, gateway::{Ctx as Other}};\n",
+        "//! A\npub fn f() -> crate::gateway::Ctx { todo!() }\n",
+        "//! A\nfn f() { assert!(matches!(1, crate::gateway::Ctx)); }\n",
+        "//! A\nmod inner { use super::super::super::gateway::Ctx; }\n",
+    ];
+    for source in cases {
+        let line = source.lines().position(|line| line.contains("gateway")).unwrap() + 1;
+        let expected = [format!("src/ledger/hold.rs:{line}")];
+        let files = [
+            gateway,
+            ("src/ledger/hold.rs", source),
+            ("src/ledger/mod.rs", "//! L\nmod hold;\n"),
+        ];
+        assert_eq!(places(&files, up), expected, "{source}");
+        let excepted = |tree: &Tree| direction::check(tree, &[("src/ledger/hold.rs", "a reason")]);
+        assert!(places(&files, excepted).is_empty());
+    }
+    let down = (
+        "src/gateway/mod.rs",
+        "//! G\nuse crate::ledger::hold::Hold;\n#[cfg(test)]\nmod tests { use crate::cli::X; }\n",
+    );
+    assert!(places(&[down, ("src/ledger/hold.rs", "//! H\npub struct Hold;\n")], up).is_empty());
+    assert_eq!(
+        places(
+            &[
+                ("src/attic/mod.rs", "//! A\nuse crate::pure::X;\n"),
+                ("src/pure/mod.rs", "//! P\n")
+            ],
+            up
+        )
+        .len(),
+        1
+    );
+}
+
+#[test]
+fn pure_imports_nothing_but_pure() {
+    let up = |tree: &Tree| direction::check(tree, &[]);
+    let files = [
+        ("src/pure/money.rs", "//! M\nuse crate::clock::now;\n"),
+        ("src/clock.rs", "//! C\npub fn now() {}\n"),
+    ];
+    assert_eq!(places(&files, up), ["src/pure/money.rs:2"]);
+}
+
+#[test]
+fn a_circle_of_three_files_is_found_and_one_of_two_is_not() {
+    let three = [
+        ("src/net/a.rs", "//! A\nuse super::b::B;\n"),
+        ("src/net/b.rs", "//! B\nuse super::c::C;\n"),
+        ("src/net/c.rs", "//! C\nuse crate::net::a::A;\n"),
+        ("src/net/mod.rs", "//! N\nmod a;\nmod b;\nmod c;\n"),
+    ];
+    let none = |tree: &Tree| circles::check(tree, &[]);
+    assert_eq!(places(&three, none), ["src/net/a.rs:1"]);
+    let named = Circle {
+        files: &["src/net/a.rs", "src/net/b.rs", "src/net/c.rs"],
+        why: "a test",
+    };
+    assert!(places(&three, |tree| circles::check(tree, std::slice::from_ref(&named))).is_empty());
+    let two = [three[0], ("src/net/b.rs", "//! B\nuse super::a::A;\n"), three[3]];
+    assert!(places(&two, none).is_empty());
+    // A list that names what is gone is mended too.
+    assert_eq!(
+        places(&two, |tree| circles::check(tree, std::slice::from_ref(&named))),
+        ["src/net/a.rs:1"]
+    );
+}
+
+#[test]
+fn an_item_that_is_passed_on_is_imported_from_where_it_is() {
+    let files = [
+        ("src/net/mod.rs", "//! N\nmod a;\nmod b;\npub use self::a::A;\n"),
+        ("src/net/a.rs", "//! A\npub struct A;\n"),
+        ("src/net/b.rs", "//! B\nuse super::A;\n"),
+    ];
+    let imports = crate::imports::imports(&Tree::of(&files));
+    assert!(
+        imports
+            .iter()
+            .any(|import| import.from == "src/net/b.rs" && import.to == "src/net/a.rs")
+    );
+}
+
+#[test]
+fn long_files_are_found_unless_they_say_why() {
+    let long = |head: &str| format!("{head}\n{}", "fn f() {}\n".repeat(400));
+    let plain = long("//! A file.");
+    let reason = long("//! A file.\n//!\n//! Longer than 400 lines: one case after another.");
+    let empty = long("//! A file.\n//!\n//! Longer than 400 lines: so.");
+    let files: Files = vec![("src/a.rs", plain), ("src/b.rs", reason), ("tests/c.rs", empty)];
+    let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
+    assert_eq!(places(&files, text::lengths), ["src/a.rs:401", "tests/c.rs:401"]);
+}
+
+#[test]
+fn a_file_without_a_head_is_found() {
+    let files = [
+        ("src/a.rs", "fn a() {}\n"),
+        ("bench/b.rs", "//! B.\n"),
+        ("conf/c.yaml", "a: 1\n"),
+    ];
+    assert_eq!(places(&files, text::heads), ["src/a.rs:1"]);
+}
+
+#[test]
+fn documents_that_are_not_here_and_names_by_number_are_found() {
+    let cases = [
+        ("//! A\n// See ARCHITECTURE.md.\n", 2),
+        ("//! A (INTERFACE section 4).\n", 1),
+        ("//! A\n#[test]\nfn s4_a_model() {}\n", 3),
+        ("//! A\nfn d12_x() {}\n", 2),
+    ];
+    for (source, line) in cases {
+        assert_eq!(
+            places(&[("tests/a.rs", source)], text::documents),
+            [format!("tests/a.rs:{line}")],
+            "{source}"
+        );
+    }
+    let here = [
+        (
+            "README.md",
+            "See [conf](conf/README.md) and https://example.com/OTHER.md.\n",
+        ),
+        ("conf/README.md", "Back to ../README.md.\n"),
+        ("src/a.rs", "//! As README.md says.\nfn sum_of() {}\nfn d() {}\n"),
+    ];
+    assert!(places(&here, text::documents).is_empty());
+}
+
+#[test]
+fn retired_words_are_found_within_names_too() {
+    let words = |tree: &Tree| text::words(tree, &[]);
+    let cases = [
+        "let door = 1;",
+        "struct IdleShelves;",
+        "fn ring_the_bell() {}",
+        "// The judge of it.",
+        "enum Keeper {}",
+    ];
+    for source in cases {
+        assert_eq!(places(&[("src/a.rs", source)], words), ["src/a.rs:1"], "{source}");
+    }
+    let whole = ["let indoors = 1;", "label(\"outdoor\")", "judgemental"];
+    for source in whole {
+        assert!(places(&[("src/a.rs", source)], words).is_empty(), "{source}");
+    }
+    let excepted = |tree: &Tree| text::words(tree, &[("src/a.rs", "door", "a reason")]);
+    assert!(places(&[("src/a.rs", "let door = 1;")], excepted).is_empty());
+    assert!(places(&[("tests/a.rs", "let door = 1;")], words).is_empty());
+}
+
+#[test]
+fn paths_of_a_machine_and_left_overs_are_found() {
+    let cases = [
+        "// in /root/tollgate",
+        "open(\"/home/me\")",
+        "// TODO: later",
+        "// FIXME",
+    ];
+    for source in cases {
+        assert_eq!(
+            places(&[("src/a.rs", source)], text::left_overs),
+            ["src/a.rs:1"],
+            "{source}"
+        );
+    }
+    assert!(
+        places(
+            &[("src/a.rs", "// https://example.com/home/me\nlet TODOS = 1;")],
+            text::left_overs
+        )
+        .is_empty()
+    );
+}
+
+#[test]
+fn functions_that_are_long_on_the_whole_are_found() {
+    let long = format!("//! A\nfn a() {{\n{}}}\n", "    f();\n".repeat(8));
+    assert_eq!(places(&[("src/a.rs", &long)], functions::median), ["src:1"]);
+    assert!(places(&[("src/a.rs", "//! A\nfn a() {}\n")], functions::median).is_empty());
+}

@@ -1,33 +1,13 @@
 //! Opening the ledger, and the thread that tends the journal.
 
-use super::super::access::auth_throttle::AuthThrottle;
-use super::super::access::body_memory::BodyMemory;
-use super::super::billing::settle::Settler;
-use super::super::shutdown::Lifecycle;
-use super::super::snapshot::Snapshot;
-use super::super::transport::Transport;
-use super::super::upstream::providers::Upstreams;
-use super::*;
-use crate::clock::Clock;
-use crate::config::{Config, ConfigError, environment};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::config::Config;
 use crate::ledger;
-use crate::ledger::embedded::Embedded;
 use crate::ledger::journal;
 use crate::ledger::journal::Journal;
-use crate::ledger::{Ledger, ReceiptFiles, StoreError};
-use crate::net::dns::Resolver;
-use crate::pure::error::ApiError;
-use crate::pure::tokens::{self, Encoding};
-use crate::server::admin::{Admin, AdminPlace};
-use crate::server::audit_task::Audited;
-use crate::server::refresh;
-use crate::server::reload::Reloader;
-use crate::server::upgrade::{Start, Step};
-use crate::telemetry::{Telemetry, access_log, otlp};
-use arc_swap::ArcSwap;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use crate::ledger::{Ledger, StoreError};
 
 /// A command may own the embedded ledger for a moment, also while it changes hands.
 pub(super) fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {

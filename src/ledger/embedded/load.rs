@@ -1,32 +1,20 @@
 //! What a process takes over at its start: the lock, and the accounts of the file.
 
-use super::super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
-use super::super::journal::Entry;
-use super::super::producer::{AccountNumbers, Producer};
-use super::super::sqlite::Database;
-use super::super::store_metrics::{StoreMetrics, Times};
-use super::super::{AccountHandle, AccountRecord, Caller, Debit, Figures, KeyRecord, ReceiptFiles, StoreError};
-use super::handover::Predecessors;
-use super::handover::{RemoteReply, RemoteReserve};
-use super::reports::Reports;
-use super::take_back::OwnedBy;
-use super::writer::{Command, Committer};
-use super::*;
-use crate::clock::Clock;
-use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
-use crate::pure::ids::{AccountId, KeyDigest, RequestId};
-use crate::pure::limits::{Limits, RateView};
-use crate::pure::money::Credits;
-use crate::pure::numbers::{CallNumber, Numbers};
-use crate::pure::time::{Day, Month, Timestamp};
-use arc_swap::ArcSwap;
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
-use std::time::Duration;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, OnceLock, RwLock};
+
+use super::super::StoreError;
+use super::super::producer::Producer;
+use super::super::sqlite::Database;
+use super::super::store_metrics::Times;
+use super::take_back::OwnedBy;
+use super::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
+use crate::clock::Clock;
+use crate::pure::account::AccountState;
 
 impl Shared {
     pub(super) fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {

@@ -2,25 +2,18 @@
 
 mod reports;
 
-use redis::Value;
-
 use super::account::{account_keys, keys_of_account};
-use super::audit;
 use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key};
 use super::shared::{Shared, key_name, read_record};
-use crate::clock::Clock;
-use crate::ledger::admin::{
-    AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
-};
+use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
-use crate::pure::time::{Period, Timestamp};
 
 impl From<StoreError> for AdminError {
     fn from(error: StoreError) -> AdminError {

@@ -1,21 +1,12 @@
 //! What an operator changes: each write is on the disk before it is told.
 
-use super::super::admin::AuditFinding;
-use super::super::{AccountRecord, KeyRecord, StoreError, UsageRow};
-use super::reader::Reader;
-use super::*;
-use crate::pure::account::KeptState;
+use rusqlite::{OptionalExtension, params};
+
+use super::super::{AccountRecord, KeyRecord, StoreError};
+use super::{Database, TopUp, corrupt};
 use crate::pure::ids::{AccountId, KeyDigest, Tier};
-use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
-use crate::pure::numbers::{Birth, Numbers, ProducerId};
-use crate::pure::receipt::Receipt;
-use crate::pure::time::{Day, Month, Timestamp};
-use rusqlite::{Connection, OptionalExtension, Transaction, params};
-use std::collections::{BTreeMap, HashMap};
-use std::fs::{File, OpenOptions};
-use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use crate::pure::time::Timestamp;
 
 impl Database {
     /// Adds an account.

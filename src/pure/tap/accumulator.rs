@@ -12,7 +12,7 @@ use crate::pure::usage::{Figure, Report, Reports};
 /// document (an event, or the whole answer) at hand.
 #[derive(Debug)]
 pub(super) struct Reading {
-    pub(super) tally: TokenCounter,
+    pub(super) counter: TokenCounter,
     pub(super) reports: Reports,
     pub(super) identity: Identity,
     finishes: Finishes,
@@ -70,7 +70,7 @@ pub(super) struct Spans {
 impl Reading {
     pub(super) fn new(encoding: Encoding, completion_max: Option<u64>) -> Self {
         Reading {
-            tally: TokenCounter::new(encoding),
+            counter: TokenCounter::new(encoding),
             reports: Reports::within(completion_max),
             identity: Identity::default(),
             finishes: Finishes::default(),
@@ -104,7 +104,7 @@ impl Reading {
     pub(super) fn close(&mut self, node: Node) {
         match node {
             Node::Usage => self.seen.completion |= self.reports.add(std::mem::take(&mut self.report)),
-            Node::Choice => self.tally.end_choice(),
+            Node::Choice => self.counter.end_choice(),
             _ => {}
         }
     }
@@ -140,7 +140,7 @@ impl Reading {
     pub(super) fn text(&mut self, role: Role, span: Range<usize>, escaped: bool) {
         match role.text() {
             Some(kind) => {
-                self.tally.end(kind);
+                self.counter.end(kind);
                 if !span.is_empty() {
                     self.spans.escaped |= escaped;
                     self.spans.texts += 1;

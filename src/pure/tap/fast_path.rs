@@ -1,6 +1,6 @@
 //! The short way through a usual event: the events of a stream differ in little but the text that they deliver.
 //!
-//! A stencil is cut from an event that was read in full and that did nothing but deliver one text. Another event with
+//! A fast path is cut from an event that was read in full and that did nothing but deliver one text. Another event with
 //! the same bytes around a plain string in the text's place is the same JSON with another text, so it need not be read
 //! again. Any other difference sends it the long way.
 
@@ -10,7 +10,7 @@ use crate::pure::sse::MARK;
 
 /// The bytes around the text of a stream's usual event. A new one matches nothing.
 #[derive(Debug, Default)]
-pub(super) struct Stencil {
+pub(super) struct FastPath {
     layout: Layout,
     before: Vec<u8>,
     between: Vec<u8>,
@@ -26,7 +26,7 @@ enum Layout {
     PaddingThenText,
 }
 
-impl Stencil {
+impl FastPath {
     /// The text of the event that `bytes` begin with, and what follows the event; `None` if it is no such event, or its
     /// text has escapes.
     #[inline]
@@ -63,7 +63,7 @@ impl Stencil {
         Some((text, rest.strip_prefix(self.after.as_slice())?))
     }
 
-    /// Cuts the stencil from `event`, whose data begins at `data_at` and reads as `reading`; leaves it as it was if the
+    /// Cuts the fast path from `event`, whose data begins at `data_at` and reads as `reading`; leaves it as it was if the
     /// event is not of the usual kind.
     pub(super) fn cut(&mut self, event: &[u8], data_at: usize, reading: &Reading) {
         let usual = Seen {

@@ -5,7 +5,7 @@
 //! on the usual path, or needs more memory than its named bounds. The gateway's body filters call them.
 //!
 //! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `shape` (which values matter), `reading` (what
-//! they say), `text` (the tally of tokens)
+//! they say), `text` (the counter of tokens)
 
 mod accumulator;
 mod error_event;

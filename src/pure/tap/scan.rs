@@ -347,7 +347,7 @@ impl Scanner {
         if !self.in_key
             && let Some(kind) = self.role.text()
         {
-            return reading.tally.part(kind, bytes);
+            return reading.counter.part(kind, bytes);
         }
         let wanted = if self.in_key {
             self.node() != Node::Other

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use super::Forward;
 use super::accumulator::{Choices, Reading};
 use super::event::{DataAt, Terminal};
-use super::fast_path::Stencil;
+use super::fast_path::FastPath;
 use super::output::Output;
 use super::response_metadata::Said;
 use super::scan::Scanner;
@@ -56,7 +56,7 @@ pub struct StreamTap {
     framer: Framer,
     scanner: Scanner,
     reading: Reading,
-    stencil: Stencil,
+    fast_path: FastPath,
     /// Bytes of the event at hand that have come and not passed.
     held: Vec<u8>,
     /// Bytes of the event at hand have passed, so all of it must.
@@ -106,7 +106,7 @@ impl StreamTap {
             framer: Framer::new(),
             scanner: Scanner::new(),
             reading: Reading::new(options.encoding, options.completion_max),
-            stencil: Stencil::default(),
+            fast_path: FastPath::default(),
             held: Vec::new(),
             released: false,
             settled: false,
@@ -176,7 +176,7 @@ impl StreamTap {
                 Piece::Comment => Verdict::Pass,
                 Piece::EventEnd => {
                     if let (DataAt::One(at), Some(event)) = (data_at, chunk.get(start..end)) {
-                        self.stencil.cut(event, at - start, &self.reading);
+                        self.fast_path.cut(event, at - start, &self.reading);
                     }
                     self.end_event()
                 }
@@ -252,14 +252,14 @@ impl StreamTap {
 
     /// Tokens of all text that was delivered so far.
     pub fn delivered(&self) -> CompletionTokens {
-        CompletionTokens(self.reading.tally.committed())
+        CompletionTokens(self.reading.counter.committed())
     }
 
     /// How much text was delivered so far: what a running answer is held to ([`crate::pure::charge::Ceiling::passing`]).
     pub fn delivered_text(&self) -> Delivered {
         Delivered {
             tokens: self.delivered(),
-            bytes: self.reading.tally.committed_bytes(),
+            bytes: self.reading.counter.committed_bytes(),
         }
     }
 
@@ -282,11 +282,11 @@ impl StreamTap {
     fn usual_events<'a>(&mut self, bytes: &'a [u8]) -> &'a [u8] {
         let mut rest = bytes;
         while !rest.is_empty() {
-            if let Some((text, after)) = self.stencil.find(rest) {
-                self.reading.tally.commit_text(text);
+            if let Some((text, after)) = self.fast_path.find(rest) {
+                self.reading.counter.commit_text(text);
                 rest = after;
-            } else if let Some((text, after)) = self.stencil.find_escaped(rest) {
-                self.reading.tally.commit_text(&text);
+            } else if let Some((text, after)) = self.fast_path.find_escaped(rest) {
+                self.reading.counter.commit_text(&text);
                 rest = after;
             } else {
                 break;
@@ -313,7 +313,7 @@ impl StreamTap {
             Verdict::Pass => self.deliver(),
             Verdict::LeaveOut => {
                 // Were its text kept, it would be counted with that of a later event.
-                self.reading.tally.discard();
+                self.reading.counter.discard();
                 self.note_report();
             }
             Verdict::Mask => {}
@@ -329,7 +329,7 @@ impl StreamTap {
 
     /// The event at hand reaches the client.
     fn deliver(&mut self) {
-        self.reading.tally.commit();
+        self.reading.counter.commit();
         self.finished |= self.reading.seen.finish;
         self.note_report();
     }
@@ -337,7 +337,7 @@ impl StreamTap {
     /// The text of the event at hand, which is counted, is among what its report says.
     fn note_report(&mut self) {
         if self.reading.seen.completion {
-            self.reported_at = self.reading.tally.committed();
+            self.reported_at = self.reading.counter.committed();
         }
     }
 

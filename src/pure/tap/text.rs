@@ -1,4 +1,4 @@
-//! The tally of delivered text: what the model wrote, kept until it is counted, then only its number of tokens.
+//! The counter of delivered text: what the model wrote, kept until it is counted, then only its number of tokens.
 //!
 //! Counting waits for [`TokenCounter::commit`], so that text which never reaches the client costs nothing, and text whose
 //! tokens the provider reports need not be counted at all. What waits is bounded: beyond [`WAITING_BYTES_MAX`] it is
@@ -17,7 +17,7 @@ pub(super) enum Kind {
     ReasoningDetails,
 }
 
-/// The tally of one answer.
+/// The counter of one answer.
 #[derive(Debug)]
 pub(super) struct TokenCounter {
     encoding: Encoding,

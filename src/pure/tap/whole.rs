@@ -36,10 +36,10 @@ impl WholeTap {
     /// its usage was reported.
     pub fn end(&mut self) {
         if self.reported().is_some() && self.complete() {
-            self.reading.tally.discard();
+            self.reading.counter.discard();
         } else {
-            self.reading.tally.end_cut();
-            self.reading.tally.commit();
+            self.reading.counter.end_cut();
+            self.reading.counter.commit();
         }
     }
 
@@ -65,7 +65,7 @@ impl WholeTap {
     /// Tokens of the answer's text, complete after [`WholeTap::end`] and only when [`WholeTap::reported`] is `None` or
     /// the answer is not whole.
     pub fn delivered(&self) -> CompletionTokens {
-        CompletionTokens(self.reading.tally.committed())
+        CompletionTokens(self.reading.counter.committed())
     }
 
     /// What the answer said of itself, once it is over.
@@ -101,6 +101,6 @@ impl WholeTap {
     /// Bytes of text that wait to be counted.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
-        self.reading.tally.waiting()
+        self.reading.counter.waiting()
     }
 }

@@ -1,13 +1,8 @@
 //! What somebody should look at now.
 
-use super::super::counters::{Figures, TargetFigures};
+use super::super::counters::Figures;
 use super::super::exposition::Gauges;
-use super::super::record::{Outcome, TargetName};
-use super::*;
-use crate::pure::histogram::Histogram;
-use crate::pure::money::Credits;
-use serde::Serialize;
-use std::collections::{BTreeMap, VecDeque};
+use super::{JOURNAL_SECS_MAX, LAG_SECS_MAX};
 
 /// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them.
 pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {

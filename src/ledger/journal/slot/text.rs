@@ -1,14 +1,14 @@
 //! The bytes of an intent and of a debit, each sealed with a checksum.
 
-use super::*;
-use crate::pure::ids::{AccountId, KeyId, RequestId};
+use super::{
+    ACCOUNT_BYTES_MAX, DEBIT_BYTES, Found, FoundStage, INTENT_BYTES, Intent, KEY_BYTES_MAX, MODEL_BYTES_MAX,
+    NumberedDebit, PromptPlace,
+};
+use crate::pure::ids::RequestId;
 use crate::pure::money::{Credits, Pricing};
-use crate::pure::numbers::{Birth, CallNumber, ProducerId};
+use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::request_body::{Endpoint, PromptLimits};
-use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
-use std::cell::UnsafeCell;
-use std::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering};
 
 pub(super) fn intent_bytes(intent: &Intent<'_>, place: PromptPlace) -> [u8; INTENT_BYTES] {
     let mut text = [0u8; INTENT_BYTES];

@@ -1,24 +1,18 @@
 //! What a command reads of all accounts: usage, audit, repair, recovery.
 
-use super::super::account::{account_keys, keys_of_account};
+use redis::Value;
+
+use super::super::account::account_keys;
 use super::super::audit;
 use super::super::link::Link;
 use super::super::reply;
-use super::super::script::{self, PREFIX};
-use super::super::server_health::{Change, channel, maintenance_key};
-use super::super::shared::{Shared, key_name, read_record};
-use super::*;
+use super::super::script;
+use super::super::shared::Shared;
 use crate::clock::Clock;
-use crate::ledger::admin::{
-    AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
-};
-use crate::ledger::{AccountRecord, KeyRecord, StoreError};
-use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
-use crate::pure::limits::LimitOverrides;
-use crate::pure::money::Credits;
-use crate::pure::policy::DomainPattern;
+use crate::ledger::StoreError;
+use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
+use crate::pure::ids::AccountId;
 use crate::pure::time::{Period, Timestamp};
-use redis::Value;
 
 impl Shared {
     pub(super) async fn usage(

@@ -156,7 +156,7 @@ impl StreamTap {
                 out.put_slice(if ended { b"\n\n" } else { closing });
             }
         } else {
-            self.reading.tally.discard();
+            self.reading.counter.discard();
         }
     }
 }

@@ -6,7 +6,7 @@ use super::oracle::{outcome, readable};
 use super::streams::{both, run};
 use super::*;
 use crate::pure::tap::accumulator::Reading;
-use crate::pure::tap::fast_path::Stencil;
+use crate::pure::tap::fast_path::FastPath;
 use crate::pure::tap::scan::Scanner;
 
 /// What stands around the text of an event (and of padding, at `~`).
@@ -90,25 +90,25 @@ fn a_byte_order_mark_is_one_at_the_start_only() {
     }
 }
 
-/// The stencil of an event of `shape`.
-fn stencil(shape: &str) -> Stencil {
+/// The fast path of an event of `shape`.
+fn fast_path(shape: &str) -> FastPath {
     let event = write(shape, b"text", b"pad", "\n\n");
     let mut reading = Reading::new(Encoding::O200k, None);
     let data_at = event.iter().position(|byte| *byte == b'{').unwrap();
     Scanner::new().feed(&event[data_at..event.len() - 2], &mut reading);
-    let mut stencil = Stencil::default();
-    stencil.cut(&event, data_at, &reading);
-    stencil
+    let mut fast_path = FastPath::default();
+    fast_path.cut(&event, data_at, &reading);
+    fast_path
 }
 
 #[test]
-fn a_stencil_finds_the_like_and_nothing_else() {
+fn a_fast_path_finds_the_like_and_nothing_else() {
     for shape in &SHAPES[..4] {
-        let stencil = stencil(shape);
+        let fast_path = fast_path(shape);
         let found = |text: &[u8], padding: &[u8]| {
             let event = [write(shape, text, padding, "\n\n"), b"data: next".to_vec()].concat();
-            let plain = stencil.find(&event).map(|(text, rest)| (text.to_vec(), rest));
-            let escaped = stencil.find_escaped(&event);
+            let plain = fast_path.find(&event).map(|(text, rest)| (text.to_vec(), rest));
+            let escaped = fast_path.find_escaped(&event);
             assert!(plain.is_none() || escaped.is_none() || plain == escaped);
             plain.or(escaped).map(|(text, rest)| (text, rest.to_vec()))
         };
@@ -133,12 +133,12 @@ fn a_stencil_finds_the_like_and_nothing_else() {
         for odd in [&b"\""[..], b"\n", b"\r", b"\t", b"\\", b"x\",\"error\":\"y"] {
             assert_eq!(found(odd, b"x"), None, "{odd:?}");
         }
-        assert_eq!(stencil.find(&write(shape, b"text", b"pad", "\n")), None);
-        assert_eq!(stencil.find(b""), None);
+        assert_eq!(fast_path.find(&write(shape, b"text", b"pad", "\n")), None);
+        assert_eq!(fast_path.find(b""), None);
     }
     for shape in &SHAPES[4..] {
         assert_eq!(
-            stencil(shape).find(&write(shape, b"text", b"", "\n\n")),
+            fast_path(shape).find(&write(shape, b"text", b"", "\n\n")),
             None,
             "{shape}"
         );
