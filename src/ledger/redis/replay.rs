@@ -97,5 +97,5 @@ fn doubted(mut debit: QueuedDebit) -> QueuedDebit {
 }
 
 /// Settlements that all shards together keep at most, about 20 MB and half of a journal: those of six seconds from a gateway that keeps one Redis busy by
-/// itself. Redis loses two at most when it runs as README says.
+/// itself. Redis loses two at most when it runs as conf/README.md says.
 pub(super) const RING_MAX: usize = 131_072;

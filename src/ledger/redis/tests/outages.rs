@@ -115,7 +115,7 @@ fn a_redis_that_evicts_is_refused() {
     drop(store(&server, brisk()));
 }
 
-/// The rights that README.md names are enough for all that a gateway and its commands do.
+/// The rights that conf/README.md names are enough for all that a gateway and its commands do.
 #[test]
 fn a_user_with_few_rights_suffices() {
     let server = RedisServer::start();
