@@ -39,8 +39,18 @@ use crate::pure::money::Credits;
     its path, for the other commands' --conf.\n\n\
     With OPENAI_API_KEY or OPENROUTER_API_KEY set the real provider is asked, and you\n\
     pay it. Else, and with --simulated, answers come from a simulated provider on this\n\
-    machine: no language model, but it streams, counts tokens, and fails on request:\n\
-    begin a message with simulate:500, simulate:slow or simulate:cut."
+    machine: no language model, but it streams, counts tokens, and fails on request.\n\
+    Begin a message with one of these words, or use it as the model; join several\n\
+    with +, as in simulate:no-usage+cut=4:\n\n  \
+    simulate:STATUS       any error from 400 to 599; simulate:429=7 says Retry-After: 7\n  \
+    simulate:stall        no answer, or no more than K events: simulate:stall=K\n  \
+    simulate:cut          the connection is dropped after 3 events, or simulate:cut=K\n  \
+    simulate:error-event  an error event after 3 events, or simulate:error-event=K\n  \
+    simulate:slow         250 ms before each token, or simulate:slow=MS\n  \
+    simulate:no-usage     usage is not reported\n  \
+    simulate:bad-usage    impossible numbers are reported\n  \
+    simulate:no-done      the stream ends without [DONE]\n  \
+    simulate:tokens       an answer of 1000 tokens, or simulate:tokens=N"
 )]
 pub(super) struct DemoArgs {
     /// Where to listen [default: 127.0.0.1:8080 or a free port]

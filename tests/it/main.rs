@@ -59,6 +59,7 @@ mod streams;
 mod telemetry;
 mod tls;
 mod traces;
+mod unchanged;
 mod upstream_faults;
 mod upstream_safety;
 mod whole_answers;

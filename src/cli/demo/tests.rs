@@ -19,6 +19,22 @@ fn no_environment(_: &str) -> Option<String> {
     None
 }
 
+#[test]
+fn the_help_has_every_word_that_the_simulated_provider_knows() {
+    use clap::Args as _;
+    let mut command = DemoArgs::augment_args(clap::Command::new("demo"));
+    let help = command.render_help().to_string();
+    let words = include_str!("../../simulator/mod.rs").lines();
+    let words: Vec<&str> = words
+        .filter_map(|line| line.strip_prefix("//! | `")?.split_once('`'))
+        .map(|(word, _)| word)
+        .collect();
+    assert!(words.len() >= 9, "{words:?}");
+    for word in words {
+        assert!(help.contains(word), "{word} is not in\n{help}");
+    }
+}
+
 /// What a bare HTTP request is answered.
 fn ask_http(address: SocketAddr, request: &str) -> String {
     let mut stream = std::net::TcpStream::connect(address).unwrap();

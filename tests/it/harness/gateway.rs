@@ -453,7 +453,12 @@ impl Gateway {
 
     /// The page of metrics as it is now.
     pub fn metrics(&self) -> Metrics {
-        Metrics::read(&self.served.admin.metrics().unwrap())
+        Metrics::read(&self.metrics_page())
+    }
+
+    /// The same as text.
+    pub fn metrics_page(&self) -> String {
+        self.served.admin.metrics().unwrap()
     }
 
     /// Waits until so many requests are counted.
