@@ -6,6 +6,7 @@
 //! settlement is acknowledged (Redis) or in memory (embedded).
 
 #![expect(clippy::print_stdout, reason = "its report is its output")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -291,6 +291,7 @@ impl Config {
 }
 
 /// A variable of this process's environment; nothing when it is not set or not UTF-8.
+#[expect(clippy::disallowed_methods, reason = "this is where the environment is read")]
 pub fn environment(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }

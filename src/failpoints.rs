@@ -2,6 +2,7 @@
 //!
 //! `TOLLGATE_CRASH_AT=debit:after:3` kills the process when it passes the point `debit`, side `after`, for the third time.
 //! `TOLLGATE_FAIL_AT=upgrade-ledger` makes what is done at that point an error.
+#![expect(clippy::disallowed_methods, reason = "a test steers its child by the environment")]
 
 /// Kills the process when a test asked for it at this point.
 #[inline]

@@ -55,6 +55,14 @@
 //! Time is UTC and comes in as a [`pure::time::Timestamp`]. A request's id is a UUIDv7: it is the hold's id and `x-request-id`. A
 //! snapshot of configuration and catalogue is taken when a request begins, so a reload does not touch one that is under way.
 
+#![cfg_attr(
+    test,
+    expect(
+        clippy::disallowed_methods,
+        reason = "tests measure time and are steered by the environment"
+    )
+)]
+
 #[cfg(feature = "serve")]
 pub mod cli;
 #[cfg(feature = "serve")]

@@ -9,6 +9,10 @@
 //!
 //! Everything stays on loopback and ends by itself. What it cannot tell: the cost of TLS and of a real network, and
 //! latency below the noise of the machine; CPU time is the figure that a busy machine disturbs least.
+#![expect(
+    clippy::disallowed_methods,
+    reason = "it measures time, and its processes are its own"
+)]
 
 mod allocator;
 mod baseline;

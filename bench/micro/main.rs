@@ -5,6 +5,7 @@
 //! it has the pure parts alone, and is built in a minute.
 
 #![expect(clippy::unwrap_used, reason = "a bench ends with a panic")]
+#![expect(clippy::disallowed_methods, reason = "it measures time")]
 
 #[cfg(feature = "serve")]
 mod calls;

@@ -105,6 +105,10 @@ impl Admin {
     pub async fn serve(self, listener: tokio::net::TcpListener) {
         let mut handed_over = self.life.handed_over();
         let (app, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends with the listener, which it holds weakly, and has nothing to lose"
+        )]
         tokio::spawn(sample(Arc::downgrade(&app)));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
@@ -125,6 +129,10 @@ impl Admin {
                 }
             };
             let (app, stopping) = (Arc::clone(&app), stopping.clone());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "an answer of the admin listener has nothing to lose"
+            )]
             tokio::spawn(async move {
                 let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
                 while let Some(stream) = next {

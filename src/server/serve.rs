@@ -230,6 +230,10 @@ impl Serving {
         let told = ready.and_then(|()| self.predecessor.map_or(Ok(()), Predecessor::serves));
         if let Err(error) = told {
             log::error!("this process does not take over: {error}");
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "the process that was to take over ends without a trace"
+            )]
             std::process::exit(1);
         }
         let Handover {
@@ -268,6 +272,7 @@ impl Stop {
         }
         self.tollgate.close();
         log::info!("stopped");
+        #[expect(clippy::disallowed_methods, reason = "everything is closed and written")]
         std::process::exit(0);
     }
 }

@@ -42,7 +42,7 @@ mod tokens;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, UNIX_EPOCH};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -346,7 +346,7 @@ async fn turned_true(shutdown: &mut watch::Receiver<bool>) {
 }
 
 fn unix_seconds() -> u64 {
-    SystemTime::now()
+    crate::clock::wall()
         .duration_since(UNIX_EPOCH)
         .map_or(0, |age| age.as_secs())
 }

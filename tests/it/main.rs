@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::expect_used,
     clippy::print_stdout,
+    clippy::disallowed_methods,
     reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
 )]
 

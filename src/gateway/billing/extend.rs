@@ -179,6 +179,10 @@ fn ask(meter: &mut Meter, admission: &mut Admission) -> Result<Option<Extension>
     let least = delivered.0.saturating_add(LEAST_TOKENS);
     let question = question(admission, wanted, least).ok_or(EarlyEnd::NoCredit)?;
     let (answer, reply) = oneshot::channel();
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the question must be answered even when its call has ended; the hold bounds how long it takes"
+    )]
     tokio::spawn(async move {
         // Nobody listens once the call has ended: its settlement gives back whatever was raised.
         let _ = answer.send(question.await);

@@ -74,7 +74,9 @@ pub(super) fn run(shared: &Arc<Shared>) {
         Err(error) => return log::error!("MONEY: settlements cannot be sent: {error}"),
     };
     runtime.block_on(async {
+        #[expect(clippy::disallowed_methods, reason = "it is aborted below, when all is sent")]
         let subscription = tokio::spawn(server_health::subscribe(Arc::clone(shared)));
+        #[expect(clippy::disallowed_methods, reason = "it is aborted below, when all is sent")]
         let topology = shared
             .shards
             .is_cluster()

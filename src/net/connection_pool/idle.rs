@@ -70,6 +70,10 @@ impl Idle {
         let waiting = Waiting { stream, until };
         idle.by_peer.entry(peer).or_default().push(waiting);
         if !std::mem::replace(&mut idle.is_swept, true) {
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "it ends with the pool, which it holds weakly, and has nothing to lose"
+            )]
             tokio::spawn(sweep(Arc::downgrade(self), self.sweep_every));
         }
         drop(idle);
