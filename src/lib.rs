@@ -37,18 +37,21 @@
 //! 5. `billing::meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
 //! 6. `billing::settle`: after the last byte, the exact cost closes the hold. It never waits.
 //!
-//! # Invariants
+//! # Invariants, and what holds each
 //!
-//! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float.
-//! - Only [`pure::policy`] makes a `Permit`; only `access::admit` asks for a `Hold`; only `billing::settle`, or a recovery of what a
-//!   dead process left, resolves one, and
-//!   every way a request can end leads there: an answer, a failure, a client that left, a dropped task.
+//! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float. Held by a build without the
+//!   feature `serve`, and by `tests/tidy`, which also holds the direction of all other imports.
+//! - Only [`pure::policy`] makes a `Permit`: its fields are private. Only `access::admit` asks for a `Hold`; only `billing::settle`, or a
+//!   recovery of what a dead process left, resolves one, and every way a request can end leads there: an answer, a failure, a client that
+//!   left, a dropped task. A `Hold` is taken by value, and one that is dropped gives its credit back (`tests/it/holds.rs`).
 //! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger
-//!   hears of it; an entry is freed once the ledger has it for good. [`pure::numbers`]: a number moves the balance once.
-//! - Only [`pure::money`] rounds, once, in [`pure::money::Pricing::cost`]. Only a list price can be multiplied by tokens.
-//! - Only [`clock`] reads the clock; only [`config`] reads configuration files and the environment; only [`pure::error`] names HTTP statuses.
-//! - A failed parse, conversion or store call is never zero, empty or "allowed".
-//! - The meter never stops a stream, and a tap never needs more memory than its named bounds.
+//!   hears of it; an entry is freed once the ledger has it for good. Held by the kills and restores of `tests/it/faults`.
+//! - A number moves the balance once ([`pure::numbers`]). Held by an exhaustive search over its rules, and by histories on both stores.
+//! - Only [`pure::money`] rounds, once, in [`pure::money::Pricing::cost`]. Only a list price can be multiplied by tokens: they are types.
+//! - Only [`clock`] reads the clock, only [`config`] the environment, only the end of `serve` exits: `.clippy.toml` disallows the rest.
+//! - Only [`pure::error`] says which status an error of ours has; the OpenAPI description lists them, and `tests/it/openapi.rs` compares.
+//! - A failed parse, conversion or store call is never zero, empty or "allowed". Held by review, and by the damage that tests do.
+//! - The meter never stops a stream, and a tap never needs more memory than its named bounds (`tests/fuzz`, `tests/it/meter_memory.rs`).
 //!
 //! # Cross-cutting
 //!
