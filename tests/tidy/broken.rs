@@ -24,6 +24,10 @@ fn an_import_that_points_up_is_found_wherever_it_stands() {
         "//! A\nuse crate::{clock, gateway::{Ctx as Other}};\n",
         "//! A\npub fn f() -> crate::gateway::Ctx { todo!() }\n",
         "//! A\nfn f() { assert!(matches!(1, crate::gateway::Ctx)); }\n",
+        "//! A\nfn f(ctx: crate::gateway::Ctx) {}\n",
+        "//! A\nstruct S { ctx: crate::gateway::Ctx }\n",
+        "//! A\nfn f() { use crate::{gateway::Ctx}; }\n",
+        "//! A\n#[cfg(not(test))]\nmod inner { use crate::gateway::Ctx; }\n",
         "//! A\nmod inner { use super::super::super::gateway::Ctx; }\n",
     ];
     for source in cases {
@@ -133,6 +137,8 @@ fn documents_that_are_not_here_and_names_by_number_are_found() {
         ("//! A (INTERFACE section 4).\n", 1),
         ("//! A\n#[test]\nfn s4_a_model() {}\n", 3),
         ("//! A\nfn d12_x() {}\n", 2),
+        ("//! A\n// As clause 4.2 says.\n", 2),
+        ("//! A, FIELD2 section 3.\n", 1),
     ];
     for (source, line) in cases {
         assert_eq!(
@@ -160,6 +166,8 @@ fn retired_words_are_found_within_names_too() {
         "struct IdleShelves;",
         "fn ring_the_bell() {}",
         "// The judge of it.",
+        "enum Doors {}",
+        "struct IOBell;",
         "enum Keeper {}",
     ];
     for source in cases {

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use proc_macro2::{TokenStream, TokenTree};
+use proc_macro2::{Delimiter, TokenStream, TokenTree};
 use quote::ToTokens;
 use syn::{Attribute, Item, UseTree};
 
@@ -122,7 +122,8 @@ fn walk(items: &[Item], context: &Path, is_top: bool, module: &mut Module) {
 
 fn is_test(attributes: &[Attribute]) -> bool {
     attributes.iter().any(|attribute| {
-        attribute.path().is_ident("cfg") && attribute.meta.to_token_stream().to_string().contains("test")
+        let text = attribute.meta.to_token_stream().to_string();
+        attribute.path().is_ident("cfg") && text.contains("test") && !text.contains("not")
     })
 }
 
@@ -173,7 +174,8 @@ fn inline(tokens: TokenStream, context: &Path, module: &mut Module) {
                     path.push(name);
                 } else {
                     finish(&mut path, line);
-                    if colons == 0 && ["crate", "self", "super"].contains(&name.as_str()) {
+                    // After one colon there is a type.
+                    if colons < 2 && ["crate", "self", "super"].contains(&name.as_str()) {
                         line = ident.span().start().line;
                         path.push(name);
                     }
@@ -182,7 +184,17 @@ fn inline(tokens: TokenStream, context: &Path, module: &mut Module) {
             }
             TokenTree::Punct(punct) if punct.as_char() == ':' => colons += 1,
             TokenTree::Group(group) => {
-                groups.push(group.stream());
+                // `use crate::{a, b::C}` within a function.
+                let is_tree = !path.is_empty() && colons == 2 && group.delimiter() == Delimiter::Brace;
+                match syn::parse2::<UseTree>(TokenStream::from(TokenTree::Group(group.clone()))) {
+                    Ok(tree) if is_tree => {
+                        for (mut whole, _) in leaves(&tree, &mut path.clone()) {
+                            finish(&mut whole, line);
+                        }
+                        path.clear();
+                    }
+                    _ => groups.push(group.stream()),
+                }
                 finish(&mut path, line);
                 colons = 0;
             }

@@ -133,18 +133,18 @@ macro_rules! killed_at {
 }
 
 killed_at! {
-    d4_killed_before_the_intent_on_sqlite, d4_killed_before_the_intent_on_redis: "intent:before";
-    d4_killed_after_the_intent_on_sqlite, d4_killed_after_the_intent_on_redis: "intent:after";
-    d4_killed_before_the_reserve_on_sqlite, d4_killed_before_the_reserve_on_redis: "reserve:before";
-    d4_killed_after_the_reserve_on_sqlite, d4_killed_after_the_reserve_on_redis: "reserve:after";
-    d4_killed_before_the_first_byte_on_sqlite, d4_killed_before_the_first_byte_on_redis: "first-byte:before";
-    d4_killed_after_the_first_byte_on_sqlite, d4_killed_after_the_first_byte_on_redis: "first-byte:after";
-    d4_killed_before_the_debit_is_written_on_sqlite, d4_killed_before_the_debit_is_written_on_redis: "debit:before";
-    d4_killed_after_the_debit_is_written_on_sqlite, d4_killed_after_the_debit_is_written_on_redis: "debit:after";
-    d4_killed_before_the_settlement_is_sent_on_sqlite, d4_killed_before_the_settlement_is_sent_on_redis: "settlement:before";
-    d4_killed_after_the_settlement_is_sent_on_sqlite, d4_killed_after_the_settlement_is_sent_on_redis: "settlement:after";
-    d4_killed_before_the_acknowledgement_on_sqlite, d4_killed_before_the_acknowledgement_on_redis: "acknowledged:before";
-    d4_killed_after_the_acknowledgement_on_sqlite, d4_killed_after_the_acknowledgement_on_redis: "acknowledged:after";
+    killed_before_the_intent_on_sqlite, killed_before_the_intent_on_redis: "intent:before";
+    killed_after_the_intent_on_sqlite, killed_after_the_intent_on_redis: "intent:after";
+    killed_before_the_reserve_on_sqlite, killed_before_the_reserve_on_redis: "reserve:before";
+    killed_after_the_reserve_on_sqlite, killed_after_the_reserve_on_redis: "reserve:after";
+    killed_before_the_first_byte_on_sqlite, killed_before_the_first_byte_on_redis: "first-byte:before";
+    killed_after_the_first_byte_on_sqlite, killed_after_the_first_byte_on_redis: "first-byte:after";
+    killed_before_the_debit_is_written_on_sqlite, killed_before_the_debit_is_written_on_redis: "debit:before";
+    killed_after_the_debit_is_written_on_sqlite, killed_after_the_debit_is_written_on_redis: "debit:after";
+    killed_before_the_settlement_is_sent_on_sqlite, killed_before_the_settlement_is_sent_on_redis: "settlement:before";
+    killed_after_the_settlement_is_sent_on_sqlite, killed_after_the_settlement_is_sent_on_redis: "settlement:after";
+    killed_before_the_acknowledgement_on_sqlite, killed_before_the_acknowledgement_on_redis: "acknowledged:before";
+    killed_after_the_acknowledgement_on_sqlite, killed_after_the_acknowledgement_on_redis: "acknowledged:after";
 }
 
 /// A gateway that is killed while it gathers a whole answer has delivered nothing of it.
