@@ -125,7 +125,7 @@ impl List {
         let sql = "INSERT INTO receipt_lists (account, day, at, oldest, list) VALUES (?1, ?2, ?3, ?4, ?5)";
         t.prepare_cached(sql)?
             .execute(params![account.as_str(), day.0, self.at, self.oldest, self.text])?;
-        t.prepare_cached("INSERT INTO receipt_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING")?
+        t.prepare_cached("INSERT INTO receipt_list_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING")?
             .execute([day.0, t.last_insert_rowid()])?;
         Ok(())
     }
@@ -136,7 +136,7 @@ fn delete_old(t: &Transaction<'_>, days: u32, today: Day, rows_max: i64) -> Resu
         // Those before the first of the days that are kept. Where a clock was ahead, what came then stays, and what follows too, until it
         // has come so far.
         "DELETE FROM receipt_lists WHERE seq IN (SELECT seq FROM receipt_lists WHERE seq <
-             (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_days WHERE day >= ?1) ORDER BY seq LIMIT ?2)
+             (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_list_days WHERE day >= ?1) ORDER BY seq LIMIT ?2)
          RETURNING day",
     )?;
     let too_old = today.0.saturating_sub(i64::from(days));
@@ -174,6 +174,6 @@ const SCHEMA: &str = "
 CREATE TABLE IF NOT EXISTS receipt_lists (
     seq INTEGER PRIMARY KEY, account TEXT NOT NULL, day INTEGER NOT NULL, at INTEGER NOT NULL, oldest INTEGER NOT NULL, list TEXT NOT NULL
 ) STRICT;
-CREATE TABLE IF NOT EXISTS receipt_days (day INTEGER PRIMARY KEY, first INTEGER NOT NULL) STRICT;
+CREATE TABLE IF NOT EXISTS receipt_list_days (day INTEGER PRIMARY KEY, first INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS receipt_lists_of_account ON receipt_lists (account, at, oldest);
 ";

@@ -261,3 +261,24 @@ fn a_receipt_is_found_by_its_request_among_many() {
     assert_eq!(block_on(ledger.receipt(&acme(), id(9, 0))).unwrap(), None);
     audit_is_clean(&ledger);
 }
+
+#[test]
+fn a_file_with_receipts_in_rows_of_their_own_goes_on() {
+    let file = File::new();
+    drop(file.calls(0, 0..3));
+    // As an earlier version left it: its own tables and settings, whose numbers mean nothing here.
+    let day = NOW.day().0;
+    file.change(&format!(
+        "CREATE TABLE receipts (seq INTEGER PRIMARY KEY, account TEXT NOT NULL, id BLOB NOT NULL, day INTEGER NOT NULL) STRICT;
+         CREATE TABLE receipt_days (day INTEGER PRIMARY KEY, first INTEGER NOT NULL) STRICT;
+         INSERT INTO receipts VALUES (5000, 'acme', x'00', {day}), (5001, 'acme', x'01', {day}), (5002, 'acme', x'02', {day});
+         INSERT INTO receipt_days VALUES ({day}, 5000);
+         INSERT INTO settings VALUES ('receipts from', '0'), ('receipts noted', '3');"
+    ));
+    for calls in [3..5, 5..7] {
+        let end = usize::try_from(calls.end).unwrap();
+        let ledger = file.calls(3, calls);
+        assert_eq!(kept(&ledger), end - 3);
+        audit_is_clean(&ledger);
+    }
+}

@@ -167,7 +167,7 @@ fn sums_of_receipts(t: &Connection, from: i64) -> Result<Sums, StoreError> {
     // Of earlier days only what a clock that was ahead left among them is read.
     let mut statement = t.prepare(
         "SELECT account, day, list FROM receipt_lists WHERE day >= ?1
-         AND seq >= (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_days WHERE day >= ?1)",
+         AND seq >= (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_list_days WHERE day >= ?1)",
     )?;
     let mut rows = statement.query([from])?;
     let mut all = Sums::new();
