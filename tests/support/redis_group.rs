@@ -2,7 +2,7 @@
 
 use std::process::{Child, Command, Stdio};
 
-use super::redis_server::{RedisServer, answers, ask, free_port, until};
+use super::redis_server::{RedisServer, answers, ask, free_port, is_process, until};
 
 /// A cluster: some masters with equal parts of the slots, and perhaps a replica of the first of them.
 #[derive(Debug)]
@@ -238,7 +238,8 @@ impl Sentinel {
                 ended = !matches!(sentinel.process.try_wait(), Ok(None));
                 ended || answers(port)
             });
-            if !ended {
+            // Another test's server may have the same port.
+            if !ended && is_process(port, sentinel.process.id()) {
                 return sentinel;
             }
         }

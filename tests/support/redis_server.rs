@@ -24,18 +24,20 @@ impl RedisServer {
 
     /// Starts a server with these settings, as redis-server's command line takes them.
     pub(crate) fn start_with(settings: &[&str]) -> RedisServer {
-        for _ in 0..20 {
-            let mut server = RedisServer {
-                port: free_port(),
-                folder: tempfile::tempdir().expect("a folder for redis-server"),
-                settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
-                process: None,
-            };
-            if server.launch() {
-                return server;
-            }
-        }
-        panic!("redis-server does not start: is it installed?");
+        (0..20)
+            .find_map(|_| RedisServer::start_at(free_port(), settings))
+            .expect("redis-server starts")
+    }
+
+    /// Starts a server on this port; none when another has it.
+    pub(crate) fn start_at(port: u16, settings: &[&str]) -> Option<RedisServer> {
+        let mut server = RedisServer {
+            port,
+            folder: tempfile::tempdir().expect("a folder for redis-server"),
+            settings: settings.iter().map(|&setting| setting.to_owned()).collect(),
+            process: None,
+        };
+        server.launch().then_some(server)
     }
 
     /// Its port on 127.0.0.1.
@@ -100,7 +102,12 @@ impl RedisServer {
             Err(error) => panic!("redis-server cannot be started: {error}"),
         }
         until("redis-server answers or ends", || self.answers() || self.has_ended());
-        !self.has_ended()
+        !self.has_ended() && self.is_the_one_that_answers()
+    }
+
+    /// Another test may have been given the same port: its server answers there until this one ends for want of the port.
+    fn is_the_one_that_answers(&self) -> bool {
+        is_process(self.port, self.process_id())
     }
 
     fn answers(&self) -> bool {
@@ -129,16 +136,22 @@ impl Drop for RedisServer {
 
 /// Sends one command of plain words to the server on a port of 127.0.0.1, and gives back the lines of its answer.
 pub(crate) fn ask(port: u16, command: &str) -> Vec<String> {
-    let mut stream = TcpStream::connect(("127.0.0.1", port)).expect("redis-server listens");
-    stream
-        .set_read_timeout(Some(Duration::from_secs(10)))
-        .expect("a time-out");
-    stream
-        .write_all(format!("{command}\r\n").as_bytes())
-        .expect("redis-server reads");
+    try_ask(port, command).expect("redis-server listens and reads")
+}
+
+fn try_ask(port: u16, command: &str) -> std::io::Result<Vec<String>> {
+    let mut stream = TcpStream::connect(("127.0.0.1", port))?;
+    stream.set_read_timeout(Some(Duration::from_secs(10)))?;
+    stream.write_all(format!("{command}\r\n").as_bytes())?;
     // It answers, and closes the connection for its part.
-    stream.shutdown(Shutdown::Write).expect("a connection");
-    BufReader::new(stream).lines().map_while(Result::ok).collect()
+    stream.shutdown(Shutdown::Write)?;
+    Ok(BufReader::new(stream).lines().map_while(Result::ok).collect())
+}
+
+/// Whether it is this process that answers on a port of 127.0.0.1.
+pub(crate) fn is_process(port: u16, id: u32) -> bool {
+    let line = format!("process_id:{id}");
+    try_ask(port, "INFO server").is_ok_and(|lines| lines.contains(&line))
 }
 
 /// Whether a server answers on a port of 127.0.0.1.

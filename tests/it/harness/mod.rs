@@ -20,7 +20,6 @@ pub mod raw;
 #[expect(dead_code, reason = "the tests of the library use more of it")]
 pub mod redis_group;
 #[path = "../../support/redis_server.rs"]
-#[expect(dead_code, reason = "the tests of the library and the benches use more of it")]
 pub mod redis_server;
 pub mod reply;
 pub mod simulated;

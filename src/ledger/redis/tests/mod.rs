@@ -65,3 +65,10 @@ fn on_node(ledger: &Ledger, caller: &Caller) -> Caller {
         place: AccountHandle::Redis(account),
     }
 }
+
+#[test]
+fn a_server_of_another_test_is_not_taken_for_ones_own() {
+    let first = RedisServer::start();
+    assert!(RedisServer::start_at(first.port(), &[]).is_none());
+    assert_eq!(first.ask("PING"), ["+PONG"]);
+}
