@@ -187,6 +187,7 @@ fn paths_of_a_machine_and_left_overs_are_found() {
     let cases = [
         "// in /root/tollgate",
         "open(\"/home/me\")",
+        "open(\"/Users/me\")",
         "// TODO: later",
         "// FIXME",
     ];

@@ -149,7 +149,7 @@ pub(crate) fn left_overs(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| !file.path.starts_with("tests/tidy/")) {
         for (line, text) in file.lines() {
-            for place in ["/home/", "/root/", "/work/"] {
+            for place in ["/home/", "/root/", "/Users/"] {
                 if text.contains(place) && !text.contains("://") {
                     findings.push(file.finding(line, format!("`{place}` is a path of one machine")));
                 }

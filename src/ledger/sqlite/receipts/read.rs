@@ -99,7 +99,7 @@ fn place(text: &str) -> Option<([i64; 3], usize)> {
     Some((row, usize::try_from(number()?).ok()?))
 }
 
-/// The receipt of a request, the newest when there are several.
+/// The receipt of a request: there is one for each call.
 fn find(connection: &Connection, account: &AccountId, id: RequestId) -> Result<ReceiptPage, StoreError> {
     // A row is read only when it may have a call that began then. A clock that was set back bills a call before its own beginning.
     let after = "SELECT list FROM receipt_lists WHERE account = ?1 AND at >= ?2 AND oldest <= ?2 ORDER BY at";
