@@ -1,7 +1,8 @@
-//! Named points at which a test kills its process, as `kill -9` would. A release build has none.
+//! Named points at which a test kills its process as `kill -9` would, or makes it fail or wait. A release build has none.
 //!
 //! `TOLLGATE_CRASH_AT=debit:after:3` kills the process when it passes the point `debit`, side `after`, for the third time.
-//! `TOLLGATE_FAIL_AT=upgrade-ledger` makes what is done at that point an error.
+//! `TOLLGATE_FAIL_AT=upgrade-ledger` makes what is done at that point an error. `TOLLGATE_STALL_AT=raise` holds the thread up there for half
+//! a second.
 #![expect(clippy::disallowed_methods, reason = "a test steers its child by the environment")]
 
 /// Kills the process when a test asked for it at this point.
@@ -24,6 +25,15 @@ pub(crate) fn fault(name: &str) -> std::io::Result<()> {
     }
     let _ = name;
     Ok(())
+}
+
+/// Holds the thread up when a test asked for it at this point.
+pub(crate) fn stall(name: &str) {
+    #[cfg(debug_assertions)]
+    if std::env::var("TOLLGATE_STALL_AT").is_ok_and(|at| at == name) {
+        std::thread::sleep(std::time::Duration::from_millis(500));
+    }
+    let _ = name;
 }
 
 #[cfg(debug_assertions)]

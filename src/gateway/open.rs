@@ -177,6 +177,7 @@ impl Tollgate {
         telemetry: Arc<Telemetry>,
     ) -> Tollgate {
         let keeps_receipts = snapshot.load().config.keeps_receipts();
+        let lifecycle = Lifecycle::new();
         Tollgate {
             shared: Arc::new(Shared {
                 snapshot,
@@ -184,9 +185,9 @@ impl Tollgate {
                 environment,
                 opened: Mutex::default(),
                 books: OnceLock::new(),
-                settler: Settler::new(clock.clone(), keeps_receipts),
+                settler: Settler::new(clock.clone(), keeps_receipts, Arc::clone(&lifecycle)),
                 clock,
-                lifecycle: Lifecycle::new(),
+                lifecycle,
                 telemetry,
                 audited: Arc::default(),
                 auth_throttle: AuthThrottle::new(),

@@ -2,6 +2,7 @@
 //! hold is raised beside it, or it is ended where the credit is.
 
 use std::future::Future;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
@@ -9,7 +10,9 @@ use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::meter::{Meter, append};
+use crate::failpoints;
 use crate::gateway::context::{Admission, Answer, Call, Ctx, Stage};
+use crate::gateway::shutdown::{InFlight, Lifecycle};
 use crate::ledger::{StoreError, Uncovered};
 use crate::pure::account::Extended;
 use crate::pure::charge::Passing;
@@ -213,6 +216,8 @@ struct Closing {
     admission: Option<Admission>,
     usage: Usage,
     debit: fn(Admission, Usage),
+    /// A stop waits for the debit. The last field: it is dropped after the debit was made.
+    _in_flight: InFlight,
 }
 
 impl Drop for Closing {
@@ -223,26 +228,32 @@ impl Drop for Closing {
     }
 }
 
-/// Debits by `debit` what a call used: when the catalogue's maximum was too low for it, after its hold was raised.
-pub(in crate::gateway) fn raise_and_debit(admission: Admission, usage: Usage, debit: fn(Admission, Usage)) {
+/// Debits by `debit` what a call used: when the catalogue's maximum was too low for it, after its hold was raised. Its request is over by
+/// then, so it counts as under way until the debit is made.
+pub(in crate::gateway) fn raise_and_debit(
+    admission: Admission,
+    usage: Usage,
+    debit: fn(Admission, Usage),
+    lifecycle: &Arc<Lifecycle>,
+) {
     let is_beyond = usage.completion > admission.ceiling.completion && admission.ceiling.bound == Bound::Model;
+    let runtime = tokio::runtime::Handle::try_current();
+    let Some(runtime) = runtime.ok().filter(|_| is_beyond) else {
+        return debit(admission, usage);
+    };
+    let least = admission.ceiling.completion.0.saturating_add(1);
+    let Some(question) = question(&admission, usage.completion, least) else {
+        return debit(admission, usage);
+    };
     let mut closing = Closing {
         admission: Some(admission),
         usage,
         debit,
+        _in_flight: lifecycle.enter(),
     };
-    let runtime = tokio::runtime::Handle::try_current();
-    let Some((runtime, admission)) = runtime.ok().filter(|_| is_beyond).zip(closing.admission.as_ref()) else {
-        return;
-    };
-    let Some(question) = question(
-        admission,
-        usage.completion,
-        admission.ceiling.completion.0.saturating_add(1),
-    ) else {
-        return;
-    };
+    // A stop waits for it, and the store bounds how long it takes.
     runtime.spawn(async move {
+        failpoints::stall("raise");
         let reply = question.await;
         if let Some(admission) = &mut closing.admission {
             take_in(admission, reply, usage.completion);

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::gateway::api::router::Candidate;
 use crate::gateway::context::{Admission, Ctx, Stage};
 use crate::gateway::recorder;
+use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
 use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
 use crate::pure::money::Credits;
@@ -51,6 +52,7 @@ pub(in crate::gateway) struct ClosedCall {
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
     clock: Clock,
+    lifecycle: Arc<Lifecycle>,
     /// Somebody keeps receipts.
     keeps_receipts: bool,
     counting: Mutex<Option<Counting>>,
@@ -80,9 +82,10 @@ enum Charge {
 }
 
 impl Settler {
-    pub(in crate::gateway) fn new(clock: Clock, keeps_receipts: bool) -> Arc<Settler> {
+    pub(in crate::gateway) fn new(clock: Clock, keeps_receipts: bool, lifecycle: Arc<Lifecycle>) -> Arc<Settler> {
         Arc::new(Settler {
             clock,
+            lifecycle,
             keeps_receipts,
             counting: Mutex::new(None),
         })
@@ -120,9 +123,9 @@ impl Settler {
         }
         match charge {
             Charge::Nothing => closed.admission.hold.release(),
-            Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit),
+            Charge::Reported(usage) => raise_and_debit(closed.admission, usage, debit, &self.lifecycle),
             Charge::PromptToCount if closed.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX => {
-                count_and_debit(closed, &metered)
+                count_and_debit(closed, &metered, &self.lifecycle)
             }
             Charge::PromptToCount => self.count_elsewhere(closed, metered),
         }
@@ -176,10 +179,11 @@ impl Settler {
         let mut counting = self.counting.lock().unwrap_or_else(PoisonError::into_inner);
         if counting.is_none() {
             let (closed_calls, inbox) = mpsc::channel::<(ClosedCall, Metered)>();
+            let lifecycle = Arc::clone(&self.lifecycle);
             let work = move || {
                 inbox
                     .iter()
-                    .for_each(|(closed, metered)| count_and_debit(closed, &metered))
+                    .for_each(|(closed, metered)| count_and_debit(closed, &metered, &lifecycle))
             };
             match std::thread::Builder::new().name("prompts".to_owned()).spawn(work) {
                 Ok(thread) => *counting = Some(Counting { closed_calls, thread }),
@@ -195,7 +199,7 @@ impl Settler {
         };
         drop(counting);
         if let Err((closed, metered)) = unsent {
-            count_and_debit(closed, &metered);
+            count_and_debit(closed, &metered, &self.lifecycle);
         }
     }
 }
@@ -223,7 +227,7 @@ fn charge(metered: &Metered, ending: Ending) -> Charge {
     }
 }
 
-fn count_and_debit(closed: ClosedCall, metered: &Metered) {
+fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecycle>) {
     let ClosedCall { admission, body, .. } = closed;
     let counted = || {
         let model = admission.permit.model();
@@ -244,7 +248,7 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered) {
         prompt,
         completion: metered.delivered,
     };
-    raise_and_debit(admission, usage, debit);
+    raise_and_debit(admission, usage, debit, lifecycle);
 }
 
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.

@@ -123,6 +123,46 @@ async fn a_stream_that_outlives_the_stop_is_told_and_billed() {
     assert!(received > 3);
 }
 
+/// An answer beyond a catalogue's maximum is over before its hold was raised: a stop waits until it is raised and billed.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_waits_for_an_ended_call_whose_hold_is_raised() {
+    let pace = Pace {
+        tokens: 40,
+        pause: Duration::from_millis(100),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    let mut listed = catalogue();
+    for model in listed["models"].as_array_mut().unwrap() {
+        if model["id"] == MODEL {
+            model["max_completion_tokens"] = 10.into();
+        }
+    }
+    std::fs::write(site.path("catalogue.yaml"), listed.to_string()).unwrap();
+    site.start(&[("TOLLGATE_STALL_AT", "raise")]);
+    let mut load = Load::new(&site, 1);
+    let asked = json!({ "model": MODEL, "messages": [{ "role": "user", "content": message(1) }] }).to_string();
+    let prompt = prompt_tokens(asked.as_bytes());
+    let sent = reqwest::Client::new()
+        .post(format!("{}/llm/chat", site.base_url()))
+        .bearer_auth(load.key(0).reveal())
+        .header("content-type", "application/json")
+        .body(asked);
+    let answer = sent.send().await.unwrap();
+    assert_eq!(answer.status(), 200);
+    site.signal("-TERM");
+    tokio::task::block_in_place(|| site.wait_end());
+    assert_eq!(journals(&site.data_dir(), "journal"), 0, "it was billed before the end");
+    let outcome = Outcome::Whole { received: pace.tokens };
+    let call = Call {
+        number: 1,
+        prompt,
+        outcome,
+    };
+    load.record.keep(0, vec![call]);
+    load.record.check(&site.ledger(), &provider).unwrap();
+}
+
 /// Stops a gateway while a client asks this and reads nothing of an answer that no buffer holds.
 async fn stop_with_who_never_reads(call: Option<Call>, request: impl FnOnce(&str) -> String) {
     let pace = Pace {
@@ -175,8 +215,8 @@ async fn stop_with_call(number: u64) {
         "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n",
         body.len()
     );
-    let ask = |key: &str| format!("{head}authorization: Bearer {key}\r\n\r\n{body}");
-    stop_with_who_never_reads(Some(call), ask).await;
+    let request = |key: &str| format!("{head}authorization: Bearer {key}\r\n\r\n{body}");
+    stop_with_who_never_reads(Some(call), request).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -191,6 +231,7 @@ async fn a_stop_does_not_wait_for_who_never_reads_a_stream() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_stop_does_not_wait_for_who_never_reads_a_listing() {
-    let ask = |key: &str| format!("GET /api/v1/llm/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
-    stop_with_who_never_reads(None, ask).await;
+    let request =
+        |key: &str| format!("GET /api/v1/llm/models HTTP/1.1\r\nhost: x\r\nauthorization: Bearer {key}\r\n\r\n");
+    stop_with_who_never_reads(None, request).await;
 }
