@@ -24,12 +24,12 @@ use super::ledger::{ask, open};
 use super::output::{Answer, Format};
 use super::serve::{Environment, gateway};
 use crate::config::{self, AccessLog, Config};
-use crate::gateway::StartError;
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::control::LedgerAccess;
 use crate::pure::catalogue::Purpose;
 use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
 use crate::pure::money::Credits;
+use crate::server::open::StartError;
 
 #[derive(Debug, Args)]
 #[command(

@@ -7,7 +7,7 @@ use clap::Args;
 use super::failure::Failure;
 use super::output::Answer;
 use crate::config::{Config, environment};
-use crate::gateway::StartError;
+use crate::server::open::StartError;
 use crate::server::serve::prepare;
 use crate::server::upgrade::{Start, Successor};
 

@@ -1,30 +1,28 @@
 //! What is known of a request while it passes: its stage says what may happen to it next.
 
 use std::net::IpAddr;
-use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use pingora::{Error, ErrorType};
 
 use super::access::body_memory::BodyOwner;
-use super::api::router::Candidate;
+use super::admission::Admission;
+use super::billing::closed_call::{ClosedCall, Ending};
 use super::billing::extend::Extension;
 use super::billing::meter::Meter;
-use super::billing::settle::{ClosedCall, Settler};
+use super::billing::settle::Settler;
 use super::shutdown::InFlight;
 use super::snapshot::Snapshot;
-use super::transport::drain::DrainPermit;
-use super::upstream::failure::Verdict;
-use crate::ledger::{Caller, Hold};
+use super::transport::drain_permit::DrainPermit;
+use super::upstream::targets::Candidate;
+use super::upstream::verdict::Verdict;
 use crate::pure::charge::Ceiling;
 use crate::pure::error::ApiError;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
-use crate::pure::money::Credits;
-use crate::pure::policy::Permit;
-use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::telemetry::Telemetry;
 use crate::telemetry::record::Recorder;
@@ -59,23 +57,6 @@ pub(super) enum Stage {
     Admitted(Box<Call>),
     /// Answered and settled, or refused.
     Ended,
-}
-
-/// Permit and hold: what `admit` gives, and what nothing is forwarded without.
-pub(super) struct Admission {
-    pub(super) permit: Permit,
-    pub(super) caller: Caller,
-    pub(super) hold: Hold,
-    /// The account's quota of a month, as it was at the admission.
-    pub(super) quota: Credits,
-    /// The most completion tokens of a choice, where the gateway writes it into the request.
-    pub(super) cap: Option<NonZeroU64>,
-    /// The most that was admitted: no charge exceeds it.
-    pub(super) ceiling: Ceiling,
-    /// What is noted of the call: counted when it is dropped, with the hold.
-    pub(super) recorder: Option<Recorder>,
-    /// What its receipt says of it, once it is over.
-    pub(super) details: Option<Box<CallDetails>>,
 }
 
 /// An admitted call on its way. What few calls have is in boxes: a call is kept for as long as its stream runs.
@@ -200,6 +181,13 @@ impl Ctx {
         }
     }
 
+    /// The request is over: a call is billed.
+    pub(super) fn close(&mut self, ending: Ending) {
+        if let Stage::Admitted(mut call) = std::mem::replace(&mut self.stage, Stage::Ended) {
+            call.settle(ending);
+        }
+    }
+
     /// The call, when one was admitted.
     pub(super) fn call(&mut self) -> Option<&mut Call> {
         match &mut self.stage {
@@ -228,8 +216,15 @@ impl Call {
         self.admission.as_mut()?.recorder.as_mut()
     }
 
+    /// Ends the attempt with this verdict.
+    pub(super) fn end_attempt(&mut self, verdict: Verdict) -> Box<Error> {
+        let error = Error::explain(ErrorType::HTTPStatus(verdict.status), "the upstream failed").into_up();
+        self.verdict = Some(Box::new(verdict));
+        error
+    }
+
     /// Closes the hold by what the meter saw. A second call does nothing.
-    pub(super) fn settle(&mut self, ending: super::billing::settle::Ending) {
+    pub(super) fn settle(&mut self, ending: Ending) {
         let Some(admission) = self.admission.take() else { return };
         let meter = match std::mem::replace(&mut self.answer, Answer::None) {
             Answer::Metered(meter) => Some(meter),
@@ -252,6 +247,6 @@ const _: () = assert!(size_of::<Call>() <= 1024);
 impl Drop for Call {
     /// A request whose task is dropped (a runtime that ends, a panic in a hook) never reaches `logging`: its hold is closed here.
     fn drop(&mut self) {
-        self.settle(super::billing::settle::Ending::Dropped);
+        self.settle(Ending::Dropped);
     }
 }

@@ -4,15 +4,15 @@
 //! `upstream_peer` on. `context` holds what is known of a request. `RUST_LOG=tollgate::hooks=trace` shows the hooks as they run.
 
 pub(crate) mod access;
+pub(crate) mod admission;
 pub(crate) mod api;
-pub(crate) mod background;
 pub(crate) mod billing;
 pub(crate) mod context;
 pub(crate) mod mount;
-pub(crate) mod open;
 pub(crate) mod recorder;
 pub(crate) mod shutdown;
 pub mod snapshot;
+pub(crate) mod state;
 pub(crate) mod trace;
 pub mod transport;
 pub mod upstream;
@@ -31,7 +31,7 @@ use pingora::{Error, ErrorType, Result};
 use self::access::decision::Decision;
 pub use self::context::Ctx;
 pub use self::mount::{Mounted, MountedCtx};
-pub use self::open::{Environment, StartError, Tollgate};
+pub use self::state::{Environment, Tollgate};
 use self::transport::{Carried, GatherLimits, TimeLimits};
 
 #[async_trait]
@@ -165,7 +165,7 @@ impl ProxyHttp for Tollgate {
         hook("logging", ctx);
         let ending = crate::gateway::upstream::failure::ending(ctx, e);
         recorder::ended(session, ctx, ending);
-        crate::gateway::billing::settle::close(ctx, ending);
+        ctx.close(ending);
     }
 
     /// `fail_to_proxy` has logged it, once.
@@ -236,7 +236,7 @@ impl Carried for Tollgate {
     }
 
     fn client_left(&self, ctx: &mut Self::CTX, head_came: bool) -> Option<Duration> {
-        crate::gateway::transport::drain::client_left(ctx, head_came)
+        crate::gateway::upstream::disconnect::client_left(ctx, head_came)
     }
 
     fn ends_here(&self, ctx: &Self::CTX) -> bool {
@@ -244,7 +244,7 @@ impl Carried for Tollgate {
     }
 
     fn poll_end(&self, ctx: &Self::CTX, context: &mut Context<'_>) -> Poll<()> {
-        crate::gateway::billing::extend::poll_uncovered(ctx, context)
+        crate::gateway::billing::keep_within::poll_uncovered(ctx, context)
     }
 
     fn is_cut(&self) -> bool {
@@ -256,7 +256,7 @@ impl Tollgate {
     /// Carries an admitted call. When its client has left, Pingora is told so: it must not end an answer that nobody got.
     async fn carry(&self, session: &mut Session, ctx: &mut Box<Ctx>) -> Result<()> {
         self.transport().carry(self, session, ctx).await?;
-        crate::gateway::transport::drain::ended(ctx)
+        crate::gateway::upstream::disconnect::ended(ctx)
     }
 }
 

@@ -4,12 +4,10 @@ use pingora::protocols::http::ServerSession;
 use pingora::{Error, ErrorType};
 
 use super::api::router::Route;
-use super::billing::settle::Ending;
-use super::context::{Admission, Ctx};
-use crate::pure::money::Credits;
+use super::billing::closed_call::Ending;
+use super::context::Ctx;
 use crate::pure::policy::Permit;
 use crate::pure::request_body::{Endpoint, RequestBody};
-use crate::pure::usage::Usage;
 use crate::telemetry::record::{CLIENT_GONE, Outcome, RouteName};
 
 /// The route's name.
@@ -107,13 +105,6 @@ pub(super) fn fault_of(error: &Error, has_answered: bool) -> &'static str {
         | ErrorType::BindError => "connect",
         ErrorType::TLSHandshakeFailure | ErrorType::InvalidCert | ErrorType::HandshakeError => "tls",
         _ => "broken",
-    }
-}
-
-/// A debit is taken.
-pub(super) fn billed(admission: &mut Admission, usage: Usage, cost: Credits) {
-    if let Some(recorder) = &mut admission.recorder {
-        recorder.billed(usage, cost, admission.hold.amount());
     }
 }
 

@@ -8,8 +8,9 @@ use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 use super::api::openapi;
-use super::api::router::Candidates;
 use super::upstream::providers::{Upstream, Upstreams};
+use super::upstream::targets::{Candidate, Candidates};
+use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Traces};
 use crate::net::certificates::Certificate;
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
@@ -134,6 +135,20 @@ impl Snapshot {
             certificate,
             warnings,
         })
+    }
+}
+
+impl Snapshot {
+    /// The target of a model that is tried next, after those that were.
+    pub(crate) fn next_target(&self, model: &str, tried: &[usize], clock: &Clock) -> Option<Candidate> {
+        self.candidates.get(model)?.next(tried, || clock.now()).cloned()
+    }
+
+    /// Whether a target is left that was not tried.
+    pub(crate) fn is_target_left(&self, model: &str, tried: &[usize]) -> bool {
+        self.candidates
+            .get(model)
+            .is_some_and(|candidates| candidates.is_left(tried))
     }
 }
 

@@ -16,7 +16,7 @@ use super::systemd::Systemd;
 use super::upgrade::{Successor, socket_path};
 use crate::clock::monotonic;
 use crate::config::Store;
-use crate::gateway::open::Tollgate;
+use crate::gateway::Tollgate;
 use crate::ledger::StoreError;
 use crate::ledger::control;
 use crate::ledger::journal::recover;

@@ -2,10 +2,13 @@
 
 pub mod admin;
 pub(crate) mod audit_task;
+pub(crate) mod background;
 pub(crate) mod connections;
 pub(crate) mod descriptor;
 pub(crate) mod handover;
+pub(crate) mod journal_task;
 pub mod listener;
+pub mod open;
 pub(crate) mod refresh;
 pub mod reload;
 pub mod serve;

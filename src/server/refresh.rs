@@ -17,8 +17,8 @@ use crate::clock::monotonic;
 use crate::config::Refresh;
 use crate::config::import::{Import, Write, import};
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::upstream::media_type::JSON;
 use crate::gateway::upstream::providers::Upstream;
-use crate::gateway::upstream::request::JSON;
 use crate::pure::request_body::ResponseMode;
 use crate::telemetry::Telemetry;
 

@@ -16,16 +16,19 @@ use tokio::sync::Notify;
 
 use super::handover::{Handover, Listening};
 use super::listener::Listener;
+use super::open::{Opened, StartError, open_beside, open_books, start_beside};
 use super::systemd::Systemd;
 use super::upgrade::{Predecessor, Start, Step, Successor};
 use crate::config::{Config, Store};
-use crate::gateway::open::{Environment, StartError, Tollgate};
 use crate::gateway::snapshot::Snapshot;
+use crate::gateway::state::Books;
+use crate::gateway::{Environment, Tollgate};
 use crate::ledger::Ledger;
 
 /// A gateway that is ready to listen.
 pub struct Prepared {
     tollgate: Tollgate,
+    opened: Opened,
     predecessor: Option<Predecessor>,
     /// Bound, and in an upgrade listening.
     socket: OwnedFd,
@@ -47,9 +50,10 @@ pub fn prepare(config: Config, environment: Environment, start: Start) -> Result
     if let (Err(_), Some(predecessor)) = (&opened, predecessor) {
         predecessor.failed();
     }
-    let (tollgate, socket) = opened?;
+    let (tollgate, opened, socket) = opened?;
     Ok(Prepared {
         tollgate,
+        opened,
         predecessor,
         socket,
         successor: None,
@@ -62,11 +66,11 @@ fn open(
     config: Config,
     environment: Environment,
     predecessor: Option<Predecessor>,
-) -> Result<(Tollgate, OwnedFd), StartError> {
+) -> Result<(Tollgate, Opened, OwnedFd), StartError> {
     let (store, listen) = (config.store.clone(), config.listen);
     let start = predecessor.map_or(Start::Fresh, |_| Start::Upgrade);
     let tollgate = Step::Files.take(|| Tollgate::of(config, environment).map_err(StartError::from))?;
-    tollgate.open_beside(start)?;
+    let opened = open_beside(&tollgate, start)?;
     let socket = Step::Sockets.take(|| {
         let passed = predecessor
             .map(|predecessor| predecessor.listener(listen))
@@ -79,8 +83,8 @@ fn open(
     if let (Some(predecessor), Store::Sqlite(path)) = (predecessor, store) {
         predecessor.ledger(&path)?;
     }
-    tollgate.open_books()?;
-    Ok((tollgate, socket))
+    open_books(&tollgate, &opened)?;
+    Ok((tollgate, opened, socket))
 }
 
 impl Prepared {
@@ -100,7 +104,7 @@ impl Prepared {
     /// # Errors
     /// Never: the books are open. An error all the same would be a mistake of ours.
     pub fn ledger(&self) -> Result<&Ledger, StartError> {
-        Ok(&self.tollgate.open_books()?.ledger)
+        Ok(&books(&self.tollgate)?.ledger)
     }
 
     /// Serves until a signal says stop; returns when everything is billed and written. `ready` is called once the listeners are
@@ -125,10 +129,10 @@ impl Prepared {
 
     /// A server that only has to be run.
     fn start(self, ready: impl FnOnce()) -> Result<(Server, Signals, Tollgate), StartError> {
-        let tollgate = self.tollgate;
+        let (tollgate, opened) = (self.tollgate, self.opened);
         let config = tollgate.snapshot().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
-        Step::Tasks.take(|| tollgate.start_beside(Arc::clone(&hang_up)))?;
+        Step::Tasks.take(|| start_beside(&tollgate, books(&tollgate)?, opened, Arc::clone(&hang_up)))?;
         let mut server = Server::new_with_opt_and_conf(Opt::default(), server_conf(&config));
         server.bootstrap();
         let listener = Listener::new(tollgate.clone(), &server.configuration);
@@ -170,6 +174,10 @@ impl Prepared {
         };
         Ok((server, signals, tollgate))
     }
+}
+
+fn books(tollgate: &Tollgate) -> Result<&Books, StartError> {
+    tollgate.books().map_err(|_| StartError::from("the books are not open"))
 }
 
 /// Binds without listening: who comes before Pingora listens is refused, as if there were nobody yet.

@@ -17,8 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use super::descriptor;
+use super::open::StartError;
 use crate::failpoints;
-use crate::gateway::open::StartError;
 use crate::ledger::control;
 
 /// How a gateway starts.

@@ -3,13 +3,7 @@
 use crate::rules::circles::Circle;
 
 /// Files whose imports may point up, and why.
-pub(crate) const UPWARD: &[(&str, &str)] = &[
-    (
-        "src/gateway/open.rs",
-        "a host that mounts the plugin has no other process to open journal, ledger and admin listener",
-    ),
-    ("src/gateway/background.rs", "the same, as a service of Pingora's"),
-];
+pub(crate) const UPWARD: &[(&str, &str)] = &[];
 
 /// Circles of imports, and why. Each may become smaller, and none larger.
 pub(crate) const CIRCLES: &[Circle] = &[
@@ -23,48 +17,6 @@ pub(crate) const CIRCLES: &[Circle] = &[
             "src/config/traces.rs",
         ],
         why: "the configuration is one type, and the files that read, check and name its mistakes each make a part of it",
-    },
-    Circle {
-        files: &[
-            "src/gateway/access/admit.rs",
-            "src/gateway/access/auth_throttle.rs",
-            "src/gateway/access/authenticate.rs",
-            "src/gateway/access/decision.rs",
-            "src/gateway/access/head_check.rs",
-            "src/gateway/access/precheck.rs",
-            "src/gateway/access/receive.rs",
-            "src/gateway/api/cors.rs",
-            "src/gateway/api/endpoints.rs",
-            "src/gateway/api/openapi/mod.rs",
-            "src/gateway/api/responses.rs",
-            "src/gateway/api/router.rs",
-            "src/gateway/billing/discard.rs",
-            "src/gateway/billing/extend.rs",
-            "src/gateway/billing/meter.rs",
-            "src/gateway/billing/receipt.rs",
-            "src/gateway/billing/settle.rs",
-            "src/gateway/context.rs",
-            "src/gateway/mod.rs",
-            "src/gateway/mount.rs",
-            "src/gateway/open.rs",
-            "src/gateway/recorder.rs",
-            "src/gateway/snapshot.rs",
-            "src/gateway/trace.rs",
-            "src/gateway/transport/deadline.rs",
-            "src/gateway/transport/downstream.rs",
-            "src/gateway/transport/drain.rs",
-            "src/gateway/transport/idle_timeout.rs",
-            "src/gateway/transport/mod.rs",
-            "src/gateway/upstream/failure.rs",
-            "src/gateway/upstream/providers.rs",
-            "src/gateway/upstream/request.rs",
-            "src/gateway/upstream/response.rs",
-            "src/server/admin.rs",
-            "src/server/refresh.rs",
-            "src/server/reload.rs",
-            "src/server/upgrade.rs",
-        ],
-        why: "a step of a request has the plugin and its context, which hold what the steps keep; the hooks call the steps, and `open` starts what runs beside them",
     },
     Circle {
         files: &[

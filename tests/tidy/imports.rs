@@ -166,7 +166,16 @@ fn inline(tokens: TokenStream, context: &Path, module: &mut Module) {
         path.clear();
     };
     let mut groups = Vec::new();
+    let mut after_pub = false;
     for token in tokens {
+        // `pub(in crate::gateway)` says who sees an item, and imports nothing.
+        if std::mem::replace(
+            &mut after_pub,
+            matches!(&token, TokenTree::Ident(ident) if ident == "pub"),
+        ) && is_visibility(&token)
+        {
+            continue;
+        }
         match token {
             TokenTree::Ident(ident) => {
                 let name = ident.to_string();
@@ -208,6 +217,13 @@ fn inline(tokens: TokenStream, context: &Path, module: &mut Module) {
     for group in groups {
         inline(group, context, module);
     }
+}
+
+/// `(in crate::gateway)`.
+fn is_visibility(token: &TokenTree) -> bool {
+    let TokenTree::Group(group) = token else { return false };
+    let first = group.stream().into_iter().next();
+    group.delimiter() == Delimiter::Parenthesis && matches!(first, Some(TokenTree::Ident(ident)) if ident == "in")
 }
 
 /// From the crate's root; none for paths of other crates.

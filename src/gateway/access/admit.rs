@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::authenticate::store_failed;
 use crate::clock::Clock;
-use crate::gateway::context::Admission;
+use crate::gateway::admission::Admission;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::journal::{Intent, Journal};
 use crate::ledger::{Caller, Ledger};

@@ -14,10 +14,10 @@ use super::cors;
 use crate::gateway::context::Ctx;
 use crate::gateway::snapshot::Document;
 use crate::gateway::transport::deadline::write_within;
+use crate::gateway::upstream::media_type::JSON;
 use crate::pure::error::WireError;
 use crate::pure::limits::RateView;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");

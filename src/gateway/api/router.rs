@@ -1,17 +1,7 @@
-//! From a path and method to what is asked for, and from a model's targets to the one that is tried next.
+//! From a path and method to what is asked for.
 
-use crate::clock::Clock;
-use crate::gateway::snapshot::Snapshot;
-use crate::gateway::upstream::circuit_breaker::Breaker;
-use crate::gateway::upstream::providers::Upstream;
-use crate::pure::catalogue::{Model, Target};
 use crate::pure::error::ApiError;
 use crate::pure::request_body::Endpoint;
-use crate::pure::time::Timestamp;
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// What a request asks for (see the served OpenAPI description, and the paths that OpenAI's clients add to a base address).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,104 +94,12 @@ impl Route {
 /// The methods of all paths, for a page that asks for one that is unknown.
 pub(crate) const EVERY_METHOD: &str = "GET, HEAD, POST, OPTIONS";
 
-/// A target that can be tried.
-#[derive(Clone, Debug)]
-pub(crate) struct Candidate {
-    /// Position among the model's targets.
-    pub(crate) index: usize,
-    pub(crate) upstream: Arc<Upstream>,
-    pub(crate) breaker: Arc<Breaker>,
-    /// The upstream's name of the model.
-    pub(crate) model: Arc<str>,
-    /// 0 for a target without one.
-    weight: u64,
-}
-
-/// A model's targets, each with its upstream and breaker.
-#[derive(Debug)]
-pub(crate) struct Candidates {
-    all: Vec<Candidate>,
-    /// Calls so far, for the targets that share them by weight.
-    turn: AtomicU64,
-}
-
-impl Candidates {
-    /// All of them, in the catalogue's order.
-    pub(crate) fn all(&self) -> &[Candidate] {
-        &self.all
-    }
-
-    pub(crate) fn of(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Candidates {
-        let candidate = |(index, target): (usize, &Target)| {
-            let upstream = Arc::clone(upstreams.get(&target.provider)?);
-            let breaker = upstream.breaker(&target.model);
-            Some(Candidate {
-                index,
-                upstream,
-                breaker,
-                model: Arc::from(target.model.as_str()),
-                weight: target.weight.map_or(0, |weight| u64::from(weight.get())),
-            })
-        };
-        Candidates {
-            all: model.targets.iter().enumerate().filter_map(candidate).collect(),
-            turn: AtomicU64::new(0),
-        }
-    }
-
-    /// The next target: one of the weighted by its share, else the first, that was not tried and whose breaker admits the call. When
-    /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
-    /// becomes of it.
-    fn next(&self, tried: &[usize], now: impl Fn() -> Timestamp) -> Option<&Candidate> {
-        let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
-        let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
-        while let Some(chosen) = self.share(&weighted) {
-            if chosen.breaker.admits(&now) {
-                return Some(chosen);
-            }
-            weighted.retain(|candidate| candidate.index != chosen.index);
-        }
-        let mut in_order = untried().filter(|candidate| candidate.weight == 0);
-        in_order
-            .find(|candidate| candidate.breaker.admits(&now))
-            .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
-    }
-
-    /// One of these by its weight: turns are spread evenly, so that no run of calls goes to one of them.
-    fn share<'c>(&self, weighted: &[&'c Candidate]) -> Option<&'c Candidate> {
-        let total: u64 = weighted.iter().map(|candidate| candidate.weight).sum();
-        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
-        // The turn's place between 0 and 1, as a fraction of 2^64, times the total.
-        let place = u128::from(turn.wrapping_mul(GOLDEN_RATIO));
-        let mut point = u64::try_from(place.saturating_mul(u128::from(total)) >> 64).ok()?;
-        weighted.iter().copied().find(|candidate| {
-            let within = point < candidate.weight;
-            point = point.saturating_sub(candidate.weight);
-            within
-        })
-    }
-}
-
-/// The target of a model that is tried next, after those that were.
-pub(crate) fn next_target(snapshot: &Snapshot, model: &str, tried: &[usize], clock: &Clock) -> Option<Candidate> {
-    snapshot.candidates.get(model)?.next(tried, || clock.now()).cloned()
-}
-
-/// Whether a target is left that was not tried.
-pub(crate) fn is_target_left(snapshot: &Snapshot, model: &str, tried: &[usize]) -> bool {
-    let candidates = snapshot.candidates.get(model);
-    candidates.is_some_and(|candidates| candidates.all.iter().any(|candidate| !tried.contains(&candidate.index)))
-}
-
 fn printable(path: &str) -> String {
     path.chars()
         .take(200)
         .map(|c| if c.is_control() { '?' } else { c })
         .collect()
 }
-
-/// 2^64 divided by the golden ratio: its multiples spread over the numbers evenly.
-const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 #[cfg(test)]
 mod tests {

@@ -1,24 +1,20 @@
-//! A stream that passes what was admitted for it. It is ended at its client's own maximum; where the catalogue's maximum was too low, its
-//! hold is raised beside it, or it is ended where the credit is.
+//! Raises the hold of a call that uses more than was admitted, where the catalogue's maximum was too low: beside a stream that goes on, or
+//! before the debit of an answer that has ended.
 
 use std::future::Future;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 
-use super::meter::{Meter, append};
+use super::early_end::EarlyEnd;
+use super::meter::Meter;
 use crate::failpoints;
-use crate::gateway::context::{Admission, Answer, Call, Ctx, Stage};
+use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::{InFlight, Lifecycle};
-use crate::ledger::{StoreError, Uncovered};
+use crate::ledger::StoreError;
 use crate::pure::account::Extended;
-use crate::pure::charge::Passing;
-use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::estimate::{Bound, WorstCase};
-use crate::pure::money::Credits;
 use crate::pure::usage::{CompletionTokens, Usage};
 use crate::telemetry::record::Raised;
 
@@ -29,88 +25,12 @@ pub(in crate::gateway) struct Extension {
     wanted: CompletionTokens,
 }
 
-/// Why a stream is given its end before the upstream ends it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum EarlyEnd {
-    /// It has reached its client's maximum.
-    Maximum,
-    /// It has used what is held, or that is gone, and there is no more credit.
-    NoCredit,
-    /// It has used what is held, or that may be gone, and the ledger cannot say whether there is more.
-    NoAnswer,
-}
-
-impl From<Uncovered> for EarlyEnd {
-    fn from(why: Uncovered) -> EarlyEnd {
-        match why {
-            Uncovered::NoCredit => EarlyEnd::NoCredit,
-            Uncovered::NoAnswer => EarlyEnd::NoAnswer,
-        }
-    }
-}
-
-/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`].
-pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
-    match ctx.admitted().and_then(|call| call.admission.as_ref()) {
-        Some(admission) if !ctx.has_early_end() => admission.hold.poll_uncovered(context).map(drop),
-        Some(_) | None => Poll::Pending,
-    }
-}
-
-/// What a client is told whose call was no longer covered before its answer began.
-pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
-    let hold = &call.admission.as_ref()?.hold;
-    Some(match hold.uncovered()? {
-        Uncovered::NoCredit => ApiError::InsufficientCredits(CreditShortage {
-            available: Credits::ZERO,
-            held: Credits::ZERO,
-            needed: hold.amount(),
-            affordable_tokens: None,
-            in_flight: false,
-        }),
-        Uncovered::NoAnswer => ApiError::Unavailable {
-            message: "The ledger cannot be reached, and what was set aside for this call may be gone.",
-            retry_after_secs: DEFAULT_RETRY_AFTER_SECS,
-        },
-    })
-}
-
-/// Holds a stream to what was admitted for it: to be asked with each piece that does not end it.
-pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
-    let Stage::Admitted(call) = &mut ctx.stage else {
-        return;
-    };
-    let Call {
-        answer: Answer::Metered(meter),
-        admission: Some(admission),
-        extension,
-        body: request,
-        ..
-    } = &mut **call
-    else {
-        return;
-    };
-    let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
-        (Some(why), _) => EarlyEnd::from(why),
-        (None, Passing::Within) => return,
-        (None, Passing::BeyondClient) => EarlyEnd::Maximum,
-        (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
-            Some(end) => end,
-            None => return,
-        },
-    };
-    let Some(last) = meter.end_early(end, request.choices()) else {
-        return;
-    };
-    append(body, last);
-    call.has_early_end = true;
-    if let Some(recorder) = call.recorder() {
-        recorder.passed(true);
-    }
-}
-
 /// Asks for more, or takes in what was answered. An end when there is no more; the answer goes on otherwise.
-fn raise(meter: &mut Meter, admission: &mut Admission, extension: &mut Option<Extension>) -> Option<EarlyEnd> {
+pub(super) fn raise(
+    meter: &mut Meter,
+    admission: &mut Admission,
+    extension: &mut Option<Extension>,
+) -> Option<EarlyEnd> {
     let Some(asked) = extension else {
         *extension = match ask(meter, admission) {
             Ok(asked) => asked,

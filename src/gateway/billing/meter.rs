@@ -2,7 +2,7 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::extend::EarlyEnd;
+use super::early_end::EarlyEnd;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};

@@ -1,7 +1,10 @@
 //! What an answer costs: counted while it passes, debited when it is over.
 
+pub(crate) mod closed_call;
 pub(crate) mod discard;
+pub(crate) mod early_end;
 pub(crate) mod extend;
+pub(crate) mod keep_within;
 pub(crate) mod meter;
 pub(crate) mod receipt;
 pub(crate) mod settle;

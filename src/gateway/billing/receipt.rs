@@ -1,10 +1,10 @@
 //! What the gateway knows of a call that is over, for its receipt.
 
+use super::closed_call::{ClosedCall, Ending};
 use super::meter::Metered;
-use super::settle::{ClosedCall, Ending};
 use crate::clock::Clock;
-use crate::gateway::api::router::Candidate;
-use crate::gateway::context::Admission;
+use crate::gateway::admission::Admission;
+use crate::gateway::upstream::targets::Candidate;
 use crate::pure::receipt::{CallDetails, CallEnding};
 use crate::pure::request_body::ResponseMode;
 use crate::pure::time::Timestamp;

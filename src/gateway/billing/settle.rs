@@ -4,50 +4,18 @@ use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
-use super::meter::{Meter, Metered};
+use super::meter::Metered;
 use super::receipt;
 use crate::clock::Clock;
-use crate::gateway::api::router::Candidate;
-use crate::gateway::context::{Admission, Ctx, Stage};
-use crate::gateway::recorder;
+use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
 use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::counted_prompt;
-use crate::pure::request_body::RequestBody;
 use crate::pure::usage::{CompletionTokens, Usage};
-
-/// How a call ended, as far as its connections tell. The tap knows better whether the answer was whole.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum Ending {
-    /// The answer was passed on to its end.
-    Complete,
-    /// The client went away before.
-    ClientGone,
-    /// The upstream failed before.
-    UpstreamFailed,
-    /// The client had gone, and the rest of what a model reasons unseen was waited for so long from the answer's head without coming to
-    /// its end.
-    DrainEnded {
-        /// Milliseconds from the answer's head to the end of the drain.
-        elapsed_ms: u64,
-    },
-    /// The request was dropped by its runtime: a shutdown, or a panic.
-    Dropped,
-}
-
-/// A call to be closed.
-pub(in crate::gateway) struct ClosedCall {
-    pub(in crate::gateway) admission: Admission,
-    pub(in crate::gateway) body: RequestBody,
-    /// None when no upstream answered.
-    pub(in crate::gateway) meter: Option<Box<Meter>>,
-    pub(in crate::gateway) ending: Ending,
-    /// The target that was asked last.
-    pub(in crate::gateway) target: Option<Candidate>,
-}
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -61,13 +29,6 @@ pub(in crate::gateway) struct Settler {
 struct Counting {
     closed_calls: mpsc::Sender<(ClosedCall, Metered)>,
     thread: JoinHandle<()>,
-}
-
-/// The request is over: a call is billed.
-pub(in crate::gateway) fn close(ctx: &mut Ctx, ending: Ending) {
-    if let Stage::Admitted(mut call) = std::mem::replace(&mut ctx.stage, Stage::Ended) {
-        call.settle(ending);
-    }
 }
 
 /// What the meter's figures come to.
@@ -267,7 +228,7 @@ fn debit(mut admission: Admission, usage: Usage) {
                     recorder.cut();
                 }
             }
-            recorder::billed(&mut admission, usage, cost);
+            admission.billed(usage, cost);
             let Admission {
                 permit,
                 caller,
@@ -321,7 +282,7 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
 /// The last resort, when a call's use cannot be known: what was held is the most that it could cost.
 fn debit_hold(mut admission: Admission) {
     let cost = admission.hold.amount().max(Credits::ZERO);
-    recorder::billed(&mut admission, Usage::default(), cost);
+    admission.billed(Usage::default(), cost);
     let Admission {
         permit,
         caller,

@@ -13,11 +13,11 @@ use pingora::proxy::Session;
 use pingora::{Error, ErrorType, Result};
 use tokio::time::Sleep;
 
+use super::carried::{Carried, TimeLimits};
 use super::deadline::{ended, stopped, write_within};
 use super::idle_timeout::{Due, IdleTimeout};
 use super::wake_flag::WakeFlag;
 use super::write_batch::Part;
-use super::{Carried, TimeLimits};
 
 /// The client's end, over all attempts.
 pub(super) struct Downstream<'p, P> {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::unconstrained;
 
-use super::TimeLimits;
+use super::carried::TimeLimits;
 use crate::clock::monotonic;
 
 /// For how long the upstream of one request has sent nothing.

@@ -9,12 +9,12 @@ use bytes::Bytes;
 use pingora::proxy::Session;
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
+use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
-use crate::gateway::api::router;
+use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::discard;
-use crate::gateway::billing::extend;
-use crate::gateway::billing::settle::Ending;
+use crate::gateway::billing::keep_within;
 use crate::gateway::context::{Answer, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
@@ -53,30 +53,6 @@ enum Next {
     Another,
     /// The end.
     End,
-}
-
-/// What an upstream's answer that cannot be passed on comes to.
-pub(in crate::gateway) struct Verdict {
-    /// What the client is told when no target is left.
-    pub(in crate::gateway) error: ApiError,
-    /// The upstream's status, or the one that its words stand for.
-    pub(in crate::gateway) status: u16,
-    /// How long the upstream wants to be left alone, in seconds.
-    pub(in crate::gateway) retry_after_secs: Option<u64>,
-}
-
-impl Verdict {
-    /// Whether the request is to blame: no other target would answer it otherwise.
-    fn is_requests_fault(&self) -> bool {
-        matches!(self.error, ApiError::UpstreamRefused { .. })
-    }
-
-    /// Ends the attempt with this verdict.
-    pub(in crate::gateway) fn end(self, call: &mut Call) -> Box<Error> {
-        let error = Error::explain(ErrorType::HTTPStatus(self.status), "the upstream failed").into_up();
-        call.verdict = Some(Box::new(self));
-        error
-    }
 }
 
 /// A connection could not be made. The error's retry says whether there is another attempt.
@@ -176,7 +152,7 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             Next::End
         }
         (Next::End, Cause::Uncovered) => {
-            call.failure = extend::uncovered(call).map(Box::new);
+            call.failure = keep_within::uncovered(call).map(Box::new);
             Next::End
         }
         (Next::End, _) => Next::End,
@@ -230,7 +206,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     let is_left = call
         .admission
         .as_ref()
-        .is_some_and(|admission| router::is_target_left(&snapshot, &admission.permit.model().id, &call.tried));
+        .is_some_and(|admission| snapshot.is_target_left(&admission.permit.model().id, &call.tried));
     if !is_left {
         return Next::End;
     }

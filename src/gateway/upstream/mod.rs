@@ -1,7 +1,11 @@
 //! Providers and their targets: who is asked, with what request, what its answer means, and what follows a failure.
 
 pub(crate) mod circuit_breaker;
+pub(crate) mod disconnect;
 pub(crate) mod failure;
+pub(crate) mod media_type;
 pub mod providers;
 pub(crate) mod request;
 pub(crate) mod response;
+pub(crate) mod targets;
+pub(crate) mod verdict;

@@ -16,7 +16,7 @@ use rustls_pki_types::pem::PemObject;
 use x509_parser::prelude::FromDer;
 
 use super::circuit_breaker::Breaker;
-use super::request::{EVENT_STREAM, JSON};
+use super::media_type::{EVENT_STREAM, JSON};
 use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
 use crate::net::dns::{Addresses, Resolver};
 use crate::pure::request_body::{FieldRules, MaximumField, ResponseMode};

@@ -10,15 +10,11 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
 
 use crate::clock::Clock;
-use crate::gateway::api::router;
 use crate::gateway::context::{Attempt, Call, Ctx};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::trace;
 use crate::pure::error::ApiError;
 use crate::pure::request_body::{Edit, Endpoint};
-
-pub(crate) const JSON: HeaderValue = HeaderValue::from_static("application/json");
-pub(crate) const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Chooses the next target and prepares its body.
 ///
@@ -61,7 +57,7 @@ pub(in crate::gateway) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<
 fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attempt> {
     let admission = call.admission.as_ref()?;
     let model = admission.permit.model();
-    let candidate = router::next_target(snapshot, &model.id, &call.tried, clock)?;
+    let candidate = snapshot.next_target(&model.id, &call.tried, clock)?;
     let body = call.body.edit(&Edit {
         model: &candidate.model,
         maximum: candidate.upstream.maximum_field,

@@ -6,11 +6,11 @@ use http::{StatusCode, Version};
 use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
-use super::failure::Verdict;
-use super::request::{EVENT_STREAM, JSON};
+use super::media_type::{EVENT_STREAM, JSON};
+use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
-use crate::gateway::billing::extend;
+use crate::gateway::billing::keep_within;
 use crate::gateway::billing::meter::{Meter, Passed};
 use crate::gateway::context::{Answer, Call, Ctx, Refusal};
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
@@ -64,7 +64,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         status,
         retry_after_secs,
     };
-    Err(verdict.end(call))
+    Err(call.end_attempt(verdict))
 }
 
 /// The upstream's 200 is passed on, with headers from an allow-list.
@@ -144,7 +144,7 @@ pub(in crate::gateway) fn piece(
     let (error, status) = match passed {
         Passed::On => {
             if !ends {
-                extend::keep_within(ctx, body);
+                keep_within::keep_within(ctx, body);
             } else if call.body.mode() == ResponseMode::Whole {
                 succeeded(call, clock);
             }
@@ -175,7 +175,7 @@ pub(in crate::gateway) fn piece(
         status,
         retry_after_secs: None,
     };
-    Err(verdict.end(call))
+    Err(call.end_attempt(verdict))
 }
 
 /// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.

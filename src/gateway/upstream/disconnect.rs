@@ -1,15 +1,15 @@
-//! The limits of calls that are read on for clients that have left: how many, and for how long.
+//! What follows when a client leaves: whether its upstream is read on, and for how long.
 //!
 //! A provider that works is paid, whether its client listens or not. So the head of an answer is waited for, which tells whether there is
 //! one; and then its end, which tells what was used, where the provider drains or the model reasons where nobody sees it.
+
+use std::time::Duration;
 
 use pingora::{Error, ErrorType, Result};
 
 use crate::config::OnDisconnect;
 use crate::gateway::context::{Answer, Call, Ctx};
-
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use crate::gateway::transport::drain_permit::DrainPermit;
 
 /// The client of a call has left: for how long its upstream is read on, none to close it. `head_came`: the head of its answer has come
 /// and was decided on.
@@ -19,12 +19,12 @@ pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<
     call.client_has_left = true;
     // The place of a call that waited for its head is another's now.
     call.read_on = None;
-    let (places, within) = match head_came {
-        false => (&WAITING, timeouts.first_byte),
-        true if is_read_on(call) => (&DRAINED, timeouts.disconnect_drain),
+    let (permit, within) = match head_came {
+        false => (DrainPermit::to_wait(), timeouts.first_byte),
+        true if is_read_on(call) => (DrainPermit::to_drain(), timeouts.disconnect_drain),
         true => return None,
     };
-    call.read_on = DrainPermit::among(places);
+    call.read_on = permit;
     call.read_on.as_ref().map(|_| within)
 }
 
@@ -53,46 +53,5 @@ pub(in crate::gateway) fn ended(ctx: &mut Ctx) -> Result<()> {
             Err(error.into_down())
         }
         _ => Ok(()),
-    }
-}
-
-/// A place among the calls that are read on, given back when it is dropped.
-pub(in crate::gateway) struct DrainPermit(&'static AtomicUsize);
-
-impl DrainPermit {
-    /// None when all are taken: then an upstream is closed at once.
-    fn among(places: &'static AtomicUsize) -> Option<DrainPermit> {
-        let taken = places.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |n| (n < PLACES).then_some(n + 1));
-        taken.ok().map(|_| DrainPermit(places))
-    }
-}
-
-impl Drop for DrainPermit {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
-/// Calls that wait for the head of their answer.
-static WAITING: AtomicUsize = AtomicUsize::new(0);
-/// Calls that are read to their end.
-static DRAINED: AtomicUsize = AtomicUsize::new(0);
-/// Most calls of each kind at once.
-const PLACES: usize = 256;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn so_many_calls_are_read_on_and_a_place_that_is_given_back_is_anothers() {
-        static PLACES_OF_TEST: AtomicUsize = AtomicUsize::new(0);
-        let mut places: Vec<DrainPermit> = std::iter::from_fn(|| DrainPermit::among(&PLACES_OF_TEST)).collect();
-        assert_eq!(places.len(), PLACES);
-        assert!(DrainPermit::among(&PLACES_OF_TEST).is_none());
-        drop(places.pop());
-        assert!(DrainPermit::among(&PLACES_OF_TEST).is_some());
-        drop(places);
-        assert_eq!(PLACES_OF_TEST.load(Ordering::Relaxed), 0);
     }
 }

@@ -1,7 +1,7 @@
 //! What runs beside the requests, as a service of Pingora's: for a host that mounts the plugin in a server of its own.
 
-use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -9,8 +9,9 @@ use pingora::server::ShutdownWatch;
 use pingora::services::background::{BackgroundService, GenBackgroundService};
 use pingora::services::{ServiceReadyNotifier, ServiceWithDependents};
 
-use super::Tollgate;
-use crate::server::upgrade::Start;
+use super::open::{Opened, StartError, open_beside, open_books, start_beside};
+use super::upgrade::Start;
+use crate::gateway::Tollgate;
 
 impl Tollgate {
     /// The services that a server needs beside the proxy itself. They open the ledger (again and again while another process owns it or
@@ -20,19 +21,39 @@ impl Tollgate {
     ///
     /// The service is ready once the ledger is open: a proxy that depends on it by `add_dependency` accepts nothing before.
     pub fn background(&self) -> Vec<Box<dyn ServiceWithDependents>> {
-        let task = Arc::new(Background(self.clone()));
-        vec![Box::new(GenBackgroundService::new("tollgate".to_owned(), task))]
-    }
-
-    /// Opens the books and starts what runs beside the requests. Blocks.
-    fn start(&self) -> Result<(), super::StartError> {
-        self.open_beside(Start::Fresh)?;
-        self.open_books()?;
-        self.start_beside(Arc::new(AtomicBool::new(false)))
+        let task = Background {
+            tollgate: self.clone(),
+            opened: Arc::default(),
+        };
+        vec![Box::new(GenBackgroundService::new(
+            "tollgate".to_owned(),
+            Arc::new(task),
+        ))]
     }
 }
 
-struct Background(Tollgate);
+struct Background {
+    tollgate: Tollgate,
+    /// What is open already, when a start failed further on.
+    opened: Arc<Mutex<Option<Opened>>>,
+}
+
+/// Opens the books and starts what runs beside the requests. Blocks. When it fails, it may be called again.
+fn start(tollgate: &Tollgate, kept: &Mutex<Option<Opened>>) -> Result<(), StartError> {
+    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    let opened = match kept.take() {
+        Some(opened) => opened,
+        None => open_beside(tollgate, Start::Fresh)?,
+    };
+    let books = match open_books(tollgate, &opened) {
+        Ok(books) => books,
+        Err(error) => {
+            *kept = Some(opened);
+            return Err(error.into());
+        }
+    };
+    start_beside(tollgate, books, opened, Arc::new(AtomicBool::new(false)))
+}
 
 #[async_trait]
 impl BackgroundService for Background {
@@ -40,8 +61,8 @@ impl BackgroundService for Background {
         let mut ready = Some(ready);
         let mut told = String::new();
         while !*shutdown.borrow() {
-            let tollgate = self.0.clone();
-            let why = match tokio::task::spawn_blocking(move || tollgate.start()).await {
+            let (tollgate, opened) = (self.tollgate.clone(), Arc::clone(&self.opened));
+            let why = match tokio::task::spawn_blocking(move || start(&tollgate, &opened)).await {
                 Ok(Ok(())) => break,
                 Ok(Err(error)) => error.to_string(),
                 Err(error) => error.to_string(),
@@ -61,7 +82,7 @@ impl BackgroundService for Background {
         // An error: the server is gone, which is a stop too.
         let stopped = shutdown.wait_for(|stops| *stops).await.is_ok();
         log::debug!("stopping: {stopped}");
-        let tollgate = self.0.clone();
+        let tollgate = self.tollgate.clone();
         let closed = tokio::task::spawn_blocking(move || {
             tollgate.lifecycle().begin_stop();
             while !tollgate.lifecycle().wait_idle(LOOK_EVERY) {}

@@ -1,24 +1,10 @@
-//! Opening the ledger, and the thread that tends the journal.
+//! The thread that tends the journal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::config::Config;
-use crate::ledger;
-use crate::ledger::journal;
-use crate::ledger::journal::Journal;
-use crate::ledger::{Ledger, StoreError};
-
-/// A command may own the embedded ledger for a moment, also while it changes hands.
-pub(super) fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
-    let started = crate::clock::monotonic();
-    loop {
-        match ledger::open(config) {
-            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
-            opened => return opened,
-        }
-    }
-}
+use crate::ledger::Ledger;
+use crate::ledger::journal::{self, Journal};
 
 /// The thread that tends the journal.
 pub(super) struct JournalTask {
@@ -49,7 +35,3 @@ impl JournalTask {
         }
     }
 }
-
-/// How long another process may own the ledger before that is an error.
-const OWNED_MAX: std::time::Duration = std::time::Duration::from_secs(2);
-const OWNED_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);

@@ -1,0 +1,37 @@
+//! What was admitted for a call, from the admission to its settlement.
+
+use std::num::NonZeroU64;
+
+use crate::ledger::{Caller, Hold};
+use crate::pure::charge::Ceiling;
+use crate::pure::money::Credits;
+use crate::pure::policy::Permit;
+use crate::pure::receipt::CallDetails;
+use crate::pure::usage::Usage;
+use crate::telemetry::record::Recorder;
+
+/// Permit and hold: what `admit` gives, and what nothing is forwarded without.
+pub(super) struct Admission {
+    pub(super) permit: Permit,
+    pub(super) caller: Caller,
+    pub(super) hold: Hold,
+    /// The account's quota of a month, as it was at the admission.
+    pub(super) quota: Credits,
+    /// The most completion tokens of a choice, where the gateway writes it into the request.
+    pub(super) cap: Option<NonZeroU64>,
+    /// The most that was admitted: no charge exceeds it.
+    pub(super) ceiling: Ceiling,
+    /// What is noted of the call: counted when it is dropped, with the hold.
+    pub(super) recorder: Option<Recorder>,
+    /// What its receipt says of it, once it is over.
+    pub(super) details: Option<Box<CallDetails>>,
+}
+
+impl Admission {
+    /// Notes that a debit is taken.
+    pub(super) fn billed(&mut self, usage: Usage, cost: Credits) {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.billed(usage, cost, self.hold.amount());
+        }
+    }
+}

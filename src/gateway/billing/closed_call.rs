@@ -1,0 +1,36 @@
+//! A call that is over, as its settlement gets it.
+
+use super::meter::Meter;
+use crate::gateway::admission::Admission;
+use crate::gateway::upstream::targets::Candidate;
+use crate::pure::request_body::RequestBody;
+
+/// How a call ended, as far as its connections tell. The tap knows better whether the answer was whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum Ending {
+    /// The answer was passed on to its end.
+    Complete,
+    /// The client went away before.
+    ClientGone,
+    /// The upstream failed before.
+    UpstreamFailed,
+    /// The client had gone, and the rest of what a model reasons unseen was waited for so long from the answer's head without coming to
+    /// its end.
+    DrainEnded {
+        /// Milliseconds from the answer's head to the end of the drain.
+        elapsed_ms: u64,
+    },
+    /// The request was dropped by its runtime: a shutdown, or a panic.
+    Dropped,
+}
+
+/// A call to be closed.
+pub(in crate::gateway) struct ClosedCall {
+    pub(in crate::gateway) admission: Admission,
+    pub(in crate::gateway) body: RequestBody,
+    /// None when no upstream answered.
+    pub(in crate::gateway) meter: Option<Box<Meter>>,
+    pub(in crate::gateway) ending: Ending,
+    /// The target that was asked last.
+    pub(in crate::gateway) target: Option<Candidate>,
+}

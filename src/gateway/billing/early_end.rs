@@ -1,0 +1,23 @@
+//! Why a stream is given its end before its upstream ends it.
+
+use crate::ledger::Uncovered;
+
+/// Why a stream is given its end before the upstream ends it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::gateway) enum EarlyEnd {
+    /// It has reached its client's maximum.
+    Maximum,
+    /// It has used what is held, or that is gone, and there is no more credit.
+    NoCredit,
+    /// It has used what is held, or that may be gone, and the ledger cannot say whether there is more.
+    NoAnswer,
+}
+
+impl From<Uncovered> for EarlyEnd {
+    fn from(why: Uncovered) -> EarlyEnd {
+        match why {
+            Uncovered::NoCredit => EarlyEnd::NoCredit,
+            Uncovered::NoAnswer => EarlyEnd::NoAnswer,
+        }
+    }
+}

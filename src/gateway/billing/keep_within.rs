@@ -1,0 +1,75 @@
+//! Holds a stream to what was admitted for it. It is ended at its client's own maximum; where the catalogue's maximum was too low, its hold
+//! is raised beside it, or it is ended where the credit is.
+
+use std::task::{Context, Poll};
+
+use bytes::Bytes;
+
+use super::early_end::EarlyEnd;
+use super::extend::raise;
+use super::meter::append;
+use crate::gateway::context::{Answer, Call, Ctx, Stage};
+use crate::ledger::Uncovered;
+use crate::pure::charge::Passing;
+use crate::pure::error::{ApiError, CreditShortage, DEFAULT_RETRY_AFTER_SECS};
+use crate::pure::money::Credits;
+
+/// Ready once the call's credit is no longer set aside for it: see [`Uncovered`].
+pub(in crate::gateway) fn poll_uncovered(ctx: &Ctx, context: &mut Context<'_>) -> Poll<()> {
+    match ctx.admitted().and_then(|call| call.admission.as_ref()) {
+        Some(admission) if !ctx.has_early_end() => admission.hold.poll_uncovered(context).map(drop),
+        Some(_) | None => Poll::Pending,
+    }
+}
+
+/// What a client is told whose call was no longer covered before its answer began.
+pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
+    let hold = &call.admission.as_ref()?.hold;
+    Some(match hold.uncovered()? {
+        Uncovered::NoCredit => ApiError::InsufficientCredits(CreditShortage {
+            available: Credits::ZERO,
+            held: Credits::ZERO,
+            needed: hold.amount(),
+            affordable_tokens: None,
+            in_flight: false,
+        }),
+        Uncovered::NoAnswer => ApiError::Unavailable {
+            message: "The ledger cannot be reached, and what was set aside for this call may be gone.",
+            retry_after_secs: DEFAULT_RETRY_AFTER_SECS,
+        },
+    })
+}
+
+/// Holds a stream to what was admitted for it: to be asked with each piece that does not end it.
+pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
+    let Stage::Admitted(call) = &mut ctx.stage else {
+        return;
+    };
+    let Call {
+        answer: Answer::Metered(meter),
+        admission: Some(admission),
+        extension,
+        body: request,
+        ..
+    } = &mut **call
+    else {
+        return;
+    };
+    let end = match (admission.hold.uncovered(), meter.passing(&admission.permit.model().id)) {
+        (Some(why), _) => EarlyEnd::from(why),
+        (None, Passing::Within) => return,
+        (None, Passing::BeyondClient) => EarlyEnd::Maximum,
+        (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
+            Some(end) => end,
+            None => return,
+        },
+    };
+    let Some(last) = meter.end_early(end, request.choices()) else {
+        return;
+    };
+    append(body, last);
+    call.has_early_end = true;
+    if let Some(recorder) = call.recorder() {
+        recorder.passed(true);
+    }
+}

@@ -1,0 +1,96 @@
+//! A model's targets, and the one that is tried next.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::circuit_breaker::Breaker;
+use super::providers::Upstream;
+use crate::pure::catalogue::{Model, Target};
+use crate::pure::time::Timestamp;
+
+/// A target that can be tried.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    /// Position among the model's targets.
+    pub(crate) index: usize,
+    pub(crate) upstream: Arc<Upstream>,
+    pub(crate) breaker: Arc<Breaker>,
+    /// The upstream's name of the model.
+    pub(crate) model: Arc<str>,
+    /// 0 for a target without one.
+    weight: u64,
+}
+
+/// A model's targets, each with its upstream and breaker.
+#[derive(Debug)]
+pub(crate) struct Candidates {
+    all: Vec<Candidate>,
+    /// Calls so far, for the targets that share them by weight.
+    turn: AtomicU64,
+}
+
+impl Candidates {
+    /// All of them, in the catalogue's order.
+    pub(crate) fn all(&self) -> &[Candidate] {
+        &self.all
+    }
+
+    pub(crate) fn of(upstreams: &BTreeMap<String, Arc<Upstream>>, model: &Model) -> Candidates {
+        let candidate = |(index, target): (usize, &Target)| {
+            let upstream = Arc::clone(upstreams.get(&target.provider)?);
+            let breaker = upstream.breaker(&target.model);
+            Some(Candidate {
+                index,
+                upstream,
+                breaker,
+                model: Arc::from(target.model.as_str()),
+                weight: target.weight.map_or(0, |weight| u64::from(weight.get())),
+            })
+        };
+        Candidates {
+            all: model.targets.iter().enumerate().filter_map(candidate).collect(),
+            turn: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether one is left that was not tried.
+    pub(crate) fn is_left(&self, tried: &[usize]) -> bool {
+        self.all.iter().any(|candidate| !tried.contains(&candidate.index))
+    }
+
+    /// The next target: one of the weighted by its share, else the first, that was not tried and whose breaker admits the call. When
+    /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
+    /// becomes of it.
+    pub(crate) fn next(&self, tried: &[usize], now: impl Fn() -> Timestamp) -> Option<&Candidate> {
+        let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
+        let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
+        while let Some(chosen) = self.share(&weighted) {
+            if chosen.breaker.admits(&now) {
+                return Some(chosen);
+            }
+            weighted.retain(|candidate| candidate.index != chosen.index);
+        }
+        let mut in_order = untried().filter(|candidate| candidate.weight == 0);
+        in_order
+            .find(|candidate| candidate.breaker.admits(&now))
+            .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
+    }
+
+    /// One of these by its weight: turns are spread evenly, so that no run of calls goes to one of them.
+    fn share<'c>(&self, weighted: &[&'c Candidate]) -> Option<&'c Candidate> {
+        let total: u64 = weighted.iter().map(|candidate| candidate.weight).sum();
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        // The turn's place between 0 and 1, as a fraction of 2^64, times the total.
+        let place = u128::from(turn.wrapping_mul(GOLDEN_RATIO));
+        let mut point = u64::try_from(place.saturating_mul(u128::from(total)) >> 64).ok()?;
+        weighted.iter().copied().find(|candidate| {
+            let within = point < candidate.weight;
+            point = point.saturating_sub(candidate.weight);
+            within
+        })
+    }
+}
+
+/// 2^64 divided by the golden ratio: its multiples spread over the numbers evenly.
+const GOLDEN_RATIO: u64 = 0x9e37_79b9_7f4a_7c15;

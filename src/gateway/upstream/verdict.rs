@@ -1,0 +1,20 @@
+//! What an upstream's answer that cannot be passed on comes to, until what follows is decided.
+
+use crate::pure::error::ApiError;
+
+/// What an upstream's answer that cannot be passed on comes to.
+pub(in crate::gateway) struct Verdict {
+    /// What the client is told when no target is left.
+    pub(in crate::gateway) error: ApiError,
+    /// The upstream's status, or the one that its words stand for.
+    pub(in crate::gateway) status: u16,
+    /// How long the upstream wants to be left alone, in seconds.
+    pub(in crate::gateway) retry_after_secs: Option<u64>,
+}
+
+impl Verdict {
+    /// Whether the request is to blame: no other target would answer it otherwise.
+    pub(in crate::gateway) fn is_requests_fault(&self) -> bool {
+        matches!(self.error, ApiError::UpstreamRefused { .. })
+    }
+}

@@ -1,0 +1,186 @@
+//! What a start opens before the first request, and starts beside the requests, in this order: what can fail without anybody missing it
+//! comes first, the ledger last.
+
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+use super::admin::{Admin, AdminPlace};
+use super::audit_task::Audited;
+use super::journal_task::JournalTask;
+use super::refresh;
+use super::reload::Reloader;
+use super::upgrade::{Start, Step};
+use crate::config::Config;
+use crate::gateway::Tollgate;
+use crate::gateway::state::Books;
+use crate::ledger;
+use crate::ledger::journal::{self, Journal};
+use crate::ledger::{Ledger, ReceiptFiles, StoreError};
+use crate::net::dns::Resolver;
+use crate::pure::tokens::{self, Encoding};
+use crate::telemetry::{access_log, otlp};
+
+/// What cannot be started.
+pub type StartError = Box<dyn std::error::Error + Send + Sync>;
+
+/// What is open before the ledger is.
+pub(crate) struct Opened {
+    journal: Arc<Journal>,
+    log: access_log::Writer,
+    traces: otlp::Exporter,
+    receipts: Option<Arc<ReceiptFiles>>,
+    admin: AdminPlace,
+}
+
+/// Opens everything but the ledger: resolves the providers' names, opens access log, traces and journal, and binds `admin_listen`.
+/// Blocks.
+///
+/// # Errors
+/// When one of them cannot be opened; it may be called again then. Without a journal paid calls are refused until one can be made: a
+/// gateway that starts lives with that, one that is to take over does not.
+pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, StartError> {
+    let snapshot = tollgate.snapshot();
+    let (config, telemetry) = (&snapshot.config, tollgate.telemetry());
+    Step::Providers.take(|| {
+        tollgate.upstreams().resolve(Resolver::system());
+        tollgate.upstreams().wait_for_names();
+        // Loading takes a while, which no caller should wait for.
+        tokens::load(Encoding::O200k);
+        tokens::load(Encoding::Cl100k);
+        Ok::<_, StartError>(())
+    })?;
+    let (log, traces, receipts) = Step::Logs.take(|| {
+        let log = access_log::Writer::start(telemetry, &config.access_log)?;
+        let traces = otlp::Exporter::start(telemetry, &config.traces)?;
+        let keep_days = config.receipts.files_keep_days;
+        let start = |folder: &PathBuf| ReceiptFiles::start(folder, keep_days, tollgate.clock().clone());
+        Ok::<_, StartError>((log, traces, config.receipts.files.as_ref().map(start).transpose()?))
+    })?;
+    let admin = Step::Admin.take(|| AdminPlace::bind(config.admin_listen).map_err(StartError::from))?;
+    let journal = Step::Journal.take(|| {
+        let journal = Journal::open(&config.data_dir);
+        match start {
+            Start::Upgrade if !journal.is_usable() => {
+                Err(format!("no journal can be made in {}", config.data_dir.display()).into())
+            }
+            Start::Upgrade | Start::Fresh => Ok::<_, StartError>(journal),
+        }
+    })?;
+    Ok(Opened {
+        journal,
+        log,
+        traces,
+        receipts,
+        admin,
+    })
+}
+
+/// Opens the ledger, once the rest is open, and bills what processes that died have left. Blocks.
+///
+/// # Errors
+/// When the ledger is owned by another process, or the store cannot be reached. It may be called again then.
+pub(crate) fn open_books<'t>(tollgate: &'t Tollgate, opened: &Opened) -> Result<&'t Books, StoreError> {
+    if let Ok(books) = tollgate.books() {
+        return Ok(books);
+    }
+    let journal = Arc::clone(&opened.journal);
+    let config = &tollgate.snapshot().config;
+    let ledger = Step::Ledger.take(|| open_ledger(config))?;
+    if let Some(files) = &opened.receipts {
+        ledger.write_receipts_to(files);
+    }
+    Step::Recovery.take(|| {
+        // Nothing is granted before it is known what the calls of the processes before this one hold.
+        journal::recover::hold_for_predecessors(&config.data_dir, &ledger);
+        if let Ledger::Embedded(embedded) = &ledger {
+            ledger::control::listen(embedded)?;
+        }
+        // What a process that died has left is billed before the first call is admitted.
+        ledger.recovered(journal::recover::recover_others(&journal, &ledger));
+        Ok::<_, StoreError>(())
+    })?;
+    Ok(tollgate.with_books(Books { ledger, journal }))
+}
+
+/// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit and the admin listener.
+/// `hang_up` asks for a reload.
+///
+/// # Errors
+/// When a thread cannot be started.
+pub(crate) fn start_beside(
+    tollgate: &Tollgate,
+    books: &Books,
+    opened: Opened,
+    hang_up: Arc<AtomicBool>,
+) -> Result<(), StartError> {
+    let Opened {
+        mut log,
+        mut traces,
+        receipts,
+        admin: place,
+        ..
+    } = opened;
+    let snapshot = tollgate.snapshot();
+    for warning in &snapshot.warnings {
+        log::warn!("{warning}");
+    }
+    let audited = Arc::default();
+    admin(tollgate, books, Arc::clone(&audited)).listen(place)?;
+    let (config, telemetry) = (&snapshot.config, tollgate.telemetry());
+    Reloader::new(tollgate.current(), tollgate.upstreams().clone(), tollgate.environment())
+        .observed_by(telemetry)
+        .watch(hang_up)?;
+    refresh::watch(tollgate.current(), telemetry)?;
+    let mut journal = JournalTask::start(&books.journal, &books.ledger)?;
+    tollgate.closed_by(Box::new(move |books| {
+        journal.stop();
+        books.ledger.close();
+        books.journal.close();
+        if let Some(receipts) = &receipts {
+            receipts.close();
+        }
+        log.close();
+        traces.close();
+    }));
+    let (ledger, clock) = (books.ledger.clone(), tollgate.clock().clone());
+    Audited::watch(&audited, ledger, clock, config.audit_every)?;
+    Ok(())
+}
+
+impl Tollgate {
+    /// What an admin listener answers from, for a host that has its own; none before the books are open. It knows of no audit.
+    pub fn admin(&self) -> Option<Admin> {
+        Some(admin(self, self.books().ok()?, Arc::default()))
+    }
+}
+
+fn admin(tollgate: &Tollgate, books: &Books, audited: Arc<Audited>) -> Admin {
+    Admin {
+        snapshot: Arc::clone(tollgate.current()),
+        ledger: books.ledger.clone(),
+        clock: tollgate.clock().clone(),
+        life: Arc::clone(tollgate.lifecycle()),
+        telemetry: Arc::clone(tollgate.telemetry()),
+        audited,
+        journal: Arc::clone(&books.journal),
+        body_memory: Arc::clone(tollgate.body_memory()),
+        started: tollgate.clock().now(),
+        series: Mutex::default(),
+    }
+}
+
+/// A command may own the embedded ledger for a moment, also while it changes hands.
+fn open_ledger(config: &Config) -> Result<Ledger, StoreError> {
+    let started = crate::clock::monotonic();
+    loop {
+        match ledger::open(config) {
+            Err(StoreError::Owned(_)) if started.elapsed() < OWNED_MAX => std::thread::sleep(OWNED_PAUSE),
+            opened => return opened,
+        }
+    }
+}
+
+/// How long another process may own the ledger before that is an error.
+const OWNED_MAX: std::time::Duration = std::time::Duration::from_secs(2);
+const OWNED_PAUSE: std::time::Duration = std::time::Duration::from_millis(10);
