@@ -111,7 +111,7 @@ fn measure(name: &str, config: &Config, server: Option<u32>, (callers, accounts)
     let runtime = runtime();
     for caller in &callers_of {
         let waiting = Instant::now();
-        while let Err(error) = runtime.block_on(ledger.figures(caller)) {
+        while let Err(error) = runtime.block_on(caller.figures()) {
             assert!(waiting.elapsed() < ACKNOWLEDGED_WITHIN, "{error}");
         }
     }
@@ -179,7 +179,7 @@ async fn work(
             is_counted: false,
         };
         let asked = Instant::now();
-        let hold = ledger.reserve(caller, &request).await;
+        let hold = caller.reserve(&request).await;
         waits.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
         match hold {
             Ok(Ok(hold)) => hold.settle(debit.clone()),
@@ -244,7 +244,10 @@ fn caller(ledger: &Ledger, n: u64) -> Caller {
             .unwrap_or_else(|error| panic!("{error}"));
     }
     match runtime.block_on(ledger.authenticate(&digest)) {
-        Ok(Some(caller)) => caller,
+        Ok(Some(found)) => match found.checked(Timestamp(0)) {
+            Some(caller) => caller,
+            None => panic!("a key that was just made is refused"),
+        },
         other => panic!("{other:?}"),
     }
 }

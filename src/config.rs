@@ -12,180 +12,23 @@ mod raw;
 mod receipts;
 mod shape;
 mod traces;
+mod values;
 
-use std::collections::BTreeMap;
-use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-use serde::Deserialize;
+use std::path::Path;
 
 use self::checked::checked;
 use self::error::{explain, line_of, nearest, placed};
 use self::raw::Raw;
 use crate::pure::catalogue::Catalogue;
-use crate::pure::ids::Tier;
-use crate::pure::limits::Limits;
-use crate::pure::money::{Credits, Markup};
 use crate::pure::time::Timestamp;
 use crate::pure::yaml_lines;
 
-pub use error::ConfigError;
-pub use network::Network;
-pub use provider::{BaseUrl, Credential, OnDisconnect, Provider};
-pub use receipts::Receipts;
-pub use traces::{Collector, Sample, Traces};
-
-/// The whole configuration, checked.
-#[derive(Clone, Debug)]
-pub struct Config {
-    /// The file it was read from.
-    pub path: PathBuf,
-    /// Where callers connect.
-    pub listen: SocketAddr,
-    /// Metrics and readiness; never public.
-    pub admin_listen: SocketAddr,
-    /// In front of every path of the interface, such as `/api/v1`; no slash at its end.
-    pub base_path: String,
-    /// Worker threads.
-    pub threads: usize,
-    /// Journal, lock and control socket.
-    pub data_dir: PathBuf,
-    /// Where the ledger is kept.
-    pub store: Store,
-    /// The catalogue's file.
-    pub catalogue: PathBuf,
-    /// From the provider's price to the list price.
-    pub markup: Markup,
-    /// What one credit is.
-    pub currency: String,
-    /// What a key begins with.
-    pub key_prefix: String,
-    /// Upstream providers by name.
-    pub providers: BTreeMap<String, Provider>,
-    /// Limits and quota of each tier, by [`Tier::index`].
-    pub tiers: [TierRules; 4],
-    /// Time-outs towards upstreams and callers.
-    pub timeouts: Timeouts,
-    /// Longest request body in bytes.
-    pub body_bytes_max: u64,
-    /// Most bytes of an answer that is not streamed that wait for the rest of it.
-    pub whole_answer_bytes_max: usize,
-    /// Most bytes of all such answers together.
-    pub gathered_bytes_max: usize,
-    /// Most memory that request bodies take.
-    pub body_memory: BodyMemoryLimits,
-    /// Certificate and key when the listener speaks TLS.
-    pub tls: Option<TlsFiles>,
-    /// How long a stop waits for running streams.
-    pub drain: Duration,
-    /// Whose `X-Forwarded-For` is believed.
-    pub trusted_proxies: Vec<Network>,
-    /// Failed authentications a minute that are forgiven to one address.
-    pub auth_failures_per_minute: u64,
-    /// Most open connections of clients.
-    pub connections_max: usize,
-    /// Most of them from one address.
-    pub connections_per_address_max: usize,
-    /// How long `/readyz` says 503 before a stop closes the listeners.
-    pub unready: Duration,
-    /// Where a line for each request goes.
-    pub access_log: AccessLog,
-    /// What is kept of each call that was billed.
-    pub receipts: Receipts,
-    /// How often the gateway audits the books; zero for never.
-    pub audit_every: Duration,
-    /// Whether and how the catalogue follows a provider's list.
-    pub catalogue_refresh: Option<Refresh>,
-    /// Whether and where traces are sent.
-    pub traces: Traces,
-}
-
-/// How the catalogue follows a provider's list of models.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Refresh {
-    /// Whose list.
-    pub provider: String,
-    /// The rules of the import.
-    pub rules: PathBuf,
-    /// How often it is fetched.
-    pub every: Duration,
-}
-
-/// Most memory that request bodies take, in bytes; each is at least the longest body.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BodyMemoryLimits {
-    /// In all.
-    pub total: u64,
-    /// Those of one key.
-    pub per_key: u64,
-    /// Those from one address, an IPv6 network of 64 bits being one.
-    pub per_address: u64,
-}
-
-/// Where the access log goes.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AccessLog {
-    /// Nowhere.
-    Off,
-    /// To standard output, as JSON; as columns when that is a terminal.
-    Stdout,
-    /// To the end of this file, as JSON.
-    File(PathBuf),
-}
-
-/// Where the ledger is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Store {
-    /// Embedded, in this file.
-    Sqlite(PathBuf),
-    /// A Redis of some form; the whole address.
-    Redis(String),
-}
-
-/// What applies to a tier.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TierRules {
-    /// Rate limits.
-    pub limits: Limits,
-    /// Quota of a month for accounts without their own.
-    pub monthly_quota: Credits,
-}
-
-/// Time-outs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Timeouts {
-    /// Until a connection to an upstream stands, TLS included.
-    pub connect: Duration,
-    /// Until the upstream's answer begins.
-    pub first_byte: Duration,
-    /// Between two pieces of the upstream's answer.
-    pub idle: Duration,
-    /// The idle time of an upstream after which its stream gets a comment; none: never.
-    pub comment: Option<Duration>,
-    /// How long the first bytes of an answer that is not streamed wait for its last, from its head.
-    pub whole_gather: Duration,
-    /// Until the head of a caller's request has arrived, and a TLS handshake is done.
-    pub head: Duration,
-    /// Until a caller's whole request body has arrived.
-    pub body: Duration,
-    /// Until a caller takes what is written to it.
-    pub write: Duration,
-    /// Of an idle keep-alive connection of a caller.
-    pub keepalive: Duration,
-    /// How long an answer that has begun is read on for a caller that has left.
-    pub disconnect_drain: Duration,
-}
-
-/// Files for the listener's TLS.
-#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub struct TlsFiles {
-    /// Certificate chain, PEM.
-    pub cert: PathBuf,
-    /// Private key, PEM.
-    pub key: PathBuf,
-}
+pub use self::error::ConfigError;
+pub use self::network::Network;
+pub use self::provider::{BaseUrl, Credential, OnDisconnect, Provider};
+pub use self::receipts::Receipts;
+pub use self::traces::{Collector, Sample, Traces};
+pub use self::values::{AccessLog, BodyMemoryLimits, Config, Refresh, Store, TierRules, Timeouts, TlsFiles};
 
 impl Config {
     /// Reads and checks the file.
@@ -267,26 +110,6 @@ impl Config {
     pub fn catalogue_modified(&self) -> Option<Timestamp> {
         let modified = std::fs::metadata(&self.catalogue).and_then(|file| file.modified());
         modified.ok().map(crate::clock::timestamp)
-    }
-
-    /// Whether a receipt of each call is written anywhere.
-    pub fn keeps_receipts(&self) -> bool {
-        let in_ledger = match self.store {
-            Store::Sqlite(_) => self.receipts.keep_days,
-            Store::Redis(_) => self.receipts.per_account_max,
-        };
-        in_ledger > 0 || self.receipts.files.is_some()
-    }
-
-    /// What applies to a tier.
-    pub fn tier(&self, tier: Tier) -> &TierRules {
-        let [free, lite, pro, enterprise] = &self.tiers;
-        match tier {
-            Tier::Free => free,
-            Tier::Lite => lite,
-            Tier::Pro => pro,
-            Tier::Enterprise => enterprise,
-        }
     }
 }
 

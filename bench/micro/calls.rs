@@ -18,7 +18,6 @@ use tollgate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 struct Site {
     _folder: tempfile::TempDir,
     runtime: tokio::runtime::Runtime,
-    ledger: Ledger,
     journal: Arc<Journal>,
     caller: Caller,
     pricing: Pricing,
@@ -60,12 +59,12 @@ impl Site {
         for op in make {
             runtime.block_on(ledger.run(op)).unwrap();
         }
-        let caller = runtime.block_on(ledger.authenticate(&key.digest())).unwrap().unwrap();
+        let found = runtime.block_on(ledger.authenticate(&key.digest())).unwrap().unwrap();
+        let caller = found.checked(Timestamp(0)).unwrap();
         Site {
             journal: Journal::open(folder.path()),
             _folder: folder,
             runtime,
-            ledger,
             caller,
             pricing: super::pricing(),
             prompt: "x".repeat(1000),
@@ -110,7 +109,7 @@ impl Site {
             expires: Timestamp(i64::MAX),
             is_counted: false,
         };
-        let reserved = self.ledger.reserve_journaled(&self.caller, &request, entry);
+        let reserved = self.caller.reserve_journaled(&request, entry);
         self.runtime.block_on(reserved).unwrap().unwrap()
     }
 

@@ -111,19 +111,12 @@ fn catalogue(provider: &str, price: &str) -> String {
 }
 
 /// Spends `cost` on a model, the way a call does.
-fn spend(ledger: &Ledger, caller: &Caller, number: u8, model: &str, cost: &str) {
-    spend_as(ledger, caller, RequestId::from_bytes([number; 16]), model, cost, None);
+fn spend(caller: &Caller, number: u8, model: &str, cost: &str) {
+    spend_as(caller, RequestId::from_bytes([number; 16]), model, cost, None);
 }
 
 /// The same, with what a gateway knew of the call.
-fn spend_as(
-    ledger: &Ledger,
-    caller: &Caller,
-    id: RequestId,
-    model: &str,
-    cost: &str,
-    details: Option<Box<CallDetails>>,
-) {
+fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Option<Box<CallDetails>>) {
     let cost: Credits = cost.parse().unwrap();
     let request = ReserveRequest {
         id,
@@ -141,7 +134,7 @@ fn spend_as(
         is_counted: false,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let hold = runtime.block_on(ledger.reserve(caller, &request)).unwrap().unwrap();
+    let hold = runtime.block_on(caller.reserve(&request)).unwrap().unwrap();
     hold.settle(Debit {
         model: model.into(),
         key: caller.key.id.clone(),
@@ -280,10 +273,11 @@ fn usage_is_summed_exactly() {
     control::listen(&store).unwrap();
     let ledger = Ledger::Embedded(Arc::clone(&store));
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let caller = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
-    spend(&ledger, &caller, 1, "a/b", "0.000000000001");
-    spend(&ledger, &caller, 2, "a/dear", "1.5");
-    spend(&ledger, &caller, 3, "a/b", "0.2");
+    let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+    let caller = found.checked(Clock::System.now()).unwrap();
+    spend(&caller, 1, "a/b", "0.000000000001");
+    spend(&caller, 2, "a/dear", "1.5");
+    spend(&caller, 3, "a/b", "0.2");
 
     let (text, usage) = place.json("usage acme");
     assert!(text.contains("\"total_cost\":1.700000000001,"), "{text}");

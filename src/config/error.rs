@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 
-use super::mistakes;
 use crate::pure::yaml_lines;
 
 /// What is wrong with a configuration or catalogue file.
@@ -36,7 +35,7 @@ impl ConfigError {
         let (problem, line) = placed(&explain(&error.to_string()));
         // The reader does not tell the line of a key at the top that it does not know.
         let line = line.or_else(|| {
-            let key = mistakes::key_of(&problem)?;
+            let key = key_of(&problem)?;
             let key: Vec<&str> = key.iter().map(String::as_str).collect();
             yaml_lines::of_key(text, &key)
         });
@@ -95,6 +94,23 @@ pub(super) fn line_of(text: &str, problem: &str) -> Option<usize> {
     let (path, _) = problem.split_once(": ")?;
     let path: Vec<&str> = path.split('.').collect();
     yaml_lines::of_key(text, &path)
+}
+
+/// The key that a problem begins with, or that it says is unknown, as a path.
+pub(super) fn key_of(problem: &str) -> Option<Vec<String>> {
+    let mut path: Vec<String> = Vec::new();
+    let mut rest = problem;
+    while let Some((head, tail)) = rest.split_once(": ") {
+        if head.is_empty() || head.contains(' ') {
+            break;
+        }
+        path.extend(head.split('.').map(str::to_owned));
+        rest = tail;
+    }
+    if let Some(unknown) = rest.strip_prefix("unknown key ") {
+        path.push(unknown.split(' ').next()?.to_owned());
+    }
+    (!path.is_empty()).then_some(path)
 }
 
 pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::error::{line_of, nearest, said};
+use super::error::{key_of, line_of, nearest, said};
 use super::raw::Raw;
 use super::shape::{Mended, Step};
 use super::{Config, ConfigError};
@@ -217,23 +217,6 @@ fn keys(path: &[Step]) -> Vec<&str> {
             Step::Item(_) => None,
         })
         .collect()
-}
-
-/// The key that a problem begins with, or that it says is unknown, as a path.
-pub(super) fn key_of(problem: &str) -> Option<Vec<String>> {
-    let mut path: Vec<String> = Vec::new();
-    let mut rest = problem;
-    while let Some((head, tail)) = rest.split_once(": ") {
-        if head.is_empty() || head.contains(' ') {
-            break;
-        }
-        path.extend(head.split('.').map(str::to_owned));
-        rest = tail;
-    }
-    if let Some(unknown) = rest.strip_prefix("unknown key ") {
-        path.push(unknown.split(' ').next()?.to_owned());
-    }
-    (!path.is_empty()).then_some(path)
 }
 
 /// The text without the deepest part of a path that it has.

@@ -1,6 +1,9 @@
 //! The configuration: what is read, and how a mistake is told.
 
+use std::time::Duration;
+
 use super::*;
+use crate::pure::ids::Tier;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(Path::new("t.yaml"), text, &|name| {

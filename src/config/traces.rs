@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
-use super::BaseUrl;
+use super::provider::BaseUrl;
 
 /// Where traces go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

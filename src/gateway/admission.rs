@@ -8,7 +8,7 @@ use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
 use crate::pure::receipt::CallDetails;
 use crate::pure::usage::Usage;
-use crate::telemetry::record::Recorder;
+use crate::telemetry::recorder::Recorder;
 
 /// Permit and hold: what `admit` gives, and what nothing is forwarded without.
 pub(super) struct Admission {
@@ -22,7 +22,7 @@ pub(super) struct Admission {
     /// The most that was admitted: no charge exceeds it.
     pub(super) ceiling: Ceiling,
     /// What is noted of the call: counted when it is dropped, with the hold.
-    pub(super) recorder: Option<Recorder>,
+    pub(super) recorder: Recorder,
     /// What its receipt says of it, once it is over.
     pub(super) details: Option<Box<CallDetails>>,
 }
@@ -30,8 +30,6 @@ pub(super) struct Admission {
 impl Admission {
     /// Notes that a debit is taken.
     pub(super) fn billed(&mut self, usage: Usage, cost: Credits) {
-        if let Some(recorder) = &mut self.recorder {
-            recorder.billed(usage, cost, self.hold.amount());
-        }
+        self.recorder.billed(usage, cost, self.hold.amount());
     }
 }

@@ -25,7 +25,7 @@ use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::telemetry::Telemetry;
-use crate::telemetry::record::Recorder;
+use crate::telemetry::recorder::Recorder;
 
 /// What is known of one request: the `CTX` of [`Tollgate`](super::Tollgate), which has it in a box.
 pub struct Ctx {
@@ -44,7 +44,7 @@ pub struct Ctx {
     /// How far the request has come.
     pub(super) stage: Stage,
     /// What is noted of it, until its admission takes that over.
-    pub(super) recorder: Option<Recorder>,
+    recorder: Recorder,
     /// Counts the request as under way. The last field: it is dropped after the stage, whose drop settles the call.
     in_flight: InFlight,
 }
@@ -126,7 +126,7 @@ impl Ctx {
         let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
         Ctx {
             id,
-            recorder: Some(Recorder::new(telemetry, id, crate::clock::monotonic())),
+            recorder: Recorder::new(telemetry, id, crate::clock::monotonic()),
             snapshot,
             client: None,
             origin: None,
@@ -137,11 +137,14 @@ impl Ctx {
         }
     }
 
-    /// What is noted of the request, wherever it is kept; nothing once it is counted.
-    pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
+    /// What is noted of the request, wherever it is kept.
+    pub(super) fn recorder(&mut self) -> &mut Recorder {
         match &mut self.stage {
-            Stage::Admitted(call) => call.recorder(),
-            Stage::Arrived | Stage::Ended => self.recorder.as_mut(),
+            Stage::Admitted(call) => match &mut call.admission {
+                Some(admission) => &mut admission.recorder,
+                None => &mut self.recorder,
+            },
+            Stage::Arrived | Stage::Ended => &mut self.recorder,
         }
     }
 
@@ -211,9 +214,9 @@ impl Call {
         admission.is_some_and(|admission| admission.permit.model().reasoning)
     }
 
-    /// What is noted of the call.
+    /// What is noted of the call, until it is settled.
     pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
-        self.admission.as_mut()?.recorder.as_mut()
+        self.admission.as_mut().map(|admission| &mut admission.recorder)
     }
 
     /// Ends the attempt with this verdict.

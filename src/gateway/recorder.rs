@@ -1,8 +1,12 @@
 //! What the gateway notes of a request for metrics and the access log: one line at each step, and nothing that a request waits for.
 
+use std::borrow::Cow;
+use std::sync::Arc;
+
 use pingora::protocols::http::ServerSession;
 use pingora::{Error, ErrorType};
 
+use super::admission::Admission;
 use super::api::router::Route;
 use super::billing::closed_call::Ending;
 use super::context::Ctx;
@@ -28,29 +32,31 @@ pub(super) fn name(route: &Route) -> RouteName {
 
 /// What the request asks for. Its path is noted where the interface has it, with a model's id left out: none of it is a caller's making.
 pub(super) fn route(ctx: &mut Ctx, name: RouteName, path: &str) {
-    let Some(recorder) = &mut ctx.recorder else { return };
-    recorder.route(name);
-    if let Some(trace) = recorder
-        .trace()
-        .filter(|_| ![RouteName::None, RouteName::Preflight].contains(&name))
-    {
-        let base = ctx.snapshot.config.base_path.as_str();
-        match path.strip_prefix(base).and_then(|below| below.strip_prefix("/models/")) {
-            Some(_) => trace.path(&format!("{base}/models/{{id}}")),
-            None => trace.path(path),
-        }
+    ctx.recorder().route(name);
+    if [RouteName::None, RouteName::Preflight].contains(&name) || ctx.recorder().trace().is_none() {
+        return;
+    }
+    let base = ctx.snapshot.config.base_path.as_str();
+    let is_of_model = path
+        .strip_prefix(base)
+        .is_some_and(|below| below.starts_with("/models/"));
+    let path = match is_of_model {
+        true => Cow::Owned(format!("{base}/models/{{id}}")),
+        false => Cow::Borrowed(path),
+    };
+    if let Some(trace) = ctx.recorder().trace() {
+        trace.path(&path);
     }
 }
 
 /// The model that a call asks for, whether it may have it or not.
 pub(super) fn model(ctx: &mut Ctx, permit: Option<&Permit>, body: &RequestBody) {
-    let Some(recorder) = &mut ctx.recorder else { return };
     let model = match permit {
         Some(permit) => Some(permit.model()),
         None => ctx.snapshot.catalogue.resolve(body.model()),
     };
-    if let Some(model) = model {
-        recorder.model(&model.id);
+    if let Some(id) = model.map(|model| Arc::clone(&model.id)) {
+        ctx.recorder().model(id);
     }
 }
 
@@ -60,11 +66,7 @@ pub(super) fn attempt(ctx: &mut Ctx) {
     let number = call.tried.len().saturating_add(1);
     if let Some(attempt) = &call.attempt {
         let (provider, model) = (&attempt.candidate.upstream.name, &attempt.candidate.model);
-        if let Some(recorder) = call
-            .admission
-            .as_mut()
-            .and_then(|admission| admission.recorder.as_mut())
-        {
+        if let Some(Admission { recorder, .. }) = &mut call.admission {
             recorder.attempt(provider, model, number);
             if let Some(trace) = recorder.trace() {
                 trace.tries(&attempt.candidate.upstream.server, model);
@@ -75,9 +77,7 @@ pub(super) fn attempt(ctx: &mut Ctx) {
 
 /// The provider of the call's attempt failed in this way.
 pub(super) fn fault(ctx: &mut Ctx, kind: &'static str) {
-    if let Some(recorder) = ctx.recorder() {
-        recorder.fault(kind);
-    }
+    ctx.recorder().fault(kind);
 }
 
 /// What kind of failure an upstream's status is.
@@ -115,7 +115,7 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
         .map(|header| header.status.as_u16())
         .filter(|status| *status >= 200);
     let admitted = ctx.call().is_some();
-    let Some(recorder) = ctx.recorder() else { return };
+    let recorder = ctx.recorder();
     let outcome = match ending {
         Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
         Ending::Dropped => Outcome::Dropped,

@@ -17,14 +17,12 @@ static TRACESTATE: HeaderName = HeaderName::from_static("tracestate");
 
 /// Begins the request's trace, when traces are made.
 pub(super) fn begin(request: &RequestHeader, ctx: &mut Ctx) {
-    if let Some(recorder) = &mut ctx.recorder {
-        recorder.begin_trace(&request.method, || parent(&request.headers));
-    }
+    ctx.recorder().begin_trace(&request.method, || parent(&request.headers));
 }
 
 /// What an admitted call asks for.
 pub(super) fn request_params(ctx: &mut Ctx, body: &RequestBody) {
-    if let Some(trace) = ctx.recorder().and_then(|recorder| recorder.trace()) {
+    if let Some(trace) = ctx.recorder().trace() {
         trace.request_params(RequestParams {
             stream: body.mode() == ResponseMode::Stream,
             choices: body.choices(),
@@ -55,7 +53,7 @@ pub(super) fn pass_on(client: &HeaderMap, call: &mut Call, to: &mut HeaderMap) {
 
 /// A provider's connection failed, and another of the same target is tried.
 pub(super) fn again(ctx: &mut Ctx, kind: &'static str) {
-    if let Some(trace) = ctx.recorder().and_then(|recorder| recorder.trace()) {
+    if let Some(trace) = ctx.recorder().trace() {
         trace.failed(kind);
     }
 }

@@ -96,7 +96,7 @@ pub enum AdminOp {
     /// Shows what start-up recovery would do or did: debits and holds of dead owners' journals.
     Recover,
     /// A reserve of the process that handed the ledger over.
-    Reserve(super::embedded::RemoteReserve),
+    Reserve(super::remote::RemoteReserve),
 }
 
 /// How a command names a key.
@@ -157,7 +157,7 @@ pub enum AdminReply {
     /// What recovery did.
     Recovered(RecoverReport),
     /// A reserve.
-    Reserved(super::embedded::RemoteReply),
+    Reserved(super::remote::RemoteReply),
 }
 
 /// Which receipts of an account are asked for.
@@ -293,7 +293,7 @@ impl AdminOp {
 
 impl ReceiptPage {
     /// One that stands here cannot be read: the others are shown all the same.
-    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &super::StoreError) {
+    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &super::error::StoreError) {
         log::error!("a receipt of {account} is left out: {error}");
         self.unreadable = self.unreadable.saturating_add(1);
     }

@@ -1,15 +1,13 @@
-//! The control socket: how the commands reach the process that owns the embedded ledger.
-//!
-//! A Unix socket beside the database, readable only by its owner. One JSON line in, one JSON line out.
+//! How the commands reach a ledger: the process that owns the embedded one answers them on the control socket.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use super::admin::{AdminError, AdminOp, AdminReply};
+use super::control_socket::{WAIT_MAX, ask, connect, in_folder, socket_path};
 use super::embedded::Embedded;
 use super::{Ledger, StoreError};
 use crate::clock::Clock;
@@ -93,36 +91,6 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Gives up the socket's name, for a successor to listen on.
-pub(super) fn step_aside(database: &Path) {
-    rename(&socket_path(database), &aside_path(database));
-}
-
-/// Takes the name again, whoever has it: the ledger's lock is ours.
-pub(super) fn step_back(database: &Path) {
-    rename(&aside_path(database), &socket_path(database));
-}
-
-/// The successor serves: nobody will step back.
-pub(super) fn stay_aside(database: &Path) {
-    let aside = aside_path(database);
-    match std::fs::remove_file(&aside) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            log::error!("{} cannot be removed: {error}", aside.display());
-        }
-        _ => {}
-    }
-}
-
-fn rename(from: &Path, to: &Path) {
-    match std::fs::rename(from, to) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            log::error!("{} cannot be renamed: {error}", from.display());
-        }
-        _ => {}
-    }
-}
-
 fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
     stream.set_read_timeout(Some(WAIT_MAX))?;
     stream.set_write_timeout(Some(WAIT_MAX))?;
@@ -140,47 +108,4 @@ fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
     (&mut &*stream).write_all(&text)
 }
 
-pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
-    let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
-    let mut stream = connect(socket).map_err(failed)?;
-    stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
-    let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
-    text.push(b'\n');
-    stream.write_all(&text).map_err(failed)?;
-    let mut line = String::new();
-    BufReader::new(stream).read_line(&mut line).map_err(failed)?;
-    serde_json::from_str::<Result<AdminReply, AdminError>>(&line)
-        .map_err(|error| AdminError::Store(format!("the gateway's answer cannot be read: {error}")))?
-}
-
-/// Connects to a Unix socket, however long its path is.
-pub(crate) fn connect(socket: &Path) -> std::io::Result<UnixStream> {
-    in_folder(socket, |short| UnixStream::connect(short))
-}
-
-/// A socket's address holds 107 bytes; through an open folder every path is short enough.
-pub(crate) fn in_folder<T>(socket: &Path, act: impl FnOnce(&Path) -> std::io::Result<T>) -> std::io::Result<T> {
-    let (Some(folder), Some(name)) = (socket.parent(), socket.file_name()) else {
-        return act(socket);
-    };
-    let folder = if folder.as_os_str().is_empty() {
-        Path::new(".")
-    } else {
-        folder
-    };
-    let opened = std::fs::File::open(folder)?;
-    let descriptor = std::os::fd::AsRawFd::as_raw_fd(&opened);
-    act(&Path::new("/proc/self/fd").join(descriptor.to_string()).join(name))
-}
-
-/// Where the socket of the process before waits while its successor starts.
-fn aside_path(database: &Path) -> PathBuf {
-    database.with_extension("control.before")
-}
-
-pub(super) fn socket_path(database: &Path) -> PathBuf {
-    database.with_extension("control")
-}
-
 const LINE_BYTES_MAX: u64 = 1 << 20;
-const WAIT_MAX: Duration = Duration::from_secs(30);

@@ -8,8 +8,6 @@ use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
 
-use super::Hold;
-
 /// Why a call is no longer covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncovered {
@@ -37,28 +35,19 @@ impl Cover {
         self.call.wake();
     }
 
-    fn ended(&self) -> Option<Uncovered> {
+    /// Ready once the call has to end.
+    pub(super) fn poll_ended(&self, context: &mut Context<'_>) -> Poll<Uncovered> {
+        self.call.register(context.waker());
+        self.ended().map_or(Poll::Pending, Poll::Ready)
+    }
+
+    /// Why the call has to end, once it has to.
+    pub(super) fn ended(&self) -> Option<Uncovered> {
         match self.state.load(Ordering::Acquire) {
             COVERED => None,
             NO_CREDIT => Some(Uncovered::NoCredit),
             _ => Some(Uncovered::NoAnswer),
         }
-    }
-}
-
-impl Hold {
-    /// Why the call has to end, once it has to.
-    pub fn uncovered(&self) -> Option<Uncovered> {
-        self.cover.as_ref()?.ended()
-    }
-
-    /// Ready once the call has to end. Never for a hold that does not expire.
-    pub fn poll_uncovered(&self, context: &mut Context<'_>) -> Poll<Uncovered> {
-        let Some(cover) = &self.cover else {
-            return Poll::Pending;
-        };
-        cover.call.register(context.waker());
-        cover.ended().map_or(Poll::Pending, Poll::Ready)
     }
 }
 

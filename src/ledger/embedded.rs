@@ -26,7 +26,6 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use self::handover::Predecessors;
-pub use self::handover::{RemoteReply, RemoteReserve};
 use self::reports::Reports;
 use self::take_back::OwnedBy;
 use self::writer::{Command, Committer};
@@ -35,7 +34,7 @@ use super::journal::Entry;
 use super::producer::{AccountNumbers, Producer};
 use super::sqlite::Database;
 use super::store_metrics::{StoreMetrics, Times};
-use super::{AccountHandle, AccountRecord, Caller, Debit, Figures, KeyRecord, ReceiptFiles, StoreError};
+use super::{AccountRecord, Debit, Figures, Found, KeyRecord, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
@@ -165,14 +164,14 @@ impl Embedded {
         &self.path
     }
 
-    pub(super) fn authenticate(&self, digest: &KeyDigest) -> Option<Caller> {
+    pub(super) fn find_key(&self, digest: &KeyDigest) -> Option<Found<Arc<EmbeddedAccount>>> {
         let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
         let entry = keys.get(digest)?;
         let account = entry.cell.record.load_full();
-        Some(Caller {
+        Some(Found {
             key: Arc::clone(&entry.record),
             account,
-            place: AccountHandle::Embedded(Arc::clone(&entry.cell)),
+            place: Arc::clone(&entry.cell),
         })
     }
 

@@ -3,7 +3,7 @@
 use std::future::Future;
 
 use super::hold::Hold;
-use super::{AccountHandle, Ledger, StoreError, foreign};
+use super::{AccountHandle, StoreError};
 use crate::pure::account::Extended;
 use crate::pure::estimate::HoldRange;
 use crate::pure::money::Credits;
@@ -20,14 +20,11 @@ impl Hold {
         range: HoldRange,
         quota: Credits,
     ) -> impl Future<Output = Result<Extended, StoreError>> + Send + use<> {
-        let (ledger, place, id) = (self.ledger.clone(), self.place.clone(), self.id);
+        let (place, id) = (self.place.clone(), self.id);
         async move {
-            match (&ledger, &place) {
-                (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.extend(cell, id, &range, quota),
-                (Ledger::Redis(store), AccountHandle::Redis(account)) => store.extend(account, id, &range, quota).await,
-                (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
-                    Err(foreign())
-                }
+            match &place {
+                AccountHandle::Embedded(store, account) => store.extend(account, id, &range, quota),
+                AccountHandle::Redis(store, account) => store.extend(account, id, &range, quota).await,
             }
         }
     }

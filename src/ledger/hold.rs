@@ -1,10 +1,12 @@
 //! Credit that is set aside for a running call, and the two ways in which that ends.
 
 use std::sync::Arc;
+use std::task::{Context, Poll};
 
-use super::cover::Cover;
+use super::caller::AccountHandle;
+use super::cover::{Cover, Uncovered};
 use super::journal::Entry;
-use super::{AccountHandle, Debit, Ledger, foreign};
+use super::records::Debit;
 use crate::pure::account::Granted;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
@@ -16,7 +18,6 @@ use crate::pure::usage::{CompletionTokens, PromptTokens};
 #[must_use = "a hold has to be settled or released"]
 #[derive(Debug)]
 pub struct Hold {
-    pub(super) ledger: Ledger,
     pub(super) place: AccountHandle,
     pub(super) id: RequestId,
     pub(super) granted: Granted,
@@ -29,6 +30,24 @@ pub struct Hold {
 }
 
 impl Hold {
+    pub(super) fn new(
+        place: AccountHandle,
+        id: RequestId,
+        granted: Granted,
+        entry: Entry,
+        cover: Option<Arc<Cover>>,
+    ) -> Hold {
+        Hold {
+            place,
+            id,
+            granted,
+            entry,
+            number: None,
+            cover,
+            open: true,
+        }
+    }
+
     /// The request's id, which is the hold's.
     pub fn id(&self) -> RequestId {
         self.id
@@ -47,21 +66,12 @@ impl Hold {
     /// Tokens of the answer are about to be passed on: `delivered` in all, with the provider's report of the prompt where it has come.
     /// Costs a few store instructions.
     pub fn pass(&mut self, delivered: CompletionTokens, prompt: Option<PromptTokens>) {
-        if self.number.is_none()
-            && let Some(number) = self.next_number()
-        {
+        if self.number.is_none() {
+            let number = self.place.next_number();
             self.entry.name(number);
             self.number = Some(number);
         }
         self.entry.pass(delivered, prompt);
-    }
-
-    fn next_number(&self) -> Option<CallNumber> {
-        match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => Some(store.next_number(cell)),
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => Some(store.next_number(account)),
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => None,
-        }
     }
 
     /// Takes the exact cost and gives the rest back. Never waits; the debit is taken whole even above the hold.
@@ -70,16 +80,22 @@ impl Hold {
         debit.held = Some(self.granted.amount);
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         let number = self.number;
-        match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => {
-                store.settle(cell, self.id, number, debit, entry)
-            }
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => {
-                store.settle(account, self.id, number, debit, entry)
-            }
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
-                log::error!("MONEY: request {}: {}", self.id, foreign());
-            }
+        match &self.place {
+            AccountHandle::Embedded(store, account) => store.settle(account, self.id, number, debit, entry),
+            AccountHandle::Redis(store, account) => store.settle(account, self.id, number, debit, entry),
+        }
+    }
+
+    /// Why the call has to end, once it has to.
+    pub fn uncovered(&self) -> Option<Uncovered> {
+        self.cover.as_ref()?.ended()
+    }
+
+    /// Ready once the call has to end. Never for a hold that does not expire.
+    pub fn poll_uncovered(&self, context: &mut Context<'_>) -> Poll<Uncovered> {
+        match &self.cover {
+            Some(cover) => cover.poll_ended(context),
+            None => Poll::Pending,
         }
     }
 
@@ -97,14 +113,9 @@ impl Hold {
     fn give_back(&mut self) {
         self.open = false;
         let entry = std::mem::replace(&mut self.entry, Entry::none());
-        match (&self.ledger, &self.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => {
-                store.release(cell, self.id, self.number, entry)
-            }
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => {
-                store.release(account, self.id, self.number, entry)
-            }
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {}
+        match &self.place {
+            AccountHandle::Embedded(store, account) => store.release(account, self.id, self.number, entry),
+            AccountHandle::Redis(store, account) => store.release(account, self.id, self.number, entry),
         }
     }
 }

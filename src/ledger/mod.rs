@@ -5,9 +5,12 @@
 //! settling and releasing never wait: the store takes the [`Hold`] and sees to it.
 
 pub mod admin;
+mod caller;
 pub mod control;
+pub(crate) mod control_socket;
 mod cover;
 pub mod embedded;
+mod error;
 mod extend;
 mod hold;
 pub mod journal;
@@ -16,77 +19,28 @@ mod receipt_files;
 mod records;
 pub mod redis;
 mod refusals;
+mod remote;
 pub mod sqlite;
 pub mod store_metrics;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::pure::account::{Denial, ReserveRequest};
-use crate::pure::ids::{AccountId, KeyDigest, RequestId, Tier};
-use crate::pure::limits::{Limits, RateView};
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::money::Credits;
-use crate::pure::numbers::CallNumber;
 use crate::pure::receipt::Receipt;
 use crate::pure::time::{Period, Timestamp};
 
 use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
+pub(crate) use self::caller::AccountHandle;
+pub use self::caller::{Caller, FoundKey};
 pub use self::cover::Uncovered;
+pub use self::error::StoreError;
 pub use self::hold::Hold;
-use self::journal::Entry;
 pub use self::receipt_files::ReceiptFiles;
-pub(crate) use self::records::pico;
 pub use self::records::{AccountRecord, Debit, Figures, KeyRecord, UsageRow};
-use crate::failpoints::point;
-
-/// Who is calling, after the check: account and key facts.
-#[derive(Clone, Debug)]
-pub struct Caller {
-    /// The key.
-    pub key: Arc<KeyRecord>,
-    /// The account.
-    pub account: Arc<AccountRecord>,
-    pub(crate) place: AccountHandle,
-}
-
-/// Where the account's figures are, so that no step has to look the account up again.
-#[derive(Clone, Debug)]
-pub(crate) enum AccountHandle {
-    Embedded(Arc<embedded::EmbeddedAccount>),
-    Redis(Arc<redis::Account>),
-}
-
-impl Caller {
-    /// The key's tier: its account's, or a lower one of its own.
-    pub fn tier(&self) -> Tier {
-        self.key
-            .tier
-            .map_or(self.account.tier, |own| own.min(self.account.tier))
-    }
-}
-
-/// A call that its process left behind when it died, as its journal tells it.
-#[derive(Debug)]
-pub(crate) enum Orphan {
-    /// Nothing of an answer had been passed on: its hold is given back.
-    Held,
-    /// An answer had begun: this is what it costs, under this number. None in journals of before there were numbers at this stage.
-    Owed { debit: Debit, number: Option<CallNumber> },
-}
-
-/// Why the store has no answer. At admission each of them is a 503: never "allowed".
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum StoreError {
-    /// It cannot be reached or written, or did not answer in time.
-    #[error("the ledger's store is unavailable: {0}")]
-    Unavailable(String),
-    /// Another process owns it: a gateway, or a command for a moment.
-    #[error("the ledger's store is unavailable: {0}")]
-    Owned(String),
-    /// It answered what cannot be.
-    #[error("the ledger's store holds something unreadable: {0}")]
-    Corrupt(String),
-}
+pub(crate) use self::records::{Found, Orphan, pico};
+use self::store_metrics::StoreMetrics;
 
 // The futures of the Redis store are boxed: they are large, and a call on the embedded store should not carry their size.
 
@@ -121,69 +75,26 @@ pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
 }
 
 impl Ledger {
-    /// The caller of a key, or nothing when no such key was ever made. Revocation and expiry are the caller's to check:
-    /// see [`KeyRecord`].
-    pub async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
+    /// A key, with whatever became of it, or nothing when no such key was ever made.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<FoundKey>, StoreError> {
         match self {
-            Ledger::Embedded(store) => Ok(store.authenticate(digest)),
-            Ledger::Redis(store) => Box::pin(store.authenticate(digest)).await,
+            Ledger::Embedded(store) => Ok(store.find_key(digest).map(|found| FoundKey {
+                key: found.key,
+                account: found.account,
+                place: AccountHandle::Embedded(Arc::clone(store), found.place),
+            })),
+            Ledger::Redis(store) => {
+                let found = Box::pin(store.find_key(digest)).await?;
+                Ok(found.map(|found| FoundKey {
+                    key: found.key,
+                    account: found.account,
+                    place: AccountHandle::Redis(Arc::clone(store), found.place),
+                }))
+            }
         }
-    }
-
-    /// Checks limits, credit and quota and records a hold, all or nothing, in one step.
-    ///
-    /// # Errors
-    /// [`StoreError`] when the store cannot say: nothing is held that would not expire by itself.
-    ///
-    /// For tests and benches: a call of a client has an entry in the journal ([`Ledger::reserve_journaled`]).
-    pub async fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Result<Hold, Denial>, StoreError> {
-        self.reserve_journaled(caller, request, Entry::none()).await
-    }
-
-    /// [`Ledger::reserve`] for a call that stands in the journal already. The entry goes along with the hold, and is closed once the
-    /// store knows how the call ended.
-    ///
-    /// # Errors
-    /// As [`Ledger::reserve`].
-    pub async fn reserve_journaled(
-        &self,
-        caller: &Caller,
-        request: &ReserveRequest,
-        mut entry: Entry,
-    ) -> Result<Result<Hold, Denial>, StoreError> {
-        point("reserve", "before");
-        let reply = match (self, &caller.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => {
-                let reply = match store.reserve(cell, request, &mut entry) {
-                    Ok(None) => Box::pin(store.reserve_at_successor(cell, request, &mut entry)).await,
-                    Ok(Some(reply)) => Ok(reply),
-                    Err(error) => Err(error),
-                };
-                match &reply {
-                    Ok(Ok(granted)) => entry.granted(granted.amount),
-                    Ok(Err(_)) | Err(_) => entry.close(),
-                }
-                reply?.map(|granted| (granted, entry, None))
-            }
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => Box::pin(store.reserve(account, request, entry))
-                .await?
-                .map(|(granted, entry, cover)| (granted, entry, Some(cover))),
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
-                entry.close();
-                return Err(foreign());
-            }
-        };
-        point("reserve", "after");
-        Ok(reply.map(|(granted, entry, cover)| Hold {
-            ledger: self.clone(),
-            place: caller.place.clone(),
-            id: request.id,
-            granted,
-            entry,
-            number: None,
-            cover,
-            open: true,
-        }))
     }
 
     /// Where the figures of an account are, for the calls that a dead process left.
@@ -191,32 +102,25 @@ impl Ledger {
     /// # Errors
     /// When there is no such account.
     pub(crate) fn place(&self, account: &AccountId) -> Result<AccountHandle, StoreError> {
+        Ok(match self {
+            Ledger::Embedded(store) => AccountHandle::Embedded(Arc::clone(store), store.place(account)?),
+            Ledger::Redis(store) => AccountHandle::Redis(Arc::clone(store), store.place(account)),
+        })
+    }
+
+    /// When a hold made at `now` expires unless it is renewed: see [`Caller::hold_expiry`].
+    pub fn hold_expiry(&self, now: Timestamp) -> Timestamp {
         match self {
-            Ledger::Embedded(store) => store.place(account),
-            Ledger::Redis(store) => Ok(store.place(account)),
+            Ledger::Embedded(_) => Timestamp(i64::MAX),
+            Ledger::Redis(store) => store.hold_expiry(now),
         }
     }
 
-    /// Settles or releases a call that a dead process left. False when its debit is known to have been taken before.
-    ///
-    /// # Errors
-    /// When the place is another store's, or nobody knows whether the debit was taken; the entry stays in its journal then.
-    pub(crate) fn take_over(
-        &self,
-        place: &AccountHandle,
-        hold: RequestId,
-        orphan: Orphan,
-        entry: Entry,
-    ) -> Result<bool, StoreError> {
-        match (self, place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.take_over(cell, hold, orphan, entry),
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => {
-                store.take_over(account, hold, orphan, entry);
-                Ok(true)
-            }
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
-                Err(foreign())
-            }
+    /// The ledger's state now. Cheap enough for a scrape, not for a request.
+    pub fn store_metrics(&self) -> StoreMetrics {
+        match self {
+            Ledger::Embedded(store) => store.store_metrics(),
+            Ledger::Redis(store) => store.store_metrics(),
         }
     }
 
@@ -254,41 +158,6 @@ impl Ledger {
     pub fn recovered(&self, report: RecoverReport) {
         if let Ledger::Embedded(store) = self {
             store.recovered(report);
-        }
-    }
-
-    /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
-    /// one process; in Redis the process that made it renews it.
-    pub fn hold_expiry(&self, now: Timestamp) -> Timestamp {
-        match self {
-            Ledger::Embedded(_) => Timestamp(i64::MAX),
-            Ledger::Redis(store) => store.hold_expiry(now),
-        }
-    }
-
-    /// The rate-limit counts for answers that admit nothing.
-    pub fn rate(&self, caller: &Caller, scope: &crate::pure::account::Scope, limits: Limits) -> RateView {
-        match (self, &caller.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.rate(cell, scope, limits),
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => store.rate(account, scope, limits),
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
-                let now = Timestamp::default();
-                crate::pure::limits::Window::default().view(limits, now)
-            }
-        }
-    }
-
-    /// The account's figures now.
-    pub async fn figures(&self, caller: &Caller) -> Result<Figures, StoreError> {
-        match (self, &caller.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) if !store.is_ours() => {
-                Box::pin(store.figures_at_successor(cell)).await
-            }
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => Ok(store.figures(cell)),
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => Box::pin(store.figures(account)).await,
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => {
-                Err(foreign())
-            }
         }
     }
 
@@ -370,11 +239,6 @@ impl Ledger {
             }
         }
     }
-}
-
-/// A caller of one store was brought to another: a process has one ledger, so this cannot be.
-fn foreign() -> StoreError {
-    StoreError::Corrupt("the caller belongs to another ledger".to_owned())
 }
 
 /// An amount of a finding: the nearest that there is.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::pure::ids::{AccountId, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::numbers::CallNumber;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::CallDetails;
 use crate::pure::time::Timestamp;
@@ -45,6 +46,23 @@ pub struct AccountRecord {
     pub monthly_quota: Option<Credits>,
     /// When it was made.
     pub created: Timestamp,
+}
+
+/// A key with its account, as a store has found them; `place` is where it has the account's figures.
+#[derive(Debug)]
+pub(crate) struct Found<P> {
+    pub(crate) key: Arc<KeyRecord>,
+    pub(crate) account: Arc<AccountRecord>,
+    pub(crate) place: P,
+}
+
+/// A call that its process left behind when it died, as its journal tells it.
+#[derive(Debug)]
+pub(crate) enum Orphan {
+    /// Nothing of an answer had been passed on: its hold is given back.
+    Held,
+    /// An answer had begun: this is what it costs, under this number. None in journals of before there were numbers at this stage.
+    Owed { debit: Debit, number: Option<CallNumber> },
 }
 
 /// What a call really used.

@@ -1,33 +1,26 @@
 //! Calls that are refused beside a reserve: before their body was taken, or for what it says.
 
-use super::{AccountHandle, Caller, Ledger};
+use super::caller::{AccountHandle, Caller};
 use crate::pure::account::{Denial, Look, ReserveRequest, Scope};
 use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
-impl Ledger {
+impl Caller {
     /// Refuses a call whose body is still to come where this process knows already that it would be refused. Never asks the store.
     ///
     /// # Errors
     /// As [`AccountState::look`](crate::pure::account::AccountState::look); in Redis for the limit of requests alone.
-    pub fn look(&self, caller: &Caller, look: &Look) -> Result<(), Denial> {
-        match (self, &caller.place) {
-            (Ledger::Embedded(store), AccountHandle::Embedded(cell)) => store.look(cell, look),
-            (Ledger::Redis(store), AccountHandle::Redis(account)) => store.look(account, look),
-            (Ledger::Embedded(_), AccountHandle::Redis(_)) | (Ledger::Redis(_), AccountHandle::Embedded(_)) => Ok(()),
+    pub fn look(&self, look: &Look) -> Result<(), Denial> {
+        match &self.place {
+            AccountHandle::Embedded(store, account) => store.look(account, look),
+            AccountHandle::Redis(store, account) => store.look(account, look),
         }
     }
 
     /// Counts a request that is refused for what it says. The counts after it; none when the store cannot say.
-    pub async fn count_refused(
-        &self,
-        caller: &Caller,
-        id: RequestId,
-        scope: Scope,
-        limits: Limits,
-    ) -> Option<RateView> {
+    pub async fn count_refused(&self, id: RequestId, scope: Scope, limits: Limits) -> Option<RateView> {
         // A reserve that leaves no room for a call is refused, and counted.
         let request = ReserveRequest {
             id,
@@ -43,7 +36,7 @@ impl Ledger {
             expires: self.hold_expiry(Timestamp::default()),
             is_counted: false,
         };
-        match self.reserve(caller, &request).await {
+        match self.reserve(&request).await {
             Ok(Err(Denial::Requests(rate) | Denial::Concurrency(rate) | Denial::Tokens(rate))) => {
                 Some(RateView { limits, ..rate })
             }

@@ -3,7 +3,6 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::Ledger;
 use crate::pure::histogram::{Bounds, Histogram};
 use crate::pure::money::Credits;
 
@@ -29,16 +28,6 @@ pub struct StoreMetrics {
 /// How long a store takes, counted by whoever asks it.
 #[derive(Debug)]
 pub(super) struct Times(Mutex<Histogram>);
-
-impl Ledger {
-    /// The ledger's state now. Cheap enough for a scrape, not for a request.
-    pub fn store_metrics(&self) -> StoreMetrics {
-        match self {
-            Ledger::Embedded(store) => store.store_metrics(),
-            Ledger::Redis(store) => store.store_metrics(),
-        }
-    }
-}
 
 impl Default for Times {
     fn default() -> Times {

@@ -12,11 +12,12 @@ use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use pingora::protocols::l4::stream::Stream as Socket;
 use pingora::protocols::raw_connect::ProxyDigest;
-use pingora::protocols::tls::{SslDigest, TlsRef};
+use pingora::protocols::tls::{SslDigest, TlsRef, TlsStream};
 use pingora::protocols::{
-    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, IO, Peek, Shutdown, SocketDigest, Ssl, TimingDigest,
-    UniqueID, UniqueIDType,
+    ALPN, GetProxyDigest, GetSocketDigest, GetTimingDigest, IO, Peek, Shutdown, SocketDigest, Ssl, Stream,
+    TimingDigest, UniqueID, UniqueIDType,
 };
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
@@ -108,6 +109,34 @@ impl Stall {
         ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
     }
+}
+
+/// What the listener and the handler of a client's connection tell each other. None when it is another's connection.
+pub(crate) fn head_limit_of(stream: &Stream) -> Option<&HeadLimit> {
+    let stream = (**stream).as_any();
+    let clear = stream
+        .downcast_ref::<BoundedStream<Socket>>()
+        .and_then(BoundedStream::head_limit);
+    let secure = || {
+        stream
+            .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
+            .and_then(BoundedStream::head_limit)
+    };
+    clear.or_else(secure)
+}
+
+/// What is sent over an upstream's connection that `connection_pool` has made. None when it is another's connection.
+pub(crate) fn upstream_io_of(stream: &Stream) -> Option<Arc<UpstreamIo>> {
+    let stream = (**stream).as_any();
+    let clear = stream
+        .downcast_ref::<BoundedStream<Socket>>()
+        .and_then(BoundedStream::upstream_io);
+    let secure = || {
+        stream
+            .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
+            .and_then(BoundedStream::upstream_io)
+    };
+    clear.or_else(secure).map(Arc::clone)
 }
 
 impl<S: AsyncWrite + Unpin> Drop for BoundedStream<S> {

@@ -3,11 +3,6 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use pingora::protocols::Stream;
-use pingora::protocols::l4::stream::Stream as Socket;
-use pingora::protocols::tls::TlsStream;
-
-use super::bounded_stream::BoundedStream;
 use super::chunk_check::{BareLineEnd, ChunkCheck};
 
 /// What a connection's reader and its handler tell each other of the head that is waited for.
@@ -46,20 +41,6 @@ pub(crate) enum Excess {
 impl HeadLimit {
     pub(crate) fn new() -> Arc<HeadLimit> {
         Arc::new(HeadLimit(Mutex::new(Head::First)))
-    }
-
-    /// That of a connection which the listener has taken in.
-    pub(crate) fn of(stream: &Stream) -> Option<&HeadLimit> {
-        let stream = (**stream).as_any();
-        let clear = stream
-            .downcast_ref::<BoundedStream<Socket>>()
-            .and_then(BoundedStream::head_limit);
-        let secure = || {
-            stream
-                .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
-                .and_then(BoundedStream::head_limit)
-        };
-        clear.or_else(secure)
     }
 
     fn lock(&self) -> MutexGuard<'_, Head> {

@@ -2,14 +2,10 @@
 //! does not take yet is sent while its answer is read, so that one that answers early is heard.
 
 use std::io;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use pingora::protocols::Stream;
-use pingora::protocols::l4::stream::Stream as Socket;
-use pingora::protocols::tls::TlsStream;
 
-use super::bounded_stream::BoundedStream;
 use super::chunk_check::{BareLineEnd, ChunkCheck};
 
 /// One connection's, over all requests that it serves.
@@ -50,20 +46,6 @@ enum Answer {
 }
 
 impl UpstreamIo {
-    /// That of a connection that `connection_pool` has made.
-    pub(crate) fn of(stream: &Stream) -> Option<Arc<UpstreamIo>> {
-        let stream = (**stream).as_any();
-        let clear = stream
-            .downcast_ref::<BoundedStream<Socket>>()
-            .and_then(BoundedStream::upstream_io);
-        let secure = || {
-            stream
-                .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
-                .and_then(BoundedStream::upstream_io)
-        };
-        clear.or_else(secure).map(Arc::clone)
-    }
-
     fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -18,7 +18,7 @@ use crate::clock::monotonic;
 use crate::config::Store;
 use crate::gateway::Tollgate;
 use crate::ledger::StoreError;
-use crate::ledger::control;
+use crate::ledger::control_socket;
 use crate::ledger::journal::recover;
 
 /// The listening socket, for a successor, as long as this process listens. Clones are handles to the same.
@@ -99,7 +99,7 @@ impl Handover {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let listener = control::in_folder(&new, |short| UnixListener::bind(short))?;
+        let listener = control_socket::in_folder(&new, |short| UnixListener::bind(short))?;
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&new, &path)?;
         let wait = move || {

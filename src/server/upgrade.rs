@@ -19,7 +19,7 @@ use std::time::Duration;
 use super::descriptor;
 use super::open::StartError;
 use crate::failpoints;
-use crate::ledger::control;
+use crate::ledger::control_socket;
 
 /// How a gateway starts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -186,7 +186,7 @@ impl Predecessor {
     /// When none does.
     pub(crate) fn find(data_dir: &Path) -> Result<Predecessor, StartError> {
         let none = |_| format!("no gateway runs with {}: start without --upgrade", data_dir.display());
-        let line = control::connect(&socket_path(data_dir)).map_err(none)?;
+        let line = control_socket::connect(&socket_path(data_dir)).map_err(none)?;
         line.set_read_timeout(Some(ANSWERS_WITHIN))?;
         line.set_write_timeout(Some(ANSWERS_WITHIN))?;
         let line = Box::leak(Box::new(line));

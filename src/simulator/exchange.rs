@@ -112,6 +112,15 @@ impl Exchange {
         Ok(body.freeze())
     }
 
+    /// Stalls or cuts an exchange of which nothing may be sent.
+    pub(super) async fn check_trouble(&mut self, script: &Script) -> Result<(), Halt> {
+        match script.trouble {
+            Some(Trouble::Stall { after: 0 }) => Err(self.stall().await),
+            Some(Trouble::Cut { after: 0 }) => Err(Halt::Cut),
+            _ => Ok(()),
+        }
+    }
+
     pub(super) async fn refuse(&mut self, refusal: &Refusal) -> Result<(), Halt> {
         let body = Bytes::from(refusal.body().to_string());
         let mut header = self.header(refusal.status, JSON)?;

@@ -234,7 +234,7 @@ impl SimulatedProvider {
     }
 
     async fn before_first_byte(&self, exchange: &mut Exchange, script: &Script) -> Result<(), Halt> {
-        script.check_trouble(exchange).await?;
+        exchange.check_trouble(script).await?;
         exchange
             .pause(script.pace.unwrap_or(self.options.first_byte_pause))
             .await

@@ -3,8 +3,6 @@
 use http::Method;
 use serde_json::{Value, json};
 
-use super::script;
-
 /// An error answer. Constructors are named by what went wrong.
 #[derive(Debug)]
 pub(super) struct Refusal {
@@ -52,7 +50,7 @@ impl Refusal {
     pub(super) fn unknown_model(model: &str) -> Self {
         let message = format!(
             "The model `{model}` does not exist or you do not have access to it. This is a simulated provider. {}",
-            script::HELP
+            HELP
         );
         Refusal {
             code: Some("model_not_found"),
@@ -65,7 +63,7 @@ impl Refusal {
         let message = format!(
             "Invalid URL ({method} {path}). This is a simulated provider; it serves POST /v1/chat/completions, POST /v1/embeddings and \
              GET /v1/models. {}",
-            script::HELP
+            HELP
         );
         Refusal::new(404, "invalid_request_error", message)
     }
@@ -154,3 +152,8 @@ impl Refusal {
 }
 
 const RETRY_AFTER_SECONDS: u64 = 1;
+
+/// What error texts tell about faults on request.
+pub(super) const HELP: &str = "A model named `simulate:WORD`, or a message that begins with it, chooses a fault. WORD is one of a status \
+    400 to 599 (429=SECONDS), stall (=EVENTS), cut (=EVENTS), error-event (=EVENTS), slow (=MILLISECONDS), no-usage, bad-usage, no-done, \
+    tokens (=COUNT); several are joined with `+`.";

@@ -2,8 +2,7 @@
 
 use std::time::Duration;
 
-use super::exchange::{Exchange, Halt};
-use super::refusal::Refusal;
+use super::refusal::{HELP, Refusal};
 
 /// The words of one request, read. The default is a provider without faults.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -62,15 +61,6 @@ impl Script {
         }
     }
 
-    /// Stalls or cuts an exchange of which nothing may be sent.
-    pub(super) async fn check_trouble(&self, exchange: &mut Exchange) -> Result<(), Halt> {
-        match self.trouble {
-            Some(Trouble::Stall { after: 0 }) => Err(exchange.stall().await),
-            Some(Trouble::Cut { after: 0 }) => Err(Halt::Cut),
-            _ => Ok(()),
-        }
-    }
-
     fn add(&mut self, words: &str) -> Result<(), Refusal> {
         words.split('+').try_for_each(|word| self.add_word(word))
     }
@@ -115,17 +105,13 @@ impl Script {
 pub(super) fn is_script(model: &str) -> bool {
     model.starts_with(PREFIX)
 }
-
-const PREFIX: &str = "simulate:";
-/// What error texts tell about faults on request.
-pub(super) const HELP: &str = "A model named `simulate:WORD`, or a message that begins with it, chooses a fault. WORD is one of a status \
-    400 to 599 (429=SECONDS), stall (=EVENTS), cut (=EVENTS), error-event (=EVENTS), slow (=MILLISECONDS), no-usage, bad-usage, no-done, \
-    tokens (=COUNT); several are joined with `+`.";
 const TROUBLE_AFTER: usize = 3;
 const SLOW_PAUSE: Duration = Duration::from_millis(250);
 const SLOW_PAUSE_MAX: Duration = Duration::from_secs(60);
 const TOKENS: usize = 1_000;
 const TOKENS_MAX: usize = 200_000;
+
+const PREFIX: &str = "simulate:";
 
 #[cfg(test)]
 mod tests {

@@ -186,7 +186,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::super::Telemetry;
-    use super::super::record::{Billed, Recorder, RouteName};
+    use super::super::record::{Billed, RouteName};
+    use super::super::recorder::Recorder;
     use super::*;
     use crate::pure::ids::RequestId;
     use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};

@@ -1,6 +1,6 @@
 //! What an operator sees of the gateway: metrics, the access log, traces, and the series of the status page.
 //!
-//! It counts and tells, and decides nothing: no call waits for it, and no request fails because of it. [`record`] is what a request notes
+//! It counts and tells, and decides nothing: no call waits for it, and no request fails because of it. [`recorder`] is what a request notes
 //! on its way, [`counters`] the counts, [`access_log`] the lines, [`exposition`] the text that Prometheus reads; [`trace`] is what a request
 //! notes beside, `spans` makes spans of it, and [`otlp`] sends them to a collector.
 
@@ -12,18 +12,21 @@ mod labels;
 mod log_format;
 pub mod otlp;
 pub mod record;
+pub mod recorder;
 mod spans;
 pub mod status;
 pub mod trace;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use self::counters::Figures;
 use self::record::{Record, TargetName};
-use self::trace::Tracer;
+use self::trace::{Traced, Tracer};
 use crate::clock::Clock;
+use crate::config::Sample;
 use crate::pure::time::Timestamp;
 
 /// The counts of a process, and the lines that wait to be written.
@@ -257,3 +260,16 @@ static NEXT: AtomicUsize = AtomicUsize::new(0);
 const SHARDS: usize = 32;
 /// Most requests of a thread whose lines wait: what it serves in a quarter of a second, and more.
 const WAITING_MAX: usize = 40_960;
+
+impl Telemetry {
+    /// Traces that are done come out of the end that is returned. None when somebody has it already.
+    fn trace(&self, sample: Sample) -> Option<Receiver<Box<Traced>>> {
+        let (tracer, done) = Tracer::new(sample);
+        self.tracer.set(tracer).ok().map(|()| done)
+    }
+
+    /// Whether traces are made.
+    pub fn is_traced(&self) -> bool {
+        self.tracer.get().is_some()
+    }
+}

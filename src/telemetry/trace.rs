@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::time::{Duration, Instant, SystemTime};
 
-use super::Telemetry;
 use super::record::Record;
 use crate::clock::{monotonic, wall};
 use crate::config::Sample;
@@ -235,19 +234,6 @@ impl Trace {
     }
 }
 
-impl Telemetry {
-    /// Traces that are done come out of the end that is returned. None when somebody has it already.
-    pub(super) fn trace(&self, sample: Sample) -> Option<Receiver<Box<Traced>>> {
-        let (tracer, done) = Tracer::new(sample);
-        self.tracer.set(tracer).ok().map(|()| done)
-    }
-
-    /// Whether traces are made.
-    pub fn is_traced(&self) -> bool {
-        self.tracer.get().is_some()
-    }
-}
-
 /// The methods that may stand in a span; what else a client writes may not.
 fn known(method: &http::Method) -> &'static str {
     match method.as_str() {
@@ -271,7 +257,8 @@ const QUEUE_MAX: usize = 8192;
 
 #[cfg(test)]
 mod tests {
-    use super::super::record::Recorder;
+    use super::super::Telemetry;
+    use super::super::recorder::Recorder;
     use super::*;
 
     #[test]

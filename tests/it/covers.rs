@@ -101,7 +101,8 @@ impl Other {
 
     async fn reserve(&self, key: &str, amount: Decimal) -> Result<Hold, Denial> {
         let digest = ApiKey::parse("tg_", key).unwrap().digest();
-        let caller = self.ledger.authenticate(&digest).await.unwrap().unwrap();
+        let found = self.ledger.authenticate(&digest).await.unwrap().unwrap();
+        let caller = found.checked(self.clock.now()).unwrap();
         let amount: Credits = amount.normalize().to_string().parse().unwrap();
         let limits = Limits {
             rpm: 1_000,
@@ -119,7 +120,7 @@ impl Other {
             expires: self.clock.now().plus_millis(600_000),
             is_counted: false,
         };
-        self.ledger.reserve(&caller, &request).await.unwrap()
+        caller.reserve(&request).await.unwrap()
     }
 
     /// On a thread of its own, as it blocks.

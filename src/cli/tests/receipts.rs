@@ -40,7 +40,8 @@ impl Calls {
         }
         let ledger = Ledger::Embedded(Arc::clone(&store));
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-        let caller = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+        let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+        let caller = found.checked(Clock::System.now()).unwrap();
         let ids: Vec<RequestId> = (1..=4).map(id).collect();
         for (id, number) in ids.iter().zip(1..) {
             let details = CallDetails {
@@ -51,7 +52,7 @@ impl Calls {
                 ..CallDetails::default()
             };
             let model = if number == 2 { "a/dear" } else { "a/b" };
-            spend_as(&ledger, &caller, *id, model, "0.25", Some(Box::new(details)));
+            spend_as(&caller, *id, model, "0.25", Some(Box::new(details)));
         }
         drop((ledger, caller));
         Calls {

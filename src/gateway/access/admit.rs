@@ -7,8 +7,8 @@ use super::authenticate::store_failed;
 use crate::clock::Clock;
 use crate::gateway::admission::Admission;
 use crate::gateway::snapshot::Snapshot;
+use crate::ledger::Caller;
 use crate::ledger::journal::{Intent, Journal};
-use crate::ledger::{Caller, Ledger};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::charge::Ceiling;
@@ -22,10 +22,10 @@ use crate::pure::prompt_count::counted_text_within;
 use crate::pure::request_body::{Endpoint, PromptBounds, PromptLimits, RequestBody};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::PromptTokens;
+use crate::telemetry::recorder::Recorder;
 
 /// Everything that admission looks at.
 pub(in crate::gateway) struct LedgerAccess<'a> {
-    pub(in crate::gateway) ledger: &'a Ledger,
     pub(in crate::gateway) journal: &'a Journal,
     pub(in crate::gateway) clock: &'a Clock,
     pub(in crate::gateway) snapshot: &'a Snapshot,
@@ -145,7 +145,7 @@ pub(in crate::gateway) async fn admit(
         hold,
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
-        recorder: None,
+        recorder: Recorder::spent(),
         details: None,
     })
 }
@@ -181,7 +181,7 @@ async fn try_reserve(
         at_least: range.at_least,
         // A token is about four bytes of text; the window is corrected when the real number is known.
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
-        expires: access.ledger.hold_expiry(access.clock.now()),
+        expires: caller.hold_expiry(access.clock.now()),
         is_counted,
     };
     let intent = Intent {
@@ -194,9 +194,8 @@ async fn try_reserve(
         endpoint: body.endpoint(),
     };
     let entry = access.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
-    access
-        .ledger
-        .reserve_journaled(caller, &request, entry)
+    caller
+        .reserve_journaled(&request, entry)
         .await
         .map_err(|error| store_failed(error).into())
 }

@@ -46,14 +46,11 @@ pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &AuthContext<
         KeyCheck::Ask => {}
         KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
     }
-    let Some(caller) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
+    let Some(found) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
         guard.auth_throttle.is_unknown(&digest, now);
         return Err(failed());
     };
-    let expired = caller.key.expires.is_some_and(|at| at <= guard.clock.now());
-    if expired || caller.key.revoked.is_some() {
-        return Err(failed());
-    }
+    let caller = found.checked(guard.clock.now()).ok_or_else(failed)?;
     guard.auth_throttle.opened(&digest);
     Ok(caller)
 }

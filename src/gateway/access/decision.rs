@@ -28,8 +28,8 @@ use crate::gateway::snapshot::Snapshot;
 use crate::gateway::state::Books;
 use crate::gateway::trace;
 use crate::ledger::Caller;
+use crate::net::bounded_stream::head_limit_of;
 use crate::net::client_ip;
-use crate::net::head_limit::HeadLimit;
 use crate::pure::catalogue::Model;
 use crate::pure::error::ApiError;
 use crate::pure::policy::{Permit, Provenance};
@@ -48,7 +48,7 @@ pub(in crate::gateway) enum Decision {
 pub(in crate::gateway) fn begin(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) {
     let headers = &session.req_header().headers;
     let is_chunked = headers.contains_key(header::TRANSFER_ENCODING);
-    if let Some(limit) = session.stream().and_then(HeadLimit::of) {
+    if let Some(limit) = session.stream().and_then(head_limit_of) {
         ctx.is_misframed = limit.head_came(is_chunked).is_err();
     }
     let timeouts = ctx.snapshot.config.timeouts;
@@ -83,18 +83,14 @@ pub(in crate::gateway) async fn decide(
     match steps(tollgate, session, ctx).await {
         Ok(decision) => Ok(decision),
         Err(Failed::Api(error)) => {
-            if let Some(recorder) = &mut ctx.recorder {
-                recorder.failed(&error);
-            }
+            ctx.recorder().failed(&error);
             let sends_body = responses::sends_body(session);
             // In boxes here and below, for what is seldom done would else be room that every call keeps.
             Box::pin(responses::error(session, ctx, &error.to_wire())).await?;
             if sends_body {
                 let began = crate::clock::monotonic();
                 Box::pin(responses::linger(session, ctx)).await;
-                if let Some(recorder) = &mut ctx.recorder {
-                    recorder.waited_for_body(began.elapsed());
-                }
+                ctx.recorder().waited_for_body(began.elapsed());
             }
             Ok(Decision::Answered)
         }
@@ -137,11 +133,9 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         failures_max: ctx.snapshot.config.auth_failures_per_minute,
     };
     let caller = authenticate::caller(&request.headers, &guard).await?;
-    if let Some(recorder) = &mut ctx.recorder {
-        recorder.caller(&caller.account.id, &caller.key.id);
-    }
+    ctx.recorder().caller(&caller.account.id, &caller.key.id);
     let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
-    ctx.rate = Some(books.ledger.rate(&caller, &scope, limits));
+    ctx.rate = Some(caller.rate(&scope, limits));
     let Route::Model(endpoint) = route else {
         let from = authenticate::provenance(&request.headers, &caller);
         if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
@@ -180,9 +174,7 @@ async fn admitted(
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
     if books.ledger.in_maintenance() {
-        if let Some(recorder) = &mut ctx.recorder {
-            recorder.because(MAINTENANCE);
-        }
+        ctx.recorder().because(MAINTENANCE);
         let message = "The service is under maintenance.";
         return Err(ApiError::Unavailable {
             message,
@@ -194,7 +186,6 @@ async fn admitted(
     let from = authenticate::provenance(&session.req_header().headers, &caller);
     let mut precheck = Precheck {
         snapshot: &snapshot,
-        ledger: &books.ledger,
         caller: &caller,
         endpoint,
         is_domain_allowed: crate::pure::policy::domain_allowed(&caller.key.domains, from),
@@ -203,9 +194,7 @@ async fn admitted(
     let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
     ctx.rate = precheck.rate.or(ctx.rate);
     let bytes = received?;
-    if let Some(recorder) = &mut ctx.recorder {
-        recorder.waited_for_body(wait);
-    }
+    ctx.recorder().waited_for_body(wait);
     let is_small = receive::is_small(bytes.len());
     let from = authenticate::provenance(&session.req_header().headers, &caller);
     let (permit, body) = match checked(ctx, &caller, bytes, endpoint, from) {
@@ -214,14 +203,13 @@ async fn admitted(
             if !is_small {
                 // To take it was work: a caller's mistakes are limited as its calls are.
                 let (scope, limits) = admit::limits(&snapshot, &caller);
-                let counted = Box::pin(books.ledger.count_refused(&caller, ctx.id, scope, limits)).await;
+                let counted = Box::pin(caller.count_refused(ctx.id, scope, limits)).await;
                 ctx.rate = counted.or(ctx.rate);
             }
             return Err(error.into());
         }
     };
     let access = admit::LedgerAccess {
-        ledger: &books.ledger,
         journal: &books.journal,
         clock: tollgate.clock(),
         snapshot: &snapshot,
@@ -235,7 +223,7 @@ async fn admitted(
         }
     };
     ctx.rate = Some(admission.hold.rate());
-    admission.recorder = ctx.recorder.take();
+    admission.recorder = ctx.recorder().take();
     Ok(Box::new(Call {
         admission: Some(admission),
         body,

@@ -4,7 +4,7 @@
 
 use super::admit::{self, Refused};
 use crate::gateway::snapshot::Snapshot;
-use crate::ledger::{Caller, Ledger};
+use crate::ledger::Caller;
 use crate::pure::account::Look;
 use crate::pure::catalogue::{Model, ModelKind};
 use crate::pure::error::ApiError;
@@ -16,7 +16,6 @@ use crate::pure::request_body::Endpoint;
 /// A caller with a body to come.
 pub(in crate::gateway) struct Precheck<'a> {
     pub(in crate::gateway) snapshot: &'a Snapshot,
-    pub(in crate::gateway) ledger: &'a Ledger,
     pub(in crate::gateway) caller: &'a Caller,
     pub(in crate::gateway) endpoint: Endpoint,
     /// Whether the key's domain lock lets the request in.
@@ -53,7 +52,7 @@ impl Precheck<'_> {
             quota: admit::monthly_quota(self.snapshot, self.caller),
             is_paid: open.all(|model| !model.pricing.prompt.is_zero()),
         };
-        self.ledger.look(self.caller, &look).map_err(|denial| {
+        self.caller.look(&look).map_err(|denial| {
             let Refused { error, rate } = admit::refused(self.snapshot, self.caller, SMALLEST, denial, |_| None);
             self.rate = rate;
             error

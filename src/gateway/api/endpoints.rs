@@ -60,7 +60,7 @@ pub(in crate::gateway) async fn for_caller(
     let (listings, tier) = (&ctx.snapshot.listings, caller.tier());
     match route {
         Route::Balance => {
-            let body = balance(books, ctx, caller).await?;
+            let body = balance(ctx, caller).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Usage => {
@@ -104,8 +104,8 @@ struct Balance<'a> {
     held: Credits,
 }
 
-async fn balance(books: &Books, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
-    let figures = books.ledger.figures(caller).await.map_err(store_failed)?;
+async fn balance(ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
+    let figures = caller.figures().await.map_err(store_failed)?;
     Ok(to_json(&Balance {
         balance: figures.balance,
         currency: &ctx.snapshot.config.currency,

@@ -40,7 +40,5 @@ fn note(call: &mut Call, meter: Meter) {
         usage.prompt.0,
         usage.completion.0
     );
-    if let Some(recorder) = &mut admission.recorder {
-        recorder.discarded(cost);
-    }
+    admission.recorder.discarded(cost);
 }

@@ -77,9 +77,7 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
             Raised::Failed
         }
     };
-    if let Some(recorder) = &mut admission.recorder {
-        recorder.raised(raised);
-    }
+    admission.recorder.raised(raised);
     raised
 }
 

@@ -35,7 +35,7 @@ pub(in crate::gateway) fn details(
     let target: Option<&Candidate> = closed.target.as_ref();
     let arrived = hold.id().time();
     let after = |span: std::time::Duration| arrived.plus_millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX));
-    let (first, whole) = recorder.as_ref().map(|recorder| recorder.spans()).unwrap_or_default();
+    let (first, whole) = recorder.spans();
     let is_streamed = closed.body.mode() == ResponseMode::Stream;
     let reported = metered.and_then(|metered| metered.reported);
     Box::new(CallDetails {

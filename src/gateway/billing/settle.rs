@@ -60,7 +60,7 @@ impl Settler {
         };
         let said = meter.take_said();
         let upstream_id = self.keeps_receipts.then(|| said.id.clone()).flatten();
-        if let Some(trace) = closed.admission.recorder.as_mut().and_then(|recorder| recorder.trace()) {
+        if let Some(trace) = closed.admission.recorder.trace() {
             trace.said(said);
         }
         let hold = closed.admission.hold.id();
@@ -128,11 +128,10 @@ impl Settler {
                 crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE
             );
         }
-        if let Some(recorder) = &mut closed.admission.recorder {
-            recorder.reports_rejected(metered.rejected_reports.max(1));
-            if metered.is_implausible {
-                recorder.fault(crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE);
-            }
+        let recorder = &mut closed.admission.recorder;
+        recorder.reports_rejected(metered.rejected_reports.max(1));
+        if metered.is_implausible {
+            recorder.fault(crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE);
         }
     }
 
@@ -224,9 +223,7 @@ fn debit(mut admission: Admission, usage: Usage) {
                     "MONEY: request {}: its charge was {cut} above its hold; the hold is taken",
                     admission.hold.id()
                 );
-                if let Some(recorder) = &mut admission.recorder {
-                    recorder.cut();
-                }
+                admission.recorder.cut();
             }
             admission.billed(usage, cost);
             let Admission {
@@ -274,9 +271,7 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
         lost.prompt.0,
         lost.completion.0
     );
-    if let Some(recorder) = &mut admission.recorder {
-        recorder.lost(lost, cost);
-    }
+    admission.recorder.lost(lost, cost);
 }
 
 /// The last resort, when a call's use cannot be known: what was held is the most that it could cost.

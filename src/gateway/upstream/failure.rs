@@ -227,9 +227,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     let (id, path) = (ctx.id, session.req_header().uri.path());
     log::error!("request {id} {path} failed with {}: {error}", wire.status);
     let written = if !responses::has_begun(session) {
-        if let Some(recorder) = ctx.recorder() {
-            recorder.failed(&failure);
-        }
+        ctx.recorder().failed(&failure);
         // The connection is closed after a failure, and this says so.
         session.set_keepalive(None);
         responses::error(session, ctx, &wire).await

@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use super::writer::Command;
 use super::{Embedded, EmbeddedAccount, QueuedDebit};
 use crate::ledger::journal::Entry;
-use crate::ledger::{AccountHandle, Debit, Orphan, StoreError};
+use crate::ledger::{Debit, Orphan, StoreError};
 use crate::pure::account::{AccountState, Settled, Settlement};
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
@@ -164,12 +164,10 @@ impl Embedded {
     ///
     /// # Errors
     /// When there is no such account.
-    pub(in crate::ledger) fn place(&self, account: &AccountId) -> Result<AccountHandle, StoreError> {
+    pub(in crate::ledger) fn place(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, StoreError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
-        let cell = accounts
-            .get(account)
-            .ok_or_else(|| StoreError::Corrupt(format!("there is no account {account}")))?;
-        Ok(AccountHandle::Embedded(Arc::clone(cell)))
+        let found = accounts.get(account).map(Arc::clone);
+        found.ok_or_else(|| StoreError::Corrupt(format!("there is no account {account}")))
     }
 
     /// Takes the debit of a call that ended in the process before this one, which lives.
@@ -180,7 +178,7 @@ impl Embedded {
         debit: Debit,
         number: CallNumber,
     ) {
-        let Ok(AccountHandle::Embedded(cell)) = self.place(account) else {
+        let Ok(cell) = self.place(account) else {
             return;
         };
         let mut state = cell.state();

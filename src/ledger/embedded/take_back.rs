@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::writer::Command;
 use super::{Embedded, EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared, start_thread, take_lock};
 use crate::ledger::sqlite::{Database, StoredAccount};
-use crate::ledger::{StoreError, control};
+use crate::ledger::{StoreError, control_socket};
 use crate::pure::account::{AccountState, Settled};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -76,7 +76,7 @@ impl Embedded {
 
     /// The successor serves: the ledger stays with it.
     pub(crate) fn stays_handed_over(&self) {
-        control::stay_aside(&self.path);
+        control_socket::stay_aside(&self.path);
     }
 
     /// Takes a ledger back that was handed over, once its successor has ended: reads the file anew, and grants again when
@@ -101,7 +101,7 @@ impl Embedded {
         self.shared.owner.set(Owner::TakesBack);
         bill_the_dead();
         self.shared.owner.set(Owner::This);
-        control::step_back(&self.path);
+        control_socket::step_back(&self.path);
         // For what was queued while nobody emptied the queue.
         self.tell(Command::Commit)
     }

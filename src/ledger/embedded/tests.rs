@@ -3,6 +3,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::ledger::Caller;
 use crate::ledger::Ledger;
 use crate::ledger::admin::{AuditReport, ReceiptQuery};
 use crate::pure::ids::{ApiKey, RequestId, Tier};
@@ -104,29 +105,30 @@ fn audit(store: &Embedded) -> AuditReport {
     }
 }
 
+fn caller_of(store: &Arc<Embedded>, key: &KeyDigest) -> Caller {
+    let found = block_on(Ledger::Embedded(Arc::clone(store)).authenticate(key)).unwrap();
+    found.unwrap().checked(NOW).unwrap()
+}
+
 #[test]
 fn debits_and_top_ups_survive_a_restart() {
     let rig = rig();
-    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
-    let caller = rig.store.authenticate(&rig.key).unwrap();
-    let hold = block_on(ledger.reserve(&caller, &request(1, "2"))).unwrap().unwrap();
+    let caller = caller_of(&rig.store, &rig.key);
+    let hold = block_on(caller.reserve(&request(1, "2"))).unwrap().unwrap();
     hold.settle(debit("0.000000000001"));
-    let hold = block_on(ledger.reserve(&caller, &request(2, "2"))).unwrap().unwrap();
+    let hold = block_on(caller.reserve(&request(2, "2"))).unwrap().unwrap();
     hold.settle(debit("1.5"));
-    let open_hold = block_on(ledger.reserve(&caller, &request(3, "2"))).unwrap().unwrap();
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().held, credits("2"));
+    let open_hold = block_on(caller.reserve(&request(3, "2"))).unwrap().unwrap();
+    assert_eq!(block_on(caller.figures()).unwrap().held, credits("2"));
     assert!(audit(&rig.store).findings.is_empty());
     open_hold.release();
-    drop((ledger, caller));
+    drop(caller);
     let Rig { folder, store, key } = rig;
     drop(store);
 
     let store = open(&folder);
-    let caller = store.authenticate(&key).unwrap();
-    let AccountHandle::Embedded(cell) = &caller.place else {
-        panic!("another store");
-    };
-    let figures = store.figures(cell);
+    let caller = caller_of(&store, &key);
+    let figures = block_on(caller.figures()).unwrap();
     assert_eq!(figures.balance, credits("8.499999999999"));
     assert_eq!(figures.monthly_used, credits("1.500000000001"));
     assert_eq!(caller.key.domains.len(), 1);
@@ -219,10 +221,9 @@ fn reports_hold_nobody_up() {
 #[test]
 fn a_dropped_hold_is_released() {
     let rig = rig();
-    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
-    let caller = rig.store.authenticate(&rig.key).unwrap();
-    drop(block_on(ledger.reserve(&caller, &request(1, "2"))).unwrap().unwrap());
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().held, Credits::ZERO);
+    let caller = caller_of(&rig.store, &rig.key);
+    drop(block_on(caller.reserve(&request(1, "2"))).unwrap().unwrap());
+    assert_eq!(block_on(caller.figures()).unwrap().held, Credits::ZERO);
 }
 
 #[test]
@@ -234,10 +235,10 @@ fn a_revoked_key_stays_revoked_after_a_restart() {
             key: crate::ledger::admin::KeyRef::Id(id),
         })
         .unwrap();
-    assert!(rig.store.authenticate(&rig.key).unwrap().key.revoked.is_some());
+    assert!(rig.store.find_key(&rig.key).unwrap().key.revoked.is_some());
     let Rig { folder, store, key } = rig;
     drop(store);
-    assert!(open(&folder).authenticate(&key).unwrap().key.revoked.is_some());
+    assert!(open(&folder).find_key(&key).unwrap().key.revoked.is_some());
 }
 
 #[test]
@@ -261,17 +262,16 @@ fn the_audit_names_an_account_whose_books_do_not_balance() {
 #[test]
 fn many_callers_never_hold_more_than_there_is() {
     let rig = rig();
-    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
-    let caller = rig.store.authenticate(&rig.key).unwrap();
+    let caller = caller_of(&rig.store, &rig.key);
     let won: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..8u8)
             .map(|n| {
-                let (ledger, caller) = (&ledger, &caller);
+                let caller = &caller;
                 scope.spawn(move || {
                     let ask = |i: u8| {
                         let mut wants = request(n, "1");
                         wants.id = RequestId::from_bytes([n, i, 0, 0, 0, 0, 0, 0, n, i, 0, 0, 0, 0, 0, 1]);
-                        block_on(ledger.reserve(caller, &wants)).unwrap()
+                        block_on(caller.reserve(&wants)).unwrap()
                     };
                     (0..50)
                         .filter_map(|i| ask(i).ok())
@@ -283,7 +283,7 @@ fn many_callers_never_hold_more_than_there_is() {
         threads.into_iter().map(|thread| thread.join().unwrap()).sum()
     });
     assert_eq!(won, 10);
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, Credits::ZERO);
+    assert_eq!(block_on(caller.figures()).unwrap().balance, Credits::ZERO);
     assert!(audit(&rig.store).findings.is_empty());
 }
 

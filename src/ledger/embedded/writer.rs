@@ -15,7 +15,7 @@ use crate::failpoints::point;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{AccountDebit, Database};
-use crate::ledger::{StoreError, control};
+use crate::ledger::{StoreError, control_socket};
 use crate::pure::ids::AccountId;
 
 /// What the thread is told.
@@ -136,7 +136,7 @@ impl Committer {
         let written = self.commit().and_then(|()| self.sync());
         match written {
             // Calls look for the successor's socket from now on, not for ours.
-            Ok(()) => control::step_aside(&self.path),
+            Ok(()) => control_socket::step_aside(&self.path),
             Err(_) => {
                 self.shared.owner.set(Owner::This);
                 self.commit_within(COMMIT_WINDOW);

@@ -220,7 +220,7 @@ fn resolve_call(
         prompt: None,
     }));
     let owes_nothing = matches!(orphan, Orphan::Held);
-    let new = ledger.take_over(&place, found.id, orphan, entry)?;
+    let new = place.take_over(found.id, orphan, entry)?;
     match (owes_nothing, new) {
         (true, _) => report.released += 1,
         (false, true) => report.settled += 1,

@@ -101,7 +101,7 @@ impl Rig {
 
     fn spent(&self) -> Credits {
         let process = self.process();
-        let figures = block_on(process.ledger.figures(&process.caller)).unwrap();
+        let figures = block_on(process.caller.figures()).unwrap();
         assert_eq!(figures.held, Credits::ZERO);
         audit_is_clean(&process.ledger);
         credits("10").saturating_sub(figures.balance)
@@ -143,7 +143,7 @@ impl Process {
     fn call(&self, n: u64, prompt: &[u8]) -> Hold {
         let entry = self.begin(n, prompt);
         let wanted = request(n, "0.01");
-        let reserved = self.ledger.reserve_journaled(&self.caller, &wanted, entry);
+        let reserved = self.caller.reserve_journaled(&wanted, entry);
         block_on(reserved).unwrap().unwrap()
     }
 }
@@ -192,11 +192,7 @@ fn a_refused_call_leaves_nothing() {
     let rig = Rig::new();
     let process = rig.process();
     let entry = process.begin(1, PROMPT);
-    let refused = block_on(
-        process
-            .ledger
-            .reserve_journaled(&process.caller, &request(1, "11"), entry),
-    );
+    let refused = block_on(process.caller.reserve_journaled(&request(1, "11"), entry));
     assert!(refused.unwrap().is_err());
     assert_eq!(process.journal.depth(), 0);
 }

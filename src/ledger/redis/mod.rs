@@ -50,7 +50,7 @@ use super::cover::Cover;
 use super::journal::Entry;
 use super::producer::Producer;
 use super::store_metrics::{StoreMetrics, Times};
-use super::{AccountHandle, Caller, Debit, Figures, Orphan, ReceiptFiles, StoreError};
+use super::{Debit, Figures, Found, Orphan, ReceiptFiles, StoreError};
 use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
@@ -156,7 +156,7 @@ impl RedisLedger {
         &self.shared.receipt_files
     }
 
-    pub(super) async fn authenticate(&self, digest: &KeyDigest) -> Result<Option<Caller>, StoreError> {
+    pub(super) async fn find_key(&self, digest: &KeyDigest) -> Result<Option<Found<Arc<Account>>>, StoreError> {
         let shared = &self.shared;
         let entry = match shared.cache.key(digest, shared.now_ms()) {
             Some(entry) => entry,
@@ -165,10 +165,10 @@ impl RedisLedger {
                 None => return Ok(None),
             },
         };
-        Ok(Some(Caller {
+        Ok(Some(Found {
             key: entry.key,
             account: entry.facts,
-            place: AccountHandle::Redis(entry.account),
+            place: entry.account,
         }))
     }
 
@@ -272,8 +272,8 @@ impl RedisLedger {
     }
 
     /// Where the account's figures are.
-    pub(super) fn place(&self, account: &AccountId) -> AccountHandle {
-        AccountHandle::Redis(self.shared.cache.account(account))
+    pub(super) fn place(&self, account: &AccountId) -> Arc<Account> {
+        self.shared.cache.account(account)
     }
 
     /// Settles or releases a call that a dead process left.

@@ -36,24 +36,24 @@ fn answered(tokens: i64) -> i64 {
     17 * 3_450_000 + tokens * 17_250_000
 }
 
-fn balance(ledger: &Ledger, caller: &Caller) -> Credits {
-    let figures = block_on(ledger.figures(caller)).unwrap();
+fn balance(caller: &Caller) -> Credits {
+    let figures = block_on(caller.figures()).unwrap();
     assert_eq!(figures.held, Credits::ZERO);
     figures.balance
 }
 
 fn goes_on(ledger: &Ledger, caller: &Caller) {
-    let before = balance(ledger, caller);
+    let before = balance(caller);
     let request = ReserveRequest {
         id: request_id(77),
         expires: THEN.plus_millis(60_000),
         ..super::rig::request(77, "1")
     };
-    block_on(ledger.reserve(caller, &request))
+    block_on(caller.reserve(&request))
         .unwrap()
         .unwrap()
         .settle(debit("0.5"));
-    assert_eq!(balance(ledger, caller), before.saturating_sub(credits("0.5")));
+    assert_eq!(balance(caller), before.saturating_sub(credits("0.5")));
     audit_is_clean(ledger);
 }
 
@@ -72,7 +72,7 @@ fn an_embedded_ledger_of_an_earlier_version_opens_recovers_and_goes_on() {
             assert_eq!((report.journals, report.settled, report.released), (1, 4, 2));
         }
         let caller = caller_of(&ledger, "demo", "0", Default::default());
-        assert_eq!(balance(&ledger, &caller).pico(), expected);
+        assert_eq!(balance(&caller).pico(), expected);
         let calls = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
         assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 11 + start);
         goes_on(&ledger, &caller);
@@ -94,11 +94,11 @@ fn a_ledger_in_redis_of_an_earlier_version_recovers_and_goes_on() {
     assert_eq!((report.journals, report.released), (1, 2));
     let caller = caller_of(&ledger, "acme", "0", Default::default());
     let expected = 9_994_990_600_000 - answered(28) - answered(18);
-    assert_eq!(balance(&ledger, &caller).pico(), expected);
+    assert_eq!(balance(&caller).pico(), expected);
     let calls = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
     assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 8);
     let idle = caller_of(&ledger, "idle", "0", Default::default());
-    assert_eq!(balance(&ledger, &idle), credits("3"));
+    assert_eq!(balance(&idle), credits("3"));
     goes_on(&ledger, &caller);
 }
 

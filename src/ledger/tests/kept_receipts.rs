@@ -44,7 +44,7 @@ impl File {
             Default::default(),
         );
         for n in calls {
-            let hold = block_on(ledger.reserve(&caller, &request(n, "0.1"))).unwrap().unwrap();
+            let hold = block_on(caller.reserve(&request(n, "0.1"))).unwrap().unwrap();
             hold.settle(debit("0.1"));
         }
         block_on(ledger.usage(&acme(), crate::pure::time::Period::All)).unwrap();
@@ -107,7 +107,7 @@ fn receipts_are_deleted_after_their_days_in_small_steps() {
     };
     for n in 20..25 {
         let before = rows(&file);
-        block_on(ledger.reserve(&caller, &request(n, "0.1")))
+        block_on(caller.reserve(&request(n, "0.1")))
             .unwrap()
             .unwrap()
             .settle(debit("0.1"));
@@ -243,7 +243,7 @@ fn a_receipt_is_found_by_its_request_among_many() {
             id: id(n, began),
             ..request(n, "0.1")
         };
-        block_on(ledger.reserve(&caller, &request))
+        block_on(caller.reserve(&request))
             .unwrap()
             .unwrap()
             .settle(debit("0.1"));

@@ -87,11 +87,11 @@ impl Rig {
     }
 
     pub(crate) fn reserve(&self, caller: &Caller, request: &ReserveRequest) -> Result<Hold, Denial> {
-        block_on(self.ledger.reserve(caller, request)).unwrap()
+        block_on(caller.reserve(request)).unwrap()
     }
 
     pub(crate) fn figures(&self, caller: &Caller) -> Figures {
-        block_on(self.ledger.figures(caller)).unwrap()
+        block_on(caller.figures()).unwrap()
     }
 
     pub(crate) fn show(&self, caller: &Caller) -> AccountView {
@@ -163,7 +163,8 @@ pub(crate) fn caller_of(ledger: &Ledger, name: &str, balance: &str, limits: Limi
         limits,
     };
     run(ledger, create).unwrap();
-    block_on(ledger.authenticate(&digest)).unwrap().unwrap()
+    let found = block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+    found.checked(NOW).unwrap()
 }
 
 fn unique() -> [u8; 32] {

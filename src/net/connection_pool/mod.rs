@@ -21,7 +21,7 @@ use pingora::upstreams::peer::{HttpPeer, Peer as _};
 use pingora::{ErrorType, OkOrErr, Result};
 
 use self::idle::Idle;
-use super::bounded_stream::BoundedStream;
+use super::bounded_stream::{BoundedStream, upstream_io_of};
 use super::upstream_io::UpstreamIo;
 
 /// All connections to upstreams.
@@ -130,7 +130,7 @@ impl ConnectionPool {
 }
 
 fn connected(stream: Stream, is_reused: bool, peer: &HttpPeer) -> Connected {
-    let io = UpstreamIo::of(&stream);
+    let io = upstream_io_of(&stream);
     Connected {
         session: HttpSession::H1(Http1::new_with_options(stream, peer)),
         is_reused,

@@ -175,7 +175,7 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     let figures = |account: &Caller| {
         let caller = caller_of(&new, "acme", "0", Default::default());
         assert_eq!(caller.account.id, account.account.id);
-        block_on(new.figures(&caller)).unwrap()
+        block_on(caller.figures()).unwrap()
     };
     let held = running.amount().saturating_add(released.amount());
     assert_eq!(figures(&old.caller).held, held);
@@ -207,7 +207,7 @@ fn a_ledger_that_changes_hands_keeps_holds_and_takes_debits_once() {
     let report = recover(&folder, &new);
     assert_eq!((report.settled, report.already), (1, 1), "{report:?}");
     let caller = caller_of(&new, "acme", "0", Default::default());
-    let now = block_on(new.figures(&caller)).unwrap();
+    let now = block_on(caller.figures()).unwrap();
     assert_eq!(spent(now), cost(8, 5).saturating_add(cost(8, 2)));
     audit_is_clean(&new);
 }
@@ -260,7 +260,7 @@ fn a_ledger_that_comes_back_has_every_debit_and_hold_once() {
     store.take_back(bill_the_dead).unwrap();
     assert!(store.is_ours());
 
-    let figures = || block_on(old.ledger.figures(&old.caller)).unwrap();
+    let figures = || block_on(old.caller.figures()).unwrap();
     assert_eq!(figures().held, granted.amount());
     let debit = debit_of(&granted, 8, 9);
     granted.settle(debit);
@@ -278,7 +278,7 @@ fn a_ledger_that_comes_back_has_every_debit_and_hold_once() {
     audit_is_clean(&old.ledger);
     drop(old);
     let process = rig.restart();
-    let figures = block_on(process.ledger.figures(&process.caller)).unwrap();
+    let figures = block_on(process.caller.figures()).unwrap();
     assert_eq!(credits("11").saturating_sub(figures.balance), spent);
     audit_is_clean(&process.ledger);
 }

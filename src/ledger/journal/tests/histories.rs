@@ -231,7 +231,7 @@ impl<'a> Site<'a> {
 
     fn balances(&self) -> Result<(), TestCaseError> {
         let process = self.process();
-        let figures = block_on(process.ledger.figures(&process.caller)).unwrap();
+        let figures = block_on(process.caller.figures()).unwrap();
         let billed = self.calls.values().filter_map(|call| call.billed);
         let spent = billed.fold(Credits::ZERO, Credits::saturating_add);
         prop_assert_eq!(figures.balance, credits("10").saturating_sub(spent));

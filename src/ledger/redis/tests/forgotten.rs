@@ -20,26 +20,26 @@ fn node(server: &RedisServer, clock: &Clock) -> Ledger {
     Ledger::Redis(RedisLedger::connect(&server.url(), patient(clock.clone())).unwrap())
 }
 
-fn pay(ledger: &Ledger, caller: &Caller, clock: &Clock, n: u64) {
+fn pay(caller: &Caller, clock: &Clock, n: u64) {
     let request = ReserveRequest {
         expires: clock.now().plus_millis(60_000),
         ..request(n, "1")
     };
-    let hold = block_on(ledger.reserve(caller, &request)).unwrap().unwrap();
+    let hold = block_on(caller.reserve(&request)).unwrap().unwrap();
     hold.settle(debit("1"));
 }
 
-fn balance(ledger: &Ledger, caller: &Caller) -> Credits {
-    block_on(ledger.figures(caller)).unwrap().balance
+fn balance(caller: &Caller) -> Credits {
+    block_on(caller.figures()).unwrap().balance
 }
 
 /// Another gateway's first call of the account makes Redis forget who was silent.
 fn forget_the_silent(server: &RedisServer, clock: &Clock, caller: &Caller, n: u64) -> Ledger {
     let other = node(server, clock);
     let caller = on_node(&other, caller);
-    pay(&other, &caller, clock, n);
+    pay(&caller, clock, n);
     // It waits for the debit: the silent one may have been forgotten before by its own gateway.
-    balance(&other, &caller);
+    balance(&caller);
     until("the silent producer is forgotten", || {
         server.ask("HGET tg1:{acme} forgotten") != ["$-1"]
     });
@@ -54,15 +54,15 @@ fn a_gateway_that_was_idle_for_31_days_bills_each_call_once() {
     let idle = node(&server, &clock);
     let caller = caller_of(&idle, "acme", "100", LimitOverrides::default());
     for n in 0..5 {
-        pay(&idle, &caller, &clock, n);
+        pay(&caller, &clock, n);
     }
-    assert_eq!(balance(&idle, &caller), credits("95"));
+    assert_eq!(balance(&caller), credits("95"));
     clock.advance(31 * DAY_MS);
     let other = forget_the_silent(&server, &clock, &caller, 10);
-    pay(&idle, &caller, &clock, 11);
-    pay(&idle, &caller, &clock, 12);
-    assert_eq!(balance(&idle, &caller), credits("92"));
-    assert_eq!(balance(&other, &on_node(&other, &caller)), credits("92"));
+    pay(&caller, &clock, 11);
+    pay(&caller, &clock, 12);
+    assert_eq!(balance(&caller), credits("92"));
+    assert_eq!(balance(&on_node(&other, &caller)), credits("92"));
     audit_is_clean(&idle);
 }
 
@@ -73,11 +73,11 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
     let clock = Clock::manual(NOW);
     let first = node(&server, &clock);
     let caller = caller_of(&first, "acme", "100", LimitOverrides::default());
-    let AccountHandle::Redis(account) = &caller.place else {
+    let AccountHandle::Redis(_, account) = &caller.place else {
         panic!()
     };
     let number = redis_of(&first).next_number(account);
-    pay(&first, &caller, &clock, 1);
+    pay(&caller, &clock, 1);
     let owed = || QueuedDebit {
         account: Arc::clone(account),
         hold: request(2, "1").id,
@@ -92,12 +92,12 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
     };
     let queue = |debit| redis_of(&first).shared.shards.queue_of(account).queue.settle(debit);
     queue(owed());
-    assert_eq!(balance(&first, &caller), credits("98"));
+    assert_eq!(balance(&caller), credits("98"));
     clock.advance(31 * DAY_MS);
     let _other = forget_the_silent(&server, &clock, &caller, 10);
     queue(owed());
     queue(owed());
-    assert_eq!(balance(&first, &caller), credits("97"));
+    assert_eq!(balance(&caller), credits("97"));
     audit_is_clean(&first);
 }
 
@@ -112,19 +112,19 @@ fn a_clock_400_days_off_and_back_bills_each_call_once() {
     };
     let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), options()).unwrap());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
-    pay(&ledger, &caller, &clock, 1);
-    let mut running = block_on(ledger.reserve(&caller, &request(2, "1"))).unwrap().unwrap();
+    pay(&caller, &clock, 1);
+    let mut running = block_on(caller.reserve(&request(2, "1"))).unwrap().unwrap();
     running.pass(crate::pure::usage::CompletionTokens(1), None);
-    assert_eq!(balance(&ledger, &caller), credits("99"));
+    assert_eq!(balance(&caller), credits("99"));
     clock.advance(400 * DAY_MS);
     let other = forget_the_silent(&server, &clock, &caller, 10);
     running.settle(debit("1"));
-    pay(&ledger, &caller, &clock, 3);
-    assert_eq!(balance(&ledger, &caller), credits("96"));
+    pay(&caller, &clock, 3);
+    assert_eq!(balance(&caller), credits("96"));
     clock.advance(-400 * DAY_MS);
     for n in 4..8 {
-        pay(&ledger, &caller, &clock, n);
+        pay(&caller, &clock, n);
     }
-    assert_eq!(balance(&ledger, &caller), credits("92"));
+    assert_eq!(balance(&caller), credits("92"));
     audit_is_clean(&other);
 }

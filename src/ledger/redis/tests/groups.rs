@@ -51,9 +51,9 @@ fn an_idle_account_is_served_while_its_slot_moves() {
     let from = cluster.first_owner(slot);
     let to = (from + 1) % 3;
     let call = |n| {
-        let hold = block_on(ledger.reserve(&caller, &super::request(n, "1"))).unwrap();
+        let hold = block_on(caller.reserve(&super::request(n, "1"))).unwrap();
         hold.unwrap().release();
-        block_on(ledger.figures(&caller)).unwrap();
+        block_on(caller.figures()).unwrap();
     };
     cluster.open_slot(slot, from, to);
     call(1);

@@ -47,7 +47,7 @@ impl Load {
                 expires: ledger.hold_expiry(Clock::System.now()),
                 ..request(id, "0.002")
             };
-            match ledger.reserve(caller, &asked).await {
+            match caller.reserve(&asked).await {
                 Ok(Ok(hold)) => {
                     hold.settle(debit("0.001"));
                     paid.fetch_add(1, Ordering::SeqCst);
@@ -99,7 +99,7 @@ pub(super) fn under_load(nodes: &[Ledger], names: &'static [&'static str], mut h
         let left = Credits::from_pico(credits(BALANCE).pico() - paid * credits("0.001").pico());
         until("every call was debited, and nothing is held", || {
             nodes.iter().all(|ledger| {
-                let figures = block_on(ledger.figures(&on_node(ledger, caller)));
+                let figures = block_on(on_node(ledger, caller).figures());
                 figures.is_ok_and(|figures| figures.balance == left && figures.held == Credits::ZERO)
             })
         });

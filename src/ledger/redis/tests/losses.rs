@@ -2,10 +2,10 @@
 
 use super::book::RedisBook;
 use super::{brisk, node, request};
+use crate::ledger::Caller;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
 use crate::ledger::tests::sequences::Book;
-use crate::ledger::{Caller, Ledger};
 use crate::pure::limits::LimitOverrides;
 
 /// A server with a snapshot of this moment: whatever comes later is lost when it is killed.
@@ -13,14 +13,14 @@ fn snapshot(server: &RedisServer) {
     assert_eq!(server.ask("SAVE"), ["+OK"]);
 }
 
-fn pay(ledger: &Ledger, caller: &Caller, calls: std::ops::Range<u64>) {
+fn pay(caller: &Caller, calls: std::ops::Range<u64>) {
     for n in calls {
-        block_on(ledger.reserve(caller, &request(n, "1")))
+        block_on(caller.reserve(&request(n, "1")))
             .unwrap()
             .unwrap()
             .settle(debit("1"));
     }
-    block_on(ledger.figures(caller)).unwrap();
+    block_on(caller.figures()).unwrap();
 }
 
 /// The servers' identity changes, and accounts are made whole though nobody calls any more.
@@ -30,13 +30,13 @@ fn a_redis_without_its_last_moments_gets_them_again() {
     let ledger = node(&server, brisk());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     let silent = caller_of(&ledger, "silent", "100", LimitOverrides::default());
-    pay(&ledger, &caller, 0..5);
+    pay(&caller, 0..5);
     snapshot(&server);
-    pay(&ledger, &caller, 5..12);
-    pay(&ledger, &silent, 100..103);
+    pay(&caller, 5..12);
+    pay(&silent, 100..103);
     server.restart();
-    pay_when_back(&ledger, &caller, 20);
-    let balance = |caller: &Caller| block_on(ledger.figures(caller)).map(|figures| figures.balance);
+    pay_when_back(&caller, 20);
+    let balance = |caller: &Caller| block_on(caller.figures()).map(|figures| figures.balance);
     until("nothing is missing", || {
         balance(&caller) == Ok(credits("87")) && balance(&silent) == Ok(credits("97"))
     });
@@ -49,14 +49,14 @@ fn a_missing_settlement_is_filled_in_by_its_number() {
     let server = RedisServer::start();
     let ledger = node(&server, brisk());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
-    pay(&ledger, &caller, 0..3);
+    pay(&caller, 0..3);
     server.ask("COPY tg1:{acme} kept");
-    pay(&ledger, &caller, 3..6);
+    pay(&caller, 3..6);
     server.ask("COPY kept tg1:{acme} REPLACE");
     assert_eq!(RedisBook::new(&ledger, "acme").view().0.balance, credits("97"));
-    pay(&ledger, &caller, 6..7);
+    pay(&caller, 6..7);
     until("nothing is missing", || {
-        block_on(ledger.figures(&caller)).is_ok_and(|figures| figures.balance == credits("93"))
+        block_on(caller.figures()).is_ok_and(|figures| figures.balance == credits("93"))
     });
     audit_is_clean(&ledger);
 }
@@ -72,13 +72,13 @@ fn what_is_lost_for_good_holds_nothing_up() {
     let ledger = node(&server, options);
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     server.ask("COPY tg1:{acme} kept");
-    pay(&ledger, &caller, 0..6);
+    pay(&caller, 0..6);
     server.ask("COPY kept tg1:{acme} REPLACE");
-    pay(&ledger, &caller, 6..8);
-    let figures = block_on(ledger.figures(&caller)).unwrap();
+    pay(&caller, 6..8);
+    let figures = block_on(caller.figures()).unwrap();
     assert!(figures.balance <= credits("98"), "{figures:?}");
-    pay(&ledger, &caller, 8..10);
-    assert!(block_on(ledger.figures(&caller)).unwrap().balance <= credits("96"));
+    pay(&caller, 8..10);
+    assert!(block_on(caller.figures()).unwrap().balance <= credits("96"));
     audit_is_clean(&ledger);
 }
 
@@ -90,27 +90,27 @@ fn an_account_that_is_gone_waits_alone() {
     let gone = caller_of(&ledger, "gone", "100", LimitOverrides::default());
     let other = caller_of(&ledger, "other", "100", LimitOverrides::default());
     let holds: Vec<_> = (0..3)
-        .map(|n| block_on(ledger.reserve(&gone, &request(n, "1"))).unwrap().unwrap())
+        .map(|n| block_on(gone.reserve(&request(n, "1"))).unwrap().unwrap())
         .collect();
     server.ask("RENAME tg1:{gone} elsewhere");
     for hold in holds {
         hold.settle(debit("1"));
     }
-    pay(&ledger, &other, 10..20);
-    assert_eq!(block_on(ledger.figures(&other)).unwrap().balance, credits("90"));
-    assert!(block_on(ledger.reserve(&gone, &request(30, "1"))).is_err());
+    pay(&other, 10..20);
+    assert_eq!(block_on(other.figures()).unwrap().balance, credits("90"));
+    assert!(block_on(gone.reserve(&request(30, "1"))).is_err());
     server.ask("RENAME elsewhere tg1:{gone}");
     until("the account's settlements arrive", || {
-        block_on(ledger.figures(&gone)).is_ok_and(|figures| figures.balance == credits("97"))
+        block_on(gone.figures()).is_ok_and(|figures| figures.balance == credits("97"))
     });
     audit_is_clean(&ledger);
 }
 
-fn pay_when_back(ledger: &Ledger, caller: &Caller, n: u64) {
+fn pay_when_back(caller: &Caller, n: u64) {
     let mut n = n;
     until("calls are served again", || {
         n += 1;
-        match block_on(ledger.reserve(caller, &request(n, "1"))) {
+        match block_on(caller.reserve(&request(n, "1"))) {
             Ok(Ok(hold)) => {
                 hold.settle(debit("1"));
                 true

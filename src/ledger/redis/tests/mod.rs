@@ -56,13 +56,14 @@ fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
 
 /// The same caller as another node knows it.
 fn on_node(ledger: &Ledger, caller: &Caller) -> Caller {
-    let shared = &redis_of(ledger).shared;
+    let store = redis_of(ledger);
+    let shared = &store.shared;
     let account = shared.cache.account(&caller.account.id);
     let facts = block_on(async { shared.read_facts(&shared.link(), &account).await.unwrap() });
     Caller {
         key: Arc::clone(&caller.key),
         account: Arc::new(facts),
-        place: AccountHandle::Redis(account),
+        place: AccountHandle::Redis(Arc::clone(store), account),
     }
 }
 

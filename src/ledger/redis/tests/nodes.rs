@@ -32,7 +32,7 @@ fn of_many_callers_on_three_nodes_as_many_win_as_there_is_credit_for() {
         let caller = on_node(ledger, &caller);
         let call = async |n: usize| {
             let asked = request(u64::try_from(n * nodes.len() + worker).unwrap(), "1");
-            let hold = ledger.reserve(&caller, &asked).await.unwrap();
+            let hold = caller.reserve(&asked).await.unwrap();
             hold.map(|hold| hold.settle(debit("1"))).is_ok()
         };
         let all = block_on(join_all((0..CALLERS / nodes.len()).map(call)));
@@ -42,9 +42,9 @@ fn of_many_callers_on_three_nodes_as_many_win_as_there_is_credit_for() {
     .sum();
     assert_eq!(won, 300);
     for ledger in &nodes {
-        block_on(ledger.figures(&on_node(ledger, &caller))).unwrap();
+        block_on(on_node(ledger, &caller).figures()).unwrap();
     }
-    let figures = block_on(first.figures(&caller)).unwrap();
+    let figures = block_on(caller.figures()).unwrap();
     assert_eq!((figures.balance, figures.held), (Credits::ZERO, Credits::ZERO));
     audit_is_clean(first);
 }
@@ -77,7 +77,7 @@ fn limits_are_exact_over_three_nodes() {
                     limits,
                     ..request(base + u64::try_from(n * nodes.len() + worker).unwrap(), "0.1")
                 };
-                match ledger.reserve(&caller, &asked).await.unwrap() {
+                match caller.reserve(&asked).await.unwrap() {
                     Ok(hold) => {
                         highest.fetch_max(open.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
                         tokio::task::yield_now().await;
@@ -136,7 +136,7 @@ fn a_settlement_counts_once_whoever_sends_it() {
     };
     assert_eq!(second.settle(&late, &debit("3"), None), Settled::Now { overrun: true });
     assert_eq!(first.settle(&late, &debit("3"), None), Settled::Already);
-    let figures = block_on(one.figures(&caller)).unwrap();
+    let figures = block_on(caller.figures()).unwrap();
     assert_eq!((figures.balance, figures.held), (credits("4"), Credits::ZERO));
     audit_is_clean(&two);
 }
@@ -206,22 +206,22 @@ fn holds_live_as_long_as_their_node() {
         expires: ledger.hold_expiry(crate::clock::Clock::System.now()),
         ..request(n, "1")
     };
-    let hold = block_on(alive.reserve(&caller, &short(&alive, 1))).unwrap().unwrap();
+    let hold = block_on(caller.reserve(&short(&alive, 1))).unwrap().unwrap();
     RedisBook::new(&dead, "acme").reserve(&short(&dead, 2)).unwrap();
-    assert_eq!(block_on(alive.figures(&caller)).unwrap().held, credits("2"));
+    assert_eq!(block_on(caller.figures()).unwrap().held, credits("2"));
     let start = Instant::now();
     until("the dead node's hold has expired", || {
-        block_on(alive.figures(&caller)).unwrap().held == credits("1")
+        block_on(caller.figures()).unwrap().held == credits("1")
     });
     until("three lives have passed", || {
         start.elapsed() > Duration::from_millis(7200)
     });
-    let other = block_on(alive.reserve(&caller, &request(3, "1.5"))).unwrap();
+    let other = block_on(caller.reserve(&request(3, "1.5"))).unwrap();
     assert!(
         matches!(other, Err(Denial::Credit { held, .. }) if held == credits("1")),
         "{other:?}"
     );
     hold.settle(debit("1"));
-    assert_eq!(block_on(alive.figures(&caller)).unwrap().balance, credits("1"));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("1"));
     audit_is_clean(&alive);
 }

@@ -19,17 +19,17 @@ fn a_frozen_redis_is_refused_in_time_and_service_returns() {
     let server = RedisServer::start();
     let ledger = node(&server, brisk());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
-    block_on(ledger.reserve(&caller, &request(1, "1")))
+    block_on(caller.reserve(&request(1, "1")))
         .unwrap()
         .unwrap()
         .settle(debit("1"));
-    let running = block_on(ledger.reserve(&caller, &request(2, "1"))).unwrap().unwrap();
+    let running = block_on(caller.reserve(&request(2, "1"))).unwrap().unwrap();
     server.freeze();
     running.settle(debit("1"));
     let mut slow = 0;
     for n in 0..40 {
         let start = Instant::now();
-        let refused = block_on(ledger.reserve(&caller, &request(10 + n, "1")));
+        let refused = block_on(caller.reserve(&request(10 + n, "1")));
         assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
         let took = start.elapsed();
         assert!(took < Duration::from_millis(1000), "{took:?}");
@@ -42,12 +42,12 @@ fn a_frozen_redis_is_refused_in_time_and_service_returns() {
         "unknown is not the same as unavailable"
     );
     server.thaw();
-    served_within_two_seconds(&ledger, &caller);
+    served_within_two_seconds(&caller);
     // What was refused holds nothing for long, although Redis may have run it when it woke up.
     until("nothing is held", || {
-        block_on(ledger.figures(&caller)).is_ok_and(|figures| figures.held == Credits::ZERO)
+        block_on(caller.figures()).is_ok_and(|figures| figures.held == Credits::ZERO)
     });
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("98"));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("98"));
     audit_is_clean(&ledger);
 }
 
@@ -58,7 +58,7 @@ fn a_killed_redis_loses_no_debit() {
     let ledger = node(&server, brisk());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     let holds: Vec<_> = (0..20)
-        .map(|n| block_on(ledger.reserve(&caller, &request(n, "1"))).unwrap().unwrap())
+        .map(|n| block_on(caller.reserve(&request(n, "1"))).unwrap().unwrap())
         .collect();
     for (n, hold) in holds.into_iter().enumerate() {
         if n == 10 {
@@ -66,10 +66,10 @@ fn a_killed_redis_loses_no_debit() {
         }
         hold.settle(debit("1"));
     }
-    assert!(block_on(ledger.reserve(&caller, &request(100, "1"))).is_err());
+    assert!(block_on(caller.reserve(&request(100, "1"))).is_err());
     server.restart();
-    served_within_two_seconds(&ledger, &caller);
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("80"));
+    served_within_two_seconds(&caller);
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("80"));
     audit_is_clean(&ledger);
 }
 
@@ -81,11 +81,11 @@ fn forgotten_scripts_are_sent_again() {
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     for n in 0..20 {
         server.ask("SCRIPT FLUSH");
-        let hold = block_on(ledger.reserve(&caller, &request(n, "1"))).unwrap().unwrap();
+        let hold = block_on(caller.reserve(&request(n, "1"))).unwrap().unwrap();
         server.ask("SCRIPT FLUSH");
         hold.settle(debit("1"));
     }
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("80"));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("80"));
     audit_is_clean(&ledger);
 }
 
@@ -97,11 +97,11 @@ fn cut_connections_are_made_anew() {
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     for n in 0..20 {
         server.ask("CLIENT KILL TYPE normal SKIPME yes");
-        let hold = block_on(ledger.reserve(&caller, &request(n, "1"))).unwrap().unwrap();
+        let hold = block_on(caller.reserve(&request(n, "1"))).unwrap().unwrap();
         server.ask("CLIENT KILL TYPE normal SKIPME yes");
         hold.settle(debit("1"));
     }
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("80"));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("80"));
     audit_is_clean(&ledger);
 }
 
@@ -124,11 +124,11 @@ fn a_user_with_few_rights_suffices() {
     let url = server.url().replace("redis://", "redis://gateway:s3cret@");
     let ledger = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
-    let hold = block_on(ledger.reserve(&caller, &request(1, "1"))).unwrap().unwrap();
+    let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
     hold.settle(debit("1"));
-    let hold = block_on(ledger.reserve(&caller, &request(2, "1"))).unwrap().unwrap();
+    let hold = block_on(caller.reserve(&request(2, "1"))).unwrap().unwrap();
     hold.release();
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("99"));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("99"));
     let usage = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
     assert_eq!(usage.len(), 1);
     let other = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
@@ -157,19 +157,18 @@ fn a_full_redis_refuses_calls_and_loses_no_debit() {
     let ledger = node(&server, brisk());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     // One that costs what it held, and one that costs less: their scripts write in another order.
-    let [first, second, third] =
-        [1, 2, 3].map(|n| block_on(ledger.reserve(&caller, &request(n, "1"))).unwrap().unwrap());
+    let [first, second, third] = [1, 2, 3].map(|n| block_on(caller.reserve(&request(n, "1"))).unwrap().unwrap());
     first.settle(debit("1"));
-    block_on(ledger.figures(&caller)).unwrap();
+    block_on(caller.figures()).unwrap();
     server.ask("CONFIG SET maxmemory 1");
     second.settle(debit("1"));
     third.settle(debit("0.5"));
-    let refused = block_on(ledger.reserve(&caller, &request(4, "1")));
+    let refused = block_on(caller.reserve(&request(4, "1")));
     assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
-    assert!(block_on(ledger.figures(&caller)).is_err(), "the settlements wait");
+    assert!(block_on(caller.figures()).is_err(), "the settlements wait");
     server.ask("CONFIG SET maxmemory 0");
-    served_within_two_seconds(&ledger, &caller);
-    assert_eq!(block_on(ledger.figures(&caller)).unwrap().balance, credits("97.5"));
+    served_within_two_seconds(&caller);
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("97.5"));
     audit_is_clean(&ledger);
 }
 
@@ -186,13 +185,13 @@ fn a_long_outage_refuses_calls_and_drops_nothing() {
     let ledger = Ledger::Redis(std::sync::Arc::clone(&redis));
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     let holds: Vec<_> = (0..6)
-        .map(|n| block_on(ledger.reserve(&caller, &request(n, "1"))).unwrap().unwrap())
+        .map(|n| block_on(caller.reserve(&request(n, "1"))).unwrap().unwrap())
         .collect();
     server.freeze();
     for hold in holds {
         hold.settle(debit("1"));
     }
-    let refused = block_on(ledger.reserve(&caller, &request(10, "1"))).unwrap_err();
+    let refused = block_on(caller.reserve(&request(10, "1"))).unwrap_err();
     assert!(refused.to_string().contains("6 settlements wait"), "{refused}");
     let start = Instant::now();
     assert_eq!(redis.close(), 6);
@@ -200,12 +199,12 @@ fn a_long_outage_refuses_calls_and_drops_nothing() {
     server.thaw();
 }
 
-fn served_within_two_seconds(ledger: &Ledger, caller: &crate::ledger::Caller) {
+fn served_within_two_seconds(caller: &crate::ledger::Caller) {
     let start = Instant::now();
     let mut n = 1000;
     until("calls are served again", || {
         n += 1;
-        block_on(ledger.reserve(caller, &request(n, "0.5"))).is_ok_and(|held| held.map(|hold| hold.release()).is_ok())
+        block_on(caller.reserve(&request(n, "0.5"))).is_ok_and(|held| held.map(|hold| hold.release()).is_ok())
     });
     let took = start.elapsed();
     assert!(took < Duration::from_secs(2), "served after {took:?}");

@@ -20,7 +20,7 @@ fn keeping() -> Options {
 fn three_calls(ledger: &Ledger) {
     let caller = caller_of(ledger, "acme", "100", LimitOverrides::default());
     for n in 1..=3 {
-        block_on(ledger.reserve(&caller, &request(n, "1")))
+        block_on(caller.reserve(&request(n, "1")))
             .unwrap()
             .unwrap()
             .settle(debit("1"));

@@ -61,13 +61,11 @@ impl Ground {
     }
 
     fn reserve(&self, caller: &Caller, n: u64) -> crate::ledger::Hold {
-        block_on(self.ledger.reserve(caller, &self.request(n)))
-            .unwrap()
-            .unwrap()
+        block_on(caller.reserve(&self.request(n))).unwrap().unwrap()
     }
 
     fn left(&self, caller: &Caller) -> Result<(Credits, Credits), StoreError> {
-        block_on(self.ledger.figures(caller)).map(|figures| (figures.balance, figures.held))
+        block_on(caller.figures()).map(|figures| (figures.balance, figures.held))
     }
 
     /// A key of the caller's account whose record is kept by a master.
@@ -141,7 +139,7 @@ fn goes_silent(silent: usize) {
                 }
                 let caller = &mine[usize::try_from(n).unwrap() % mine.len()];
                 let start = Instant::now();
-                let answer = block_on(ledger.reserve(caller, &ground.request(n)));
+                let answer = block_on(caller.reserve(&ground.request(n)));
                 assert!(matches!(answer, Err(StoreError::Unavailable(_))), "{answer:?}");
                 slow += usize::from(start.elapsed() > Duration::from_millis(100));
                 refused += 1;

@@ -72,7 +72,9 @@ pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
         panic!("no key");
     };
     assert_eq!(made.expires, Some(NOW.plus_millis(1005)));
-    let caller = block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap();
+    let find = || block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap();
+    assert!(find().checked(NOW.plus_millis(1005)).is_none(), "it has expired");
+    let caller = find().checked(NOW.plus_millis(1004)).unwrap();
     assert_eq!((&*caller.key, caller.tier()), (&made, Tier::Lite));
     let list = AdminOp::KeyList {
         account: "acme".parse().unwrap(),
@@ -86,8 +88,8 @@ pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
         panic!("no key");
     };
     assert_eq!(revoked.revoked, Some(NOW.plus_millis(5)));
-    let caller = block_on(rig.ledger.authenticate(&digest)).unwrap().unwrap();
-    assert!(caller.key.revoked.is_some());
+    assert!(find().key.revoked.is_some());
+    assert!(find().checked(NOW).is_none(), "it is revoked");
     rig.clock.advance(5);
     assert_eq!(
         revoke(KeyRef::Digest(digest.to_hex())),

@@ -39,7 +39,7 @@ pub(super) fn the_limits_are_exact(rig: &Rig) {
         matches!(denial, Denial::Requests(view) if view.reset_ms == 59_000 && view.remaining_requests == 0),
         "{denial:?}"
     );
-    let view = rig.ledger.rate(&caller, &Scope::Account, limits);
+    let view = caller.rate(&Scope::Account, limits);
     assert_eq!((view.remaining_requests, view.reset_ms), (0, 59_000));
     rig.clock.advance(59_000);
     third.release();

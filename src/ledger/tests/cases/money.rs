@@ -216,7 +216,7 @@ pub(super) fn of_many_callers_as_many_win_as_there_is_credit_for(rig: &Rig) {
     let won: usize = on_workers(WORKERS, |worker| {
         let call = async |n: usize| {
             let n = u64::try_from(worker * CALLERS + n).unwrap();
-            match rig.ledger.reserve(&caller, &request(n, "1")).await.unwrap() {
+            match caller.reserve(&request(n, "1")).await.unwrap() {
                 Ok(hold) => {
                     hold.settle(debit("1"));
                     true

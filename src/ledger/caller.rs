@@ -1,0 +1,159 @@
+//! Who calls, and what can be asked about the account's credit and limits.
+
+use std::sync::Arc;
+
+use super::embedded::{Embedded, EmbeddedAccount};
+use super::hold::Hold;
+use super::journal::Entry;
+use super::redis::{Account, RedisLedger};
+use super::{AccountRecord, Figures, KeyRecord, Orphan, StoreError};
+use crate::failpoints::point;
+use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::ids::{RequestId, Tier};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::numbers::CallNumber;
+use crate::pure::time::Timestamp;
+
+/// An account's figures in the store that has them, so that no step has to look the account up again.
+#[derive(Clone, Debug)]
+pub(crate) enum AccountHandle {
+    Embedded(Arc<Embedded>, Arc<EmbeddedAccount>),
+    Redis(Arc<RedisLedger>, Arc<Account>),
+}
+
+/// A key that was made, whatever became of it.
+#[derive(Debug)]
+pub struct FoundKey {
+    /// The key.
+    pub key: Arc<KeyRecord>,
+    /// Its account.
+    pub account: Arc<AccountRecord>,
+    pub(crate) place: AccountHandle,
+}
+
+/// Who calls: a key that holds, and its account.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    /// The key.
+    pub key: Arc<KeyRecord>,
+    /// The account.
+    pub account: Arc<AccountRecord>,
+    pub(crate) place: AccountHandle,
+}
+
+impl FoundKey {
+    /// The caller. None when the key was revoked, or has expired at `now`.
+    pub fn checked(self, now: Timestamp) -> Option<Caller> {
+        let FoundKey { key, account, place } = self;
+        let holds = key.revoked.is_none() && key.expires.is_none_or(|at| at > now);
+        holds.then_some(Caller { key, account, place })
+    }
+}
+
+// The futures of the Redis store are boxed: they are large, and a call on the embedded store should not carry their size.
+
+impl Caller {
+    /// The key's tier: its account's, or a lower one of its own.
+    pub fn tier(&self) -> Tier {
+        self.key
+            .tier
+            .map_or(self.account.tier, |own| own.min(self.account.tier))
+    }
+
+    /// Checks limits, credit and quota and records a hold, all or nothing, in one step.
+    ///
+    /// # Errors
+    /// [`StoreError`] when the store cannot say: nothing is held that would not expire by itself.
+    ///
+    /// For tests and benches: a call of a client has an entry in the journal ([`Caller::reserve_journaled`]).
+    pub async fn reserve(&self, request: &ReserveRequest) -> Result<Result<Hold, Denial>, StoreError> {
+        self.reserve_journaled(request, Entry::none()).await
+    }
+
+    /// [`Caller::reserve`] for a call that stands in the journal already. The entry goes along with the hold, and is closed once the
+    /// store knows how the call ended.
+    ///
+    /// # Errors
+    /// As [`Caller::reserve`].
+    pub async fn reserve_journaled(
+        &self,
+        request: &ReserveRequest,
+        mut entry: Entry,
+    ) -> Result<Result<Hold, Denial>, StoreError> {
+        point("reserve", "before");
+        let reply = match &self.place {
+            AccountHandle::Embedded(store, account) => {
+                let reply = match store.reserve(account, request, &mut entry) {
+                    Ok(None) => Box::pin(store.reserve_at_successor(account, request, &mut entry)).await,
+                    Ok(Some(reply)) => Ok(reply),
+                    Err(error) => Err(error),
+                };
+                match &reply {
+                    Ok(Ok(granted)) => entry.granted(granted.amount),
+                    Ok(Err(_)) | Err(_) => entry.close(),
+                }
+                reply?.map(|granted| (granted, entry, None))
+            }
+            AccountHandle::Redis(store, account) => Box::pin(store.reserve(account, request, entry))
+                .await?
+                .map(|(granted, entry, cover)| (granted, entry, Some(cover))),
+        };
+        point("reserve", "after");
+        Ok(reply.map(|(granted, entry, cover)| Hold::new(self.place.clone(), request.id, granted, entry, cover)))
+    }
+
+    /// When a hold made at `now` expires unless it is renewed. In the embedded store a hold ends with its request, for both live in
+    /// one process; in Redis the process that made it renews it.
+    pub fn hold_expiry(&self, now: Timestamp) -> Timestamp {
+        match &self.place {
+            AccountHandle::Embedded(..) => Timestamp(i64::MAX),
+            AccountHandle::Redis(store, _) => store.hold_expiry(now),
+        }
+    }
+
+    /// The rate-limit counts for answers that admit nothing.
+    pub fn rate(&self, scope: &Scope, limits: Limits) -> RateView {
+        match &self.place {
+            AccountHandle::Embedded(store, account) => store.rate(account, scope, limits),
+            AccountHandle::Redis(store, account) => store.rate(account, scope, limits),
+        }
+    }
+
+    /// The account's figures now.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn figures(&self) -> Result<Figures, StoreError> {
+        match &self.place {
+            AccountHandle::Embedded(store, account) if !store.is_ours() => {
+                Box::pin(store.figures_at_successor(account)).await
+            }
+            AccountHandle::Embedded(store, account) => Ok(store.figures(account)),
+            AccountHandle::Redis(store, account) => Box::pin(store.figures(account)).await,
+        }
+    }
+}
+
+impl AccountHandle {
+    /// The number under which the account's next call is billed.
+    pub(super) fn next_number(&self) -> CallNumber {
+        match self {
+            AccountHandle::Embedded(store, account) => store.next_number(account),
+            AccountHandle::Redis(store, account) => store.next_number(account),
+        }
+    }
+
+    /// Settles or releases a call that a dead process left. False when its debit is known to have been taken before.
+    ///
+    /// # Errors
+    /// When nobody knows whether the debit was taken; the entry stays in its journal then.
+    pub(crate) fn take_over(&self, hold: RequestId, orphan: Orphan, entry: Entry) -> Result<bool, StoreError> {
+        match self {
+            AccountHandle::Embedded(store, account) => store.take_over(account, hold, orphan, entry),
+            AccountHandle::Redis(store, account) => {
+                store.take_over(account, hold, orphan, entry);
+                Ok(true)
+            }
+        }
+    }
+}

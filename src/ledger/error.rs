@@ -1,0 +1,15 @@
+//! Why a store has no answer.
+
+/// Why the store has no answer. At admission each of them is a 503: never "allowed".
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// It cannot be reached or written, or did not answer in time.
+    #[error("the ledger's store is unavailable: {0}")]
+    Unavailable(String),
+    /// Another process owns it: a gateway, or a command for a moment.
+    #[error("the ledger's store is unavailable: {0}")]
+    Owned(String),
+    /// It answered what cannot be.
+    #[error("the ledger's store holds something unreadable: {0}")]
+    Corrupt(String),
+}

@@ -1,0 +1,145 @@
+//! A reserve and its answer as the control socket carries them, from a process to the one that took its ledger over.
+
+use serde::{Deserialize, Serialize};
+
+use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
+use crate::pure::limits::{Limits, RateView};
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+
+/// A reserve of the process before, as the control socket carries it. Amounts are in 10^-12 credit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteReserve {
+    account: AccountId,
+    id: [u8; 16],
+    key: Option<KeyId>,
+    limits: Limits,
+    quota: i64,
+    wanted: i64,
+    at_least: i64,
+    tokens: u64,
+    expires: Timestamp,
+    #[serde(default)]
+    is_counted: bool,
+}
+
+/// The answer to a [`RemoteReserve`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoteReply {
+    /// It is held.
+    Granted {
+        /// How much.
+        amount: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+    /// [`Denial::Requests`].
+    Requests(RateView),
+    /// [`Denial::Tokens`].
+    Tokens(RateView),
+    /// [`Denial::Concurrency`].
+    Concurrency(RateView),
+    /// [`Denial::Credit`].
+    Credit {
+        /// What is left.
+        available: i64,
+        /// What is held.
+        held: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+    /// [`Denial::Quota`].
+    Quota {
+        /// Spent this month.
+        used: i64,
+        /// What is held.
+        held: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+}
+
+impl RemoteReserve {
+    pub(super) fn of(account: AccountId, request: &ReserveRequest) -> RemoteReserve {
+        RemoteReserve {
+            account,
+            id: *request.id.as_bytes(),
+            key: match &request.scope {
+                Scope::Account => None,
+                Scope::Key(key) => Some(key.clone()),
+            },
+            limits: request.limits,
+            quota: request.quota.pico(),
+            wanted: request.wanted.pico(),
+            at_least: request.at_least.pico(),
+            tokens: request.tokens,
+            expires: request.expires,
+            is_counted: request.is_counted,
+        }
+    }
+
+    pub(super) fn account(&self) -> &AccountId {
+        &self.account
+    }
+
+    pub(super) fn request(&self) -> ReserveRequest {
+        ReserveRequest {
+            id: RequestId::from_bytes(self.id),
+            scope: self.key.clone().map_or(Scope::Account, Scope::Key),
+            limits: self.limits,
+            quota: Credits::from_pico(self.quota),
+            wanted: Credits::from_pico(self.wanted),
+            at_least: Credits::from_pico(self.at_least),
+            tokens: self.tokens,
+            expires: self.expires,
+            is_counted: self.is_counted,
+        }
+    }
+}
+
+impl From<Result<Granted, Denial>> for RemoteReply {
+    fn from(reply: Result<Granted, Denial>) -> RemoteReply {
+        match reply {
+            Ok(Granted { amount, rate }) => RemoteReply::Granted {
+                amount: amount.pico(),
+                rate,
+            },
+            Err(Denial::Requests(rate)) => RemoteReply::Requests(rate),
+            Err(Denial::Tokens(rate)) => RemoteReply::Tokens(rate),
+            Err(Denial::Concurrency(rate)) => RemoteReply::Concurrency(rate),
+            Err(Denial::Credit { available, held, rate }) => {
+                let [available, held] = [available, held].map(Credits::pico);
+                RemoteReply::Credit { available, held, rate }
+            }
+            Err(Denial::Quota { used, held, rate }) => {
+                let [used, held] = [used, held].map(Credits::pico);
+                RemoteReply::Quota { used, held, rate }
+            }
+        }
+    }
+}
+
+impl From<RemoteReply> for Result<Granted, Denial> {
+    fn from(reply: RemoteReply) -> Result<Granted, Denial> {
+        let credits = Credits::from_pico;
+        match reply {
+            RemoteReply::Granted { amount, rate } => Ok(Granted {
+                amount: credits(amount),
+                rate,
+            }),
+            RemoteReply::Requests(rate) => Err(Denial::Requests(rate)),
+            RemoteReply::Tokens(rate) => Err(Denial::Tokens(rate)),
+            RemoteReply::Concurrency(rate) => Err(Denial::Concurrency(rate)),
+            RemoteReply::Credit { available, held, rate } => {
+                let [available, held] = [available, held].map(credits);
+                Err(Denial::Credit { available, held, rate })
+            }
+            RemoteReply::Quota { used, held, rate } => {
+                let [used, held] = [used, held].map(credits);
+                Err(Denial::Quota { used, held, rate })
+            }
+        }
+    }
+}
