@@ -13,9 +13,7 @@ use tempfile::TempDir;
 use crate::{
     Result, allocator,
     cli::{Options, Role, Variant},
-    gateway,
     machine::Cores,
-    peers,
     process::{self, Ending, Process},
 };
 
@@ -39,7 +37,7 @@ pub(crate) struct Subject {
     /// Processes of its store.
     pub(crate) store_pids: Vec<u32>,
     /// What an operator would run to check the books.
-    pub(crate) audit: Option<gateway::Audit>,
+    pub(crate) audit: Option<Audit>,
     /// Held so that they live for as long as the subject.
     pub(crate) _processes: Vec<Process>,
 }
@@ -50,6 +48,9 @@ impl Subject {
         self.audit.is_some()
     }
 }
+
+/// Checks the books of a gateway while it serves. Errors with what does not add up.
+pub(crate) type Audit = Box<dyn Fn() -> Result<String> + Send + Sync>;
 
 /// A key that must be refused, and how.
 pub(crate) struct Refused {
@@ -124,17 +125,6 @@ impl Fleet {
         self.process.family()
     }
 
-    /// Starts a variant. Errors say what is missing.
-    pub(crate) fn launch(&self, variant: Variant) -> Result<Subject> {
-        match variant {
-            Variant::Direct => Ok(self.pass_through(&variant.name(), self.upstream, Vec::new())),
-            Variant::Baseline | Variant::BaselineJemalloc => self.baseline(variant),
-            Variant::Embedded | Variant::Redis => gateway::launch(self, variant),
-            Variant::Nginx => peers::nginx(self),
-            Variant::Haproxy => peers::haproxy(self),
-        }
-    }
-
     /// A gateway that runs already.
     pub(crate) fn deployed(&self, url: &str) -> Result<Subject> {
         let rest = url
@@ -172,7 +162,7 @@ impl Fleet {
         })
     }
 
-    fn baseline(&self, variant: Variant) -> Result<Subject> {
+    pub(crate) fn baseline(&self, variant: Variant) -> Result<Subject> {
         let (name, address) = (variant.name(), process::free_address()?);
         let mut command = role(Role::Baseline, address, self.options.threads)?;
         command.arg("--upstream").arg(self.upstream.to_string());

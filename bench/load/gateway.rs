@@ -17,18 +17,6 @@ use crate::{
     process::{self, Ending, Process},
 };
 
-/// The command that checks the books of a gateway.
-pub(crate) struct Audit {
-    cli: Cli,
-}
-
-impl Audit {
-    /// Runs it while the gateway serves. Errors with what does not add up.
-    pub(crate) fn run(&self) -> Result<String> {
-        Ok(self.cli.run(&["ledger", "audit"])?.trim().to_owned())
-    }
-}
-
 /// Starts the gateway on the store that `variant` names.
 pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
     let name = variant.name();
@@ -72,7 +60,7 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
         refused,
         pids,
         store_pids,
-        audit: Some(Audit { cli }),
+        audit: Some(Box::new(move || Ok(cli.run(&["ledger", "audit"])?.trim().to_owned()))),
         ..shared
     })
 }

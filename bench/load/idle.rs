@@ -11,7 +11,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
 use tokio::sync::Semaphore;
 
 use crate::{
@@ -19,27 +18,13 @@ use crate::{
     client::{Connection, Failure, Listener, Shot},
     fleet::{Fleet, Subject},
     http2::{self, Http2},
+    measured::OpenStreams,
     report::Report,
     request::Shape,
     say,
     steady::{files, memory},
     upstream::Script,
 };
-
-/// What a subject held with so many streams open. Memory in KiB.
-#[derive(Serialize)]
-pub(crate) struct OpenStreams {
-    pub(crate) subject: String,
-    pub(crate) streams: usize,
-    pub(crate) memory_kib: u64,
-    /// Warm, without streams.
-    pub(crate) memory_before_kib: u64,
-    /// What each stream added.
-    pub(crate) kib_a_stream: f64,
-    pub(crate) open_files: Option<u64>,
-    pub(crate) errors: u64,
-    pub(crate) first_error: Option<String>,
-}
 
 /// Opens streams in steps on a fresh process of each subject. `files_max` is the limit of open files.
 pub(crate) fn run(fleet: &Fleet, files_max: u64, report: &mut Report) -> Result<()> {

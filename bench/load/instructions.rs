@@ -5,14 +5,13 @@
 
 use std::{collections::HashMap, fs, process::Command, time::Duration};
 
-use serde::Serialize;
-
 use crate::{
     Result,
     cli::Variant,
     drive::{self, Arrivals, Plan},
     figures::Unit,
     fleet::{Fleet, Subject},
+    measured::{Instructions, Misses},
     process,
     report::Report,
     request::{KILOBYTE, Shape},
@@ -20,32 +19,6 @@ use crate::{
     steady::{PACED, PACED_LENGTH},
     upstream::Script,
 };
-
-/// Instructions of a subject, a request or an event.
-#[derive(Serialize)]
-pub(crate) struct Instructions {
-    pub(crate) subject: String,
-    pub(crate) part: String,
-    pub(crate) unit: Unit,
-    /// Requests or events counted.
-    pub(crate) units: u64,
-    pub(crate) a_unit: f64,
-    /// By part of the program, the most first.
-    pub(crate) by_part: Vec<(String, f64)>,
-    /// What misses the simulated caches, in the same order; empty where they are not simulated.
-    pub(crate) misses_by_part: Vec<(String, Misses)>,
-}
-
-/// Misses of a part of the program, a request or an event.
-#[derive(Serialize)]
-pub(crate) struct Misses {
-    /// Of the first level, in what is executed.
-    pub(crate) code: f64,
-    /// And in what is read and written.
-    pub(crate) data: f64,
-    /// Of the last level that is simulated, in both.
-    pub(crate) last: f64,
-}
 
 /// What callgrind has counted.
 #[derive(Clone, Copy, Default)]
@@ -89,9 +62,8 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
         for (name, unit, shape) in parts {
             // A fresh process each: what was counted before is in the next count too.
             fleet.count_instructions(true);
-            let counted = fleet
-                .launch(variant)
-                .and_then(|subject| count(fleet, &subject, unit, shape));
+            let counted =
+                crate::subjects::launch(fleet, variant).and_then(|subject| count(fleet, &subject, unit, shape));
             fleet.count_instructions(false);
             match counted {
                 Ok((units, by_part)) => {

@@ -26,6 +26,7 @@ mod http2;
 mod idle;
 mod instructions;
 mod machine;
+mod measured;
 mod pacer;
 mod peers;
 mod plot;
@@ -34,6 +35,7 @@ mod report;
 mod request;
 mod soak;
 mod steady;
+mod subjects;
 mod syscalls;
 mod upstream;
 mod waiting;
@@ -146,9 +148,8 @@ fn launch(fleet: &Fleet, variant: Variant, report: &mut Report) -> Option<Subjec
     if report.left_out.iter().any(|line| line.starts_with(&begins)) {
         return None;
     }
-    let ready = fleet
-        .launch(variant)
-        .and_then(|subject| steady::break_in(fleet, &subject).map(|()| subject));
+    let ready =
+        subjects::launch(fleet, variant).and_then(|subject| steady::break_in(fleet, &subject).map(|()| subject));
     match ready {
         Ok(subject) => Some(subject),
         Err(error) => {

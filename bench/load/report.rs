@@ -8,12 +8,9 @@ use crate::{
     Result,
     cli::{Options, Variant},
     figures::{Percentiles, Round, Series, Spread, summarise},
-    idle::OpenStreams,
-    instructions::{Instructions, Misses},
     machine::Machine,
+    measured::{Instructions, LongRun, Misses, OpenStreams, SystemCalls},
     say,
-    soak::LongRun,
-    syscalls::SystemCalls,
 };
 
 /// Everything that a run found out.

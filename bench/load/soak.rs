@@ -2,39 +2,15 @@
 
 use std::time::{Duration, Instant};
 
-use serde::Serialize;
-
 use crate::{
     Result,
     drive::{self, Arrivals, Plan},
     fleet::{Fleet, Subject},
+    measured::{LongRun, Sample},
     report::Report,
     request, say,
     steady::{files, memory},
 };
-
-/// A long run of one subject.
-#[derive(Serialize)]
-pub(crate) struct LongRun {
-    pub(crate) subject: String,
-    pub(crate) requests: u64,
-    pub(crate) seconds: f64,
-    pub(crate) errors: std::collections::BTreeMap<String, u64>,
-    pub(crate) samples: Vec<Sample>,
-    /// Change of memory from the end of the first tenth to the end, in percent.
-    pub(crate) memory_growth_percent: Option<f64>,
-    /// What the audit of the ledger said; None for a subject without one.
-    pub(crate) audit: Option<std::result::Result<String, String>>,
-}
-
-/// Memory and open files at one time.
-#[derive(Serialize, Clone, Copy)]
-pub(crate) struct Sample {
-    pub(crate) seconds: f64,
-    pub(crate) requests: u64,
-    pub(crate) memory_kib: u64,
-    pub(crate) open_files: u64,
-}
 
 /// Runs on a fresh process of each gateway, or on all that were named.
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
@@ -98,7 +74,7 @@ fn one(fleet: &Fleet, subject: &Subject) -> Result<LongRun> {
     let audit = subject
         .audit
         .as_ref()
-        .map(|audit| audit.run().map_err(|error| error.to_string()));
+        .map(|audit| audit().map_err(|error| error.to_string()));
     Ok(LongRun {
         subject: subject.name.clone(),
         requests: outcome.requests,

@@ -10,31 +10,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use serde::Serialize;
-
 use crate::{
     Result,
     drive::{self, Arrivals, Plan},
     figures::Unit,
     fleet::{Fleet, Subject},
+    measured::SystemCalls,
     report::Report,
     request::{KILOBYTE, Shape},
     say,
     upstream::Script,
 };
-
-/// System calls of a subject, a request or an event.
-#[derive(Serialize)]
-pub(crate) struct SystemCalls {
-    pub(crate) subject: String,
-    pub(crate) part: String,
-    pub(crate) unit: Unit,
-    /// Requests or events counted.
-    pub(crate) units: u64,
-    pub(crate) a_unit: f64,
-    /// The most frequent first.
-    pub(crate) by_name: Vec<(String, f64)>,
-}
 
 /// What is sent while system calls are counted.
 struct Part {

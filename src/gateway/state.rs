@@ -91,9 +91,7 @@ impl Tollgate {
     /// When the configuration, its catalogue or a certificate that it names cannot be read or is wrong: the message names file, key and
     /// what is expected.
     pub fn open(conf: impl AsRef<Path>) -> Result<Tollgate, ConfigError> {
-        let path = conf.as_ref();
-        let text = std::fs::read_to_string(path).map_err(|error| ConfigError::new(path, error.to_string()))?;
-        Tollgate::of(Config::parse(path, &text, &environment)?, environment)
+        Tollgate::of(Config::load(conf.as_ref())?, environment)
     }
 
     /// The same, with a configuration that was read.

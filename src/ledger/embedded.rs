@@ -5,46 +5,42 @@
 //! in between. When the file cannot be written, nothing is dropped: the queue stays, new reserves are refused, and the thread
 //! keeps trying.
 
+mod command;
 mod commands;
 mod extend;
 mod handover;
 mod load;
+mod owner;
+mod queries;
 mod receipts;
 mod reports;
 mod settle;
+mod shared;
 mod take_back;
 mod writer;
 
 use self::load::take_lock;
-use std::collections::HashMap;
-use std::fs::File;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, mpsc};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
-use arc_swap::ArcSwap;
-
-use self::handover::Predecessors;
+use self::command::Command;
 use self::reports::Reports;
-use self::take_back::OwnedBy;
-use self::writer::{Command, Committer};
+use self::shared::Shared;
+pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
+use self::writer::start_thread;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
-use super::producer::{AccountNumbers, Producer};
 use super::sqlite::Database;
-use super::store_metrics::{StoreMetrics, Times};
-use super::{AccountRecord, Debit, Figures, Found, KeyRecord, ReceiptFiles, StoreError};
+use super::store_metrics::StoreMetrics;
+use super::{Figures, Found, StoreError};
 use crate::clock::Clock;
-use crate::pure::account::{AccountState, Denial, Granted, Look, ReserveRequest, Scope};
-use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
+use crate::pure::ids::KeyDigest;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
-use crate::pure::numbers::{CallNumber, Numbers};
-use crate::pure::time::{Day, Month, Timestamp};
-
-/// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
-pub const COMMIT_WINDOW: Duration = Duration::from_millis(100);
+use crate::pure::time::Timestamp;
 
 /// The ledger in memory, with its thread.
 #[derive(Debug)]
@@ -57,67 +53,6 @@ pub struct Embedded {
     receipt_days: u32,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
-}
-
-/// An account in memory.
-#[derive(Debug)]
-pub struct EmbeddedAccount {
-    record: ArcSwap<AccountRecord>,
-    state: Mutex<AccountState>,
-    numbers: AccountNumbers,
-    /// Held by whoever reads the account's usage.
-    reporting: tokio::sync::Mutex<()>,
-}
-
-/// What requests, commands and the ledger's thread share.
-#[derive(Debug)]
-struct Shared {
-    accounts: RwLock<HashMap<AccountId, Arc<EmbeddedAccount>>>,
-    keys: RwLock<HashMap<KeyDigest, KeyEntry>>,
-    queue: Mutex<Vec<QueuedDebit>>,
-    maintenance: AtomicBool,
-    unwritable: AtomicBool,
-    owner: OwnedBy,
-    /// How many groups of debits this process has made, to name the next.
-    groups: AtomicU64,
-    /// The lock on the file, given up when the ledger changes hands.
-    lock: Mutex<Option<File>>,
-    predecessors: Mutex<Predecessors>,
-    /// What the start found in the journals of processes that had died.
-    recovered: Mutex<RecoverReport>,
-    producer: Producer,
-    /// Where receipts are written to as well.
-    receipt_files: OnceLock<Arc<ReceiptFiles>>,
-    clock: Clock,
-    commits: Times,
-    /// Debits that the thread has taken and not written, with when the first was queued.
-    unwritten: Mutex<(usize, Option<Timestamp>)>,
-}
-
-#[derive(Clone, Debug)]
-struct KeyEntry {
-    record: Arc<KeyRecord>,
-    cell: Arc<EmbeddedAccount>,
-}
-
-/// A call that is resolved in memory and not in the file.
-#[derive(Debug)]
-struct QueuedDebit {
-    cell: Arc<EmbeddedAccount>,
-    /// None for one that owes nothing.
-    debit: Option<Debit>,
-    day: Day,
-    month: Month,
-    /// Spent in `month` after this debit.
-    month_used: Credits,
-    number: CallNumber,
-    /// Its request.
-    id: RequestId,
-    /// Its producer's numbers, this one closed.
-    numbers: Numbers,
-    queued: Timestamp,
-    /// Closed once the file has it.
-    entry: Entry,
 }
 
 impl Embedded {
@@ -328,51 +263,9 @@ impl Drop for Embedded {
     }
 }
 
-impl EmbeddedAccount {
-    fn new(record: AccountRecord, state: AccountState) -> EmbeddedAccount {
-        EmbeddedAccount {
-            record: ArcSwap::from_pointee(record),
-            state: Mutex::new(state),
-            numbers: AccountNumbers::default(),
-            reporting: tokio::sync::Mutex::default(),
-        }
-    }
-
-    fn state(&self) -> MutexGuard<'_, AccountState> {
-        // Every step of an account leaves it whole, so a panic elsewhere while it was locked does no harm.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn figures(&self, clock: &Clock) -> Figures {
-        let mut state = self.state();
-        state.expire(clock.now());
-        Figures {
-            balance: state.balance(),
-            held: state.held(),
-            monthly_used: state.month_used(clock.now()),
-        }
-    }
-}
-
-fn start_thread(
-    shared: &Arc<Shared>,
-    database: Database,
-    path: &Path,
-) -> Result<(mpsc::Sender<Command>, std::thread::JoinHandle<()>), StoreError> {
-    let (commands, inbox) = mpsc::channel();
-    let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox);
-    let thread = std::thread::Builder::new()
-        .name("ledger".to_owned())
-        .spawn(move || committer.run())
-        .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
-    Ok((commands, thread))
-}
-
 fn stopped() -> AdminError {
     AdminError::Store("the ledger has stopped".to_owned())
 }
-
-const MAINTENANCE: &str = "maintenance";
 
 /// For how many days receipts are kept in a file that was never opened with another number.
 const RECEIPT_DAYS: u32 = 30;

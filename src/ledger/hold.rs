@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use super::caller::AccountHandle;
 use super::cover::{Cover, Uncovered};
+use super::handle::AccountHandle;
 use super::journal::Entry;
 use super::records::Debit;
 use crate::pure::account::Granted;

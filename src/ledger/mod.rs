@@ -12,6 +12,7 @@ mod cover;
 pub mod embedded;
 mod error;
 mod extend;
+mod handle;
 mod hold;
 pub mod journal;
 mod producer;
@@ -27,17 +28,17 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
-use crate::pure::money::Credits;
 use crate::pure::receipt::Receipt;
 use crate::pure::time::{Period, Timestamp};
 
 use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
-pub(crate) use self::caller::AccountHandle;
 pub use self::caller::{Caller, FoundKey};
 pub use self::cover::Uncovered;
 pub use self::error::StoreError;
+pub(crate) use self::handle::AccountHandle;
 pub use self::hold::Hold;
 pub use self::receipt_files::ReceiptFiles;
+use self::records::clamped;
 pub use self::records::{AccountRecord, Debit, Figures, KeyRecord, UsageRow};
 pub(crate) use self::records::{Found, Orphan, pico};
 use self::store_metrics::StoreMetrics;
@@ -239,12 +240,6 @@ impl Ledger {
             }
         }
     }
-}
-
-/// An amount of a finding: the nearest that there is.
-fn clamped(amount: i128) -> Credits {
-    let limit = if amount < 0 { i64::MIN } else { i64::MAX };
-    Credits::from_pico(i64::try_from(amount).unwrap_or(limit))
 }
 
 #[cfg(test)]

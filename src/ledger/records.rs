@@ -143,3 +143,9 @@ pub(crate) mod pico_option {
         Ok(Option::<i64>::deserialize(deserializer)?.map(Credits::from_pico))
     }
 }
+
+/// An amount of a finding: the nearest that there is.
+pub(super) fn clamped(amount: i128) -> Credits {
+    let limit = if amount < 0 { i64::MIN } else { i64::MAX };
+    Credits::from_pico(i64::try_from(amount).unwrap_or(limit))
+}

@@ -1,6 +1,7 @@
 //! Calls that are refused beside a reserve: before their body was taken, or for what it says.
 
-use super::caller::{AccountHandle, Caller};
+use super::caller::Caller;
+use super::handle::AccountHandle;
 use crate::pure::account::{Denial, Look, ReserveRequest, Scope};
 use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};

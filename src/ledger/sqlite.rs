@@ -316,7 +316,7 @@ impl Database {
                 findings.push(AuditFinding {
                     account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
                     rule: "top-ups - debits = balance".to_owned(),
-                    expected: super::clamped(expected),
+                    expected: super::records::clamped(expected),
                     found: Credits::from_pico(balance),
                 });
             }

@@ -110,6 +110,36 @@ fn an_item_that_is_passed_on_is_imported_from_where_it_is() {
 }
 
 #[test]
+fn a_request_that_touches_files_is_found() {
+    let files = [
+        ("src/gateway/mod.rs", "//! G\nfn f() { std::fs::read(\"a\"); }\n"),
+        ("src/pure/a.rs", "//! A\nuse std::fs::File;\n"),
+        ("src/server/mod.rs", "//! S\nuse std::fs::File;\n"),
+        ("src/gateway/tests.rs", "//! T\nuse std::fs::File;\n"),
+    ];
+    assert_eq!(
+        places(&files, text::file_system),
+        ["src/gateway/mod.rs:2", "src/pure/a.rs:2"]
+    );
+}
+
+#[test]
+fn a_visibility_is_no_import() {
+    let files = [
+        ("src/net/mod.rs", "//! N\nmod a;\nuse self::a::A;\n"),
+        (
+            "src/net/a.rs",
+            "//! A\npub(in crate::net) struct A { pub(in crate::net) b: u8 }\n",
+        ),
+    ];
+    let imports = crate::imports::imports(&Tree::of(&files));
+    assert!(
+        imports.iter().all(|import| import.from == "src/net/mod.rs"),
+        "{imports:?}"
+    );
+}
+
+#[test]
 fn long_files_are_found_unless_they_say_why() {
     let long = |head: &str| format!("{head}\n{}", "fn f() {}\n".repeat(400));
     let plain = long("//! A file.");

@@ -42,6 +42,11 @@ fn every_file_says_what_it_is_for() {
 }
 
 #[test]
+fn what_a_request_passes_touches_no_files() {
+    check(&rules::text::file_system(&Tree::of_repository()));
+}
+
+#[test]
 fn documents_that_are_named_are_here() {
     check(&rules::text::documents(&Tree::of_repository()));
 }

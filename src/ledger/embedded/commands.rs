@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
+use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use super::writer::Committer;
-use super::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use crate::ledger::admin::{
     AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
 };

@@ -5,12 +5,12 @@
 //! there, and takes the debits as they come. When the successor fails before it serves, the old process takes the ledger back
 //! ([`super::take_back`]).
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::take_back::Owner;
-use super::{Embedded, EmbeddedAccount};
+use super::Embedded;
+use super::owner::Owner;
+use super::shared::{EmbeddedAccount, Predecessors};
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::ledger::journal::{Entry, LiveHold};
@@ -21,9 +21,6 @@ use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
-
-/// The holds of calls that run in the process before this one, by request.
-pub(super) type Predecessors = HashMap<RequestId, Arc<EmbeddedAccount>>;
 
 impl Embedded {
     /// A reserve at the successor; here, when the ledger is taken back meanwhile.

@@ -11,8 +11,8 @@ use super::super::StoreError;
 use super::super::producer::Producer;
 use super::super::sqlite::Database;
 use super::super::store_metrics::Times;
-use super::take_back::OwnedBy;
-use super::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
+use super::owner::OwnedBy;
+use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
 use crate::clock::Clock;
 use crate::pure::account::AccountState;
 

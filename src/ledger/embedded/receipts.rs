@@ -3,12 +3,13 @@
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use super::{Embedded, QueuedDebit};
+use super::Embedded;
+use super::shared::billed;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::ledger::{Debit, ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
-use crate::pure::receipt::{Billed, Receipt};
+use crate::pure::receipt::Receipt;
 
 impl Embedded {
     /// Receipts of an account, newest first; those of every settlement made before the call are among them. Where one request is asked
@@ -60,31 +61,6 @@ impl Embedded {
 }
 
 type Named = (crate::pure::ids::RequestId, crate::pure::numbers::CallNumber);
-
-/// One for each call that owes something.
-pub(super) fn made_of(debits: &[QueuedDebit]) -> Vec<Receipt> {
-    let receipt = |queued: &QueuedDebit| {
-        let debit = queued.debit.as_ref()?;
-        let account = queued.cell.record.load();
-        Some(Receipt {
-            // The moment that decides the day of the usage row.
-            resolved: queued.queued,
-            billed: billed(&account.id, (queued.id, queued.number), debit),
-        })
-    };
-    debits.iter().filter_map(receipt).collect()
-}
-
-fn billed(account: &AccountId, (id, number): Named, debit: &Debit) -> Billed {
-    Billed::new(
-        id,
-        number,
-        (account, &debit.key),
-        &debit.model,
-        (debit.usage, debit.cost, debit.held),
-        debit.details.as_deref(),
-    )
-}
 
 /// For how long a call that is ending is waited for: its client may have the answer's last byte just before it is billed.
 const ENDING_MAX: Duration = Duration::from_secs(1);

@@ -3,8 +3,9 @@
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
-use super::writer::Command;
-use super::{Embedded, EmbeddedAccount, QueuedDebit};
+use super::Embedded;
+use super::command::Command;
+use super::shared::{EmbeddedAccount, QueuedDebit};
 use crate::ledger::journal::Entry;
 use crate::ledger::{Debit, Orphan, StoreError};
 use crate::pure::account::{AccountState, Settled, Settlement};

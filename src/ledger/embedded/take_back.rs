@@ -4,52 +4,22 @@
 //! memory, also those that the successor granted; its debits since are in the queue, and those that the file has by now leave it.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
-use super::writer::Command;
-use super::{Embedded, EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared, start_thread, take_lock};
+use super::Embedded;
+use super::command::Command;
+use super::load::take_lock;
+use super::owner::Owner;
+use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared};
+use super::writer::start_thread;
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control_socket};
 use crate::pure::account::{AccountState, Settled};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-
-/// Who owns the ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Owner {
-    /// This process.
-    This,
-    /// The process that this one has handed it to.
-    Successor,
-    /// This process again, once what its successor has left is billed: nothing is granted yet.
-    TakesBack,
-}
-
-/// An [`Owner`] that changes.
-#[derive(Debug, Default)]
-pub(super) struct OwnedBy(AtomicU8);
-
-impl OwnedBy {
-    pub(super) fn now(&self) -> Owner {
-        match self.0.load(Ordering::Acquire) {
-            0 => Owner::This,
-            1 => Owner::Successor,
-            _ => Owner::TakesBack,
-        }
-    }
-
-    pub(super) fn set(&self, owner: Owner) {
-        let number = match owner {
-            Owner::This => 0,
-            Owner::Successor => 1,
-            Owner::TakesBack => 2,
-        };
-        self.0.store(number, Ordering::Release);
-    }
-}
 
 impl Embedded {
     /// Whether another process owns the ledger now.

@@ -2,12 +2,15 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use super::shared::QueuedDebit;
+use super::writer::Committer;
 use super::*;
-use crate::ledger::Caller;
-use crate::ledger::Ledger;
 use crate::ledger::admin::{AuditReport, ReceiptQuery};
-use crate::pure::ids::{ApiKey, RequestId, Tier};
+use crate::ledger::journal::Entry;
+use crate::ledger::{Caller, Debit, Ledger};
+use crate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
 use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, Numbers};
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 

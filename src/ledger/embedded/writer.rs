@@ -1,40 +1,19 @@
 //! The ledger's thread: commits queued debits in groups and runs the operator's commands.
 
 use std::collections::HashMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use tokio::sync::oneshot;
-
-use super::receipts;
-use super::take_back::Owner;
-use super::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
+use super::command::Command;
+use super::owner::Owner;
+use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use crate::failpoints::point;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{AccountDebit, Database};
 use crate::ledger::{StoreError, control_socket};
 use crate::pure::ids::AccountId;
-
-/// What the thread is told.
-#[derive(Debug)]
-pub(super) enum Command {
-    /// A debit stands in an empty queue: commit it with those that follow within the window.
-    Commit,
-    /// An operator's command.
-    Admin {
-        op: AdminOp,
-        reply: oneshot::Sender<Result<AdminReply, AdminError>>,
-    },
-    /// Commit now, and say so.
-    Flush(oneshot::Sender<Result<(), StoreError>>),
-    /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.
-    HandOver(oneshot::Sender<Result<(), StoreError>>),
-    /// Commit and end.
-    Close,
-}
 
 /// The thread's state.
 pub(super) struct Committer {
@@ -204,7 +183,11 @@ impl Committer {
         let files = self.shared.receipt_files.get();
         let written_out = match self.database.receipt_days() {
             0 if files.is_none() => Vec::new(),
-            _ => receipts::made_of(&self.unwritten),
+            _ => self
+                .unwritten
+                .iter()
+                .filter_map(QueuedDebit::receipt)
+                .collect::<Vec<_>>(),
         };
         let now = self.shared.clock.now();
         self.shared.producer.renew_when_old(now);
@@ -310,3 +293,21 @@ const UNSYNCED_MAX: usize = 40_000;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 const END_TRIES: u32 = 50;
 const END_PAUSE: Duration = Duration::from_millis(200);
+
+/// Starts the ledger's thread.
+///
+/// # Errors
+/// When it cannot be started.
+pub(super) fn start_thread(
+    shared: &Arc<Shared>,
+    database: Database,
+    path: &Path,
+) -> Result<(mpsc::Sender<Command>, std::thread::JoinHandle<()>), StoreError> {
+    let (commands, inbox) = mpsc::channel();
+    let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox);
+    let thread = std::thread::Builder::new()
+        .name("ledger".to_owned())
+        .spawn(move || committer.run())
+        .map_err(|error| StoreError::Unavailable(format!("cannot start the ledger's thread: {error}")))?;
+    Ok((commands, thread))
+}

@@ -19,6 +19,7 @@ mod confirm;
 mod extend;
 mod holds;
 mod link;
+mod options;
 mod queue;
 mod receipts;
 mod replay;
@@ -32,7 +33,6 @@ mod slots;
 mod topology;
 mod url;
 
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub use self::account::Account;
 use self::cache::Cache;
 use self::holds::{OpenHold, OpenHolds};
 use self::link::Link;
+pub use self::options::Options;
+use self::options::unavailable;
 use self::queue::{Origin, QueuedDebit, ReleaseKind};
 use self::shards::Shards;
 use self::shared::Shared;
@@ -51,55 +53,11 @@ use super::journal::Entry;
 use super::producer::Producer;
 use super::store_metrics::{StoreMetrics, Times};
 use super::{Debit, Figures, Found, Orphan, ReceiptFiles, StoreError};
-use crate::clock::Clock;
 use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::numbers::CallNumber;
 use crate::pure::time::Timestamp;
-
-/// What an operator, or a test, may choose.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The longest that a call waits for Redis.
-    pub timeout: Duration,
-    /// How many calls may wait for Redis at once.
-    pub waiting_max: usize,
-    /// How many settlements may wait before no more calls are admitted.
-    pub unsettled_max: usize,
-    /// How long a settlement may wait before no more calls are admitted.
-    pub unsettled_age_max: Duration,
-    /// The life of a hold, from each renewal on: how long the credit of a call is held after its node has died. A call whose hold could
-    /// not be renewed for two thirds of it is ended, so that its debit comes while it is held.
-    pub hold_ttl: Duration,
-    /// How long acknowledged settlements are kept, to be sent again after Redis has lost its last moments.
-    pub replay: Duration,
-    /// How long [`RedisLedger::close`] tries to send what is left.
-    pub close_within: Duration,
-    /// The most receipts that an account has; the oldest are dropped. None: no receipts are kept.
-    pub receipts_per_account_max: Option<NonZeroU32>,
-    /// PEM text of the authorities that are trusted over TLS, in place of the system's.
-    pub ca: Option<Vec<u8>>,
-    /// `System`: Redis' own clock decides. A test's clock is passed to the scripts in its place.
-    pub clock: Clock,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options {
-            timeout: Duration::from_millis(500),
-            waiting_max: 2048,
-            unsettled_max: 100_000,
-            unsettled_age_max: Duration::from_secs(10),
-            hold_ttl: Duration::from_secs(90),
-            replay: Duration::from_secs(60),
-            close_within: Duration::from_secs(5),
-            receipts_per_account_max: None,
-            ca: None,
-            clock: Clock::System,
-        }
-    }
-}
 
 /// The ledger, with its thread.
 #[derive(Debug)]
@@ -395,10 +353,6 @@ fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {
         .enable_all()
         .build()
         .map_err(|error| unavailable(&format!("cannot start a runtime: {error}")))
-}
-
-fn unavailable(what: &str) -> StoreError {
-    StoreError::Unavailable(what.to_owned())
 }
 
 #[cfg(test)]

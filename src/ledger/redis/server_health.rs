@@ -10,10 +10,11 @@ use futures::StreamExt;
 use futures::future::join_all;
 use redis::{RedisResult, Value};
 
+use super::options::{Options, unavailable};
+use super::reply;
 use super::script::PREFIX;
 use super::shared::Shared;
 use super::url::{Address, Connection};
-use super::{Options, reply, unavailable};
 use crate::ledger::StoreError;
 use crate::pure::ids::{AccountId, KeyDigest};
 

@@ -16,9 +16,9 @@ use tokio::sync::Notify;
 
 use super::account::Account;
 use super::admission_breaker::AdmissionBreaker;
+use super::options::unavailable;
 use super::queue::Queue;
 use super::slots::{Elsewhere, Layout, SLOTS};
-use super::unavailable;
 use super::url::Address;
 use crate::ledger::StoreError;
 

@@ -10,9 +10,9 @@ use futures::future::join_all;
 use redis::RedisResult;
 
 use super::link::Line;
+use super::options::unavailable;
 use super::shared::Shared;
 use super::slots::Layout;
-use super::unavailable;
 use super::url::Address;
 use crate::ledger::StoreError;
 

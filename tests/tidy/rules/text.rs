@@ -30,6 +30,24 @@ pub(crate) fn heads(tree: &Tree) -> Vec<Finding> {
     tree.files.iter().filter(has_none).map(tell).collect()
 }
 
+/// Files of `src` that touch the file system where a request passes, or where nothing but values is computed.
+pub(crate) fn file_system(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.sources() {
+        let is_kept_off = WITHOUT_FILES.iter().any(|folder| file.path.starts_with(folder));
+        if !is_kept_off || file.path.contains("/tests") {
+            continue;
+        }
+        for (line, text) in file.lines() {
+            if text.contains("std::fs") || text.contains("tokio::fs") {
+                let what = "it reads or writes files: `config`, `ledger`, `server` and `cli` do that";
+                findings.push(file.finding(line, what));
+            }
+        }
+    }
+    findings
+}
+
 /// Documents that are named and are not here, and names of tests that are numbers of clauses.
 pub(crate) fn documents(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -219,3 +237,5 @@ const RETIRED_WORDS: &[(&str, &str)] = &[
     ("stencil", "fast path"),
     ("biller", "settler"),
 ];
+/// Folders that touch no files: a disk that stalls would hold a request up.
+const WITHOUT_FILES: &[&str] = &["src/gateway/", "src/net/", "src/pure/"];

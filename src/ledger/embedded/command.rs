@@ -1,0 +1,24 @@
+//! What the ledger's thread is told.
+
+use tokio::sync::oneshot;
+
+use crate::ledger::StoreError;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+
+/// What the thread is told.
+#[derive(Debug)]
+pub(super) enum Command {
+    /// A debit stands in an empty queue: commit it with those that follow within the window.
+    Commit,
+    /// An operator's command.
+    Admin {
+        op: AdminOp,
+        reply: oneshot::Sender<Result<AdminReply, AdminError>>,
+    },
+    /// Commit now, and say so.
+    Flush(oneshot::Sender<Result<(), StoreError>>),
+    /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.
+    HandOver(oneshot::Sender<Result<(), StoreError>>),
+    /// Commit and end.
+    Close,
+}

@@ -1,0 +1,143 @@
+//! What requests, commands and the ledger's thread share.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+
+use super::owner::OwnedBy;
+use crate::clock::Clock;
+use crate::ledger::admin::RecoverReport;
+use crate::ledger::journal::Entry;
+use crate::ledger::producer::{AccountNumbers, Producer};
+use crate::ledger::store_metrics::Times;
+use crate::ledger::{AccountRecord, Debit, Figures, KeyRecord, ReceiptFiles};
+use crate::pure::account::AccountState;
+use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::money::Credits;
+use crate::pure::numbers::{CallNumber, Numbers};
+use crate::pure::receipt::{Billed, Receipt};
+use crate::pure::time::{Day, Month, Timestamp};
+
+/// How long debits wait to be committed together. The cost is fixed per commit, so a shorter window costs CPU at low rates.
+pub const COMMIT_WINDOW: Duration = Duration::from_millis(100);
+
+/// The name of the setting that says whether calls are refused.
+pub(super) const MAINTENANCE: &str = "maintenance";
+
+/// The holds of calls that run in the process before this one, by request.
+pub(super) type Predecessors = HashMap<RequestId, Arc<EmbeddedAccount>>;
+
+/// An account in memory.
+#[derive(Debug)]
+pub struct EmbeddedAccount {
+    pub(super) record: ArcSwap<AccountRecord>,
+    pub(super) state: Mutex<AccountState>,
+    pub(super) numbers: AccountNumbers,
+    /// Held by whoever reads the account's usage.
+    pub(super) reporting: tokio::sync::Mutex<()>,
+}
+
+/// What requests, commands and the ledger's thread share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) accounts: RwLock<HashMap<AccountId, Arc<EmbeddedAccount>>>,
+    pub(super) keys: RwLock<HashMap<KeyDigest, KeyEntry>>,
+    pub(super) queue: Mutex<Vec<QueuedDebit>>,
+    pub(super) maintenance: AtomicBool,
+    pub(super) unwritable: AtomicBool,
+    pub(super) owner: OwnedBy,
+    /// How many groups of debits this process has made, to name the next.
+    pub(super) groups: AtomicU64,
+    /// The lock on the file, given up when the ledger changes hands.
+    pub(super) lock: Mutex<Option<File>>,
+    pub(super) predecessors: Mutex<Predecessors>,
+    /// What the start found in the journals of processes that had died.
+    pub(super) recovered: Mutex<RecoverReport>,
+    pub(super) producer: Producer,
+    /// Where receipts are written to as well.
+    pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
+    pub(super) clock: Clock,
+    pub(super) commits: Times,
+    /// Debits that the thread has taken and not written, with when the first was queued.
+    pub(super) unwritten: Mutex<(usize, Option<Timestamp>)>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct KeyEntry {
+    pub(super) record: Arc<KeyRecord>,
+    pub(super) cell: Arc<EmbeddedAccount>,
+}
+
+/// A call that is resolved in memory and not in the file.
+#[derive(Debug)]
+pub(super) struct QueuedDebit {
+    pub(super) cell: Arc<EmbeddedAccount>,
+    /// None for one that owes nothing.
+    pub(super) debit: Option<Debit>,
+    pub(super) day: Day,
+    pub(super) month: Month,
+    /// Spent in `month` after this debit.
+    pub(super) month_used: Credits,
+    pub(super) number: CallNumber,
+    /// Its request.
+    pub(super) id: RequestId,
+    /// Its producer's numbers, this one closed.
+    pub(super) numbers: Numbers,
+    pub(super) queued: Timestamp,
+    /// Closed once the file has it.
+    pub(super) entry: Entry,
+}
+
+impl EmbeddedAccount {
+    pub(super) fn new(record: AccountRecord, state: AccountState) -> EmbeddedAccount {
+        EmbeddedAccount {
+            record: ArcSwap::from_pointee(record),
+            state: Mutex::new(state),
+            numbers: AccountNumbers::default(),
+            reporting: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(super) fn state(&self) -> MutexGuard<'_, AccountState> {
+        // Every step of an account leaves it whole, so a panic elsewhere while it was locked does no harm.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn figures(&self, clock: &Clock) -> Figures {
+        let mut state = self.state();
+        state.expire(clock.now());
+        Figures {
+            balance: state.balance(),
+            held: state.held(),
+            monthly_used: state.month_used(clock.now()),
+        }
+    }
+}
+
+impl QueuedDebit {
+    /// Its receipt, when it owes something.
+    pub(super) fn receipt(&self) -> Option<Receipt> {
+        let debit = self.debit.as_ref()?;
+        let account = self.cell.record.load();
+        Some(Receipt {
+            // The moment that decides the day of the usage row.
+            resolved: self.queued,
+            billed: billed(&account.id, (self.id, self.number), debit),
+        })
+    }
+}
+
+pub(super) fn billed(account: &AccountId, (id, number): (RequestId, CallNumber), debit: &Debit) -> Billed {
+    Billed::new(
+        id,
+        number,
+        (account, &debit.key),
+        &debit.model,
+        (debit.usage, debit.cost, debit.held),
+        debit.details.as_deref(),
+    )
+}
