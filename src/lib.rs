@@ -6,7 +6,7 @@
 //!
 //! # Map
 //!
-//! - `cli`: the commands. [`server`]: the process of `tollgate serve`: start, stop, listeners, upgrades, reload, audit, admin.
+//! - `cli`: the commands. [`server`]: the process: what a start opens, stop, listeners, upgrades, reload, audit, admin.
 //! - [`gateway`]: one request, as a plugin of Pingora's proxy ([`Tollgate`]): `gateway::mod` has the hooks in Pingora's order. `access`: who
 //!   asks and whether they may; `upstream`: providers, targets, what their answers and failures mean; [`gateway::transport`] carries an
 //!   admitted call and drives the hooks on the way; `billing`: the meter and the settlement; `api`: the gateway's own endpoints.
@@ -19,15 +19,16 @@
 //!   policy, request bodies, the taps that read passing answers, and the account as a value. It compiles alone.
 //! - [`config`], [`clock`], [`simulator`] (the simulated provider), `failpoints` (where tests let a process die).
 //!
-//! Imports point down only: `cli` -> `server` -> `gateway` -> `net`, `telemetry` -> `ledger` -> `config` -> `pure`. Two files of `gateway`
-//! reach up: `open` and `background` start what runs beside the requests, which a host that mounts the plugin needs too.
+//! Imports point down only: `cli` -> `server` -> `gateway` -> `net`, `telemetry` -> `ledger` -> `config` -> `pure`, and no more than
+//! two files import each other. What a host that mounts the plugin needs beside it, `server::background` starts.
 //!
 //! # Flow
 //!
 //! `tollgate serve` mounts [`Tollgate`] in Pingora's own proxy behind a listener with limits of its own; anyone else can mount it in theirs.
 //! Its `request_filter` goes through steps 1 to 3, the later hooks through the rest.
 //!
-//! 1. `access::authenticate`: from the header to a [`ledger::Caller`]; a malformed key is refused without asking the store.
+//! 1. `access::authenticate`: from the header to a [`ledger::Caller`], which only the check of a key's revocation and expiry makes; a
+//!    malformed key is refused without asking the store.
 //! 2. `access::receive`: the whole body, before the upstream is chosen, within limits of size and time.
 //! 3. `access::admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
 //!    credit give a [`ledger::Hold`] of its worst case.
