@@ -73,6 +73,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         path: path.to_owned(),
         listen: address("listen", &raw.listen)?,
         admin_listen: address("admin_listen", &raw.admin_listen)?,
+        admin_hosts: checked_hosts(raw.admin_hosts)?,
         base_path,
         threads: raw.threads,
         data_dir: raw.data_dir,
@@ -247,3 +248,19 @@ fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
 
 /// Most bytes that `body_memory_…` may be: 16 TiB.
 const BODY_MEMORY_MAX: u64 = 1 << 44;
+
+fn checked_hosts(hosts: Vec<String>) -> Result<Vec<String>, String> {
+    let is_name = |host: &String| {
+        let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
+        !host.is_empty() && host.len() <= 253 && host.bytes().all(is_part)
+    };
+    match hosts.iter().find(|host| !is_name(host)) {
+        Some(host) => Err(format!(
+            "admin_hosts: {host:?} is not a name such as gw1.example.com, without a port"
+        )),
+        None if hosts.len() > ADMIN_HOSTS_MAX => Err(format!("admin_hosts: more than {ADMIN_HOSTS_MAX} names")),
+        None => Ok(hosts),
+    }
+}
+
+const ADMIN_HOSTS_MAX: usize = 64;

@@ -16,6 +16,7 @@ use crate::pure::money::{Credits, Markup};
 pub(super) struct Raw {
     pub(super) listen: String,
     pub(super) admin_listen: String,
+    pub(super) admin_hosts: Vec<String>,
     pub(super) base_path: String,
     pub(super) threads: usize,
     pub(super) data_dir: PathBuf,
@@ -111,6 +112,7 @@ impl Default for Raw {
         Raw {
             listen: "127.0.0.1:8080".to_owned(),
             admin_listen: "127.0.0.1:9090".to_owned(),
+            admin_hosts: Vec::new(),
             base_path: "/api/v1".to_owned(),
             threads: 2,
             data_dir: "data".into(),

@@ -24,6 +24,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Metrics and readiness; never public.
     pub admin_listen: SocketAddr,
+    /// Names with a dot by which it may be asked, beside addresses.
+    pub admin_hosts: Vec<String>,
     /// In front of every path of the interface, such as `/api/v1`; no slash at its end.
     pub base_path: String,
     /// Worker threads.

@@ -15,8 +15,10 @@ use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::l4::stream::Stream as L4Stream;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
+use super::admin_connections::Connections;
+use super::admin_host::{NOT_OURS, is_ours};
 use super::audit_task::Audited;
 use crate::clock::Clock;
 use crate::gateway::access::body_memory::BodyMemory;
@@ -104,7 +106,7 @@ impl Admin {
     /// Serves connections of `listener`, each in a task of its own, until another process takes over.
     pub async fn serve(self, listener: tokio::net::TcpListener) {
         let mut handed_over = self.life.handed_over();
-        let (app, places) = (Arc::new(self), Arc::new(Semaphore::new(CONNECTIONS_MAX)));
+        let (app, connections) = (Arc::new(self), Arc::new(Connections::default()));
         #[expect(
             clippy::disallowed_methods,
             reason = "it ends with the listener, which it holds weakly, and has nothing to lose"
@@ -113,9 +115,6 @@ impl Admin {
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
         loop {
-            let Ok(place) = Arc::clone(&places).acquire_owned().await else {
-                return;
-            };
             let accepted = tokio::select! {
                 accepted = listener.accept() => accepted,
                 _ = handed_over.wait_for(|handed| *handed) => return,
@@ -128,18 +127,21 @@ impl Admin {
                     continue;
                 }
             };
-            let (app, stopping) = (Arc::clone(&app), stopping.clone());
+            let (app, stopping, place) = (Arc::clone(&app), stopping.clone(), connections.enter());
+            let number = place.number();
             #[expect(
                 clippy::disallowed_methods,
                 reason = "an answer of the admin listener has nothing to lose"
             )]
-            tokio::spawn(async move {
+            let served = tokio::spawn(async move {
                 let mut next: Option<Stream> = Some(Box::new(L4Stream::from(socket)));
                 while let Some(stream) = next {
-                    next = app.process_new(stream, &stopping).await;
+                    let answered = tokio::time::timeout(ANSWERED_WITHIN, app.process_new(stream, &stopping));
+                    next = answered.await.ok().flatten();
+                    place.answered();
                 }
-                drop(place);
             });
+            connections.runs(number, served.abort_handle());
         }
     }
 
@@ -212,7 +214,11 @@ impl Admin {
 #[async_trait]
 impl ServeHttp for Admin {
     async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
-        match session.req_header().uri.path() {
+        let request = session.req_header();
+        if !is_ours(request, &self.snapshot.load().config.admin_hosts) {
+            return answer(StatusCode::MISDIRECTED_REQUEST, PLAIN, NOT_OURS);
+        }
+        match request.uri.path() {
             "/healthz" => answer(StatusCode::OK, PLAIN, "ok\n"),
             "/readyz" if self.life.is_stopping() => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "stopping\n"),
             "/readyz" => answer(StatusCode::OK, PLAIN, "ready\n"),
@@ -274,7 +280,8 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const PAGE: &str = include_str!("status.html");
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
-const CONNECTIONS_MAX: usize = 64;
+/// From the beginning of a connection, or from its last answer, to the next answer's end.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// How long nobody may be at the address in an upgrade.
 const BIND_EVERY: Duration = Duration::from_millis(10);

@@ -1,6 +1,8 @@
 //! The process of `tollgate serve`: start and stop, the listeners, upgrades, and what runs beside the requests.
 
 pub mod admin;
+mod admin_connections;
+mod admin_host;
 pub(crate) mod audit_task;
 pub(crate) mod background;
 pub(crate) mod connections;

@@ -199,6 +199,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     }
     discard::answer(call);
     let failure = verdict.map_or(ApiError::UpstreamUnreachable, |verdict| verdict.error);
+    let next = level(&failure, error);
     call.failure = Some(Box::new(failure));
     if let Some(recorder) = call.recorder() {
         recorder.begins_again();
@@ -210,7 +211,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     if !is_left {
         return Next::End;
     }
-    log::warn!("request {id}: the next target is asked: {error}");
+    log::log!(next, "request {id}: the next target is asked: {error}");
     Next::Another
 }
 
@@ -225,7 +226,11 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     let failure = told(ctx, error);
     let wire = failure.to_wire();
     let (id, path) = (ctx.id, session.req_header().uri.path());
-    log::error!("request {id} {path} failed with {}: {error}", wire.status);
+    log::log!(
+        level(&failure, error),
+        "request {id} {path} failed with {}: {error}",
+        wire.status
+    );
     let written = if !responses::has_begun(session) {
         ctx.recorder().failed(&failure);
         // The connection is closed after a failure, and this says so.
@@ -251,6 +256,17 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         log::debug!("request {id}: the failure could not be told: {error}");
     }
     wire.status
+}
+
+/// How loud a failure is told: an error is what an operator has to mend, a warning what a provider did wrong, and what providers, clients
+/// and stops do every day is neither.
+fn level(failure: &ApiError, error: &Error) -> log::Level {
+    match failure {
+        _ if is_stopped(error) => log::Level::Info,
+        ApiError::Internal => log::Level::Error,
+        ApiError::UpstreamFailed | ApiError::UpstreamUnreachable | ApiError::Unavailable { .. } => log::Level::Warn,
+        _ => log::Level::Info,
+    }
 }
 
 /// What the client is told when no attempt is left and nothing was sent yet.

@@ -50,11 +50,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         _ => ApiError::from_upstream_status(status, retry_after_secs),
     };
     if let Some(attempt) = &call.attempt {
-        let provider = &attempt.candidate.upstream.provider.name;
-        log::warn!(
-            "{provider} answered {status}{}",
-            problem.map(|p| format!(" with {p}")).unwrap_or_default()
-        );
+        tell(&attempt.candidate.upstream.provider.name, status, problem);
     }
     if let ApiError::UpstreamRefused { .. } = error {
         return refuse(response, ctx, error, clock);
@@ -65,6 +61,20 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         retry_after_secs,
     };
     Err(call.end_attempt(verdict))
+}
+
+/// Tells of an answer that is none, as loud as somebody has to act on it.
+fn tell(provider: &str, status: u16, problem: Option<&str>) {
+    match (status, problem) {
+        (401 | 403, _) => log::error!(
+            "{provider} answered {status}: it refuses the gateway's own credential (providers.{provider}.api_key_env)"
+        ),
+        (200..300, Some(problem)) => log::warn!("{provider} answered {status} with {problem}"),
+        (500.., _) => log::warn!("{provider} answered {status}"),
+        // It is busy, or the request is to blame.
+        (400..500, _) => log::debug!("{provider} answered {status}"),
+        _ => log::warn!("{provider} answered {status}, which is no answer to a call"),
+    }
 }
 
 /// The upstream's 200 is passed on, with headers from an allow-list.

@@ -11,6 +11,7 @@ mod upstream;
 
 mod kills;
 mod outages;
+mod outsiders;
 mod restores;
 mod stops;
 mod unit;
