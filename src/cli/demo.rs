@@ -26,8 +26,9 @@ use super::serve::{Environment, gateway};
 use crate::config::{self, AccessLog, Config};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::control::LedgerAccess;
+use crate::ledger::control_socket;
 use crate::pure::catalogue::Purpose;
-use crate::pure::ids::{AccountId, ApiKey, Tier, hex};
+use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier, hex};
 use crate::pure::money::Credits;
 use crate::server::open::StartError;
 
@@ -57,7 +58,7 @@ pub(super) struct DemoArgs {
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Where its configuration and ledger are
-    #[arg(long, value_name = "DIR", default_value = "data/demo")]
+    #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
     data_dir: PathBuf,
     /// Never ask a real provider
     #[arg(long)]
@@ -97,7 +98,7 @@ impl Demo {
             Some(config) => (config, None),
             None => simulate(&layout).map(|(config, simulated)| (config, Some(simulated)))?,
         };
-        let key = account_with_key(&config)?;
+        let key = account_with_key(&config, &layout.folder)?;
         let live = on_sale(&config, &config.load_catalogue()?);
         let model = live
             .default_for(Purpose::Chat)
@@ -107,6 +108,7 @@ impl Demo {
             key: key.reveal().to_owned(),
             account: ACCOUNT,
             conf: config.path.clone(),
+            status_page: format!("http://{}/", reachable(config.admin_listen)),
             model: model.id.to_string(),
             simulated: simulated.is_some(),
         };
@@ -227,8 +229,15 @@ fn demo_environment(name: &str) -> Option<String> {
     }
 }
 
-/// The account with its credit, made at the first start, and a fresh key: the last one cannot be shown again.
-fn account_with_key(config: &Config) -> Result<ApiKey, Failure> {
+/// The configuration of a demo that runs in the data directory that is the default.
+pub(super) fn running_here() -> Option<PathBuf> {
+    let folder = Path::new(DATA_DIR);
+    let socket = control_socket::socket_path(&folder.join(files::LEDGER));
+    control_socket::connect(&socket).ok().map(|_| folder.join(files::CONF))
+}
+
+/// The account with its credit, made at the first start, and its key: the one of the last start while that is still there and good.
+fn account_with_key(config: &Config, folder: &Path) -> Result<ApiKey, Failure> {
     let account: AccountId = ACCOUNT.parse().map_err(|error| Failure::new(format!("{error}")))?;
     let create = AdminOp::AccountCreate {
         account: account.clone(),
@@ -247,12 +256,31 @@ fn account_with_key(config: &Config) -> Result<ApiKey, Failure> {
         reference: "demo-start".to_owned(),
     };
     ask(config, add)?;
-    create_plain(config, account)
+    if let Some(key) = files::kept_key(folder, &config.key_prefix)
+        && is_good(config, &account, &key)?
+    {
+        return Ok(key);
+    }
+    let key = create_plain(config, account)?;
+    files::keep_key(folder, &key)?;
+    Ok(key)
+}
+
+fn is_good(config: &Config, account: &AccountId, key: &ApiKey) -> Result<bool, Failure> {
+    let list = AdminOp::KeyList {
+        account: account.clone(),
+    };
+    let AdminReply::Keys { keys } = ask(config, list)? else {
+        return Err(Failure::wrong_reply());
+    };
+    let id = KeyId::of(&key.digest());
+    Ok(keys.iter().any(|known| known.id == id && known.revoked.is_none()))
 }
 
 /// Known to this process alone: the gateway asks with it, and the simulated provider answers nobody else.
 static CREDENTIAL: OnceLock<String> = OnceLock::new();
 
+const DATA_DIR: &str = "data/demo";
 const ACCOUNT: &str = "demo";
 const CREDIT_PICO: i64 = 10_000_000_000_000;
 const LISTEN_PORT: u16 = 8080;

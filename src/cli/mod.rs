@@ -45,9 +45,9 @@ pub struct Outcome {
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
-    /// The configuration file
-    #[arg(long, global = true, value_name = "FILE", default_value = "conf/tollgate.yaml", help_heading = EVERYWHERE)]
-    conf: PathBuf,
+    /// The configuration file; conf/tollgate.yaml when nothing names another
+    #[arg(long, global = true, value_name = "FILE", env = "TOLLGATE_CONF", help_heading = EVERYWHERE)]
+    conf: Option<PathBuf>,
     /// Answer in JSON, with exact amounts
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
@@ -98,27 +98,65 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         Err(error) => return unparsed(&error),
     };
     start_log(&cli.command);
+    let note = cli
+        .conf
+        .is_none()
+        .then(|| cli.command.note())
+        .flatten()
+        .unwrap_or_default();
     match run(cli) {
         Ok(answer) => Outcome {
             stdout: answer.text,
-            stderr: answer.problems.iter().map(|problem| error_line(problem)).collect(),
+            stderr: answer
+                .problems
+                .iter()
+                .map(|problem| error_line(problem))
+                .collect::<String>()
+                + &note,
             status: u8::from(!answer.problems.is_empty()),
         },
         Err(failure) => Outcome {
             stdout: String::new(),
-            stderr: error_line(&failure.to_string()),
+            stderr: error_line(&failure.to_string()) + &note,
             status: 1,
         },
     }
 }
 
+impl Command {
+    /// What somebody should know who named no configuration while a demo runs in this folder: which ledger this was about.
+    fn note(&self) -> Option<String> {
+        let is_about_a_ledger = match self {
+            Command::Account(_)
+            | Command::Credits(_)
+            | Command::Key(_)
+            | Command::Usage(_)
+            | Command::Ledger(_)
+            | Command::Maintenance(_)
+            | Command::Top(_) => true,
+            Command::Serve(_)
+            | Command::Demo(_)
+            | Command::Check
+            | Command::Catalogue(_)
+            | Command::Completions(_)
+            | Command::Man => false,
+        };
+        let demo = demo::running_here().filter(|_| is_about_a_ledger)?;
+        Some(format!(
+            "note: this was about the gateway of {CONF}; for the demo that runs here: --conf {}\n",
+            demo.display()
+        ))
+    }
+}
+
 fn run(cli: Cli) -> Result<Answer, Failure> {
     let format = if cli.json { Format::Json } else { Format::Text };
-    let config = || load(&cli.conf);
+    let conf = cli.conf.unwrap_or_else(|| PathBuf::from(CONF));
+    let config = || load(&conf);
     match cli.command {
         Command::Serve(args) => serve::run(&args, config()?),
         Command::Demo(args) => demo::run(&args, format),
-        Command::Check => check::run(&cli.conf, format),
+        Command::Check => check::run(&conf, format),
         Command::Account(command) => account::run(command, &config()?, format),
         Command::Credits(command) => credits::run(command, &config()?, format),
         Command::Key(command) => key::run(command, &config()?, format),
@@ -136,7 +174,7 @@ fn load(path: &Path) -> Result<Config, Failure> {
     if !path.exists() {
         let path = path.display();
         return Err(Failure::new(format!(
-            "there is no configuration at {path}: name it with --conf FILE"
+            "there is no configuration at {path}: name it with --conf FILE or TOLLGATE_CONF"
         )));
     }
     Ok(Config::load(path)?)
@@ -184,6 +222,8 @@ fn start_log(command: &Command) {
     drop(builder.try_init());
 }
 
+/// The configuration, when nothing names another.
+const CONF: &str = "conf/tollgate.yaml";
 const EVERYWHERE: &str = "With every command";
 const EXAMPLES: &str = "\
 Examples:

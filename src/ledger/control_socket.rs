@@ -75,7 +75,8 @@ fn aside_path(database: &Path) -> PathBuf {
     database.with_extension("control.before")
 }
 
-pub(super) fn socket_path(database: &Path) -> PathBuf {
+/// Where the owner of a database listens.
+pub(crate) fn socket_path(database: &Path) -> PathBuf {
     database.with_extension("control")
 }
 

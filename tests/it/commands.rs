@@ -178,3 +178,74 @@ async fn the_units_commands_check_start_reload_stop_and_upgrade_the_binary() {
     process.signal("TERM");
     assert!(process.ended().await.success());
 }
+
+/// A demo in a folder of its own, which is ended when this is dropped.
+struct RunningDemo {
+    process: std::process::Child,
+    conf: String,
+}
+
+impl RunningDemo {
+    fn start(folder: &std::path::Path) -> RunningDemo {
+        let mut process = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(["demo", "--simulated", "--listen", "127.0.0.1:0", "--json"])
+            .current_dir(folder)
+            .stdout(std::process::Stdio::piped())
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let stdout = process.stdout.take().unwrap();
+        std::io::BufRead::read_line(&mut std::io::BufReader::new(stdout), &mut line).unwrap();
+        let greeting: serde_json::Value = serde_json::from_str(&line).unwrap();
+        let conf = greeting["conf"].as_str().unwrap().to_owned();
+        RunningDemo { process, conf }
+    }
+}
+
+impl Drop for RunningDemo {
+    fn drop(&mut self) {
+        self.process.kill().unwrap();
+        self.process.wait().unwrap();
+    }
+}
+
+#[test]
+fn commands_beside_a_demo_say_which_ledger_they_are_about() {
+    let folder = tempfile::tempdir().unwrap();
+    let demo = RunningDemo::start(folder.path());
+    let conf = folder.path().join("conf");
+    std::fs::create_dir(&conf).unwrap();
+    std::fs::write(conf.join("tollgate.yaml"), "store: sqlite://other.db\n").unwrap();
+    let run = |arguments: &[&str], variable: Option<&str>| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command
+            .args(arguments)
+            .current_dir(folder.path())
+            .env_remove("TOLLGATE_CONF");
+        command.envs(variable.map(|conf| ("TOLLGATE_CONF", conf)));
+        let output = command.output().unwrap();
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        (text(&output.stdout), text(&output.stderr))
+    };
+    // Another ledger than the demo's: said.
+    let (accounts, note) = run(&["account", "list"], None);
+    assert!(!accounts.contains("demo"), "{accounts}");
+    assert!(note.contains("--conf data/demo/tollgate.yaml"), "{note}");
+    // The demo's, however it is named.
+    for (arguments, variable) in [
+        (vec!["account", "list"], Some(demo.conf.as_str())),
+        (vec!["account", "list", "--conf", demo.conf.as_str()], None),
+        (
+            vec!["account", "list", "--conf", demo.conf.as_str()],
+            Some("nowhere.yaml"),
+        ),
+    ] {
+        let (accounts, note) = run(&arguments, variable);
+        assert!(accounts.contains("demo"), "{accounts}{note}");
+        assert_eq!(note, "");
+    }
+    drop(demo);
+    let (_, note) = run(&["account", "list"], None);
+    assert_eq!(note, "", "no demo runs any more");
+}

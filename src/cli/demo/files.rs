@@ -1,9 +1,12 @@
 //! The configuration and the catalogue that the demo writes into its data directory.
 
+use std::io::Write;
 use std::net::SocketAddr;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use crate::cli::failure::Failure;
+use crate::pure::ids::ApiKey;
 
 /// Where the demo's things are.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(super) enum Supply {
 impl Layout {
     /// The configuration's path.
     pub(super) fn conf(&self) -> PathBuf {
-        self.folder.join("tollgate.yaml")
+        self.folder.join(CONF)
     }
 
     /// Writes configuration and catalogue and returns the configuration's text.
@@ -88,6 +91,27 @@ impl Layout {
 }
 
 /// Puts `text` in the place of what an earlier demo wrote.
+/// The key of the last start, when it was kept.
+pub(super) fn kept_key(folder: &Path, prefix: &str) -> Option<ApiKey> {
+    let text = std::fs::read_to_string(folder.join(KEY)).ok()?;
+    ApiKey::parse(prefix, text.trim())
+}
+
+/// Keeps the key for the next start, in a file that nobody else can read.
+pub(super) fn keep_key(folder: &Path, key: &ApiKey) -> Result<(), Failure> {
+    let path = folder.join(KEY);
+    let kept = || {
+        let mut file = std::fs::OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&path)?;
+        file.write_all(key.reveal().as_bytes())
+    };
+    kept().map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
+}
+
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("cannot write {}: {error}", path.display()));
     match std::fs::read_to_string(path) {
@@ -119,6 +143,8 @@ fn utf8(path: &Path) -> Result<&str, Failure> {
 
 /// The ledger's file name.
 pub(super) const LEDGER: &str = "ledger.db";
+pub(super) const CONF: &str = "tollgate.yaml";
+const KEY: &str = "key";
 /// What the generated configuration names as the simulated provider's credential.
 pub(super) const SIMULATED_KEY: &str = "TOLLGATE_SIMULATED_KEY";
 /// First line of every file of the demo; only files that begin with it are replaced.

@@ -20,6 +20,8 @@ pub(super) struct Greeting {
     pub(super) account: &'static str,
     /// The generated configuration.
     pub(super) conf: PathBuf,
+    /// Where the gateway is seen at work.
+    pub(super) status_page: String,
     #[serde(skip)]
     pub(super) model: String,
     #[serde(skip)]
@@ -59,6 +61,7 @@ impl Greeting {
             key,
             account,
             conf,
+            status_page,
             model,
             simulated,
         } = self;
@@ -81,6 +84,7 @@ impl Greeting {
              base URL  {base_url}  (also for OpenAI clients)\n\
              key       {key}\n\
              account   {account}, tier pro, prepaid credit\n\
+             status    {status_page}\n\
              \n\
              A streamed completion:\n\
              \n\
@@ -99,9 +103,11 @@ impl Greeting {
              \n\
              The operator's side, in another terminal:\n\
              \n\
-             {tollgate} account show {account} --conf {conf}\n\
+             export TOLLGATE_CONF={conf}\n\
+             {tollgate} account show {account}\n\
+             {tollgate} top\n\
              \n\
-             Ctrl-C stops it. Balance and usage are kept for the next start.\n\n"
+             Ctrl-C stops it. Key, balance and usage are kept for the next start.\n\n"
         )
     }
 }

@@ -86,7 +86,7 @@ fn a_demo_is_set_up_from_nothing_and_again() {
     );
 
     let second = Demo::prepare(&args, no_environment).unwrap();
-    assert_ne!(first.greeting.key, second.greeting.key);
+    assert_eq!(first.greeting.key, second.greeting.key, "the key was kept");
     let AdminReply::Account(view) = ask(
         &config,
         AdminOp::AccountShow {
@@ -96,10 +96,19 @@ fn a_demo_is_set_up_from_nothing_and_again() {
     .unwrap() else {
         panic!("not an account");
     };
-    assert_eq!(
-        (view.figures.balance.to_string().as_str(), view.keys.len()),
-        ("10", 2),
-        "credit comes once"
+    assert_eq!((view.figures.balance.to_string().as_str(), view.keys.len()), ("10", 1));
+    let mode =
+        std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(args.data_dir.join("key")).unwrap().permissions());
+    assert_eq!(mode & 0o777, 0o600);
+
+    let revoke = AdminOp::KeyRevoke {
+        key: crate::ledger::admin::KeyRef::Id(view.keys[0].id.clone()),
+    };
+    ask(&config, revoke).unwrap();
+    let third = Demo::prepare(&args, no_environment).unwrap();
+    assert_ne!(
+        first.greeting.key, third.greeting.key,
+        "the one that was kept is revoked"
     );
 }
 
@@ -133,6 +142,7 @@ fn the_greeting_comes_when_the_gateway_answers() {
         conf: demo.greeting.conf.clone(),
         key: "K".into(),
         base_url: "B".into(),
+        status_page: "S".into(),
         model: "m".into(),
         ..demo.greeting
     };
@@ -142,7 +152,7 @@ fn the_greeting_comes_when_the_gateway_answers() {
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         value,
-        serde_json::json!({"base_url": "B", "key": "K", "account": "demo", "conf": conf})
+        serde_json::json!({"base_url": "B", "key": "K", "account": "demo", "conf": conf, "status_page": "S"})
     );
     let text = greeting.written(Format::Text).unwrap();
     for part in [
