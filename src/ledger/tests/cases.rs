@@ -56,6 +56,7 @@ cases! {
     ],
     commands: [
         a_reference_counts_once,
+        any_text_is_a_reference,
         a_balance_cannot_leave_its_range,
         keys_are_listed_found_and_revoked,
         a_key_cannot_be_above_its_account,

@@ -1,6 +1,8 @@
 -- Adds credit, once a reference.
 -- KEYS account; ARGV now, reference, amount
-local account, field, amount = KEYS[1], 't' .. ARGV[2], ARGV[3]
+local account, amount = KEYS[1], ARGV[3]
+-- `tier` is the account's tier, and no reference is empty.
+local field = ARGV[2] == 'ier' and 't' or 't' .. ARGV[2]
 local fact = redis.call('HMGET', account, 'avail', 'committed', 'used', field)
 if not fact[1] then return 'none' end
 local balance = sum(account, fact[2], negated(fact[3]), fact[1])

@@ -32,6 +32,29 @@ pub(super) fn a_reference_counts_once(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// A store may keep references beside other facts of the account, under names that it makes of them.
+pub(super) fn any_text_is_a_reference(rig: &Rig) {
+    let caller = rig.caller("0");
+    let before = rig.show(&caller).record;
+    let references = ["ier", "tier", "t", " ", "avail", "0", "created", "\u{1f4b6}", "a\nb"];
+    for reference in references {
+        let paid = rig.credit(&caller, "1", reference);
+        assert!(
+            matches!(paid, Ok(AdminReply::Credited { added: true, .. })),
+            "{reference:?}: {paid:?}"
+        );
+        let again = rig.credit(&caller, "1", reference);
+        assert!(
+            matches!(again, Ok(AdminReply::Credited { added: false, .. })),
+            "{reference:?}: {again:?}"
+        );
+    }
+    let balance = rig.figures(&caller).balance;
+    assert_eq!(balance, credits(&references.len().to_string()));
+    assert_eq!(rig.show(&caller).record, before);
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn a_balance_cannot_leave_its_range(rig: &Rig) {
     let caller = rig.caller("9000000");
     let hold = rig.reserve(&caller, &request(1, "9000000")).unwrap();
