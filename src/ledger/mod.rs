@@ -12,6 +12,7 @@ mod cover;
 pub mod embedded;
 mod error;
 mod extend;
+mod folder;
 mod handle;
 mod hold;
 pub mod journal;

@@ -113,19 +113,9 @@ impl Reloader {
 }
 
 fn report(old: &Snapshot, new: &Snapshot) {
-    let (a, b) = (&old.config, &new.config);
-    let fixed = a.listen == b.listen
-        && a.admin_listen == b.admin_listen
-        && a.threads == b.threads
-        && a.store == b.store
-        && a.data_dir == b.data_dir
-        && a.access_log == b.access_log
-        && a.audit_every == b.audit_every
-        && a.traces == b.traces;
-    if !fixed {
-        log::warn!(
-            "listen, admin_listen, threads, data_dir, store, access_log, audit_seconds and traces take effect at the next start"
-        );
+    let waiting = waiting(&old.config, &new.config);
+    if !waiting.is_empty() {
+        log::warn!("changed, and in force from the next start on: {}", waiting.join(", "));
     }
     log::info!(
         "reloaded: {} models, {} providers",
@@ -145,6 +135,27 @@ fn report(old: &Snapshot, new: &Snapshot) {
     }
 }
 
+/// The keys that were changed and are read at a start alone.
+fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
+    let keys = [
+        ("listen", old.listen != new.listen),
+        ("admin_listen", old.admin_listen != new.admin_listen),
+        ("threads", old.threads != new.threads),
+        ("data_dir", old.data_dir != new.data_dir),
+        ("store", old.store != new.store),
+        ("access_log", old.access_log != new.access_log),
+        ("audit_seconds", old.audit_every != new.audit_every),
+        ("receipts", old.receipts != new.receipts),
+        ("traces", old.traces != new.traces),
+        ("drain_seconds", old.drain != new.drain),
+        ("unready_seconds", old.unready != new.unready),
+        ("tls (switched on or off)", old.tls.is_some() != new.tls.is_some()),
+    ];
+    keys.into_iter()
+        .filter_map(|(key, has_changed)| has_changed.then_some(key))
+        .collect()
+}
+
 fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
     let of_tls = config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
     [&config.path, &config.catalogue]
@@ -162,3 +173,34 @@ fn stamp(path: &Path) -> Stamp {
 /// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.
 const CHANGES_LOGGED_MAX: usize = 100;
 const CHECK_EVERY: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(text: &str) -> Config {
+        Config::parse(Path::new("t.yaml"), text, &|_| None).unwrap()
+    }
+
+    #[test]
+    fn what_waits_for_the_next_start_is_named_and_nothing_else() {
+        let old = config("");
+        assert!(waiting(&old, &config("currency: EUR\nbody_bytes_max: 2048\nconnections_max: 7")).is_empty());
+        for (text, key) in [
+            ("listen: 127.0.0.1:1", "listen"),
+            ("admin_listen: 127.0.0.1:1", "admin_listen"),
+            ("threads: 7", "threads"),
+            ("store: redis://127.0.0.1:1/0", "store"),
+            ("access_log: off", "access_log"),
+            ("audit_seconds: 7", "audit_seconds"),
+            ("receipts: { keep_days: 7 }", "receipts"),
+            ("drain_seconds: 7", "drain_seconds"),
+            ("unready_seconds: 7", "unready_seconds"),
+            ("tls: { cert: a, key: b }", "tls (switched on or off)"),
+        ] {
+            assert_eq!(waiting(&old, &config(text)), [key], "{text}");
+        }
+        let moved = waiting(&old, &config("data_dir: elsewhere"));
+        assert_eq!(moved, ["data_dir", "store"], "the ledger is there by default");
+    }
+}

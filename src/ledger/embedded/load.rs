@@ -61,7 +61,7 @@ impl Shared {
 pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {
     let unavailable = |what: String| StoreError::Unavailable(what);
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-        std::fs::create_dir_all(folder)
+        crate::ledger::folder::make(folder)
             .map_err(|error| unavailable(format!("cannot make the folder {}: {error}", folder.display())))?;
     }
     let lock_path = path.with_extension("lock");

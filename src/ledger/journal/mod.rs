@@ -171,7 +171,7 @@ impl Journal {
     }
 
     fn make(&self) {
-        let made = std::fs::create_dir_all(&self.folder).and_then(|()| JournalFile::create(&self.folder));
+        let made = crate::ledger::folder::make(&self.folder).and_then(|()| JournalFile::create(&self.folder));
         let mut why = self.why.lock().unwrap_or_else(PoisonError::into_inner);
         match made {
             Ok(file) => {
