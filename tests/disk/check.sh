@@ -1,0 +1,74 @@
+#!/usr/bin/env bash
+# A full disk on btrfs: paid calls are refused, the process lives, and calls are served again once there is room.
+#
+# Needs root, a loop device and mkfs.btrfs: without them it says so and ends with 77.
+set -euo pipefail
+
+usage() {
+    cat <<'TEXT'
+Usage: tests/disk/check.sh TOLLGATE
+
+Runs the demo of this binary on a btrfs of 150 MB in a file, fills it, and asks. Exits with 0 when all is well, 1 when something is not, 77
+when this machine has no btrfs, no loop device, or not the right to mount one.
+TEXT
+}
+case ${1:-} in -h | --help) usage; exit 0 ;; '') usage >&2; exit 2 ;; esac
+tollgate=$(realpath "$1")
+
+place=$(mktemp -d)
+mounted=no process=''
+clean() {
+    if [ -n "$process" ]; then kill -9 "$process" 2>/dev/null || true; wait "$process" 2>/dev/null || true; fi
+    if [ "$mounted" = yes ]; then umount "$place/disk"; fi
+    rm -rf "$place"
+}
+trap clean EXIT
+fail() { printf 'tests/disk: %s\n' "$*" >&2; tail -n 20 "$place/log" >&2 || true; exit 1; }
+
+truncate -s 150M "$place/image"
+mkdir "$place/disk"
+if ! mkfs.btrfs -q "$place/image" >/dev/null 2>&1 || ! mount -o loop "$place/image" "$place/disk" 2>/dev/null; then
+    printf '*** SKIPPED: no btrfs could be made or mounted here, so a full one was NOT tried. ***\n'
+    exit 77
+fi
+mounted=yes
+
+"$tollgate" demo --simulated --listen 127.0.0.1:0 --json --data-dir "$place/disk/demo" >"$place/greeting" 2>"$place/log" &
+process=$!
+for _ in $(seq 300); do
+    if [ -s "$place/greeting" ]; then break; fi
+    sleep 0.1
+done
+field() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$place/greeting" "$1"; }
+key=$(field key) url=$(field base_url)
+ask() {
+    curl -s -m 10 -o /dev/null -w '%{http_code}' "$url/llm/chat" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' \
+        -d '{"model":"simulated/chat","max_tokens":50,"messages":[{"role":"user","content":"hi"}]}' || true
+}
+
+[ "$(ask)" = 200 ] || fail "a call with room on the disk was not answered"
+for bytes in 1048576 65536 4096 512; do
+    dd if=/dev/urandom of="$place/disk/fill.$bytes" bs="$bytes" 2>/dev/null || true
+done
+sync
+refused=0
+for _ in $(seq 40); do
+    status=$(ask)
+    case $status in
+        200) ;;
+        503) refused=$((refused + 1)) ;;
+        *) fail "a call on a full disk was answered with $status" ;;
+    esac
+    sync
+    kill -0 "$process" 2>/dev/null || fail "the process has ended on a full disk"
+done
+[ "$refused" -gt 0 ] || fail "the disk was not full: no call was refused"
+rm "$place/disk"/fill.*
+for _ in $(seq 100); do
+    status=$(ask)
+    if [ "$status" = 200 ]; then break; fi
+    sleep 0.1
+done
+[ "$status" = 200 ] || fail "calls are still refused, with $status, though there is room again"
+"$tollgate" ledger audit --conf "$place/disk/demo/tollgate.yaml" >"$place/audit" || fail "the books do not balance: $(cat "$place/audit")"
+printf 'a full btrfs: %d of 40 calls refused, none lost; served again with room\n' "$refused"
