@@ -7,6 +7,7 @@ use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key};
+use super::shared::accounts_key;
 use super::shared::{Shared, key_name, read_record};
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
@@ -352,10 +353,6 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
         Some(negative) if negative < 0 => Err(AdminError::Invalid("the monthly quota cannot be negative".to_owned())),
         other => Ok(other.map(Credits::from_pico)),
     }
-}
-
-fn accounts_key() -> String {
-    format!("{PREFIX}accounts")
 }
 
 fn key_id_key(id: &KeyId) -> String {

@@ -91,6 +91,8 @@ impl RedisLedger {
             producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
             maintenance: AtomicBool::new(false),
+            has_accounts: AtomicBool::new(false),
+            is_emptied: AtomicBool::new(false),
             receipt_files: OnceLock::new(),
             ahead_ms: AtomicI64::new(0),
             times: Times::default(),

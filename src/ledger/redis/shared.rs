@@ -12,7 +12,7 @@ use super::admission_breaker::millis_since;
 use super::cache::{Cache, KnownKey};
 use super::holds::OpenHolds;
 use super::link::{Call, Link, Sent, Unanswered};
-use super::options::Options;
+use super::options::{Options, unavailable};
 use super::queue::ReleaseKind;
 use super::reply;
 use super::script::{self, EvalMode, PREFIX, Script};
@@ -40,6 +40,10 @@ pub(super) struct Shared {
     pub(super) producer: Producer,
     pub(super) holds: OpenHolds,
     pub(super) maintenance: AtomicBool,
+    /// It was seen to have accounts.
+    pub(super) has_accounts: AtomicBool,
+    /// And then none any more.
+    pub(super) is_emptied: AtomicBool,
     /// Where receipts are written to as well.
     pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
     /// Redis' clock less this machine's, in milliseconds.
@@ -238,8 +242,10 @@ impl Shared {
         let mut command = redis::cmd("HMGET");
         command.arg(key_name(digest)).arg("record").arg("revoked");
         let Some(key) = read_record(&self.command(link, command).await?)? else {
+            self.check_that_it_is_all_there(link).boxed().await?;
             return Ok(None);
         };
+        self.has_accounts.store(true, Ordering::Relaxed);
         let account = self.cache.account(&key.account);
         let facts = self.read_facts(link, &account).await?;
         let entry = KnownKey {
@@ -250,6 +256,30 @@ impl Shared {
         };
         self.cache.put(*digest, entry.clone(), generation);
         Ok(Some(entry))
+    }
+
+    /// A key that Redis does not know is a wrong one, unless Redis has lost everything that it knew when this process asked before: then
+    /// no key is wrong, and no call can be admitted. Not asked of a cluster, whose other masters may be away.
+    ///
+    /// # Errors
+    /// When there are no accounts any more, or Redis cannot say.
+    async fn check_that_it_is_all_there(&self, link: &Link) -> Result<(), StoreError> {
+        if self.shards.is_cluster() || !self.has_accounts.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let mut exists = redis::cmd("EXISTS");
+        exists.arg(accounts_key());
+        match self.command(link, exists).await? {
+            Value::Int(0) => {}
+            Value::Int(_) => return Ok(()),
+            other => return Err(reply::corrupt(&format!("{other:?} says not whether a key exists"))),
+        }
+        if !self.is_emptied.swap(true, Ordering::Relaxed) {
+            log::error!(
+                "MONEY: Redis has no accounts any more: it has lost its data. Calls are refused; restore it and restart the gateways"
+            );
+        }
+        Err(unavailable("Redis has lost the accounts that it had"))
     }
 
     pub(super) async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
@@ -290,6 +320,11 @@ impl Drop for Doubt<'_> {
                 .release(self.account, self.hold, None, ReleaseKind::Doubtful, entry);
         }
     }
+}
+
+/// All accounts' names.
+pub(super) fn accounts_key() -> String {
+    format!("{PREFIX}accounts")
 }
 
 /// The name of a key's record.

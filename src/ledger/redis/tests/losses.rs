@@ -2,10 +2,11 @@
 
 use super::book::RedisBook;
 use super::{brisk, node, request};
-use crate::ledger::Caller;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
 use crate::ledger::tests::sequences::Book;
+use crate::ledger::{Caller, StoreError};
+use crate::pure::ids::ApiKey;
 use crate::pure::limits::LimitOverrides;
 
 /// A server with a snapshot of this moment: whatever comes later is lost when it is killed.
@@ -118,4 +119,23 @@ fn pay_when_back(caller: &Caller, n: u64) {
             _ => false,
         }
     });
+}
+
+/// Keys that Redis has lost are not wrong keys: their clients would throw them away.
+#[test]
+fn a_redis_that_came_back_empty_knows_no_wrong_keys() {
+    let server = RedisServer::start();
+    let ledger = node(&server, brisk());
+    let unknown = ApiKey::from_random("tg_", [250; 32]).digest();
+    let look = || block_on(ledger.authenticate(&unknown));
+    assert!(look().unwrap().is_none(), "one that is new and empty does");
+    caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    assert!(look().unwrap().is_none());
+    server.ask("FLUSHALL");
+    for _ in 0..2 {
+        let lost = look();
+        assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    }
+    caller_of(&ledger, "other", "1", LimitOverrides::default());
+    assert!(look().unwrap().is_none(), "it has accounts again");
 }
