@@ -14,6 +14,7 @@ mod shape;
 mod traces;
 mod values;
 
+mod variable;
 use std::path::Path;
 
 use self::checked::checked;

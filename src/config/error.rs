@@ -89,10 +89,10 @@ pub(super) fn said(error: &impl std::fmt::Display) -> String {
     placed(&explain(&error.to_string())).0
 }
 
-/// The line of the key that a problem begins with, such as `providers.openai: …`.
+/// The line of the key that a problem begins with, such as `providers.openai: api_key_env: …`.
 pub(super) fn line_of(text: &str, problem: &str) -> Option<usize> {
-    let (path, _) = problem.split_once(": ")?;
-    let path: Vec<&str> = path.split('.').collect();
+    let path = key_of(problem)?;
+    let path: Vec<&str> = path.iter().map(String::as_str).collect();
     yaml_lines::of_key(text, &path)
 }
 

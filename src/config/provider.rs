@@ -5,6 +5,8 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
+use super::variable;
+
 /// An upstream provider.
 #[derive(Clone, Debug)]
 pub struct Provider {
@@ -141,7 +143,8 @@ pub(super) fn checked_provider(
     raw: RawProvider,
     environment: &dyn Fn(&str) -> Option<String>,
 ) -> Result<Provider, String> {
-    let credential = match raw.api_key_env {
+    let variable = raw.api_key_env.map(variable::checked).transpose();
+    let credential = match variable.map_err(|problem| format!("api_key_env: {problem}"))? {
         None => Credential::None,
         Some(variable) => match environment(&variable)
             .map(|text| text.trim().to_owned())

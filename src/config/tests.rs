@@ -170,3 +170,28 @@ fn traces_are_off_until_there_is_a_collector_and_what_its_headers_need() {
         assert_eq!(collector.endpoint.path, path);
     }
 }
+
+#[test]
+fn a_secret_in_place_of_a_variables_name_is_not_shown() {
+    let provider = |key: &str| format!("providers:\n  a:\n    base_url: \"http://x\"\n    {key}\n");
+    let traces = |key: &str| format!("traces:\n  endpoint: \"http://c\"\n  headers_env:\n    {key}\n");
+    for (text, place) in [
+        (
+            provider("api_key_env: sk-abc123"),
+            "t.yaml:4: providers.a: api_key_env: ",
+        ),
+        (
+            traces("x-key: Bearer sk-abc123"),
+            "t.yaml:4: traces.headers_env.x-key: ",
+        ),
+    ] {
+        let error = parse(&text).expect_err(&text).to_string();
+        assert!(
+            error.starts_with(place) && error.contains("name of an environment variable") && !error.contains("abc123"),
+            "{error}"
+        );
+        let all = mistakes::of_config(Path::new("t.yaml"), &text, &|_| None);
+        assert!(all.iter().all(|error| !error.to_string().contains("abc123")), "{all:?}");
+        assert_eq!(all.first().and_then(|error| error.line), Some(4));
+    }
+}

@@ -6,6 +6,7 @@ use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::provider::BaseUrl;
+use super::variable;
 
 /// Where traces go.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -81,6 +82,8 @@ pub(super) fn checked(raw: RawTraces, environment: &dyn Fn(&str) -> Option<Strin
         let header = HeaderName::from_bytes(name.as_bytes()).ok();
         let header = header.filter(|header| !OURS.contains(&header.as_str()));
         let header = header.ok_or_else(|| format!("traces.headers_env: {name:?} is no header that can be set"))?;
+        let variable =
+            variable::checked(variable).map_err(|problem| format!("traces.headers_env.{name}: {problem}"))?;
         match environment(&variable).filter(|text| !text.trim().is_empty()) {
             None => missing = missing.or(Some(variable)),
             Some(text) => {
