@@ -18,7 +18,7 @@ mod variable;
 use std::path::Path;
 
 use self::checked::checked;
-use self::error::{explain, line_of, nearest, placed};
+use self::error::{explain, line_of, nearest, placed, repeated};
 use self::raw::Raw;
 use crate::pure::catalogue::Catalogue;
 use crate::pure::time::Timestamp;
@@ -44,6 +44,9 @@ impl Config {
     /// The same from text; `environment` gives the credentials.
     pub fn parse(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
         let raw: Raw = if text.trim().is_empty() {
+        if let Some(error) = repeated(path, text) {
+            return Err(error);
+        }
             Raw::default()
         } else {
             serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, text, &error))?
@@ -80,6 +83,9 @@ impl Config {
     fn read_catalogue(&self, text: &str, shown: &str) -> (Option<Catalogue>, Vec<ConfigError>) {
         let fail = |line: Option<usize>, problem: String| ConfigError::new(&self.catalogue, problem).at(line);
         let (catalogue, found) = match Catalogue::read(text, self.markup) {
+        if let Some(error) = repeated(&self.catalogue, text) {
+            return (None, vec![error]);
+        }
             Ok(read) => read,
             Err(error) => {
                 let (problem, line) = placed(&explain(&error.to_string()));

@@ -43,6 +43,18 @@ impl ConfigError {
     }
 }
 
+/// A key that stands twice in one mapping of a text: the reader would take the last of some, and say nothing.
+pub(super) fn repeated(path: &Path, text: &str) -> Option<ConfigError> {
+    let error = serde_yaml_ng::from_str::<serde_yaml_ng::Value>(text).err()?;
+    let message = error.to_string();
+    let (before, rest) = message.split_once("duplicate entry with key ")?;
+    let key = rest.split(" at line ").next()?.trim_matches('"');
+    let place = error.location();
+    let (line, column) = place.map_or((1, 1), |place| (place.line(), place.column()));
+    let line = yaml_lines::of_repeated(text, line, column, key);
+    Some(ConfigError::new(path, format!("{before}the key {key} stands there twice")).at(Some(line)))
+}
+
 /// Puts the nearest known key behind serde's message about an unknown one, in place of the whole list.
 pub(super) fn explain(message: &str) -> String {
     let Some((before, rest)) = message.split_once("unknown field `") else {

@@ -195,3 +195,44 @@ fn a_secret_in_place_of_a_variables_name_is_not_shown() {
         assert_eq!(all.first().and_then(|error| error.line), Some(4));
     }
 }
+
+#[test]
+fn a_key_that_stands_twice_is_a_mistake_with_its_line() {
+    for (text, says) in [
+        (
+            "threads: 2\nlisten: \"127.0.0.1:1\"\nthreads: 3\n",
+            "3: the key threads",
+        ),
+        (
+            "providers:\n  a: { base_url: \"http://x\" }\n  b: { base_url: \"http://x\" }\n  a: { base_url: \"http://y\" }\n",
+            "4: providers: the key a",
+        ),
+        (
+            "providers:\n  a:\n    base_url: \"http://x\"\n    headers:\n      x: a\n      y: a\n      x: b\n",
+            "7: providers.a.headers: the key x",
+        ),
+        ("timeouts: { idle_ms: 4, idle_ms: 5 }\n", "1: timeouts: the key idle_ms"),
+    ] {
+        let error = parse(text).expect_err(text).to_string();
+        assert_eq!(error, format!("t.yaml:{says} stands there twice"));
+    }
+    let config = parse("providers: { p: { base_url: \"http://x\" } }").unwrap();
+    let model = "models:\n  - id: a/m\n    name: M\n    provider: A\n    context_length: 9\n    max_completion_tokens: 9\n    modality: text->text\n    \
+                 pricing: { prompt: \"0\", completion: \"0\" }\n    tier: free\n    targets: [ { provider: p, model: m } ]\n";
+    for (more, says) in [
+        ("    tier: pro\n", "11: models[0]: the key tier"),
+        (
+            "purposes:\n  code: a/m\n  chat: a/m\n  code: a/x\n",
+            "14: purposes: the key code",
+        ),
+    ] {
+        let error = config
+            .catalogue_of(&format!("{model}{more}"))
+            .expect_err(more)
+            .to_string();
+        assert!(
+            error.ends_with(&format!("catalogue.yaml:{says} stands there twice")),
+            "{error}"
+        );
+    }
+}

@@ -83,6 +83,26 @@ pub fn of_text(text: &str, at: usize, wanted: &str) -> usize {
     found.map_or(at, |(number, _)| number.saturating_add(1))
 }
 
+/// The same of a text that stands there as a value by itself.
+pub fn of_value(text: &str, at: usize, wanted: &str) -> usize {
+    let mut lines = text.lines().enumerate().skip(at.saturating_sub(1));
+    let found = lines.find(|(_, line)| line.split([' ', ',', '[', ']', '"', '\'']).any(|value| value == wanted));
+    found.map_or(at, |(number, _)| number.saturating_add(1))
+}
+
+/// The line, from 1, on which a key stands for the second time in the mapping that begins on this line and column, from 1; else the line.
+pub fn of_repeated(text: &str, line: usize, column: usize, key: &str) -> usize {
+    let (first, inside) = (line.saturating_sub(1), column.saturating_sub(1));
+    let lines = text.lines().enumerate().skip(first);
+    let block = lines.take_while(|(at, line)| *at == first || is_blank(line) || indent(line) >= inside);
+    let mut keys = block.filter(|(at, line)| {
+        // An entry of a list has its first key behind the dash.
+        let is_of_it = *at == first || indent(line) == inside;
+        is_of_it && line.get(inside..).is_some_and(|line| names(line, key, false))
+    });
+    keys.nth(1).map_or(line, |(at, _)| at.saturating_add(1))
+}
+
 /// The line of a key of the entry whose id stands on the line `at`.
 fn in_entry(text: &str, at: usize, key: &str) -> Option<usize> {
     let lines: Vec<&str> = text.lines().collect();
@@ -194,6 +214,20 @@ models:
         ] {
             assert_eq!(of_entry(YAML, id, key), line, "{id} {key}");
         }
+        assert_eq!(of_value("k:\n  - ab\n  - 'a'\n", 1, "a"), 3);
+        assert_eq!(of_value("k: [ab,\n  b, a]\n", 1, "a"), 2);
         assert_eq!(of_entries("- id: a/b\n- id: a/b # again\n", "a/b"), [1, 2]);
+    }
+
+    #[test]
+    fn repeated() {
+        for (text, line, column, key, expected) in [
+            ("a: 1\nb: 2\n\n# a: 3\na: 4\n", 1, 1, "a", 5),
+            ("p:\n  a: { x: 1 }\n  b:\n    a: 1\n  a: 2\nq:\n  a: 1\n", 2, 3, "a", 5),
+            ("m:\n  - id: x\n    n: 1\n    id: y\n", 2, 5, "id", 4),
+            ("t: { a: 1, a: 2 }\na: 3\n", 1, 4, "a", 1),
+        ] {
+            assert_eq!(of_repeated(text, line, column, key), expected, "{text}");
+        }
     }
 }
