@@ -67,12 +67,6 @@ impl Findings {
     }
 
     fn see_addresses(&mut self, config: &Config) {
-        if config.listen == config.admin_listen {
-            let address = config.listen;
-            self.errors.push(format!(
-                "listen and admin_listen are both {address}: each needs its own port"
-            ));
-        }
         if !config.admin_listen.ip().is_loopback() {
             let address = config.admin_listen;
             self.warnings.push(format!(

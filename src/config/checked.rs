@@ -69,10 +69,24 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         Some(text) => checked_store(&text)?,
         None => Store::Sqlite(raw.data_dir.join("ledger.db")),
     };
+    let (listen, admin_listen) = (
+        address("listen", &raw.listen)?,
+        address("admin_listen", &raw.admin_listen)?,
+    );
+    if meet(listen, admin_listen) {
+        // The key that somebody wrote has a line.
+        let key = match raw.admin_listen == Raw::default().admin_listen {
+            true => "listen",
+            false => "admin_listen",
+        };
+        return Err(format!(
+            "{key}: listen ({listen}) and admin_listen ({admin_listen}) are one port: each needs its own"
+        ));
+    }
     Ok(Config {
         path: path.to_owned(),
-        listen: address("listen", &raw.listen)?,
-        admin_listen: address("admin_listen", &raw.admin_listen)?,
+        listen,
+        admin_listen,
         admin_hosts: checked_hosts(raw.admin_hosts)?,
         base_path,
         threads: raw.threads,
@@ -244,6 +258,15 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
 fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
+}
+
+/// Whether two listeners would want the same port of the same address. Of port 0 each gets one of its own.
+fn meet(one: SocketAddr, other: SocketAddr) -> bool {
+    // An address that stands for all takes those of its family, and that of IPv6 those of IPv4 too.
+    let covers = |all: SocketAddr, ip: SocketAddr| all.ip().is_unspecified() && (all.is_ipv6() || ip.is_ipv4());
+    one.port() != 0
+        && one.port() == other.port()
+        && (one.ip() == other.ip() || covers(one, other) || covers(other, one))
 }
 
 /// Most bytes that `body_memory_…` may be: 16 TiB.

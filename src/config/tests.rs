@@ -65,7 +65,14 @@ fn each_mistake_names_its_key() {
         ("listen: here", "listen"),
         ("store: \"mysql://x\"", "store"),
         ("markup: 1.15", "in quotes"),
-        ("markup: \"0.5\"", "markup"),
+        (
+            "markup: \"0.9\"",
+            "markup: a markup of 0.9 cannot be: it must be at least 1",
+        ),
+        (
+            "listen: \"0.0.0.0:9090\"",
+            "listen: listen (0.0.0.0:9090) and admin_listen (127.0.0.1:9090) are one port",
+        ),
         ("threads: 0", "threads"),
         ("tiers: { free: { rpm: 0 } }", "tiers.free"),
         ("tiers: { gold: { rpm: 1 } }", "unknown key gold"),
@@ -172,31 +179,6 @@ fn traces_are_off_until_there_is_a_collector_and_what_its_headers_need() {
 }
 
 #[test]
-fn a_secret_in_place_of_a_variables_name_is_not_shown() {
-    let provider = |key: &str| format!("providers:\n  a:\n    base_url: \"http://x\"\n    {key}\n");
-    let traces = |key: &str| format!("traces:\n  endpoint: \"http://c\"\n  headers_env:\n    {key}\n");
-    for (text, place) in [
-        (
-            provider("api_key_env: sk-abc123"),
-            "t.yaml:4: providers.a: api_key_env: ",
-        ),
-        (
-            traces("x-key: Bearer sk-abc123"),
-            "t.yaml:4: traces.headers_env.x-key: ",
-        ),
-    ] {
-        let error = parse(&text).expect_err(&text).to_string();
-        assert!(
-            error.starts_with(place) && error.contains("name of an environment variable") && !error.contains("abc123"),
-            "{error}"
-        );
-        let all = mistakes::of_config(Path::new("t.yaml"), &text, &|_| None);
-        assert!(all.iter().all(|error| !error.to_string().contains("abc123")), "{all:?}");
-        assert_eq!(all.first().and_then(|error| error.line), Some(4));
-    }
-}
-
-#[test]
 fn a_key_that_stands_twice_is_a_mistake_with_its_line() {
     for (text, says) in [
         (
@@ -234,5 +216,46 @@ fn a_key_that_stands_twice_is_a_mistake_with_its_line() {
             error.ends_with(&format!("catalogue.yaml:{says} stands there twice")),
             "{error}"
         );
+    }
+}
+
+#[test]
+fn two_listeners_have_two_ports() {
+    for (listen, admin, meet) in [
+        ("127.0.0.1:1", "127.0.0.1:1", true),
+        ("127.0.0.1:0", "127.0.0.1:0", false),
+        ("127.0.0.1:1", "127.0.0.2:1", false),
+        ("0.0.0.0:1", "127.0.0.1:1", true),
+        ("[::]:1", "127.0.0.1:1", true),
+        ("[::1]:1", "0.0.0.0:1", false),
+    ] {
+        let error = parse(&format!("listen: \"{listen}\"\nadmin_listen: \"{admin}\"\n")).err();
+        let line = error.as_ref().and_then(|error| error.line);
+        assert_eq!((error.is_some(), line), (meet, meet.then_some(2)), "{listen} {admin}");
+    }
+}
+
+#[test]
+fn a_secret_in_place_of_a_variables_name_is_not_shown() {
+    let provider = |key: &str| format!("providers:\n  a:\n    base_url: \"http://x\"\n    {key}\n");
+    let traces = |key: &str| format!("traces:\n  endpoint: \"http://c\"\n  headers_env:\n    {key}\n");
+    for (text, place) in [
+        (
+            provider("api_key_env: sk-abc123"),
+            "t.yaml:4: providers.a: api_key_env: ",
+        ),
+        (
+            traces("x-key: Bearer sk-abc123"),
+            "t.yaml:4: traces.headers_env.x-key: ",
+        ),
+    ] {
+        let error = parse(&text).expect_err(&text).to_string();
+        assert!(
+            error.starts_with(place) && error.contains("name of an environment variable") && !error.contains("abc123"),
+            "{error}"
+        );
+        let all = mistakes::of_config(Path::new("t.yaml"), &text, &|_| None);
+        assert!(all.iter().all(|error| !error.to_string().contains("abc123")), "{all:?}");
+        assert_eq!(all.first().and_then(|error| error.line), Some(4));
     }
 }

@@ -38,6 +38,14 @@ pub enum MoneyError {
     /// Beyond what the type can hold.
     #[error("{0} is beyond the range of +-9.2 million credits")]
     OutOfRange(String),
+    /// A price of a credit or more.
+    #[error(
+        "a price of {0} for one token is too high: prices are per token and below 1, \"0.15\" per million tokens is \"0.00000015\""
+    )]
+    PriceTooHigh(String),
+    /// A markup that is none.
+    #[error("a markup of {0} cannot be: it must be at least 1, which is the provider's own price, and below 100")]
+    NoMarkup(String),
 }
 
 impl Credits {
@@ -139,7 +147,7 @@ impl FromStr for ProviderPrice {
             });
         }
         if decimal >= Decimal::ONE {
-            return Err(MoneyError::OutOfRange(format!("a price of {text} per token")));
+            return Err(MoneyError::PriceTooHigh(text.to_owned()));
         }
         Ok(ProviderPrice(decimal))
     }
@@ -193,7 +201,7 @@ impl FromStr for Markup {
             });
         }
         if decimal < Decimal::ONE || decimal >= Decimal::ONE_HUNDRED {
-            return Err(MoneyError::OutOfRange(format!("a markup of {text} (1 to 100)")));
+            return Err(MoneyError::NoMarkup(text.to_owned()));
         }
         Ok(Markup(decimal))
     }
