@@ -68,7 +68,7 @@ struct PurposeLine {
     purpose: &'static str,
     /// What `purpose/<name>` means now; nothing when no model of the purpose is on sale.
     default: Option<String>,
-    /// What the file says.
+    /// What the file says; nothing when no model of it lists the purpose.
     configured: Option<String>,
     /// Models on sale that carry it.
     models: usize,
@@ -103,7 +103,7 @@ impl Stock {
             on_sale: live.models().len(),
             embedding: count(&|model| model.kind() == ModelKind::Embedding),
             tiers: tiers.into(),
-            warnings: warnings(&purposes, &live),
+            warnings: warnings(&purposes, &whole, &live),
             purposes,
             switched_off: off.map(|model| off_line(model, config)).collect(),
         })
@@ -139,19 +139,20 @@ fn off_line(model: &Model, config: &Config) -> OffLine {
     }
 }
 
-fn warnings(purposes: &[PurposeLine], live: &Catalogue) -> Vec<String> {
+fn warnings(purposes: &[PurposeLine], whole: &Catalogue, live: &Catalogue) -> Vec<String> {
     if live.models().is_empty() {
         return vec!["no model is on sale: no provider has its credential".to_owned()];
     }
     let warning = |line: &PurposeLine| match (&line.default, &line.configured) {
-        (None, _) => Some(format!("no model of the purpose {} is on sale", line.purpose)),
+        (None, Some(_)) => Some(format!("no model of the purpose {} is on sale", line.purpose)),
         (Some(now), Some(configured)) if now != configured => Some(format!(
             "the purpose {} is served by {now}: its default {configured} is switched off",
             line.purpose
         )),
-        (Some(_), _) => None,
+        (Some(_), _) | (None, None) => None,
     };
-    purposes.iter().filter_map(warning).collect()
+    let unserved = whole.unserved_warning().into_iter();
+    unserved.chain(purposes.iter().filter_map(warning)).collect()
 }
 
 impl Show for Stock {

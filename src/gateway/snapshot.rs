@@ -101,9 +101,10 @@ impl Snapshot {
         }
         let is_on = |name: &str| config.providers.get(name).is_some_and(|provider| provider.is_on());
         let catalogue = whole.restricted_to(|target| is_on(&target.provider));
+        warnings.extend(whole.unserved_warning());
         for purpose in Purpose::ALL {
             match (catalogue.default_for(purpose), whole.default_for(purpose)) {
-                (None, _) => warnings.push(format!(
+                (None, Some(_)) => warnings.push(format!(
                     "purpose {} has no model: its providers are off",
                     purpose.name()
                 )),

@@ -1,8 +1,9 @@
 //! The catalogue: models, prices, tiers, purposes and targets, read from YAML and checked as a whole.
 //!
-//! A catalogue that was made is consistent: ids are unique, every price is exact decimal text, every purpose has a default
-//! that exists and carries it. It knows nothing of providers' addresses or credentials.
+//! A catalogue that was made is consistent: ids and aliases are unique, every price is exact decimal text, the default of a purpose
+//! exists and carries it. It knows nothing of providers' addresses or credentials.
 
+mod aliases;
 pub mod changes;
 mod entry;
 mod purpose;
@@ -13,12 +14,13 @@ use std::sync::Arc;
 
 use serde::Deserialize;
 
+use self::aliases::Aliases;
 use self::entry::{RawModel, checked};
 use super::ids::Tier;
 use super::money::{Markup, Pricing};
 use super::yaml_lines;
 
-pub use self::purpose::Purpose;
+pub use self::purpose::{PURPOSE_PREFIX, Purpose};
 
 /// Where a model runs: a provider of the configuration and the name it has there.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
@@ -47,6 +49,8 @@ pub enum ModelKind {
 pub struct Model {
     /// `<provider>/<model>`, perhaps with a variant after a colon.
     pub id: Arc<str>,
+    /// Other names by which requests may ask for it. They stand nowhere else: what is billed, logged or sent on has the id or a target's name.
+    pub aliases: Vec<Arc<str>>,
     /// Display name.
     pub name: String,
     /// The provider's display name.
@@ -97,6 +101,7 @@ impl Model {
 pub struct Catalogue {
     models: Vec<Arc<Model>>,
     by_id: HashMap<Arc<str>, Arc<Model>>,
+    aliases: Aliases,
     purposes: HashMap<&'static str, Arc<Model>>,
 }
 
@@ -114,7 +119,20 @@ pub enum CatalogueError {
         /// What is wrong with it.
         problem: String,
     },
-    /// A purpose without a default, or with one that does not fit.
+    /// An alias that cannot stand for its model.
+    #[error("{model}: aliases: {alias} {problem}")]
+    Alias {
+        /// The model's id.
+        model: String,
+        /// The alias.
+        alias: String,
+        /// What is wrong with it, with the other that it collides with.
+        problem: String,
+    },
+    /// The list of models has none: more likely a mistake than a wish.
+    #[error("models: the list is empty")]
+    Empty,
+    /// A purpose with a default that does not fit, or that does not exist.
     #[error("purposes.{purpose}: {problem}")]
     Purpose {
         /// The purpose.
@@ -129,6 +147,10 @@ impl CatalogueError {
     pub fn line(&self, yaml: &str) -> Option<usize> {
         match self {
             CatalogueError::Format(_) => None,
+            CatalogueError::Empty => yaml_lines::of_key(yaml, &["models"]),
+            CatalogueError::Alias { model, alias, .. } => {
+                yaml_lines::of_entry(yaml, model, "aliases").map(|at| yaml_lines::of_value(yaml, at, alias))
+            }
             CatalogueError::Model { model, problem } if problem == TWICE => {
                 yaml_lines::of_entries(yaml, model).last().copied()
             }
@@ -145,6 +167,7 @@ impl CatalogueError {
 #[serde(deny_unknown_fields)]
 struct RawCatalogue {
     models: Vec<RawModel>,
+    #[serde(default)]
     purposes: HashMap<String, String>,
 }
 
@@ -152,7 +175,7 @@ impl Catalogue {
     /// Reads and checks a catalogue; `markup` turns the file's base prices into list prices.
     ///
     /// # Errors
-    /// Anything missing, unknown, a price that is not quoted decimal text, a duplicate id, a purpose without a fitting default.
+    /// Anything missing, unknown, a price that is not quoted decimal text, a duplicate id or alias, a purpose whose default does not fit.
     pub fn parse(yaml: &str, markup: Markup) -> Result<Catalogue, CatalogueError> {
         let (catalogue, mistakes) = Catalogue::read(yaml, markup)?;
         match mistakes.into_iter().next() {
@@ -169,6 +192,9 @@ impl Catalogue {
         let raw: RawCatalogue = serde_yaml_ng::from_str(yaml).map_err(|e| CatalogueError::Format(e.to_string()))?;
         let (mut catalogue, mut mistakes) = (Catalogue::default(), Vec::new());
         let mut wrong: Vec<String> = Vec::new();
+        if raw.models.is_empty() {
+            mistakes.push(CatalogueError::Empty);
+        }
         for model in raw.models {
             let id = model.id.clone();
             let model = match checked(model, markup) {
@@ -193,7 +219,19 @@ impl Catalogue {
             }
             catalogue.models.push(model);
         }
-        catalogue.purposes = defaults(&raw.purposes, &catalogue.by_id, &wrong, &mut mistakes);
+        for model in &catalogue.models {
+            for alias in &model.aliases {
+                let is_id = |name: &str| catalogue.by_id.contains_key(name);
+                if let Err(problem) = catalogue.aliases.add(alias, &model.id, is_id) {
+                    mistakes.push(CatalogueError::Alias {
+                        model: model.id.to_string(),
+                        alias: alias.to_string(),
+                        problem,
+                    });
+                }
+            }
+        }
+        catalogue.purposes = defaults(&raw.purposes, &catalogue, &wrong, &mut mistakes);
         Ok((catalogue, mistakes))
     }
 
@@ -209,7 +247,11 @@ impl Catalogue {
     /// The part of the catalogue whose models have a target that `usable` accepts, with only those targets. A purpose whose
     /// default is gone takes the first model left that carries it.
     pub fn restricted_to(&self, usable: impl Fn(&Target) -> bool) -> Catalogue {
-        let mut left = Catalogue::default();
+        let mut left = Catalogue {
+            // Of a model that is gone an alias leads to nothing.
+            aliases: self.aliases.clone(),
+            ..Catalogue::default()
+        };
         for model in &self.models {
             let targets: Vec<Target> = model.targets.iter().filter(|t| usable(t)).cloned().collect();
             if targets.is_empty() {
@@ -227,8 +269,7 @@ impl Catalogue {
                 .purposes
                 .get(purpose.name())
                 .and_then(|model| left.by_id.get(&model.id));
-            let fallback = || left.models.iter().find(|model| model.purposes.contains(&purpose));
-            if let Some(model) = default.or_else(fallback) {
+            if let Some(model) = default.or_else(|| left.first_for(purpose)) {
                 left.purposes.insert(purpose.name(), Arc::clone(model));
             }
         }
@@ -240,16 +281,30 @@ impl Catalogue {
         self.by_id.get(id)
     }
 
-    /// The purpose's default model; nothing only in a restricted catalogue.
+    /// The model of this id or alias.
+    pub fn named(&self, name: &str) -> Option<&Arc<Model>> {
+        self.model(name).or_else(|| self.model(self.aliases.id(name)?))
+    }
+
+    /// The purpose's default model; nothing when no model can serve it.
     pub fn default_for(&self, purpose: Purpose) -> Option<&Arc<Model>> {
         self.purposes.get(purpose.name())
     }
 
-    /// What a request's `model` means: an id, or `purpose/<name>` for that purpose's default.
+    /// What an operator should know of the purposes that no model lists, if there are any.
+    pub fn unserved_warning(&self) -> Option<String> {
+        let unserved = Purpose::ALL.into_iter().filter(|p| self.default_for(*p).is_none());
+        let unserved: Vec<&str> = unserved.map(Purpose::name).collect();
+        let names = unserved.join(", ");
+        (!unserved.is_empty())
+            .then(|| format!("no model lists these purposes, and a request for one gets 404: {names}"))
+    }
+
+    /// What a request's `model` means: an id, an alias, or `purpose/<name>` for that purpose's default.
     pub fn resolve(&self, name: &str) -> Option<&Arc<Model>> {
-        match name.strip_prefix("purpose/") {
+        match name.strip_prefix(PURPOSE_PREFIX) {
             Some(purpose) => self.default_for(Purpose::parse(purpose)?),
-            None => self.model(name),
+            None => self.named(name),
         }
     }
 
@@ -257,12 +312,23 @@ impl Catalogue {
     pub fn models(&self) -> &[Arc<Model>] {
         &self.models
     }
+
+    /// The first model that lists the purpose and is of its kind: the default of a purpose that has no other.
+    fn first_for(&self, purpose: Purpose) -> Option<&Arc<Model>> {
+        let mut models = self.models.iter();
+        models.find(|model| model.purposes.contains(&purpose) && fits(purpose, model))
+    }
 }
 
-/// The purposes' defaults. A default that is `wrong` itself has been told already.
+/// Whether a model is of the kind that the purpose asks for.
+fn fits(purpose: Purpose, model: &Model) -> bool {
+    (purpose == Purpose::Embedding) == (model.kind() == ModelKind::Embedding)
+}
+
+/// The purposes' defaults: those that are named, then the first models that list the others. A default that is `wrong` itself has been told already.
 fn defaults(
     raw: &HashMap<String, String>,
-    by_id: &HashMap<Arc<str>, Arc<Model>>,
+    catalogue: &Catalogue,
     wrong: &[String],
     mistakes: &mut Vec<CatalogueError>,
 ) -> HashMap<&'static str, Arc<Model>> {
@@ -281,10 +347,12 @@ fn defaults(
     for purpose in Purpose::ALL {
         let name = purpose.name();
         let Some(id) = raw.get(name) else {
-            fail(name, "has no default model".to_owned());
+            if let Some(first) = catalogue.first_for(purpose) {
+                defaults.insert(name, Arc::clone(first));
+            }
             continue;
         };
-        let Some(model) = by_id.get(id.as_str()) else {
+        let Some(model) = catalogue.model(id) else {
             if !wrong.contains(id) {
                 fail(name, format!("its default {id} is not among the models"));
             }
@@ -292,7 +360,7 @@ fn defaults(
         };
         if !model.purposes.contains(&purpose) {
             fail(name, format!("its default {id} does not list this purpose"));
-        } else if (purpose == Purpose::Embedding) != (model.kind() == ModelKind::Embedding) {
+        } else if !fits(purpose, model) {
             fail(name, format!("its default {id} has the modality {}", model.modality));
         } else {
             defaults.insert(name, Arc::clone(model));

@@ -43,6 +43,7 @@ mod meter_leavers;
 mod meter_long;
 mod meter_memory;
 mod meter_shapes;
+mod model_names;
 mod money;
 mod names;
 mod natives;

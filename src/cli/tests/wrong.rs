@@ -174,7 +174,6 @@ purposes: { chat: a/b, vison: a/c, code: [x], vision: a/b, fast: a/b, router: a/
         "12: a/c: context_length must be from 1 to 1,000,000,000",
         "14: models[2]: missing field `provider`",
         "14: models[2]: missing field `context_length`",
-        "14: models[2]: missing field `max_completion_tokens`",
         "14: models[2]: missing field `modality`",
         "14: models[2]: missing field `pricing`",
         "14: models[2]: missing field `tier`",
@@ -182,7 +181,6 @@ purposes: { chat: a/b, vison: a/c, code: [x], vision: a/b, fast: a/b, router: a/
         "15: models[2].name: invalid type: sequence, expected a string",
         "16: purposes.code: invalid type: sequence, expected a string",
         "16: purposes.vison: no such purpose; there are chat, vision, code, fast, router, planner, executor, embedding, free, slide, slot_extract",
-        "16: purposes.slot_extract: has no default model",
     ];
     assert_eq!(told(&place), expected);
 }

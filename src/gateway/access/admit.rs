@@ -10,7 +10,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
 use crate::ledger::journal::{Intent, Journal};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
-use crate::pure::catalogue::{Model, ModelKind};
+use crate::pure::catalogue::{Model, ModelKind, PURPOSE_PREFIX, Purpose};
 use crate::pure::charge::Ceiling;
 use crate::pure::error::{ApiError, CreditShortage, LimitKind};
 use crate::pure::estimate::{Bound, WorstCase};
@@ -73,7 +73,7 @@ pub(in crate::gateway) fn permit(
     let model = snapshot
         .catalogue
         .resolve(name)
-        .ok_or_else(|| ApiError::NotFound(format!("There is no model {}.", shown(name))))?;
+        .ok_or_else(|| ApiError::NotFound(no_model(name)))?;
     let permit = policy::permit(model, caller.tier(), &caller.key.domains, from).map_err(|refusal| match refusal {
         Refusal::Tier { needed, has } => {
             let (id, needed, has) = (&model.id, needed.title(), has.title());
@@ -352,6 +352,14 @@ pub(in crate::gateway) fn refused(
                 rate: Some(rate),
             }
         }
+    }
+}
+
+/// What a caller is told who asks for what the catalogue does not have.
+fn no_model(name: &str) -> String {
+    match name.strip_prefix(PURPOSE_PREFIX).and_then(Purpose::parse) {
+        Some(purpose) => format!("There is no model for the purpose {}.", purpose.name()),
+        None => format!("There is no model {}.", shown(name)),
     }
 }
 

@@ -83,10 +83,8 @@ pub(in crate::gateway) async fn for_caller(
             Ok(responses::document(session, ctx, document).await?)
         }
         Route::OpenAiModel(id) => {
-            let listed = listings
-                .models
-                .iter()
-                .find(|listed| listed.model.id.as_ref() == id && listed.model.tier <= tier);
+            let model = ctx.snapshot.catalogue.named(id).filter(|model| model.tier <= tier);
+            let listed = model.and_then(|model| listings.models.iter().find(|listed| listed.model.id == model.id));
             let listed = listed.ok_or_else(|| ApiError::NotFound("There is no such model for this key.".to_owned()))?;
             Ok(responses::json(session, ctx, listed.openai.clone()).await?)
         }

@@ -135,6 +135,7 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
         targets.join("+")
     };
     let all = [
+        ("aliases", old.aliases.join("+"), new.aliases.join("+")),
         (
             "prompt price",
             old.pricing.prompt.to_string(),

@@ -10,12 +10,15 @@ use crate::pure::money::{Markup, Pricing, ProviderPrice};
 #[serde(deny_unknown_fields)]
 pub(super) struct RawModel {
     pub(super) id: String,
+    #[serde(default)]
+    aliases: Vec<String>,
     name: String,
     provider: String,
     #[serde(default)]
     description: String,
     context_length: u64,
-    max_completion_tokens: u64,
+    #[serde(default)]
+    max_completion_tokens: Option<u64>,
     modality: String,
     pricing: RawPricing,
     tier: Tier,
@@ -40,7 +43,8 @@ pub(super) struct RawModel {
 #[serde(deny_unknown_fields)]
 struct RawPricing {
     prompt: ProviderPrice,
-    completion: ProviderPrice,
+    #[serde(default)]
+    completion: Option<ProviderPrice>,
 }
 
 /// Errors with the first thing that makes no sense.
@@ -50,12 +54,18 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
         Err(CatalogueError::Model { model, problem })
     };
     let (maker, rest) = raw.id.split_once('/').unwrap_or_default();
-    let graphic = raw
-        .id
-        .bytes()
-        .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'?' | b'#' | b'%'));
-    if maker.is_empty() || rest.is_empty() || !graphic || maker == "purpose" {
+    if maker.is_empty() || rest.is_empty() || !is_graphic(&raw.id) || maker == "purpose" {
         return fail("the id must have the form <provider>/<model> and no blanks");
+    }
+    if raw.aliases.len() > ALIASES_MAX {
+        return fail("aliases has more than 32 names");
+    }
+    if let Some(alias) = raw.aliases.iter().find(|alias| alias.is_empty() || !is_graphic(alias)) {
+        return Err(CatalogueError::Alias {
+            model: raw.id.clone(),
+            alias: alias.clone(),
+            problem: "must have a name's form: no blanks, and no \" \\ ? # %".to_owned(),
+        });
     }
     if !raw.modality.contains("->") {
         return fail("modality must have the form <inputs>-><outputs>, such as text+image->text");
@@ -64,9 +74,20 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
         return fail("context_length must be from 1 to 1,000,000,000");
     }
     let embedding = raw.modality.ends_with("->embedding");
-    if raw.max_completion_tokens > TOKENS_MAX || (raw.max_completion_tokens == 0 && !embedding) {
+    // A model that answers with vectors has no completion: nothing is missing there. Of any other, missing is never zero.
+    let max = match raw.max_completion_tokens {
+        None if !embedding => {
+            return fail("max_completion_tokens is missing: the most tokens that one answer can have");
+        }
+        max => max.unwrap_or(0),
+    };
+    if max > TOKENS_MAX || (max == 0 && !embedding) {
         return fail("max_completion_tokens must be from 1 to 1,000,000,000 (0 for embeddings)");
     }
+    let completion_price = match raw.pricing.completion {
+        None if !embedding => return fail("pricing has no price for completion; \"0\" is free"),
+        price => price.unwrap_or_default(),
+    };
     for (key, value) in [
         ("image_tokens_max", raw.image_tokens_max),
         ("audio_tokens_max", raw.audio_tokens_max),
@@ -77,7 +98,7 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
         }
     }
     let min = raw.min_completion_tokens;
-    if min.is_some_and(|min| min == 0 || (!embedding && min > raw.max_completion_tokens)) {
+    if min.is_some_and(|min| min == 0 || (!embedding && min > max)) {
         return fail("min_completion_tokens must be from 1 to max_completion_tokens");
     }
     if raw
@@ -92,14 +113,15 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     Ok(Model {
         pricing: Pricing {
             prompt: raw.pricing.prompt.with_markup(markup),
-            completion: raw.pricing.completion.with_markup(markup),
+            completion: completion_price.with_markup(markup),
         },
         id: raw.id.into(),
+        aliases: raw.aliases.into_iter().map(Into::into).collect(),
         name: raw.name,
         provider: raw.provider,
         description: raw.description,
         context_length: raw.context_length,
-        max_completion_tokens: if embedding { 0 } else { raw.max_completion_tokens },
+        max_completion_tokens: if embedding { 0 } else { max },
         modality: raw.modality,
         tier: raw.tier,
         purposes: raw.purposes,
@@ -115,6 +137,14 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     })
 }
 
+/// What an id or an alias may consist of: what needs no escape in JSON, nor in a path.
+fn is_graphic(name: &str) -> bool {
+    name.bytes()
+        .all(|b| b.is_ascii_graphic() && !matches!(b, b'"' | b'\\' | b'?' | b'#' | b'%'))
+}
+
+/// Aliases of one model, at most.
+const ALIASES_MAX: usize = 32;
 /// How fast a model with reasoning generates where the catalogue does not say: slower than most.
 const TOKENS_PER_SECOND_USUAL: u32 = 50;
 /// More than any model generates in a second.

@@ -68,3 +68,6 @@ impl Purpose {
         Purpose::ALL.into_iter().find(|purpose| purpose.name() == name)
     }
 }
+
+/// What the name of a purpose begins with where a request names a model.
+pub const PURPOSE_PREFIX: &str = "purpose/";

@@ -43,7 +43,12 @@ fn each_mistake_is_named() {
         ("id: a/e", "id: a/m", "twice"),
         ("id: a/e", "id: ae", "<provider>/<model>"),
         ("tier: pro", "tier: gold", "gold"),
-        ("  slide: a/m\n", "", "slide"),
+        (
+            "max_completion_tokens: 100\n",
+            "description: D\n",
+            "max_completion_tokens",
+        ),
+        (", completion: \"0.000002\"", "", "no price for completion"),
         ("  slide: a/m\n", "  slide: a/x\n", "a/x"),
         ("  slide: a/m\n", "  slide: a/e\n", "does not list"),
         ("  slide: a/m\n", "  slides: a/m\n", "slides"),
@@ -121,4 +126,102 @@ fn what_bounds_a_call_is_read() {
         with("    reasoning: true\n    tokens_per_second: 120\n").tokens_per_second,
         Some(120)
     );
+}
+
+/// A model that is sold alone, as somebody writes it who wants no more.
+const ALONE: &str = "\
+models:
+  - id: a/m
+    name: M
+    provider: A
+    context_length: 1000
+    max_completion_tokens: 100
+    modality: text->text
+    pricing: { prompt: \"0.000001\", completion: \"0.000002\" }
+    tier: free
+    purposes: [chat, code]
+    targets: [ { provider: p, model: m } ]
+";
+
+#[test]
+fn one_chat_model_is_a_catalogue() {
+    let catalogue = parse(ALONE).unwrap();
+    let id = |purpose| catalogue.default_for(purpose).map(|model| model.id.to_string());
+    assert_eq!(id(Purpose::Code).as_deref(), Some("a/m"), "the first that lists it");
+    assert_eq!((id(Purpose::Slide), id(Purpose::Embedding)), (None, None));
+    let warning = catalogue.unserved_warning().unwrap();
+    assert!(warning.ends_with(": vision, fast, router, planner, executor, embedding, free, slide, slot_extract"));
+    assert_eq!(parse(&yaml(|t| t)).unwrap().unserved_warning(), None);
+    assert!(parse("models: []\n").is_err(), "a list that was emptied is a mistake");
+}
+
+#[test]
+fn an_embedding_model_needs_nothing_about_completions() {
+    let text = yaml(|t| {
+        let (chat, embedding) = t.split_once("  - id: a/e").unwrap();
+        let embedding = embedding
+            .replacen("    max_completion_tokens: 0\n", "", 1)
+            .replacen(", completion: \"0\"", "", 1)
+            .replacen("purposes: [embedding]", "purposes: [embedding, free]", 1);
+        format!("{chat}  - id: a/e{embedding}")
+    });
+    let catalogue = parse(&text).unwrap();
+    let model = catalogue.model("a/e").unwrap();
+    assert_eq!(model.max_completion_tokens, 0);
+    assert!(model.pricing.completion.is_zero() && !model.pricing.prompt.is_zero());
+    let only_q = parse(&text.replacen(
+        "provider: p, model: m }, { provider: q, model: m2",
+        "provider: p, model: m",
+        1,
+    ));
+    let only_q = only_q.unwrap().restricted_to(|t| t.provider == "q");
+    assert!(only_q.model("a/m").is_none());
+    assert!(only_q.default_for(Purpose::Free).is_none(), "it does not chat");
+}
+
+#[test]
+fn an_alias_means_one_model_and_nothing_else() {
+    let with = |first: &str, second: &str| {
+        yaml(|t| {
+            t.replacen("name: M\n", &format!("name: M\n    aliases: [{first}]\n"), 1)
+                .replacen(
+                    "name: E\n",
+                    &format!("name: E\n    aliases:\n      - e\n      - {second}\n"),
+                    1,
+                )
+        })
+    };
+    let catalogue = parse(&with("gpt-4o-mini, b/m", "embed")).unwrap();
+    for name in ["a/m", "gpt-4o-mini", "b/m"] {
+        assert_eq!(catalogue.resolve(name).unwrap().id.as_ref(), "a/m", "{name}");
+    }
+    assert_eq!(catalogue.named("embed").unwrap().id.as_ref(), "a/e");
+    assert!(catalogue.model("embed").is_none() && catalogue.resolve("gpt-4o").is_none());
+    let without = catalogue.restricted_to(|target| target.provider == "p");
+    assert!(without.resolve("embed").is_none() && without.resolve("b/m").is_some());
+
+    for (first, second, says, line) in [
+        ("x", "x", "a/e: aliases: x is an alias of a/m already", 17),
+        ("x, x", "y", "a/m: aliases: x is an alias of a/m already", 4),
+        ("x", "a/m", "a/e: aliases: a/m is the id of the model a/m", 17),
+        ("a/e", "y", "a/m: aliases: a/e is the id of the model a/e", 4),
+        ("chat", "y", "a/m: aliases: chat is kept for a purpose", 4),
+        (
+            "purpose/chat",
+            "y",
+            "a/m: aliases: purpose/chat is kept for a purpose",
+            4,
+        ),
+        ("x", "'a#b'", "a/e: aliases: a#b must have a name's form", 17),
+    ] {
+        let text = with(first, second);
+        let Err(error) = parse(&text) else {
+            panic!("{first} {second}");
+        };
+        assert!(error.to_string().starts_with(says), "{error}");
+        assert_eq!(error.line(&text), Some(line), "{error}\n{text}");
+    }
+    let names = |count: usize| (0..count).map(|n| format!("n{n}")).collect::<Vec<_>>().join(", ");
+    assert!(parse(&with(&names(32), "y")).is_ok());
+    assert!(parse(&with(&names(33), "y")).unwrap_err().to_string().contains("32"));
 }

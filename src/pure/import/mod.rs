@@ -110,7 +110,9 @@ impl Imported {
         let (begin, end) = marks(&rules.provider);
         let own = match (text.find(&begin), text.find(&end)) {
             (None, None) => {
-                let at = top_level(text, "purposes:").ok_or_else(|| fail("the catalogue has no line `purposes:`"))?;
+                let at = top_level(text, "purposes:").ok_or_else(|| {
+                    fail("the catalogue has no line `purposes:`; write `purposes: {}` at its end, where the list is to go")
+                })?;
                 if top_level(text, "models:").is_none_or(|models| models > at) {
                     return Err(fail("the catalogue's list `models:` must stand before its `purposes:`"));
                 }
@@ -319,7 +321,7 @@ fn marks(provider: &str) -> (String, String) {
     )
 }
 
-/// The ids in the operator's own part of a catalogue.
+/// The ids and aliases in the operator's own part of a catalogue.
 fn own_ids(text: &str) -> Result<HashSet<String>, String> {
     #[derive(Deserialize)]
     struct Own {
@@ -329,7 +331,11 @@ fn own_ids(text: &str) -> Result<HashSet<String>, String> {
     let models = own.models.unwrap_or_default();
     Ok(models
         .iter()
-        .filter_map(|model| model.get("id")?.as_str().map(str::to_owned))
+        .flat_map(|model| {
+            let aliases = model.get("aliases").and_then(|aliases| aliases.as_sequence());
+            model.get("id").into_iter().chain(aliases.into_iter().flatten())
+        })
+        .filter_map(|name| name.as_str().map(str::to_owned))
         .collect())
 }
 
