@@ -3,6 +3,7 @@
 //! Only this module reads configuration files and the environment.
 
 mod checked;
+pub mod doubts;
 mod error;
 pub mod import;
 pub mod mistakes;
@@ -13,8 +14,8 @@ mod receipts;
 mod shape;
 mod traces;
 mod values;
-
 mod variable;
+
 use std::path::Path;
 
 use self::checked::checked;
@@ -43,10 +44,10 @@ impl Config {
 
     /// The same from text; `environment` gives the credentials.
     pub fn parse(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, ConfigError> {
-        let raw: Raw = if text.trim().is_empty() {
         if let Some(error) = repeated(path, text) {
             return Err(error);
         }
+        let raw: Raw = if text.trim().is_empty() {
             Raw::default()
         } else {
             serde_yaml_ng::from_str(text).map_err(|error| ConfigError::of_yaml(path, text, &error))?
@@ -82,10 +83,10 @@ impl Config {
     /// What can be read of a catalogue, and all that is wrong with it, with the lines that this has in `shown`.
     fn read_catalogue(&self, text: &str, shown: &str) -> (Option<Catalogue>, Vec<ConfigError>) {
         let fail = |line: Option<usize>, problem: String| ConfigError::new(&self.catalogue, problem).at(line);
-        let (catalogue, found) = match Catalogue::read(text, self.markup) {
         if let Some(error) = repeated(&self.catalogue, text) {
             return (None, vec![error]);
         }
+        let (catalogue, found) = match Catalogue::read(text, self.markup) {
             Ok(read) => read,
             Err(error) => {
                 let (problem, line) = placed(&explain(&error.to_string()));

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted};
-use crate::config::{Config, Credential};
+use crate::config::{Config, Credential, doubts};
 use crate::pure::catalogue::{Catalogue, Model, ModelKind, Purpose};
 use crate::pure::ids::Tier;
 
@@ -97,13 +97,15 @@ impl Stock {
             models: whole.models().iter().filter(|model| model.tier == tier).count(),
             usable: count(&|model| model.tier <= tier),
         });
+        let mut warnings = warnings(&purposes, &whole, &live);
+        warnings.extend(doubts::of_catalogue(config, &whole).iter().map(ToString::to_string));
         Ok(Stock {
             catalogue: config.catalogue.display().to_string(),
             models: whole.models().len(),
             on_sale: live.models().len(),
             embedding: count(&|model| model.kind() == ModelKind::Embedding),
             tiers: tiers.into(),
-            warnings: warnings(&purposes, &whole, &live),
+            warnings,
             purposes,
             switched_off: off.map(|model| off_line(model, config)).collect(),
         })

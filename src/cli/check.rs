@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::catalogue::Stock;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
-use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, environment, mistakes};
+use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
 use crate::gateway::snapshot;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
@@ -43,6 +43,8 @@ impl Findings {
         self.passed
             .push(format!("clients: {}, below {}/", scheme(config), config.base_path));
         self.passed.push(format!("ledger: {store}"));
+        self.warnings
+            .extend(doubts::of_config(config).iter().map(ToString::to_string));
         self.see_addresses(config);
         self.see_traces(&config.traces);
         // What a start would refuse is refused here, by the same code.

@@ -48,6 +48,44 @@ fn check_says_what_is_wrong_and_what_is_off() {
     assert!(place.error("account list").contains("--conf FILE"));
 }
 
+/// What is allowed and is more often a slip: a price of a million tokens, a currency in words, purposes that nobody serves.
+#[test]
+fn check_warns_of_what_is_probably_meant_otherwise() {
+    let place = Place::new();
+    let conf = std::fs::read_to_string(place.conf()).unwrap() + "currency: dollars\n";
+    std::fs::write(place.conf(), conf).unwrap();
+    let catalogue = "\
+models:
+  - id: a/b
+    name: B
+    provider: P
+    context_length: 9
+    max_completion_tokens: 5
+    modality: text->text
+    pricing:
+      prompt: \"0.01\"
+      completion: \"0.15\"
+    tier: lite
+    purposes: [chat, code]
+    targets: [ { provider: on, model: m } ]
+";
+    std::fs::write(place.folder.path().join("catalogue.yaml"), catalogue).unwrap();
+    let (_, findings) = place.json("check");
+    let warnings = findings["warnings"].as_array().unwrap();
+    let warnings: Vec<&str> = warnings.iter().map(|warning| warning.as_str().unwrap()).collect();
+    let told = |words: &str| warnings.iter().filter(|warning| warning.contains(words)).count();
+    assert_eq!(told("tollgate.yaml:6: currency: "), 1, "{warnings:?}");
+    assert_eq!(
+        told("catalogue.yaml:10: a/b: pricing.completion is more than 0.01"),
+        1,
+        "{warnings:?}"
+    );
+    assert_eq!(told("pricing.prompt"), 0, "{warnings:?}");
+    let unserved = "no model lists these purposes, and a request for one gets 404: \
+                    vision, fast, router, planner, executor, embedding, free, slide, slot_extract";
+    assert_eq!((told(unserved), told("purpose")), (1, 1), "{warnings:?}");
+}
+
 /// What a start refuses, `check` refuses too, all of it at once.
 #[test]
 fn check_refuses_what_a_start_would_refuse() {

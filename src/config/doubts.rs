@@ -1,0 +1,108 @@
+//! What is allowed in a configuration and its catalogue, and is more often a slip than a wish: for `tollgate check` to warn of.
+
+use super::{Config, ConfigError};
+use crate::pure::catalogue::Catalogue;
+use crate::pure::money::ProviderPrice;
+use crate::pure::yaml_lines;
+
+/// Doubts about the configuration.
+pub fn of_config(config: &Config) -> Vec<ConfigError> {
+    let Some(problem) = of_currency(&config.currency) else {
+        return Vec::new();
+    };
+    let text = super::read(&config.path).unwrap_or_default();
+    let line = yaml_lines::of_key(&text, &["currency"]);
+    vec![ConfigError::new(&config.path, format!("currency: {problem}")).at(line)]
+}
+
+/// Doubts about a configuration's catalogue: prices that nobody asks for a token.
+pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> {
+    let Ok(usual) = TOKEN_PRICE_MAX.parse::<ProviderPrice>() else {
+        return Vec::new();
+    };
+    let usual = usual.with_markup(config.markup);
+    let mut text = None;
+    let mut doubts = Vec::new();
+    for model in catalogue.models() {
+        for (key, price) in [
+            ("prompt", model.pricing.prompt),
+            ("completion", model.pricing.completion),
+        ] {
+            if price.units() <= usual.units() {
+                continue;
+            }
+            let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
+            let line = yaml_lines::of_entry(text, &model.id, "pricing").map(|at| yaml_lines::of_text(text, at, key));
+            let problem = format!(
+                "{}: pricing.{key} is more than {TOKEN_PRICE_MAX} for one token: is it the price of a million? Then divide it by 1000000: \
+                 \"0.15\" per million is \"0.00000015\"",
+                model.id
+            );
+            doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
+        }
+    }
+    doubts.truncate(DOUBTS_MAX);
+    doubts
+}
+
+/// A code of three capital letters passes, and a name of the operator's own (`credits`); not another spelling of a currency.
+fn of_currency(currency: &str) -> Option<String> {
+    let is_letters = !currency.is_empty() && currency.bytes().all(|b| b.is_ascii_alphabetic());
+    let (lower, upper) = (currency.to_ascii_lowercase(), currency.to_ascii_uppercase());
+    if is_letters && currency.len() == 3 {
+        return (currency != upper).then(|| format!("codes of currencies have capital letters: {upper}?"));
+    }
+    if !is_letters || currency.len() > NAME_MAX {
+        return Some(format!(
+            "{currency:?} is neither a code of three capital letters, such as USD, nor a name of at most {NAME_MAX} letters, such as credits"
+        ));
+    }
+    let singular = lower.strip_suffix('s').unwrap_or(&lower);
+    let (_, code) = NAMES.iter().find(|(name, _)| *name == singular)?;
+    Some(format!(
+        "clients read it as the code of a currency, and {currency:?} is none: {code}?"
+    ))
+}
+
+/// What no provider asks for one token: a hundred times what the dearest do.
+const TOKEN_PRICE_MAX: &str = "0.01";
+/// Names of currencies, and the codes that are probably meant.
+const NAMES: [(&str, &str); 9] = [
+    ("dollar", "USD"),
+    ("euro", "EUR"),
+    ("pound", "GBP"),
+    ("yen", "JPY"),
+    ("yuan", "CNY"),
+    ("renminbi", "CNY"),
+    ("rupee", "INR"),
+    ("franc", "CHF"),
+    ("real", "BRL"),
+];
+/// Longest name of a unit that is no currency.
+const NAME_MAX: usize = 16;
+/// Most prices that are told.
+const DOUBTS_MAX: usize = 50;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_currency_is_a_code_or_a_name_of_its_own() {
+        for good in ["USD", "EUR", "CHF", "credits", "Points"] {
+            assert_eq!(of_currency(good), None, "{good}");
+        }
+        for (doubtful, says) in [
+            ("dollars", "USD?"),
+            ("Euro", "EUR?"),
+            ("usd", "USD?"),
+            ("", "neither"),
+            ("$", "neither"),
+            ("US dollars", "neither"),
+            ("abcdefghijklmnopq", "neither"),
+        ] {
+            let told = of_currency(doubtful).expect(doubtful);
+            assert!(told.contains(says), "{doubtful}: {told}");
+        }
+    }
+}
