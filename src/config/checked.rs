@@ -195,8 +195,10 @@ fn checked_store(text: &str) -> Result<Store, String> {
     if REDIS.iter().any(|scheme| text.starts_with(scheme)) {
         return Ok(Store::Redis(text.to_owned()));
     }
+    // The rest may have a password in it.
+    let scheme = text.split_once("://").map_or("it", |(scheme, _)| scheme);
     Err(format!(
-        "store: {text:?} is not sqlite://PATH or one of {}…",
+        "store: {scheme} is not sqlite://PATH or one of {}…",
         REDIS.join("… ")
     ))
 }

@@ -87,7 +87,14 @@ impl Provider {
 impl BaseUrl {
     /// Takes an address apart.
     pub fn parse(text: &str) -> Result<BaseUrl, String> {
-        let bad = || format!("{text:?} is not an address such as https://api.example.com/v1");
+        let bad = || match text.contains('@') {
+            // Perhaps with a password.
+            true => {
+                "it must be an address such as https://api.example.com/v1, without an @; what stands here is not shown"
+                    .to_owned()
+            }
+            false => format!("{text:?} is not an address such as https://api.example.com/v1"),
+        };
         let (scheme, rest) = text.split_once("://").ok_or_else(bad)?;
         let tls = match scheme {
             "https" => true,
