@@ -45,8 +45,8 @@ pub struct Outcome {
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
-    /// The configuration file; conf/tollgate.yaml when nothing names another
-    #[arg(long, global = true, value_name = "FILE", env = "TOLLGATE_CONF", help_heading = EVERYWHERE)]
+    /// The configuration file [default: conf/tollgate.yaml]
+    #[arg(long, global = true, value_name = "FILE", env = "TOLLGATE_CONF", hide_env_values = true, help_heading = EVERYWHERE)]
     conf: Option<PathBuf>,
     /// Answer in JSON, with exact amounts
     #[arg(long, global = true, help_heading = EVERYWHERE)]
