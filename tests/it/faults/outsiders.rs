@@ -110,7 +110,8 @@ async fn resets_and_a_provider_that_talks_nonsense_leave_a_small_log_without_an_
         raw.send(sent).await;
         raw.close();
     }
-    let client = reqwest::Client::new();
+    // A connection whose answer has failed is closed, so none is used again.
+    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
     for number in 0..20 {
         let body = json!({
             "model": MODEL, "stream": number % 2 == 0, "messages": [{ "role": "user", "content": "Hello" }],
