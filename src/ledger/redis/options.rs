@@ -22,7 +22,7 @@ pub struct Options {
     pub hold_ttl: Duration,
     /// How long acknowledged settlements are kept, to be sent again after Redis has lost its last moments.
     pub replay: Duration,
-    /// How long [`RedisLedger::close`] tries to send what is left.
+    /// How long [`RedisLedger::close`](super::RedisLedger::close) tries to send what is left.
     pub close_within: Duration,
     /// The most receipts that an account has; the oldest are dropped. None: no receipts are kept.
     pub receipts_per_account_max: Option<NonZeroU32>,
