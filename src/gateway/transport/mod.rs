@@ -1,5 +1,6 @@
-//! The transport: carries one request to its upstreams and the answer back, and drives the hooks of a [`ProxyHttp`](pingora::proxy::ProxyHttp) on the way, in
-//! Pingora's order. It knows nothing of keys, money, targets or what an answer means: those are the plugin's.
+//! The transport: carries one request to its upstreams and the answer back, and drives the hooks of a
+//! [`ProxyHttp`](pingora::proxy::ProxyHttp) on the way, in Pingora's order. It knows nothing of keys, money, targets or what an answer
+//! means: those are the plugin's.
 //!
 //! Pingora's own loop reads the body only once the upstream is chosen, stands between the two connections with a channel and two
 //! selections for each piece, and ends a call whose client has gone. Here one task reads from the upstream and writes to the client, over
