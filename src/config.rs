@@ -114,6 +114,14 @@ impl Config {
         (Some(catalogue), mistakes)
     }
 
+    /// A mistake in what a key of this configuration names: `problem` begins with the key and a colon. The line is that of the file as it
+    /// stands by now.
+    pub(crate) fn mistake(&self, problem: impl Into<String>) -> ConfigError {
+        let problem = problem.into();
+        let line = read(&self.path).ok().and_then(|text| line_of(&text, &problem));
+        ConfigError::new(&self.path, problem).at(line)
+    }
+
     /// When the catalogue's file was changed last; nothing when that is not known.
     pub fn catalogue_modified(&self) -> Option<Timestamp> {
         let modified = std::fs::metadata(&self.catalogue).and_then(|file| file.modified());

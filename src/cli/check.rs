@@ -10,6 +10,7 @@ use super::failure::Failure;
 use super::output::{Answer, Format, Show};
 use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
 use crate::gateway::snapshot;
+use crate::server::preflight;
 
 pub(super) fn run(conf: &Path, format: Format) -> Result<Answer, Failure> {
     let mut findings = Findings::default();
@@ -48,7 +49,9 @@ impl Findings {
         self.see_addresses(config);
         self.see_traces(&config.traces);
         // What a start would refuse is refused here, by the same code.
-        self.errors.extend(snapshot::problems(config));
+        self.errors
+            .extend(snapshot::problems(config).iter().map(ToString::to_string));
+        self.see_surroundings(config);
         for provider in config.providers.values() {
             self.see_provider(provider);
         }
@@ -65,6 +68,20 @@ impl Findings {
                 }
                 self.errors.extend(mistakes.iter().map(ToString::to_string));
             }
+        }
+    }
+
+    /// Ports, folders, files and the store.
+    fn see_surroundings(&mut self, config: &Config) {
+        let found = preflight::for_check(config);
+        self.errors.extend(found.problems.iter().map(ToString::to_string));
+        if found.is_running {
+            let data_dir = config.data_dir.display();
+            self.passed.push(format!(
+                "a gateway runs with {data_dir}: tollgate serve --upgrade takes over from it"
+            ));
+        } else if found.problems.is_empty() {
+            self.passed.push("ports, folders and store can be had".to_owned());
         }
     }
 

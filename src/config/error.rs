@@ -33,12 +33,9 @@ impl ConfigError {
 
     pub(super) fn of_yaml(path: &Path, text: &str, error: &serde_yaml_ng::Error) -> ConfigError {
         let (problem, line) = placed(&explain(&error.to_string()));
-        // The reader does not tell the line of a key at the top that it does not know.
-        let line = line.or_else(|| {
-            let key = key_of(&problem)?;
-            let key: Vec<&str> = key.iter().map(String::as_str).collect();
-            yaml_lines::of_key(text, &key)
-        });
+        // The reader does not tell the line of a key at the top that it does not know, and of what misses a key that of its content.
+        let line = line.filter(|_| !problem.contains("missing field"));
+        let line = line.or_else(|| line_of(text, &problem));
         ConfigError::new(path, problem).at(line)
     }
 }

@@ -120,7 +120,7 @@ impl Snapshot {
             }
         }
         let certificate = config.tls.as_ref().map(Certificate::load).transpose();
-        let certificate = certificate.map_err(|problem| ConfigError::new(&config.path, problem))?;
+        let certificate = certificate.map_err(|problem| config.mistake(problem))?;
         let upstreams = upstreams.for_config(&config)?;
         let listings = Listings::render(&catalogue, &config.base_path);
         let catalogue_modified = config.catalogue_modified();
@@ -154,11 +154,12 @@ impl Snapshot {
 }
 
 /// What [`Snapshot::load`] refuses beside the catalogue: all of it, and not only the first.
-pub fn problems(config: &Config) -> Vec<String> {
+pub fn problems(config: &Config) -> Vec<ConfigError> {
     let certificate = config.tls.as_ref().and_then(|tls| Certificate::load(tls).err());
     certificate
         .into_iter()
         .chain(super::upstream::providers::problems(config))
+        .map(|problem| config.mistake(problem))
         .collect()
 }
 

@@ -11,6 +11,7 @@ mod extend;
 mod handover;
 mod load;
 mod owner;
+mod preflight;
 mod queries;
 mod receipts;
 mod reports;

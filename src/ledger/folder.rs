@@ -4,9 +4,11 @@
 //! room when it changes. For a mapped file, such as the journal's and SQLite's index of its log, that is SIGBUS. So new files are told to
 //! be changed in place, by a flag of their folder.
 
+use std::ffi::CString;
 use std::fs::{DirBuilder, File};
 use std::io;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::Path;
 
@@ -24,6 +26,42 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
         );
     }
     Ok(())
+}
+
+/// Whether files can be made in a folder once [`make`] has made it, as far as can be told without making anything.
+///
+/// # Errors
+/// When it, or the first folder above it that is there, is none, or may not be written in.
+pub(crate) fn can_be_made(folder: &Path) -> io::Result<()> {
+    let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
+    let above = folder.ancestors().map(here).find(is_there);
+    takes_files(above.unwrap_or(here(Path::new(""))))
+}
+
+/// Whether files can be made in a folder that is there.
+///
+/// # Errors
+/// When it is not there, is no folder, or may not be written in.
+pub(crate) fn takes_files(folder: &Path) -> io::Result<()> {
+    let folder = here(folder);
+    if !folder.metadata()?.is_dir() {
+        return Err(io::Error::from_raw_os_error(libc::ENOTDIR));
+    }
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    let writes = libc::W_OK | libc::X_OK;
+    // SAFETY: the path is a string that lives until the call returns.
+    match unsafe { libc::faccessat(libc::AT_FDCWD, path.as_ptr(), writes, libc::AT_EACCESS) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The folder above a name without one is the current one.
+fn here(folder: &Path) -> &Path {
+    match folder.as_os_str().is_empty() {
+        true => Path::new("."),
+        false => folder,
+    }
 }
 
 /// # Errors
@@ -68,6 +106,24 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
+
+    #[test]
+    fn a_folder_that_could_be_made_is_told_from_one_that_could_not_and_nothing_is_made() {
+        let place = tempfile::tempdir().unwrap();
+        std::fs::write(place.path().join("file"), b"").unwrap();
+        std::os::unix::fs::symlink("nowhere", place.path().join("dangling")).unwrap();
+        let kind = |name: &str| can_be_made(&place.path().join(name)).map_err(|error| error.kind());
+        assert_eq!((kind(""), kind("new"), kind("new/below")), (Ok(()), Ok(()), Ok(())));
+        assert_eq!(kind("file"), Err(io::ErrorKind::NotADirectory));
+        assert_eq!(kind("file/below"), Err(io::ErrorKind::NotADirectory));
+        assert_eq!(kind("dangling"), Err(io::ErrorKind::NotFound));
+        assert_eq!(can_be_made(Path::new("new")).map_err(|error| error.kind()), Ok(()));
+        assert_eq!(
+            takes_files(&place.path().join("new")).map_err(|error| error.kind()),
+            Err(io::ErrorKind::NotFound)
+        );
+        assert!(!place.path().join("new").exists());
+    }
 
     #[test]
     fn a_new_folder_is_its_owners_and_one_that_is_there_keeps_its_mode() {

@@ -12,7 +12,7 @@ mod cover;
 pub mod embedded;
 mod error;
 mod extend;
-mod folder;
+pub(crate) mod folder;
 mod handle;
 mod hold;
 pub mod journal;
@@ -73,6 +73,17 @@ pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
             };
             redis::RedisLedger::connect(address, options).map(Ledger::Redis)
         }
+    }
+}
+
+/// Tries what [`open`] needs of the store. Makes, changes and keeps nothing. Blocks; called on a thread that is on no runtime.
+///
+/// # Errors
+/// As [`open`], as far as can be told without opening it.
+pub(crate) fn preflight(config: &crate::config::Config) -> Result<(), StoreError> {
+    match &config.store {
+        crate::config::Store::Sqlite(path) => embedded::Embedded::preflight(path),
+        crate::config::Store::Redis(address) => redis::RedisLedger::preflight(address, redis::Options::default()),
     }
 }
 

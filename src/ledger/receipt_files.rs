@@ -55,7 +55,7 @@ impl ReceiptFiles {
     /// When the folder cannot be made or written, or the thread not started.
     pub fn start(folder: &Path, keep_days: u32, clock: Clock) -> std::io::Result<Arc<ReceiptFiles>> {
         let named = |error: std::io::Error| {
-            std::io::Error::new(error.kind(), format!("receipts.files {}: {error}", folder.display()))
+            std::io::Error::new(error.kind(), format!("receipts.files: {}: {error}", folder.display()))
         };
         std::fs::create_dir_all(folder).map_err(named)?;
         let state = Arc::new(State {

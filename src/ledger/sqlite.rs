@@ -3,6 +3,7 @@
 //! Debits are kept as sums: an account's balance and month, a usage row a day and model, and which numbers of each producer are
 //! resolved. All of a group stand in one transaction, so the books balance at every moment on disk.
 
+mod header;
 mod numbers;
 mod operator;
 mod reader;
@@ -15,6 +16,8 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+pub(super) use self::header::check as check_header;
+use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
 use super::admin::AuditFinding;
 use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
@@ -93,12 +96,7 @@ impl Database {
         match version {
             0 => connection.execute_batch(SCHEMA)?,
             SCHEMA_VERSION => {}
-            other => {
-                return Err(StoreError::Corrupt(format!(
-                    "{} has schema version {other}; this program reads {SCHEMA_VERSION}",
-                    path.display()
-                )));
-            }
+            other => return Err(other_schema(path, other)),
         }
         numbers::complete_schema(&connection)?;
         receipts::complete_schema(&connection)?;
@@ -361,8 +359,6 @@ fn corrupt(error: impl std::fmt::Display) -> StoreError {
 
 /// One credit, in 10^-12 credit: where the audit cuts its sums in two.
 const PART: i64 = 1_000_000_000_000;
-
-const SCHEMA_VERSION: i64 = 1;
 
 const SCHEMA: &str = "
 BEGIN;

@@ -24,7 +24,7 @@ impl Certificate {
     /// When one cannot be read or holds nothing of its kind, or when the key is not the certificate's.
     pub(crate) fn load(files: &TlsFiles) -> Result<Certificate, String> {
         let unreadable =
-            |key: &str, path: &Path, error: &dyn std::fmt::Display| format!("tls.{key} {}: {error}", path.display());
+            |key: &str, path: &Path, error: &dyn std::fmt::Display| format!("tls.{key}: {}: {error}", path.display());
         let certificates = CertificateDer::pem_file_iter(&files.cert)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| unreadable("cert", &files.cert, &error))?;

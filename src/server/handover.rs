@@ -13,7 +13,7 @@ use tokio::sync::Notify;
 
 use super::descriptor;
 use super::systemd::Systemd;
-use super::upgrade::{Successor, socket_path};
+use super::upgrade::{LOOKS, Successor, socket_path};
 use crate::clock::monotonic;
 use crate::config::Store;
 use crate::gateway::Tollgate;
@@ -50,11 +50,15 @@ enum Said {
     Serves,
     /// It does not get so far.
     Failed,
+    /// It is no successor, and only wanted to know whether this process runs.
+    Looks,
 }
 
 /// What a successor has of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
+    /// Nothing, and it wants nothing.
+    Looked,
     /// Nothing that this process would miss.
     Prepares,
     /// The ledger.
@@ -127,6 +131,7 @@ impl Handover {
         let mut stage = Stage::Prepares;
         let ended = self.converse(to, &mut stage);
         match (stage, ended) {
+            (Stage::Looked, _) => {}
             (Stage::Serves, _) => self.succeeded.notify_one(),
             (Stage::Prepares, ended) => log::error!("no other process takes over, this one goes on: {ended:?}"),
             (Stage::HasLedger, ended) => {
@@ -145,18 +150,17 @@ impl Handover {
         with.set_write_timeout(Some(ANSWER_MAX))?;
         loop {
             with.set_read_timeout(Some(match stage {
-                Stage::Prepares => PREPARES_MAX,
+                Stage::Prepares | Stage::Looked => PREPARES_MAX,
                 Stage::HasLedger | Stage::Serves => SERVES_WITHIN,
             }))?;
             let said = Said::read(&mut lines)?;
-            if said == Said::Failed {
-                return Ok(());
-            }
-            if self.tollgate.lifecycle().is_stopping() {
-                answer.write_all(b"it stops\n")?;
-                continue;
-            }
             match said {
+                Said::Failed => return Ok(()),
+                Said::Looks => {
+                    *stage = Stage::Looked;
+                    return Ok(());
+                }
+                _ if self.tollgate.lifecycle().is_stopping() => answer.write_all(b"it stops\n")?,
                 Said::Listener => self.listening.send(with)?,
                 Said::Ledger(path) => match self.hand_over(&path) {
                     Ok(()) => {
@@ -177,7 +181,6 @@ impl Handover {
                     }
                     return Ok(());
                 }
-                Said::Failed => return Ok(()),
             }
         }
     }
@@ -229,6 +232,7 @@ impl Said {
             None if line == "listener" => Ok(Said::Listener),
             None if line == "serves" => Ok(Said::Serves),
             None if line == "failed" => Ok(Said::Failed),
+            None if line == LOOKS => Ok(Said::Looks),
             Some(("ledger", path)) => Ok(Said::Ledger(path.into())),
             _ => Err(ErrorKind::InvalidData.into()),
         }

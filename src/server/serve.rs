@@ -1,6 +1,6 @@
 //! Starts everything, runs until told to stop, and stops so that nothing is lost.
 
-use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
+use std::os::fd::{IntoRawFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,12 +11,13 @@ use pingora::server::configuration::{Opt, ServerConf};
 use pingora::server::{ListenFds, RunArgs, Server, ShutdownSignal, ShutdownSignalWatch, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening;
-use tokio::net::TcpSocket;
 use tokio::sync::Notify;
 
 use super::handover::{Handover, Listening};
 use super::listener::Listener;
 use super::open::{Opened, StartError, open_beside, open_books, start_beside};
+use super::preflight;
+use super::socket::{bind, listen};
 use super::systemd::Systemd;
 use super::upgrade::{Predecessor, Start, Step, Successor};
 use crate::config::{Config, Store};
@@ -68,8 +69,14 @@ fn open(
     predecessor: Option<Predecessor>,
 ) -> Result<(Tollgate, Opened, OwnedFd), StartError> {
     let (store, listen) = (config.store.clone(), config.listen);
-    let start = predecessor.map_or(Start::Fresh, |_| Start::Upgrade);
     let tollgate = Step::Files.take(|| Tollgate::of(config, environment).map_err(StartError::from))?;
+    let start = match predecessor {
+        Some(_) => Start::Upgrade,
+        None => Start::Fresh,
+    };
+    if start == Start::Fresh {
+        preflight::for_start(&tollgate.snapshot().config)?;
+    }
     let opened = open_beside(&tollgate, start)?;
     let socket = Step::Sockets.take(|| {
         let passed = predecessor
@@ -149,6 +156,7 @@ impl Prepared {
         };
         let serving = Serving {
             predecessor: self.predecessor,
+            socket: self.socket.try_clone()?,
             handover,
         };
         server.add_service(Bound {
@@ -178,18 +186,6 @@ impl Prepared {
 
 fn books(tollgate: &Tollgate) -> Result<&Books, StartError> {
     tollgate.books().map_err(|_| StartError::from("the books are not open"))
-}
-
-/// Binds without listening: who comes before Pingora listens is refused, as if there were nobody yet.
-fn bind(address: std::net::SocketAddr) -> std::io::Result<OwnedFd> {
-    let socket = match address {
-        std::net::SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        std::net::SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.bind(address)?;
-    // SAFETY: the socket gives its descriptor away.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket.into_raw_fd()) })
 }
 
 /// Pingora's service on a socket that is there already.
@@ -228,16 +224,20 @@ impl Service for Bound {
 /// What has to hear that this process serves.
 struct Serving {
     predecessor: Option<Predecessor>,
+    socket: OwnedFd,
     handover: Handover,
 }
 
 impl Serving {
-    /// Tells the process before and the supervisor, and waits for a process after. Ends the process when the one before goes on. Blocks.
+    /// Tells the process before, or listens where there was none, tells the supervisor, and waits for a process after. Ends the process
+    /// when it cannot listen, or the one before goes on. Blocks.
     fn tell(self) {
-        let ready: Result<(), StartError> = Step::Serves.take(|| Ok(()));
-        let told = ready.and_then(|()| self.predecessor.map_or(Ok(()), Predecessor::serves));
+        let told: Result<(), StartError> = Step::Serves.take(|| Ok(())).and_then(|()| match self.predecessor {
+            Some(predecessor) => predecessor.serves(),
+            None => listen(&self.socket).map_err(|error| format!("it cannot listen: {error}").into()),
+        });
         if let Err(error) = told {
-            log::error!("this process does not take over: {error}");
+            log::error!("this process does not serve: {error}");
             #[expect(
                 clippy::disallowed_methods,
                 reason = "the process that was to take over ends without a trace"

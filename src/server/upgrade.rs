@@ -266,6 +266,20 @@ fn is_gone(error: &Error) -> bool {
     )
 }
 
+/// Whether a gateway runs with this `data_dir`.
+pub(crate) fn is_running(data_dir: &Path) -> bool {
+    let Ok(mut line) = control_socket::connect(&socket_path(data_dir)) else {
+        return false;
+    };
+    if let Err(error) = line.write_all(format!("{LOOKS}\n").as_bytes()) {
+        log::debug!("the gateway that runs takes no word: {error}");
+    }
+    true
+}
+
+/// What is said to a gateway by somebody who only wants to know whether it runs.
+pub(crate) const LOOKS: &str = "looks";
+
 /// Where a gateway listens for its successor.
 pub(crate) fn socket_path(data_dir: &Path) -> PathBuf {
     data_dir.join("upgrade.sock")

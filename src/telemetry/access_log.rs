@@ -164,7 +164,7 @@ fn moved_away(path: &Path, file: &File) -> bool {
 
 fn open(path: &Path) -> std::io::Result<File> {
     let open = OpenOptions::new().create(true).append(true).open(path);
-    open.map_err(|error| std::io::Error::new(error.kind(), format!("access_log {}: {error}", path.display())))
+    open.map_err(|error| std::io::Error::new(error.kind(), format!("access_log: {}: {error}", path.display())))
 }
 
 const WRITE_EVERY: Duration = Duration::from_millis(250);

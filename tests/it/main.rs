@@ -17,6 +17,7 @@ mod bodies;
 mod body_memory;
 mod bounds;
 mod breakers;
+mod broken_starts;
 mod bursts;
 mod catalogue_import;
 mod chat;

@@ -2,6 +2,7 @@
 //!
 //! It uses nothing of the crate, so that unit tests and the integration binary can both have it.
 
+use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
@@ -176,8 +177,12 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// A port that nobody listens on now.
+/// A port that nobody has now, for a program that cannot be given port 0. It is below those that the kernel gives to connections, of which
+/// the tests make thousands, and drawn from so many that two tests are not given the same.
 pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("its address").port()
+    let drawn = || RandomState::new().hash_one(0) % 20_000 + 12_000;
+    let mut ports = std::iter::repeat_with(drawn).map(|port| u16::try_from(port).expect("a port"));
+    ports
+        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
+        .expect("a free port")
 }

@@ -33,7 +33,7 @@ impl Tree {
     pub(crate) fn of_repository() -> Tree {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"));
         let mut files = Vec::new();
-        for folder in ["src", "tests", "bench", "conf", ".github", ".ci", ".cargo"] {
+        for folder in ["src", "tests", "bench", "conf", ".github", ".ci", ".cargo", ".config"] {
             read_folder(root, &root.join(folder), &mut files);
         }
         for name in [

@@ -108,7 +108,7 @@ fn check_refuses_what_a_start_would_refuse() {
         ),
         (
             format!("{good}\ntls: {{ cert: /nowhere/cert.pem, key: /nowhere/key.pem }}\n"),
-            "tls.cert /nowhere/cert.pem",
+            "tls.cert: /nowhere/cert.pem",
         ),
         (
             format!("{good}\ntrusted_proxies: [\"10.0.0.1/8\"]\n"),

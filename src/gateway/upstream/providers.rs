@@ -92,7 +92,7 @@ impl Upstreams {
     pub(crate) fn for_config(&self, config: &Config) -> Result<BTreeMap<String, Arc<Upstream>>, ConfigError> {
         let mut upstreams = BTreeMap::new();
         for provider in config.providers.values() {
-            let parts = Parts::of(provider).map_err(|problem| ConfigError::new(&config.path, problem))?;
+            let parts = Parts::of(provider).map_err(|problem| config.mistake(problem))?;
             if provider.is_on() {
                 let name: Arc<str> = Arc::from(provider.name.as_str());
                 let server = Server {

@@ -72,12 +72,16 @@ pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {
         .mode(0o600)
         .open(&lock_path)
         .map_err(|error| unavailable(format!("cannot open {}: {error}", lock_path.display())))?;
-    lock.try_lock().map_err(|_| {
-        StoreError::Owned(format!(
-            "another process owns {} (locked by {})",
-            path.display(),
-            lock_path.display()
-        ))
-    })?;
+    lock.try_lock().map_err(|_| owned_by_another(path))?;
     Ok(lock)
+}
+
+/// What is said of a ledger at `path` whose lock is held.
+pub(super) fn owned_by_another(path: &Path) -> StoreError {
+    let lock = path.with_extension("lock");
+    StoreError::Owned(format!(
+        "another process owns {} (locked by {})",
+        path.display(),
+        lock.display()
+    ))
 }

@@ -132,7 +132,7 @@ fn a_folder_that_cannot_be_written_is_an_error_at_the_start() {
         .unwrap_err()
         .to_string();
     assert!(
-        error.starts_with(&format!("receipts.files {}: ", file.display())),
+        error.starts_with(&format!("receipts.files: {}: ", file.display())),
         "{error}"
     );
 }

@@ -73,10 +73,43 @@ impl RedisLedger {
     /// # Errors
     /// When the address cannot be read, Redis cannot be reached, or it evicts keys.
     pub fn connect(url: &str, options: Options) -> Result<Arc<RedisLedger>, StoreError> {
+        let (shared, runtime) = RedisLedger::reach(url, options)?;
+        let senders = Arc::clone(&shared);
+        let thread = std::thread::Builder::new()
+            .name("redis-ledger".to_owned())
+            .spawn(move || sender::run(&senders))
+            .map_err(|error| unavailable(&format!("cannot start the ledger's thread: {error}")))?;
+        Ok(Arc::new(RedisLedger {
+            shared,
+            settler: Mutex::new(Some(thread)),
+            commands: Mutex::new(Some(runtime)),
+        }))
+    }
+
+    /// Asks what [`RedisLedger::connect`] asks, and goes.
+    ///
+    /// # Errors
+    /// As [`RedisLedger::connect`].
+    pub(super) fn preflight(url: &str, options: Options) -> Result<(), StoreError> {
+        RedisLedger::reach(url, options).map(drop)
+    }
+
+    fn reach(url: &str, options: Options) -> Result<(Arc<Shared>, tokio::runtime::Runtime), StoreError> {
+        let runtime = runtime()?;
+        match RedisLedger::reach_on(&runtime, url, options) {
+            Ok(shared) => Ok((shared, runtime)),
+            Err(error) => {
+                // A name that is still looked up is waited for no longer.
+                runtime.shutdown_background();
+                Err(error)
+            }
+        }
+    }
+
+    fn reach_on(runtime: &tokio::runtime::Runtime, url: &str, options: Options) -> Result<Arc<Shared>, StoreError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let address = Address::parse(url, options.ca.clone(), options.timeout)?;
         let started = crate::clock::monotonic();
-        let runtime = runtime()?;
         let shards = if address.is_cluster() {
             let layout = runtime.block_on(topology::read(&address, server_health::connect_within(&options)))?;
             Shards::cluster(address, &layout, options.waiting_max, started)?
@@ -99,16 +132,7 @@ impl RedisLedger {
             options,
         });
         runtime.block_on(server_health::check_servers(&shared))?;
-        let senders = Arc::clone(&shared);
-        let thread = std::thread::Builder::new()
-            .name("redis-ledger".to_owned())
-            .spawn(move || sender::run(&senders))
-            .map_err(|error| unavailable(&format!("cannot start the ledger's thread: {error}")))?;
-        Ok(Arc::new(RedisLedger {
-            shared,
-            settler: Mutex::new(Some(thread)),
-            commands: Mutex::new(Some(runtime)),
-        }))
+        Ok(shared)
     }
 
     /// Where receipts are written to as well.

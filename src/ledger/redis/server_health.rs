@@ -60,7 +60,7 @@ pub(super) fn maintenance_key() -> String {
 
 /// How long a server may take until it is taken for absent at the start.
 pub(super) fn connect_within(options: &Options) -> Duration {
-    options.timeout.max(CONNECT_WITHIN)
+    options.timeout.max(PRESENT_WITHIN)
 }
 
 /// Asks the servers whether they are fit to hold money.
@@ -210,6 +210,8 @@ async fn read_maintenance(shared: &Shared) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// A start whose store is away says so within a second.
+const PRESENT_WITHIN: Duration = Duration::from_millis(600);
 const CONNECT_WITHIN: Duration = Duration::from_secs(2);
 const SUBSCRIBE_AGAIN: Duration = Duration::from_millis(200);
 /// How often the subscription is tried for life, and how long it may take to answer.

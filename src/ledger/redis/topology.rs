@@ -19,11 +19,17 @@ use crate::ledger::StoreError;
 /// The map as the servers of a cluster's address say it.
 ///
 /// # Errors
-/// When none of them does in time.
+/// When none of them does in time: what one of them says in its place.
 pub(super) async fn read(address: &Address, within: Duration) -> Result<Layout, StoreError> {
     let mut lines = BTreeMap::new();
-    let layouts = layouts(address, &mut lines, address.nodes().to_vec(), within).await;
-    most_said(layouts).ok_or_else(|| unavailable(&format!("no answer from {address:?}")))
+    let (mut said, mut failed) = (Vec::new(), None);
+    for layout in layouts(address, &mut lines, address.nodes().to_vec(), within).await {
+        match layout {
+            Ok(layout) => said.push(layout),
+            Err(error) => failed = Some(error),
+        }
+    }
+    most_said(said).ok_or_else(|| failed.unwrap_or_else(|| unavailable(&format!("no answer from {address:?}"))))
 }
 
 /// Follows the map of a cluster's slots, for ever.
@@ -33,35 +39,37 @@ pub(super) async fn follow(shared: Arc<Shared>) {
     loop {
         drop(tokio::time::timeout(READ_EVERY, shared.shards.doubted()).await);
         let layouts = layouts(address, &mut lines, shared.shards.nodes(), shared.options.timeout).await;
-        if let Some(layout) = most_said(layouts) {
+        if let Some(layout) = most_said(layouts.into_iter().flatten().collect()) {
             shared.shards.laid_out(&layout);
         }
         tokio::time::sleep(READ_AGAIN).await;
     }
 }
 
-/// What each of `nodes` says that answers in time.
+/// What each of `nodes` says, and why others say nothing.
 async fn layouts(
     address: &Address,
     lines: &mut BTreeMap<String, Line>,
     nodes: Vec<String>,
     within: Duration,
-) -> Vec<Layout> {
+) -> Vec<Result<Layout, StoreError>> {
     lines.retain(|node, _| nodes.contains(node));
     for node in nodes {
         lines.entry(node).or_default();
     }
     let asked = lines.iter().map(async |(node, line)| {
         let address = address.node_of(node);
-        match tokio::time::timeout(within, layout(line, &address, node)).await {
-            Ok(Ok(layout)) => return Some(layout),
-            Ok(Err(error)) => log::debug!("{node}: {error}"),
-            Err(_) => {}
+        let said = match tokio::time::timeout(within, layout(line, &address, node)).await {
+            Ok(said) => said,
+            Err(_) => Err(unavailable(&format!("no answer from {node}"))),
+        };
+        if let Err(error) = &said {
+            log::debug!("{node}: {error}");
+            line.give_up_any();
         }
-        line.give_up_any();
-        None
+        said
     });
-    join_all(asked).await.into_iter().flatten().collect()
+    join_all(asked).await
 }
 
 async fn layout(line: &Line, address: &Address, node: &str) -> Result<Layout, StoreError> {
@@ -72,7 +80,7 @@ async fn layout(line: &Line, address: &Address, node: &str) -> Result<Layout, St
         connection.send(&command).await
     }
     .await;
-    Layout::read(&answer.map_err(|error| unavailable(&error.to_string()))?, node)
+    Layout::read(&answer.map_err(|error| unavailable(&format!("{node}: {error}")))?, node)
 }
 
 /// What most say of whose the slots are; none when nobody says anything.

@@ -3,7 +3,7 @@
 use std::process::Child;
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::load::Load;
 use super::process::{Ground, Site, journals};
@@ -126,4 +126,39 @@ async fn an_upgrade_without_a_gateway_says_so() {
     site.kill();
     let failed = site.serve_and_fail(&["--upgrade"]);
     assert!(failed.contains("start without --upgrade"), "{failed}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn check_and_serve_beside_a_gateway_say_that_it_runs_and_leave_it_alone() {
+    let provider = Provider::start(Pace {
+        tokens: 1,
+        pause: Duration::ZERO,
+    })
+    .await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[]);
+    let checked = site.command(&["check"]);
+    assert_eq!(
+        (&checked["ok"], &checked["errors"]),
+        (&json!(true), &json!([])),
+        "{checked}"
+    );
+    assert!(
+        checked["passed"].to_string().contains("a gateway runs with"),
+        "{checked}"
+    );
+    let failed = site.serve_and_fail(&[]);
+    assert!(
+        failed.contains("listen: ") && failed.contains("serve --upgrade takes over"),
+        "{failed}"
+    );
+    assert_eq!(failed.lines().count(), 1, "{failed}");
+    // It still answers to a process that does take over.
+    let mut before = site.upgrade();
+    let ended = tokio::task::spawn_blocking(move || before.wait().unwrap())
+        .await
+        .unwrap();
+    assert!(ended.success(), "{}", site.log());
+    let log = site.log();
+    assert!(!log.contains("ERROR"), "{log}");
 }

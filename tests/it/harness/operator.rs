@@ -1,7 +1,7 @@
 //! The real binary, as an operator runs it: `tollgate serve` with a configuration of its own, and the commands beside it.
 
 use std::fs::OpenOptions;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::client::Client;
+use super::redis_server::free_port;
 use super::upstream::Upstream;
 use super::{catalogue, eventually};
 
@@ -144,5 +145,5 @@ fn run(mut command: Command) -> String {
 
 /// An address that was free a moment ago.
 pub fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }

@@ -1,6 +1,6 @@
 //! The real binary with a configuration of its own, for what only a process shows: memory and open files.
 
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use super::catalogue;
 use super::client::Client;
 use super::eventually;
+use super::redis_server::free_port;
 use super::upstream::Upstream;
 
 /// A running `tollgate serve`; it is killed with this.
@@ -158,5 +159,5 @@ fn run(conf: &Path, arguments: &[&str]) -> Value {
 }
 
 fn free_address() -> SocketAddr {
-    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
+    SocketAddr::from(([127, 0, 0, 1], free_port()))
 }

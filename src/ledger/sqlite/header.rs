@@ -1,0 +1,102 @@
+//! What the first bytes of a database file say, for a start to be tried: a reader of SQLite's would make files beside it.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Read};
+use std::path::Path;
+
+use crate::ledger::StoreError;
+
+/// Whether `Database::open` finds a database of this program at `path`, or nothing, and may write there. Makes
+/// and changes nothing.
+///
+/// # Errors
+/// When the file cannot be written, is no database of SQLite, or has another schema.
+pub(in crate::ledger) fn check(path: &Path) -> Result<(), StoreError> {
+    let unavailable =
+        |error: std::io::Error| StoreError::Unavailable(format!("cannot open {}: {error}", path.display()));
+    let mut file = match OpenOptions::new().read(true).append(true).open(path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(unavailable(error)),
+    };
+    let mut head = Vec::with_capacity(HEAD_BYTES);
+    let head_of_file = file.by_ref().take(HEAD_BYTES as u64);
+    { head_of_file }.read_to_end(&mut head).map_err(unavailable)?;
+    if head.is_empty() {
+        return Ok(());
+    }
+    let version = head.get(USER_VERSION_AT..).and_then(|rest| rest.first_chunk::<4>());
+    let (true, Some(version)) = (head.starts_with(MAGIC), version) else {
+        let path = path.display();
+        return Err(StoreError::Corrupt(format!("{path} is not a database of SQLite")));
+    };
+    match i64::from(u32::from_be_bytes(*version)) {
+        // What has just been made may still stand in SQLite's log.
+        0 | SCHEMA_VERSION => Ok(()),
+        other => Err(other_schema(path, other)),
+    }
+}
+
+/// What is said of a database at `path` with a schema of another version.
+pub(super) fn other_schema(path: &Path, version: i64) -> StoreError {
+    StoreError::Corrupt(format!(
+        "{} has schema version {version}; this program reads {SCHEMA_VERSION}",
+        path.display()
+    ))
+}
+
+/// The version of the schema that this program makes and reads, as `PRAGMA user_version` has it.
+pub(super) const SCHEMA_VERSION: i64 = 1;
+/// Of SQLite's file format, "The Database Header": <https://www.sqlite.org/fileformat.html>.
+const MAGIC: &[u8] = b"SQLite format 3\0";
+const USER_VERSION_AT: usize = 60;
+const HEAD_BYTES: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::super::Database;
+    use super::*;
+
+    #[test]
+    fn it_says_what_opening_would_say() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        std::fs::write(
+            path("text"),
+            b"once upon a time, long enough for a header: \
+            ------------------------------------------------------------",
+        )
+        .unwrap();
+        std::fs::write(path("short"), MAGIC).unwrap();
+        std::fs::write(path("empty"), b"").unwrap();
+        std::fs::create_dir(path("folder")).unwrap();
+        drop(Database::open(&path("ours")).unwrap());
+        let newer = rusqlite::Connection::open(path("newer")).unwrap();
+        newer
+            .execute_batch("CREATE TABLE t (a); PRAGMA user_version = 7")
+            .unwrap();
+        drop(newer);
+        let before = listing(folder.path());
+        for name in ["text", "short", "folder", "newer", "ours", "empty", "absent"] {
+            let is_good = matches!(name, "ours" | "empty" | "absent");
+            assert_eq!(check(&path(name)).is_ok(), is_good, "{name}");
+        }
+        assert_eq!(listing(folder.path()), before);
+        let opened = |name: &str| Database::open(&path(name)).map(drop);
+        assert_eq!(check(&path("newer")), opened("newer"));
+        assert_eq!(check(&path("folder")), opened("folder"));
+        for name in ["text", "short"] {
+            assert!(opened(name).is_err(), "{name}");
+        }
+        for name in ["ours", "empty", "absent"] {
+            assert_eq!(opened(name), Ok(()), "{name}");
+        }
+    }
+
+    fn listing(folder: &Path) -> Vec<std::ffi::OsString> {
+        let entries = std::fs::read_dir(folder).unwrap();
+        let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        names
+    }
+}

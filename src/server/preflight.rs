@@ -1,0 +1,122 @@
+//! What a start needs of its surroundings, tried before anything is opened: by `tollgate check`, which tells all that is missing, and by a
+//! start on its own, which ends with the first. Nothing is made, changed or kept.
+
+use std::fs::OpenOptions;
+use std::io::{Error, ErrorKind, Result};
+use std::net::SocketAddr;
+use std::path::Path;
+
+use super::socket::bind;
+use super::upgrade;
+use crate::config::{AccessLog, Config, ConfigError};
+use crate::ledger::folder::{can_be_made, takes_files};
+use crate::ledger::{self, StoreError};
+
+/// What was found.
+#[derive(Debug, Default)]
+pub(crate) struct Preflight {
+    /// What is missing, each with file and line of the key that names it.
+    pub(crate) problems: Vec<ConfigError>,
+    /// A gateway runs with this `data_dir`.
+    pub(crate) is_running: bool,
+}
+
+/// What is missing for a start on its own, beside a gateway that may be stopping. Blocks, for about a second at most.
+///
+/// # Errors
+/// The first thing that is missing.
+pub(crate) fn for_start(config: &Config) -> std::result::Result<(), ConfigError> {
+    let is_running = upgrade::is_running(&config.data_dir);
+    let missing = problems(config, is_running).find(|problem| !problem.is_admin_of_running);
+    match missing {
+        None => Ok(()),
+        Some(Problem {
+            error, is_of_running, ..
+        }) if is_of_running => Err(ConfigError {
+            problem: format!(
+                "{}; a gateway runs with this data_dir: tollgate serve --upgrade takes over from it",
+                error.problem
+            ),
+            ..error
+        }),
+        Some(problem) => Err(problem.error),
+    }
+}
+
+/// All that is missing for a start: in place of the gateway that runs with this `data_dir`, where one does. Blocks, for about a second at
+/// most.
+pub(crate) fn for_check(config: &Config) -> Preflight {
+    let is_running = upgrade::is_running(&config.data_dir);
+    let missing = problems(config, is_running).filter(|problem| !problem.is_of_running && !problem.is_admin_of_running);
+    Preflight {
+        problems: missing.map(|problem| problem.error).collect(),
+        is_running,
+    }
+}
+
+/// Something that is missing.
+struct Problem {
+    error: ConfigError,
+    /// A gateway runs, and has it: its port, its ledger.
+    is_of_running: bool,
+    /// The same of `admin_listen`, which a start waits for.
+    is_admin_of_running: bool,
+}
+
+/// Each thing is tried when it is asked for.
+fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> {
+    type Try = fn(&Config) -> Result<()>;
+    let tries: [(&str, Try); 6] = [
+        ("listen", |config| can_be_bound(config.listen)),
+        ("admin_listen", |config| can_be_bound(config.admin_listen)),
+        ("data_dir", |config| {
+            named(&config.data_dir, can_be_made(&config.data_dir))
+        }),
+        ("access_log", |config| can_be_logged(&config.access_log)),
+        ("receipts.files", |config| match &config.receipts.files {
+            Some(folder) => named(folder, can_be_made(folder)),
+            None => Ok(()),
+        }),
+        ("store", store),
+    ];
+    tries.into_iter().filter_map(move |(key, try_it)| {
+        let error = try_it(config).err()?;
+        let is_taken = is_running && matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::ResourceBusy);
+        Some(Problem {
+            error: config.mistake(format!("{key}: {error}")),
+            is_of_running: is_taken && key != "admin_listen",
+            is_admin_of_running: is_taken && key == "admin_listen",
+        })
+    })
+}
+
+fn can_be_bound(address: SocketAddr) -> Result<()> {
+    bind(address).map(drop).map_err(|error| about(address, &error))
+}
+
+/// Where the log goes to a file: a pipe would tell its reader an end if it were tried.
+fn can_be_logged(log: &AccessLog) -> Result<()> {
+    let AccessLog::File(path) = log else { return Ok(()) };
+    let tried = match std::fs::metadata(path) {
+        Ok(there) if there.is_file() || there.is_dir() => OpenOptions::new().append(true).open(path).map(drop),
+        Ok(_) => Ok(()),
+        Err(error) if error.kind() == ErrorKind::NotFound => takes_files(path.parent().unwrap_or(Path::new(""))),
+        Err(error) => Err(error),
+    };
+    named(path, tried)
+}
+
+fn store(config: &Config) -> Result<()> {
+    ledger::preflight(config).map_err(|error| match error {
+        StoreError::Owned(why) => Error::new(ErrorKind::ResourceBusy, why),
+        StoreError::Unavailable(why) | StoreError::Corrupt(why) => Error::other(why),
+    })
+}
+
+fn named(path: &Path, tried: Result<()>) -> Result<()> {
+    tried.map_err(|error| about(path.display(), &error))
+}
+
+fn about(what: impl std::fmt::Display, error: &Error) -> Error {
+    Error::new(error.kind(), format!("{what}: {error}"))
+}
