@@ -59,10 +59,7 @@ impl AdminPlace {
     pub(crate) fn bind(address: SocketAddr) -> std::io::Result<AdminPlace> {
         let listener = match bind(address) {
             Ok(listener) => Some(listener),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => {
-                log::warn!("admin_listen: {address} is in use; it is tried until it is free");
-                None
-            }
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
             Err(error) => {
                 return Err(std::io::Error::new(
                     error.kind(),
@@ -71,6 +68,11 @@ impl AdminPlace {
             }
         };
         Ok(AdminPlace { address, listener })
+    }
+
+    /// Whether another process has the address, and this one waits for it.
+    pub(crate) fn is_taken(&self) -> bool {
+        self.listener.is_none()
     }
 }
 

@@ -58,6 +58,13 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
         Ok::<_, StartError>((log, traces, config.receipts.files.as_ref().map(start).transpose()?))
     })?;
     let admin = Step::Admin.take(|| AdminPlace::bind(config.admin_listen).map_err(StartError::from))?;
+    if admin.is_taken() {
+        let address = config.admin_listen;
+        match start {
+            Start::Upgrade => log::info!("admin_listen: {address} is the other process' until that goes"),
+            Start::Fresh => log::warn!("admin_listen: {address} is in use; it is tried until it is free"),
+        }
+    }
     let journal = Step::Journal.take(|| {
         let journal = Journal::open(&config.data_dir);
         match start {

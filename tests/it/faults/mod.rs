@@ -12,6 +12,7 @@ mod upstream;
 mod kills;
 mod outages;
 mod outsiders;
+mod quiet_log;
 mod restores;
 mod stops;
 mod unit;
