@@ -44,6 +44,13 @@ struct Status {
     alarms: Vec<String>,
 }
 
+impl Status {
+    /// When the process started; another one started at another time.
+    fn started_ms(&self) -> i64 {
+        self.at_ms.saturating_sub(self.uptime_ms)
+    }
+}
+
 #[derive(Debug, Deserialize)]
 struct Totals {
     requests: u64,
@@ -96,7 +103,7 @@ pub(super) fn run(args: &TopArgs, config: &Config, format: Format) -> Result<Ans
             ..Answer::default()
         });
     }
-    let mut before = read(address)?;
+    let before = read(address)?;
     if args.once || !std::io::stdout().is_terminal() {
         std::thread::sleep(every);
         let now = read(address)?;
@@ -105,11 +112,43 @@ pub(super) fn run(args: &TopArgs, config: &Config, format: Format) -> Result<Ans
             ..Answer::default()
         });
     }
+    let mut watch = Watch { before: Some(before) };
     loop {
         std::thread::sleep(every);
-        let now = read(address)?;
-        draw(&screen(&before, &now, rows()))?;
-        before = now;
+        draw(&watch.look(read(address), rows()))?;
+    }
+}
+
+/// What was seen last, while a gateway answers. One that is restarted begins anew.
+struct Watch {
+    before: Option<Status>,
+}
+
+impl Watch {
+    /// What is shown after another look.
+    fn look(&mut self, seen: Result<Status, Failure>, lines_max: usize) -> String {
+        let now = match seen {
+            Ok(now) => now,
+            Err(failure) => {
+                self.before = None;
+                return format!("{failure}\nIt is asked again until it answers; Ctrl-C ends this.\n");
+            }
+        };
+        let before = self
+            .before
+            .take()
+            .filter(|before| before.started_ms() == now.started_ms());
+        let shown = match &before {
+            Some(before) => screen(before, &now, lines_max),
+            None => format!(
+                "tollgate {} at {} answers, up {}: rates come with the next look\n",
+                now.version,
+                now.listen,
+                span(now.uptime_ms)
+            ),
+        };
+        self.before = Some(now);
+        shown
     }
 }
 

@@ -9,7 +9,7 @@ fn status(at_ms: i64, requests: u64, cost: &str) -> Status {
         "first_event_sum_ms": requests * 40, "first_event_p50_ms": 40, "first_event_p95_ms": 60,
     });
     let text = serde_json::json!({
-        "version": "1", "at_ms": at_ms, "uptime_ms": 3_600_000, "listen": "127.0.0.1:8080", "currency": "USD", "ready": true,
+        "version": "1", "at_ms": at_ms, "uptime_ms": 3_600_000 + at_ms, "listen": "127.0.0.1:8080", "currency": "USD", "ready": true,
         "maintenance": false, "in_flight": 3, "totals": { "requests": requests, "denials": 1, "errors": 0, "cost": 0 }, "targets": [target],
         "providers": [{ "provider": "main", "live": 3, "requests": requests, "faults": 2, "breakers": 2, "breakers_open": 1,
             "first_events": requests, "first_event_sum_ms": requests * 40, "first_event_p95_ms": null }],
@@ -41,4 +41,32 @@ fn rates() {
         ("2.5".into(), "1000".into(), "0.0".into())
     );
     assert_eq!(credit_rate(1_500_000_000_000, 1_000), "1.500000");
+}
+
+#[test]
+fn a_gateway_that_restarts_is_waited_for_and_its_figures_begin_anew() {
+    let mut watch = Watch { before: None };
+    assert!(
+        watch
+            .look(Ok(status(0, 500, "0.25")), 24)
+            .contains("rates come with the next look")
+    );
+    assert!(
+        watch
+            .look(Ok(status(2_000, 700, "0.35")), 24)
+            .contains("100 requests/s")
+    );
+    let away = watch.look(Err(Failure::new("no gateway answers")), 24);
+    assert!(
+        away.contains("no gateway answers") && away.contains("asked again"),
+        "{away}"
+    );
+    assert!(watch.look(Ok(status(6_000, 700, "0.35")), 24).contains("rates come"));
+    // Restarted between two looks: its counts are lower than before, and its time is another.
+    let restarted = Status {
+        uptime_ms: 1_000,
+        ..status(8_000, 5, "0.01")
+    };
+    let text = watch.look(Ok(restarted), 24);
+    assert!(text.contains("up 1 s: rates come") && !text.contains('-'), "{text}");
 }
