@@ -93,31 +93,36 @@ enum Command {
 /// Reads the arguments (the first is the program's name) and does what they say. Only `serve` and `demo` write anything themselves;
 /// they return when the gateway has stopped.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
-    let cli = match Cli::try_parse_from(arguments) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
-        Err(error) => return unparsed(&error),
+        // What cannot be read as a whole may still ask for JSON.
+        Err(error) if arguments.iter().any(|argument| argument == "--json") => return unparsed(&error, Format::Json),
+        Err(error) => return unparsed(&error, Format::Text),
     };
+    let format = if cli.json { Format::Json } else { Format::Text };
     start_log(&cli.command);
     let note = cli
         .conf
         .is_none()
         .then(|| cli.command.note())
         .flatten()
+        .filter(|_| format == Format::Text)
         .unwrap_or_default();
-    match run(cli) {
+    match run(cli, format) {
         Ok(answer) => Outcome {
             stdout: answer.text,
             stderr: answer
                 .problems
                 .iter()
-                .map(|problem| error_line(problem))
+                .map(|problem| error_line(problem, format))
                 .collect::<String>()
                 + &note,
             status: u8::from(!answer.problems.is_empty()),
         },
         Err(failure) => Outcome {
             stdout: String::new(),
-            stderr: error_line(&failure.to_string()) + &note,
+            stderr: error_line(&failure.to_string(), format) + &note,
             status: 1,
         },
     }
@@ -149,8 +154,7 @@ impl Command {
     }
 }
 
-fn run(cli: Cli) -> Result<Answer, Failure> {
-    let format = if cli.json { Format::Json } else { Format::Text };
+fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
     let conf = cli.conf.unwrap_or_else(|| PathBuf::from(CONF));
     let config = || load(&conf);
     match cli.command {
@@ -181,13 +185,16 @@ fn load(path: &Path) -> Result<Config, Failure> {
 }
 
 /// What clap has to say: help and version are answers, everything else is wrong usage.
-fn unparsed(error: &clap::Error) -> Outcome {
+fn unparsed(error: &clap::Error, format: Format) -> Outcome {
     let styled = |terminal: bool| match terminal {
         true => error.render().ansi().to_string(),
         false => error.render().to_string(),
     };
     if error.use_stderr() {
-        let stderr = without_keys(&styled(std::io::stderr().is_terminal()));
+        let stderr = match format {
+            Format::Text => without_keys(&styled(std::io::stderr().is_terminal())),
+            Format::Json => error_line(error.to_string().trim_start_matches("error: ").trim_end(), format),
+        };
         return Outcome {
             stdout: String::new(),
             stderr,
@@ -201,8 +208,12 @@ fn unparsed(error: &clap::Error) -> Outcome {
     }
 }
 
-fn error_line(problem: &str) -> String {
-    format!("error: {}\n", without_keys(problem))
+fn error_line(problem: &str, format: Format) -> String {
+    let message = without_keys(problem);
+    match format {
+        Format::Text => format!("error: {message}\n"),
+        Format::Json => format!("{}\n", serde_json::json!({ "error": { "message": message } })),
+    }
 }
 
 fn start_log(command: &Command) {
@@ -238,8 +249,8 @@ Examples:
 
 All commands work while the gateway runs and take effect within a second.
 Relative paths in the configuration count from the current directory. Errors go
-to standard error; the exit status is 1 for an error or a failed check and 2 for
-wrong usage.";
+to standard error, with --json as {\"error\":{\"message\":…}}, one a line; the exit
+status is 1 for an error or a failed check and 2 for wrong usage.";
 
 #[cfg(test)]
 mod tests;

@@ -44,7 +44,16 @@ pub(super) fn man(format: Format) -> Result<Answer, Failure> {
             man.render_subcommands_section(&mut page).map_err(failed)?;
         }
     }
-    said(page, format)
+    let page = String::from_utf8(page).map_err(|error| Failure::new(error.to_string()))?;
+    said(page.lines().map(by_its_words).collect::<String>().into_bytes(), format)
+}
+
+/// A line of the page. A subcommand is named as it is typed: it has no page of its own, which `tollgate-key(1)` would be.
+fn by_its_words(line: &str) -> String {
+    match line.strip_suffix("(1)").filter(|line| line.starts_with("tollgate\\-")) {
+        Some(name) => format!("\\fB{}\\fR\n", name.replace("\\-", " ")),
+        None => format!("{line}\n"),
+    }
 }
 
 fn said(text: Vec<u8>, format: Format) -> Result<Answer, Failure> {

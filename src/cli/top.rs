@@ -1,5 +1,7 @@
 //! `tollgate top`: what the gateway does now, drawn anew every few seconds, from the admin listener's figures.
 
+mod figures;
+
 use std::collections::HashMap;
 use std::io::{IsTerminal, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -9,6 +11,7 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use self::figures::{credit_rate, cut, rate, shown, span};
 use super::failure::Failure;
 use super::output::{Answer, Format};
 use crate::config::Config;
@@ -335,47 +338,6 @@ fn pico(amount: &RawValue) -> i128 {
         .get()
         .parse::<Credits>()
         .map_or(0, |credits| i128::from(credits.pico()))
-}
-
-/// So many in so many milliseconds, a second, with one decimal below 100.
-fn rate(count: i128, millis: i64) -> String {
-    let tenths = count
-        .saturating_mul(10_000)
-        .checked_div(i128::from(millis))
-        .unwrap_or(0);
-    if tenths >= 1_000 {
-        return (tenths / 10).to_string();
-    }
-    format!("{}.{}", tenths / 10, tenths % 10)
-}
-
-/// Credits a second, to six decimals.
-fn credit_rate(pico: i128, millis: i64) -> String {
-    let micro = pico.saturating_mul(1_000).checked_div(i128::from(millis)).unwrap_or(0) / 1_000_000;
-    format!("{}.{:06}", micro / 1_000_000, micro % 1_000_000)
-}
-
-fn shown(value: Option<u64>) -> String {
-    value.map_or_else(|| "-".to_owned(), |value| value.to_string())
-}
-
-fn span(millis: i64) -> String {
-    let secs = millis / 1000;
-    match secs {
-        ..120 => format!("{secs} s"),
-        120..7200 => format!("{} min", secs / 60),
-        7200..172_800 => format!("{} h", secs / 3600),
-        _ => format!("{} d", secs / 86_400),
-    }
-}
-
-fn cut(text: &str, chars_max: usize) -> String {
-    if text.chars().count() <= chars_max {
-        return text.to_owned();
-    }
-    let mut short: String = text.chars().take(chars_max.saturating_sub(1)).collect();
-    short.push('…');
-    short
 }
 
 /// An address that listens everywhere is asked on loopback.

@@ -1,6 +1,7 @@
 //! The admin listener: liveness, readiness, metrics, and the status page. It has a thread and a runtime of its own, so that it answers until the process
 //! ends or another takes over: during a stop `/readyz` says 503 while the calls that still run come to their end.
 
+use std::collections::BTreeMap;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -175,8 +176,11 @@ impl Admin {
         let (snapshot, now) = (self.snapshot.load(), self.clock.now());
         let secs = |since: i64| since.max(0) / 1000;
         let mut breakers: Vec<(String, String, bool)> = Vec::new();
+        let mut credentials: BTreeMap<(String, String), bool> = BTreeMap::new();
         for candidate in snapshot.candidates.values().flat_map(|targets| targets.all()) {
             let name = candidate.upstream.provider.name.clone();
+            let target = (name.clone(), candidate.model.to_string());
+            *credentials.entry(target).or_default() |= candidate.refuses_credential();
             breakers.push((
                 name,
                 candidate.model.to_string(),
@@ -196,6 +200,7 @@ impl Admin {
             journal: (self.journal.depth(), self.journal.is_usable()),
             journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),
             breakers,
+            credentials_refused: credentials,
             models: snapshot.catalogue.models().len(),
             catalogue_age_secs: snapshot
                 .catalogue_modified

@@ -4,6 +4,8 @@
 
 mod money;
 
+use std::collections::BTreeMap;
+
 use prometheus::TextEncoder;
 use prometheus::core::Collector;
 use prometheus::process_collector::ProcessCollector;
@@ -33,6 +35,8 @@ pub struct Gauges {
     pub journal_age_secs: i64,
     /// Provider, upstream's name of the model, and whether the target is passed over.
     pub breakers: Vec<(String, String, bool)>,
+    /// By provider and upstream's name of the model: whether the last answer refused the gateway's own credential.
+    pub credentials_refused: BTreeMap<(String, String), bool>,
     /// Models on sale.
     pub models: usize,
     /// Seconds since the catalogue's file changed, or was found to be up to date.
@@ -159,6 +163,13 @@ impl Page {
         });
         let help = "1 while a target is passed over because it failed.";
         self.gauges("tollgate_breaker_open", help, breakers.collect());
+        let credentials = gauges.credentials_refused.iter();
+        let credentials = credentials.map(|((provider, model), refused)| {
+            let labels = [("provider", provider.as_str()), ("upstream_model", model.as_str())];
+            gauge(&labels, flag(*refused))
+        });
+        let help = "1 while the last answer of a target refused the gateway's own credential.";
+        self.gauges("tollgate_credential_refused", help, credentials.collect());
     }
 
     fn times(&mut self, figures: &Figures, gauges: &Gauges) {

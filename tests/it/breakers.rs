@@ -8,7 +8,9 @@ use serde_json::json;
 
 use crate::chat::request;
 use crate::harness::broken::BlackHole;
-use crate::harness::catalogue::{TWIN, cost};
+use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::metrics::Metrics;
+use crate::harness::operator::Process;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// Makes all the calls, some at once, while twenty seconds pass, so that the target is tried again in between.
@@ -89,3 +91,36 @@ const AT_ONCE: usize = 5;
 /// How long the upstream takes for an answer: a twentieth of what a language model takes, as is the time to connect of its default.
 const THINKS: Duration = Duration::from_millis(50);
 const CONNECT: Duration = Duration::from_millis(150);
+
+#[tokio::test]
+async fn a_provider_that_refuses_the_gateways_own_credential_is_an_alarm_until_it_takes_it() {
+    let refusals = [401, 403].map(|status| Reply::refusal(status, &[], "Incorrect API key"));
+    let answers = refusals.into_iter().chain([Reply::chat("Hi", 9, 1)]);
+    let upstream = Upstream::of(answers).await;
+    let process = Process::start(&upstream, |_| ()).await;
+    let log = || std::fs::read_to_string(process.path("log")).unwrap();
+    let figures = async || {
+        let metrics = Metrics::read(process.admin.get("//metrics").await.text());
+        let status = process.admin.get("//status.json").await.json();
+        let alarms = status["alarms"].to_string();
+        (
+            metrics.sum("tollgate_credential_refused", &[("provider", "main")]),
+            alarms.contains("main refuses the gateway's own credential for up-small"),
+        )
+    };
+    assert_eq!(figures().await, (Decimal::ZERO, false));
+    for _ in 0..2 {
+        let answer = process.client.post("/llm/chat", request(SMALL)).await;
+        assert_eq!(answer.status, 500, "{}", answer.text());
+        assert_eq!(figures().await, (Decimal::ONE, true));
+    }
+    let told = log().lines().filter(|line| line.contains(" ERROR ")).count();
+    assert_eq!(told, 1, "{}", log());
+    process.client.post("/llm/chat", request(SMALL)).await.ok();
+    assert_eq!(figures().await, (Decimal::ZERO, false));
+    assert!(
+        log().contains("main takes the gateway's credential for up-small again"),
+        "{}",
+        log()
+    );
+}

@@ -74,7 +74,11 @@ impl Calls {
             _ => listed.map(str::to_owned).collect(),
         };
         let json = self.place.run(&format!("{words} --json"));
-        assert_eq!((json.status, &json.stderr), (outcome.status, &outcome.stderr));
+        let told = json.stderr.lines().map(|line| {
+            let error: Value = serde_json::from_str(line).unwrap();
+            format!("error: {}\n", error["error"]["message"].as_str().unwrap())
+        });
+        assert_eq!((json.status, told.collect()), (outcome.status, outcome.stderr.clone()));
         if outcome.status == 0 {
             assert_eq!(outcome.stderr, "");
         }

@@ -37,7 +37,7 @@ fn check_says_what_is_wrong_and_what_is_off() {
     let outcome = place.run("check --json");
     let findings: Value = serde_json::from_str(&outcome.stdout).unwrap();
     assert_eq!((outcome.status, &findings["ok"]), (1, &Value::from(false)));
-    assert!(outcome.stderr.starts_with("error: ") && findings["errors"][0].as_str().unwrap().contains("quotes"));
+    assert!(outcome.stderr.starts_with("{\"error\":") && findings["errors"][0].as_str().unwrap().contains("quotes"));
 
     std::fs::write(place.conf(), "lissen: x\n").unwrap();
     assert!(place.run("check").stderr.contains("did you mean listen?"));
@@ -322,4 +322,53 @@ fn the_configuration_may_be_named_before_or_after_the_command() {
             outcome.stderr
         );
     }
+}
+
+/// A program reads errors in the form that it asked for, and no key that was typed in the wrong place.
+#[test]
+fn errors_of_json_commands_are_json() {
+    let place = Place::new();
+    let key = format!("tg_{}", "0a".repeat(36));
+    for (words, status, part) in [
+        ("account show nobody", 1, "nobody"),
+        ("account set", 2, "required"),
+        ("top --once", 1, "no gateway answers"),
+        (&format!("usage {key}"), 2, "<key>"),
+    ] {
+        let outcome = place.run(&format!("{words} --json"));
+        assert_eq!((outcome.status, outcome.stdout.as_str()), (status, ""), "{words}");
+        let lines: Vec<Value> = outcome
+            .stderr
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        let message = lines[0]["error"]["message"].as_str().unwrap();
+        assert_eq!(lines.len(), 1, "{words}: {}", outcome.stderr);
+        assert!(message.contains(part) && !message.contains(&key), "{words}: {message}");
+        assert!(place.run(words).stderr.starts_with("error: "), "{words}");
+    }
+}
+
+#[test]
+fn the_man_page_names_no_page_that_is_not_there() {
+    let page = Place::new().run("man").stdout;
+    assert!(page.contains("\\fBtollgate account create\\fR"), "{page}");
+    let others: Vec<&str> = page.lines().filter(|line| line.contains("(1)")).collect();
+    assert!(others.is_empty(), "{others:?}");
+}
+
+#[test]
+fn the_list_of_accounts_has_each_ones_own_quota() {
+    let place = Place::new();
+    place.run("account create acme --tier pro --monthly-quota 50");
+    place.run("account create other --tier pro");
+    let (_, list) = place.json("account list");
+    let text = place.run("account list").stdout;
+    assert_eq!(list["accounts"][0]["monthly_quota"].to_string(), "50", "{text}");
+    assert_ne!(list["accounts"][1]["monthly_quota"].to_string(), "50", "{text}");
+    assert!(
+        text.lines()
+            .any(|line| line.starts_with("acme") && line.trim_end().ends_with(" 50")),
+        "{text}"
+    );
 }

@@ -7,6 +7,7 @@ use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
 use super::media_type::{EVENT_STREAM, JSON};
+use super::targets::Candidate;
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
@@ -35,6 +36,12 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
     let fields = Fields::of(&response.headers);
     let problem = fields.unusable(call.body.mode());
     if status == 200 && problem.is_none() {
+        if let Some(attempt) = &call.attempt
+            && attempt.candidate.refused_credential(false)
+        {
+            let (provider, model) = (&attempt.candidate.upstream.provider.name, &attempt.candidate.model);
+            log::info!("{provider} takes the gateway's credential for {model} again");
+        }
         if call.body.mode() == ResponseMode::Stream {
             succeeded(call, clock);
         }
@@ -50,7 +57,7 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
         _ => ApiError::from_upstream_status(status, retry_after_secs),
     };
     if let Some(attempt) = &call.attempt {
-        tell(&attempt.candidate.upstream.provider.name, status, problem);
+        tell(&attempt.candidate, status, problem);
     }
     if let ApiError::UpstreamRefused { .. } = error {
         return refuse(response, ctx, error, clock);
@@ -64,10 +71,11 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
 }
 
 /// Tells of an answer that is none, as loud as somebody has to act on it.
-fn tell(provider: &str, status: u16, problem: Option<&str>) {
+fn tell(candidate: &Candidate, status: u16, problem: Option<&str>) {
+    let (provider, model) = (&candidate.upstream.provider.name, &candidate.model);
     match (status, problem) {
-        (401 | 403, _) => log::error!(
-            "{provider} answered {status}: it refuses the gateway's own credential (providers.{provider}.api_key_env)"
+        (401 | 403, _) if candidate.refused_credential(true) => log::error!(
+            "{provider} answered {status}: it refuses the gateway's own credential for {model} (providers.{provider}.api_key_env)"
         ),
         (200..300, Some(problem)) => log::warn!("{provider} answered {status} with {problem}"),
         (500.., _) => log::warn!("{provider} answered {status}"),

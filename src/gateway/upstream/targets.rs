@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::circuit_breaker::Breaker;
 use super::providers::Upstream;
@@ -20,6 +20,21 @@ pub(crate) struct Candidate {
     pub(crate) model: Arc<str>,
     /// 0 for a target without one.
     weight: u64,
+    /// Whether its last answer refused the gateway's own credential. Begins anew with each state of the files.
+    credential_refused: Arc<AtomicBool>,
+}
+
+impl Candidate {
+    /// Whether its last answer refused the gateway's own credential.
+    pub(crate) fn refuses_credential(&self) -> bool {
+        self.credential_refused.load(Ordering::Relaxed)
+    }
+
+    /// Notes what an answer says of the credential; whether that is new.
+    pub(crate) fn refused_credential(&self, refused: bool) -> bool {
+        // A store for each answer would make all threads share a line of the cache.
+        self.refuses_credential() != refused && self.credential_refused.swap(refused, Ordering::Relaxed) != refused
+    }
 }
 
 /// A model's targets, each with its upstream and breaker.
@@ -46,6 +61,7 @@ impl Candidates {
                 breaker,
                 model: Arc::from(target.model.as_str()),
                 weight: target.weight.map_or(0, |weight| u64::from(weight.get())),
+                credential_refused: Arc::default(),
             })
         };
         Candidates {

@@ -51,6 +51,9 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
     if gauges.maintenance {
         alarms.push("maintenance: calls are refused".to_owned());
     }
+    for ((provider, model), _) in gauges.credentials_refused.iter().filter(|(_, refused)| **refused) {
+        alarms.push(format!("{provider} refuses the gateway's own credential for {model}"));
+    }
     for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
         alarms.push(format!("{provider} fails: {model} is passed over"));
     }
