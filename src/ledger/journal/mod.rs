@@ -114,7 +114,8 @@ impl Journal {
             log::warn!("the journal takes calls again");
         }
         if let Some(slot) = file.slot(claim.slot) {
-            slot.hold(intent, claim.place);
+            // SAFETY: the slot was claimed a moment ago, for this call alone.
+            unsafe { slot.hold(intent, claim.place) };
         }
         point("intent", "after");
         Ok(Entry(Some(Written {
@@ -259,7 +260,8 @@ impl Entry {
             usage: debit.usage,
             cost: debit.cost,
         };
-        slot.owe(&debit, written.id, written.number == Some(number));
+        // SAFETY: the entry has its slot from its claim until it is closed, and is borrowed by this call alone.
+        unsafe { slot.owe(&debit, written.id, written.number == Some(number)) };
         (written.stage, written.number) = (Stage::Owed, Some(number));
         point("debit", "after");
         // The debit is exact: nobody will count the prompt again, and the next call's stands in the same memory.

@@ -89,8 +89,10 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
         };
         for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
             let amount = slot.held();
+            // SAFETY: it is a journal of another process.
+            let read = unsafe { slot.read() };
             // What cannot be read is being written at this moment.
-            if let Ok(Some(found)) = slot.read()
+            if let Ok(Some(found)) = read
                 && amount > Credits::ZERO
             {
                 let (id, account) = (found.id, found.account);
@@ -111,7 +113,8 @@ pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
         let Ok(file) = JournalFile::peek(path) else { return };
         for slot in (0..file.slots()).filter_map(|number| file.slot(number)) {
-            match slot.read() {
+            // SAFETY: it is a journal of another process.
+            match unsafe { slot.read() } {
                 Ok(None) => {}
                 Ok(Some(found)) => {
                     running.insert(found.id);
@@ -158,7 +161,8 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverRepo
     for file in files {
         file.count_found(); // So that the file stays until its last call was looked at.
         for number in 0..file.slots() {
-            match file.slot(number).map(|slot| slot.read()) {
+            // SAFETY: the journal is that of a process that has died, and its lock is this thread's.
+            match file.slot(number).map(|slot| unsafe { slot.read() }) {
                 None | Some(Ok(None)) => {}
                 Some(Ok(Some(found))) => {
                     file.count_found();

@@ -137,8 +137,11 @@ pub(super) enum Refused {
 }
 
 impl Slot {
-    /// Writes an intent into a free slot. The caller owns the slot.
-    pub(super) fn hold(&self, intent: &Intent<'_>, place: PromptPlace) {
+    /// Writes an intent into a free slot.
+    ///
+    /// # Safety
+    /// The slot is the caller's: it was claimed, and no other thread writes or reads its cells until it is free again.
+    pub(super) unsafe fn hold(&self, intent: &Intent<'_>, place: PromptPlace) {
         let text = intent_bytes(intent, place);
         // SAFETY: the caller owns the slot, so nobody else touches the cell.
         unsafe { *self.intent.get() = text };
@@ -218,8 +221,11 @@ impl Slot {
         }
     }
 
-    /// Writes the exact debit, of a call that has its name already when `is_named`. The caller owns the slot.
-    pub(super) fn owe(&self, debit: &NumberedDebit, id: RequestId, is_named: bool) {
+    /// Writes the exact debit, of a call that has its name already when `is_named`.
+    ///
+    /// # Safety
+    /// As [`Slot::hold`].
+    pub(super) unsafe fn owe(&self, debit: &NumberedDebit, id: RequestId, is_named: bool) {
         let text = debit_bytes(debit, id);
         // A debit that gets another number: while it is written, the counters say what is owed.
         if self.state.load(Ordering::Relaxed) == state::OWED {
@@ -240,11 +246,15 @@ impl Slot {
         self.state.store(state::FREE, Ordering::Release);
     }
 
-    /// Reads a slot of a process that has died. The caller owns the slot. None when it is free.
+    /// Reads a slot of another process. None when it is free.
     ///
     /// # Errors
-    /// When what stands in it is damaged.
-    pub(super) fn read(&self) -> Result<Option<Found>, Refused> {
+    /// When what stands in it is damaged, or is being written by a process that lives.
+    ///
+    /// # Safety
+    /// No thread of this process writes to the slot meanwhile: it lies in the journal of a process that has died or of another that lives,
+    /// or its one owner asks.
+    pub(super) unsafe fn read(&self) -> Result<Option<Found>, Refused> {
         let state = self.state.load(Ordering::Acquire);
         if state == state::FREE {
             return Ok(None);
@@ -252,7 +262,7 @@ impl Slot {
         if ![state::HELD, state::ANSWERED, state::OWED].contains(&state) {
             return Err(Refused::State);
         }
-        // SAFETY: the caller owns the slot, so nobody writes to the cell.
+        // SAFETY: as the caller promises, nobody here writes to the cell; of what another process writes meanwhile the checks tell.
         let intent = unsafe { *self.intent.get() };
         let mut found = read_intent(&intent).ok_or(Refused::Intent)?;
         found.stage = match state {
