@@ -23,6 +23,7 @@ mod catalogue_import;
 mod chat;
 mod commands;
 mod connections;
+mod containers;
 mod covers;
 mod differential;
 mod disconnect;
