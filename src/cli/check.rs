@@ -6,6 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use super::catalogue::Stock;
+use super::demo;
 use super::failure::Failure;
 use super::output::{Answer, Format, Show};
 use crate::config::{BaseUrl, Config, Credential, Provider, Store, Traces, doubts, environment, mistakes};
@@ -75,12 +76,21 @@ impl Findings {
     fn see_surroundings(&mut self, config: &Config) {
         let found = preflight::for_check(config);
         self.errors.extend(found.problems.iter().map(ToString::to_string));
+        let demo = demo::running_here().and_then(|conf| Config::load(&conf).ok());
+        for (address, problem) in &found.taken {
+            match &demo {
+                Some(demo) if [demo.listen, demo.admin_listen].contains(address) => self.warnings.push(format!(
+                    "{problem}: the demo that runs here has it; stop that before you start this"
+                )),
+                _ => self.errors.push(problem.to_string()),
+            }
+        }
         if found.is_running {
             let data_dir = config.data_dir.display();
             self.passed.push(format!(
                 "a gateway runs with {data_dir}: tollgate serve --upgrade takes over from it"
             ));
-        } else if found.problems.is_empty() {
+        } else if found.problems.is_empty() && found.taken.is_empty() {
             self.passed.push("ports, folders and store can be had".to_owned());
         }
     }

@@ -15,8 +15,10 @@ use crate::ledger::{self, StoreError};
 /// What was found.
 #[derive(Debug, Default)]
 pub(crate) struct Preflight {
-    /// What is missing, each with file and line of the key that names it.
+    /// What is missing beside addresses, each with file and line of the key that names it.
     pub(crate) problems: Vec<ConfigError>,
+    /// The addresses that another process has, each with its problem.
+    pub(crate) taken: Vec<(SocketAddr, ConfigError)>,
     /// A gateway runs with this `data_dir`.
     pub(crate) is_running: bool,
 }
@@ -48,15 +50,24 @@ pub(crate) fn for_start(config: &Config) -> std::result::Result<(), ConfigError>
 pub(crate) fn for_check(config: &Config) -> Preflight {
     let is_running = upgrade::is_running(&config.data_dir);
     let missing = problems(config, is_running).filter(|problem| !problem.is_of_running && !problem.is_admin_of_running);
-    Preflight {
-        problems: missing.map(|problem| problem.error).collect(),
+    let mut found = Preflight {
         is_running,
+        ..Preflight::default()
+    };
+    for problem in missing {
+        match problem.taken {
+            Some(address) => found.taken.push((address, problem.error)),
+            None => found.problems.push(problem.error),
+        }
     }
+    found
 }
 
 /// Something that is missing.
 struct Problem {
     error: ConfigError,
+    /// The address that another process has.
+    taken: Option<SocketAddr>,
     /// A gateway runs, and has it: its port, its ledger.
     is_of_running: bool,
     /// The same of `admin_listen`, which a start waits for.
@@ -81,9 +92,15 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
     ];
     tries.into_iter().filter_map(move |(key, try_it)| {
         let error = try_it(config).err()?;
+        let address = match key {
+            "listen" => Some(config.listen),
+            "admin_listen" => Some(config.admin_listen),
+            _ => None,
+        };
         let is_taken = is_running && matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::ResourceBusy);
         Some(Problem {
             error: config.mistake(format!("{key}: {error}")),
+            taken: address.filter(|_| error.kind() == ErrorKind::AddrInUse),
             is_of_running: is_taken && key != "admin_listen",
             is_admin_of_running: is_taken && key == "admin_listen",
         })

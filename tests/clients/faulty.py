@@ -129,6 +129,8 @@ class Upstream:
                 pass  # The gateway has gone.
         elif fault == "refused":
             connection.sendall(b"HTTP/1.1 500 Internal Server Error\r\ncontent-length: 0\r\n\r\n")
+        elif fault == "unauthorized":
+            connection.sendall(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n")
         elif fault == "no-usage":
             silent = b"".join(map(event, [*EVENTS[:5], "[DONE]"]))
             connection.sendall(chunked + framed(silent, len(silent)))

@@ -202,6 +202,11 @@ def provider_fails(place: Place, happening: Happening):
         assert call(rich, "refused") == 500
 
 
+def credential_is_refused(place: Place, happening: Happening):
+    """Once is enough: it stays so until the provider takes it."""
+    assert call(place.account(), "unauthorized") == 500
+
+
 def stop_hangs(place: Place, happening: Happening):
     """A call outlives the stop; then the process is killed."""
     in_background(place.account(), "slow/600", 1)
@@ -244,6 +249,7 @@ CAUSES = {
         provider_fails,
         frozenset({"TollgateUnbilled", "TollgateUsageReportsRejected", "TollgateErrors", "TollgateProviderFails"}),
     ),
+    "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"})),
     "stop": Cause(stop_hangs, frozenset({"TollgateNotReady", "TollgateDown"})),
 }
 # A charge is never above its hold, so nothing that a provider or a client does raises these: they are alarms of a mistake of the gateway's.
