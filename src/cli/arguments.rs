@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::pure::ids::KeyId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Period};
 
@@ -89,6 +90,15 @@ pub(super) fn period(text: &str) -> Result<Period, String> {
         let names: Vec<&str> = Period::ALL.into_iter().map(Period::name).collect();
         format!("{text:?} is not one of {}", names.join(", "))
     })
+}
+
+/// A key's id.
+pub(super) fn key_id(text: &str) -> Result<KeyId, String> {
+    let digits = text.strip_prefix("key_").unwrap_or_default();
+    if digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return Ok(KeyId::from(text.to_ascii_lowercase()));
+    }
+    Err("that is not the id of a key: key_ and 16 hexadecimal digits".to_owned())
 }
 
 /// A UTC day.

@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::arguments::{Lifetime, limit};
+use super::arguments::{Lifetime, key_id, limit};
 use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, line};
@@ -137,13 +137,11 @@ fn named(text: &str) -> Result<KeyRef, Failure> {
     if let Some(key) = prefix.and_then(|prefix| ApiKey::parse(prefix, text)) {
         return Ok(KeyRef::Digest(key.digest().to_hex()));
     }
-    let digits = text.strip_prefix("key_").unwrap_or_default();
-    if digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_hexdigit()) {
-        return Ok(KeyRef::Id(KeyId::from(text.to_ascii_lowercase())));
-    }
-    Err(Failure::new(
-        "that is neither a whole key nor the id of one (key_ and 16 hexadecimal digits); `tollgate key list NAME` shows the ids",
-    ))
+    key_id(text).map(KeyRef::Id).map_err(|_| {
+        Failure::new(
+            "that is neither a whole key nor the id of one (key_ and 16 hexadecimal digits); `tollgate key list NAME` shows the ids",
+        )
+    })
 }
 
 /// A key for its new owner: the only place that shows one.

@@ -5,37 +5,62 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::period;
+use super::arguments::{key_id, period};
 use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, counted};
 use crate::config::Config;
 use crate::ledger::UsageRow;
 use crate::ledger::admin::{AdminOp, AdminReply};
-use crate::pure::ids::AccountId;
+use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Period};
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json")]
+#[command(
+    after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json\n  \
+    tollgate usage acme --key key_0123456789abcdef --period all"
+)]
 pub(super) struct UsageArgs {
     /// The account's name
     name: AccountId,
+    /// Only what this key has used: its id (key_...), as `tollgate key list` tells it
+    #[arg(long, value_name = "ID", value_parser = key_id)]
+    key: Option<KeyId>,
     /// Which UTC days: today, 7d, 30d or all
     #[arg(long, default_value = "today", value_parser = period)]
     period: Period,
 }
 
 pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+    if let Some(key) = &args.key {
+        is_of(config, &args.name, key)?;
+    }
     let op = AdminOp::Usage {
         account: args.name.clone(),
+        key: args.key.clone(),
         period: args.period,
     };
     match ask(config, op)? {
         AdminReply::Usage { rows } => {
             let currency = config.currency.clone();
-            Answer::of(&UsageShown::of(args.name, args.period, currency, &rows), format)
+            let shown = UsageShown::of(args.name, args.period, currency, &rows);
+            Answer::of(&UsageShown { key: args.key, ..shown }, format)
         }
+        _ => Err(Failure::wrong_reply()),
+    }
+}
+
+/// A key that is not the account's has no usage, which is another thing than none.
+fn is_of(config: &Config, account: &AccountId, key: &KeyId) -> Result<(), Failure> {
+    let op = AdminOp::KeyList {
+        account: account.clone(),
+    };
+    match ask(config, op)? {
+        AdminReply::Keys { keys } if keys.iter().any(|known| known.id == *key) => Ok(()),
+        AdminReply::Keys { .. } => Err(Failure::new(format!(
+            "{account} has no key {key}; `tollgate key list {account}` shows its keys"
+        ))),
         _ => Err(Failure::wrong_reply()),
     }
 }
@@ -44,6 +69,9 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
 #[derive(Debug, Serialize)]
 pub(super) struct UsageShown {
     account: AccountId,
+    /// Whose calls these are, where it is one key's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<KeyId>,
     period: Period,
     currency: String,
     total_requests: u64,
@@ -121,6 +149,7 @@ impl UsageShown {
         });
         UsageShown {
             account,
+            key: None,
             period,
             currency,
             total_requests: total.requests,
@@ -131,6 +160,13 @@ impl UsageShown {
             by_model,
             by_day: by_day.collect(),
             spending,
+        }
+    }
+
+    fn whose(&self) -> String {
+        match &self.key {
+            None => self.account.to_string(),
+            Some(key) => format!("{key} of {}", self.account),
         }
     }
 
@@ -214,7 +250,7 @@ impl UsageShown {
 
 impl Show for UsageShown {
     fn text(&self) -> String {
-        let (account, period) = (&self.account, self.period.name());
+        let (account, period) = (self.whose(), self.period.name());
         if self.by_model.is_empty() {
             return format!("{account} has used nothing in the period {period}\n");
         }

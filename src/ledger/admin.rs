@@ -79,6 +79,9 @@ pub enum AdminOp {
     Usage {
         /// Whose.
         account: AccountId,
+        /// Only that of calls with this key.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        key: Option<KeyId>,
         /// Which days.
         period: Period,
     },

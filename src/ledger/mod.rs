@@ -28,7 +28,7 @@ pub mod store_metrics;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId};
 use crate::pure::receipt::Receipt;
 use crate::pure::time::{Period, Timestamp};
 
@@ -174,12 +174,22 @@ impl Ledger {
         }
     }
 
-    /// The account's usage by UTC day and model, oldest first; every settlement made before the call is in it.
-    pub async fn usage(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
-        let account = account.clone();
+    /// The usage of an account, or of one of its keys, by UTC day and model, oldest first; every settlement made before the call is in it.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn usage(
+        &self,
+        account: &AccountId,
+        key: Option<&KeyId>,
+        period: Period,
+    ) -> Result<Vec<UsageRow>, StoreError> {
         let asked = match self {
-            Ledger::Embedded(store) => return store.usage(&account, period).await,
-            Ledger::Redis(store) => Box::pin(store.run(AdminOp::Usage { account, period })).await,
+            Ledger::Embedded(store) => return store.usage(account, key, period).await,
+            Ledger::Redis(store) => {
+                let (account, key) = (account.clone(), key.cloned());
+                Box::pin(store.run(AdminOp::Usage { account, key, period })).await
+            }
         };
         match asked {
             Ok(AdminReply::Usage { rows, .. }) => Ok(rows),

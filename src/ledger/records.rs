@@ -83,7 +83,7 @@ pub struct Debit {
 }
 
 /// An account's figures for `GET /llm/balance`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Figures {
     /// Paid in less spent.
     #[serde(with = "pico")]

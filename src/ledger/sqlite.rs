@@ -8,21 +8,24 @@ mod numbers;
 mod operator;
 mod reader;
 mod receipts;
+mod usage;
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
+pub(super) use self::usage::UsageSum;
 use super::admin::AuditFinding;
 use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
 use crate::pure::account::KeptState;
-use crate::pure::ids::{AccountId, KeyDigest, Tier};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, Numbers, ProducerId};
@@ -55,16 +58,9 @@ pub(super) struct AccountDebit {
     pub(super) month_used: i64,
     /// Each producer's numbers after the group.
     pub(super) numbers: HashMap<ProducerId, (Birth, Numbers)>,
-    pub(super) usage: HashMap<(Day, std::sync::Arc<str>), UsageSum>,
-}
-
-/// The sums of one usage row in a group of debits.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct UsageSum {
-    pub(super) requests: i64,
-    pub(super) prompt: i64,
-    pub(super) completion: i64,
-    pub(super) cost: i64,
+    pub(super) usage: HashMap<(Day, Arc<str>), UsageSum>,
+    /// The same by key.
+    pub(super) usage_of_keys: HashMap<(KeyId, Day, Arc<str>), UsageSum>,
 }
 
 /// How a top-up ended.
@@ -100,6 +96,7 @@ impl Database {
         }
         numbers::complete_schema(&connection)?;
         receipts::complete_schema(&connection)?;
+        usage::complete_schema(&connection)?;
         Ok(Database {
             connection,
             receipt_days: 0,
@@ -266,9 +263,14 @@ impl Database {
         Ok(())
     }
 
-    /// An account's usage rows from a day on, oldest first.
-    pub(super) fn usage(&self, account: &AccountId, from: Day) -> Result<Vec<UsageRow>, StoreError> {
-        reader::usage(&self.connection, account, from)
+    /// The usage rows of an account, or of one of its keys, from a day on, oldest first.
+    pub(super) fn usage(
+        &self,
+        account: &AccountId,
+        key: Option<&KeyId>,
+        from: Day,
+    ) -> Result<Vec<UsageRow>, StoreError> {
+        usage::rows(&self.connection, account, key, from)
     }
 
     /// A setting's value.
@@ -336,14 +338,7 @@ fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, t
     for (producer, known) in &debit.numbers {
         numbers::write(t, account, *producer, known, today)?;
     }
-    for ((day, model), sum) in &debit.usage {
-        t.prepare_cached(
-            "INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (account, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
-                 completion = completion + ?6, cost = cost + ?7",
-        )?
-        .execute(params![account.as_str(), day.0, model.as_ref(), sum.requests, sum.prompt, sum.completion, sum.cost])?;
-    }
+    usage::write(t, account, debit)?;
     Ok(())
 }
 

@@ -95,6 +95,37 @@ async fn a_locked_key_works_from_its_domains_alone() {
 }
 
 #[tokio::test]
+async fn a_locked_key_is_told_what_is_its_own() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let (gateway, locked) = locked(&upstream, &["app.example.com"]).await;
+    let from_page = |request| with(request, &[("origin", "https://app.example.com")]);
+    for _ in 0..3 {
+        gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+    }
+    let figures = async |path: &str| ask(from_page(locked.request(Method::GET, path))).await.ok().json();
+    let usage = figures("/llm/usage?period=all").await;
+    assert_eq!((&usage["total_requests"], &usage["total_cost"]), (&json!(0), &json!(0)));
+    let untouched = figures("/llm/balance").await;
+    for name in ["balance", "held", "monthly_used"] {
+        assert_eq!(untouched[name], json!(0), "{name}");
+    }
+    ask(from_page(locked.post_request("/llm/chat", request(SMALL))))
+        .await
+        .ok();
+    let own = figures("/llm/usage?period=all").await;
+    assert_eq!(own["total_requests"], json!(1));
+    assert_eq!(figures("/llm/balance").await["monthly_used"], own["total_cost"]);
+    let all = gateway.http1.get("/llm/usage").await.ok().json();
+    assert_eq!(all["total_requests"], json!(4));
+    assert!(
+        gateway.http1.get("/llm/balance").await.ok().json()["balance"]
+            .as_f64()
+            .unwrap()
+            > 1.0
+    );
+}
+
+#[tokio::test]
 async fn a_key_without_a_lock_works_from_everywhere() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = Gateway::over(&upstream).await;

@@ -141,7 +141,15 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
-        Box::pin(endpoints::for_caller(books, session, ctx, &route, &caller)).await?;
+        Box::pin(endpoints::for_caller(
+            books,
+            tollgate.clock(),
+            session,
+            ctx,
+            &route,
+            &caller,
+        ))
+        .await?;
         return Ok(Decision::Answered);
     };
     let call = admitted(tollgate, books, session, ctx, endpoint, caller).await?;

@@ -8,14 +8,16 @@ use serde::Serialize;
 
 use super::responses;
 use super::router::Route;
+use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::context::Ctx;
 use crate::gateway::snapshot::{Listed, models_body, to_json};
 use crate::gateway::state::Books;
-use crate::ledger::Caller;
+use crate::ledger::{Caller, Figures};
 use crate::pure::catalogue::{self, Purpose};
 use crate::pure::error::ApiError;
+use crate::pure::ids::KeyId;
 use crate::pure::money::Credits;
 use crate::pure::time::Period;
 
@@ -52,6 +54,7 @@ pub(in crate::gateway) async fn public(session: &mut ServerSession, ctx: &Ctx, r
 /// Answers the paths that need a key.
 pub(in crate::gateway) async fn for_caller(
     books: &Books,
+    clock: &Clock,
     session: &mut ServerSession,
     ctx: &Ctx,
     route: &Route,
@@ -60,7 +63,7 @@ pub(in crate::gateway) async fn for_caller(
     let (listings, tier) = (&ctx.snapshot.listings, caller.tier());
     match route {
         Route::Balance => {
-            let body = balance(ctx, caller).await?;
+            let body = balance(books, clock, ctx, caller).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Usage => {
@@ -102,16 +105,42 @@ struct Balance<'a> {
     held: Credits,
 }
 
-async fn balance(ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
-    let figures = caller.figures().await.map_err(store_failed)?;
+async fn balance(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Result<String, ApiError> {
+    let (figures, monthly_quota) = match own_key(caller) {
+        None => {
+            let figures = caller.figures().await.map_err(store_failed)?;
+            (figures, admit::monthly_quota(&ctx.snapshot, caller))
+        }
+        Some(key) => {
+            let month = clock.now().month();
+            let rows = books.ledger.usage(&caller.account.id, Some(key), Period::All).await;
+            let rows = rows.map_err(store_failed)?.into_iter();
+            let of_month = rows.filter(|row| row.day.month() == month).map(|row| row.cost);
+            let figures = Figures {
+                monthly_used: sum(of_month)?,
+                ..Figures::default()
+            };
+            (figures, ctx.snapshot.config.tier(caller.tier()).monthly_quota)
+        }
+    };
     Ok(to_json(&Balance {
         balance: figures.balance,
         currency: &ctx.snapshot.config.currency,
-        monthly_quota: admit::monthly_quota(&ctx.snapshot, caller),
+        monthly_quota,
         monthly_used: figures.monthly_used,
         tier: caller.tier().title(),
         held: figures.held,
     }))
+}
+
+/// The key whose own figures are told instead of its account's: one that is locked to domains, which every visitor of a page can read.
+fn own_key(caller: &Caller) -> Option<&KeyId> {
+    (!caller.key.domains.is_empty()).then_some(&caller.key.id)
+}
+
+fn sum(mut costs: impl Iterator<Item = Credits>) -> Result<Credits, ApiError> {
+    let sum = costs.try_fold(Credits::ZERO, Credits::checked_add);
+    sum.ok_or(ApiError::Internal)
 }
 
 #[derive(Serialize)]
@@ -141,7 +170,7 @@ async fn usage(books: &Books, caller: &Caller, query: &[(String, String)]) -> Re
     };
     let rows = books
         .ledger
-        .usage(&caller.account.id, period)
+        .usage(&caller.account.id, own_key(caller), period)
         .await
         .map_err(store_failed)?;
     let mut by_model: BTreeMap<String, UsageByModel> = BTreeMap::new();
@@ -156,14 +185,12 @@ async fn usage(books: &Books, caller: &Caller, query: &[(String, String)]) -> Re
         sum.cost = sum.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
     }
     let by_model: Vec<UsageByModel> = by_model.into_values().collect();
-    let total_cost = by_model
-        .iter()
-        .try_fold(Credits::ZERO, |sum, row| sum.checked_add(row.cost));
+    let total_cost = sum(by_model.iter().map(|row| row.cost))?;
     Ok(to_json(&UsageSummary {
         period: period.name(),
         total_requests: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.requests)),
         total_tokens: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.tokens)),
-        total_cost: total_cost.ok_or(ApiError::Internal)?,
+        total_cost,
         by_model,
     }))
 }

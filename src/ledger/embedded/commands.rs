@@ -72,7 +72,7 @@ impl Committer {
                 })
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
-            AdminOp::Usage { account, period } => self.usage(&account, period),
+            AdminOp::Usage { account, key, period } => self.usage(&account, key.as_ref(), period),
             AdminOp::Receipts(query) => {
                 self.cell(&query.account)?;
                 self.commit().map_err(failed)?;
@@ -248,11 +248,11 @@ impl Committer {
         Ok(AdminReply::Key(record))
     }
 
-    fn usage(&mut self, account: &AccountId, period: Period) -> Result<AdminReply, AdminError> {
+    fn usage(&mut self, account: &AccountId, key: Option<&KeyId>, period: Period) -> Result<AdminReply, AdminError> {
         self.cell(account)?;
         self.commit().map_err(failed)?;
         let from = period.first_day(self.shared.clock.now().day());
-        let rows = self.database.usage(account, from).map_err(failed)?;
+        let rows = self.database.usage(account, key, from).map_err(failed)?;
         Ok(AdminReply::Usage { rows })
     }
 

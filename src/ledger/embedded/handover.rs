@@ -17,7 +17,7 @@ use crate::ledger::journal::{Entry, LiveHold};
 use crate::ledger::remote::RemoteReserve;
 use crate::ledger::{Figures, StoreError, UsageRow, control_socket};
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
-use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
@@ -81,10 +81,11 @@ impl Embedded {
     pub(super) async fn usage_at_successor(
         &self,
         account: &AccountId,
+        key: Option<&KeyId>,
         period: Period,
     ) -> Result<Vec<UsageRow>, StoreError> {
-        let account = account.clone();
-        match self.ask_successor(AdminOp::Usage { account, period }).await {
+        let (account, key) = (account.clone(), key.cloned());
+        match self.ask_successor(AdminOp::Usage { account, key, period }).await {
             Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),

@@ -11,38 +11,45 @@ use super::shared::EmbeddedAccount;
 use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
 use crate::ledger::sqlite::Reader;
 use crate::ledger::{StoreError, UsageRow};
-use crate::pure::ids::AccountId;
+use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::time::Period;
 
 impl Embedded {
-    /// The account's usage by UTC day and model, oldest first; every settlement made before the call is in it.
+    /// The usage of an account, or of one of its keys, by UTC day and model, oldest first; every settlement made before the call is in it.
     ///
     /// # Errors
     /// When there is no such account, the file cannot be written or read, or reports take too long.
     pub(in crate::ledger) async fn usage(
         &self,
         account: &AccountId,
+        key: Option<&KeyId>,
         period: Period,
     ) -> Result<Vec<UsageRow>, StoreError> {
         let late = |_| StoreError::Unavailable("usage is asked for faster than it can be read".to_owned());
-        tokio::time::timeout(REPORT_MAX, self.report(account, period))
+        tokio::time::timeout(REPORT_MAX, self.report(account, key, period))
             .await
             .map_err(late)?
     }
 
-    async fn report(&self, account: &AccountId, period: Period) -> Result<Vec<UsageRow>, StoreError> {
+    async fn report(
+        &self,
+        account: &AccountId,
+        key: Option<&KeyId>,
+        period: Period,
+    ) -> Result<Vec<UsageRow>, StoreError> {
         let cell = self.reported(account)?;
         let _turn = cell.reporting.lock().await;
         if !self.is_ours() {
-            let asked = self.usage_at_successor(account, period).await;
+            let asked = self.usage_at_successor(account, key, period).await;
             if asked.is_ok() || !self.is_ours() {
                 return asked;
             }
         }
         self.flush().await?;
         let from = period.first_day(self.shared.clock.now().day());
-        let account = account.clone();
-        self.read(move |reader| reader.usage(&account, from)).await
+        let (account, key) = (account.clone(), key.cloned());
+        self.read(move |reader| reader.usage(&account, key.as_ref(), from))
+            .await
     }
 
     pub(super) async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {

@@ -135,8 +135,9 @@ fn debits_and_top_ups_survive_a_restart() {
     assert_eq!(figures.balance, credits("8.499999999999"));
     assert_eq!(figures.monthly_used, credits("1.500000000001"));
     assert_eq!(caller.key.domains.len(), 1);
-    let rows = block_on(Ledger::Embedded(Arc::clone(&store)).usage(&caller.account.id, crate::pure::time::Period::All))
-        .unwrap();
+    let rows =
+        block_on(Ledger::Embedded(Arc::clone(&store)).usage(&caller.account.id, None, crate::pure::time::Period::All))
+            .unwrap();
     assert_eq!(
         (
             rows.len(),
@@ -203,7 +204,7 @@ fn the_files_are_their_owners_alone() {
 fn reports_hold_nobody_up() {
     let rig = rig();
     let ledger = Ledger::Embedded(Arc::clone(&rig.store));
-    let report = || block_on(ledger.usage(&"acme".parse().unwrap(), Period::All));
+    let report = || block_on(ledger.usage(&"acme".parse().unwrap(), None, Period::All));
     std::thread::scope(|scope| {
         let reading = rig.store.reports.held_up();
         let reports = [(); 20].map(|()| scope.spawn(report));
@@ -336,7 +337,7 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     committer.commit().unwrap();
     let stored = committer.database.accounts().unwrap().remove(0);
     assert_eq!(stored.kept.balance, credits("7"));
-    let calls = committer.database.usage(&stored.record.id, NOW.day()).unwrap();
+    let calls = committer.database.usage(&stored.record.id, None, NOW.day()).unwrap();
     assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 2);
     let query = ReceiptQuery::newest(&stored.record.id, 9);
     let receipts = committer.database.receipts(&query).unwrap().receipts;

@@ -274,14 +274,8 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
         // The last one's, even when the clock has stepped back over a month's end: memory does the same.
         (sum.month, sum.month_used) = (queued.month, queued.month_used.pico());
         let Some(debit) = &queued.debit else { continue };
-        let cost = debit.cost.pico();
-        sum.cost = sum.cost.saturating_add(i128::from(cost));
-        let row = sum.usage.entry((queued.day, Arc::clone(&debit.model))).or_default();
-        let add = |to: &mut i64, value: u64| *to = to.saturating_add(i64::try_from(value).unwrap_or(i64::MAX));
-        add(&mut row.requests, 1);
-        add(&mut row.prompt, debit.usage.prompt.0);
-        add(&mut row.completion, debit.usage.completion.0);
-        row.cost = row.cost.saturating_add(cost);
+        sum.cost = sum.cost.saturating_add(i128::from(debit.cost.pico()));
+        sum.count(queued.day, debit);
     }
     group
 }

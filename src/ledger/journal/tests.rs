@@ -237,7 +237,7 @@ fn a_debit_that_stood_is_taken_once_whether_the_store_has_it_or_not() {
         let usage = block_on(
             process
                 .ledger
-                .usage(&process.caller.account.id, crate::pure::time::Period::All),
+                .usage(&process.caller.account.id, None, crate::pure::time::Period::All),
         );
         assert_eq!(usage.unwrap().len(), 1);
         let Ledger::Embedded(store) = &process.ledger else {

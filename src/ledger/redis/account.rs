@@ -7,7 +7,7 @@ use super::script::PREFIX;
 use super::slots::slot_of;
 use crate::ledger::producer::AccountNumbers;
 use crate::pure::account::Scope;
-use crate::pure::ids::AccountId;
+use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::limits::Window;
 use crate::pure::numbers::{CallNumber, Numbers, ProducerId};
 
@@ -135,6 +135,11 @@ pub(super) fn account_keys(id: &AccountId) -> [String; 2] {
 /// The digests of an account's keys.
 pub(super) fn keys_of_account(id: &AccountId) -> String {
     format!("{PREFIX}{{{id}}}:keys")
+}
+
+/// What an account's key has used, in the account's slot.
+pub(super) fn usage_of_key(id: &AccountId, key: &KeyId) -> String {
+    format!("{PREFIX}{{{id}}}:usage:{key}")
 }
 
 /// The account's receipts, in its slot.

@@ -92,7 +92,7 @@ impl Shared {
                 Ok(AdminReply::Keys { keys })
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
-            AdminOp::Usage { account, period } => self.usage(link, &account, period).await,
+            AdminOp::Usage { account, key, period } => self.usage(link, &account, key.as_ref(), period).await,
             AdminOp::Receipts(query) => self.receipts(link, &query).await.map(AdminReply::Receipts),
             AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
             AdminOp::Repair => self.repair(link).await,

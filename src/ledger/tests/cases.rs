@@ -53,6 +53,7 @@ cases! {
         a_key_with_limits_counts_for_itself,
         tokens_are_corrected_to_what_was_used,
         usage_is_by_day_and_model,
+        a_keys_usage_is_its_own,
     ],
     commands: [
         a_reference_counts_once,

@@ -73,7 +73,7 @@ fn an_embedded_ledger_of_an_earlier_version_opens_recovers_and_goes_on() {
         }
         let caller = caller_of(&ledger, "demo", "0", Default::default());
         assert_eq!(balance(&caller).pico(), expected);
-        let calls = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
+        let calls = block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
         assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 11 + start);
         goes_on(&ledger, &caller);
         expected -= 500_000_000_000;
@@ -95,7 +95,7 @@ fn a_ledger_in_redis_of_an_earlier_version_recovers_and_goes_on() {
     let caller = caller_of(&ledger, "acme", "0", Default::default());
     let expected = 9_994_990_600_000 - answered(28) - answered(18);
     assert_eq!(balance(&caller).pico(), expected);
-    let calls = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
+    let calls = block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
     assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 8);
     let idle = caller_of(&ledger, "idle", "0", Default::default());
     assert_eq!(balance(&idle), credits("3"));

@@ -47,7 +47,7 @@ impl File {
             let hold = block_on(caller.reserve(&request(n, "0.1"))).unwrap().unwrap();
             hold.settle(debit("0.1"));
         }
-        block_on(ledger.usage(&acme(), crate::pure::time::Period::All)).unwrap();
+        block_on(ledger.usage(&acme(), None, crate::pure::time::Period::All)).unwrap();
         ledger
     }
 

@@ -105,7 +105,12 @@ impl Rig {
     }
 
     pub(crate) fn usage(&self, caller: &Caller, period: Period) -> Vec<UsageRow> {
-        block_on(self.ledger.usage(&caller.account.id, period)).unwrap()
+        block_on(self.ledger.usage(&caller.account.id, None, period)).unwrap()
+    }
+
+    /// What the caller's own key has used.
+    pub(crate) fn usage_of_key(&self, caller: &Caller, period: Period) -> Vec<UsageRow> {
+        block_on(self.ledger.usage(&caller.account.id, Some(&caller.key.id), period)).unwrap()
     }
 
     pub(crate) fn credit(&self, caller: &Caller, amount: &str, reference: &str) -> Result<AdminReply, AdminError> {
@@ -224,7 +229,7 @@ pub(crate) fn receipts_are_usage(ledger: &Ledger, account: &AccountId) {
         row.completion_tokens += billed.completion_tokens;
         row.cost = row.cost.checked_add(billed.cost).unwrap();
     }
-    let rows = block_on(ledger.usage(account, Period::All)).unwrap();
+    let rows = block_on(ledger.usage(account, None, Period::All)).unwrap();
     assert_eq!(sums.into_values().collect::<Vec<_>>(), rows);
 }
 

@@ -240,6 +240,7 @@ fn top_up(
 fn rows(ledger: &Ledger, name: &str) -> Vec<UsageRow> {
     let op = AdminOp::Usage {
         account: name.parse().unwrap(),
+        key: None,
         period: Period::All,
     };
     match run(ledger, op).unwrap() {

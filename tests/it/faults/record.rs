@@ -123,7 +123,14 @@ fn check_receipts(ledger: &Books, in_files: &[Receipt], name: &str, spent: Decim
         sum.iter_mut().zip(figures).for_each(|(sum, figure)| *sum += figure);
     }
     let (account, period) = (name.parse().unwrap(), Period::All);
-    let AdminReply::Usage { rows, .. } = ledger.run(AdminOp::Usage { account, period }).unwrap() else {
+    let AdminReply::Usage { rows, .. } = ledger
+        .run(AdminOp::Usage {
+            account,
+            key: None,
+            period,
+        })
+        .unwrap()
+    else {
         panic!("no usage");
     };
     let rows: BTreeMap<_, _> = rows

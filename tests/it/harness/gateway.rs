@@ -391,8 +391,8 @@ impl Gateway {
 
     /// Usage since ever.
     pub async fn usage(&self) -> Vec<UsageRow> {
-        let (account, period) = (account(), Period::All);
-        match self.run(AdminOp::Usage { account, period }).await {
+        let (account, key, period) = (account(), None, Period::All);
+        match self.run(AdminOp::Usage { account, key, period }).await {
             AdminReply::Usage { rows } => rows,
             other => panic!("{other:?}"),
         }

@@ -235,7 +235,7 @@ impl<'a> Site<'a> {
         let billed = self.calls.values().filter_map(|call| call.billed);
         let spent = billed.fold(Credits::ZERO, Credits::saturating_add);
         prop_assert_eq!(figures.balance, credits("10").saturating_sub(spent));
-        let rows = block_on(process.ledger.usage(&process.caller.account.id, Period::All)).unwrap();
+        let rows = block_on(process.ledger.usage(&process.caller.account.id, None, Period::All)).unwrap();
         let debits = rows.iter().fold(Credits::ZERO, |sum, row| sum.saturating_add(row.cost));
         prop_assert_eq!(debits, spent);
         receipts_are_usage(&process.ledger, &process.caller.account.id);

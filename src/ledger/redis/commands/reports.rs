@@ -2,7 +2,7 @@
 
 use redis::Value;
 
-use super::super::account::account_keys;
+use super::super::account::{account_keys, usage_of_key};
 use super::super::audit;
 use super::super::link::Link;
 use super::super::reply;
@@ -11,7 +11,7 @@ use super::super::shared::Shared;
 use crate::clock::Clock;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
-use crate::pure::ids::AccountId;
+use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::time::{Period, Timestamp};
 
 impl Shared {
@@ -19,6 +19,7 @@ impl Shared {
         &self,
         link: &Link,
         account: &AccountId,
+        key: Option<&KeyId>,
         period: Period,
     ) -> Result<AdminReply, AdminError> {
         let known = self.cache.account(account);
@@ -36,7 +37,13 @@ impl Shared {
         };
         let [name, _] = account_keys(account);
         let now = self.now_text();
-        let rows = self.run_script(link, &script::ROWS, &[&name], &[&now, before]).await?;
+        let of_key = key.map(|key| usage_of_key(account, key));
+        let keys: Vec<&str> = [Some(&name), of_key.as_ref()]
+            .into_iter()
+            .flatten()
+            .map(String::as_str)
+            .collect();
+        let rows = self.run_script(link, &script::ROWS, &keys, &[&now, before]).await?;
         let rows = reply::rows(&rows)?.ok_or_else(|| AdminError::NoAccount(account.clone()))?;
         Ok(AdminReply::Usage { rows })
     }

@@ -1,6 +1,6 @@
--- Usage rows, oldest day first: day, model, counts, cost.
--- KEYS account; ARGV now, number of days before today (or `all`)
-local account = KEYS[1]
+-- Usage rows of an account, or of one of its keys, oldest day first: day, model, counts, cost.
+-- KEYS account, usage of the key (for its rows); ARGV now, number of days before today (or `all`)
+local account, rows_of = KEYS[1], KEYS[2] or KEYS[1]
 local fact = redis.call('HMGET', account, 'avail', 'first', 'last')
 if not fact[1] then return false end
 local rows = {}
@@ -9,8 +9,9 @@ local first = tonumber(fact[2])
 if ARGV[2] ~= 'all' then first = math.max(first, day_of(clock(ARGV[1])) - tonumber(ARGV[2])) end
 for day = first, tonumber(fact[3]) do
   for model in string.gmatch(redis.call('HGET', account, 'd' .. day) or '', '[^\n]+') do
-    local row = redis.call('HMGET', account, 'u' .. day .. ' ' .. model, 'c' .. day .. ' ' .. model)
-    rows[#rows + 1] = { day, model, row[1], row[2] or '0' }
+    local row = redis.call('HMGET', rows_of, 'u' .. day .. ' ' .. model, 'c' .. day .. ' ' .. model)
+    -- Of the account's models a key has used some.
+    if row[1] or not KEYS[2] then rows[#rows + 1] = { day, model, row[1], row[2] or '0' } end
   end
 end
 return rows

@@ -1,10 +1,10 @@
 -- Takes the exact cost once, whatever became of the hold, and closes it (AccountState::settle); the month, the usage of the
--- day and the producer's number move with it.
--- KEYS account, order of expiry, receipts (where they are kept)
+-- day, that of its key and the producer's number move with it.
+-- KEYS account, order of expiry, usage of the key, receipts (where they are kept)
 -- ARGV now, id, scope, held, held - cost, cost, tokens, field of the producer, number, model, prompt, completion, birth of the producer,
 --   the receipt, the most receipts that there may be
 -- `scope` and `held` are what the sender believes of the hold: they only save work when they are right.
-local account, order = KEYS[1], KEYS[2]
+local account, order, of_key, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local now, id, scope, held = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local cost, producer, model = ARGV[6], ARGV[8], ARGV[10]
 local day = day_of(now)
@@ -53,7 +53,12 @@ if not fact[7] then open_row(account, day, model) end
 if not fact[4] then meet_producer(account, producer) end
 redis.call(unpack(changes))
 add(account, 'c' .. row, cost)
--- What is wrong with the receipts must not undo half of a debit.
-if KEYS[3] then redis.pcall('XADD', KEYS[3], 'MAXLEN', '~', ARGV[15], '*', 't', now, 'r', ARGV[14]) end
+-- What is wrong with what only tells of the debit must not undo half of it.
+local known = redis.pcall('HGET', of_key, 'u' .. row)
+if type(known) ~= 'table' then
+  redis.pcall('HSET', of_key, 'u' .. row, counted(known, ARGV[11], ARGV[12]))
+  redis.pcall('HINCRBY', of_key, 'c' .. row, cost)
+end
+if receipts then redis.pcall('XADD', receipts, 'MAXLEN', '~', ARGV[15], '*', 't', now, 'r', ARGV[14]) end
 local word = (not amount or less(amount, cost)) and 'overrun ' or 'settled '
-return KEYS[3] and word .. run .. '@' .. now or word .. run
+return receipts and word .. run .. '@' .. now or word .. run

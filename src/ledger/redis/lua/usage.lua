@@ -1,4 +1,4 @@
--- Usage by UTC day and model:
+-- Usage by UTC day and model, of an account; of a key only the first two:
 -- u<day> <model>  requests, prompt tokens, completion tokens
 -- c<day> <model>  their cost
 -- d<day>          the models of the day, a line each;  first, last: the days there are

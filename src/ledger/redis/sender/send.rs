@@ -2,7 +2,7 @@
 
 use redis::{RedisResult, Value};
 
-use crate::ledger::redis::account::{receipts_of_account, scope_text};
+use crate::ledger::redis::account::{receipts_of_account, scope_text, usage_of_key};
 use crate::ledger::redis::holds::OpenHold;
 use crate::ledger::redis::link::{Call, Link, Sent};
 use crate::ledger::redis::queue::{QueuedDebit, Work};
@@ -102,10 +102,11 @@ pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedD
     });
     let (scope, held, rest) = known.unwrap_or_default();
     let receipt = receipts::entry_of(shared, queued);
-    let ([name, order], stream) = (queued.account.keys(), receipts_of_account(queued.account.id()));
+    let ([name, order], account) = (queued.account.keys(), queued.account.id());
+    let (of_key, stream) = (usage_of_key(account, &debit.key), receipts_of_account(account));
     let mut command = match &receipt {
-        Some(_) => script::SETTLE.call(by, &[name, order, &stream]),
-        None => script::SETTLE.call(by, &[name, order]),
+        Some(_) => script::SETTLE.call(by, &[name, order, &of_key, &stream]),
+        None => script::SETTLE.call(by, &[name, order, &of_key]),
     };
     command
         .arg(shared.now_text())

@@ -129,7 +129,7 @@ fn a_user_with_few_rights_suffices() {
     let hold = block_on(caller.reserve(&request(2, "1"))).unwrap().unwrap();
     hold.release();
     assert_eq!(block_on(caller.figures()).unwrap().balance, credits("99"));
-    let usage = block_on(ledger.usage(&caller.account.id, Period::All)).unwrap();
+    let usage = block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
     assert_eq!(usage.len(), 1);
     let other = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
     run(&ledger, AdminOp::Maintenance { on: true }).unwrap();

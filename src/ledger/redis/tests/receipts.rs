@@ -25,7 +25,7 @@ fn three_calls(ledger: &Ledger) {
             .unwrap()
             .settle(debit("1"));
     }
-    block_on(ledger.usage(&"acme".parse().unwrap(), Period::All)).unwrap();
+    block_on(ledger.usage(&"acme".parse().unwrap(), None, Period::All)).unwrap();
 }
 
 #[test]

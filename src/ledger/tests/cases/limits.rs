@@ -1,6 +1,7 @@
 //! Rate limits and usage.
 
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, request};
+use crate::ledger::{Caller, Debit};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::ids::AccountId;
 use crate::pure::limits::{LimitOverrides, Limits};
@@ -213,6 +214,58 @@ pub(super) fn usage_is_by_day_and_model(rig: &Rig) {
     assert_eq!(rig.usage(&caller, Period::Week).len(), 1);
     assert_eq!(rig.usage(&caller, Period::Month).len(), 3);
     let nobody: AccountId = "nobody".parse().unwrap();
-    assert!(block_on(rig.ledger.usage(&nobody, Period::All)).is_err());
+    assert!(block_on(rig.ledger.usage(&nobody, None, Period::All)).is_err());
+    audit_is_clean(&rig.ledger);
+}
+
+pub(super) fn a_keys_usage_is_its_own(rig: &Rig) {
+    let callers = [rig.caller("10"), rig.caller("0"), rig.caller("0")];
+    let mut n = 0;
+    let mut use_model = |caller: &Caller, model: &str, cost: &str| {
+        n += 1;
+        let asked = ReserveRequest {
+            expires: rig.clock.now().plus_millis(60_000),
+            ..request(n, "1")
+        };
+        let debit = Debit {
+            model: model.into(),
+            key: caller.key.id.clone(),
+            ..debit(cost)
+        };
+        rig.reserve(caller, &asked).unwrap().settle(debit);
+        rig.figures(caller);
+    };
+    use_model(&callers[0], "a/one", "0.1");
+    use_model(&callers[1], "a/one", "0.2");
+    use_model(&callers[1], "b/two", "0.000000000001");
+    rig.clock.advance(86_400_000);
+    use_model(&callers[0], "a/one", "0.3");
+    use_model(&callers[0], "a/one", "0.05");
+    let of = |caller: &Caller, period: Period| -> Vec<_> {
+        let rows = rig.usage_of_key(caller, period).into_iter();
+        rows.map(|row| {
+            (
+                row.day.0 - NOW.day().0,
+                row.model,
+                row.requests,
+                row.prompt_tokens,
+                row.cost,
+            )
+        })
+        .collect()
+    };
+    let row = |day: i64, model: &str, calls: u64, cost: &str| (day, model.to_owned(), calls, 3 * calls, credits(cost));
+    assert_eq!(
+        of(&callers[0], Period::All),
+        [row(0, "a/one", 1, "0.1"), row(1, "a/one", 2, "0.35")]
+    );
+    assert_eq!(of(&callers[0], Period::Today), [row(1, "a/one", 2, "0.35")]);
+    assert_eq!(
+        of(&callers[1], Period::All),
+        [row(0, "a/one", 1, "0.2"), row(0, "b/two", 1, "0.000000000001")]
+    );
+    assert_eq!(of(&callers[1], Period::Today), []);
+    assert_eq!(of(&callers[2], Period::All), []);
+    assert_eq!(rig.usage(&callers[0], Period::All).len(), 3);
     audit_is_clean(&rig.ledger);
 }

@@ -1,0 +1,126 @@
+//! Usage in the embedded ledger's file: a row an account, day and model, and the same for each key.
+//!
+//! The account's rows are the books: debits are their sum. The rows of keys only tell who spent it; those of calls that an earlier version
+//! billed are missing.
+
+use std::sync::Arc;
+
+use rusqlite::{Connection, Row, Transaction, params};
+
+use super::{AccountDebit, corrupt};
+use crate::ledger::{Debit, StoreError, UsageRow};
+use crate::pure::ids::{AccountId, KeyId};
+use crate::pure::money::Credits;
+use crate::pure::time::Day;
+
+/// The sums of one usage row in a group of debits.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::ledger) struct UsageSum {
+    requests: i64,
+    prompt: i64,
+    completion: i64,
+    cost: i64,
+}
+
+impl UsageSum {
+    fn add(&mut self, debit: &Debit) {
+        let add = |to: &mut i64, value: u64| *to = to.saturating_add(i64::try_from(value).unwrap_or(i64::MAX));
+        add(&mut self.requests, 1);
+        add(&mut self.prompt, debit.usage.prompt.0);
+        add(&mut self.completion, debit.usage.completion.0);
+        self.cost = self.cost.saturating_add(debit.cost.pico());
+    }
+}
+
+impl AccountDebit {
+    /// Counts a debit of `day` as usage of its account and its key.
+    pub(in crate::ledger) fn count(&mut self, day: Day, debit: &Debit) {
+        self.usage
+            .entry((day, Arc::clone(&debit.model)))
+            .or_default()
+            .add(debit);
+        let of_key = (debit.key.clone(), day, Arc::clone(&debit.model));
+        self.usage_of_keys.entry(of_key).or_default().add(debit);
+    }
+}
+
+/// Adds what files of earlier versions do not have. Those versions read and write such a file all the same.
+pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch(
+        "CREATE TABLE IF NOT EXISTS key_usage (
+            account TEXT NOT NULL REFERENCES accounts, key TEXT NOT NULL, day INTEGER NOT NULL, model TEXT NOT NULL,
+            requests INTEGER NOT NULL, prompt INTEGER NOT NULL, completion INTEGER NOT NULL, cost INTEGER NOT NULL,
+            PRIMARY KEY (account, key, day, model)
+        ) STRICT, WITHOUT ROWID",
+    )?;
+    Ok(())
+}
+
+/// Adds a group's sums to the rows of its account.
+pub(super) fn write(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit) -> Result<(), StoreError> {
+    for ((day, model), sum) in &debit.usage {
+        t.prepare_cached(
+            "INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (account, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
+                 completion = completion + ?6, cost = cost + ?7",
+        )?
+        .execute(params![account.as_str(), day.0, model.as_ref(), sum.requests, sum.prompt, sum.completion, sum.cost])?;
+    }
+    for ((key, day, model), sum) in &debit.usage_of_keys {
+        t.prepare_cached(
+            "INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost)
+             VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7)
+             ON CONFLICT (account, key, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
+                 completion = completion + ?6, cost = cost + ?7",
+        )?
+        .execute(params![
+            account.as_str(),
+            day.0,
+            model.as_ref(),
+            sum.requests,
+            sum.prompt,
+            sum.completion,
+            sum.cost,
+            key.as_str()
+        ])?;
+    }
+    Ok(())
+}
+
+/// The usage rows of an account, or of one of its keys, from a day on, oldest first.
+pub(super) fn rows(
+    connection: &Connection,
+    account: &AccountId,
+    key: Option<&KeyId>,
+    from: Day,
+) -> Result<Vec<UsageRow>, StoreError> {
+    let (table, of_key) = match key {
+        None => ("usage", ""),
+        Some(_) => ("key_usage", "AND key = ?3"),
+    };
+    let mut statement = connection.prepare_cached(&format!(
+        "SELECT day, model, requests, prompt, completion, cost FROM {table}
+         WHERE account = ?1 AND day >= ?2 {of_key} ORDER BY day, model"
+    ))?;
+    let mut rows = match key {
+        None => statement.query(params![account.as_str(), from.0])?,
+        Some(key) => statement.query(params![account.as_str(), from.0, key.as_str()])?,
+    };
+    let mut usage = Vec::new();
+    while let Some(row) = rows.next()? {
+        usage.push(usage_row(row)?);
+    }
+    Ok(usage)
+}
+
+fn usage_row(row: &Row<'_>) -> Result<UsageRow, StoreError> {
+    let count = |value: i64| u64::try_from(value).map_err(corrupt);
+    Ok(UsageRow {
+        day: Day(row.get(0)?),
+        model: row.get(1)?,
+        requests: count(row.get(2)?)?,
+        prompt_tokens: count(row.get(3)?)?,
+        completion_tokens: count(row.get(4)?)?,
+        cost: Credits::from_pico(row.get(5)?),
+    })
+}
