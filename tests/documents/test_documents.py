@@ -4,6 +4,7 @@ In an expected output `…` stands for anything. A block runs unless `not_run.py
 Links, names of files, metrics and alerts in the documents are held to what is there.
 """
 
+import json
 import os
 import re
 import subprocess
@@ -48,10 +49,10 @@ def is_run(block: Block) -> bool:
 
 
 def compare(where: str, expected: str, output: str):
-    """`…` stands for anything, white space at the ends of lines does not count."""
+    """`…` stands for anything; columns may be wider than those shown."""
 
     def lines(text: str) -> str:
-        return "\n".join(line.rstrip() for line in text.strip().splitlines())
+        return "\n".join(" ".join(line.split()) for line in text.strip().splitlines())
 
     pattern = ".*".join(re.escape(part) for part in lines(expected).split("…"))
     assert re.fullmatch(pattern, lines(output), re.S), f"{where}: expected\n{expected}\n\nbut it printed\n{output}"
@@ -80,6 +81,24 @@ def test_blocks_run_as_pasted(document, place):
     place.open_shell(exported=document != START[0])
     for block in filter(is_run, markdown.blocks(document)):
         run(place, block)
+
+
+def test_a_newcomers_walk(place):
+    """README.md and then conf/README.md, pasted in order into one shell beside the demo: each command on the ledger that its text says."""
+    place.open_shell(exported=False)
+    for document in ("README.md", "conf/README.md"):
+        for block in filter(is_run, markdown.blocks(document)):
+            run(place, block)
+    # What was done is in the demo's ledger, to the last account and call, and no command has made another one beside it.
+    assert [path.name for path in (place.root / "data").iterdir()] == ["demo"]
+    status, output = place.run("tollgate account list --json; tollgate ledger audit")
+    accounts, _, audit = output.partition("\n")
+    assert status == 0 and {account["name"] for account in json.loads(accounts)["accounts"]} == {"demo", "acme"}, output
+    assert audit.startswith("the books balance: 2 accounts"), output
+    # Without the function that adds the demo's configuration, a command says that it is about another ledger.
+    status, output = place.run("command tollgate account list")
+    assert status == 0 and "no accounts" in output, output
+    assert "this was about the gateway of conf/tollgate.yaml; for the demo that runs here: --conf data/demo/tollgate.yaml" in output, output
 
 
 def test_every_block_is_known():
