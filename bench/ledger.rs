@@ -209,6 +209,7 @@ fn details() -> CallDetails {
         reported_completion: Some(CompletionTokens(200)),
         counted_completion: Some(CompletionTokens(200)),
         pricing: Pricing::from_units_each([2_300_000_000_000_000_000, 9_200_000_000_000_000_000]),
+        ..CallDetails::default()
     }
 }
 

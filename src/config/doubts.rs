@@ -24,10 +24,13 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     let mut text = None;
     let mut doubts = Vec::new();
     for model in catalogue.models() {
-        for (key, price) in [
+        let sides = [
             ("prompt", model.pricing.prompt),
             ("completion", model.pricing.completion),
-        ] {
+        ];
+        let kinds = model.kind_prices.named().into_iter();
+        let kinds = kinds.filter_map(|(key, price)| Some((key, price?)));
+        for (key, price) in sides.into_iter().chain(kinds) {
             if price.units() <= usual.units() {
                 continue;
             }

@@ -7,7 +7,7 @@ use crate::pure::charge::Ceiling;
 use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
 use crate::pure::receipt::CallDetails;
-use crate::pure::usage::Usage;
+use crate::pure::usage::{TokenKinds, Usage};
 use crate::telemetry::recorder::Recorder;
 
 /// Permit and hold: what `admit` gives, and what nothing is forwarded without.
@@ -23,6 +23,8 @@ pub(super) struct Admission {
     pub(super) ceiling: Ceiling,
     /// What is noted of the call: counted when it is dropped, with the hold.
     pub(super) recorder: Recorder,
+    /// What kinds of tokens it used, where its provider reported some that have prices of their own.
+    pub(super) kinds: Option<Box<TokenKinds>>,
     /// What its receipt says of it, once it is over.
     pub(super) details: Option<Box<CallDetails>>,
 }

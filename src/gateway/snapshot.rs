@@ -15,6 +15,7 @@ use crate::config::{Config, ConfigError, Traces};
 use crate::net::certificates::Certificate;
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::ids::{Tier, hex};
+use crate::pure::money::{KindPrices, Pricing};
 use crate::pure::time::Timestamp;
 
 /// Configuration, the live part of the catalogue, and the listings, rendered.
@@ -169,12 +170,21 @@ struct ModelJson<'a> {
     name: &'a str,
     provider: &'a str,
     context_length: u64,
-    pricing: &'a crate::pure::money::Pricing,
+    pricing: PricingJson<'a>,
     description: &'a str,
     architecture: Architecture<'a>,
     max_completion_tokens: u64,
     tier: &'a str,
     purposes: Vec<&'a str>,
+}
+
+/// All list prices in one object.
+#[derive(Serialize)]
+struct PricingJson<'a> {
+    #[serde(flatten)]
+    sides: &'a Pricing,
+    #[serde(flatten)]
+    kinds: &'a KindPrices,
 }
 
 #[derive(Serialize)]
@@ -221,7 +231,10 @@ impl Listed {
             name: &model.name,
             provider: &model.provider,
             context_length: model.context_length,
-            pricing: &model.pricing,
+            pricing: PricingJson {
+                sides: &model.pricing,
+                kinds: &model.kind_prices,
+            },
             description: &model.description,
             architecture: Architecture {
                 modality: &model.modality,

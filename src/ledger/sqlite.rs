@@ -14,14 +14,13 @@ use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
-pub(super) use self::usage::UsageSum;
+use self::usage::UsageSums;
 use super::admin::AuditFinding;
 use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
 use crate::pure::account::KeptState;
@@ -58,9 +57,7 @@ pub(super) struct AccountDebit {
     pub(super) month_used: i64,
     /// Each producer's numbers after the group.
     pub(super) numbers: HashMap<ProducerId, (Birth, Numbers)>,
-    pub(super) usage: HashMap<(Day, Arc<str>), UsageSum>,
-    /// The same by key.
-    pub(super) usage_of_keys: HashMap<(KeyId, Day, Arc<str>), UsageSum>,
+    pub(super) usage: UsageSums,
 }
 
 /// How a top-up ended.
@@ -338,7 +335,7 @@ fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, t
     for (producer, known) in &debit.numbers {
         numbers::write(t, account, *producer, known, today)?;
     }
-    usage::write(t, account, debit)?;
+    usage::write(t, account, &debit.usage)?;
     Ok(())
 }
 

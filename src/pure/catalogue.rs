@@ -17,7 +17,7 @@ use serde::Deserialize;
 use self::aliases::Aliases;
 use self::entry::{RawModel, checked};
 use super::ids::Tier;
-use super::money::{Markup, Pricing};
+use super::money::{KindPrices, Markup, Pricing};
 use super::yaml_lines;
 
 pub use self::purpose::{PURPOSE_PREFIX, Purpose};
@@ -63,8 +63,12 @@ pub struct Model {
     pub max_completion_tokens: u64,
     /// `<inputs>-><outputs>`.
     pub modality: String,
-    /// What callers pay per token.
+    /// What callers pay per token of a side.
     pub pricing: Pricing,
+    /// What they pay per token of a kind that has a price of its own.
+    pub kind_prices: KindPrices,
+    /// The dearest that a token of each side can cost: what is held.
+    pub hold_pricing: Pricing,
     /// The lowest tier that may use it.
     pub tier: Tier,
     /// What it is good for.

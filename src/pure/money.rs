@@ -4,12 +4,17 @@
 //! stay exact. The catalogue holds the provider's base price ([`ProviderPrice`]); only a [`ListPrice`], made by
 //! [`ProviderPrice::with_markup`], can be multiplied by tokens, so the markup is neither forgotten nor applied twice.
 
+mod kinds;
+mod text;
+
 use std::fmt;
 use std::str::FromStr;
 
 use rust_decimal::Decimal;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::kinds::KindPrices;
+use self::text::{deserialize_text, parse_decimal};
 use super::usage::Usage;
 
 /// An amount of credit in units of 10^-12 credit, from about -9.2 to 9.2 million credits.
@@ -293,10 +298,7 @@ impl Pricing {
     /// `prompt_tokens x prompt + completion_tokens x completion` (the interface's formula; the markup is in the list prices),
     /// rounded once, half to even, at 10^-12 credit. Errors beyond the range of [`Credits`]; never wraps or clips.
     pub fn cost(&self, usage: Usage) -> Result<Credits, MoneyError> {
-        self.units(usage)
-            .and_then(|units| i64::try_from(divide_half_even(units, UNITS_PER_PICO)).ok())
-            .map(Credits)
-            .ok_or_else(|| MoneyError::OutOfRange(format!("the cost of {usage:?}")))
+        rounded(self.units(usage), usage)
     }
 
     /// The same, rounded up: what a hold must have so that it covers the exact cost.
@@ -356,43 +358,19 @@ impl Pricing {
 
 const UNITS_PER_PICO: u128 = 1_000_000_000_000;
 
+/// So many units of 10^-24 credit as an amount, rounded half to even.
+fn rounded(units: Option<u128>, usage: Usage) -> Result<Credits, MoneyError> {
+    units
+        .and_then(|units| i64::try_from(divide_half_even(units, UNITS_PER_PICO)).ok())
+        .map(Credits)
+        .ok_or_else(|| MoneyError::OutOfRange(format!("the cost of {usage:?}")))
+}
+
 fn divide_half_even(value: u128, by: u128) -> u128 {
     let quotient = value / by;
     let twice_rest = (value % by).saturating_mul(2);
     let up = twice_rest > by || (twice_rest == by && quotient % 2 == 1);
     quotient.saturating_add(u128::from(up))
-}
-
-/// Plain decimals only: what `Decimal` reads beyond them (exponents, `_`, a leading `+` or dot) is refused.
-fn parse_decimal(text: &str) -> Result<Decimal, MoneyError> {
-    let digits = text.strip_prefix('-').unwrap_or(text);
-    let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.')
-        && digits.starts_with(|c: char| c.is_ascii_digit())
-        && digits.ends_with(|c: char| c.is_ascii_digit());
-    if !plain || text.len() > 40 {
-        return Err(MoneyError::NotDecimal(text.to_owned()));
-    }
-    Decimal::from_str_exact(text)
-        .map(|d| d.normalize())
-        .map_err(|_| MoneyError::NotDecimal(text.to_owned()))
-}
-
-fn deserialize_text<'de, D, T>(deserializer: D, expected: &'static str) -> Result<T, D::Error>
-where
-    D: Deserializer<'de>,
-    T: FromStr<Err = MoneyError>,
-{
-    struct Text<T>(&'static str, std::marker::PhantomData<T>);
-    impl<T: FromStr<Err = MoneyError>> serde::de::Visitor<'_> for Text<T> {
-        type Value = T;
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            f.write_str(self.0)
-        }
-        fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<T, E> {
-            text.parse().map_err(E::custom)
-        }
-    }
-    deserializer.deserialize_any(Text(expected, std::marker::PhantomData))
 }
 
 #[cfg(test)]

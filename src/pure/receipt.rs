@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 pub use self::compact::UsageOfReceipt;
 use super::ids::{AccountId, KeyId, RequestId};
-use super::money::{Credits, ListPrice, Pricing};
+use super::money::{Credits, KindPrices, ListPrice, Pricing};
 use super::numbers::{CallNumber, ProducerId};
 use super::request_body::Endpoint;
 use super::time::Timestamp;
-use super::usage::{CompletionTokens, PromptTokens, Usage};
+use super::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
 
 /// A call that was billed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -103,6 +103,29 @@ pub struct CallFacts {
     /// The list price of a completion token, exactly.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_price: Option<ListPrice>,
+    /// Kinds of tokens that have prices of their own; absent where the model has none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kinds: Option<BilledKinds>,
+}
+
+/// Tokens that are billed at prices of their own, and those prices. A kind without a price costs what its side costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BilledKinds {
+    /// Prompt tokens that the provider read from its cache.
+    pub cache_read_tokens: u64,
+    /// Prompt tokens that the provider wrote to its cache.
+    pub cache_write_tokens: u64,
+    /// Completion tokens of hidden reasoning.
+    pub reasoning_tokens: u64,
+    /// The list price of the first.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_read_price: Option<ListPrice>,
+    /// The list price of the second.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cache_write_price: Option<ListPrice>,
+    /// The list price of the third.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning_price: Option<ListPrice>,
 }
 
 /// An endpoint's name in receipts.
@@ -160,6 +183,10 @@ pub struct CallDetails {
     pub counted_completion: Option<CompletionTokens>,
     /// The list prices.
     pub pricing: Option<Pricing>,
+    /// The kinds of tokens that were billed.
+    pub kinds: TokenKinds,
+    /// Their list prices.
+    pub kind_prices: KindPrices,
 }
 
 impl Receipt {
@@ -221,6 +248,14 @@ impl CallDetails {
             counted_completion_tokens: self.counted_completion.map(|tokens| tokens.0),
             prompt_price: self.pricing.map(|pricing| pricing.prompt),
             completion_price: self.pricing.map(|pricing| pricing.completion),
+            kinds: (self.kind_prices != KindPrices::default()).then_some(BilledKinds {
+                cache_read_tokens: self.kinds.cache_read,
+                cache_write_tokens: self.kinds.cache_write,
+                reasoning_tokens: self.kinds.reasoning,
+                cache_read_price: self.kind_prices.input_cache_read,
+                cache_write_price: self.kind_prices.input_cache_write,
+                reasoning_price: self.kind_prices.internal_reasoning,
+            }),
         }
     }
 }

@@ -20,6 +20,17 @@ pub struct Usage {
     pub completion: CompletionTokens,
 }
 
+/// Tokens of kinds that may have a price of their own. Each token of a side is of at most one of its kinds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct TokenKinds {
+    /// Of the prompt: read from the provider's cache.
+    pub cache_read: u64,
+    /// Of the prompt: written to the provider's cache.
+    pub cache_write: u64,
+    /// Of the completion: hidden reasoning.
+    pub reasoning: u64,
+}
+
 /// One number of a usage report.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Figure {
@@ -41,10 +52,14 @@ pub struct Report {
     pub completion: Figure,
     /// `total_tokens`; it serves to find a side that is missing, and to tell whether reasoning stands beside the completion.
     pub total: Figure,
-    /// The largest of the details of the prompt, such as `prompt_tokens_details.cached_tokens`.
+    /// The largest of the other details of the prompt, such as `prompt_tokens_details.audio_tokens`.
     pub prompt_detail: Figure,
     /// The largest of the details of the completion, but for the reasoning.
     pub completion_detail: Figure,
+    /// Prompt tokens that were read from a cache, as a kind; one of the details of the prompt.
+    pub cache_read: Figure,
+    /// Prompt tokens that were written to a cache, as a kind; one of the details of the prompt.
+    pub cache_write: Figure,
     /// `completion_tokens_details.reasoning_tokens`. Part of the completion, unless the total says that it stands beside it.
     pub reasoning: Figure,
 }
@@ -57,6 +72,7 @@ pub struct Reports {
     prompt: Option<u64>,
     completion: Option<u64>,
     total: Option<u64>,
+    kinds: TokenKinds,
     rejected: u64,
     implausible: bool,
 }
@@ -132,11 +148,25 @@ impl Figure {
     }
 }
 
+impl TokenKinds {
+    /// As many of them as `usage` has room for, where it was cut to what was admitted: those that were written first, then those that were
+    /// read.
+    pub fn within(self, usage: Usage) -> TokenKinds {
+        let cache_write = self.cache_write.min(usage.prompt.0);
+        TokenKinds {
+            cache_write,
+            cache_read: self.cache_read.min(usage.prompt.0.saturating_sub(cache_write)),
+            reasoning: self.reasoning.min(usage.completion.0),
+        }
+    }
+}
+
 impl Report {
     /// The sides, when the report could be true of an answer of at most `completion_max` tokens.
     fn believed(self, completion_max: Option<u64>) -> Result<Sides, Disbelief> {
         let sides = self.sides().ok_or(Disbelief::NoReport)?;
-        if !self.prompt_detail.fits(sides.prompt) {
+        let details = self.prompt_detail.larger(self.cache_read).larger(self.cache_write);
+        if !details.fits(sides.prompt) {
             return Err(Disbelief::NoReport);
         }
         let fits = self.completion_detail.fits(sides.completion) && self.reasoning.fits(sides.completion);
@@ -213,6 +243,10 @@ impl Reports {
         self.prompt = self.prompt.max(sides.prompt);
         self.completion = self.completion.max(sides.completion);
         self.total = self.total.max(sides.total);
+        let highest = |kind: &mut u64, figure: Figure| *kind = (*kind).max(figure.tokens().unwrap_or(0));
+        highest(&mut self.kinds.cache_read, report.cache_read);
+        highest(&mut self.kinds.cache_write, report.cache_write);
+        highest(&mut self.kinds.reasoning, report.reasoning);
         sides.completion.is_some()
     }
 
@@ -261,6 +295,22 @@ impl Reports {
             prompt: PromptTokens(prompt),
             completion: CompletionTokens(self.completion.unwrap_or(0)),
         })
+    }
+
+    /// What kinds of tokens the reports say that `usage` consists of. Kinds that together do not fit in their side are not believed: then
+    /// it is all of no kind.
+    pub fn kinds(&self, usage: Usage) -> TokenKinds {
+        let TokenKinds {
+            cache_read,
+            cache_write,
+            reasoning,
+        } = self.kinds;
+        let fit = cache_read.saturating_add(cache_write) <= usage.prompt.0;
+        TokenKinds {
+            cache_read: if fit { cache_read } else { 0 },
+            cache_write: if fit { cache_write } else { 0 },
+            reasoning: if reasoning <= usage.completion.0 { reasoning } else { 0 },
+        }
     }
 
     /// How many reports were not believed.

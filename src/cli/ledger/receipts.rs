@@ -9,7 +9,8 @@ use crate::cli::output::{Align, Answer, Format, Show, Table, facts};
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply, ReceiptQuery};
 use crate::pure::ids::{AccountId, RequestId};
-use crate::pure::receipt::{CallEnding, EndpointName, Receipt};
+use crate::pure::money::ListPrice;
+use crate::pure::receipt::{BilledKinds, CallEnding, CallFacts, EndpointName, Receipt};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
@@ -127,11 +128,26 @@ impl Show for ReceiptShown {
             ("ending", call.ending.map(|how| ending(how).to_owned())),
             ("prompt tokens", Some(billed.prompt_tokens.to_string())),
             ("  reported", call.reported_prompt_tokens.map(|n| n.to_string())),
+            (
+                "  cache reads",
+                call.kinds.map(|kinds| kinds.cache_read_tokens.to_string()),
+            ),
+            (
+                "  cache writes",
+                call.kinds.map(|kinds| kinds.cache_write_tokens.to_string()),
+            ),
             ("completion tokens", Some(billed.completion_tokens.to_string())),
             ("  reported", call.reported_completion_tokens.map(|n| n.to_string())),
             ("  counted", call.counted_completion_tokens.map(|n| n.to_string())),
+            (
+                "  reasoning",
+                call.kinds.map(|kinds| kinds.reasoning_tokens.to_string()),
+            ),
             ("prompt price", call.prompt_price.map(|price| price.to_string())),
             ("completion price", call.completion_price.map(|price| price.to_string())),
+            ("cache read price", of_kind(call, |kinds| kinds.cache_read_price)),
+            ("cache write price", of_kind(call, |kinds| kinds.cache_write_price)),
+            ("reasoning price", of_kind(call, |kinds| kinds.reasoning_price)),
             ("held", billed.held.map(|held| held.to_string())),
             ("cost", Some(billed.cost.to_string())),
             ("producer", Some(format!("{:016x}", billed.producer.0))),
@@ -143,6 +159,11 @@ impl Show for ReceiptShown {
             .collect();
         facts(&known)
     }
+}
+
+/// A price of its own of a kind of tokens.
+fn of_kind(call: &CallFacts, price: fn(&BilledKinds) -> Option<ListPrice>) -> Option<String> {
+    call.kinds.as_ref().and_then(price).map(|price| price.to_string())
 }
 
 /// What a provider or a client wrote, without what a terminal would obey.

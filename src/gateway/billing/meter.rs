@@ -7,7 +7,7 @@ use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, Usage};
+use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Usage};
 
 /// The tap of an answer that has begun.
 pub(in crate::gateway) struct Meter {
@@ -60,6 +60,8 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) reported: Option<Usage>,
     /// The provider's report of the prompt alone.
     pub(in crate::gateway) prompt: Option<PromptTokens>,
+    /// What kinds of tokens they consist of.
+    pub(in crate::gateway) kinds: TokenKinds,
     /// Tokens counted in what was delivered.
     pub(in crate::gateway) delivered: CompletionTokens,
     /// The upstream said that it failed, or what came was no answer.
@@ -328,6 +330,7 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
     Metered {
         reported,
         prompt: reports.prompt(),
+        kinds: kinds(reports, reported),
         rejected_reports: reports.rejected(),
         delivered: CompletionTokens(0),
         is_error: false,
@@ -335,6 +338,15 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         is_implausible: false,
         began: false,
     }
+}
+
+/// The kinds of the sides that are reported: a side that has to be counted is of no kind.
+fn kinds(reports: &Reports, reported: Option<Usage>) -> TokenKinds {
+    let prompt_alone = || Usage {
+        prompt: reports.prompt().unwrap_or_default(),
+        completion: CompletionTokens(0),
+    };
+    reports.kinds(reported.unwrap_or_else(prompt_alone))
 }
 
 /// Puts `tail` after what passes.

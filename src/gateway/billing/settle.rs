@@ -13,9 +13,9 @@ use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
 use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
-use crate::pure::money::Credits;
+use crate::pure::money::{Credits, KindPrices};
 use crate::pure::prompt_count::counted_prompt;
-use crate::pure::usage::{CompletionTokens, Usage};
+use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
 pub(in crate::gateway) struct Settler {
@@ -77,6 +77,10 @@ impl Settler {
                 closed.admission.permit.model().tokens_per_second,
             );
             metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
+        }
+        let has_kinds = closed.admission.permit.model().kind_prices != KindPrices::default();
+        if has_kinds && metered.kinds != TokenKinds::default() {
+            closed.admission.kinds = Some(Box::new(metered.kinds));
         }
         let charge = charge(&metered, closed.ending);
         if charge != Charge::Nothing {
@@ -215,7 +219,15 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
 fn debit(mut admission: Admission, usage: Usage) {
     let Charged { usage, lost } = admission.ceiling.charged(usage);
     note_loss(&mut admission, lost);
-    match admission.permit.model().pricing.cost(usage) {
+    let kinds = admission
+        .kinds
+        .take()
+        .map_or_else(TokenKinds::default, |kinds| kinds.within(usage));
+    if let Some(details) = &mut admission.details {
+        details.kinds = kinds;
+    }
+    let model = admission.permit.model();
+    match model.pricing.cost_by_kind(usage, kinds, &model.kind_prices) {
         Ok(cost) => {
             let (cost, cut) = within_hold(cost, admission.hold.amount());
             if let Some(cut) = cut {
@@ -260,7 +272,7 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
     if ceiling.passing(all, Ceiling::is_known(&model.id)) == Passing::Within {
         lost.completion = CompletionTokens(0);
     }
-    if lost == Usage::default() || model.pricing.is_free() {
+    if lost == Usage::default() || model.hold_pricing.is_free() {
         return;
     }
     let cost = model.pricing.cost(lost).unwrap_or(Credits::MAX);

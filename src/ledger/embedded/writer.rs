@@ -275,7 +275,7 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
         (sum.month, sum.month_used) = (queued.month, queued.month_used.pico());
         let Some(debit) = &queued.debit else { continue };
         sum.cost = sum.cost.saturating_add(i128::from(debit.cost.pico()));
-        sum.count(queued.day, debit);
+        sum.usage.add(queued.day, debit);
     }
     group
 }

@@ -3,19 +3,26 @@
 //! The account's rows are the books: debits are their sum. The rows of keys only tell who spent it; those of calls that an earlier version
 //! billed are missing.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row, Transaction, params};
 
-use super::{AccountDebit, corrupt};
 use crate::ledger::{Debit, StoreError, UsageRow};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::Day;
 
-/// The sums of one usage row in a group of debits.
+/// The usage rows of one account in a group of debits.
+#[derive(Clone, Debug, Default)]
+pub(in crate::ledger) struct UsageSums {
+    of_account: HashMap<(Day, Arc<str>), UsageSum>,
+    of_keys: HashMap<(KeyId, Day, Arc<str>), UsageSum>,
+}
+
+/// The sums of one row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::ledger) struct UsageSum {
+struct UsageSum {
     requests: i64,
     prompt: i64,
     completion: i64,
@@ -32,15 +39,13 @@ impl UsageSum {
     }
 }
 
-impl AccountDebit {
+impl UsageSums {
     /// Counts a debit of `day` as usage of its account and its key.
-    pub(in crate::ledger) fn count(&mut self, day: Day, debit: &Debit) {
-        self.usage
-            .entry((day, Arc::clone(&debit.model)))
-            .or_default()
-            .add(debit);
-        let of_key = (debit.key.clone(), day, Arc::clone(&debit.model));
-        self.usage_of_keys.entry(of_key).or_default().add(debit);
+    pub(in crate::ledger) fn add(&mut self, day: Day, debit: &Debit) {
+        let row = (day, Arc::clone(&debit.model));
+        self.of_account.entry(row).or_default().add(debit);
+        let row = (debit.key.clone(), day, Arc::clone(&debit.model));
+        self.of_keys.entry(row).or_default().add(debit);
     }
 }
 
@@ -57,8 +62,8 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
 }
 
 /// Adds a group's sums to the rows of its account.
-pub(super) fn write(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit) -> Result<(), StoreError> {
-    for ((day, model), sum) in &debit.usage {
+pub(super) fn write(t: &Transaction<'_>, account: &AccountId, usage: &UsageSums) -> Result<(), StoreError> {
+    for ((day, model), sum) in &usage.of_account {
         t.prepare_cached(
             "INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
              ON CONFLICT (account, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
@@ -66,7 +71,7 @@ pub(super) fn write(t: &Transaction<'_>, account: &AccountId, debit: &AccountDeb
         )?
         .execute(params![account.as_str(), day.0, model.as_ref(), sum.requests, sum.prompt, sum.completion, sum.cost])?;
     }
-    for ((key, day, model), sum) in &debit.usage_of_keys {
+    for ((key, day, model), sum) in &usage.of_keys {
         t.prepare_cached(
             "INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost)
              VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7)
@@ -114,7 +119,7 @@ pub(super) fn rows(
 }
 
 fn usage_row(row: &Row<'_>) -> Result<UsageRow, StoreError> {
-    let count = |value: i64| u64::try_from(value).map_err(corrupt);
+    let count = |value: i64| u64::try_from(value).map_err(|error| StoreError::Corrupt(error.to_string()));
     Ok(UsageRow {
         day: Day(row.get(0)?),
         model: row.get(1)?,

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Catalogue, Model};
+use crate::pure::money::ListPrice;
 
 /// The difference of two catalogues, by model, in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -95,7 +96,7 @@ impl Changes {
         }
         let free = self.changed.iter().find(|changed| {
             let mut prices = changed.fields.iter();
-            prices.any(|field| ["prompt price", "completion price"].contains(&field.name) && field.to == "0")
+            prices.any(|field| PRICES.contains(&field.name) && field.to == "0")
         });
         free.map(|changed| format!("{} would cost nothing from now on", changed.model))
     }
@@ -162,6 +163,19 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
         ("purposes", purposes(old), purposes(new)),
         ("targets", targets(old), targets(new)),
     ];
-    let changed = all.into_iter().filter(|(_, from, to)| from != to);
+    let text = |price: Option<ListPrice>| price.map_or_else(|| "none".to_owned(), |price| price.to_string());
+    let before = old.kind_prices.named().into_iter();
+    let kinds = before.zip(new.kind_prices.named());
+    let kinds = kinds.map(|((name, from), (_, to))| (name, text(from), text(to)));
+    let changed = all.into_iter().chain(kinds).filter(|(_, from, to)| from != to);
     changed.map(|(name, from, to)| Field { name, from, to }).collect()
 }
+
+/// Fields that fall to nothing only by mistake.
+const PRICES: [&str; 5] = [
+    "prompt price",
+    "completion price",
+    "input_cache_read",
+    "input_cache_write",
+    "internal_reasoning",
+];

@@ -4,7 +4,7 @@ use serde::Deserialize;
 
 use super::{CatalogueError, Model, Purpose, Target};
 use crate::pure::ids::Tier;
-use crate::pure::money::{Markup, Pricing, ProviderPrice};
+use crate::pure::money::{KindPrices, Markup, Pricing, ProviderPrice};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -45,6 +45,12 @@ struct RawPricing {
     prompt: ProviderPrice,
     #[serde(default)]
     completion: Option<ProviderPrice>,
+    #[serde(default)]
+    input_cache_read: Option<ProviderPrice>,
+    #[serde(default)]
+    input_cache_write: Option<ProviderPrice>,
+    #[serde(default)]
+    internal_reasoning: Option<ProviderPrice>,
 }
 
 /// Errors with the first thing that makes no sense.
@@ -110,11 +116,20 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     if raw.targets.is_empty() {
         return fail("targets is empty: no provider is named");
     }
+    let list = |price: Option<ProviderPrice>| price.map(|price| price.with_markup(markup));
+    let pricing = Pricing {
+        prompt: raw.pricing.prompt.with_markup(markup),
+        completion: completion_price.with_markup(markup),
+    };
+    let kind_prices = KindPrices {
+        input_cache_read: list(raw.pricing.input_cache_read),
+        input_cache_write: list(raw.pricing.input_cache_write),
+        internal_reasoning: list(raw.pricing.internal_reasoning),
+    };
     Ok(Model {
-        pricing: Pricing {
-            prompt: raw.pricing.prompt.with_markup(markup),
-            completion: completion_price.with_markup(markup),
-        },
+        pricing,
+        kind_prices,
+        hold_pricing: pricing.dearest(&kind_prices),
         id: raw.id.into(),
         aliases: raw.aliases.into_iter().map(Into::into).collect(),
         name: raw.name,

@@ -58,6 +58,8 @@ pub struct ImportedModel {
     modality: String,
     prompt: String,
     completion: String,
+    /// Prices of single kinds of tokens, by name.
+    kinds: Vec<(&'static str, String)>,
     tier: Tier,
     purposes: Vec<Purpose>,
 }
@@ -172,12 +174,16 @@ impl Imported {
         let mut text = begin;
         for model in &self.models {
             let names: Vec<&str> = model.purposes.iter().map(|purpose| purpose.name()).collect();
+            let kinds = model.kinds.iter();
+            let kinds: Vec<String> = kinds
+                .map(|(name, price)| format!(", {name}: {}", quoted(price)))
+                .collect();
             // Writing to a string does not fail.
             let _written = write!(
                 text,
                 "{dash}- id: {}\n{dash}  name: {}\n{dash}  provider: {}\n{dash}  description: {}\n\
                  {dash}  context_length: {}\n{dash}  max_completion_tokens: {}\n{dash}  modality: {}\n\
-                 {dash}  pricing: {{ prompt: {}, completion: {} }}\n{dash}  tier: {}\n\
+                 {dash}  pricing: {{ prompt: {}, completion: {}{} }}\n{dash}  tier: {}\n\
                  {dash}  purposes: [{}]\n{dash}  targets: [ {{ provider: {}, model: {} }} ]\n",
                 quoted(&model.id),
                 quoted(&model.name),
@@ -188,6 +194,7 @@ impl Imported {
                 quoted(&model.modality),
                 quoted(&model.prompt),
                 quoted(&model.completion),
+                kinds.concat(),
                 model.tier.name(),
                 names.join(", "),
                 quoted(&rules.provider),
@@ -228,17 +235,25 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
         (Price::Missing, _) | (_, Price::Missing) => return no("the list gives no price for it"),
         (Price::Depends, _) | (_, Price::Depends) => return no("its price is not fixed"),
     };
-    for (key, above) in [
-        ("request", ProviderPrice::default()),
+    match price(listed, "request")? {
+        Price::Fixed(extra) if extra.decimal() > ProviderPrice::default().decimal() => {
+            return no("it has a price of its own for request, which no token price covers");
+        }
+        Price::Depends => return no("its price is not fixed"),
+        Price::Fixed(_) | Price::Missing => {}
+    }
+    let mut kinds = Vec::new();
+    for (key, side) in [
+        ("input_cache_read", prompt),
+        ("input_cache_write", prompt),
         ("internal_reasoning", completion),
     ] {
         match price(listed, key)? {
-            Price::Fixed(extra) if extra.decimal() > above.decimal() => {
-                return Ok(Err(format!(
-                    "it has a price of its own for {key}, which no token price covers"
-                )));
-            }
             Price::Depends => return no("its price is not fixed"),
+            // "0" stands there for what has no price of its own.
+            Price::Fixed(own) if own != side && !own.decimal().is_zero() => {
+                kinds.push((key, own.decimal().to_string()))
+            }
             Price::Fixed(_) | Price::Missing => {}
         }
     }
@@ -273,6 +288,7 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
         modality: format!("{}->{output}", inputs.join("+")),
         prompt: prompt.decimal().to_string(),
         completion: completion.decimal().to_string(),
+        kinds,
         tier: rules.tier(&subject),
         purposes: rules.purposes(&subject),
     }))

@@ -3,8 +3,10 @@
 use std::sync::Arc;
 
 use serde::de::IgnoredAny as Any;
+use serde::ser::SerializeSeq;
+use serde::{Deserialize, Serialize, Serializer};
 
-use super::{Billed, CallEnding, CallFacts, EndpointName, created};
+use super::{Billed, BilledKinds, CallEnding, CallFacts, EndpointName, created};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::{Credits, ListPrice};
 use crate::pure::numbers::ProducerId;
@@ -26,8 +28,9 @@ type Compact = (
 );
 
 /// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says, the
-/// prices are in 10^-24 credit.
-type CompactFacts = (
+/// prices are in 10^-24 credit. The kinds are only there where the model has prices for them.
+#[derive(Deserialize)]
+struct CompactFacts(
     Option<Arc<str>>,
     Option<Arc<str>>,
     Option<String>,
@@ -41,7 +44,34 @@ type CompactFacts = (
     Option<u64>,
     Option<u128>,
     Option<u128>,
+    #[serde(default)] Option<CompactKinds>,
 );
+
+/// [`BilledKinds`] in the order of their fields.
+type CompactKinds = (u64, u64, u64, Option<u128>, Option<u128>, Option<u128>);
+
+impl Serialize for CompactFacts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(None)?;
+        list.serialize_element(&self.0)?;
+        list.serialize_element(&self.1)?;
+        list.serialize_element(&self.2)?;
+        list.serialize_element(&self.3)?;
+        list.serialize_element(&self.4)?;
+        list.serialize_element(&self.5)?;
+        list.serialize_element(&self.6)?;
+        list.serialize_element(&self.7)?;
+        list.serialize_element(&self.8)?;
+        list.serialize_element(&self.9)?;
+        list.serialize_element(&self.10)?;
+        list.serialize_element(&self.11)?;
+        list.serialize_element(&self.12)?;
+        if let Some(kinds) = &self.13 {
+            list.serialize_element(kinds)?;
+        }
+        list.end()
+    }
+}
 
 impl Billed {
     /// The text that a store keeps; the account is known by its place.
@@ -129,7 +159,7 @@ impl UsageOfReceipt {
 impl CallFacts {
     fn as_compact(&self, id: RequestId) -> CompactFacts {
         let after = |time: Timestamp| time.0.saturating_sub(id.time().0);
-        (
+        CompactFacts(
             self.provider.clone(),
             self.upstream_model.clone(),
             self.upstream_id.clone(),
@@ -143,12 +173,38 @@ impl CallFacts {
             self.counted_completion_tokens,
             self.prompt_price.map(ListPrice::units),
             self.completion_price.map(ListPrice::units),
+            self.kinds.map(|kinds| {
+                let units = |price: Option<ListPrice>| price.map(ListPrice::units);
+                (
+                    kinds.cache_read_tokens,
+                    kinds.cache_write_tokens,
+                    kinds.reasoning_tokens,
+                    units(kinds.cache_read_price),
+                    units(kinds.cache_write_price),
+                    units(kinds.reasoning_price),
+                )
+            }),
         )
     }
 
     fn of_parts(facts: CompactFacts, id: RequestId) -> CallFacts {
-        let (provider, upstream_model, upstream_id, endpoint, first_byte, ended, streamed, ending, rp, rc, cc, pp, cp) =
-            facts;
+        let CompactFacts(
+            provider,
+            upstream_model,
+            upstream_id,
+            endpoint,
+            first_byte,
+            ended,
+            streamed,
+            ending,
+            rp,
+            rc,
+            cc,
+            pp,
+            cp,
+            kinds,
+        ) = facts;
+        let price = |units: Option<u128>| units.and_then(ListPrice::from_units);
         let at = |after: i64| Timestamp(id.time().0.saturating_add(after));
         CallFacts {
             provider,
@@ -163,8 +219,18 @@ impl CallFacts {
             reported_prompt_tokens: rp,
             reported_completion_tokens: rc,
             counted_completion_tokens: cc,
-            prompt_price: pp.and_then(ListPrice::from_units),
-            completion_price: cp.and_then(ListPrice::from_units),
+            prompt_price: price(pp),
+            completion_price: price(cp),
+            kinds: kinds.map(
+                |(read, write, reasoning, read_price, write_price, reasoning_price)| BilledKinds {
+                    cache_read_tokens: read,
+                    cache_write_tokens: write,
+                    reasoning_tokens: reasoning,
+                    cache_read_price: price(read_price),
+                    cache_write_price: price(write_price),
+                    reasoning_price: price(reasoning_price),
+                },
+            ),
         }
     }
 }

@@ -57,6 +57,7 @@ fn a_receipt_reads_back_whole() {
         reported_completion: None,
         counted_completion: Some(CompletionTokens(6)),
         pricing: Pricing::from_units_each([2_000_000_000_000_000_000, 1]),
+        ..CallDetails::default()
     };
     let receipt = Receipt {
         resolved: Timestamp(11),
@@ -84,4 +85,44 @@ fn a_receipt_reads_back_whole() {
     assert!(Billed::of_compact(&receipt.billed.account, &compact.replacen("[1,", "[2,", 1)).is_err());
     assert!(receipt.is_named("chatcmpl-\"1") && receipt.is_named("01010101-0101-0101-0101-010101010101"));
     assert!(!receipt.is_named("m-2026"));
+}
+
+#[test]
+fn kinds_with_prices_of_their_own_are_kept_and_a_receipt_without_them_is_as_it_always_was() {
+    let plain = CallDetails {
+        provider: Some("openai".into()),
+        pricing: Pricing::from_units_each([2_000_000_000_000_000_000, 1]),
+        kinds: TokenKinds {
+            cache_read: 4,
+            cache_write: 3,
+            reasoning: 2,
+        },
+        ..CallDetails::default()
+    };
+    let kept = billed(Some(&plain));
+    assert_eq!(kept.call.kinds, None, "the model has two prices");
+    let text = kept.to_compact().unwrap();
+    // What versions before this one wrote ends with the two prices, and they read nothing longer.
+    assert!(text.ends_with(",2000000000000000000,1]]"), "{text}");
+    let account = kept.account.clone();
+    assert_eq!(Billed::of_compact(&account, &text).unwrap(), kept);
+    let dear = CallDetails {
+        kind_prices: KindPrices {
+            input_cache_read: ListPrice::from_units(200_000_000_000_000_000),
+            input_cache_write: ListPrice::from_units(34_028_236_692_093_846_346_337),
+            internal_reasoning: None,
+        },
+        ..plain
+    };
+    let kept = billed(Some(&dear));
+    let text = kept.to_compact().unwrap();
+    assert!(
+        text.ends_with(",1,[4,3,2,200000000000000000,34028236692093846346337,null]]]"),
+        "{text}"
+    );
+    assert_eq!(Billed::of_compact(&account, &text).unwrap(), kept);
+    let of = UsageOfReceipt::of_compact(&text).unwrap();
+    assert_eq!((of.prompt_tokens, of.cost), (kept.prompt_tokens, kept.cost));
+    let shown = serde_json::to_string(&kept).unwrap();
+    assert!(shown.contains(r#""kinds":{"cache_read_tokens":4,"cache_write_tokens":3,"reasoning_tokens":2,"cache_read_price":"0.0000002","#), "{shown}");
 }

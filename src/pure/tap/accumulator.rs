@@ -176,6 +176,9 @@ impl Reading {
             Role::TotalTokens => self.report.total = figure,
             Role::PromptDetail => self.report.prompt_detail = self.report.prompt_detail.larger(figure),
             Role::CompletionDetail => self.report.completion_detail = self.report.completion_detail.larger(figure),
+            // Some providers say it twice, under both names.
+            Role::CacheReadTokens => self.report.cache_read = self.report.cache_read.larger(figure),
+            Role::CacheWriteTokens => self.report.cache_write = figure,
             Role::ReasoningTokens => self.report.reasoning = figure,
             _ => {}
         }

@@ -66,6 +66,9 @@ pub(super) enum Role {
     /// One of them.
     PromptDetail,
     CompletionDetail,
+    /// Details that may have a price of their own.
+    CacheReadTokens,
+    CacheWriteTokens,
     ReasoningTokens,
     Groq,
     Error,
@@ -124,11 +127,13 @@ impl Node {
                 b"total_tokens" => Role::TotalTokens,
                 b"prompt_tokens_details" => Role::PromptDetails,
                 b"completion_tokens_details" => Role::CompletionDetails,
-                b"prompt_cache_hit_tokens" => Role::PromptDetail,
+                b"prompt_cache_hit_tokens" => Role::CacheReadTokens,
                 _ => Role::Skip,
             },
             Node::PromptDetails => match key {
-                b"cached_tokens" | b"cache_write_tokens" | b"audio_tokens" => Role::PromptDetail,
+                b"cached_tokens" => Role::CacheReadTokens,
+                b"cache_write_tokens" => Role::CacheWriteTokens,
+                b"audio_tokens" => Role::PromptDetail,
                 _ => Role::Skip,
             },
             Node::CompletionDetails => match key {
@@ -211,6 +216,8 @@ impl Role {
                 | Role::TotalTokens
                 | Role::PromptDetail
                 | Role::CompletionDetail
+                | Role::CacheReadTokens
+                | Role::CacheWriteTokens
                 | Role::ReasoningTokens
                 | Role::Error
                 | Role::ErrorCode

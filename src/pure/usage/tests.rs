@@ -207,3 +207,50 @@ fn a_report_that_text_followed_is_believed_as_far_as_it_can_be() {
     assert_eq!(behind(6, 7, 1), Some(7));
     assert_eq!(behind(500, 60, 20), Some(500), "hidden reasoning");
 }
+
+#[test]
+fn the_kinds_of_a_report_are_those_that_fit_in_its_sides() {
+    let report = |cache_read: u64, cache_write: u64, reasoning: u64| Report {
+        prompt: Figure::Tokens(100),
+        completion: Figure::Tokens(50),
+        cache_read: Figure::Tokens(cache_read),
+        cache_write: Figure::Tokens(cache_write),
+        reasoning: Figure::Tokens(reasoning),
+        ..Report::default()
+    };
+    let kinds = |reports: &[Report]| {
+        let mut all = Reports::default();
+        for report in reports {
+            all.add(*report);
+        }
+        let kinds = all.kinds(all.usage().unwrap_or_default());
+        (kinds.cache_read, kinds.cache_write, kinds.reasoning)
+    };
+    assert_eq!(kinds(&[report(60, 40, 50)]), (60, 40, 50));
+    assert_eq!(
+        kinds(&[report(60, 41, 50)]),
+        (0, 0, 50),
+        "more kinds than tokens: of no kind"
+    );
+    assert_eq!(
+        kinds(&[report(101, 0, 0)]),
+        (0, 0, 0),
+        "the report is not believed at all"
+    );
+    assert_eq!(
+        kinds(&[report(5, 1, 2), report(60, 0, 1)]),
+        (60, 1, 2),
+        "the highest of each, as of the sides"
+    );
+    let cut = TokenKinds {
+        cache_read: 60,
+        cache_write: 30,
+        reasoning: 50,
+    };
+    let room = Usage {
+        prompt: PromptTokens(70),
+        completion: CompletionTokens(20),
+    };
+    let within = cut.within(room);
+    assert_eq!((within.cache_read, within.cache_write, within.reasoning), (40, 30, 20));
+}

@@ -1,7 +1,7 @@
 //! What each ending of a call owes.
 
 use super::*;
-use crate::pure::usage::PromptTokens;
+use crate::pure::usage::{PromptTokens, TokenKinds};
 
 fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
     let usage = |(prompt, completion)| Usage {
@@ -11,6 +11,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
     Metered {
         reported: reported.map(usage),
         prompt: None,
+        kinds: TokenKinds::default(),
         delivered: CompletionTokens(delivered),
         is_error: false,
         is_complete: false,

@@ -225,11 +225,9 @@ pub(super) fn report(usage: &Value) -> Report {
         prompt: figure("prompt_tokens"),
         completion: figure("completion_tokens"),
         total: figure("total_tokens"),
-        prompt_detail: detail(
-            "prompt_tokens_details",
-            &["cached_tokens", "cache_write_tokens", "audio_tokens"],
-        )
-        .larger(figure("prompt_cache_hit_tokens")),
+        prompt_detail: detail("prompt_tokens_details", &["audio_tokens"]),
+        cache_read: detail("prompt_tokens_details", &["cached_tokens"]).larger(figure("prompt_cache_hit_tokens")),
+        cache_write: detail("prompt_tokens_details", &["cache_write_tokens"]),
         completion_detail: detail(
             "completion_tokens_details",
             &[
