@@ -2,7 +2,7 @@
 
 use super::{Config, ConfigError};
 use crate::pure::catalogue::Catalogue;
-use crate::pure::money::ProviderPrice;
+use crate::pure::money::{ListPrice, PriceRow, ProviderPrice};
 use crate::pure::yaml_lines;
 
 /// Doubts about the configuration.
@@ -24,13 +24,9 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     let mut text = None;
     let mut doubts = Vec::new();
     for model in catalogue.models() {
-        let sides = [
-            ("prompt", model.pricing.prompt),
-            ("completion", model.pricing.completion),
-        ];
-        let kinds = model.kind_prices.named().into_iter();
-        let kinds = kinds.filter_map(|(key, price)| Some((key, price?)));
-        for (key, price) in sides.into_iter().chain(kinds) {
+        let long = model.prices.long().iter().map(|long| &long.row);
+        let prices = std::iter::once(model.prices.usual()).chain(long).flat_map(named);
+        for (key, price) in prices {
             if price.units() <= usual.units() {
                 continue;
             }
@@ -46,6 +42,15 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     }
     doubts.truncate(DOUBTS_MAX);
     doubts
+}
+
+/// The prices of a row with their keys.
+fn named(row: &PriceRow) -> impl Iterator<Item = (&'static str, ListPrice)> {
+    let sides = [("prompt", row.pricing.prompt), ("completion", row.pricing.completion)];
+    let kinds = row.kinds.named().into_iter();
+    sides
+        .into_iter()
+        .chain(kinds.filter_map(|(key, price)| Some((key, price?))))
 }
 
 /// A code of three capital letters passes, and a name of the operator's own (`credits`); not another spelling of a currency.

@@ -15,7 +15,7 @@ use crate::config::{Config, ConfigError, Traces};
 use crate::net::certificates::Certificate;
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::ids::{Tier, hex};
-use crate::pure::money::{KindPrices, Pricing};
+use crate::pure::money::PriceTable;
 use crate::pure::time::Timestamp;
 
 /// Configuration, the live part of the catalogue, and the listings, rendered.
@@ -170,21 +170,12 @@ struct ModelJson<'a> {
     name: &'a str,
     provider: &'a str,
     context_length: u64,
-    pricing: PricingJson<'a>,
+    pricing: &'a PriceTable,
     description: &'a str,
     architecture: Architecture<'a>,
     max_completion_tokens: u64,
     tier: &'a str,
     purposes: Vec<&'a str>,
-}
-
-/// All list prices in one object.
-#[derive(Serialize)]
-struct PricingJson<'a> {
-    #[serde(flatten)]
-    sides: &'a Pricing,
-    #[serde(flatten)]
-    kinds: &'a KindPrices,
 }
 
 #[derive(Serialize)]
@@ -231,10 +222,7 @@ impl Listed {
             name: &model.name,
             provider: &model.provider,
             context_length: model.context_length,
-            pricing: PricingJson {
-                sides: &model.pricing,
-                kinds: &model.kind_prices,
-            },
+            pricing: &model.prices,
             description: &model.description,
             architecture: Architecture {
                 modality: &model.modality,

@@ -6,6 +6,7 @@
 mod aliases;
 pub mod changes;
 mod entry;
+mod prices;
 mod purpose;
 
 use std::collections::HashMap;
@@ -17,7 +18,7 @@ use serde::Deserialize;
 use self::aliases::Aliases;
 use self::entry::{RawModel, checked};
 use super::ids::Tier;
-use super::money::{KindPrices, Markup, Pricing};
+use super::money::{Markup, PriceTable, Pricing};
 use super::yaml_lines;
 
 pub use self::purpose::{PURPOSE_PREFIX, Purpose};
@@ -63,12 +64,10 @@ pub struct Model {
     pub max_completion_tokens: u64,
     /// `<inputs>-><outputs>`.
     pub modality: String,
-    /// What callers pay per token of a side.
+    /// What callers pay per token, unless a row of [`Model::prices`] says otherwise.
     pub pricing: Pricing,
-    /// What they pay per token of a kind that has a price of its own.
-    pub kind_prices: KindPrices,
-    /// The dearest that a token of each side can cost: what is held.
-    pub hold_pricing: Pricing,
+    /// All that they may pay.
+    pub prices: PriceTable,
     /// The lowest tier that may use it.
     pub tier: Tier,
     /// What it is good for.

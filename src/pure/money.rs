@@ -5,6 +5,7 @@
 //! [`ProviderPrice::with_markup`], can be multiplied by tokens, so the markup is neither forgotten nor applied twice.
 
 mod kinds;
+mod table;
 mod text;
 
 use std::fmt;
@@ -14,6 +15,7 @@ use rust_decimal::Decimal;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 pub use self::kinds::KindPrices;
+pub use self::table::{LongPromptRow, PriceRow, PriceTable};
 use self::text::{deserialize_text, parse_decimal};
 use super::usage::Usage;
 

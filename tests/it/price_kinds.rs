@@ -1,4 +1,4 @@
-//! Prices of single kinds of tokens: cache reads, cache writes and reasoning, as providers report them.
+//! Prices of single kinds of tokens (cache reads, cache writes, reasoning) as providers report them, and of long prompts.
 
 use rust_decimal::{Decimal, RoundingStrategy};
 use serde_json::{Value, json};
@@ -237,4 +237,81 @@ async fn listings_show_each_price_with_the_markup() {
         }
         assert_eq!(of("acme/free").as_object().unwrap().len(), 2, "two prices, as ever");
     }
+}
+
+#[tokio::test]
+async fn a_long_prompt_has_the_row_that_its_provider_reported_it_for() {
+    let upstream = provider().await;
+    let mut setup = Setup::over(&upstream);
+    setup.catalogue["models"][1]["pricing"] = json!({
+        "prompt": "0.000001", "completion": "0.000002", "input_cache_read": "0.0000001",
+        "overrides": [
+            { "min_prompt_tokens": 1_000, "prompt": "0.000003" },
+            { "min_prompt_tokens": 2_000, "prompt": "0.000005", "completion": "0.000009", "input_cache_read": "0.0000005" },
+        ],
+    });
+    let gateway = setup.start().await;
+    let prices = |prompt: u64| match prompt {
+        0..=1_000 => ["0.000001", "0.000002", "0.0000001"],
+        1_001..=2_000 => ["0.000003", "0.000002", "0.0000001"],
+        _ => ["0.000005", "0.000009", "0.0000005"],
+    };
+    let mut expected = Decimal::ZERO;
+    for prompt in [999, 1_000, 1_001, 1_999, 2_000, 2_001] {
+        for (cached, stream) in [(0, false), (0, true), (900, false), (900, true)] {
+            let reported = Reported {
+                prompt,
+                completion: 7,
+                kinds: [cached, 0, 0],
+            };
+            gateway
+                .http1
+                .post("/llm/chat", asking(&reported.openai(), stream))
+                .await
+                .ok();
+            let [of_prompt, of_completion, of_read] = prices(prompt).map(|price| price.parse::<Decimal>().unwrap());
+            let sum = Decimal::from(prompt - cached) * of_prompt
+                + Decimal::from(cached) * of_read
+                + Decimal::from(7) * of_completion;
+            expected += sum * Decimal::new(115, 2);
+            assert_eq!(
+                gateway.spent().await,
+                expected,
+                "{prompt} tokens, {cached} cached, stream {stream}"
+            );
+            let billed = gateway.receipts().await.swap_remove(0).billed;
+            assert!(billed.held.unwrap() >= billed.cost);
+            let told: Decimal = billed.call.prompt_price.unwrap().to_string().parse().unwrap();
+            assert_eq!(told, of_prompt * Decimal::new(115, 2));
+        }
+    }
+    let listed = gateway.http1.get("/llm/models").await.ok().json();
+    let models = listed["models"].as_array().unwrap();
+    let own = &models.iter().find(|model| model["id"] == SMALL).unwrap()["pricing"]["overrides"];
+    assert_eq!(own[1]["completion"], json!("0.00001035"));
+    assert_eq!(own[0]["input_cache_read"], json!("0.000000115"));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn a_short_prompt_is_admitted_with_the_credit_of_its_own_row() {
+    // Its bytes bound the prompt beyond the row's beginning; counted it is below, and that is what the account can pay.
+    let upstream = provider().await;
+    let mut setup = Setup::over(&upstream).credit("5");
+    setup.catalogue["models"][1]["pricing"] = json!({
+        "prompt": "0.001", "completion": "0",
+        "overrides": [{ "min_prompt_tokens": 5_000, "prompt": "0.01" }],
+    });
+    let gateway = setup.start().await;
+    let reported = Reported {
+        prompt: 2_000,
+        completion: 1,
+        kinds: [0; 3],
+    };
+    gateway
+        .http1
+        .post("/llm/chat", asking(&reported.openai(), false))
+        .await
+        .ok();
+    assert_eq!(gateway.spent().await, Decimal::new(23, 1));
 }

@@ -108,7 +108,7 @@ pub(in crate::gateway) async fn admit(
     let mut reply = try_reserve(access, &caller, &model, body, &worst, false).await?;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
         // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
-        let payable = cheap.affordable_prompt(spendable, &model.hold_pricing);
+        let payable = cheap.affordable_prompt(spendable, model.prices.hold(PromptTokens(0)));
         worst = counted(&model, body, &bounds, &cheap, payable).await;
         if worst.prompt.0 <= payable {
             // The refusal that this follows was for credit or quota, and is counted.
@@ -128,7 +128,7 @@ pub(in crate::gateway) async fn admit(
         None
     } else {
         let each = worst
-            .affordable_each(hold.amount(), &model.hold_pricing)
+            .affordable_each(hold.amount(), model.prices.hold(worst.prompt))
             .and_then(NonZeroU64::new);
         if each.is_none() {
             // Not reached: what is granted covers the prompt and a token a choice. An answer without a limit would not be covered.
@@ -171,7 +171,9 @@ async fn try_reserve(
     worst: &WorstCase,
     is_counted: bool,
 ) -> Result<Result<crate::ledger::Hold, Denial>, Refused> {
-    let range = worst.hold(&model.hold_pricing).map_err(|error| too_dear(&error))?;
+    let range = worst
+        .hold(model.prices.hold(worst.prompt))
+        .map_err(|error| too_dear(&error))?;
     let (scope, limits) = limits(access.snapshot, caller);
     let request = ReserveRequest {
         id: access.id,
@@ -278,7 +280,7 @@ fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
 
 fn wanted(worst: &WorstCase, model: &Model) -> Result<Credits, Refused> {
     worst
-        .hold(&model.hold_pricing)
+        .hold(model.prices.hold(worst.prompt))
         .map(|range| range.wanted)
         .map_err(|error| too_dear(&error))
 }
@@ -289,11 +291,13 @@ fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
 
 fn call_refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCase, denial: Denial) -> Refused {
     let needed = worst
-        .hold(&model.hold_pricing)
+        .hold(model.prices.hold(worst.prompt))
         .map(|range| range.at_least)
         .unwrap_or(Credits::MAX);
     refused(snapshot, caller, needed, denial, |available| {
-        let affordable = worst.affordable_each(available, &model.hold_pricing).unwrap_or(0);
+        let affordable = worst
+            .affordable_each(available, model.prices.hold(worst.prompt))
+            .unwrap_or(0);
         (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable)
     })
 }

@@ -50,7 +50,7 @@ impl Precheck<'_> {
             scope,
             limits,
             quota: admit::monthly_quota(self.snapshot, self.caller),
-            is_paid: open.all(|model| !model.hold_pricing.prompt.is_zero()),
+            is_paid: open.all(|model| !model.prices.usual().pricing.prompt.is_zero()),
         };
         self.caller.look(&look).map_err(|denial| {
             let Refused { error, rate } = admit::refused(self.snapshot, self.caller, SMALLEST, denial, |_| None);

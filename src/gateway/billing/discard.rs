@@ -7,7 +7,7 @@ use crate::gateway::access::admit::prompt_limits;
 use crate::gateway::context::{Answer, Call};
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
-use crate::pure::usage::Usage;
+use crate::pure::usage::{TokenKinds, Usage};
 
 /// Throws away what came of the call's answer, if anything did.
 pub(in crate::gateway) fn answer(call: &mut Call) {
@@ -31,7 +31,7 @@ fn note(call: &mut Call, meter: Meter) {
         prompt: prompt.min(admission.ceiling.prompt),
         completion,
     };
-    let cost = model.pricing.cost(usage).unwrap_or(Credits::MAX);
+    let cost = model.prices.cost(usage, TokenKinds::default()).unwrap_or(Credits::MAX);
     log::warn!(
         "request {}: an answer of {} broke off and is not passed on; its provider is likely to charge for {} prompt and {} completion \
          tokens, which are not billed ({cost})",

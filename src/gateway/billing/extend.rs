@@ -62,7 +62,7 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
         Ok(Extended::To(amount)) => {
             admission.hold.extended(amount);
             let ceiling = &mut admission.ceiling;
-            let pricing = &admission.permit.model().hold_pricing;
+            let pricing = admission.permit.model().prices.hold(ceiling.prompt);
             let affordable = pricing.affordable_completion(amount, ceiling.prompt).unwrap_or(0);
             ceiling.completion = ceiling.completion.max(CompletionTokens(wanted.0.min(affordable)));
             Raised::Granted
@@ -86,7 +86,7 @@ fn ask(meter: &mut Meter, admission: &mut Admission) -> Result<Option<Extension>
     let delivered = meter.delivered();
     let more = admission.ceiling.completion.0.max(RAISED_TOKENS_MIN);
     let wanted = CompletionTokens(delivered.0.saturating_add(more));
-    if admission.permit.model().hold_pricing.is_free() {
+    if admission.permit.model().prices.is_free() {
         admission.ceiling.completion = wanted;
         meter.extend(admission.ceiling);
         return Ok(None);
@@ -124,7 +124,7 @@ fn question(
         choices: 1,
         bound: Bound::Model,
     };
-    let range = worst.hold(&admission.permit.model().hold_pricing).ok()?;
+    let range = worst.hold(admission.permit.model().prices.hold(worst.prompt)).ok()?;
     Some(admission.hold.extension(range, admission.quota))
 }
 

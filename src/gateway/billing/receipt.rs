@@ -57,6 +57,6 @@ pub(in crate::gateway) fn details(
             .map(|metered| metered.delivered),
         pricing: Some(permit.model().pricing),
         kinds: TokenKinds::default(),
-        kind_prices: permit.model().kind_prices,
+        kind_prices: permit.model().prices.usual().kinds,
     })
 }

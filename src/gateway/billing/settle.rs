@@ -13,7 +13,7 @@ use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
 use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
-use crate::pure::money::{Credits, KindPrices};
+use crate::pure::money::Credits;
 use crate::pure::prompt_count::counted_prompt;
 use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
 
@@ -78,8 +78,7 @@ impl Settler {
             );
             metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
         }
-        let has_kinds = closed.admission.permit.model().kind_prices != KindPrices::default();
-        if has_kinds && metered.kinds != TokenKinds::default() {
+        if metered.kinds != TokenKinds::default() && closed.admission.permit.model().prices.has_kinds() {
             closed.admission.kinds = Some(Box::new(metered.kinds));
         }
         let charge = charge(&metered, closed.ending);
@@ -223,11 +222,12 @@ fn debit(mut admission: Admission, usage: Usage) {
         .kinds
         .take()
         .map_or_else(TokenKinds::default, |kinds| kinds.within(usage));
+    let prices = &admission.permit.model().prices;
     if let Some(details) = &mut admission.details {
-        details.kinds = kinds;
+        let row = prices.row(usage.prompt);
+        (details.pricing, details.kind_prices, details.kinds) = (Some(row.pricing), row.kinds, kinds);
     }
-    let model = admission.permit.model();
-    match model.pricing.cost_by_kind(usage, kinds, &model.kind_prices) {
+    match prices.cost(usage, kinds) {
         Ok(cost) => {
             let (cost, cut) = within_hold(cost, admission.hold.amount());
             if let Some(cut) = cut {
@@ -272,7 +272,7 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
     if ceiling.passing(all, Ceiling::is_known(&model.id)) == Passing::Within {
         lost.completion = CompletionTokens(0);
     }
-    if lost == Usage::default() || model.hold_pricing.is_free() {
+    if lost == Usage::default() || model.prices.is_free() {
         return;
     }
     let cost = model.pricing.cost(lost).unwrap_or(Credits::MAX);

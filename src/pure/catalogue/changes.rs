@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Catalogue, Model};
-use crate::pure::money::ListPrice;
+use crate::pure::money::{ListPrice, PriceRow};
 
 /// The difference of two catalogues, by model, in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -164,11 +164,35 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
         ("targets", targets(old), targets(new)),
     ];
     let text = |price: Option<ListPrice>| price.map_or_else(|| "none".to_owned(), |price| price.to_string());
-    let before = old.kind_prices.named().into_iter();
-    let kinds = before.zip(new.kind_prices.named());
+    let before = old.prices.usual().kinds.named().into_iter();
+    let kinds = before.zip(new.prices.usual().kinds.named());
     let kinds = kinds.map(|((name, from), (_, to))| (name, text(from), text(to)));
-    let changed = all.into_iter().chain(kinds).filter(|(_, from, to)| from != to);
+    let long = ("overrides", long_rows(old), long_rows(new));
+    let changed = all
+        .into_iter()
+        .chain(kinds)
+        .chain([long])
+        .filter(|(_, from, to)| from != to);
     changed.map(|(name, from, to)| Field { name, from, to }).collect()
+}
+
+/// The rows for long prompts as one text: `above 200000: 0.00000345 / 0.0000225`.
+fn long_rows(model: &Model) -> String {
+    let rows = model.prices.long().iter().map(|long| {
+        let PriceRow { pricing, kinds } = &long.row;
+        let kinds = kinds.named().into_iter();
+        let kinds: String = kinds
+            .filter_map(|(name, price)| Some(format!(" {name} {}", price?)))
+            .collect();
+        let (prompt, completion) = (pricing.prompt, pricing.completion);
+        format!("above {}: {prompt} / {completion}{kinds}", long.min_prompt_tokens)
+    });
+    let rows: Vec<String> = rows.collect();
+    if rows.is_empty() {
+        "none".to_owned()
+    } else {
+        rows.join("; ")
+    }
 }
 
 /// Fields that fall to nothing only by mistake.

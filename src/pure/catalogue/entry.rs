@@ -2,9 +2,10 @@
 
 use serde::Deserialize;
 
+use super::prices::RawPrices;
 use super::{CatalogueError, Model, Purpose, Target};
 use crate::pure::ids::Tier;
-use crate::pure::money::{KindPrices, Markup, Pricing, ProviderPrice};
+use crate::pure::money::Markup;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -20,7 +21,7 @@ pub(super) struct RawModel {
     #[serde(default)]
     max_completion_tokens: Option<u64>,
     modality: String,
-    pricing: RawPricing,
+    pricing: RawPrices,
     tier: Tier,
     #[serde(default)]
     purposes: Vec<Purpose>,
@@ -37,20 +38,6 @@ pub(super) struct RawModel {
     reasoning: bool,
     #[serde(default)]
     tokens_per_second: Option<u32>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RawPricing {
-    prompt: ProviderPrice,
-    #[serde(default)]
-    completion: Option<ProviderPrice>,
-    #[serde(default)]
-    input_cache_read: Option<ProviderPrice>,
-    #[serde(default)]
-    input_cache_write: Option<ProviderPrice>,
-    #[serde(default)]
-    internal_reasoning: Option<ProviderPrice>,
 }
 
 /// Errors with the first thing that makes no sense.
@@ -90,9 +77,9 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     if max > TOKENS_MAX || (max == 0 && !embedding) {
         return fail("max_completion_tokens must be from 1 to 1,000,000,000 (0 for embeddings)");
     }
-    let completion_price = match raw.pricing.completion {
-        None if !embedding => return fail("pricing has no price for completion; \"0\" is free"),
-        price => price.unwrap_or_default(),
+    let prices = match raw.pricing.checked(embedding, markup) {
+        Ok(prices) => prices,
+        Err(problem) => return fail(problem),
     };
     for (key, value) in [
         ("image_tokens_max", raw.image_tokens_max),
@@ -116,20 +103,9 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     if raw.targets.is_empty() {
         return fail("targets is empty: no provider is named");
     }
-    let list = |price: Option<ProviderPrice>| price.map(|price| price.with_markup(markup));
-    let pricing = Pricing {
-        prompt: raw.pricing.prompt.with_markup(markup),
-        completion: completion_price.with_markup(markup),
-    };
-    let kind_prices = KindPrices {
-        input_cache_read: list(raw.pricing.input_cache_read),
-        input_cache_write: list(raw.pricing.input_cache_write),
-        internal_reasoning: list(raw.pricing.internal_reasoning),
-    };
     Ok(Model {
-        pricing,
-        kind_prices,
-        hold_pricing: pricing.dearest(&kind_prices),
+        pricing: prices.usual().pricing,
+        prices,
         id: raw.id.into(),
         aliases: raw.aliases.into_iter().map(Into::into).collect(),
         name: raw.name,

@@ -42,12 +42,36 @@ pub(super) struct TopProvider {
     pub(super) max_completion_tokens: Option<u64>,
 }
 
-/// Decimal text; newer entries hold more than a text under some keys, which are not read.
+/// Decimal text; under `overrides` rows for long prompts or for certain hours. Newer entries hold other things under some keys, which are not
+/// read.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
 pub(super) enum Price {
     Text(String),
+    Rows(Vec<ListedOverride>),
     Other(serde::de::IgnoredAny),
+}
+
+/// Prices that hold above a number of prompt tokens (strictly), or between two hours.
+#[derive(Debug, Deserialize)]
+pub(super) struct ListedOverride {
+    pub(super) min_prompt_tokens: Option<u64>,
+    utc_start: Option<serde::de::IgnoredAny>,
+    utc_end: Option<serde::de::IgnoredAny>,
+    #[serde(flatten)]
+    prices: BTreeMap<String, serde_json::Value>,
+}
+
+impl ListedOverride {
+    /// A price's text.
+    pub(super) fn price(&self, key: &str) -> Option<&str> {
+        self.prices.get(key).and_then(|price| price.as_str())
+    }
+
+    /// Whether it holds at certain hours only.
+    pub(super) fn is_of_hours(&self) -> bool {
+        self.utc_start.is_some() || self.utc_end.is_some()
+    }
 }
 
 impl List {
@@ -66,7 +90,15 @@ impl Listed {
     pub(super) fn price(&self, key: &str) -> Option<&str> {
         match self.pricing.get(key)? {
             Price::Text(text) => Some(text),
-            Price::Other(_) => None,
+            Price::Rows(_) | Price::Other(_) => None,
+        }
+    }
+
+    /// The rows for long prompts or certain hours.
+    pub(super) fn overrides(&self) -> &[ListedOverride] {
+        match self.pricing.get("overrides") {
+            Some(Price::Rows(rows)) => rows,
+            _ => &[],
         }
     }
 }

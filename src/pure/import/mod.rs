@@ -4,6 +4,7 @@
 //! is the operator's own, is left as it is, and wins where both name a model.
 
 mod list;
+mod prices;
 mod rules;
 
 use std::collections::{HashMap, HashSet};
@@ -12,11 +13,11 @@ use std::fmt::Write;
 use serde::Deserialize;
 
 use self::list::{List, Listed};
+use self::prices::ListedPrices;
 use self::rules::Subject;
 pub use self::rules::{Pattern, Rules};
 use super::catalogue::Purpose;
 use super::ids::Tier;
-use super::money::ProviderPrice;
 
 /// Why a list is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -56,10 +57,8 @@ pub struct ImportedModel {
     context_length: u64,
     max_completion_tokens: u64,
     modality: String,
-    prompt: String,
-    completion: String,
-    /// Prices of single kinds of tokens, by name.
-    kinds: Vec<(&'static str, String)>,
+    /// As they stand in the catalogue.
+    prices: String,
     tier: Tier,
     purposes: Vec<Purpose>,
 }
@@ -174,16 +173,12 @@ impl Imported {
         let mut text = begin;
         for model in &self.models {
             let names: Vec<&str> = model.purposes.iter().map(|purpose| purpose.name()).collect();
-            let kinds = model.kinds.iter();
-            let kinds: Vec<String> = kinds
-                .map(|(name, price)| format!(", {name}: {}", quoted(price)))
-                .collect();
             // Writing to a string does not fail.
             let _written = write!(
                 text,
                 "{dash}- id: {}\n{dash}  name: {}\n{dash}  provider: {}\n{dash}  description: {}\n\
                  {dash}  context_length: {}\n{dash}  max_completion_tokens: {}\n{dash}  modality: {}\n\
-                 {dash}  pricing: {{ prompt: {}, completion: {}{} }}\n{dash}  tier: {}\n\
+                 {dash}  pricing: {{ {} }}\n{dash}  tier: {}\n\
                  {dash}  purposes: [{}]\n{dash}  targets: [ {{ provider: {}, model: {} }} ]\n",
                 quoted(&model.id),
                 quoted(&model.name),
@@ -192,9 +187,7 @@ impl Imported {
                 model.context_length,
                 model.max_completion_tokens,
                 quoted(&model.modality),
-                quoted(&model.prompt),
-                quoted(&model.completion),
-                kinds.concat(),
+                model.prices,
                 model.tier.name(),
                 names.join(", "),
                 quoted(&rules.provider),
@@ -229,34 +222,10 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
     } else {
         inputs
     };
-    let (prompt, completion) = match (price(listed, "prompt")?, price(listed, "completion")?) {
-        (Price::Fixed(prompt), Price::Fixed(completion)) => (prompt, completion),
-        (Price::Fixed(prompt), Price::Missing) if output == "embedding" => (prompt, ProviderPrice::default()),
-        (Price::Missing, _) | (_, Price::Missing) => return no("the list gives no price for it"),
-        (Price::Depends, _) | (_, Price::Depends) => return no("its price is not fixed"),
+    let prices = match ListedPrices::of(listed, output)? {
+        Ok(prices) => prices,
+        Err(reason) => return Ok(Err(reason)),
     };
-    match price(listed, "request")? {
-        Price::Fixed(extra) if extra.decimal() > ProviderPrice::default().decimal() => {
-            return no("it has a price of its own for request, which no token price covers");
-        }
-        Price::Depends => return no("its price is not fixed"),
-        Price::Fixed(_) | Price::Missing => {}
-    }
-    let mut kinds = Vec::new();
-    for (key, side) in [
-        ("input_cache_read", prompt),
-        ("input_cache_write", prompt),
-        ("internal_reasoning", completion),
-    ] {
-        match price(listed, key)? {
-            Price::Depends => return no("its price is not fixed"),
-            // "0" stands there for what has no price of its own.
-            Price::Fixed(own) if own != side && !own.decimal().is_zero() => {
-                kinds.push((key, own.decimal().to_string()))
-            }
-            Price::Fixed(_) | Price::Missing => {}
-        }
-    }
     let Some(context_length) = listed.context_length.filter(|tokens| *tokens > 0) else {
         return no("the list does not say how long its context is");
     };
@@ -269,8 +238,8 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
         inputs: &inputs,
         output,
         context_length,
-        prompt: prompt.decimal(),
-        completion: completion.decimal(),
+        prompt: prices.prompt.decimal(),
+        completion: prices.completion.decimal(),
     };
     // What is held when a client sets no maximum: without the provider's word only the context bounds an answer.
     let max = listed.top_provider.max_completion_tokens.filter(|max| *max > 0);
@@ -286,30 +255,10 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
             max.unwrap_or(context_length)
         },
         modality: format!("{}->{output}", inputs.join("+")),
-        prompt: prompt.decimal().to_string(),
-        completion: completion.decimal().to_string(),
-        kinds,
+        prices: prices.text(),
         tier: rules.tier(&subject),
         purposes: rules.purposes(&subject),
     }))
-}
-
-enum Price {
-    Missing,
-    /// The list says -1: it depends on what answers.
-    Depends,
-    Fixed(ProviderPrice),
-}
-
-fn price(listed: &Listed, key: &str) -> Result<Price, String> {
-    match listed.price(key) {
-        None => Ok(Price::Missing),
-        Some(text) if text.starts_with('-') => Ok(Price::Depends),
-        Some(text) => match text.parse() {
-            Ok(price) => Ok(Price::Fixed(price)),
-            Err(error) => Err(format!("pricing.{key}: {error}")),
-        },
-    }
 }
 
 /// The first of the lines, up to so many characters.

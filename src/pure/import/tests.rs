@@ -144,3 +144,64 @@ fn a_catalogue_without_a_place_is_refused_and_left_alone() {
         assert!(imported(&list).into_catalogue(text, &rules()).is_err(), "{text}");
     }
 }
+
+/// The list with one model's prices changed.
+fn priced(change: impl FnOnce(&mut serde_json::Value)) -> Imported {
+    let mut list: serde_json::Value = serde_json::from_str(&openrouter_list(3, 0)).unwrap();
+    change(&mut list["data"][1]["pricing"]);
+    imported(&list.to_string())
+}
+
+#[test]
+fn prices_of_kinds_and_of_long_prompts_are_taken_over() {
+    let mut list = priced(|pricing| {
+        *pricing = serde_json::json!({
+            "prompt": "0.000002", "completion": "0.00001", "input_cache_read": "0.0000002", "input_cache_write": "0.0000025",
+            "internal_reasoning": "0", "image": "0.003",
+            "overrides": [
+                { "min_prompt_tokens": 400000, "prompt": "0.000008" },
+                { "min_prompt_tokens": 272000, "prompt": "0.000004", "completion": "0.000015", "input_cache_read": "0.0000004" },
+                { "utc_start": "1630", "utc_end": "0030", "prompt": "0.000001", "completion": "0.000005" },
+            ],
+        });
+    });
+    let text = list.into_catalogue("", &rules()).unwrap();
+    let catalogue = catalogue(&text);
+    let prices = &catalogue.model(&openrouter_id(1)).unwrap().prices;
+    let shown = |price: Option<crate::pure::money::ListPrice>| price.map(|price| price.to_string());
+    let usual = prices.usual();
+    assert_eq!(usual.pricing.prompt.to_string(), "0.0000023");
+    assert_eq!(shown(usual.kinds.input_cache_read).as_deref(), Some("0.00000023"));
+    assert_eq!(shown(usual.kinds.input_cache_write).as_deref(), Some("0.000002875"));
+    assert_eq!(
+        usual.kinds.internal_reasoning, None,
+        "0 stands for what has no price of its own"
+    );
+    let [first, second] = prices.long() else {
+        panic!("{prices:?}")
+    };
+    assert_eq!((first.min_prompt_tokens, second.min_prompt_tokens), (272_000, 400_000));
+    assert_eq!(first.row.pricing.completion.to_string(), "0.00001725");
+    assert_eq!(shown(first.row.kinds.input_cache_read).as_deref(), Some("0.00000046"));
+    assert_eq!(second.row.pricing.prompt.to_string(), "0.0000092");
+    assert_eq!(
+        second.row.pricing.completion, usual.pricing.completion,
+        "what a row leaves out is as usual"
+    );
+}
+
+#[test]
+fn a_price_that_rises_at_certain_hours_is_none_to_sell_at() {
+    let list = priced(|pricing| {
+        pricing["overrides"] = serde_json::json!([{ "utc_start": "0100", "utc_end": "0900", "prompt": "0.5" }]);
+    });
+    let skipped = list
+        .skipped
+        .iter()
+        .find(|skipped| skipped.model == openrouter_id(1))
+        .unwrap();
+    assert_eq!(
+        skipped.reason,
+        "its price depends on more than the length of the prompt"
+    );
+}

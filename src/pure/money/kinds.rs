@@ -59,16 +59,27 @@ impl Pricing {
         rounded(units, usage)
     }
 
+    /// The larger of both prices of each side.
+    pub(super) fn dearer(&self, other: &Pricing) -> Pricing {
+        Pricing {
+            prompt: larger(self.prompt, Some(other.prompt)),
+            completion: larger(self.completion, Some(other.completion)),
+        }
+    }
+
     /// The dearest that a token of each side can cost: what a hold must have, whatever kinds of tokens the provider reports.
     pub fn dearest(&self, prices: &KindPrices) -> Pricing {
-        let larger = |one: ListPrice, other: Option<ListPrice>| match other {
-            Some(other) if other.units > one.units => other,
-            _ => one,
-        };
         Pricing {
             prompt: larger(larger(self.prompt, prices.input_cache_read), prices.input_cache_write),
             completion: larger(self.completion, prices.internal_reasoning),
         }
+    }
+}
+
+fn larger(one: ListPrice, other: Option<ListPrice>) -> ListPrice {
+    match other {
+        Some(other) if other.units > one.units => other,
+        _ => one,
     }
 }
 
