@@ -48,7 +48,7 @@
 //! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger
 //!   hears of it; an entry is freed once the ledger has it for good. Held by the kills and restores of `tests/it/faults`.
 //! - A number moves the balance once ([`pure::numbers`]). Held by an exhaustive search over its rules, and by histories on both stores.
-//! - Only [`pure::money`] rounds, once, in [`pure::money::Pricing::cost`]. Only a list price can be multiplied by tokens: they are types.
+//! - Only [`pure::money`] rounds, once a call ([`pure::prices::PriceTable::cost`]). Only a list price can be multiplied by tokens: they are types.
 //! - Only [`clock`] reads the clock, only [`config`] the environment, only the end of `serve` exits: `.clippy.toml` disallows the rest.
 //! - Only [`pure::error`] says which status an error of ours has; the OpenAPI description lists them, and `tests/it/openapi.rs` compares.
 //! - A failed parse, conversion or store call is never zero, empty or "allowed". Held by review, and by the damage that tests do.

@@ -2,7 +2,8 @@
 
 use super::{Config, ConfigError};
 use crate::pure::catalogue::Catalogue;
-use crate::pure::money::{ListPrice, PriceRow, ProviderPrice};
+use crate::pure::money::{ListPrice, ProviderPrice};
+use crate::pure::prices::PriceRow;
 use crate::pure::yaml_lines;
 
 /// Doubts about the configuration.

@@ -15,7 +15,7 @@ use crate::config::{Config, ConfigError, Traces};
 use crate::net::certificates::Certificate;
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::ids::{Tier, hex};
-use crate::pure::money::PriceTable;
+use crate::pure::prices::PriceTable;
 use crate::pure::time::Timestamp;
 
 /// Configuration, the live part of the catalogue, and the listings, rendered.

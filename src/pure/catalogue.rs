@@ -18,7 +18,8 @@ use serde::Deserialize;
 use self::aliases::Aliases;
 use self::entry::{RawModel, checked};
 use super::ids::Tier;
-use super::money::{Markup, PriceTable, Pricing};
+use super::money::{Markup, Pricing};
+use super::prices::PriceTable;
 use super::yaml_lines;
 
 pub use self::purpose::{PURPOSE_PREFIX, Purpose};

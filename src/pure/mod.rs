@@ -15,6 +15,7 @@ pub mod limits;
 pub mod money;
 pub mod numbers;
 pub mod policy;
+pub mod prices;
 pub mod prompt_count;
 pub mod receipt;
 pub mod reconcile;

@@ -4,8 +4,6 @@
 //! stay exact. The catalogue holds the provider's base price ([`ProviderPrice`]); only a [`ListPrice`], made by
 //! [`ProviderPrice::with_markup`], can be multiplied by tokens, so the markup is neither forgotten nor applied twice.
 
-mod kinds;
-mod table;
 mod text;
 
 use std::fmt;
@@ -14,8 +12,6 @@ use std::str::FromStr;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-pub use self::kinds::KindPrices;
-pub use self::table::{LongPromptRow, PriceRow, PriceTable};
 use self::text::{deserialize_text, parse_decimal};
 use super::usage::Usage;
 
@@ -361,7 +357,7 @@ impl Pricing {
 const UNITS_PER_PICO: u128 = 1_000_000_000_000;
 
 /// So many units of 10^-24 credit as an amount, rounded half to even.
-fn rounded(units: Option<u128>, usage: Usage) -> Result<Credits, MoneyError> {
+pub(super) fn rounded(units: Option<u128>, usage: Usage) -> Result<Credits, MoneyError> {
     units
         .and_then(|units| i64::try_from(divide_half_even(units, UNITS_PER_PICO)).ok())
         .map(Credits)

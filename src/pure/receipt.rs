@@ -11,8 +11,9 @@ use serde::{Deserialize, Serialize};
 
 pub use self::compact::UsageOfReceipt;
 use super::ids::{AccountId, KeyId, RequestId};
-use super::money::{Credits, KindPrices, ListPrice, Pricing};
+use super::money::{Credits, ListPrice, Pricing};
 use super::numbers::{CallNumber, ProducerId};
+use super::prices::KindPrices;
 use super::request_body::Endpoint;
 use super::time::Timestamp;
 use super::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};

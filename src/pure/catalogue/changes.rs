@@ -5,7 +5,8 @@ use std::fmt;
 use serde::Serialize;
 
 use super::{Catalogue, Model};
-use crate::pure::money::{ListPrice, PriceRow};
+use crate::pure::money::ListPrice;
+use crate::pure::prices::PriceRow;
 
 /// The difference of two catalogues, by model, in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]

@@ -2,7 +2,9 @@
 
 use serde::Deserialize;
 
-use crate::pure::money::{KindPrices, LongPromptRow, Markup, PriceRow, PriceTable, Pricing, ProviderPrice};
+use crate::pure::money::{Markup, Pricing, ProviderPrice};
+
+use crate::pure::prices::{KindPrices, LongPromptRow, PriceRow, PriceTable};
 
 /// What stands under `pricing`.
 #[derive(Deserialize)]

@@ -6,7 +6,15 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
-use super::ImportError;
+/// Why a list is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{problem}")]
+pub struct ImportError {
+    /// The line of the list, from 1; 0 where it is not known.
+    pub line: usize,
+    /// What is wrong.
+    pub problem: String,
+}
 
 /// The list.
 #[derive(Debug, Deserialize)]

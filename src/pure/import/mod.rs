@@ -12,22 +12,13 @@ use std::fmt::Write;
 
 use serde::Deserialize;
 
+pub use self::list::ImportError;
 use self::list::{List, Listed};
 use self::prices::ListedPrices;
 use self::rules::Subject;
 pub use self::rules::{Pattern, Rules};
 use super::catalogue::Purpose;
 use super::ids::Tier;
-
-/// Why a list is refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{problem}")]
-pub struct ImportError {
-    /// The line of the list, from 1; 0 where it is not known.
-    pub line: usize,
-    /// What is wrong.
-    pub problem: String,
-}
 
 /// What a list gives.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,8 @@
 
 use serde::Serialize;
 
-use super::{Credits, KindPrices, MoneyError, Pricing};
+use super::kinds::KindPrices;
+use crate::pure::money::{Credits, MoneyError, Pricing};
 use crate::pure::usage::{PromptTokens, TokenKinds, Usage};
 
 /// A row of prices: those of both sides, and those of kinds of tokens.

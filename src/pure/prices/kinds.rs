@@ -5,7 +5,7 @@
 
 use serde::Serialize;
 
-use super::{Credits, ListPrice, MoneyError, Pricing, rounded};
+use crate::pure::money::{Credits, ListPrice, MoneyError, Pricing, rounded};
 use crate::pure::usage::{TokenKinds, Usage};
 
 /// The list prices of a model's kinds of tokens, under OpenRouter's names. None: the kind has no price of its own.
@@ -54,7 +54,7 @@ impl Pricing {
             (Some(tokens.reasoning), prices.internal_reasoning.or(Some(completion))),
         ];
         let units = kinds.into_iter().try_fold(0u128, |sum, (tokens, price)| {
-            sum.checked_add(u128::from(tokens?).checked_mul(price?.units)?)
+            sum.checked_add(u128::from(tokens?).checked_mul(price?.units())?)
         });
         rounded(units, usage)
     }
@@ -78,7 +78,7 @@ impl Pricing {
 
 fn larger(one: ListPrice, other: Option<ListPrice>) -> ListPrice {
     match other {
-        Some(other) if other.units > one.units => other,
+        Some(other) if other.units() > one.units() => other,
         _ => one,
     }
 }
