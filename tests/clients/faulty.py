@@ -1,6 +1,7 @@
 """An upstream that breaks its answers in every way, and a gateway in front of it.
 
-What is asked for stands in the last message: `FAULT`, or `FAULT/K` for one that strikes after K bytes of the answer's body.
+What is asked for stands in the last message: `FAULT`, or `FAULT/K` for one that strikes after K bytes of the answer's body. `usage {…}` is
+no fault: the answer reports that usage.
 """
 
 import gzip
@@ -95,7 +96,11 @@ class Upstream:
             request = self._read(connection)
             if request is not None:
                 self.asked += 1
-                fault, _, after = request["messages"][-1]["content"].partition("/")
+                wish = request["messages"][-1]["content"]
+                if wish.startswith("usage "):
+                    self._report(connection, request.get("stream") is True, json.JSONDecoder().raw_decode(wish.removeprefix("usage "))[0])
+                    return
+                fault, _, after = wish.partition("/")
                 self._answer(connection, request.get("stream") is True, fault, int(after or 0))
 
     @staticmethod
@@ -113,6 +118,15 @@ class Upstream:
         while len(body) < int(lengths[0]):
             body += connection.recv(65536)
         return json.loads(body)
+
+    @staticmethod
+    def _report(connection: socket.socket, streams: bool, usage: dict):
+        """An answer that is whole, with this usage."""
+        if streams:
+            body, kind = b"".join(map(event, [*EVENTS[:5], chunk([], usage=usage), "[DONE]"])), "text/event-stream"
+        else:
+            body, kind = json.dumps(ANSWER | {"usage": usage}).encode(), "application/json"
+        connection.sendall(head(kind, f"content-length: {len(body)}") + body)
 
     def _answer(self, connection: socket.socket, streams: bool, fault: str, after: int):
         body, kind = (STREAM, "text/event-stream") if streams else (WHOLE, "application/json")
@@ -177,6 +191,9 @@ class Upstream:
 class FaultyGateway(Gateway):
     """The real binary with that upstream as its only provider."""
 
+    # Prices of further models, by id.
+    pricing: dict = {}
+
     def __init__(self, directory: Path, wrapper: tuple = (), **settings):
         self.upstream = Upstream()
         self.conf = directory / "tollgate.yaml"
@@ -213,7 +230,8 @@ class FaultyGateway(Gateway):
             "targets": [{"provider": "faulty", "model": "up"}],
         }
         embed = model | {"id": EMBED, "modality": "text->embedding", "max_completion_tokens": 0, "purposes": ["embedding"]}
-        catalogue = {"models": [model, embed], "purposes": dict.fromkeys(names, MODEL) | {"embedding": EMBED}}
+        more = [model | {"id": name, "pricing": pricing, "purposes": []} for name, pricing in self.pricing.items()]
+        catalogue = {"models": [model, embed, *more], "purposes": dict.fromkeys(names, MODEL) | {"embedding": EMBED}}
         conf = {
             "listen": f"127.0.0.1:{ports[0]}",
             "admin_listen": f"127.0.0.1:{ports[1]}",
