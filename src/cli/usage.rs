@@ -24,7 +24,7 @@ use crate::pure::time::{Day, Period};
 pub(super) struct UsageArgs {
     /// The account's name
     name: AccountId,
-    /// Only what this key has used: its id (key_...), as `tollgate key list` tells it
+    /// Only what this key has used: its id, as `tollgate key list` tells it
     #[arg(long, value_name = "ID", value_parser = key_id)]
     key: Option<KeyId>,
     /// Which UTC days: today, 7d, 30d or all

@@ -29,12 +29,13 @@ pub(crate) struct Preflight {
 /// The first thing that is missing.
 pub(crate) fn for_start(config: &Config) -> std::result::Result<(), ConfigError> {
     let is_running = upgrade::is_running(&config.data_dir);
-    let missing = problems(config, is_running).find(|problem| !problem.is_admin_of_running);
+    let missing = problems(config, is_running).find(|problem| problem.held_by != HeldBy::AdminOfRunning);
     match missing {
         None => Ok(()),
         Some(Problem {
-            error, is_of_running, ..
-        }) if is_of_running => Err(ConfigError {
+            error,
+            held_by: HeldBy::Running,
+        }) => Err(ConfigError {
             problem: format!(
                 "{}; a gateway runs with this data_dir: tollgate serve --upgrade takes over from it",
                 error.problem
@@ -49,15 +50,15 @@ pub(crate) fn for_start(config: &Config) -> std::result::Result<(), ConfigError>
 /// most.
 pub(crate) fn for_check(config: &Config) -> Preflight {
     let is_running = upgrade::is_running(&config.data_dir);
-    let missing = problems(config, is_running).filter(|problem| !problem.is_of_running && !problem.is_admin_of_running);
     let mut found = Preflight {
         is_running,
         ..Preflight::default()
     };
-    for problem in missing {
-        match problem.taken {
-            Some(address) => found.taken.push((address, problem.error)),
-            None => found.problems.push(problem.error),
+    for Problem { error, held_by } in problems(config, is_running) {
+        match held_by {
+            HeldBy::Running | HeldBy::AdminOfRunning => {}
+            HeldBy::Other(address) => found.taken.push((address, error)),
+            HeldBy::Nobody => found.problems.push(error),
         }
     }
     found
@@ -66,12 +67,20 @@ pub(crate) fn for_check(config: &Config) -> Preflight {
 /// Something that is missing.
 struct Problem {
     error: ConfigError,
-    /// The address that another process has.
-    taken: Option<SocketAddr>,
-    /// A gateway runs, and has it: its port, its ledger.
-    is_of_running: bool,
-    /// The same of `admin_listen`, which a start waits for.
-    is_admin_of_running: bool,
+    held_by: HeldBy,
+}
+
+/// Who has what cannot be had.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HeldBy {
+    /// It is not there, or cannot be used.
+    Nobody,
+    /// Another process has this address.
+    Other(SocketAddr),
+    /// The gateway that runs with this `data_dir`: its port, its ledger.
+    Running,
+    /// The same, and it is `admin_listen`, which a start waits for.
+    AdminOfRunning,
 }
 
 /// Each thing is tried when it is asked for.
@@ -92,17 +101,16 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
     ];
     tries.into_iter().filter_map(move |(key, try_it)| {
         let error = try_it(config).err()?;
-        let address = match key {
-            "listen" => Some(config.listen),
-            "admin_listen" => Some(config.admin_listen),
-            _ => None,
+        let held_by = match (error.kind(), key) {
+            (ErrorKind::AddrInUse, "admin_listen") if is_running => HeldBy::AdminOfRunning,
+            (ErrorKind::AddrInUse | ErrorKind::ResourceBusy, _) if is_running => HeldBy::Running,
+            (ErrorKind::AddrInUse, "listen") => HeldBy::Other(config.listen),
+            (ErrorKind::AddrInUse, "admin_listen") => HeldBy::Other(config.admin_listen),
+            _ => HeldBy::Nobody,
         };
-        let is_taken = is_running && matches!(error.kind(), ErrorKind::AddrInUse | ErrorKind::ResourceBusy);
         Some(Problem {
             error: config.mistake(format!("{key}: {error}")),
-            taken: address.filter(|_| error.kind() == ErrorKind::AddrInUse),
-            is_of_running: is_taken && key != "admin_listen",
-            is_admin_of_running: is_taken && key == "admin_listen",
+            held_by,
         })
     })
 }

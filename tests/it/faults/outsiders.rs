@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::load::Load;
 use super::process::{Ground, Site};
-use super::upstream::{MODEL, Pace, Provider};
+use super::upstream::{MODEL, Provider};
 use crate::harness::{Raw, Reply, Upstream, eventually};
 
 /// More than the admin listener has at once.
@@ -25,11 +25,7 @@ async fn ready(site: &Site) -> String {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn connections_that_ask_nothing_keep_no_probe_from_its_answer() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let address = ([127, 0, 0, 1], site.admin_port).into();
@@ -51,11 +47,7 @@ async fn connections_that_ask_nothing_keep_no_probe_from_its_answer() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_name_that_somebody_else_may_own_is_not_the_admin_listeners() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |conf| {
         conf["admin_hosts"] = json!(["gw1.example.com"]);
     });
@@ -76,11 +68,7 @@ async fn a_name_that_somebody_else_may_own_is_not_the_admin_listeners() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn resets_and_a_provider_that_talks_nonsense_leave_a_small_log_without_an_error() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let garbage = "\u{1}{\"a\":\n".repeat(GARBAGE_BYTES / 7);
     let length = garbage.len();
     let upstream = Upstream::by(move |_, seen| {

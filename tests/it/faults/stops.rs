@@ -77,11 +77,7 @@ async fn a_stop_lets_200_streams_finish_and_bills_them_on_redis() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_gateway_stops_at_once() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let load = Load::new(&site, 1);

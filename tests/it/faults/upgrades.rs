@@ -73,11 +73,7 @@ async fn an_upgrade_under_load_refuses_and_loses_nothing_on_redis() {
 /// Metrics, readiness and status page are the new process' as soon as it takes over; a scrape misses a moment at most.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_hands_over_the_admin_listener() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
@@ -116,11 +112,7 @@ const SCRAPE_GAP_MAX: Duration = Duration::from_secs(2);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_without_a_gateway_says_so() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     site.kill();
@@ -130,11 +122,7 @@ async fn an_upgrade_without_a_gateway_says_so() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn check_and_serve_beside_a_gateway_say_that_it_runs_and_leave_it_alone() {
-    let provider = Provider::start(Pace {
-        tokens: 1,
-        pause: Duration::ZERO,
-    })
-    .await;
+    let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let checked = site.command(&["check"]);

@@ -34,6 +34,15 @@ pub struct Pace {
 }
 
 impl Provider {
+    /// One that answers at once.
+    pub async fn quick() -> Provider {
+        Provider::start(Pace {
+            tokens: 1,
+            pause: Duration::ZERO,
+        })
+        .await
+    }
+
     pub async fn start(pace: Pace) -> Provider {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
