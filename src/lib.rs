@@ -35,7 +35,8 @@
 //! 4. `upstream`: targets in their order, until one answers with 200; each gets the client's body with only the named
 //!    fields edited. `transport`: one task reads from the target and writes to the client, over Pingora's sessions. `failure`: what
 //!    follows when a target fails, in one match.
-//! 5. `billing::meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for three named changes.
+//! 5. `billing::meter`: the tap sees each piece of the answer and leaves its bytes as they are, but for named changes. The last usage tells
+//!    what the call costs ([`pure::bill`]).
 //! 6. `billing::settle`: after the last byte, the exact cost closes the hold. It never waits.
 //!
 //! # Invariants, and what holds each
@@ -48,7 +49,8 @@
 //! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger
 //!   hears of it; an entry is freed once the ledger has it for good. Held by the kills and restores of `tests/it/faults`.
 //! - A number moves the balance once ([`pure::numbers`]). Held by an exhaustive search over its rules, and by histories on both stores.
-//! - Only [`pure::money`] rounds, once a call ([`pure::prices::PriceTable::cost`]). Only a list price can be multiplied by tokens: they are types.
+//! - Only [`pure::money`] rounds, once a call ([`pure::prices::PriceTable::cost`]). What an answer tells of its cost and what is debited come
+//!   from one function, [`pure::bill::bill`]; held by lying providers in `tests/it/liars.rs`. Only a list price can be multiplied by tokens: they are types.
 //! - Only [`clock`] reads the clock, only [`config`] the environment, only the end of `serve` exits: `.clippy.toml` disallows the rest.
 //! - Only [`pure::error`] says which status an error of ours has; the OpenAPI description lists them, and `tests/it/openapi.rs` compares.
 //! - A failed parse, conversion or store call is never zero, empty or "allowed". Held by review, and by the damage that tests do.

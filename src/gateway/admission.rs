@@ -3,10 +3,12 @@
 use std::num::NonZeroU64;
 
 use crate::ledger::{Caller, Hold};
+use crate::pure::bill::Tariff;
 use crate::pure::charge::Ceiling;
 use crate::pure::money::Credits;
 use crate::pure::policy::Permit;
 use crate::pure::receipt::CallDetails;
+use crate::pure::request_body::RequestBody;
 use crate::pure::usage::{TokenKinds, Usage};
 use crate::telemetry::recorder::Recorder;
 
@@ -30,6 +32,16 @@ pub(super) struct Admission {
 }
 
 impl Admission {
+    /// By what the call will be billed.
+    pub(super) fn tariff<'a>(&'a self, body: &'a RequestBody) -> Tariff<'a> {
+        Tariff {
+            model: self.permit.model(),
+            body,
+            ceiling: self.ceiling,
+            held: self.hold.amount(),
+        }
+    }
+
     /// Notes that a debit is taken.
     pub(super) fn billed(&mut self, usage: Usage, cost: Credits) {
         self.recorder.billed(usage, cost, self.hold.amount());

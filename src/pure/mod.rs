@@ -3,6 +3,7 @@
 //! It imports nothing from this crate but itself and compiles with `--no-default-features`, so a stray import is a compile error.
 
 pub mod account;
+pub mod bill;
 pub mod catalogue;
 pub mod charge;
 pub mod error;

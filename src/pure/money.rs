@@ -12,7 +12,7 @@ use std::str::FromStr;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use self::text::{deserialize_text, parse_decimal};
+use self::text::{AmountText, deserialize_text, parse_decimal};
 use super::usage::Usage;
 
 /// An amount of credit in units of 10^-12 credit, from about -9.2 to 9.2 million credits.
@@ -84,6 +84,11 @@ impl Credits {
         Credits(self.0.saturating_sub(other.0))
     }
 
+    /// Appends the amount's text, as it is displayed.
+    pub fn write_to(self, out: &mut Vec<u8>) {
+        out.extend_from_slice(AmountText::of(self).as_str().as_bytes());
+    }
+
     /// The sum, clamped to the range: for reports and comparisons, never for a balance.
     pub fn saturating_add(self, other: Credits) -> Credits {
         Credits(self.0.saturating_add(other.0))
@@ -115,11 +120,7 @@ impl FromStr for Credits {
 impl fmt::Display for Credits {
     /// Exact decimals without trailing zeros: `10.5`, `-0.000000000001`, `0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}",
-            Decimal::from_i128_with_scale(i128::from(self.0), 12).normalize()
-        )
+        f.write_str(AmountText::of(*self).as_str())
     }
 }
 

@@ -313,6 +313,14 @@ impl Reports {
         }
     }
 
+    /// The same of an answer of which `reported` is believed: a side that has to be counted is of no kind.
+    pub fn kinds_of(&self, reported: Option<Usage>) -> TokenKinds {
+        self.kinds(reported.unwrap_or_else(|| Usage {
+            prompt: self.prompt().unwrap_or_default(),
+            completion: CompletionTokens(0),
+        }))
+    }
+
     /// How many reports were not believed.
     pub fn rejected(&self) -> u64 {
         self.rejected

@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::harness::catalogue::{LARGE, SMALL, cost};
 use crate::harness::reply::whole_chat;
+use crate::harness::told::{told_cost, without_cost};
 use crate::harness::{Gateway, Reply, Upstream, deltas};
 
 /// A chat request in its simplest form.
@@ -20,13 +21,17 @@ pub fn streaming(model: &str) -> String {
 }
 
 #[tokio::test]
-async fn chat_answers_with_the_upstreams_completion_unchanged() {
+async fn chat_answers_with_the_upstreams_completion_and_its_cost() {
     let upstream = Upstream::always(Reply::chat("Hi there", 9, 3)).await;
     let gateway = Gateway::over(&upstream).await;
     for path in ["/llm/chat", "/chat/completions"] {
         let answer = gateway.http1.post(path, request(SMALL)).await.ok();
         assert_eq!(answer.header("content-type"), "application/json");
-        assert_eq!(answer.text(), whole_chat("Hi there", Some((9, 3))).to_string());
+        assert_eq!(
+            without_cost(answer.text()),
+            whole_chat("Hi there", Some((9, 3))).to_string()
+        );
+        assert_eq!(told_cost(answer.text()), Some(cost(SMALL, 9, 3)));
     }
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 3) + cost(SMALL, 9, 3));
     gateway.check_books().await;

@@ -29,7 +29,9 @@ async fn an_array_gives_one_element_per_input() {
         );
         assert!(element["embedding"].as_array().unwrap().iter().all(Value::is_number));
     }
-    assert_eq!(body["usage"], json!({ "prompt_tokens": 12, "total_tokens": 12 }));
+    assert!(
+        crate::harness::told::without_cost(answer.text()).contains(r#""usage":{"prompt_tokens":12,"total_tokens":12}"#)
+    );
     assert!(body["model"].is_string());
     let seen = upstream.only();
     assert!(

@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::redis_server::RedisServer;
 use crate::harness::reply::whole_chat;
+use crate::harness::told::told_cost;
 use crate::harness::{Gateway, Reply, Setup, Upstream, within};
 
 /// What a provider does next.
@@ -238,11 +239,11 @@ impl Case {
         }
     }
 
-    /// Makes the call; the words that its client read, of whole events only.
-    async fn run(&self, gateway: &Gateway) -> u64 {
+    /// Makes the call; the words that its client read, of whole events only, and the cost that an answer told which it read to its end.
+    async fn run(&self, gateway: &Gateway) -> (u64, Option<Decimal>) {
         let path = if self.streamed { "/llm/chat/stream" } else { "/llm/chat" };
         let Ok(mut response) = gateway.http1.post_request(path, self.body()).send().await else {
-            return 0;
+            return (0, None);
         };
         let mut read = Vec::new();
         while read.len() < self.leaves.unwrap_or(usize::MAX) {
@@ -257,11 +258,16 @@ impl Case {
         } else {
             text.as_ref()
         };
-        if response.status() == 200 {
-            whole.matches(" word").count() as u64
-        } else {
-            0
+        if response.status() != 200 {
+            return (0, None);
         }
+        let has_ended = if self.streamed {
+            text.ends_with("data: [DONE]\n\n")
+        } else {
+            serde_json::from_str::<Value>(&text).is_ok()
+        };
+        let told = told_cost(&text).filter(|_| has_ended);
+        (whole.matches(" word").count() as u64, told)
     }
 }
 
@@ -273,11 +279,15 @@ async fn check(gateway: &mut Gateway, says: &Mutex<Reply>, number: usize, case: 
         gateway.pay_in(&credit.to_string(), &format!("case {number}")).await;
     }
     let before = gateway.settled_balance().await;
-    let read = case.run(gateway).await;
+    let (read, told) = case.run(gateway).await;
     let after = gateway.settled_balance().await;
     let charge = before - after;
     assert!(after >= Decimal::ZERO, "{after}: {case:?}");
     assert!(charge >= Decimal::ZERO, "{charge}: {case:?}");
+    assert!(
+        told.is_none_or(|told| told == charge),
+        "{told:?} told, {charge} taken: {case:?}"
+    );
     if let Some((max, _)) = case.max {
         let bound = cost(SMALL, case.body().len() as u64 + 256 + 16, max * case.choices);
         assert!(charge <= bound.round_dp(12), "{charge} above {bound}: {case:?}");

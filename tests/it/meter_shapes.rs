@@ -7,6 +7,7 @@ use tollgate::pure::tokens::{self, Encoding};
 
 use crate::chat::PROMPT;
 use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::told::{reported, told_cost};
 use crate::harness::{Gateway, Reply, Upstream};
 use crate::stream_shapes::{Ending, Shape, shapes};
 
@@ -66,7 +67,10 @@ fn bill(shape: &Shape) -> Decimal {
 
 #[track_caller]
 fn check_bytes(shape: &Shape, asks: Asks, got: &str) {
-    let passed = passed(shape, asks);
+    if asks == Asks::Yes && !matches!(shape.ending, Ending::Error(_)) {
+        assert_eq!(told_cost(got), Some(bill(shape)), "{got}");
+    }
+    let (passed, got) = (reported(&passed(shape, asks)), reported(got));
     let Some(end) = got.strip_prefix(&passed) else {
         panic!("{got:?}\nmust begin with\n{passed:?}");
     };

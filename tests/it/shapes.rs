@@ -6,6 +6,7 @@ use tollgate::pure::tokens::{self, Encoding};
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::reply::{Reply, UPSTREAM_SECRET};
+use crate::harness::told::reported;
 use crate::harness::{Gateway, Upstream};
 use crate::stream_shapes::{Ending, Shape, shapes};
 
@@ -32,9 +33,9 @@ async fn every_shape_of_stream_reaches_the_client_and_is_billed_as_it_reports() 
             let upstream = Upstream::always(reply.end()).await;
             let gateway = Gateway::over(&upstream).await;
             let answer = gateway.http1.post("/llm/chat/stream", request(SMALL)).await.ok();
-            let end = answer
-                .text()
-                .strip_prefix(&expected(shape))
+            let (got, expected) = (reported(answer.text()), reported(&expected(shape)));
+            let end = got
+                .strip_prefix(&expected)
                 .unwrap_or_else(|| panic!("{}", answer.text()));
             match shape.ending {
                 Ending::Done => assert_eq!(end, ""),

@@ -10,6 +10,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
 use crate::ledger::journal::{Intent, Journal};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_limits};
 use crate::pure::catalogue::{Model, ModelKind, PURPOSE_PREFIX, Purpose};
 use crate::pure::charge::Ceiling;
 use crate::pure::error::{ApiError, CreditShortage, LimitKind};
@@ -19,7 +20,7 @@ use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::policy::{self, Permit, Provenance, Refusal};
 use crate::pure::prompt_count::counted_text_within;
-use crate::pure::request_body::{Endpoint, PromptBounds, PromptLimits, RequestBody};
+use crate::pure::request_body::{Endpoint, PromptBounds, RequestBody};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::PromptTokens;
 use crate::telemetry::recorder::Recorder;
@@ -254,14 +255,6 @@ async fn counted(
     }
 }
 
-/// What the journal keeps for the count of a prompt of the model.
-pub(in crate::gateway) fn prompt_limits(model: &Model) -> PromptLimits {
-    PromptLimits {
-        image_tokens_each: model.image_tokens_max.unwrap_or(model.context_length),
-        context_length: model.context_length,
-    }
-}
-
 /// What bounds a prompt of the model, whichever of its targets gets it.
 fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
     let upstreams = model
@@ -376,9 +369,6 @@ fn shown(name: &str) -> String {
 
 /// What a key is told that is locked to other domains.
 pub(in crate::gateway) const DOMAIN_REFUSED: &str = "This key may not be used from this domain.";
-
-/// Prompts up to this many bytes are counted where they are (about 1 ms); longer ones on a thread for such work.
-const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 
 /// How many long prompts are counted at once for admission: it is work for callers who may not be able to pay.
 static COUNTING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);

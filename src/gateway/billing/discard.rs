@@ -2,9 +2,8 @@
 //! are likely to charge is the operator's. It is counted here.
 
 use super::meter::Meter;
-use super::settle::COUNTED_INLINE_BYTES_MAX;
-use crate::gateway::access::admit::prompt_limits;
 use crate::gateway::context::{Answer, Call};
+use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_limits};
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::usage::{TokenKinds, Usage};

@@ -64,7 +64,7 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
             None => return,
         },
     };
-    let Some(last) = meter.end_early(end, request.choices()) else {
+    let Some(last) = meter.end_early(end, &admission.tariff(request)) else {
         return;
     };
     append(body, last);

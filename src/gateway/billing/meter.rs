@@ -3,9 +3,10 @@
 use bytes::{Bytes, BytesMut};
 
 use super::early_end::EarlyEnd;
+use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::request_body::{RequestBody, ResponseMode};
-use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeTap};
+use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Usage};
 
@@ -34,6 +35,7 @@ enum Tap {
 /// then it may turn out to be an error object, a page of HTML that came with a 200, or less than a whole.
 struct Whole {
     tap: WholeTap,
+    cost: WholeCost,
     /// It was not gathered to its end, or has ended as an answer: what came of it is passed on.
     passes: bool,
 }
@@ -92,6 +94,7 @@ impl Meter {
             }
             ResponseMode::Whole => Tap::Whole(Box::new(Whole {
                 tap: WholeTap::within(encoding, completion_max),
+                cost: WholeCost::default(),
                 passes: false,
             })),
         };
@@ -144,19 +147,18 @@ impl Meter {
         }
     }
 
-    /// One piece of the upstream's answer passes; `ends` with its last.
-    pub(in crate::gateway) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool) -> Passed {
+    /// One piece of the upstream's answer passes; `ends` with its last. The client is told what it costs by this tariff.
+    pub(in crate::gateway) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool, tariff: &Tariff<'_>) -> Passed {
         if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {
             self.passed = self
                 .passed
                 .saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
-            match &mut self.tap {
-                Tap::Stream(tap) => {
-                    if let Forward::Replace(bytes) = tap.chunk(chunk) {
-                        *body = Some(bytes);
-                    }
-                }
-                Tap::Whole(whole) => whole.tap.chunk(chunk),
+            let forward = match &mut self.tap {
+                Tap::Stream(tap) => tap.billed_chunk(chunk, Some(tariff)),
+                Tap::Whole(whole) => whole.cost.chunk(chunk, &mut whole.tap, tariff),
+            };
+            if let Forward::Replace(bytes) = forward {
+                *body = Some(bytes);
             }
         }
         if !ends || std::mem::replace(&mut self.ended, true) {
@@ -164,7 +166,8 @@ impl Meter {
         }
         match &mut self.tap {
             Tap::Stream(tap) => {
-                append(body, tap.end_or_fail(self.framing, FAILURE, FAILURE_TYPE, FAILURE_CODE));
+                let failure = (FAILURE, FAILURE_TYPE, FAILURE_CODE);
+                append(body, tap.billed_end(self.framing, failure, Some(tariff)));
                 if tap.died() { Passed::Died } else { Passed::On }
             }
             Tap::Whole(whole) => whole.end(),
@@ -198,10 +201,10 @@ impl Meter {
     }
 
     /// What a stream's client is sent as its end, before the upstream ends it; none for a whole answer.
-    pub(in crate::gateway) fn end_early(&mut self, end: EarlyEnd, choices: u64) -> Option<Bytes> {
+    pub(in crate::gateway) fn end_early(&mut self, end: EarlyEnd, tariff: &Tariff<'_>) -> Option<Bytes> {
         let Tap::Stream(tap) = &mut self.tap else { return None };
         Some(match end {
-            EarlyEnd::Maximum => tap.end_as_length(choices),
+            EarlyEnd::Maximum => tap.end_as_length(tariff.body.choices(), Some(tariff)),
             EarlyEnd::NoCredit => tap.end_without_credit(),
             EarlyEnd::NoAnswer => tap.fail(LEDGER_MESSAGE, LEDGER_TYPE, LEDGER_CODE),
         })
@@ -274,8 +277,9 @@ impl Meter {
         let began = self.passed > 0;
         match &mut self.tap {
             Tap::Stream(tap) => {
-                let metered = read(tap.reports(), tap.reported());
+                let metered = read(tap.reports(), tap.told_usage().or(tap.reported()));
                 Metered {
+                    prompt: metered.prompt.or(tap.counted_prompt()),
                     delivered: tap.delivered(),
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
@@ -290,6 +294,7 @@ impl Meter {
                 tap.end();
                 let metered = read(tap.reports(), tap.reported());
                 Metered {
+                    prompt: metered.prompt.or(whole.cost.counted_prompt()),
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),
                     is_complete: tap.complete(),
@@ -330,7 +335,7 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
     Metered {
         reported,
         prompt: reports.prompt(),
-        kinds: kinds(reports, reported),
+        kinds: reports.kinds_of(reported),
         rejected_reports: reports.rejected(),
         delivered: CompletionTokens(0),
         is_error: false,
@@ -338,15 +343,6 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         is_implausible: false,
         began: false,
     }
-}
-
-/// The kinds of the sides that are reported: a side that has to be counted is of no kind.
-fn kinds(reports: &Reports, reported: Option<Usage>) -> TokenKinds {
-    let prompt_alone = || Usage {
-        prompt: reports.prompt().unwrap_or_default(),
-        completion: CompletionTokens(0),
-    };
-    reports.kinds(reported.unwrap_or_else(prompt_alone))
 }
 
 /// Puts `tail` after what passes.

@@ -12,7 +12,8 @@ use crate::clock::Clock;
 use crate::gateway::admission::Admission;
 use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
-use crate::pure::charge::{Ceiling, Charged, Delivered, Passing, within_hold};
+use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, bill, prompt_limits};
+use crate::pure::charge::{Ceiling, Delivered, Passing};
 use crate::pure::money::Credits;
 use crate::pure::prompt_count::counted_prompt;
 use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
@@ -194,10 +195,9 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
     let ClosedCall { admission, body, .. } = closed;
     let counted = || {
         let model = admission.permit.model();
-        let limits = crate::gateway::access::admit::prompt_limits(model);
         metered
             .prompt
-            .unwrap_or_else(|| counted_prompt(&body, &model.id, &limits))
+            .unwrap_or_else(|| counted_prompt(&body, &model.id, &prompt_limits(model)))
     };
     let Ok(prompt) = std::panic::catch_unwind(AssertUnwindSafe(counted)) else {
         log::error!(
@@ -216,49 +216,54 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
 
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.
 fn debit(mut admission: Admission, usage: Usage) {
-    let Charged { usage, lost } = admission.ceiling.charged(usage);
-    note_loss(&mut admission, lost);
-    let kinds = admission
-        .kinds
-        .take()
-        .map_or_else(TokenKinds::default, |kinds| kinds.within(usage));
+    let kinds = admission.kinds.take().map_or_else(TokenKinds::default, |kinds| *kinds);
     let prices = &admission.permit.model().prices;
-    if let Some(details) = &mut admission.details {
-        let row = prices.row(usage.prompt);
-        (details.pricing, details.kind_prices, details.kinds) = (Some(row.pricing), row.kinds, kinds);
-    }
-    match prices.cost(usage, kinds) {
-        Ok(cost) => {
-            let (cost, cut) = within_hold(cost, admission.hold.amount());
-            if let Some(cut) = cut {
-                log::error!(
-                    "MONEY: request {}: its charge was {cut} above its hold; the hold is taken",
-                    admission.hold.id()
-                );
-                admission.recorder.cut();
-            }
-            admission.billed(usage, cost);
-            let Admission {
-                permit,
-                caller,
-                hold,
-                details,
-                ..
-            } = admission;
-            hold.settle(Debit {
-                model: Arc::clone(&permit.model().id),
-                key: caller.key.id.clone(),
-                usage,
-                cost,
-                held: None,
-                details,
-            });
-        }
+    match bill(prices, &admission.ceiling, admission.hold.amount(), usage, kinds) {
+        Ok(bill) => debit_bill(admission, bill),
         Err(error) => {
             log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
             debit_hold(admission);
         }
     }
+}
+
+fn debit_bill(mut admission: Admission, bill: Bill) {
+    let Bill {
+        usage,
+        kinds,
+        cost,
+        lost,
+        cut,
+    } = bill;
+    note_loss(&mut admission, lost);
+    let prices = &admission.permit.model().prices;
+    if let Some(details) = &mut admission.details {
+        let row = prices.row(usage.prompt);
+        (details.pricing, details.kind_prices, details.kinds) = (Some(row.pricing), row.kinds, kinds);
+    }
+    if let Some(cut) = cut {
+        log::error!(
+            "MONEY: request {}: its charge was {cut} above its hold; the hold is taken",
+            admission.hold.id()
+        );
+        admission.recorder.cut();
+    }
+    admission.billed(usage, cost);
+    let Admission {
+        permit,
+        caller,
+        hold,
+        details,
+        ..
+    } = admission;
+    hold.settle(Debit {
+        model: Arc::clone(&permit.model().id),
+        key: caller.key.id.clone(),
+        usage,
+        cost,
+        held: None,
+        details,
+    });
 }
 
 /// What a provider delivered or reported beyond what was admitted.
@@ -307,9 +312,6 @@ fn debit_hold(mut admission: Admission) {
         details,
     });
 }
-
-/// Prompts up to this many bytes are counted where the call ends (about 1 ms).
-pub(in crate::gateway) const COUNTED_INLINE_BYTES_MAX: u64 = 64 << 10;
 
 #[cfg(test)]
 mod tests;

@@ -96,10 +96,7 @@ fn accept(fields: &Fields<'_>, version: Version, call: &mut Call) -> HeaderMap {
         // Its length may change, so it is not promised.
         headers.insert(header::CACHE_CONTROL, NO_CACHE);
     } else {
-        // Its framing is the transport's; only a length that is known is told, in our own words.
-        if let Some(length) = fields.length() {
-            headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
-        }
+        // Its framing is the transport's, and its length is not the upstream's once it tells its cost.
         if let Some(value) = fields.cache_control {
             headers.insert(header::CACHE_CONTROL, value.clone());
         }
@@ -156,7 +153,10 @@ pub(in crate::gateway) fn piece(
         Answer::None => return Ok(()),
         // A 200 without a body, of which the client has not heard yet.
         Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
-        Answer::Metered(meter) => meter.pass(body, ends),
+        Answer::Metered(meter) => match &call.admission {
+            Some(admission) => meter.pass(body, ends, &admission.tariff(&call.body)),
+            None => return Ok(()),
+        },
         Answer::Refusal(refusal) => return pass_refusal(body, ends, refusal),
     };
     let (error, status) = match passed {
@@ -318,15 +318,6 @@ impl<'a> Fields<'a> {
                 .trim()
                 .eq_ignore_ascii_case(wanted);
         (!is_wanted).then_some("a content-type that was not asked for")
-    }
-
-    /// The length of the body, when it is told. Pingora has refused what is no length, and several that differ.
-    fn length(&self) -> Option<u64> {
-        if self.transfer_encodings > 0 {
-            return None;
-        }
-        let text = self.content_length?.to_str().ok()?;
-        text.split(',').next()?.trim().parse().ok()
     }
 
     /// How the answer's end will be known.

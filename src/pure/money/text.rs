@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rust_decimal::Decimal;
 use serde::Deserializer;
 
-use super::MoneyError;
+use super::{Credits, MoneyError};
 
 /// Plain decimals only: what `Decimal` reads beyond them (exponents, `_`, a leading `+` or dot) is refused.
 pub(super) fn parse_decimal(text: &str) -> Result<Decimal, MoneyError> {
@@ -39,3 +39,60 @@ where
     }
     deserializer.deserialize_any(Text(expected, std::marker::PhantomData))
 }
+
+/// The text of an amount in 10^-12 credit: exact decimals without trailing zeros. It allocates nothing.
+pub(super) struct AmountText {
+    bytes: [u8; AMOUNT_BYTES],
+    from: usize,
+}
+
+impl AmountText {
+    pub(super) fn of(credits: Credits) -> AmountText {
+        let mut text = AmountText {
+            bytes: [b'0'; AMOUNT_BYTES],
+            from: AMOUNT_BYTES,
+        };
+        let pico = credits.pico().unsigned_abs();
+        let (mut whole, mut decimals) = (pico / PICO_PER_CREDIT, pico % PICO_PER_CREDIT);
+        if decimals > 0 {
+            let mut places = DECIMALS;
+            while decimals % 10 == 0 {
+                decimals /= 10;
+                places = places.saturating_sub(1);
+            }
+            (0..places).for_each(|_| text.put_digit(&mut decimals));
+            text.put(b'.');
+        }
+        text.put_digit(&mut whole);
+        while whole > 0 {
+            text.put_digit(&mut whole);
+        }
+        if credits.pico() < 0 {
+            text.put(b'-');
+        }
+        text
+    }
+
+    pub(super) fn as_str(&self) -> &str {
+        let text = self.bytes.get(self.from..);
+        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+    }
+
+    /// Puts the last digit of `rest` before what stands there.
+    fn put_digit(&mut self, rest: &mut u64) {
+        self.put(b'0'.saturating_add(u8::try_from(*rest % 10).unwrap_or_default()));
+        *rest /= 10;
+    }
+
+    fn put(&mut self, byte: u8) {
+        self.from = self.from.saturating_sub(1);
+        if let Some(place) = self.bytes.get_mut(self.from) {
+            *place = byte;
+        }
+    }
+}
+
+const DECIMALS: u32 = 12;
+const PICO_PER_CREDIT: u64 = 1_000_000_000_000;
+/// A sign, the 19 digits of the largest amount and its point.
+const AMOUNT_BYTES: usize = 21;

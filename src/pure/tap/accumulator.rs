@@ -43,6 +43,8 @@ pub(super) struct Seen {
     pub(super) usage: bool,
     /// A report of the completion that is believed.
     pub(super) completion: bool,
+    /// Both sides as the last report has them.
+    pub(super) sides: (Figure, Figure),
 }
 
 /// The `choices` of a document.
@@ -65,6 +67,10 @@ pub(super) struct Spans {
     pub(super) padding: Range<usize>,
     /// One of the texts has an escape in it.
     pub(super) escaped: bool,
+    /// The usage object that stands in the document's root, with its braces: the last of them. While it is open its end is 0.
+    pub(super) usage: Range<usize>,
+    /// What follows the last brace of the root. 0 while it is open, and where it is no object.
+    pub(super) end: usize,
 }
 
 impl Reading {
@@ -103,7 +109,10 @@ impl Reading {
     /// A container ended.
     pub(super) fn close(&mut self, node: Node) {
         match node {
-            Node::Usage => self.seen.completion |= self.reports.add(std::mem::take(&mut self.report)),
+            Node::Usage => {
+                self.seen.sides = (self.report.prompt, self.report.completion);
+                self.seen.completion |= self.reports.add(std::mem::take(&mut self.report));
+            }
             Node::Choice => self.counter.end_choice(),
             _ => {}
         }

@@ -76,11 +76,11 @@ pub(super) fn write(out: &mut BytesMut, identity: &Identity, message: &str, erro
             error_type,
         },
     };
-    write_last(out, &chunk);
+    write_event(out, &chunk);
+    out.put_slice(DONE_EVENT);
 }
 
-/// Writes the event that ends so many choices (at most [`CHOICES_MAX`]) for the reason `length`, and `[DONE]`. The stream must stand
-/// between two events.
+/// Writes the event that ends so many choices (at most [`CHOICES_MAX`]) for the reason `length`. The stream must stand between two events.
 pub(super) fn write_length(out: &mut BytesMut, identity: &Identity, choices: u64) {
     let ended = |index| Ended {
         index,
@@ -94,17 +94,16 @@ pub(super) fn write_length(out: &mut BytesMut, identity: &Identity, choices: u64
         model: identity.model.as_deref().unwrap_or_default(),
         choices: (0..choices.clamp(1, CHOICES_MAX)).map(ended).collect(),
     };
-    write_last(out, &chunk);
+    write_event(out, &chunk);
 }
 
-fn write_last(out: &mut BytesMut, chunk: &impl Serialize) {
+fn write_event(out: &mut BytesMut, chunk: &impl Serialize) {
     // Strings and integers always serialise; were it otherwise, the stream would still end as it must.
     if let Ok(json) = serde_json::to_vec(chunk) {
         out.put_slice(b"data: ");
         out.put_slice(&json);
         out.put_slice(b"\n\n");
     }
-    out.put_slice(DONE_EVENT);
 }
 
 /// Most choices that one event ends.

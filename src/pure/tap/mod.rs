@@ -4,8 +4,8 @@
 //! the exceptions that [`StreamTap`] names; whatever a tap cannot read passes unharmed. No tap fails, waits, allocates
 //! on the usual path, or needs more memory than its named bounds. The gateway's body filters call them.
 //!
-//! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `shape` (which values matter), `reading` (what
-//! they say), `text` (the counter of tokens)
+//! Reading order: `stream`, `whole`; below them `scan` (JSON in pieces), `schema` (which values matter), `accumulator` (what
+//! they say), `text` (the counter of tokens), `usage_object` (the usage as a client is told it).
 
 mod accumulator;
 mod error_event;
@@ -19,11 +19,14 @@ mod scan;
 mod schema;
 mod stream;
 mod text;
+mod usage_object;
 mod whole;
+mod whole_cost;
 
 pub use response_metadata::{Finishes, Said};
 pub use stream::{Framing, HOLD_BYTES_MAX, StreamTap, TapOptions};
 pub use whole::WholeTap;
+pub use whole_cost::WholeCost;
 
 /// What to send downstream in place of a chunk.
 #[derive(Clone, Debug, PartialEq, Eq)]

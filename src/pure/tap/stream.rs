@@ -7,16 +7,19 @@ use super::accumulator::{Choices, Reading};
 use super::event::{DataAt, Terminal};
 use super::fast_path::FastPath;
 use super::output::Output;
-use super::response_metadata::Said;
 use super::scan::Scanner;
 use super::text::cut_character;
-use crate::pure::charge::Delivered;
+use super::usage_object::ToldUsage;
+use crate::pure::bill::Tariff;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionTokens, Reports, Usage};
+use crate::pure::usage::PromptTokens;
 
+mod costs;
 mod ending;
+mod findings;
 
+use costs::EventUsage;
 pub use ending::Framing;
 #[cfg(test)]
 pub(super) use ending::write_masked;
@@ -42,7 +45,8 @@ pub const HOLD_BYTES_MAX: usize = 64 * 1024;
 /// Every byte passes unchanged and in order, but for:
 /// 1. the usage chunk (an event whose `choices` is empty, with a usage object), when [`TapOptions::drop_usage_chunk`];
 /// 2. an error event of the upstream: ours takes its place, `[DONE]` follows, and nothing after it passes;
-/// 3. the end: an open event is closed, and `[DONE]` added when the upstream sent none.
+/// 3. the end: an open event is closed, and `[DONE]` added when the upstream sent none;
+/// 4. with a tariff: the usage in an event, which tells the cost where it is the last, and none of the provider's own.
 ///
 /// So that 1 and 2 hold however a stream is cut, and so that a stream which dies in the middle of an event leaves no
 /// half of it behind, the bytes of an event that is not yet complete wait here. That delays no client, since none can
@@ -77,12 +81,22 @@ pub struct StreamTap {
     died: bool,
     /// Tokens that had been delivered when the last report of the completion was.
     reported_at: u64,
+    /// The usage that the client was told last with its cost.
+    told: Option<ToldUsage>,
+    /// A usage came that more may follow.
+    reports_often: bool,
+    /// The prompt, where it was counted for the client to be told.
+    counted_prompt: Option<PromptTokens>,
 }
 
 /// What becomes of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Pass,
+    /// It passes, and nothing after it: what has to be told is told before it.
+    PassLast,
+    /// It passes with its usage told otherwise.
+    Retell(EventUsage),
     LeaveOut,
     Mask,
 }
@@ -118,11 +132,19 @@ impl StreamTap {
             closed: false,
             died: false,
             reported_at: 0,
+            told: None,
+            reports_often: false,
+            counted_prompt: None,
         }
     }
 
     /// One chunk of the upstream's body: what to send downstream in its place.
     pub fn chunk(&mut self, chunk: &Bytes) -> Forward {
+        self.billed_chunk(chunk, None)
+    }
+
+    /// The same of an answer whose client is told what it costs.
+    pub fn billed_chunk(&mut self, chunk: &Bytes, tariff: Option<&Tariff<'_>>) -> Forward {
         if self.closed {
             return Forward::Replace(Bytes::new());
         }
@@ -133,11 +155,11 @@ impl StreamTap {
                 return Forward::Unchanged;
             }
         }
-        self.events(chunk, rest)
+        self.events(chunk, rest, tariff)
     }
 
     /// The long way of [`StreamTap::chunk`], for the `rest` of the chunk that follows its first usual events.
-    fn events(&mut self, chunk: &Bytes, mut rest: &[u8]) -> Forward {
+    fn events(&mut self, chunk: &Bytes, mut rest: &[u8], tariff: Option<&Tariff<'_>>) -> Forward {
         let mut output = Output::new(chunk);
         // Where in this chunk the bytes begin whose fate is open.
         let mut start = chunk.len() - rest.len();
@@ -170,7 +192,7 @@ impl StreamTap {
                 Piece::DataLineEnd => {
                     data_at = data_at.after_line();
                     self.done |= self.terminal == Terminal::Yes;
-                    self.settled |= self.is_harmless();
+                    self.settled |= self.is_harmless() && !self.may_be_retold(tariff);
                     continue;
                 }
                 Piece::Comment => Verdict::Pass,
@@ -178,7 +200,7 @@ impl StreamTap {
                     if let (DataAt::One(at), Some(event)) = (data_at, chunk.get(start..end)) {
                         self.fast_path.cut(event, at - start, &self.reading);
                     }
-                    self.end_event()
+                    self.end_event(tariff)
                 }
             };
             if verdict == Verdict::Mask {
@@ -186,15 +208,12 @@ impl StreamTap {
                 return output.finish();
             }
             self.left_out = verdict == Verdict::LeaveOut;
-            if !self.left_out {
-                output.insert(&self.held);
-                output.pass(start..end);
-            }
+            self.pass_event(verdict, start..end, &mut output, chunk, tariff);
             self.held.clear();
             self.released = false;
             start = end;
         }
-        self.leave_open(chunk, start, &mut output);
+        self.leave_open(chunk, start, &mut output, tariff);
         output.finish()
     }
 
@@ -207,75 +226,6 @@ impl StreamTap {
     /// The client was sent a comment between two events: what follows is not the start of its stream.
     pub fn commented(&mut self) {
         self.framer.begin();
-    }
-
-    /// [`StreamTap::end_or_fail`] found that the upstream had died.
-    pub fn died(&self) -> bool {
-        self.died
-    }
-
-    /// The upstream's terminal event, `[DONE]`, was seen.
-    pub fn done(&self) -> bool {
-        self.done
-    }
-
-    /// A finish reason or `[DONE]` was seen: the answer is complete, whatever becomes of the connection.
-    pub fn finished(&self) -> bool {
-        self.finished || self.done
-    }
-
-    /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one
-    /// allows.
-    pub fn reported(&self) -> Option<Usage> {
-        let delivered = self.delivered();
-        self.reading
-            .reports
-            .usage_behind(delivered, delivered.0.saturating_sub(self.reported_at))
-    }
-
-    /// Whether a report gave a completion that this answer cannot have, or none of them fits its text though all have come.
-    pub fn is_implausible(&self) -> bool {
-        let reports = &self.reading.reports;
-        // Before `[DONE]` another report may be on its way.
-        reports.is_implausible() || (self.done && reports.usage().is_some() && self.reported().is_none())
-    }
-
-    /// The answer may have so many completion tokens now.
-    pub fn extend(&mut self, completion_max: u64) {
-        self.reading.reports.extend(completion_max);
-    }
-
-    /// All that the provider reported, also of one side only, or what was not believed.
-    pub fn reports(&self) -> &Reports {
-        &self.reading.reports
-    }
-
-    /// Tokens of all text that was delivered so far.
-    pub fn delivered(&self) -> CompletionTokens {
-        CompletionTokens(self.reading.counter.committed())
-    }
-
-    /// How much text was delivered so far: what a running answer is held to ([`crate::pure::charge::Ceiling::passing`]).
-    pub fn delivered_text(&self) -> Delivered {
-        Delivered {
-            tokens: self.delivered(),
-            bytes: self.reading.counter.committed_bytes(),
-        }
-    }
-
-    /// What the answer said of itself, once it is over.
-    pub fn take_said(&mut self) -> Said {
-        self.reading.take_said()
-    }
-
-    /// The upstream sent an error event, which the client got ours for.
-    pub fn error_event(&self) -> bool {
-        self.error.is_some()
-    }
-
-    /// The numeric code in that event.
-    pub fn error_code(&self) -> Option<u16> {
-        self.error.flatten()
     }
 
     /// Takes the usual events that `bytes` begin with; what follows them.
@@ -301,22 +251,29 @@ impl StreamTap {
     }
 
     /// The event at hand is complete: what becomes of it. What it says takes effect here.
-    fn end_event(&mut self) -> Verdict {
-        let verdict = if self.is_error() {
+    fn end_event(&mut self, tariff: Option<&Tariff<'_>>) -> Verdict {
+        let mut verdict = if self.is_error() {
             Verdict::Mask
         } else if self.is_usage_chunk() && !self.released {
             Verdict::LeaveOut
+        } else if self.terminal == Terminal::Yes && !self.released {
+            Verdict::PassLast
         } else {
             Verdict::Pass
         };
         match verdict {
-            Verdict::Pass => self.deliver(),
+            Verdict::Pass | Verdict::PassLast | Verdict::Retell(_) => self.deliver(),
             Verdict::LeaveOut => {
                 // Were its text kept, it would be counted with that of a later event.
                 self.reading.counter.discard();
                 self.note_report();
             }
             Verdict::Mask => {}
+        }
+        if verdict == Verdict::Pass
+            && let Some(usage) = self.event_usage(tariff)
+        {
+            verdict = Verdict::Retell(usage);
         }
         self.scanner.reset();
         self.terminal = Terminal::Maybe(0);
@@ -325,6 +282,30 @@ impl StreamTap {
             self.reading.start_document();
         }
         verdict
+    }
+
+    /// The event that ends at `range` of the chunk passes as it was decided.
+    fn pass_event(
+        &mut self,
+        verdict: Verdict,
+        range: std::ops::Range<usize>,
+        output: &mut Output<'_>,
+        chunk: &[u8],
+        tariff: Option<&Tariff<'_>>,
+    ) {
+        let came = chunk.get(range.clone()).unwrap_or_default();
+        match verdict {
+            Verdict::LeaveOut | Verdict::Mask => return,
+            Verdict::Retell(usage) => {
+                if let Some(retold) = self.retell(&[&self.held, came].concat(), usage, tariff) {
+                    return output.insert(&retold);
+                }
+            }
+            Verdict::PassLast => output.insert(&self.last_usage(tariff)),
+            Verdict::Pass => {}
+        }
+        output.insert(&self.held);
+        output.pass(range);
     }
 
     /// The event at hand reaches the client.
@@ -354,11 +335,12 @@ impl StreamTap {
     }
 
     /// The chunk ends within an event: its bytes since `start` pass or are held.
-    fn leave_open(&mut self, chunk: &Bytes, start: usize, output: &mut Output<'_>) {
+    fn leave_open(&mut self, chunk: &Bytes, start: usize, output: &mut Output<'_>, tariff: Option<&Tariff<'_>>) {
         let tail = chunk.get(start..).unwrap_or_default();
         if tail.is_empty() && self.held.is_empty() {
             return;
         }
+        let begins = !self.released;
         if !self.released && !self.may_pass() {
             if self.held.len() + tail.len() <= self.options.hold_bytes_max {
                 return self.held.extend_from_slice(tail);
@@ -368,6 +350,9 @@ impl StreamTap {
             }
         }
         self.released = true;
+        if begins && self.terminal == Terminal::Yes {
+            output.insert(&self.last_usage(tariff));
+        }
         if cut_character(tail) == 0 && (tail.len() >= 3 || self.held.is_empty()) {
             output.insert(&self.held);
             output.pass(start..chunk.len());

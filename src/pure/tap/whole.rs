@@ -1,10 +1,10 @@
 //! The tap of a whole JSON answer: a chat completion, or embeddings.
 
-use super::accumulator::{Choices, Reading};
+use super::accumulator::{Choices, Reading, Spans};
 use super::response_metadata::Said;
 use super::scan::Scanner;
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionTokens, Reports, Usage};
+use crate::pure::usage::{CompletionTokens, Figure, Reports, Usage};
 
 /// Reads a whole answer as it passes. It holds and changes nothing; its memory is bounded whatever the answer's size.
 #[derive(Debug)]
@@ -96,6 +96,16 @@ impl WholeTap {
     /// It stopped before its end: what there is could still become a whole document, or there is nothing.
     pub fn is_cut(&self) -> bool {
         !self.scanner.is_complete() && !self.scanner.is_broken()
+    }
+
+    /// Where things stand in the answer.
+    pub(super) fn spans(&self) -> &Spans {
+        &self.reading.spans
+    }
+
+    /// Both sides as the last report has them.
+    pub(super) fn sides(&self) -> (Figure, Figure) {
+        self.reading.seen.sides
     }
 
     /// Bytes of text that wait to be counted.

@@ -24,6 +24,7 @@ pub mod redis_server;
 pub mod reply;
 pub mod simulated;
 pub mod tls;
+pub mod told;
 pub mod upstream;
 
 use std::time::{Duration, Instant};

@@ -3,6 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 
 use super::{StreamTap, Terminal, Verdict};
+use crate::pure::bill::Tariff;
 use crate::pure::tap::accumulator::Identity;
 use crate::pure::tap::error_event;
 use crate::pure::tap::error_event::DONE_EVENT;
@@ -24,7 +25,7 @@ impl StreamTap {
             return Bytes::new();
         }
         let mut out = BytesMut::new();
-        if self.end_open(&mut out) && !self.done {
+        if self.end_open(&mut out, None) && !self.done {
             out.put_slice(DONE_EVENT);
         }
         out.freeze()
@@ -35,6 +36,12 @@ impl StreamTap {
     /// as its framing tells or within an event, or nothing had been delivered or reported. What there is of an event
     /// that was cut off is left out.
     pub fn end_or_fail(&mut self, framing: Framing, message: &str, error_type: &str, code: u16) -> Bytes {
+        self.billed_end(framing, (message, error_type, code), None)
+    }
+
+    /// The same of an answer whose client is told what it costs; `failure` is message, type and code of an error.
+    pub fn billed_end(&mut self, framing: Framing, failure: (&str, &str, u16), tariff: Option<&Tariff<'_>>) -> Bytes {
+        let (message, error_type, code) = failure;
         if self.closed {
             return Bytes::new();
         }
@@ -47,7 +54,7 @@ impl StreamTap {
         self.closed = true;
         if cut {
             self.close_released(&mut out);
-        } else if !self.end_open(&mut out) {
+        } else if !self.end_open(&mut out, tariff) {
             return out.freeze();
         }
         let said_nothing = self.delivered().0 == 0 && self.reported().is_none();
@@ -55,6 +62,7 @@ impl StreamTap {
             self.died = true;
             error_event::write(&mut out, &self.reading.identity, message, error_type, code);
         } else if !self.done {
+            out.put_slice(&self.last_usage(tariff));
             out.put_slice(DONE_EVENT);
         }
         out.freeze()
@@ -78,16 +86,18 @@ impl StreamTap {
     /// The answer has passed its client's own maximum: what is to be sent as its end. That is the end of an event that has partly
     /// passed, one event that ends each of its `choices` for the reason `length`, and `[DONE]`. Nothing passes afterwards, and the answer
     /// is complete.
-    pub fn end_as_length(&mut self, choices: u64) -> Bytes {
+    pub fn end_as_length(&mut self, choices: u64, tariff: Option<&Tariff<'_>>) -> Bytes {
         if std::mem::replace(&mut self.closed, true) {
             return Bytes::new();
         }
         let mut out = BytesMut::new();
         self.close_released(&mut out);
+        self.finished = true;
         if !self.done {
             error_event::write_length(&mut out, &self.reading.identity, choices);
+            out.put_slice(&self.last_usage(tariff));
+            out.put_slice(DONE_EVENT);
         }
-        self.finished = true;
         out.freeze()
     }
 
@@ -108,16 +118,25 @@ impl StreamTap {
     }
 
     /// Ends the event that was left open, if there is one. False when it was an error, and the stream has its end.
-    fn end_open(&mut self, out: &mut BytesMut) -> bool {
+    fn end_open(&mut self, out: &mut BytesMut, tariff: Option<&Tariff<'_>>) -> bool {
         let closing = self.framer.closing();
         if closing.is_empty() {
             return true;
         }
         self.done |= self.terminal == Terminal::Yes;
-        match self.end_event() {
-            Verdict::Pass => {
-                out.put_slice(&self.held);
-                out.put_slice(closing);
+        let verdict = self.end_event(tariff);
+        let event = || [&self.held, closing].concat();
+        match verdict {
+            Verdict::Pass => out.put_slice(&event()),
+            Verdict::PassLast => {
+                let event = event();
+                out.put_slice(&self.last_usage(tariff));
+                out.put_slice(&event);
+            }
+            Verdict::Retell(usage) => {
+                let event = event();
+                let retold = self.retell(&event, usage, tariff);
+                out.put_slice(&retold.unwrap_or(event));
             }
             Verdict::LeaveOut => {}
             Verdict::Mask => {

@@ -98,7 +98,7 @@ fn deltas(count: usize, options: TapOptions) -> StreamTap {
 #[test]
 fn a_stream_that_passed_its_clients_maximum_ends_for_the_reason_length() {
     let mut tap = deltas(3, TapOptions::default());
-    let tail = String::from_utf8(tap.end_as_length(2).to_vec()).unwrap();
+    let tail = String::from_utf8(tap.end_as_length(2, None).to_vec()).unwrap();
     let (event, done) = tail.split_once("\n\n").unwrap();
     assert_eq!(done, "data: [DONE]\n\n");
     let event: serde_json::Value = serde_json::from_str(event.strip_prefix("data: ").unwrap()).unwrap();
@@ -117,7 +117,7 @@ fn a_stream_that_passed_its_clients_maximum_ends_for_the_reason_length() {
         Forward::Replace(Bytes::new())
     );
     assert_eq!(
-        (tap.end(), tap.end_as_length(1), tap.delivered().0),
+        (tap.end(), tap.end_as_length(1, None), tap.delivered().0),
         (Bytes::new(), Bytes::new(), 3)
     );
 }
@@ -148,7 +148,7 @@ fn an_ending_closes_an_event_that_has_partly_passed() {
         ..TapOptions::default()
     };
     for end in [
-        |tap: &mut StreamTap| tap.end_as_length(1),
+        |tap: &mut StreamTap| tap.end_as_length(1, None),
         StreamTap::end_without_credit,
     ] {
         let (mut out, mut tap) = pass(&[long.as_bytes()], options);

@@ -1,0 +1,77 @@
+//! What a stream's tap tells of the answer: how it ended, what it reported, how much of it was delivered.
+
+use super::StreamTap;
+use crate::pure::charge::Delivered;
+use crate::pure::tap::response_metadata::Said;
+use crate::pure::usage::{CompletionTokens, Reports, Usage};
+
+impl StreamTap {
+    /// [`StreamTap::end_or_fail`] found that the upstream had died.
+    pub fn died(&self) -> bool {
+        self.died
+    }
+
+    /// The upstream's terminal event, `[DONE]`, was seen.
+    pub fn done(&self) -> bool {
+        self.done
+    }
+
+    /// A finish reason or `[DONE]` was seen: the answer is complete, whatever becomes of the connection.
+    pub fn finished(&self) -> bool {
+        self.finished || self.done
+    }
+
+    /// What is believed of the provider's reports, for both sides: the highest of them, as far as the text that followed the last one
+    /// allows.
+    pub fn reported(&self) -> Option<Usage> {
+        let delivered = self.delivered();
+        self.reading
+            .reports
+            .usage_behind(delivered, delivered.0.saturating_sub(self.reported_at))
+    }
+
+    /// Whether a report gave a completion that this answer cannot have, or none of them fits its text though all have come.
+    pub fn is_implausible(&self) -> bool {
+        let reports = &self.reading.reports;
+        // Before `[DONE]` another report may be on its way.
+        reports.is_implausible() || (self.done && reports.usage().is_some() && self.reported().is_none())
+    }
+
+    /// The answer may have so many completion tokens now.
+    pub fn extend(&mut self, completion_max: u64) {
+        self.reading.reports.extend(completion_max);
+    }
+
+    /// All that the provider reported, also of one side only, or what was not believed.
+    pub fn reports(&self) -> &Reports {
+        &self.reading.reports
+    }
+
+    /// Tokens of all text that was delivered so far.
+    pub fn delivered(&self) -> CompletionTokens {
+        CompletionTokens(self.reading.counter.committed())
+    }
+
+    /// How much text was delivered so far: what a running answer is held to ([`crate::pure::charge::Ceiling::passing`]).
+    pub fn delivered_text(&self) -> Delivered {
+        Delivered {
+            tokens: self.delivered(),
+            bytes: self.reading.counter.committed_bytes(),
+        }
+    }
+
+    /// What the answer said of itself, once it is over.
+    pub fn take_said(&mut self) -> Said {
+        self.reading.take_said()
+    }
+
+    /// The upstream sent an error event, which the client got ours for.
+    pub fn error_event(&self) -> bool {
+        self.error.is_some()
+    }
+
+    /// The numeric code in that event.
+    pub fn error_code(&self) -> Option<u16> {
+        self.error.flatten()
+    }
+}

@@ -1,0 +1,143 @@
+//! The `usage` object of an answer as its client reads it: the provider's own, with what the call is billed in it.
+
+use std::collections::BTreeMap;
+
+use serde_json::value::RawValue;
+
+use super::accumulator::Identity;
+use crate::pure::bill::{Bill, Tariff};
+use crate::pure::usage::{Figure, TokenKinds};
+
+/// The usage that a client is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ToldUsage {
+    pub(super) bill: Bill,
+    /// What each side makes of the cost.
+    sides: [crate::pure::money::Credits; 2],
+}
+
+impl ToldUsage {
+    pub(super) fn new(bill: Bill, tariff: &Tariff<'_>) -> ToldUsage {
+        let prompt = bill.prompt_cost(&tariff.model.prices);
+        ToldUsage {
+            bill,
+            sides: [prompt, bill.cost.saturating_sub(prompt)],
+        }
+    }
+
+    /// Whether an object that reports these sides says what is billed.
+    fn is_as(&self, (prompt, completion): (Figure, Figure)) -> bool {
+        let billed = self.bill.usage;
+        let completion_is = match completion {
+            Figure::Absent => billed.completion.0 == 0,
+            figure => figure == Figure::Tokens(billed.completion.0),
+        };
+        prompt == Figure::Tokens(billed.prompt.0) && completion_is
+    }
+
+    /// `cost` and `cost_details`, as members of an object.
+    fn write_cost(&self, out: &mut Vec<u8>) {
+        let [prompt, completion] = self.sides;
+        out.extend_from_slice(b"\"cost\":");
+        self.bill.cost.write_to(out);
+        out.extend_from_slice(
+            b",\"cost_details\":{\"upstream_inference_cost\":null,\"upstream_inference_prompt_cost\":",
+        );
+        prompt.write_to(out);
+        out.extend_from_slice(b",\"upstream_inference_completions_cost\":");
+        completion.write_to(out);
+        out.push(b'}');
+    }
+
+    fn tokens(&self) -> [(&'static str, u64); 3] {
+        let (prompt, completion) = (self.bill.usage.prompt.0, self.bill.usage.completion.0);
+        [
+            ("prompt_tokens", prompt),
+            ("completion_tokens", completion),
+            ("total_tokens", prompt.saturating_add(completion)),
+        ]
+    }
+
+    /// The whole object, where the provider made none.
+    pub(super) fn object(&self) -> Vec<u8> {
+        let mut out = vec![b'{'];
+        for (name, tokens) in self.tokens() {
+            out.extend_from_slice(format!("\"{name}\":{tokens},").as_bytes());
+        }
+        let TokenKinds {
+            cache_read,
+            cache_write,
+            reasoning,
+        } = self.bill.kinds;
+        if cache_read > 0 || cache_write > 0 {
+            let details = format!(
+                "\"prompt_tokens_details\":{{\"cached_tokens\":{cache_read},\"cache_write_tokens\":{cache_write}}},"
+            );
+            out.extend_from_slice(details.as_bytes());
+        }
+        if reasoning > 0 {
+            let details = format!("\"completion_tokens_details\":{{\"reasoning_tokens\":{reasoning}}},");
+            out.extend_from_slice(details.as_bytes());
+        }
+        self.write_cost(&mut out);
+        out.push(b'}');
+        out
+    }
+
+    /// An event of its own for it, at the end of a stream.
+    pub(super) fn event(&self, identity: &Identity) -> Vec<u8> {
+        let text = |text: &Option<String>| {
+            serde_json::to_string(text.as_deref().unwrap_or_default()).unwrap_or_else(|_| "\"\"".to_owned())
+        };
+        let head = format!(
+            "data: {{\"id\":{},\"object\":\"chat.completion.chunk\",\"created\":{},\"model\":{},\"choices\":[],\"usage\":",
+            text(&identity.id),
+            identity.created.unwrap_or_default(),
+            text(&identity.model)
+        );
+        let mut out = head.into_bytes();
+        out.extend_from_slice(&self.object());
+        out.extend_from_slice(b"}\n\n");
+        out
+    }
+}
+
+/// The provider's object `usage`, whose sides it reports as `sides`, as the client is told it: without a cost of the provider's own, and with
+/// ours where that is known. None where it stays as it is.
+pub(super) fn retold(usage: &[u8], sides: (Figure, Figure), told: Option<&ToldUsage>) -> Option<Vec<u8>> {
+    // A name with an escape in it may be any name.
+    let has_own = memchr::memmem::find(usage, b"\"cost").is_some() || memchr::memchr(b'\\', usage).is_some();
+    let told = match told {
+        None if !has_own => return None,
+        Some(told) if !has_own && told.is_as(sides) => {
+            let open = usage.strip_suffix(b"}")?;
+            let mut out = Vec::with_capacity(usage.len().saturating_add(COST_BYTES));
+            out.extend_from_slice(open);
+            out.push(b',');
+            told.write_cost(&mut out);
+            out.push(b'}');
+            return Some(out);
+        }
+        told => told,
+    };
+    let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(usage).ok()?;
+    members.retain(|name, _| !matches!(name.as_str(), "cost" | "cost_details"));
+    if let Some(told) = told.filter(|told| !told.is_as(sides)) {
+        for (name, tokens) in told.tokens() {
+            members.insert(name.to_owned(), RawValue::from_string(tokens.to_string()).ok()?);
+        }
+    }
+    let mut out = serde_json::to_vec(&members).ok()?;
+    if let Some(told) = told {
+        out.pop();
+        if out.len() > 1 {
+            out.push(b',');
+        }
+        told.write_cost(&mut out);
+        out.push(b'}');
+    }
+    Some(out)
+}
+
+/// What a cost with its details commonly takes.
+const COST_BYTES: usize = 192;

@@ -1,0 +1,121 @@
+//! What a whole answer costs, told in its `usage`.
+//!
+//! From where that object begins the answer's bytes wait until the answer is whole, for only then is it known what it costs. An answer of
+//! which more than [`TAIL_BYTES_MAX`] would have to wait passes as it is.
+
+use bytes::Bytes;
+
+use super::usage_object::{ToldUsage, retold};
+use super::{Forward, WholeTap};
+use crate::pure::bill::Tariff;
+use crate::pure::usage::{PromptTokens, Usage};
+
+/// Puts the cost into one whole answer as it passes its tap.
+#[derive(Debug, Default)]
+pub struct WholeCost {
+    stage: Stage,
+    /// Bytes of the answer that came.
+    came: usize,
+    /// What waits: the answer from its usage on.
+    tail: Vec<u8>,
+    counted_prompt: Option<PromptTokens>,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Stage {
+    /// The usage has not begun.
+    #[default]
+    Before,
+    /// It has, at this place of the answer.
+    Since(usize),
+    /// What comes passes.
+    Over,
+}
+
+impl WholeCost {
+    /// The prompt, where it was counted for the client to be told.
+    pub fn counted_prompt(&self) -> Option<PromptTokens> {
+        self.counted_prompt
+    }
+
+    /// One chunk passes the tap: what leaves in its place.
+    pub fn chunk(&mut self, chunk: &Bytes, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Forward {
+        let begin = self.came;
+        self.came = begin.saturating_add(chunk.len());
+        tap.chunk(chunk);
+        let begins = self.stage == Stage::Before;
+        if begins && tap.spans().usage.start > 0 {
+            self.stage = Stage::Since(tap.spans().usage.start);
+        }
+        match self.stage {
+            Stage::Before if tap.complete() => {
+                self.stage = Stage::Over;
+                let without = self.with_usage(chunk, begin, tap, tariff);
+                without.map_or(Forward::Unchanged, |bytes| Forward::Replace(Bytes::from(bytes)))
+            }
+            Stage::Before | Stage::Over => Forward::Unchanged,
+            Stage::Since(place) => {
+                let at = if begins {
+                    place.saturating_sub(begin).min(chunk.len())
+                } else {
+                    0
+                };
+                self.tail.extend_from_slice(chunk.get(at..).unwrap_or_default());
+                let is_too_long = self.tail.len() > TAIL_BYTES_MAX;
+                if !tap.complete() && tap.is_cut() && !is_too_long {
+                    return Forward::Replace(chunk.slice(..at));
+                }
+                self.stage = Stage::Over;
+                let tail = std::mem::take(&mut self.tail);
+                let told = if tap.complete() {
+                    self.retell(&tail, place, tap, tariff)
+                } else {
+                    None
+                };
+                let head = chunk.get(..at).unwrap_or_default();
+                Forward::Replace(Bytes::from([head, told.as_deref().unwrap_or(&tail)].concat()))
+            }
+        }
+    }
+
+    /// The bytes from the usage on, which began at `place`, with the cost.
+    fn retell(&mut self, tail: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
+        let span = tap.spans().usage.clone();
+        let (from, to) = (span.start.checked_sub(place)?, span.end.checked_sub(place)?);
+        let told = self.told(tap, tariff);
+        let object = retold(tail.get(from..to)?, tap.sides(), told.as_ref())?;
+        Some([tail.get(..from)?, &object, tail.get(to..)?].concat())
+    }
+
+    /// The last chunk of an answer without a usage, with one.
+    fn with_usage(&mut self, chunk: &[u8], begin: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
+        let brace = tap.spans().end.checked_sub(1)?.checked_sub(begin)?;
+        let told = self.told(tap, tariff).filter(|_| tap.is_answer())?;
+        let (before, after) = chunk.split_at_checked(brace)?;
+        Some([before, b",\"usage\":", &told.object(), after].concat())
+    }
+
+    /// What the answer, which is whole, is billed.
+    fn told(&mut self, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<ToldUsage> {
+        if tap.is_error() {
+            return None;
+        }
+        let usage = match tap.reported() {
+            Some(reported) => reported,
+            None if tap.is_answer() => {
+                tap.end();
+                self.counted_prompt = tap.reports().prompt().or_else(|| tariff.counted_prompt());
+                Usage {
+                    prompt: self.counted_prompt?,
+                    completion: tap.delivered(),
+                }
+            }
+            None => return None,
+        };
+        let bill = tariff.bill(usage, tap.reports().kinds(usage))?;
+        Some(ToldUsage::new(bill, tariff))
+    }
+}
+
+/// The most bytes of an answer that wait for its end.
+const TAIL_BYTES_MAX: usize = 64 << 10;
