@@ -27,7 +27,7 @@ use crate::pure::yaml_lines;
 
 pub use self::error::ConfigError;
 pub use self::network::Network;
-pub use self::provider::{BaseUrl, Credential, OnDisconnect, Provider};
+pub use self::provider::{BaseUrl, CostFrom, Credential, OnDisconnect, Provider};
 pub use self::receipts::Receipts;
 pub use self::traces::{Collector, Sample, Traces};
 pub use self::values::{AccessLog, BodyMemoryLimits, Config, Refresh, Store, TierRules, Timeouts, TlsFiles};

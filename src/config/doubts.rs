@@ -26,7 +26,9 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     let mut doubts = Vec::new();
     for model in catalogue.models() {
         let long = model.prices.long().iter().map(|long| &long.row);
-        let prices = std::iter::once(model.prices.usual()).chain(long).flat_map(named);
+        let tiers = model.prices.tiers().map(|(_, rows)| rows.usual());
+        let rows = std::iter::once(model.prices.usual()).chain(long).chain(tiers);
+        let prices = rows.flat_map(named);
         for (key, price) in prices {
             if price.units() <= usual.units() {
                 continue;

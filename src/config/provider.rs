@@ -28,6 +28,19 @@ pub struct Provider {
     pub http2: bool,
     /// Tokens of the words that it puts around a prompt, at most.
     pub prompt_overhead_tokens: u64,
+    /// What a call of it is billed by.
+    pub cost_from: CostFrom,
+}
+
+/// What a call is billed by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CostFrom {
+    /// Tokens times the catalogue's prices.
+    #[default]
+    Prices,
+    /// The cost that the provider names in its usage, with the markup, where it names one: aggregators know best what a call cost.
+    Usage,
 }
 
 /// An address `http(s)://host[:port]/path`, taken apart.
@@ -143,6 +156,8 @@ pub(super) struct RawProvider {
     pub(super) http2: bool,
     #[serde(default)]
     pub(super) prompt_overhead_tokens: u32,
+    #[serde(default)]
+    pub(super) cost_from: CostFrom,
 }
 
 pub(super) fn checked_provider(
@@ -179,6 +194,7 @@ pub(super) fn checked_provider(
         ca_file: raw.ca_file,
         http2: raw.http2,
         prompt_overhead_tokens: u64::from(raw.prompt_overhead_tokens),
+        cost_from: raw.cost_from,
     })
 }
 

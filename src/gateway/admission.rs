@@ -2,11 +2,15 @@
 
 use std::num::NonZeroU64;
 
+use rust_decimal::Decimal;
+
+use super::upstream::targets::Candidate;
 use crate::ledger::{Caller, Hold};
 use crate::pure::bill::Tariff;
 use crate::pure::charge::Ceiling;
-use crate::pure::money::Credits;
+use crate::pure::money::{Credits, Markup};
 use crate::pure::policy::Permit;
+use crate::pure::prices::{Asks, HoldPrices};
 use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::RequestBody;
 use crate::pure::usage::{TokenKinds, Usage};
@@ -25,20 +29,54 @@ pub(super) struct Admission {
     pub(super) ceiling: Ceiling,
     /// What is noted of the call: counted when it is dropped, with the hold.
     pub(super) recorder: Recorder,
-    /// What kinds of tokens it used, where its provider reported some that have prices of their own.
-    pub(super) kinds: Option<Box<TokenKinds>>,
+    /// What else its price depends on. None where that is how many tokens its sides have.
+    pub(super) priced: Option<Box<Priced>>,
     /// What its receipt says of it, once it is over.
     pub(super) details: Option<Box<CallDetails>>,
 }
 
+/// What decides a call's price beside how many tokens its sides have.
+#[derive(Debug)]
+pub(super) struct Priced {
+    /// The dearest that its tokens can cost.
+    pub(super) hold: HoldPrices,
+    /// The kinds of tokens of its answer, once that is over.
+    pub(super) kinds: TokenKinds,
+    /// The tier by which its provider served it, as that says.
+    pub(super) tier: Option<Box<str>>,
+    /// What it cost at the provider, where that is what is billed: with the markup.
+    pub(super) cost: Option<(Decimal, Markup)>,
+}
+
+impl Priced {
+    /// Of a call that is admitted.
+    pub(super) fn held_by(hold: HoldPrices) -> Priced {
+        Priced {
+            hold,
+            kinds: TokenKinds::default(),
+            tier: None,
+            cost: None,
+        }
+    }
+}
+
 impl Admission {
+    /// The dearest that its tokens can cost.
+    pub(super) fn hold_prices(&self) -> HoldPrices {
+        match &self.priced {
+            Some(priced) => priced.hold,
+            None => self.permit.model().prices.hold(self.ceiling.prompt, &Asks::default()),
+        }
+    }
+
     /// By what the call will be billed.
-    pub(super) fn tariff<'a>(&'a self, body: &'a RequestBody) -> Tariff<'a> {
+    pub(super) fn tariff<'a>(&'a self, body: &'a RequestBody, target: Option<&Candidate>) -> Tariff<'a> {
         Tariff {
             model: self.permit.model(),
             body,
             ceiling: self.ceiling,
             held: self.hold.amount(),
+            cost_markup: target.and_then(|target| target.upstream.cost_markup),
         }
     }
 

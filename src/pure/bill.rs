@@ -3,14 +3,29 @@
 //! Settlement debits by [`bill`], and an answer that tells its cost tells that of the same function before its last byte leaves: what a
 //! customer reads is what the ledger takes.
 
+use rust_decimal::Decimal;
+
 use super::catalogue::Model;
 use super::charge::{Ceiling, Charged, within_hold};
 use super::estimate::Bound;
-use super::money::{Credits, MoneyError};
+use super::money::{Credits, Markup, MoneyError};
 use super::prices::PriceTable;
 use super::prompt_count::counted_prompt;
 use super::request_body::{PromptLimits, RequestBody};
-use super::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
+use super::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Usage};
+
+/// What an answer was used for, as far as that decides what it costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Used<'a> {
+    /// The tokens of its sides.
+    pub usage: Usage,
+    /// What kinds of tokens they are.
+    pub kinds: TokenKinds,
+    /// The tier by which its provider served it, as that says.
+    pub tier: Option<&'a str>,
+    /// What it cost at the provider, where that is what is billed: with the markup.
+    pub cost: Option<(Decimal, Markup)>,
+}
 
 /// What a call is billed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,22 +53,22 @@ pub struct Tariff<'a> {
     pub ceiling: Ceiling,
     /// What is held.
     pub held: Credits,
+    /// The markup on what the provider says that the call cost it, where that is what is billed.
+    pub cost_markup: Option<Markup>,
 }
 
-/// Bills `usage` as far as it was admitted, and at most what is held.
+/// Bills what was `used` as far as it was admitted, and at most what is held.
 ///
 /// # Errors
 /// When the cost is beyond the range of [`Credits`].
-pub fn bill(
-    prices: &PriceTable,
-    ceiling: &Ceiling,
-    held: Credits,
-    usage: Usage,
-    kinds: TokenKinds,
-) -> Result<Bill, MoneyError> {
-    let Charged { usage, lost } = ceiling.charged(usage);
-    let kinds = kinds.within(usage);
-    let (cost, cut) = within_hold(prices.cost(usage, kinds)?, held);
+pub fn bill(prices: &PriceTable, ceiling: &Ceiling, held: Credits, used: &Used<'_>) -> Result<Bill, MoneyError> {
+    let Charged { usage, lost } = ceiling.charged(used.usage);
+    let kinds = used.kinds.within(usage);
+    let cost = match used.cost {
+        Some((cost, markup)) => markup.on(cost)?,
+        None => prices.cost(usage, kinds, used.tier)?,
+    };
+    let (cost, cut) = within_hold(cost, held);
     Ok(Bill {
         usage,
         kinds,
@@ -63,40 +78,46 @@ pub fn bill(
     })
 }
 
-impl Bill {
-    /// What of the cost is the prompt's; the rest is the completion's.
-    pub fn prompt_cost(&self, prices: &PriceTable) -> Credits {
-        let prompt = Usage {
-            completion: CompletionTokens(0),
-            ..self.usage
-        };
-        let kinds = TokenKinds {
-            reasoning: 0,
-            ..self.kinds
-        };
-        prices.cost(prompt, kinds).map_or(self.cost, |cost| cost.min(self.cost))
-    }
-}
-
 impl Tariff<'_> {
     /// What the call is billed when it used so much and ends now. None where that is not known yet: the hold may be raised first, for more
     /// was used than the catalogue said there can be; and where it cannot be told.
-    pub fn bill(&self, usage: Usage, kinds: TokenKinds) -> Option<Bill> {
-        if self.ceiling.bound == Bound::Model && usage.completion > self.ceiling.completion {
+    pub fn bill(&self, used: &Used<'_>) -> Option<Bill> {
+        if self.ceiling.bound == Bound::Model && used.usage.completion > self.ceiling.completion {
             return None;
         }
-        let kinds = if self.model.prices.has_kinds() {
-            kinds
+        let used = if self.model.prices.is_simple() {
+            Used {
+                kinds: TokenKinds::default(),
+                tier: None,
+                ..*used
+            }
         } else {
-            TokenKinds::default()
+            *used
         };
-        bill(&self.model.prices, &self.ceiling, self.held, usage, kinds).ok()
+        bill(&self.model.prices, &self.ceiling, self.held, &used).ok()
+    }
+
+    /// What of a bill's cost its prompt makes; the rest is the completion's. None where the provider's own cost is billed.
+    pub(super) fn prompt_cost(&self, bill: &Bill, used: &Used<'_>) -> Option<Credits> {
+        let usage = Usage {
+            completion: CompletionTokens(0),
+            ..bill.usage
+        };
+        let prices = &self.model.prices;
+        let cost = prices.cost(usage, bill.kinds.within(usage), used.tier).ok()?;
+        used.cost.is_none().then(|| cost.min(bill.cost))
     }
 
     /// The prompt's tokens, counted as settlement counts them. None for a prompt that takes too long to count while its answer waits.
     pub fn counted_prompt(&self) -> Option<PromptTokens> {
         let is_short = self.body.prompt_bytes() <= COUNTED_INLINE_BYTES_MAX;
         is_short.then(|| counted_prompt(self.body, &self.model.id, &prompt_limits(self.model)))
+    }
+
+    /// What is billed where the provider's own cost of it is.
+    pub(super) fn provider_cost(&self, reports: &Reports, usage: Usage) -> Option<(Decimal, Markup)> {
+        let markup = self.cost_markup?;
+        reports.cost_of(usage).map(|cost| (cost, markup))
     }
 }
 

@@ -1,6 +1,7 @@
 //! How much a call has to hold: its worst case, so that overspending is impossible.
 
-use super::money::{Credits, MoneyError, Pricing};
+use super::money::{Credits, MoneyError};
+use super::prices::HoldPrices;
 use super::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Who bounds the completion.
@@ -42,7 +43,7 @@ impl WorstCase {
     ///
     /// # Errors
     /// When the worst case costs more than any account can have.
-    pub fn hold(&self, pricing: &Pricing) -> Result<HoldRange, MoneyError> {
+    pub fn hold(&self, pricing: &HoldPrices) -> Result<HoldRange, MoneyError> {
         let wanted = self.cost(pricing, self.completion_each)?;
         let at_least = match self.bound {
             Bound::Client => wanted,
@@ -53,14 +54,14 @@ impl WorstCase {
 
     /// How many completion tokens a choice may have so that the call costs at most `granted`; never above the bound, and
     /// nothing when not even one is covered.
-    pub fn affordable_each(&self, granted: Credits, pricing: &Pricing) -> Option<u64> {
+    pub fn affordable_each(&self, granted: Credits, pricing: &HoldPrices) -> Option<u64> {
         let all = pricing.affordable_completion(granted, self.prompt)?;
         let each = all.checked_div(self.choices.max(1))?.min(self.completion_each);
         (each > 0 || self.completion_each == 0).then_some(each)
     }
 
     /// The longest prompt with which the call would make sense for `amount`; 0 when none would.
-    pub fn affordable_prompt(&self, amount: Credits, pricing: &Pricing) -> u64 {
+    pub fn affordable_prompt(&self, amount: Credits, pricing: &HoldPrices) -> u64 {
         let each = match self.bound {
             Bound::Client => self.completion_each,
             Bound::Model => self.completion_each.min(self.least_each.max(1)),
@@ -78,7 +79,7 @@ impl WorstCase {
         prompt_estimate.saturating_add(completion)
     }
 
-    fn cost(&self, pricing: &Pricing, completion_each: u64) -> Result<Credits, MoneyError> {
+    fn cost(&self, pricing: &HoldPrices, completion_each: u64) -> Result<Credits, MoneyError> {
         let completion = CompletionTokens(completion_each.saturating_mul(self.choices));
         pricing.cost_at_most(Usage {
             prompt: self.prompt,
@@ -90,18 +91,18 @@ impl WorstCase {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pure::money::Markup;
+    use crate::pure::money::{Markup, Pricing};
 
-    fn pricing() -> Pricing {
+    fn pricing() -> HoldPrices {
         let price = |text: &str| {
             text.parse::<crate::pure::money::ProviderPrice>()
                 .unwrap()
                 .with_markup(Markup::default())
         };
-        Pricing {
+        HoldPrices::from(Pricing {
             prompt: price("0.000001"),
             completion: price("0.000002"),
-        }
+        })
     }
 
     fn worst(completion_each: u64, choices: u64, bound: Bound) -> WorstCase {

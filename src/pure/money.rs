@@ -4,6 +4,8 @@
 //! stay exact. The catalogue holds the provider's base price ([`ProviderPrice`]); only a [`ListPrice`], made by
 //! [`ProviderPrice::with_markup`], can be multiplied by tokens, so the markup is neither forgotten nor applied twice.
 
+mod error;
+mod markup;
 mod text;
 
 use std::fmt;
@@ -12,6 +14,8 @@ use std::str::FromStr;
 use rust_decimal::Decimal;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
+pub use self::error::MoneyError;
+pub use self::markup::Markup;
 use self::text::{AmountText, deserialize_text, parse_decimal};
 use super::usage::Usage;
 
@@ -21,37 +25,9 @@ use super::usage::Usage;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Credits(i64);
 
-/// What can be wrong with an amount, a price or a markup.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum MoneyError {
-    /// The text is not a plain decimal number.
-    #[error("{0:?} is not a decimal number such as \"10.50\"")]
-    NotDecimal(String),
-    /// More decimals than the type can hold exactly.
-    #[error("{text:?} has more than {max} decimals")]
-    TooPrecise {
-        /// The offending text.
-        text: String,
-        /// How many decimals are held.
-        max: u32,
-    },
-    /// Below zero where only zero or more makes sense.
-    #[error("{0:?} is negative")]
-    Negative(String),
-    /// Beyond what the type can hold.
-    #[error("{0} is beyond the range of +-9.2 million credits")]
-    OutOfRange(String),
-    /// A price of a credit or more.
-    #[error(
-        "a price of {0} for one token is too high: prices are per token and below 1, \"0.15\" per million tokens is \"0.00000015\""
-    )]
-    PriceTooHigh(String),
-    /// A markup that is none.
-    #[error("a markup of {0} cannot be: it must be at least 1, which is the provider's own price, and below 100")]
-    NoMarkup(String),
-}
-
 impl Credits {
+    /// How many decimals an amount has.
+    const DECIMALS: u32 = 12;
     /// No credit.
     pub const ZERO: Credits = Credits(0);
     /// The largest amount.
@@ -86,7 +62,7 @@ impl Credits {
 
     /// Appends the amount's text, as it is displayed.
     pub fn write_to(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(AmountText::of(self).as_str().as_bytes());
+        out.extend_from_slice(AmountText::of(self.0).as_str().as_bytes());
     }
 
     /// The sum, clamped to the range: for reports and comparisons, never for a balance.
@@ -120,7 +96,7 @@ impl FromStr for Credits {
 impl fmt::Display for Credits {
     /// Exact decimals without trailing zeros: `10.5`, `-0.000000000001`, `0`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(AmountText::of(*self).as_str())
+        f.write_str(AmountText::of(self.0).as_str())
     }
 }
 
@@ -180,40 +156,6 @@ impl ProviderPrice {
             .unsigned_abs()
             .saturating_mul(10u128.saturating_pow(missing));
         ListPrice { decimal, units }
-    }
-}
-
-/// What the provider's price is multiplied with: at least 1 and below 100, at most 6 decimals. The interface says 1.15.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Markup(Decimal);
-
-impl Default for Markup {
-    fn default() -> Markup {
-        Markup(Decimal::new(115, 2))
-    }
-}
-
-impl FromStr for Markup {
-    type Err = MoneyError;
-
-    fn from_str(text: &str) -> Result<Markup, MoneyError> {
-        let decimal = parse_decimal(text)?;
-        if decimal.scale() > 6 {
-            return Err(MoneyError::TooPrecise {
-                text: text.to_owned(),
-                max: 6,
-            });
-        }
-        if decimal < Decimal::ONE || decimal >= Decimal::ONE_HUNDRED {
-            return Err(MoneyError::NoMarkup(text.to_owned()));
-        }
-        Ok(Markup(decimal))
-    }
-}
-
-impl<'de> Deserialize<'de> for Markup {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserialize_text(deserializer, "a factor in quotes, such as \"1.15\"")
     }
 }
 
@@ -300,34 +242,35 @@ impl Pricing {
         rounded(self.units(usage), usage)
     }
 
-    /// The same, rounded up: what a hold must have so that it covers the exact cost.
-    pub fn cost_at_most(&self, usage: Usage) -> Result<Credits, MoneyError> {
+    /// The same and what the call costs `beside`, rounded up: what a hold must have so that it covers the exact cost.
+    pub fn cost_at_most(&self, usage: Usage, beside: Option<ListPrice>) -> Result<Credits, MoneyError> {
         self.units(usage)
+            .and_then(|units| units.checked_add(beside.map_or(0, ListPrice::units)))
             .and_then(|units| i64::try_from(units.div_ceil(UNITS_PER_PICO)).ok())
             .map(Credits)
             .ok_or_else(|| MoneyError::OutOfRange(format!("the cost of {usage:?}")))
     }
 
-    /// How many completion tokens `amount` pays for beside `prompt` tokens. The cost of that many never exceeds `amount`.
-    /// `u64::MAX` when completion tokens cost nothing; nothing when not even the prompt is paid for.
-    pub fn affordable_completion(&self, amount: Credits, prompt: super::usage::PromptTokens) -> Option<u64> {
-        let amount = u128::try_from(amount.0).ok()?.checked_mul(UNITS_PER_PICO)?;
-        let left = amount.checked_sub(u128::from(prompt.0).checked_mul(self.prompt.units)?)?;
-        match left.checked_div(self.completion.units) {
-            None => Some(u64::MAX),
-            Some(tokens) => Some(u64::try_from(tokens).unwrap_or(u64::MAX)),
-        }
+    /// How many completion tokens `amount` pays for beside `prompt` tokens and what the call costs `beside`. The cost of that many never
+    /// exceeds `amount`. `u64::MAX` when completion tokens cost nothing; nothing when not even the rest is paid for.
+    pub fn affordable_completion(
+        &self,
+        amount: Credits,
+        prompt: super::usage::PromptTokens,
+        beside: Option<ListPrice>,
+    ) -> Option<u64> {
+        affordable(amount, (prompt.0, self.prompt), beside, self.completion)
     }
 
-    /// How many prompt tokens `amount` pays for beside `completion` tokens. `u64::MAX` when prompt tokens cost nothing; nothing when not
-    /// even the completion is paid for.
-    pub fn affordable_prompt(&self, amount: Credits, completion: super::usage::CompletionTokens) -> Option<u64> {
-        let amount = u128::try_from(amount.0).ok()?.checked_mul(UNITS_PER_PICO)?;
-        let left = amount.checked_sub(u128::from(completion.0).checked_mul(self.completion.units)?)?;
-        match left.checked_div(self.prompt.units) {
-            None => Some(u64::MAX),
-            Some(tokens) => Some(u64::try_from(tokens).unwrap_or(u64::MAX)),
-        }
+    /// How many prompt tokens `amount` pays for beside `completion` tokens and what the call costs `beside`. `u64::MAX` when prompt tokens
+    /// cost nothing; nothing when not even the rest is paid for.
+    pub fn affordable_prompt(
+        &self,
+        amount: Credits,
+        completion: super::usage::CompletionTokens,
+        beside: Option<ListPrice>,
+    ) -> Option<u64> {
+        affordable(amount, (completion.0, self.completion), beside, self.prompt)
     }
 
     /// Both prices, prompt first, as integers of 10^-24 credit: how the journal keeps them.
@@ -352,6 +295,24 @@ impl Pricing {
         let prompt = u128::from(usage.prompt.0).checked_mul(self.prompt.units)?;
         let completion = u128::from(usage.completion.0).checked_mul(self.completion.units)?;
         prompt.checked_add(completion)
+    }
+}
+
+/// How many tokens of a `price` an amount pays for beside other tokens and another price.
+fn affordable(
+    amount: Credits,
+    (tokens, other): (u64, ListPrice),
+    beside: Option<ListPrice>,
+    price: ListPrice,
+) -> Option<u64> {
+    let amount = u128::try_from(amount.0).ok()?.checked_mul(UNITS_PER_PICO)?;
+    let others = u128::from(tokens).checked_mul(other.units)?;
+    let left = amount
+        .checked_sub(others)?
+        .checked_sub(beside.map_or(0, ListPrice::units))?;
+    match left.checked_div(price.units) {
+        None => Some(u64::MAX),
+        Some(tokens) => Some(u64::try_from(tokens).unwrap_or(u64::MAX)),
     }
 }
 

@@ -4,19 +4,21 @@
 //! process died, is absent: never zero, never invented.
 
 mod compact;
+mod kinds;
 
 use std::sync::Arc;
 
+use rust_decimal::Decimal;
 use serde::{Deserialize, Serialize};
 
 pub use self::compact::UsageOfReceipt;
+pub use self::kinds::{BilledKinds, PricedBy};
 use super::ids::{AccountId, KeyId, RequestId};
 use super::money::{Credits, ListPrice, Pricing};
 use super::numbers::{CallNumber, ProducerId};
-use super::prices::KindPrices;
 use super::request_body::Endpoint;
 use super::time::Timestamp;
-use super::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
+use super::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// A call that was billed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -107,26 +109,16 @@ pub struct CallFacts {
     /// Kinds of tokens that have prices of their own; absent where the model has none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub kinds: Option<BilledKinds>,
-}
-
-/// Tokens that are billed at prices of their own, and those prices. A kind without a price costs what its side costs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BilledKinds {
-    /// Prompt tokens that the provider read from its cache.
-    pub cache_read_tokens: u64,
-    /// Prompt tokens that the provider wrote to its cache.
-    pub cache_write_tokens: u64,
-    /// Completion tokens of hidden reasoning.
-    pub reasoning_tokens: u64,
-    /// The list price of the first.
+    /// The tier by which its provider served it, as that says; where the model has prices of tiers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_read_price: Option<ListPrice>,
-    /// The list price of the second.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub cache_write_price: Option<ListPrice>,
-    /// The list price of the third.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub reasoning_price: Option<ListPrice>,
+    pub service_tier: Option<Box<str>>,
+    /// What the provider said that the call cost, where that is what was billed, with the markup.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        with = "rust_decimal::serde::str_option"
+    )]
+    pub provider_cost: Option<Decimal>,
 }
 
 /// An endpoint's name in receipts.
@@ -184,10 +176,8 @@ pub struct CallDetails {
     pub counted_completion: Option<CompletionTokens>,
     /// The list prices.
     pub pricing: Option<Pricing>,
-    /// The kinds of tokens that were billed.
-    pub kinds: TokenKinds,
-    /// Their list prices.
-    pub kind_prices: KindPrices,
+    /// What else its price depended on. None where that is how many tokens its sides have.
+    pub priced: Option<Box<PricedBy>>,
 }
 
 impl Receipt {
@@ -249,14 +239,9 @@ impl CallDetails {
             counted_completion_tokens: self.counted_completion.map(|tokens| tokens.0),
             prompt_price: self.pricing.map(|pricing| pricing.prompt),
             completion_price: self.pricing.map(|pricing| pricing.completion),
-            kinds: (self.kind_prices != KindPrices::default()).then_some(BilledKinds {
-                cache_read_tokens: self.kinds.cache_read,
-                cache_write_tokens: self.kinds.cache_write,
-                reasoning_tokens: self.kinds.reasoning,
-                cache_read_price: self.kind_prices.input_cache_read,
-                cache_write_price: self.kind_prices.input_cache_write,
-                reasoning_price: self.kind_prices.internal_reasoning,
-            }),
+            kinds: self.priced.as_deref().and_then(PricedBy::kinds),
+            service_tier: self.priced.as_deref().and_then(|priced| priced.service_tier.clone()),
+            provider_cost: self.priced.as_deref().and_then(|priced| priced.provider_cost),
         }
     }
 }

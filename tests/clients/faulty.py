@@ -97,8 +97,11 @@ class Upstream:
             if request is not None:
                 self.asked += 1
                 wish = request["messages"][-1]["content"]
+                if isinstance(wish, list):
+                    wish = "".join(part["text"] for part in wish)
                 if wish.startswith("usage "):
-                    self._report(connection, request.get("stream") is True, json.JSONDecoder().raw_decode(wish.removeprefix("usage "))[0])
+                    usage = json.JSONDecoder().raw_decode(wish.removeprefix("usage "))[0]
+                    self._report(connection, request.get("stream") is True, usage, request.get("service_tier"))
                     return
                 fault, _, after = wish.partition("/")
                 self._answer(connection, request.get("stream") is True, fault, int(after or 0))
@@ -120,12 +123,13 @@ class Upstream:
         return json.loads(body)
 
     @staticmethod
-    def _report(connection: socket.socket, streams: bool, usage: dict):
-        """An answer that is whole, with this usage."""
+    def _report(connection: socket.socket, streams: bool, usage: dict, tier: str | None):
+        """An answer that is whole, with this usage, and served by this tier."""
+        served = {"service_tier": tier} if tier else {}
         if streams:
-            body, kind = b"".join(map(event, [*EVENTS[:5], chunk([], usage=usage), "[DONE]"])), "text/event-stream"
+            body, kind = b"".join(map(event, [*EVENTS[:5], chunk([], usage=usage) | served, "[DONE]"])), "text/event-stream"
         else:
-            body, kind = json.dumps(ANSWER | {"usage": usage}).encode(), "application/json"
+            body, kind = json.dumps(ANSWER | {"usage": usage} | served).encode(), "application/json"
         connection.sendall(head(kind, f"content-length: {len(body)}") + body)
 
     def _answer(self, connection: socket.socket, streams: bool, fault: str, after: int):

@@ -24,6 +24,28 @@ PRICING = {
     "priced/read": {"prompt": "0.000002", "completion": "0.00001", "input_cache_read": "0.0000002"},
     "priced/write": {"prompt": "0.000003", "completion": "0.000015", "input_cache_read": "0.0000003", "input_cache_write": "0.00000375"},
     "priced/free-reads": {"prompt": "0.000001", "completion": "0.000002", "input_cache_read": "0", "internal_reasoning": "0.000003"},
+    "priced/kinds": {
+        "prompt": "0.000003",
+        "completion": "0.000015",
+        "input_cache_read": "0.0000003",
+        "input_cache_write": "0.00000375",
+        "input_cache_write_1h": "0.000006",
+        "internal_reasoning": "0.0000201",
+        "request": "0.000123456789",
+    },
+    "priced/tiers": {
+        "prompt": "0.000002",
+        "completion": "0.00001",
+        "input_cache_read": "0.0000002",
+        "tiers": {
+            "flex": {"prompt": "0.000001", "completion": "0.000005"},
+            "priority": {
+                "prompt": "0.000004",
+                "completion": "0.00002",
+                "overrides": [{"min_prompt_tokens": THRESHOLDS[0], "prompt": "0.0000088", "input_cache_read": "0.0000009"}],
+            },
+        },
+    },
     "priced/long": {
         "prompt": "0.000002",
         "completion": "0.000012",
@@ -52,19 +74,27 @@ def priced(tmp_path_factory):
     yield from running(PricedGateway(tmp_path_factory.mktemp("priced")))
 
 
-def oracle(model: str, prompt: int, completion: int, read: int, write: int, reasoning: int) -> Decimal:
-    """What the call must cost."""
-    prices = dict(PRICING[model])
-    for row in prices.pop("overrides", []):
+def oracle(model: str, prompt: int, completion: int, read: int, write: int, reasoning: int, hour: int = 0, served: str | None = None) -> Decimal:
+    """What the call must cost. `hour` of the written tokens were written for an hour."""
+    usual = {name: value for name, value in PRICING[model].items() if name not in ("overrides", "tiers")}
+    rows = PRICING[model].get("overrides", [])
+    if served in (tiers := PRICING[model].get("tiers", {})):
+        rows = tiers[served].get("overrides", [])
+        usual |= {name: value for name, value in tiers[served].items() if name != "overrides"}
+    prices = dict(usual)
+    for row in rows:
         if prompt > row["min_prompt_tokens"]:
-            prices |= PRICING[model] | row
-    price = {name: Decimal(value) for name, value in prices.items() if name not in ("min_prompt_tokens", "overrides")}
+            prices = usual | row
+    price = {name: Decimal(value) for name, value in prices.items() if name != "min_prompt_tokens"}
+    written = price.get("input_cache_write", price["prompt"])
     with localcontext() as context:
         context.prec = 60
         exact = (
             (prompt - read - write) * price["prompt"]
             + read * price.get("input_cache_read", price["prompt"])
-            + write * price.get("input_cache_write", price["prompt"])
+            + (write - hour) * written
+            + hour * price.get("input_cache_write_1h", written)
+            + price.get("request", Decimal(0))
             + (completion - reasoning) * price["completion"]
             + reasoning * price.get("internal_reasoning", price["completion"])
         ) * MARKUP
@@ -103,42 +133,71 @@ def xai_style(prompt: int, completion: int, read: int, write: int, reasoning: in
     } if 2 * reasoning <= completion else None
 
 
-STYLES = (openai_style, deepseek_style, xai_style)
+def anthropic_style(prompt: int, completion: int, read: int, write: int, reasoning: int, hour: int = 0) -> dict | None:
+    """Buckets that add up to the prompt; reasoning is within the output and not told apart."""
+    if reasoning:
+        return None
+    return {
+        "input_tokens": prompt - read - write,
+        "output_tokens": completion,
+        "cache_read_input_tokens": read,
+        "cache_creation_input_tokens": write,
+        "cache_creation": {"ephemeral_5m_input_tokens": write - hour, "ephemeral_1h_input_tokens": hour},
+    }
 
 
-def call(account: Account, model: str, usage: dict, streams: bool) -> str:
-    """Asks for an answer that reports this usage; the request's id."""
+STYLES = (openai_style, deepseek_style, xai_style, anthropic_style)
+
+
+def call(account: Account, model: str, usage: dict, streams: bool, served: str | None = None) -> tuple[str, Decimal]:
+    """Asks for an answer that reports this usage, and for this tier, which the provider says it was served by; the request's id, and the cost
+    that the answer tells."""
     text = f"usage {json.dumps(usage)} " + "word " * 400
-    body = {"model": model, "max_tokens": 900, "stream": streams, "messages": [{"role": "user", "content": text}]}
+    # All that a request may ask for, so that it is held for.
+    message = {"type": "text", "text": text}
+    if "input_cache_write_1h" in PRICING[model]:
+        message["cache_control"] = {"type": "ephemeral", "ttl": "1h"}
+    body = {"model": model, "max_tokens": 900, "stream": streams, "messages": [{"role": "user", "content": [message]}]}
+    body |= {"stream_options": {"include_usage": True}} if streams else {}
+    body |= {"service_tier": served} if served else {}
     answer = httpx.post(
         f"{account.gateway.base_url}/llm/chat", json=body, headers={"authorization": f"Bearer {account.key}"}, timeout=CALL_SECONDS_MAX
     )
     assert answer.status_code == 200, answer.text
-    return answer.headers["x-request-id"]
+    events = [line.removeprefix("data: ") for line in answer.text.split("\n\n") if line.startswith("data: {")] if streams else [answer.text]
+    usages = [usage for event in events if (usage := json.loads(event, parse_float=Decimal).get("usage"))]
+    return answer.headers["x-request-id"], Decimal(usages[-1]["cost"])
 
 
 def cases():
     kinds = [(0, 0, 0), (1, 0, 0), (0, 1, 0), (0, 0, 1), (200, 50, 7), (250, 49, 3)]
     around = [threshold + step for threshold in THRESHOLDS for step in (-1, 0, 1)]
     for model, prompt, (read, write, reasoning), style in itertools.product(PRICING, around, kinds, STYLES):
-        # The long model everywhere, the others at one length: theirs do not depend on it.
-        if model == "priced/long" or prompt == around[0]:
-            yield model, (prompt, 16, read, write, reasoning), style
+        # Those with rows for long prompts everywhere, the others at one length: theirs do not depend on it.
+        if model in ("priced/long", "priced/tiers") or prompt == around[0]:
+            for served in [None, *PRICING[model].get("tiers", {})]:
+                yield model, (prompt, 16, read, write, reasoning), style, served
+    for hour in (0, 1, 49, 50):
+        yield "priced/kinds", (300, 16, 200, 50, 0, hour), anthropic_style, None
     dice = random.Random(SEED)
     for _ in range(RANDOM_CALLS):
         prompt, completion = dice.randrange(1, 1_000), dice.randrange(1, 900)
         read = dice.randrange(prompt + 1)
         write = dice.choice((0, dice.randrange(prompt - read + 1)))
-        yield dice.choice(list(PRICING)), (prompt, completion, read, write, dice.randrange(completion + 1)), dice.choice(STYLES)
+        model = dice.choice(list(PRICING))
+        served = dice.choice([None, "default", *PRICING[model].get("tiers", {})]) if "tiers" in PRICING[model] else None
+        yield model, (prompt, completion, read, write, dice.randrange(completion + 1)), dice.choice(STYLES), served
 
 
 def test_every_kind_threshold_and_style_costs_what_the_oracle_says(priced):
     account = priced.account(credits="100")
     expected: dict[str, Decimal] = {}
-    for number, (model, tokens, style) in enumerate(cases()):
+    told: dict[str, Decimal] = {}
+    for number, (model, tokens, style, served) in enumerate(cases()):
         if (usage := style(*tokens)) is not None:
-            expected[call(account, model, usage, number % 2 == 0)] = oracle(model, *tokens)
-    assert len(expected) > 250
+            request, told_cost = call(account, model, usage, number % 2 == 0, served)
+            expected[request], told[request] = oracle(model, *tokens, served=served), told_cost
+    assert len(expected) > 400 and told == expected
     spent = sum(expected.values())
     wait_for(account.balance, lambda balance: balance == 100 - spent, f"{spent} spent")
     listed = priced.command("ledger", "receipts", account.name, "--limit", "1000")["receipts"]

@@ -52,6 +52,7 @@ mod natives;
 mod nodes;
 mod openapi;
 mod plugin;
+mod price_incidents;
 mod price_kinds;
 mod races;
 mod receipts;

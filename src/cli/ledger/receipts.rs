@@ -136,6 +136,12 @@ impl Show for ReceiptShown {
                 "  cache writes",
                 call.kinds.map(|kinds| kinds.cache_write_tokens.to_string()),
             ),
+            (
+                "  written for 1 h",
+                some_of(call.kinds.map(|kinds| kinds.cache_write_1h_tokens)),
+            ),
+            ("  sound", some_of(call.kinds.map(|kinds| kinds.audio_tokens))),
+            ("  images", some_of(call.kinds.map(|kinds| kinds.image_tokens))),
             ("completion tokens", Some(billed.completion_tokens.to_string())),
             ("  reported", call.reported_completion_tokens.map(|n| n.to_string())),
             ("  counted", call.counted_completion_tokens.map(|n| n.to_string())),
@@ -143,11 +149,21 @@ impl Show for ReceiptShown {
                 "  reasoning",
                 call.kinds.map(|kinds| kinds.reasoning_tokens.to_string()),
             ),
+            ("  sound", some_of(call.kinds.map(|kinds| kinds.audio_output_tokens))),
+            ("  images", some_of(call.kinds.map(|kinds| kinds.image_output_tokens))),
+            ("service tier", call.service_tier.as_deref().map(plain)),
+            ("provider's cost", call.provider_cost.map(|cost| cost.to_string())),
             ("prompt price", call.prompt_price.map(|price| price.to_string())),
             ("completion price", call.completion_price.map(|price| price.to_string())),
             ("cache read price", of_kind(call, |kinds| kinds.cache_read_price)),
             ("cache write price", of_kind(call, |kinds| kinds.cache_write_price)),
+            ("  for 1 h", of_kind(call, |kinds| kinds.cache_write_1h_price)),
+            ("sound price", of_kind(call, |kinds| kinds.audio_price)),
+            ("image price", of_kind(call, |kinds| kinds.image_price)),
             ("reasoning price", of_kind(call, |kinds| kinds.reasoning_price)),
+            ("sound made price", of_kind(call, |kinds| kinds.audio_output_price)),
+            ("image made price", of_kind(call, |kinds| kinds.image_output_price)),
+            ("request price", of_kind(call, |kinds| kinds.request_price)),
             ("held", billed.held.map(|held| held.to_string())),
             ("cost", Some(billed.cost.to_string())),
             ("producer", Some(format!("{:016x}", billed.producer.0))),
@@ -159,6 +175,11 @@ impl Show for ReceiptShown {
             .collect();
         facts(&known)
     }
+}
+
+/// Tokens of a kind that few calls have.
+fn some_of(tokens: Option<u64>) -> Option<String> {
+    tokens.filter(|tokens| *tokens > 0).map(|tokens| tokens.to_string())
 }
 
 /// A price of its own of a kind of tokens.

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::authenticate::store_failed;
 use crate::clock::Clock;
-use crate::gateway::admission::Admission;
+use crate::gateway::admission::{Admission, Priced};
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
 use crate::ledger::journal::{Intent, Journal};
@@ -19,6 +19,7 @@ use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
 use crate::pure::policy::{self, Permit, Provenance, Refusal};
+use crate::pure::prices::HoldPrices;
 use crate::pure::prompt_count::counted_text_within;
 use crate::pure::request_body::{Endpoint, PromptBounds, RequestBody};
 use crate::pure::tokens::Encoding;
@@ -109,7 +110,7 @@ pub(in crate::gateway) async fn admit(
     let mut reply = try_reserve(access, &caller, &model, body, &worst, false).await?;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
         // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
-        let payable = cheap.affordable_prompt(spendable, model.prices.hold(PromptTokens(0)));
+        let payable = cheap.affordable_prompt(spendable, &model.prices.hold(PromptTokens(0), &body.asks()));
         worst = counted(&model, body, &bounds, &cheap, payable).await;
         if worst.prompt.0 <= payable {
             // The refusal that this follows was for credit or quota, and is counted.
@@ -118,18 +119,21 @@ pub(in crate::gateway) async fn admit(
     }
     let hold = match reply {
         Ok(hold) => hold,
-        Err(denial) => return Err(call_refused(access.snapshot, &caller, &model, &worst, denial)),
+        Err(denial) => {
+            let prices = hold_prices(&worst, &model, body);
+            return Err(call_refused(access.snapshot, &caller, &worst, &prices, denial));
+        }
     };
-    if worst == cheap && hold.amount() < wanted(&worst, &model)? {
+    if worst == cheap && hold.amount() < wanted(&worst, &model, body)? {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
         // bound is one more that the answer may have.
         worst = counted(&model, body, &bounds, &cheap, u64::MAX).await;
     }
-    let cap = if hold.amount() >= wanted(&worst, &model)? {
+    let cap = if hold.amount() >= wanted(&worst, &model, body)? {
         None
     } else {
         let each = worst
-            .affordable_each(hold.amount(), model.prices.hold(worst.prompt))
+            .affordable_each(hold.amount(), &hold_prices(&worst, &model, body))
             .and_then(NonZeroU64::new);
         if each.is_none() {
             // Not reached: what is granted covers the prompt and a token a choice. An answer without a limit would not be covered.
@@ -147,7 +151,7 @@ pub(in crate::gateway) async fn admit(
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
         recorder: Recorder::spent(),
-        kinds: None,
+        priced: (!model.prices.is_simple()).then(|| Box::new(Priced::held_by(hold_prices(&worst, &model, body)))),
         details: None,
     })
 }
@@ -173,7 +177,7 @@ async fn try_reserve(
     is_counted: bool,
 ) -> Result<Result<crate::ledger::Hold, Denial>, Refused> {
     let range = worst
-        .hold(model.prices.hold(worst.prompt))
+        .hold(&hold_prices(worst, model, body))
         .map_err(|error| too_dear(&error))?;
     let (scope, limits) = limits(access.snapshot, caller);
     let request = ReserveRequest {
@@ -271,9 +275,14 @@ fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
     }
 }
 
-fn wanted(worst: &WorstCase, model: &Model) -> Result<Credits, Refused> {
+/// The dearest that tokens of the call can cost.
+fn hold_prices(worst: &WorstCase, model: &Model, body: &RequestBody) -> HoldPrices {
+    model.prices.hold(worst.prompt, &body.asks())
+}
+
+fn wanted(worst: &WorstCase, model: &Model, body: &RequestBody) -> Result<Credits, Refused> {
     worst
-        .hold(model.prices.hold(worst.prompt))
+        .hold(&hold_prices(worst, model, body))
         .map(|range| range.wanted)
         .map_err(|error| too_dear(&error))
 }
@@ -282,15 +291,16 @@ fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
     ApiError::BadRequest(format!("This call could cost more than any account can hold: {error}.")).into()
 }
 
-fn call_refused(snapshot: &Snapshot, caller: &Caller, model: &Model, worst: &WorstCase, denial: Denial) -> Refused {
-    let needed = worst
-        .hold(model.prices.hold(worst.prompt))
-        .map(|range| range.at_least)
-        .unwrap_or(Credits::MAX);
+fn call_refused(
+    snapshot: &Snapshot,
+    caller: &Caller,
+    worst: &WorstCase,
+    prices: &HoldPrices,
+    denial: Denial,
+) -> Refused {
+    let needed = worst.hold(prices).map(|range| range.at_least).unwrap_or(Credits::MAX);
     refused(snapshot, caller, needed, denial, |available| {
-        let affordable = worst
-            .affordable_each(available, model.prices.hold(worst.prompt))
-            .unwrap_or(0);
+        let affordable = worst.affordable_each(available, prices).unwrap_or(0);
         (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable)
     })
 }

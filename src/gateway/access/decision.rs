@@ -284,7 +284,7 @@ fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> Resul
         .iter()
         .filter_map(|target| snapshot.upstreams.get(&target.provider));
     upstreams
-        .try_for_each(|upstream| body.check_fields(&upstream.parts.rules))
+        .try_for_each(|upstream| body.check_fields(&upstream.parts.rules, Some(&model.prices)))
         .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 

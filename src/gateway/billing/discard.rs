@@ -30,7 +30,10 @@ fn note(call: &mut Call, meter: Meter) {
         prompt: prompt.min(admission.ceiling.prompt),
         completion,
     };
-    let cost = model.prices.cost(usage, TokenKinds::default()).unwrap_or(Credits::MAX);
+    let cost = model
+        .prices
+        .cost(usage, TokenKinds::default(), None)
+        .unwrap_or(Credits::MAX);
     log::warn!(
         "request {}: an answer of {} broke off and is not passed on; its provider is likely to charge for {} prompt and {} completion \
          tokens, which are not billed ({cost})",

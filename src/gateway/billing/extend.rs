@@ -61,9 +61,9 @@ fn take_in(admission: &mut Admission, reply: Result<Extended, StoreError>, wante
     let raised = match reply {
         Ok(Extended::To(amount)) => {
             admission.hold.extended(amount);
+            let prices = admission.hold_prices();
             let ceiling = &mut admission.ceiling;
-            let pricing = admission.permit.model().prices.hold(ceiling.prompt);
-            let affordable = pricing.affordable_completion(amount, ceiling.prompt).unwrap_or(0);
+            let affordable = prices.affordable_completion(amount, ceiling.prompt).unwrap_or(0);
             ceiling.completion = ceiling.completion.max(CompletionTokens(wanted.0.min(affordable)));
             Raised::Granted
         }
@@ -124,7 +124,7 @@ fn question(
         choices: 1,
         bound: Bound::Model,
     };
-    let range = worst.hold(admission.permit.model().prices.hold(worst.prompt)).ok()?;
+    let range = worst.hold(&admission.hold_prices()).ok()?;
     Some(admission.hold.extension(range, admission.quota))
 }
 

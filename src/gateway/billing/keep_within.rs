@@ -50,6 +50,7 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         admission: Some(admission),
         extension,
         body: request,
+        attempt,
         ..
     } = &mut **call
     else {
@@ -64,7 +65,8 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
             None => return,
         },
     };
-    let Some(last) = meter.end_early(end, &admission.tariff(request)) else {
+    let target = attempt.as_ref().map(|attempt| &attempt.candidate);
+    let Some(last) = meter.end_early(end, &admission.tariff(request, target)) else {
         return;
     };
     append(body, last);

@@ -1,6 +1,7 @@
 //! The meter of one answer: the tap over the passing bytes, and what it makes of a stream's end.
 
 use bytes::{Bytes, BytesMut};
+use rust_decimal::Decimal;
 
 use super::early_end::EarlyEnd;
 use crate::pure::bill::Tariff;
@@ -64,6 +65,10 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) prompt: Option<PromptTokens>,
     /// What kinds of tokens they consist of.
     pub(in crate::gateway) kinds: TokenKinds,
+    /// The tier by which the provider served it, as that says.
+    pub(in crate::gateway) tier: Option<Box<str>>,
+    /// What the provider says that it cost.
+    pub(in crate::gateway) cost: Option<Decimal>,
     /// Tokens counted in what was delivered.
     pub(in crate::gateway) delivered: CompletionTokens,
     /// The upstream said that it failed, or what came was no answer.
@@ -280,6 +285,7 @@ impl Meter {
                 let metered = read(tap.reports(), tap.told_usage().or(tap.reported()));
                 Metered {
                     prompt: metered.prompt.or(tap.counted_prompt()),
+                    tier: tap.served_tier().map(Box::from),
                     delivered: tap.delivered(),
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
@@ -295,6 +301,7 @@ impl Meter {
                 let metered = read(tap.reports(), tap.reported());
                 Metered {
                     prompt: metered.prompt.or(whole.cost.counted_prompt()),
+                    tier: tap.served_tier().map(Box::from),
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),
                     is_complete: tap.complete(),
@@ -336,6 +343,8 @@ fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         reported,
         prompt: reports.prompt(),
         kinds: reports.kinds_of(reported),
+        tier: None,
+        cost: reported.and_then(|usage| reports.cost_of(usage)),
         rejected_reports: reports.rejected(),
         delivered: CompletionTokens(0),
         is_error: false,

@@ -8,7 +8,7 @@ use crate::gateway::upstream::targets::Candidate;
 use crate::pure::receipt::{CallDetails, CallEnding};
 use crate::pure::request_body::ResponseMode;
 use crate::pure::time::Timestamp;
-use crate::pure::usage::{TokenKinds, Usage};
+use crate::pure::usage::Usage;
 
 impl From<Ending> for CallEnding {
     fn from(ending: Ending) -> CallEnding {
@@ -56,7 +56,6 @@ pub(in crate::gateway) fn details(
             .filter(|_| is_streamed || reported.is_none())
             .map(|metered| metered.delivered),
         pricing: Some(permit.model().pricing),
-        kinds: TokenKinds::default(),
-        kind_prices: permit.model().prices.usual().kinds,
+        priced: None,
     })
 }

@@ -9,13 +9,15 @@ use super::extend::raise_and_debit;
 use super::meter::Metered;
 use super::receipt;
 use crate::clock::Clock;
-use crate::gateway::admission::Admission;
+use crate::gateway::admission::{Admission, Priced};
 use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
-use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, bill, prompt_limits};
+use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, Used, bill, prompt_limits};
 use crate::pure::charge::{Ceiling, Delivered, Passing};
 use crate::pure::money::Credits;
+use crate::pure::prices::Served;
 use crate::pure::prompt_count::counted_prompt;
+use crate::pure::receipt::PricedBy;
 use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
 
 /// Closes calls; those whose prompt is long and was not reported by the provider are counted on a thread of its own.
@@ -79,8 +81,15 @@ impl Settler {
             );
             metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
         }
-        if metered.kinds != TokenKinds::default() && closed.admission.permit.model().prices.has_kinds() {
-            closed.admission.kinds = Some(Box::new(metered.kinds));
+        let markup = closed.target.as_ref().and_then(|target| target.upstream.cost_markup);
+        if markup.is_some() || !closed.admission.permit.model().prices.is_simple() {
+            let hold = closed.admission.hold_prices();
+            closed.admission.priced = Some(Box::new(Priced {
+                hold,
+                kinds: metered.kinds,
+                tier: metered.tier.take(),
+                cost: metered.cost.zip(markup),
+            }));
         }
         let charge = charge(&metered, closed.ending);
         if charge != Charge::Nothing {
@@ -216,10 +225,16 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
 
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.
 fn debit(mut admission: Admission, usage: Usage) {
-    let kinds = admission.kinds.take().map_or_else(TokenKinds::default, |kinds| *kinds);
+    let priced = admission.priced.take();
+    let used = Used {
+        usage,
+        kinds: priced.as_ref().map_or_else(TokenKinds::default, |priced| priced.kinds),
+        tier: priced.as_ref().and_then(|priced| priced.tier.as_deref()),
+        cost: priced.as_ref().and_then(|priced| priced.cost),
+    };
     let prices = &admission.permit.model().prices;
-    match bill(prices, &admission.ceiling, admission.hold.amount(), usage, kinds) {
-        Ok(bill) => debit_bill(admission, bill),
+    match bill(prices, &admission.ceiling, admission.hold.amount(), &used) {
+        Ok(bill) => debit_bill(admission, bill, &used),
         Err(error) => {
             log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
             debit_hold(admission);
@@ -227,7 +242,7 @@ fn debit(mut admission: Admission, usage: Usage) {
     }
 }
 
-fn debit_bill(mut admission: Admission, bill: Bill) {
+fn debit_bill(mut admission: Admission, bill: Bill, used: &Used<'_>) {
     let Bill {
         usage,
         kinds,
@@ -237,9 +252,26 @@ fn debit_bill(mut admission: Admission, bill: Bill) {
     } = bill;
     note_loss(&mut admission, lost);
     let prices = &admission.permit.model().prices;
+    if prices.served(used.tier) == Served::Unknown {
+        log::error!(
+            "MONEY: request {}: {} was served by the tier {:?}, which the catalogue has no prices for; the dearest are charged",
+            admission.hold.id(),
+            admission.permit.model().id,
+            used.tier.unwrap_or_default()
+        );
+        admission.recorder.fault(UNKNOWN_TIER);
+    }
     if let Some(details) = &mut admission.details {
-        let row = prices.row(usage.prompt);
-        (details.pricing, details.kind_prices, details.kinds) = (Some(row.pricing), row.kinds, kinds);
+        let row = prices.row(usage.prompt, used.tier);
+        details.pricing = Some(row.pricing);
+        details.priced = (!prices.is_simple() || used.cost.is_some()).then(|| {
+            Box::new(PricedBy {
+                kinds,
+                kind_prices: row.kinds,
+                service_tier: used.tier.filter(|_| prices.tiers().next().is_some()).map(Box::from),
+                provider_cost: used.cost.map(|(cost, _)| cost),
+            })
+        });
     }
     if let Some(cut) = cut {
         log::error!(
@@ -312,6 +344,9 @@ fn debit_hold(mut admission: Admission) {
         details,
     });
 }
+
+/// Reason of a fault: a provider served a call by a tier that the catalogue has no prices for.
+pub(in crate::gateway) const UNKNOWN_TIER: &str = "unknown_service_tier";
 
 #[cfg(test)]
 mod tests;

@@ -17,8 +17,9 @@ use x509_parser::prelude::FromDer;
 
 use super::circuit_breaker::Breaker;
 use super::media_type::{EVENT_STREAM, JSON};
-use crate::config::{BaseUrl, Config, ConfigError, Credential, Provider, Timeouts};
+use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
 use crate::net::dns::{Addresses, Resolver};
+use crate::pure::money::Markup;
 use crate::pure::request_body::{FieldRules, MaximumField, ResponseMode};
 use crate::telemetry::trace::Server;
 
@@ -33,6 +34,8 @@ pub(crate) struct Upstream {
     pub(crate) host: Arc<Host>,
     pub(crate) parts: Parts,
     pub(crate) maximum_field: MaximumField,
+    /// The markup on the provider's own cost of a call, where that is what is billed.
+    pub(crate) cost_markup: Option<Markup>,
     timeouts: Timeouts,
 }
 
@@ -104,6 +107,7 @@ impl Upstreams {
                     host: self.host(&provider.base_url),
                     parts,
                     maximum_field: maximum_field(&provider.base_url),
+                    cost_markup: (provider.cost_from == CostFrom::Usage).then_some(config.markup),
                     timeouts: config.timeouts,
                     name,
                     server: Arc::new(server),

@@ -13,7 +13,7 @@ use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
 use crate::gateway::billing::keep_within;
 use crate::gateway::billing::meter::{Meter, Passed};
-use crate::gateway::context::{Answer, Call, Ctx, Refusal};
+use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
 use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::request_body::ResponseMode;
 use crate::pure::tap::Framing;
@@ -154,7 +154,7 @@ pub(in crate::gateway) fn piece(
         // A 200 without a body, of which the client has not heard yet.
         Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
         Answer::Metered(meter) => match &call.admission {
-            Some(admission) => meter.pass(body, ends, &admission.tariff(&call.body)),
+            Some(admission) => meter.pass(body, ends, &admission.tariff(&call.body, target(call.attempt.as_ref()))),
             None => return Ok(()),
         },
         Answer::Refusal(refusal) => return pass_refusal(body, ends, refusal),
@@ -194,6 +194,11 @@ pub(in crate::gateway) fn piece(
         retry_after_secs: None,
     };
     Err(call.end_attempt(verdict))
+}
+
+/// The target of an attempt.
+fn target(attempt: Option<&Attempt>) -> Option<&Candidate> {
+    attempt.map(|attempt| &attempt.candidate)
 }
 
 /// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.

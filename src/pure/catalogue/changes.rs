@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::{Catalogue, Model};
 use crate::pure::money::ListPrice;
-use crate::pure::prices::PriceRow;
+use crate::pure::prices::{LongPromptRow, PriceRow};
 
 /// The difference of two catalogues, by model, in the order of the new one.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -168,39 +168,65 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
     let before = old.prices.usual().kinds.named().into_iter();
     let kinds = before.zip(new.prices.usual().kinds.named());
     let kinds = kinds.map(|((name, from), (_, to))| (name, text(from), text(to)));
-    let long = ("overrides", long_rows(old), long_rows(new));
+    let request = |model: &Model| text(model.prices.usual().kinds.request);
+    let rest = [
+        ("request", request(old), request(new)),
+        ("overrides", long_rows(old.prices.long()), long_rows(new.prices.long())),
+        ("tiers", tiers(old), tiers(new)),
+    ];
     let changed = all
         .into_iter()
         .chain(kinds)
-        .chain([long])
+        .chain(rest)
         .filter(|(_, from, to)| from != to);
     changed.map(|(name, from, to)| Field { name, from, to }).collect()
 }
 
 /// The rows for long prompts as one text: `above 200000: 0.00000345 / 0.0000225`.
-fn long_rows(model: &Model) -> String {
-    let rows = model.prices.long().iter().map(|long| {
-        let PriceRow { pricing, kinds } = &long.row;
-        let kinds = kinds.named().into_iter();
-        let kinds: String = kinds
-            .filter_map(|(name, price)| Some(format!(" {name} {}", price?)))
-            .collect();
-        let (prompt, completion) = (pricing.prompt, pricing.completion);
-        format!("above {}: {prompt} / {completion}{kinds}", long.min_prompt_tokens)
-    });
-    let rows: Vec<String> = rows.collect();
-    if rows.is_empty() {
+fn long_rows(long: &[LongPromptRow]) -> String {
+    let rows = long.iter();
+    joined(rows.map(|long| format!("above {}: {}", long.min_prompt_tokens, row_text(&long.row))))
+}
+
+/// The prices of tiers as one text.
+fn tiers(model: &Model) -> String {
+    joined(model.prices.tiers().map(|(name, rows)| {
+        let long = match rows.long() {
+            [] => String::new(),
+            long => format!(", {}", long_rows(long)),
+        };
+        format!("{name}: {}{long}", row_text(rows.usual()))
+    }))
+}
+
+fn row_text(row: &PriceRow) -> String {
+    let PriceRow { pricing, kinds } = row;
+    let named = kinds.named().into_iter().chain([("request", kinds.request)]);
+    let kinds: String = named
+        .filter_map(|(name, price)| Some(format!(" {name} {}", price?)))
+        .collect();
+    format!("{} / {}{kinds}", pricing.prompt, pricing.completion)
+}
+
+fn joined(texts: impl Iterator<Item = String>) -> String {
+    let texts: Vec<String> = texts.collect();
+    if texts.is_empty() {
         "none".to_owned()
     } else {
-        rows.join("; ")
+        texts.join("; ")
     }
 }
 
 /// Fields that fall to nothing only by mistake.
-const PRICES: [&str; 5] = [
+const PRICES: [&str; 10] = [
     "prompt price",
     "completion price",
     "input_cache_read",
     "input_cache_write",
+    "input_cache_write_1h",
+    "audio",
+    "image",
     "internal_reasoning",
+    "audio_output",
+    "image_output",
 ];

@@ -79,7 +79,7 @@ pub(super) fn checked(raw: RawModel, markup: Markup) -> Result<Model, CatalogueE
     }
     let prices = match raw.pricing.checked(embedding, markup) {
         Ok(prices) => prices,
-        Err(problem) => return fail(problem),
+        Err(problem) => return fail(&problem),
     };
     for (key, value) in [
         ("image_tokens_max", raw.image_tokens_max),

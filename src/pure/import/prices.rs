@@ -31,17 +31,16 @@ impl ListedPrices {
             (Price::Missing, _) | (_, Price::Missing) => return no("the list gives no price for it"),
             (Price::Depends, _) | (_, Price::Depends) => return no("its price is not fixed"),
         };
+        let mut calls = Vec::new();
         match price("request")? {
-            Price::Fixed(extra) if !extra.decimal().is_zero() => {
-                return no("it has a price of its own for request, which no token price covers");
-            }
+            Price::Fixed(extra) if !extra.decimal().is_zero() => calls.push(("request", extra)),
             Price::Depends => return no("its price is not fixed"),
             Price::Fixed(_) | Price::Missing => {}
         }
         let mut prices = ListedPrices {
             prompt,
             completion,
-            kinds: Vec::new(),
+            kinds: calls,
             long: Vec::new(),
         };
         for (key, side) in KINDS {
@@ -129,9 +128,13 @@ fn price(key: &str, text: Option<&str>) -> Result<Price, String> {
     }
 }
 
-/// Kinds of tokens that may have a price of their own, and the sides that they are of.
-const KINDS: [(&str, &str); 3] = [
+/// Kinds of tokens that may have a price of their own, and the sides that they are of. The list's `image` is the price of an image, which its
+/// provider counts as prompt tokens.
+const KINDS: [(&str, &str); 6] = [
     ("input_cache_read", "prompt"),
     ("input_cache_write", "prompt"),
+    ("input_cache_write_1h", "prompt"),
+    ("audio", "prompt"),
     ("internal_reasoning", "completion"),
+    ("audio_output", "completion"),
 ];

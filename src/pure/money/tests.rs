@@ -136,7 +136,7 @@ proptest! {
         let text = |v: u64| format!("0.{v:018}");
         let pricing = pricing(&text(p), &text(c), "1.15");
         let amount = Credits::from_pico(amount);
-        match pricing.affordable_completion(amount, PromptTokens(prompt)) {
+        match pricing.affordable_completion(amount, PromptTokens(prompt), None) {
             Some(tokens) => {
                 prop_assert!(pricing.cost(usage(prompt, tokens)).unwrap() <= amount);
                 // One more costs more than the amount before rounding; after rounding it is never below it.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use rust_decimal::Decimal;
 use serde::Deserializer;
 
-use super::{Credits, MoneyError};
+use super::error::MoneyError;
 
 /// Plain decimals only: what `Decimal` reads beyond them (exponents, `_`, a leading `+` or dot) is refused.
 pub(super) fn parse_decimal(text: &str) -> Result<Decimal, MoneyError> {
@@ -47,12 +47,12 @@ pub(super) struct AmountText {
 }
 
 impl AmountText {
-    pub(super) fn of(credits: Credits) -> AmountText {
+    pub(super) fn of(amount: i64) -> AmountText {
         let mut text = AmountText {
             bytes: [b'0'; AMOUNT_BYTES],
             from: AMOUNT_BYTES,
         };
-        let pico = credits.pico().unsigned_abs();
+        let pico = amount.unsigned_abs();
         let (mut whole, mut decimals) = (pico / PICO_PER_CREDIT, pico % PICO_PER_CREDIT);
         if decimals > 0 {
             let mut places = DECIMALS;
@@ -67,7 +67,7 @@ impl AmountText {
         while whole > 0 {
             text.put_digit(&mut whole);
         }
-        if credits.pico() < 0 {
+        if amount < 0 {
             text.put(b'-');
         }
         text

@@ -1,105 +1,165 @@
-//! All prices of a model: its usual row, and rows for long prompts.
+//! All prices of a model: its usual rows, and those of the tiers that its provider may serve a call by.
 
-use serde::Serialize;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
 
+use super::asks::Asks;
+use super::hold::HoldPrices;
 use super::kinds::KindPrices;
-use crate::pure::money::{Credits, MoneyError, Pricing};
+use super::rows::{LongPromptRow, PriceRow, PriceRows};
+use crate::pure::money::{Credits, MoneyError};
 use crate::pure::usage::{PromptTokens, TokenKinds, Usage};
-
-/// A row of prices: those of both sides, and those of kinds of tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct PriceRow {
-    /// Per token of a side.
-    #[serde(flatten)]
-    pub pricing: Pricing,
-    /// Per token of a kind that has a price of its own.
-    #[serde(flatten)]
-    pub kinds: KindPrices,
-}
-
-/// A row for prompts of more than so many tokens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub struct LongPromptRow {
-    /// The row holds for prompts of more tokens than this, cached and written ones among them.
-    pub min_prompt_tokens: u64,
-    /// Its prices: of the whole call.
-    #[serde(flatten)]
-    pub row: PriceRow,
-}
 
 /// A model's prices as its listing shows them, and what is held for them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PriceTable {
     #[serde(flatten)]
-    usual: PriceRow,
-    #[serde(rename = "overrides", skip_serializing_if = "Vec::is_empty")]
-    long: Vec<LongPromptRow>,
-    /// The dearest that a token can cost with the usual row, and with each row for long prompts or one before it.
+    usual: PriceRows,
+    /// By the name that requests and answers have for it.
+    #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
+    tiers: Vec<(Box<str>, PriceRows)>,
+    /// What is held where nothing else has a price than the two sides.
     #[serde(skip)]
-    hold: Vec<Pricing>,
+    simple: Option<HoldPrices>,
+}
+
+/// How a provider served a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Served<'p> {
+    /// By these prices.
+    By(&'p PriceRows),
+    /// By a tier that the catalogue has no prices for.
+    Unknown,
 }
 
 impl PriceTable {
-    /// The prices of a model. None when the rows for long prompts are not in the order of their prompts.
+    /// The prices of a model without tiers. None when the rows for long prompts are not in the order of their prompts.
     pub fn new(usual: PriceRow, long: Vec<LongPromptRow>) -> Option<PriceTable> {
-        let is_ordered = long.is_sorted_by(|one, next| one.min_prompt_tokens < next.min_prompt_tokens);
-        let mut hold = vec![usual.pricing.dearest(&usual.kinds)];
-        for LongPromptRow { row, .. } in &long {
-            let dearest = row.pricing.dearest(&row.kinds);
-            let before = hold.last().copied().unwrap_or(dearest);
-            hold.push(before.dearer(&dearest));
+        PriceRows::new(usual, long).map(|rows| PriceTable::of(rows, Vec::new()))
+    }
+
+    /// The prices of a model: its usual ones, and those of the tiers by their names.
+    pub fn of(usual: PriceRows, tiers: Vec<(Box<str>, PriceRows)>) -> PriceTable {
+        let row = *usual.usual();
+        let is_simple = tiers.is_empty() && usual.long().is_empty() && row.kinds == KindPrices::default();
+        PriceTable {
+            usual,
+            tiers,
+            simple: is_simple.then(|| HoldPrices::from(row.pricing)),
         }
-        is_ordered.then_some(PriceTable { usual, long, hold })
     }
 
     /// The row of a call whose prompt has so many tokens.
-    pub fn row(&self, prompt: PromptTokens) -> &PriceRow {
-        match self.rows_within(prompt).checked_sub(1).and_then(|at| self.long.get(at)) {
-            Some(long) => &long.row,
-            None => &self.usual,
+    pub fn row(&self, prompt: PromptTokens, tier: Option<&str>) -> &PriceRow {
+        match self.served(tier) {
+            Served::By(rows) => rows.row(prompt),
+            Served::Unknown => self.usual.row(prompt),
         }
     }
 
-    /// The row of all but long prompts.
+    /// The row of all but long prompts, and but tiers.
     pub fn usual(&self) -> &PriceRow {
-        &self.usual
+        self.usual.usual()
     }
 
     /// The rows for long prompts, shortest first.
     pub fn long(&self) -> &[LongPromptRow] {
-        &self.long
+        self.usual.long()
     }
 
-    /// The dearest that a token of each side can cost in a call whose prompt has at most so many tokens: what its hold is made of.
-    pub fn hold(&self, prompt_bound: PromptTokens) -> &Pricing {
-        let at = self.rows_within(prompt_bound);
-        self.hold.get(at).unwrap_or(&self.usual.pricing)
+    /// The prices of tiers by their names.
+    pub fn tiers(&self) -> impl Iterator<Item = (&str, &PriceRows)> {
+        self.tiers.iter().map(|(name, rows)| (&**name, rows))
     }
 
-    /// What a call costs: its row is that of its prompt.
+    /// Whether there are prices for a tier that a request asks for.
+    pub fn has_tier(&self, name: &str) -> bool {
+        self.tier(name).is_some()
+    }
+
+    /// The dearest that a call can come to that asks so, and whose prompt has at most so many tokens: what its hold is made of. A tier that
+    /// is asked for may be served or not.
+    pub fn hold(&self, prompt_bound: PromptTokens, asks: &Asks<'_>) -> HoldPrices {
+        if let Some(simple) = self.simple {
+            return simple;
+        }
+        let usual = self.usual.hold(prompt_bound, asks);
+        match asks.tier.and_then(|name| self.tier(name)) {
+            Some(rows) => usual.dearer(&rows.hold(prompt_bound, asks)),
+            None => usual,
+        }
+    }
+
+    /// What a call costs that was served by this tier, as its provider says: its row is that of its prompt. By a tier that has no prices here
+    /// it costs what the dearest of all costs.
     ///
     /// # Errors
-    /// As [`Pricing::cost_by_kind`].
-    pub fn cost(&self, usage: Usage, kinds: TokenKinds) -> Result<Credits, MoneyError> {
-        let row = self.row(usage.prompt);
-        row.pricing.cost_by_kind(usage, kinds, &row.kinds)
+    /// As [`crate::pure::money::Pricing::cost_by_kind`].
+    pub fn cost(&self, usage: Usage, kinds: TokenKinds, tier: Option<&str>) -> Result<Credits, MoneyError> {
+        let by = |rows: &PriceRows| {
+            let row = rows.row(usage.prompt);
+            row.pricing.cost_by_kind(usage, kinds, &row.kinds)
+        };
+        match self.served(tier) {
+            Served::By(rows) => by(rows),
+            Served::Unknown => {
+                let tiers = self.tiers.iter().map(|(_, rows)| by(rows));
+                tiers.fold(by(&self.usual), |dearest, cost| Ok(dearest?.max(cost?)))
+            }
+        }
     }
 
-    /// Whether a kind of token has a price of its own, in any row.
+    /// By which prices a call was served. A model without prices of tiers has the usual ones, whatever its provider says.
+    pub fn served(&self, tier: Option<&str>) -> Served<'_> {
+        let Some(name) = tier.filter(|_| !self.tiers.is_empty()) else {
+            return Served::By(&self.usual);
+        };
+        match self.tier(name) {
+            Some(rows) => Served::By(rows),
+            None if is_usual_tier(name) => Served::By(&self.usual),
+            None => Served::Unknown,
+        }
+    }
+
+    /// Whether all that decides a call's price is how many tokens each of its sides has.
+    pub fn is_simple(&self) -> bool {
+        self.simple.is_some()
+    }
+
+    /// Whether a kind of token has a price of its own, in any row, or a tier has.
     pub fn has_kinds(&self) -> bool {
-        let mut rows = std::iter::once(&self.usual).chain(self.long.iter().map(|long| &long.row));
-        rows.any(|row| row.kinds != KindPrices::default())
+        let is_kind = |row: &PriceRow| row.kinds != KindPrices::default();
+        self.usual.all().any(is_kind) || !self.tiers.is_empty()
     }
 
     /// Whether no call costs anything.
     pub fn is_free(&self) -> bool {
-        self.hold.last().is_some_and(Pricing::is_free)
+        let all = self.tiers.iter().map(|(_, rows)| rows).chain([&self.usual]);
+        let mut rows = all.flat_map(PriceRows::all);
+        rows.all(|row| {
+            let kinds = row.kinds.named().into_iter().filter_map(|(_, price)| price);
+            row.pricing.is_free() && kinds.chain(row.kinds.request).all(|price| price.is_zero())
+        })
     }
 
-    /// How many of the rows for long prompts begin below so many tokens.
-    fn rows_within(&self, prompt: PromptTokens) -> usize {
-        self.long.partition_point(|long| prompt.0 > long.min_prompt_tokens)
+    fn tier(&self, name: &str) -> Option<&PriceRows> {
+        self.tiers().find(|(tier, _)| *tier == name).map(|(_, rows)| rows)
     }
+}
+
+/// Whether it is a provider's name for what is no tier of its own.
+pub fn is_usual_tier(name: &str) -> bool {
+    USUAL_TIERS.contains(&name)
+}
+
+const USUAL_TIERS: [&str; 3] = ["default", "standard", "auto"];
+
+fn by_name<S: Serializer>(tiers: &[(Box<str>, PriceRows)], serializer: S) -> Result<S::Ok, S::Error> {
+    let mut map = serializer.serialize_map(Some(tiers.len()))?;
+    for (name, rows) in tiers {
+        map.serialize_entry(&**name, rows)?;
+    }
+    map.end()
 }
 
 #[cfg(test)]

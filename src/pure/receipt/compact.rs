@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use rust_decimal::Decimal;
 use serde::de::IgnoredAny as Any;
 use serde::ser::SerializeSeq;
 use serde::{Deserialize, Serialize, Serializer};
 
+use super::kinds::MoreKinds;
 use super::{Billed, BilledKinds, CallEnding, CallFacts, EndpointName, created};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::{Credits, ListPrice};
@@ -28,7 +30,7 @@ type Compact = (
 );
 
 /// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says, the
-/// prices are in 10^-24 credit. The kinds are only there where the model has prices for them.
+/// prices are in 10^-24 credit. What stands at the end is only there where a price depends on it: earlier versions read the rest.
 #[derive(Deserialize)]
 struct CompactFacts(
     Option<Arc<str>>,
@@ -45,6 +47,9 @@ struct CompactFacts(
     Option<u128>,
     Option<u128>,
     #[serde(default)] Option<CompactKinds>,
+    #[serde(default)] Option<MoreKinds>,
+    #[serde(default)] Option<Box<str>>,
+    #[serde(default, with = "rust_decimal::serde::str_option")] Option<Decimal>,
 );
 
 /// [`BilledKinds`] in the order of their fields.
@@ -66,8 +71,21 @@ impl Serialize for CompactFacts {
         list.serialize_element(&self.10)?;
         list.serialize_element(&self.11)?;
         list.serialize_element(&self.12)?;
-        if let Some(kinds) = &self.13 {
-            list.serialize_element(kinds)?;
+        // Each of these stands there when it or one after it has something to say.
+        let has_cost = self.16.is_some();
+        let has_tier = has_cost || self.15.is_some();
+        let has_more = has_tier || self.14.is_some();
+        if has_more || self.13.is_some() {
+            list.serialize_element(&self.13)?;
+        }
+        if has_more {
+            list.serialize_element(&self.14)?;
+        }
+        if has_tier {
+            list.serialize_element(&self.15)?;
+        }
+        if has_cost {
+            list.serialize_element(&self.16.map(|cost| cost.to_string()))?;
         }
         list.end()
     }
@@ -184,6 +202,9 @@ impl CallFacts {
                     units(kinds.reasoning_price),
                 )
             }),
+            self.kinds.and_then(|kinds| kinds.more()),
+            self.service_tier.clone(),
+            self.provider_cost,
         )
     }
 
@@ -203,6 +224,9 @@ impl CallFacts {
             pp,
             cp,
             kinds,
+            more,
+            service_tier,
+            provider_cost,
         ) = facts;
         let price = |units: Option<u128>| units.and_then(ListPrice::from_units);
         let at = |after: i64| Timestamp(id.time().0.saturating_add(after));
@@ -221,16 +245,20 @@ impl CallFacts {
             counted_completion_tokens: cc,
             prompt_price: price(pp),
             completion_price: price(cp),
-            kinds: kinds.map(
-                |(read, write, reasoning, read_price, write_price, reasoning_price)| BilledKinds {
+            kinds: kinds.map(|(read, write, reasoning, read_price, write_price, reasoning_price)| {
+                BilledKinds {
                     cache_read_tokens: read,
                     cache_write_tokens: write,
                     reasoning_tokens: reasoning,
                     cache_read_price: price(read_price),
                     cache_write_price: price(write_price),
                     reasoning_price: price(reasoning_price),
-                },
-            ),
+                    ..BilledKinds::default()
+                }
+                .with(more.unwrap_or_default())
+            }),
+            service_tier,
+            provider_cost,
         }
     }
 }

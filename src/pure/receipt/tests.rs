@@ -2,6 +2,8 @@
 
 use super::*;
 use crate::pure::numbers::Birth;
+use crate::pure::prices::KindPrices;
+use crate::pure::usage::TokenKinds;
 
 fn billed(details: Option<&CallDetails>) -> Billed {
     let number = CallNumber::new(ProducerId::new(Birth(7), 9), 3);
@@ -88,15 +90,10 @@ fn a_receipt_reads_back_whole() {
 }
 
 #[test]
-fn kinds_with_prices_of_their_own_are_kept_and_a_receipt_without_them_is_as_it_always_was() {
+fn what_else_a_price_depended_on_is_kept_and_a_receipt_without_it_is_as_it_always_was() {
     let plain = CallDetails {
         provider: Some("openai".into()),
         pricing: Pricing::from_units_each([2_000_000_000_000_000_000, 1]),
-        kinds: TokenKinds {
-            cache_read: 4,
-            cache_write: 3,
-            reasoning: 2,
-        },
         ..CallDetails::default()
     };
     let kept = billed(Some(&plain));
@@ -106,16 +103,29 @@ fn kinds_with_prices_of_their_own_are_kept_and_a_receipt_without_them_is_as_it_a
     assert!(text.ends_with(",2000000000000000000,1]]"), "{text}");
     let account = kept.account.clone();
     assert_eq!(Billed::of_compact(&account, &text).unwrap(), kept);
-    let dear = CallDetails {
+    let by = PricedBy {
+        kinds: TokenKinds {
+            cache_read: 4,
+            cache_write: 3,
+            reasoning: 2,
+            ..TokenKinds::default()
+        },
         kind_prices: KindPrices {
             input_cache_read: ListPrice::from_units(200_000_000_000_000_000),
             input_cache_write: ListPrice::from_units(34_028_236_692_093_846_346_337),
-            internal_reasoning: None,
+            ..KindPrices::default()
         },
-        ..plain
+        ..PricedBy::default()
     };
-    let kept = billed(Some(&dear));
+    let with = |by: PricedBy| {
+        billed(Some(&CallDetails {
+            priced: Some(Box::new(by)),
+            ..plain.clone()
+        }))
+    };
+    let kept = with(by.clone());
     let text = kept.to_compact().unwrap();
+    // As the version wrote it that knew these three alone.
     assert!(
         text.ends_with(",1,[4,3,2,200000000000000000,34028236692093846346337,null]]]"),
         "{text}"
@@ -125,4 +135,28 @@ fn kinds_with_prices_of_their_own_are_kept_and_a_receipt_without_them_is_as_it_a
     assert_eq!((of.prompt_tokens, of.cost), (kept.prompt_tokens, kept.cost));
     let shown = serde_json::to_string(&kept).unwrap();
     assert!(shown.contains(r#""kinds":{"cache_read_tokens":4,"cache_write_tokens":3,"reasoning_tokens":2,"cache_read_price":"0.0000002","#), "{shown}");
+    assert!(!shown.contains("audio"), "{shown}");
+    let mut all = by.clone();
+    (all.kinds.cache_write_1h, all.kinds.audio, all.kinds.image_output) = (7, 8, 9);
+    (all.kind_prices.request, all.kind_prices.audio) = (ListPrice::from_units(5), ListPrice::from_units(6));
+    let tier = PricedBy {
+        service_tier: Some("flex".into()),
+        ..PricedBy::default()
+    };
+    let cost = PricedBy {
+        provider_cost: Some("0.00014".parse().unwrap()),
+        ..PricedBy::default()
+    };
+    let both = PricedBy {
+        service_tier: tier.service_tier.clone(),
+        provider_cost: cost.provider_cost,
+        ..all.clone()
+    };
+    for by in [all, tier, cost, both] {
+        let kept = with(by);
+        let text = kept.to_compact().unwrap();
+        assert_eq!(Billed::of_compact(&account, &text).unwrap(), kept, "{text}");
+        let shown: Billed = serde_json::from_str(&serde_json::to_string(&kept).unwrap()).unwrap();
+        assert_eq!(shown, kept);
+    }
 }

@@ -110,6 +110,10 @@ impl FieldSet {
         self.0 |= field.bit;
     }
 
+    pub(super) fn without(self, others: FieldSet) -> FieldSet {
+        FieldSet(self.0 & !others.0)
+    }
+
     pub(super) fn contains(self, field: Field) -> bool {
         self.0 & field.bit != 0
     }
@@ -265,6 +269,10 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("speed", Rule::Refused(OTHER_PRICE)),
     ("inference_geo", Rule::Refused(OTHER_PRICE)),
     (
+        super::priced::CACHE_CONTROL,
+        Rule::Refused("the catalogue has no price for what it has the upstream write to its cache, or not for so long"),
+    ),
+    (
         "modalities",
         Rule::Refused("audio and images in the answer have other prices than text"),
     ),
@@ -316,7 +324,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
 static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 /// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
-const FIELDS_COUNT: usize = 77;
+const FIELDS_COUNT: usize = 78;
 const LENGTH_MAX: usize = 24;
 
 const fn by_length() -> [usize; FIELDS_COUNT] {

@@ -14,6 +14,7 @@ mod fold;
 mod fuzz;
 mod parse;
 mod parts;
+mod priced;
 mod prompt;
 mod scalar;
 mod scan;
@@ -29,6 +30,7 @@ pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
+use priced::PricedFields;
 use prompt::{Piece, Prompt, count};
 use scan::Span;
 
@@ -98,8 +100,6 @@ pub struct RequestBody {
     first_member: u32,
     /// Between the quotes.
     model: Span,
-    /// The model's name when it is written with escapes.
-    model_unescaped: Option<Box<str>>,
     stream: Option<Span>,
     stream_options: StreamOptions,
     max_tokens: Option<Maximum>,
@@ -108,7 +108,17 @@ pub struct RequestBody {
     /// What the request's own settings need at least, in completion tokens of a choice; 0 when they need nothing.
     demanded: u64,
     refused: FieldSet,
+    /// What few requests have.
+    rare: Option<Box<Rare>>,
     prompt: Prompt,
+}
+
+/// What few requests have. A body is kept for as long as its call runs.
+#[derive(Clone, Debug)]
+struct Rare {
+    /// The model's name when it is written with escapes.
+    model_unescaped: Option<Box<str>>,
+    priced: PricedFields,
 }
 
 /// A limit of completion tokens as the client wrote it.
@@ -139,7 +149,7 @@ impl RequestBody {
 
     /// The model's name as the client means it, unescaped; never empty.
     pub fn model(&self) -> &str {
-        match &self.model_unescaped {
+        match self.rare.as_ref().and_then(|rare| rare.model_unescaped.as_deref()) {
             Some(name) => name,
             // The whole body was checked as UTF-8; an empty name is no model's.
             None => std::str::from_utf8(self.model.of(&self.bytes)).unwrap_or_default(),
@@ -210,12 +220,6 @@ impl RequestBody {
     /// Tokens that an embeddings request gives as numbers and not as text.
     pub fn token_ids(&self) -> u64 {
         self.prompt.token_ids
-    }
-
-    /// Errors with the first field that is present, neither null nor false, and not let through by `rules`: those of the provider
-    /// that would get the request.
-    pub fn check_fields(&self, rules: &FieldRules) -> Result<(), BodyError> {
-        rules.check(self.refused)
     }
 
     /// An upper bound of the bytes of the prompt's text, in O(1): the body without the images, sounds and files in it.
@@ -297,7 +301,7 @@ impl RequestBody {
         let text = match piece {
             Piece::Text(text) => text::unescape(text, &self.bytes),
             Piece::Json(span) => String::from_utf8_lossy(span.of(&self.bytes)),
-            Piece::Message | Piece::Part(_) | Piece::PartBytes(_) => Cow::Borrowed(""),
+            Piece::Message | Piece::Part(_) | Piece::PartBytes(_) | Piece::CacheControl(_) => Cow::Borrowed(""),
         };
         if !text.is_empty() {
             found(&text);

@@ -5,9 +5,10 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::fields::{self, Field, FieldSet, Read, Rule};
-use super::prompt::{self, Prompt, ToolOwner, count};
+use super::priced::{CACHE_CONTROL, PricedFields};
+use super::prompt::{self, Piece, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
-use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, fold, text};
+use super::{BodyError, Endpoint, Maximum, Rare, RequestBody, ResponseMode, StreamOptions, fold, text};
 
 impl RequestBody {
     /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
@@ -62,7 +63,6 @@ impl RequestBody {
             mode,
             first_member,
             model: model.span,
-            model_unescaped,
             stream: reader.stream.map(|(span, _)| span),
             stream_options: reader.stream_options,
             max_tokens: reader.max_tokens,
@@ -70,6 +70,12 @@ impl RequestBody {
             choices: reader.choices,
             demanded: reader.demanded,
             refused: reader.refused,
+            rare: (model_unescaped.is_some() || !reader.priced.is_empty()).then(|| {
+                Box::new(Rare {
+                    model_unescaped,
+                    priced: reader.priced,
+                })
+            }),
             prompt: reader.prompt,
             bytes,
         })
@@ -82,6 +88,7 @@ struct Reader<'a> {
     endpoint: Endpoint,
     seen: FieldSet,
     refused: FieldSet,
+    priced: PricedFields,
     model: Option<Text>,
     stream: Option<(Span, bool)>,
     stream_options: StreamOptions,
@@ -99,6 +106,7 @@ impl<'a> Reader<'a> {
             endpoint,
             seen: FieldSet::default(),
             refused: FieldSet::default(),
+            priced: PricedFields::default(),
             model: None,
             stream: None,
             stream_options: StreamOptions::Absent,
@@ -129,9 +137,11 @@ impl<'a> Reader<'a> {
             }
             Rule::Refused(_) => {
                 self.once(field)?;
+                let value = self.other_value(scan)?;
                 // Null and false ask for nothing.
-                if !matches!(self.other_value(scan)?.kind, Kind::Null | Kind::False) {
+                if !matches!(value.kind, Kind::Null | Kind::False) {
                     self.refused.insert(field);
+                    self.priced.note(field.name, value.span, self.bytes);
                 }
                 Ok(())
             }
@@ -235,12 +245,21 @@ impl<'a> Reader<'a> {
     }
 
     fn read_messages(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
-        let prompt = &mut self.prompt;
-        prompt::walk_messages(scan, self.bytes, &mut |piece| prompt.add(piece))
+        let (bytes, prompt) = (self.bytes, &mut self.prompt);
+        let (refused, priced) = (&mut self.refused, &mut self.priced);
+        prompt::walk_messages(scan, bytes, &mut |piece| match piece {
+            Piece::CacheControl(value) => note_write(refused, priced, value, bytes),
+            piece => prompt.add(piece),
+        })
     }
 
     fn read_tools(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
-        let (span, owner) = prompt::walk_tools(scan, self.bytes)?;
+        let (bytes, refused, priced) = (self.bytes, &mut self.refused, &mut self.priced);
+        let (span, owner) = prompt::walk_tools(scan, bytes, &mut |piece| {
+            if let Piece::CacheControl(value) = piece {
+                note_write(refused, priced, value, bytes);
+            }
+        })?;
         if owner == ToolOwner::Upstream
             && let Some(hosted) = fields::hosted_tools()
         {
@@ -322,6 +341,15 @@ impl<'a> Reader<'a> {
             tokens,
         })
     }
+}
+
+/// A `cache_control` within a message or a tool: refused, as at the top, unless it has a price.
+#[cold]
+fn note_write(refused: &mut FieldSet, priced: &mut PricedFields, value: Span, bytes: &[u8]) {
+    if let Some(field) = fields::find(CACHE_CONTROL.as_bytes()) {
+        refused.insert(field);
+    }
+    priced.note_write(value, bytes);
 }
 
 /// Reads a boolean; null is false.

@@ -1,7 +1,8 @@
 //! The members of a message and the parts of its content: text, images, sounds, files, and what is none of these.
 
 use super::fold;
-use super::prompt::{PartKind, Piece, found_value};
+use super::priced::CACHE_CONTROL;
+use super::prompt::{PartKind, Piece, found_control, found_value};
 use super::scan::{Fault, Kind, Scanner, Text, Value};
 use super::text;
 
@@ -18,8 +19,12 @@ pub(super) fn walk_message_member(
         b"role" => return scan.value().map(|_| ()),
         b"content" | b"images" => |kind| (kind == Kind::Object).then_some(PartKind::Unknown),
         b"audio" => |kind| (kind != Kind::Null).then_some(PartKind::Audio),
+        b"cache_control" => {
+            found_control(scan.value()?, found);
+            return Ok(());
+        }
         _ => {
-            fold::check(key, bytes, &["content", "role", "images", "audio"])?;
+            fold::check(key, bytes, &["content", "role", "images", "audio", CACHE_CONTROL])?;
             |_| None
         }
     };
@@ -87,8 +92,13 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
                 found(Piece::Part(PartKind::File));
                 walk_bytes(scan, bytes, "file_data", found)?;
             }
+            b"cache_control" => found_control(scan.value()?, found),
             _ => {
-                fold::check(key, bytes, &["type", "image_url", "input_audio", "file", "text"])?;
+                fold::check(
+                    key,
+                    bytes,
+                    &["type", "image_url", "input_audio", "file", "text", CACHE_CONTROL],
+                )?;
                 found_value(scan.value()?, found);
             }
         }
@@ -150,8 +160,10 @@ fn walk_bytes(
     while let Some(key) = scan.next_key(&mut members)? {
         if text::is(key, bytes, name) {
             found_bytes(scan.value()?, bytes, name, found);
+        } else if text::is(key, bytes, CACHE_CONTROL) {
+            found_control(scan.value()?, found);
         } else {
-            fold::check(key, bytes, &[name])?;
+            fold::check(key, bytes, &[name, CACHE_CONTROL])?;
             found_value(scan.value()?, found);
         }
     }

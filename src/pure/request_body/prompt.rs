@@ -4,6 +4,7 @@
 
 use super::fields::{self, Read, Rule};
 use super::parts::walk_message_member;
+use super::priced::CACHE_CONTROL;
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value, Walk};
 use super::{BodyError, Endpoint, RequestBody, fold, text};
 
@@ -20,6 +21,8 @@ pub(super) enum Piece {
     Part(PartKind),
     /// The bytes of such a part within the request (base64), which are no text.
     PartBytes(Span),
+    /// A `cache_control` that is not null, which the model does not see.
+    CacheControl(Span),
 }
 
 /// A kind of part that is not text.
@@ -64,7 +67,7 @@ impl Prompt {
             Piece::Part(PartKind::File) => self.files = self.files.saturating_add(1),
             Piece::Part(PartKind::Unknown) => self.open_ended = true,
             Piece::PartBytes(span) => self.part_bytes = self.part_bytes.saturating_add(count(span.len())),
-            Piece::Text(_) | Piece::Json(_) => {}
+            Piece::Text(_) | Piece::Json(_) | Piece::CacheControl(_) => {}
         }
     }
 }
@@ -143,7 +146,11 @@ pub(super) fn walk_messages(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut im
 }
 
 /// Reads the value of `tools` and says whether each of them is a function of the client. Anything else would run at the upstream.
-pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, ToolOwner), Fault> {
+pub(super) fn walk_tools(
+    scan: &mut Scanner<'_>,
+    bytes: &[u8],
+    found: &mut impl FnMut(Piece),
+) -> Result<(Span, ToolOwner), Fault> {
     if scan.peek() != Some(b'[') {
         let value = scan.value()?;
         let owner = if value.kind == Kind::Null {
@@ -177,8 +184,10 @@ pub(super) fn walk_tools(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<(Span, 
                 }
             } else if text::is(key, bytes, "function") {
                 functions = true;
+            } else if text::is(key, bytes, CACHE_CONTROL) {
+                found_control(value, found);
             } else {
-                fold::check(key, bytes, &["type", "function"])?;
+                fold::check(key, bytes, &["type", "function", CACHE_CONTROL])?;
             }
         }
         if !typed && !functions {
@@ -283,6 +292,13 @@ fn read_ids(scan: &mut Scanner<'_>, bytes: &[u8], ids: &mut Walk, prompt: &mut P
         if !scan.next_element(ids)? {
             return Ok(());
         }
+    }
+}
+
+/// A `cache_control`; null asks for nothing.
+pub(super) fn found_control(value: Value, found: &mut impl FnMut(Piece)) {
+    if value.kind != Kind::Null {
+        found(Piece::CacheControl(value.span));
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::ops::Range;
 
+use rust_decimal::Decimal;
+
 use super::response_metadata::{Finishes, Said};
 use super::schema::{Node, Role};
 use super::text::TokenCounter;
+use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{Figure, Report, Reports};
+use crate::pure::usage::{Figure, Report, Reports, Usage};
 
 /// The reading of one answer. Reports, text and identity are of the whole answer; [`Seen`] and [`Spans`] are of the
 /// document (an event, or the whole answer) at hand.
@@ -18,6 +21,8 @@ pub(super) struct Reading {
     finishes: Finishes,
     pub(super) seen: Seen,
     pub(super) spans: Spans,
+    /// The tier by which the provider served the call, as it says.
+    pub(super) served_tier: Option<Box<str>>,
     report: Report,
 }
 
@@ -82,6 +87,7 @@ impl Reading {
             finishes: Finishes::default(),
             seen: Seen::default(),
             spans: Spans::default(),
+            served_tier: None,
             report: Report::default(),
         }
     }
@@ -128,6 +134,8 @@ impl Reading {
             Role::FinishReason => self.finish(text.unwrap_or(b"other"), b""),
             Role::Error => self.seen.error |= text != Some(b""),
             Role::ErrorCode => self.seen.error_code = code(text_or_empty),
+            Role::Cost => self.report.cost = provider_cost(text_or_empty),
+            Role::ServiceTier => self.serve(text_or_empty),
             _ => self.figure(role, Figure::Unbelievable),
         }
     }
@@ -141,6 +149,7 @@ impl Reading {
             Role::FinishReason => self.finish(text, b"null"),
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
             Role::ErrorCode => self.seen.error_code = code(text),
+            Role::Cost => self.report.cost = provider_cost(text),
             _ => self.figure(role, Figure::from_json(text)),
         }
     }
@@ -161,6 +170,17 @@ impl Reading {
         }
     }
 
+    /// What the answer was used for, of which `usage` is `is_reported`, or counted.
+    pub(super) fn used(&self, usage: Usage, is_reported: bool, tariff: &Tariff<'_>) -> Used<'_> {
+        let reported = is_reported.then_some(usage);
+        Used {
+            usage,
+            kinds: self.reports.kinds_of(reported),
+            tier: self.served_tier.as_deref(),
+            cost: reported.and_then(|usage| tariff.provider_cost(&self.reports, usage)),
+        }
+    }
+
     /// What the answer said of itself; it is said once.
     pub(super) fn take_said(&mut self) -> Said {
         Said {
@@ -178,17 +198,37 @@ impl Reading {
         }
     }
 
+    /// The provider served the call by this tier: the last word counts.
+    fn serve(&mut self, tier: &[u8]) {
+        let is_known = self
+            .served_tier
+            .as_deref()
+            .is_some_and(|known| known.as_bytes() == tier);
+        if !is_known && !tier.is_empty() && tier.len() <= TIER_BYTES_MAX {
+            self.served_tier = std::str::from_utf8(tier).ok().map(Box::from);
+        }
+    }
+
     fn figure(&mut self, role: Role, figure: Figure) {
         match role {
             Role::PromptTokens => self.report.prompt = figure,
             Role::CompletionTokens => self.report.completion = figure,
             Role::TotalTokens => self.report.total = figure,
-            Role::PromptDetail => self.report.prompt_detail = self.report.prompt_detail.larger(figure),
             Role::CompletionDetail => self.report.completion_detail = self.report.completion_detail.larger(figure),
             // Some providers say it twice, under both names.
             Role::CacheReadTokens => self.report.cache_read = self.report.cache_read.larger(figure),
             Role::CacheWriteTokens => self.report.cache_write = figure,
+            Role::AudioTokens => self.report.audio = figure,
+            Role::ImageTokens => self.report.image = figure,
             Role::ReasoningTokens => self.report.reasoning = figure,
+            Role::AudioOutputTokens => self.report.audio_output = figure,
+            Role::ImageOutputTokens => self.report.image_output = figure,
+            Role::InputTokens => self.report.buckets.input = figure,
+            Role::OutputTokens => self.report.buckets.output = figure,
+            Role::ReadBucket => self.report.buckets.read = figure,
+            Role::WriteBucket => self.report.buckets.write = figure,
+            Role::Write5mBucket => self.report.buckets.write_5m = figure,
+            Role::Write1hBucket => self.report.buckets.write_1h = figure,
             _ => {}
         }
     }
@@ -199,6 +239,19 @@ fn keep_first(slot: &mut Option<String>, text: Option<&[u8]>) {
         *slot = text.and_then(|text| String::from_utf8(text.to_vec()).ok());
     }
 }
+
+/// A provider's cost, exactly as it stands there. None for what is no amount, is negative, or beyond [`PROVIDER_COST_MAX`].
+fn provider_cost(text: &[u8]) -> Option<Decimal> {
+    let text = std::str::from_utf8(text).ok()?;
+    let cost = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
+    cost.ok()
+        .filter(|cost| !cost.is_sign_negative() && *cost <= PROVIDER_COST_MAX)
+}
+
+/// No call costs more than this, in any currency.
+const PROVIDER_COST_MAX: Decimal = Decimal::ONE_THOUSAND;
+/// A longer name of a tier is none that a catalogue has.
+const TIER_BYTES_MAX: usize = 32;
 
 fn code(text: &[u8]) -> Option<u16> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())

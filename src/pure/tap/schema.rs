@@ -27,6 +27,8 @@ pub(super) enum Node {
     /// What a side of a usage report is made of.
     PromptDetails,
     CompletionDetails,
+    /// How long Anthropic keeps what it wrote to its cache.
+    CacheCreation,
     /// Groq's own object, with a usage report inside.
     Groq,
     Error,
@@ -63,13 +65,28 @@ pub(super) enum Role {
     /// The details of a side, as an object.
     PromptDetails,
     CompletionDetails,
-    /// One of them.
-    PromptDetail,
+    /// One of them that has no price of its own.
     CompletionDetail,
-    /// Details that may have a price of their own.
+    /// Details that may have one.
     CacheReadTokens,
     CacheWriteTokens,
+    AudioTokens,
+    ImageTokens,
     ReasoningTokens,
+    AudioOutputTokens,
+    ImageOutputTokens,
+    /// Anthropic's buckets.
+    InputTokens,
+    OutputTokens,
+    ReadBucket,
+    WriteBucket,
+    CacheCreation,
+    Write5mBucket,
+    Write1hBucket,
+    /// What the provider says that the call cost.
+    Cost,
+    /// The tier by which the provider served the call.
+    ServiceTier,
     Groq,
     Error,
     ErrorCode,
@@ -89,6 +106,7 @@ impl Node {
                 b"model" => Role::Model,
                 b"obfuscation" => Role::Padding,
                 b"x_groq" => Role::Groq,
+                b"service_tier" => Role::ServiceTier,
                 _ => Role::Skip,
             },
             Node::Choice => match key {
@@ -128,19 +146,32 @@ impl Node {
                 b"prompt_tokens_details" => Role::PromptDetails,
                 b"completion_tokens_details" => Role::CompletionDetails,
                 b"prompt_cache_hit_tokens" => Role::CacheReadTokens,
+                b"input_tokens" => Role::InputTokens,
+                b"output_tokens" => Role::OutputTokens,
+                b"cache_read_input_tokens" => Role::ReadBucket,
+                b"cache_creation_input_tokens" => Role::WriteBucket,
+                b"cache_creation" => Role::CacheCreation,
+                b"cost" => Role::Cost,
+                b"service_tier" => Role::ServiceTier,
+                _ => Role::Skip,
+            },
+            Node::CacheCreation => match key {
+                b"ephemeral_5m_input_tokens" => Role::Write5mBucket,
+                b"ephemeral_1h_input_tokens" => Role::Write1hBucket,
                 _ => Role::Skip,
             },
             Node::PromptDetails => match key {
                 b"cached_tokens" => Role::CacheReadTokens,
                 b"cache_write_tokens" => Role::CacheWriteTokens,
-                b"audio_tokens" => Role::PromptDetail,
+                b"audio_tokens" => Role::AudioTokens,
+                b"image_tokens" => Role::ImageTokens,
                 _ => Role::Skip,
             },
             Node::CompletionDetails => match key {
                 b"reasoning_tokens" => Role::ReasoningTokens,
-                b"audio_tokens" | b"accepted_prediction_tokens" | b"rejected_prediction_tokens" => {
-                    Role::CompletionDetail
-                }
+                b"audio_tokens" => Role::AudioOutputTokens,
+                b"image_tokens" => Role::ImageOutputTokens,
+                b"accepted_prediction_tokens" | b"rejected_prediction_tokens" => Role::CompletionDetail,
                 _ => Role::Skip,
             },
             Node::Groq if key == b"usage" => Role::Usage,
@@ -176,6 +207,7 @@ impl Role {
             Role::Usage => Node::Usage,
             Role::PromptDetails => Node::PromptDetails,
             Role::CompletionDetails => Node::CompletionDetails,
+            Role::CacheCreation => Node::CacheCreation,
             Role::Groq => Node::Groq,
             Role::Error => Node::Error,
             _ => Node::Other,
@@ -214,11 +246,22 @@ impl Role {
                 | Role::PromptTokens
                 | Role::CompletionTokens
                 | Role::TotalTokens
-                | Role::PromptDetail
                 | Role::CompletionDetail
                 | Role::CacheReadTokens
                 | Role::CacheWriteTokens
+                | Role::AudioTokens
+                | Role::ImageTokens
                 | Role::ReasoningTokens
+                | Role::AudioOutputTokens
+                | Role::ImageOutputTokens
+                | Role::InputTokens
+                | Role::OutputTokens
+                | Role::ReadBucket
+                | Role::WriteBucket
+                | Role::Write5mBucket
+                | Role::Write1hBucket
+                | Role::Cost
+                | Role::ServiceTier
                 | Role::Error
                 | Role::ErrorCode
         )

@@ -5,24 +5,24 @@ use std::collections::BTreeMap;
 use serde_json::value::RawValue;
 
 use super::accumulator::Identity;
-use crate::pure::bill::{Bill, Tariff};
+use crate::pure::bill::{Bill, Tariff, Used};
+use crate::pure::money::Credits;
 use crate::pure::usage::{Figure, TokenKinds};
 
 /// The usage that a client is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ToldUsage {
     pub(super) bill: Bill,
-    /// What each side makes of the cost.
-    sides: [crate::pure::money::Credits; 2],
+    /// What the prompt makes of the cost, where that is known.
+    prompt_cost: Option<Credits>,
 }
 
 impl ToldUsage {
-    pub(super) fn new(bill: Bill, tariff: &Tariff<'_>) -> ToldUsage {
-        let prompt = bill.prompt_cost(&tariff.model.prices);
-        ToldUsage {
-            bill,
-            sides: [prompt, bill.cost.saturating_sub(prompt)],
-        }
+    /// What is told of a call that was used so. None where that is not known yet.
+    pub(super) fn of(used: &Used<'_>, tariff: &Tariff<'_>) -> Option<ToldUsage> {
+        let bill = tariff.bill(used)?;
+        let prompt_cost = tariff.prompt_cost(&bill, used);
+        Some(ToldUsage { bill, prompt_cost })
     }
 
     /// Whether an object that reports these sides says what is billed.
@@ -37,9 +37,10 @@ impl ToldUsage {
 
     /// `cost` and `cost_details`, as members of an object.
     fn write_cost(&self, out: &mut Vec<u8>) {
-        let [prompt, completion] = self.sides;
         out.extend_from_slice(b"\"cost\":");
         self.bill.cost.write_to(out);
+        let Some(prompt) = self.prompt_cost else { return };
+        let completion = self.bill.cost.saturating_sub(prompt);
         out.extend_from_slice(
             b",\"cost_details\":{\"upstream_inference_cost\":null,\"upstream_inference_prompt_cost\":",
         );
@@ -67,8 +68,11 @@ impl ToldUsage {
         let TokenKinds {
             cache_read,
             cache_write,
+            cache_write_1h,
             reasoning,
+            ..
         } = self.bill.kinds;
+        let cache_write = cache_write.saturating_add(cache_write_1h);
         if cache_read > 0 || cache_write > 0 {
             let details = format!(
                 "\"prompt_tokens_details\":{{\"cached_tokens\":{cache_read},\"cache_write_tokens\":{cache_write}}},"

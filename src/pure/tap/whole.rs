@@ -3,6 +3,7 @@
 use super::accumulator::{Choices, Reading, Spans};
 use super::response_metadata::Said;
 use super::scan::Scanner;
+use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::{CompletionTokens, Figure, Reports, Usage};
 
@@ -96,6 +97,16 @@ impl WholeTap {
     /// It stopped before its end: what there is could still become a whole document, or there is nothing.
     pub fn is_cut(&self) -> bool {
         !self.scanner.is_complete() && !self.scanner.is_broken()
+    }
+
+    /// What the answer was used for: see [`Reading::used`].
+    pub(super) fn used(&self, usage: Usage, is_reported: bool, tariff: &Tariff<'_>) -> Used<'_> {
+        self.reading.used(usage, is_reported, tariff)
+    }
+
+    /// The tier by which the provider served the call, as it says.
+    pub fn served_tier(&self) -> Option<&str> {
+        self.reading.served_tier.as_deref()
     }
 
     /// Where things stand in the answer.

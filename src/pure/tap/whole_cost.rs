@@ -100,7 +100,8 @@ impl WholeCost {
         if tap.is_error() {
             return None;
         }
-        let usage = match tap.reported() {
+        let reported = tap.reported();
+        let usage = match reported {
             Some(reported) => reported,
             None if tap.is_answer() => {
                 tap.end();
@@ -112,8 +113,7 @@ impl WholeCost {
             }
             None => return None,
         };
-        let bill = tariff.bill(usage, tap.reports().kinds(usage))?;
-        Some(ToldUsage::new(bill, tariff))
+        ToldUsage::of(&tap.used(usage, reported.is_some(), tariff), tariff)
     }
 }
 

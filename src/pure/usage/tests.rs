@@ -176,10 +176,10 @@ fn details_fit_in_their_totals_or_the_report_is_not_believed() {
         ..tokens(10, 19, 0)
     };
     check_within(100, completion, None);
-    for prompt_detail in [Figure::Tokens(10), Figure::Unbelievable] {
+    for audio in [Figure::Tokens(10), Figure::Unbelievable] {
         let mut reports = Reports::within(Some(100));
         assert!(!reports.add(Report {
-            prompt_detail,
+            audio,
             ..tokens(10, 19, 0)
         }));
         assert_eq!((reports.usage(), reports.rejected()), (None, 1));
@@ -187,7 +187,7 @@ fn details_fit_in_their_totals_or_the_report_is_not_believed() {
     }
     let mut reports = Reports::within(Some(100));
     assert!(reports.add(Report {
-        prompt_detail: Figure::Tokens(9),
+        audio: Figure::Tokens(9),
         completion_detail: Figure::Tokens(10),
         ..tokens(10, 19, 10)
     }));
@@ -246,6 +246,7 @@ fn the_kinds_of_a_report_are_those_that_fit_in_its_sides() {
         cache_read: 60,
         cache_write: 30,
         reasoning: 50,
+        ..TokenKinds::default()
     };
     let room = Usage {
         prompt: PromptTokens(70),

@@ -12,6 +12,8 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         reported: reported.map(usage),
         prompt: None,
         kinds: TokenKinds::default(),
+        tier: None,
+        cost: None,
         delivered: CompletionTokens(delivered),
         is_error: false,
         is_complete: false,

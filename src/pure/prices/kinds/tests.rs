@@ -30,7 +30,7 @@ fn of_a_cache() -> KindPrices {
     KindPrices {
         input_cache_read: Some(price("0.0000003")),
         input_cache_write: Some(price("0.00000375")),
-        internal_reasoning: None,
+        ..KindPrices::default()
     }
 }
 
@@ -39,7 +39,7 @@ fn an_agents_request_costs_what_its_provider_charges_and_the_markup() {
     let tokens = TokenKinds {
         cache_read: 90_000,
         cache_write: 8_000,
-        reasoning: 0,
+        ..TokenKinds::default()
     };
     let cost = pricing()
         .cost_by_kind(usage(100_000, 1_000), tokens, &of_a_cache())
@@ -55,12 +55,11 @@ fn kinds_that_do_not_fit_their_side_are_an_error_and_not_a_cost() {
         TokenKinds {
             cache_read: 6,
             cache_write: 5,
-            reasoning: 0,
+            ..TokenKinds::default()
         },
         TokenKinds {
-            cache_read: 0,
-            cache_write: 0,
             reasoning: 6,
+            ..TokenKinds::default()
         },
     ] {
         assert!(pricing().cost_by_kind(usage(10, 5), tokens, &of_a_cache()).is_err());
@@ -74,11 +73,29 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn the_kinds()(read in proptest::option::of(a_price()), write in proptest::option::of(a_price()), reasoning in proptest::option::of(a_price()))
-        -> KindPrices {
-        KindPrices { input_cache_read: read, input_cache_write: write, internal_reasoning: reasoning }
+    fn the_kinds()(prices in proptest::array::uniform9(proptest::option::of(a_price()))) -> KindPrices {
+        let [read, write, write_1h, audio, image, reasoning, audio_output, image_output, request] = prices;
+        KindPrices {
+            input_cache_read: read,
+            input_cache_write: write,
+            input_cache_write_1h: write_1h,
+            audio,
+            image,
+            internal_reasoning: reasoning,
+            audio_output,
+            image_output,
+            request,
+        }
     }
 }
+
+/// What may ask for any price.
+const ALL: Asks<'_> = Asks {
+    tier: None,
+    writes: CacheWrites::Hour,
+    has_media: true,
+    wants_media: true,
+};
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(4_000))]
@@ -86,22 +103,37 @@ proptest! {
     #[test]
     fn a_cost_is_the_sum_of_its_kinds_rounded_once_and_never_above_its_hold(
         prompt_price in a_price(), completion_price in a_price(), prices in the_kinds(),
-        plain in 0u64..1_000_000, read in 0u64..1_000_000, write in 0u64..1_000_000, said in 0u64..100_000, reasoning in 0u64..100_000,
+        plain in 0u64..1_000_000, said in 0u64..100_000, tokens in proptest::array::uniform8(0u64..200_000),
     ) {
         let pricing = Pricing { prompt: prompt_price, completion: completion_price };
-        let all = usage(plain + read + write, said + reasoning);
-        let tokens = TokenKinds { cache_read: read, cache_write: write, reasoning };
+        let [cache_read, cache_write, cache_write_1h, audio, image, reasoning, audio_output, image_output] = tokens;
+        let all = usage(plain + cache_read + cache_write + cache_write_1h + audio + image, said + reasoning + audio_output + image_output);
+        let tokens = TokenKinds { cache_read, cache_write, cache_write_1h, audio, image, reasoning, audio_output, image_output };
         let cost = pricing.cost_by_kind(all, tokens, &prices).unwrap();
         let of = |tokens: u64, price: Option<ListPrice>, side: ListPrice| {
             let text = price.unwrap_or(side).to_string();
             Decimal::from(tokens) * Decimal::from_str_exact(&text).unwrap()
         };
-        let exact = of(plain, None, prompt_price) + of(read, prices.input_cache_read, prompt_price)
-            + of(write, prices.input_cache_write, prompt_price) + of(said, None, completion_price)
-            + of(reasoning, prices.internal_reasoning, completion_price);
+        let of_prompt = [
+            (plain, None),
+            (cache_read, prices.input_cache_read),
+            (cache_write, prices.input_cache_write),
+            (cache_write_1h, prices.input_cache_write_1h.or(prices.input_cache_write)),
+            (audio, prices.audio),
+            (image, prices.image),
+        ];
+        let of_completion = [
+            (said, None),
+            (reasoning, prices.internal_reasoning),
+            (audio_output, prices.audio_output),
+            (image_output, prices.image_output),
+        ];
+        let exact: Decimal = of_prompt.into_iter().map(|(tokens, price)| of(tokens, price, prompt_price)).sum::<Decimal>()
+            + of_completion.into_iter().map(|(tokens, price)| of(tokens, price, completion_price)).sum::<Decimal>()
+            + prices.request.map_or(Decimal::ZERO, |price| of(1, Some(price), price));
         let rounded = exact.round_dp_with_strategy(12, RoundingStrategy::MidpointNearestEven).normalize();
         prop_assert_eq!(cost.to_string(), rounded.to_string());
-        prop_assert!(cost <= pricing.dearest(&prices).cost_at_most(all).unwrap());
+        prop_assert!(cost <= pricing.dearest(&prices, &ALL).cost_at_most(all).unwrap());
         if prices == KindPrices::default() {
             prop_assert_eq!(cost, pricing.cost(all).unwrap());
         }

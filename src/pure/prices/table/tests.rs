@@ -1,9 +1,11 @@
 //! Rows for long prompts: which one holds, and that a hold covers it.
 
-use proptest::prelude::*;
-
 use super::*;
-use crate::pure::money::{ListPrice, Markup, ProviderPrice};
+use crate::pure::bill::{Used, bill};
+use crate::pure::charge::Ceiling;
+use crate::pure::estimate::Bound;
+use crate::pure::money::{ListPrice, Markup, Pricing, ProviderPrice};
+use crate::pure::prices::CacheWrites;
 use crate::pure::usage::CompletionTokens;
 
 fn price(millionths: u64) -> ListPrice {
@@ -39,7 +41,7 @@ fn usage(prompt: u64, completion: u64) -> Usage {
 fn a_prompt_of_more_tokens_has_the_row_for_the_whole_call() {
     let rows = vec![long(100, row(2, 15, None)), long(200, row(4, 30, None))];
     let table = PriceTable::new(row(1, 10, None), rows).unwrap();
-    let cost = |prompt| table.cost(usage(prompt, 10), TokenKinds::default()).unwrap();
+    let cost = |prompt| table.cost(usage(prompt, 10), TokenKinds::default(), None).unwrap();
     // (tokens x price + 10 x price) / 10^9 x 1.15
     for (prompt, expected) in [
         (99, "0.00000022885"),
@@ -60,26 +62,143 @@ fn rows_out_of_order_or_twice_are_no_table() {
     }
 }
 
-prop_compose! {
-    fn a_row()(prompt in 0u64..9_000, completion in 0u64..9_000, read in proptest::option::of(0u64..9_000)) -> PriceRow {
-        row(prompt, completion, read)
+/// Tables of prices with every kind, rows for long prompts and tiers; calls of any size; reports of any kinds. What their hold asks for covers
+/// whatever they are billed: with the kinds that the request may ask for, and served by the tier that was asked for or by none.
+///
+/// `TOLLGATE_BILLS` is the number of calls (200,000).
+#[test]
+fn a_hold_covers_every_bill_within_its_bounds() {
+    let calls = std::env::var("TOLLGATE_BILLS").map_or(200_000, |calls| calls.parse().unwrap());
+    let mut dice = Dice(0x5EED_2026_1124);
+    let mut table = dice.table();
+    for call in 0..calls {
+        if call % 50 == 0 {
+            table = dice.table();
+        }
+        let asks = Asks {
+            tier: dice.pick(&[None, Some("flex"), Some("priority"), Some("none-such")]),
+            writes: dice.pick(&[CacheWrites::Unasked, CacheWrites::Usual, CacheWrites::Hour]),
+            has_media: dice.one_in(2),
+            wants_media: dice.one_in(2),
+        };
+        let (bound, most) = (dice.below(6_000), dice.below(5_000));
+        let ceiling = Ceiling {
+            prompt: PromptTokens(bound),
+            completion: CompletionTokens(most),
+            bound: Bound::Client,
+        };
+        let worst = usage(bound, most);
+        let held = table.hold(PromptTokens(bound), &asks).cost_at_most(worst).unwrap();
+        let media = u64::from(asks.has_media);
+        let made = u64::from(asks.wants_media);
+        let hour = u64::from(asks.writes == CacheWrites::Hour);
+        let used = Used {
+            usage: usage(dice.below(bound * 2 + 1), dice.below(most * 2 + 1)),
+            kinds: TokenKinds {
+                cache_read: dice.below(3_000),
+                cache_write: dice.below(3_000),
+                cache_write_1h: dice.below(3_000) * hour,
+                audio: dice.below(3_000) * media,
+                image: dice.below(3_000) * media,
+                reasoning: dice.below(3_000),
+                audio_output: dice.below(3_000) * made,
+                image_output: dice.below(3_000) * made,
+            },
+            // One without prices is not asked for: such a request is refused.
+            tier: dice.pick(&[None, Some("default"), asks.tier.filter(|tier| table.has_tier(tier))]),
+            cost: None,
+        };
+        let bill = bill(&table, &ceiling, held, &used).unwrap();
+        assert_eq!(
+            bill.cut, None,
+            "{used:?} of {asks:?} costs more than {held} by {table:?}"
+        );
     }
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(4_000))]
+/// Numbers that are the same in each run.
+struct Dice(u64);
 
-    #[test]
-    fn a_hold_covers_every_call_within_its_bounds(
-        usual in a_row(), first in a_row(), second in a_row(), at in 1u64..2_000, beyond in 1u64..2_000,
-        bound in 0u64..6_000, part in 0.0f64..=1.0, completion in 0u64..5_000, cached in 0.0f64..=1.0,
-    ) {
-        let table = PriceTable::new(usual, vec![long(at, first), long(at + beyond, second)]).unwrap();
-        let share = |whole: u64, part: f64| ((whole as f64 * part) as u64).min(whole);
-        let prompt = share(bound, part);
-        let kinds = TokenKinds { cache_read: share(prompt, cached), ..TokenKinds::default() };
-        let cost = table.cost(usage(prompt, completion), kinds).unwrap();
-        let held = table.hold(PromptTokens(bound)).cost_at_most(usage(bound, completion)).unwrap();
-        prop_assert!(cost <= held, "{cost} is above {held}");
+impl Dice {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0 % limit.max(1)
     }
+
+    fn one_in(&mut self, count: u64) -> bool {
+        self.below(count) == 0
+    }
+
+    fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[usize::try_from(self.below(from.len() as u64)).unwrap()]
+    }
+
+    fn price(&mut self) -> Option<ListPrice> {
+        let millionths = self.below(9_000);
+        self.one_in(2).then(|| price(millionths))
+    }
+
+    fn row(&mut self) -> PriceRow {
+        PriceRow {
+            pricing: Pricing {
+                prompt: price(self.below(9_000)),
+                completion: price(self.below(9_000)),
+            },
+            kinds: KindPrices {
+                input_cache_read: self.price(),
+                input_cache_write: self.price(),
+                input_cache_write_1h: self.price(),
+                audio: self.price(),
+                image: self.price(),
+                internal_reasoning: self.price(),
+                audio_output: self.price(),
+                image_output: self.price(),
+                request: self.price(),
+            },
+        }
+    }
+
+    fn rows(&mut self) -> PriceRows {
+        let (first, more) = (self.below(2_000), self.below(2_000));
+        let long = vec![long(first, self.row()), long(first + more + 1, self.row())];
+        let count = usize::try_from(self.below(3)).unwrap();
+        PriceRows::new(self.row(), long.into_iter().take(count).collect()).unwrap()
+    }
+
+    fn table(&mut self) -> PriceTable {
+        let count = usize::try_from(self.below(3)).unwrap();
+        let tiers = ["flex", "priority"].map(|name| (Box::from(name), self.rows()));
+        PriceTable::of(self.rows(), tiers.into_iter().take(count).collect())
+    }
+}
+
+#[test]
+fn the_tier_that_was_served_is_what_is_paid_and_one_without_prices_costs_the_dearest() {
+    let rows = |prompt, completion| PriceRows::new(row(prompt, completion, None), Vec::new()).unwrap();
+    let tiers = vec![("flex".into(), rows(1, 5)), ("priority".into(), rows(4, 20))];
+    let table = PriceTable::of(rows(2, 10), tiers);
+    let cost = |tier| {
+        table
+            .cost(usage(100, 10), TokenKinds::default(), tier)
+            .unwrap()
+            .to_string()
+    };
+    let (default, flex, priority) = ("0.000000345", "0.0000001725", "0.00000069");
+    for (tier, expected) in [
+        (None, default),
+        (Some("default"), default),
+        (Some("auto"), default),
+        (Some("flex"), flex),
+        (Some("priority"), priority),
+        (Some("scale"), priority),
+    ] {
+        assert_eq!(cost(tier), expected, "{tier:?}");
+    }
+    assert_eq!(table.served(Some("scale")), Served::Unknown);
+    let two = PriceTable::new(row(2, 10, None), Vec::new()).unwrap();
+    assert!(two.is_simple());
+    let cost = two.cost(usage(100, 10), TokenKinds::default(), Some("scale")).unwrap();
+    assert_eq!(cost.to_string(), default, "a model without prices of tiers has its two");
 }

@@ -71,7 +71,7 @@ fn an_error_says_where() {
         "`n` must be a positive integer, in digits, of at most 4294967295"
     );
     let error = check_accepted(r#""models":["x"]"#)
-        .check_fields(&FieldRules::default())
+        .check_fields(&FieldRules::default(), None)
         .unwrap_err();
     assert_eq!(
         error.to_string(),

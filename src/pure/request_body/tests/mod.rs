@@ -279,11 +279,14 @@ fn fields_that_change_what_runs_are_refused_unless_allowed() {
         let escaped: String = field.bytes().map(|byte| format!("\\u{byte:04X}")).collect();
         for key in [field, &escaped] {
             let body = check_accepted(&format!(r#""{key}":["x"]"#));
-            assert_eq!(body.check_fields(&none), Err(BodyError::Refused { field, effect }));
-            assert_eq!(body.check_fields(&FieldRules::allowing([field]).unwrap()), Ok(()));
+            assert_eq!(
+                body.check_fields(&none, None),
+                Err(BodyError::Refused { field, effect })
+            );
+            assert_eq!(body.check_fields(&FieldRules::allowing([field]).unwrap(), None), Ok(()));
             for value in ["null", "false"] {
                 assert_eq!(
-                    check_accepted(&format!(r#""{key}":{value}"#)).check_fields(&none),
+                    check_accepted(&format!(r#""{key}":{value}"#)).check_fields(&none, None),
                     Ok(())
                 );
             }
@@ -292,7 +295,7 @@ fn fields_that_change_what_runs_are_refused_unless_allowed() {
     let two = check_accepted(r#""route":"x","models":[]"#);
     let rules = FieldRules::allowing(["models"]).unwrap();
     assert!(matches!(
-        two.check_fields(&rules),
+        two.check_fields(&rules, None),
         Err(BodyError::Refused { field: "route", .. })
     ));
     assert_eq!(
@@ -303,7 +306,7 @@ fn fields_that_change_what_runs_are_refused_unless_allowed() {
     assert!(
         embeddings(r#"{"model":"m","input":"a","provider":{}}"#)
             .unwrap()
-            .check_fields(&none)
+            .check_fields(&none, None)
             .is_err()
     );
 }
@@ -313,10 +316,10 @@ fn tools_that_the_upstream_runs_are_refused() {
     let hosted = |tools: &str| {
         let body = check_accepted(&format!(r#""tools":{tools}"#));
         assert_eq!(
-            body.check_fields(&FieldRules::allowing(["hosted_tools"]).unwrap()),
+            body.check_fields(&FieldRules::allowing(["hosted_tools"]).unwrap(), None),
             Ok(())
         );
-        body.check_fields(&FieldRules::default()).is_err()
+        body.check_fields(&FieldRules::default(), None).is_err()
     };
     for ours in [
         "null",

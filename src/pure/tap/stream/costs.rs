@@ -44,7 +44,7 @@ impl StreamTap {
     /// The event as its client is told it. None where it stays as it is.
     pub(super) fn retell(&mut self, event: &[u8], usage: EventUsage, tariff: Option<&Tariff<'_>>) -> Option<Vec<u8>> {
         let told = match tariff {
-            Some(tariff) if usage.is_last => self.reported().and_then(|reported| self.told(reported, tariff)),
+            Some(tariff) if usage.is_last => self.reported().and_then(|usage| self.told(usage, true, tariff)),
             _ => None,
         };
         self.reports_often |= !usage.is_last;
@@ -63,7 +63,8 @@ impl StreamTap {
             return Vec::new();
         };
         let delivered = self.delivered();
-        let usage = match (self.reported(), delivered.0 > 0 || self.finished) {
+        let reported = self.reported();
+        let usage = match (reported, delivered.0 > 0 || self.finished) {
             (Some(reported), _) => reported,
             (None, true) => {
                 let prompt = self.reading.reports.prompt();
@@ -77,7 +78,7 @@ impl StreamTap {
             }
             (None, false) => return Vec::new(),
         };
-        match self.told(usage, tariff) {
+        match self.told(usage, reported.is_some(), tariff) {
             Some(told) if self.told != Some(told) => {
                 self.told = Some(told);
                 told.event(&self.reading.identity)
@@ -103,9 +104,8 @@ impl StreamTap {
         self.counted_prompt
     }
 
-    fn told(&self, usage: Usage, tariff: &Tariff<'_>) -> Option<ToldUsage> {
-        let bill = tariff.bill(usage, self.reading.reports.kinds(usage))?;
-        Some(ToldUsage::new(bill, tariff))
+    fn told(&self, usage: Usage, is_reported: bool, tariff: &Tariff<'_>) -> Option<ToldUsage> {
+        ToldUsage::of(&self.reading.used(usage, is_reported, tariff), tariff)
     }
 }
 

@@ -60,6 +60,11 @@ impl StreamTap {
         }
     }
 
+    /// The tier by which the provider served the call, as it says.
+    pub fn served_tier(&self) -> Option<&str> {
+        self.reading.served_tier.as_deref()
+    }
+
     /// What the answer said of itself, once it is over.
     pub fn take_said(&mut self) -> Said {
         self.reading.take_said()

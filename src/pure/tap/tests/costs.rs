@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::*;
-use crate::pure::bill::{Tariff, bill};
+use crate::pure::bill::{Tariff, Used, bill};
 use crate::pure::catalogue::{Catalogue, Model};
 use crate::pure::charge::Ceiling;
 use crate::pure::estimate::Bound;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::request_body::{Endpoint, RequestBody};
-use crate::pure::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 const CATALOGUE: &str = r#"
 models:
@@ -32,6 +32,7 @@ struct Call {
     model: Arc<Model>,
     body: RequestBody,
     ceiling: Ceiling,
+    cost_markup: Option<Markup>,
 }
 
 impl Call {
@@ -46,6 +47,7 @@ impl Call {
                 completion: CompletionTokens(1_000),
                 bound: Bound::Client,
             },
+            cost_markup: None,
         }
     }
 
@@ -55,6 +57,7 @@ impl Call {
             body: &self.body,
             ceiling: self.ceiling,
             held: "1".parse().unwrap(),
+            cost_markup: self.cost_markup,
         }
     }
 
@@ -64,9 +67,11 @@ impl Call {
             completion: CompletionTokens(completion),
         };
         let held = self.tariff().held;
-        bill(&self.model.prices, &self.ceiling, held, usage, TokenKinds::default())
-            .unwrap()
-            .cost
+        let used = Used {
+            usage,
+            ..Used::default()
+        };
+        bill(&self.model.prices, &self.ceiling, held, &used).unwrap().cost
     }
 
     /// What a client gets of the stream's chunks, and the tap.
@@ -295,4 +300,34 @@ fn more_than_was_admitted_is_told_as_it_is_charged() {
         "what is billed is told, not what was reported"
     );
     assert_eq!(cost_text(&out), call.cost(1_000, 12).to_string());
+}
+
+#[test]
+fn an_aggregators_own_cost_is_billed_with_the_markup_where_its_report_is_believed() {
+    let mut call = Call::new();
+    call.cost_markup = Some(Markup::default());
+    for (own, expected) in [
+        ("0.00014", "0.000161"),
+        ("1.4e-04", "0.000161"),
+        ("\"0.00014\"", "0.000161"),
+        ("0", "0"),
+        ("0.0000000000005", "0.000000000001"),
+    ] {
+        let answer = WHOLE.replace("\"total_tokens\":21", &format!("\"total_tokens\":21,\"cost\":{own}"));
+        let out = call.whole(&[answer.as_bytes()]);
+        assert_eq!(cost_text(&out), expected, "{own}");
+        assert_eq!(out.matches("\"cost\"").count(), 1);
+    }
+    // What cannot be is no cost: its tokens are billed.
+    for own in ["-1", "null", "true", "\"much\"", "1e9", "{}"] {
+        let answer = WHOLE.replace("\"total_tokens\":21", &format!("\"total_tokens\":21,\"cost\":{own}"));
+        assert_eq!(
+            cost_text(&call.whole(&[answer.as_bytes()])),
+            call.cost(9, 12).to_string(),
+            "{own}"
+        );
+    }
+    // Nor above what is held.
+    let answer = WHOLE.replace("\"total_tokens\":21", "\"total_tokens\":21,\"cost\":999");
+    assert_eq!(cost_text(&call.whole(&[answer.as_bytes()])), "1");
 }

@@ -5,7 +5,7 @@ use serde_json::Value;
 use crate::pure::tap::accumulator::Identity;
 use crate::pure::tap::{TapOptions, error_event, stream};
 use crate::pure::tokens::{self, Encoding};
-use crate::pure::usage::{Figure, Report, Reports, TOKENS_MAX};
+use crate::pure::usage::{Buckets, Figure, Report, Reports, TOKENS_MAX};
 
 /// The outcome of a stream.
 #[derive(Debug, Default, PartialEq)]
@@ -225,18 +225,26 @@ pub(super) fn report(usage: &Value) -> Report {
         prompt: figure("prompt_tokens"),
         completion: figure("completion_tokens"),
         total: figure("total_tokens"),
-        prompt_detail: detail("prompt_tokens_details", &["audio_tokens"]),
+        audio: detail("prompt_tokens_details", &["audio_tokens"]),
+        image: detail("prompt_tokens_details", &["image_tokens"]),
         cache_read: detail("prompt_tokens_details", &["cached_tokens"]).larger(figure("prompt_cache_hit_tokens")),
         cache_write: detail("prompt_tokens_details", &["cache_write_tokens"]),
         completion_detail: detail(
             "completion_tokens_details",
-            &[
-                "audio_tokens",
-                "accepted_prediction_tokens",
-                "rejected_prediction_tokens",
-            ],
+            &["accepted_prediction_tokens", "rejected_prediction_tokens"],
         ),
         reasoning: detail("completion_tokens_details", &["reasoning_tokens"]),
+        audio_output: detail("completion_tokens_details", &["audio_tokens"]),
+        image_output: detail("completion_tokens_details", &["image_tokens"]),
+        buckets: Buckets {
+            input: figure("input_tokens"),
+            output: figure("output_tokens"),
+            read: figure("cache_read_input_tokens"),
+            write: figure("cache_creation_input_tokens"),
+            write_5m: detail("cache_creation", &["ephemeral_5m_input_tokens"]),
+            write_1h: detail("cache_creation", &["ephemeral_1h_input_tokens"]),
+        },
+        cost: None,
     }
 }
 
