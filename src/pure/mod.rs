@@ -20,6 +20,7 @@ pub mod prompt_count;
 pub mod receipt;
 pub mod reconcile;
 pub mod request_body;
+pub mod spend;
 pub mod sse;
 pub mod tap;
 pub mod time;

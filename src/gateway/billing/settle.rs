@@ -251,6 +251,7 @@ fn debit(mut admission: Admission, usage: Usage) {
                 usage,
                 cost,
                 held: None,
+                end_user: None,
                 details,
             });
         }
@@ -304,6 +305,7 @@ fn debit_hold(mut admission: Admission) {
         usage: Usage::default(),
         cost,
         held: None,
+        end_user: None,
         details,
     });
 }

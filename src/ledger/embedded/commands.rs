@@ -45,6 +45,7 @@ impl Committer {
                 domains,
                 expires_in_ms,
                 limits,
+                settings,
             } => {
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
@@ -62,6 +63,7 @@ impl Committer {
                         limits,
                         revoked: None,
                         created,
+                        settings,
                     },
                 )
             }
@@ -71,6 +73,8 @@ impl Committer {
                     keys: self.keys_of(&account),
                 })
             }
+            AdminOp::KeySet { key, change } => self.set_key(&key, &change),
+            AdminOp::KeySpent { account, key, reset } => self.key_spent(&account, &key, reset),
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
             AdminOp::Usage { account, key, period } => self.usage(&account, key.as_ref(), period),
             AdminOp::Receipts(query) => {
@@ -101,7 +105,7 @@ impl Committer {
         }
     }
 
-    fn cell(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, AdminError> {
+    pub(super) fn cell(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, AdminError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         accounts
             .get(account)
@@ -214,6 +218,7 @@ impl Committer {
                 "a limit must be at least 1; to stop a key, revoke it".to_owned(),
             ));
         }
+        record.settings.check().map_err(AdminError::Invalid)?;
         self.database.insert_key(&digest, &record).map_err(failed)?;
         let entry = KeyEntry {
             record: Arc::new(record.clone()),
@@ -384,7 +389,7 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
     }
 }
 
-fn failed(error: StoreError) -> AdminError {
+pub(super) fn failed(error: StoreError) -> AdminError {
     AdminError::Store(error.to_string())
 }
 

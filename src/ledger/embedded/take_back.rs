@@ -129,6 +129,10 @@ fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit) -> Option<Queue
     let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
     match state.resolve(debit.number, cost, debit.month) {
         Ok(used) => {
+            if let Some(owed) = &debit.debit {
+                state.spend(&owed.key, owed.end_user, debit.id, owed.cost);
+                debit.is_tracked = state.tracks(&owed.key);
+            }
             debit.month_used = used;
             debit.numbers = state.numbers(debit.number.producer);
             Some(debit)

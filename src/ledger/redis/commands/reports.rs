@@ -58,7 +58,13 @@ impl Shared {
             let [name, order] = account_keys(&account);
             let now = self.now_text();
             let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
-            if audit::audit(&account, &books, &mut report.findings)? {
+            if let Some(tracked) = audit::audit(&account, &books, &mut report.findings)? {
+                for key in tracked {
+                    let of_key = usage_of_key(&account, &key.clone().into());
+                    let keys: [&str; 2] = [&name, &of_key];
+                    let books = self.run_script(link, &script::KEY_BOOKS, &keys, &[&key]).await?;
+                    audit::audit_key(&account, &books, &mut report.findings)?;
+                }
                 report.accounts += 1;
                 self.witness(link, &account, report.at.day(), &mut report.findings)
                     .await?;
