@@ -99,8 +99,8 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
             _ => Err(Failure::wrong_reply()),
         },
         KeyCommand::Set { key_or_id, settings } => {
-            let (key, change) = (named(&key_or_id)?, settings.change());
-            if change == KeyChange::default() {
+            let (key, change) = (named(&key_or_id)?, Box::new(settings.change()));
+            if *change == KeyChange::default() {
                 return Err(Failure::new("nothing to change: see tollgate key set --help"));
             }
             match ask(config, AdminOp::KeySet { key, change })? {
@@ -135,6 +135,11 @@ pub(super) fn create_plain(config: &Config, account: AccountId) -> Result<ApiKey
 
 fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure> {
     let key = ApiKey::from_random(&config.key_prefix, random()?);
+    let settings = args
+        .settings
+        .change()
+        .applied(&KeySettings::default())
+        .map_err(Failure::new)?;
     let op = AdminOp::KeyCreate {
         digest: key.digest().to_hex(),
         account: args.account,
@@ -146,11 +151,7 @@ fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure>
             tpm: args.tpm,
             concurrency: args.concurrency,
         },
-        settings: args
-            .settings
-            .change()
-            .applied(&KeySettings::default())
-            .map_err(Failure::new)?,
+        settings: Box::new(settings),
     };
     match ask(config, op)? {
         AdminReply::Key(record) => Ok((key, record.id)),

@@ -69,14 +69,14 @@ pub enum AdminOp {
         limits: LimitOverrides,
         /// What else sets it apart.
         #[serde(default)]
-        settings: KeySettings,
+        settings: Box<KeySettings>,
     },
     /// Changes what sets a key apart.
     KeySet {
         /// Which.
         key: KeyRef,
         /// How.
-        change: KeyChange,
+        change: Box<KeyChange>,
     },
     /// What a key has spent, and holds, in a period of its limit.
     KeySpent {

@@ -63,7 +63,7 @@ impl Committer {
                         limits,
                         revoked: None,
                         created,
-                        settings,
+                        settings: *settings,
                     },
                 )
             }

@@ -85,7 +85,7 @@ impl Shared {
             } => {
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
-                let facts = (tier, domains, expires_in_ms, limits, settings);
+                let facts = (tier, domains, expires_in_ms, limits, *settings);
                 self.create_key(link, digest, account, facts).await
             }
             AdminOp::KeyList { account } => {

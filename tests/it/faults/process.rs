@@ -320,11 +320,11 @@ pub fn new_account(ledger: &Books, name: &str, credit: &str) -> ApiKey {
             expires_in_ms: None,
             limits: LimitOverrides::default(),
             // Far away: what is spent and held under limits is counted in every run, and audited.
-            settings: KeySettings {
+            settings: Box::new(KeySettings {
                 limit: far(Reset::Weekly),
                 end_user_limit: far(Reset::Daily),
                 ..KeySettings::default()
-            },
+            }),
         })
         .unwrap();
     key

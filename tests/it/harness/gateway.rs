@@ -345,7 +345,7 @@ impl Gateway {
             domains: spec.domains.iter().map(|domain| domain.parse().unwrap()).collect(),
             expires_in_ms: spec.expires_in_ms,
             limits: spec.limits,
-            settings: spec.settings,
+            settings: Box::new(spec.settings),
         })
         .await;
         key.reveal().to_owned()

@@ -19,6 +19,7 @@ use crate::pure::time::Timestamp;
 
 fn changed(ledger: &Ledger, caller: &Caller, change: KeyChange) -> Caller {
     let key = KeyRef::Id(caller.key.id.clone());
+    let change = Box::new(change);
     let AdminReply::Key(record) = run(ledger, AdminOp::KeySet { key, change }).unwrap() else {
         panic!("no key");
     };
@@ -120,6 +121,7 @@ fn a_version_without_limits_does_not_let_a_limited_key_in() {
     assert!(earlier());
     let set = |change| {
         let key = KeyRef::Digest(digest.to_hex());
+        let change = Box::new(change);
         run(&ledger, AdminOp::KeySet { key, change }).unwrap();
     };
     let limit = |limit| KeyChange {

@@ -16,6 +16,7 @@ use crate::pure::time::Timestamp;
 /// The caller as it is after the key was changed.
 fn changed(rig: &Rig, caller: &Caller, change: KeyChange) -> Caller {
     let key = KeyRef::Id(caller.key.id.clone());
+    let change = Box::new(change);
     let AdminReply::Key(record) = rig.run(AdminOp::KeySet { key, change }).unwrap() else {
         panic!("no key");
     };
@@ -295,6 +296,7 @@ pub(super) fn a_key_keeps_its_settings(rig: &Rig) {
     };
     assert_eq!(keys.iter().map(|key| &key.settings).collect::<Vec<_>>(), [&settings]);
     let bad = |change| {
+        let change = Box::new(change);
         let key = KeyRef::Id(caller.key.id.clone());
         assert!(matches!(
             rig.run(AdminOp::KeySet { key, change }),
@@ -312,7 +314,7 @@ pub(super) fn a_key_keeps_its_settings(rig: &Rig) {
     let unknown = KeyRef::Digest(KeyDigest::from_bytes([7; 32]).to_hex());
     let set = AdminOp::KeySet {
         key: unknown,
-        change: KeyChange::default(),
+        change: Box::default(),
     };
     assert_eq!(rig.run(set), Err(AdminError::NoKey));
 }
