@@ -16,6 +16,8 @@ use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
 use super::numbers::{Birth, CallNumber, Numbers, ProducerId, RULES};
 use super::spend::{SpendLimits, Spender};
+use super::spending::Spending;
+pub use super::spending::{KeptSpending, Spent};
 use super::time::{Month, Timestamp};
 pub use look::Look;
 
@@ -23,8 +25,6 @@ mod extend;
 mod spending;
 
 pub use self::extend::Extended;
-use self::spending::Spending;
-pub use self::spending::{KeptSpending, Spent};
 
 /// Whose counts a call adds to: all keys without limits of their own share their account's.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

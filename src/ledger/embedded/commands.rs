@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
+use super::spending;
 use super::writer::Committer;
 use crate::ledger::admin::{
     AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
@@ -220,6 +221,7 @@ impl Committer {
         }
         record.settings.check().map_err(AdminError::Invalid)?;
         self.database.insert_key(&digest, &record).map_err(failed)?;
+        spending::track(&cell, &record);
         let entry = KeyEntry {
             record: Arc::new(record.clone()),
             cell,

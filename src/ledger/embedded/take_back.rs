@@ -14,6 +14,7 @@ use super::command::Command;
 use super::load::take_lock;
 use super::owner::Owner;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared};
+use super::spending;
 use super::writer::start_thread;
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control_socket};
@@ -93,6 +94,9 @@ impl Shared {
             known.insert(digest, KeyEntry { record, cell });
         }
         self.maintenance.store(maintenance, Ordering::Relaxed);
+        known
+            .values()
+            .for_each(|entry| spending::track(&entry.cell, &entry.record));
         Ok(())
     }
 

@@ -18,6 +18,7 @@ mod commands;
 mod confirm;
 mod extend;
 mod holds;
+mod key_limits;
 mod link;
 mod options;
 mod queue;

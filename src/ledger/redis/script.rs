@@ -89,6 +89,7 @@ scripts! {
     KEY_SPENT = "clock" "hold" "key_spent";
     KEY_BOOKS = "key_books";
     KEY_SET = "key_set";
+    FREE_PARTS = "hold" "free_parts";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
     TOP_UP = "clock" "amount" "top_up";

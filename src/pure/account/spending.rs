@@ -3,31 +3,13 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use super::{AccountState, Denial, ReserveRequest};
+use super::{AccountState, Denial, KeptSpending, ReserveRequest, Spent};
 use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::limits::RateView;
 use crate::pure::money::Credits;
 use crate::pure::spend::{END_USERS_MAX, EndUser, EndUserId, SpendLimit, SpendLimits, SpendPeriod, Spender};
+use crate::pure::spending::Spending;
 use crate::pure::time::Day;
-
-/// What was spent in a period, and what the open calls of the period hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    /// Debited.
-    pub spent: Credits,
-    /// Held.
-    pub held: Credits,
-}
-
-/// What an account's keys and their end users have spent. A key is in it from when it first has a limit on, for ever.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Spending {
-    keys: HashMap<KeyId, HashMap<SpendPeriod, Spent>>,
-    end_users: HashMap<(KeyId, SpendPeriod), HashMap<EndUserId, Spent>>,
-}
-
-/// What a store keeps of it: who, in which period, how much.
-pub type KeptSpending = HashMap<(KeyId, Option<EndUserId>, SpendPeriod), Credits>;
 
 impl AccountState {
     /// Whether what the key spends is counted for a limit.

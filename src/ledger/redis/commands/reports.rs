@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::pure::ids::{AccountId, KeyId};
+use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 
 impl Shared {
@@ -73,7 +74,7 @@ impl Shared {
         Ok(report)
     }
 
-    /// Makes what each account used in the month what its usage says.
+    /// Makes what each account used in the month what its usage says, and frees what counts under limits without an open hold.
     pub(super) async fn repair(&self, link: &Link) -> Result<AdminReply, AdminError> {
         let mut findings = Vec::new();
         for account in self.account_names(link).await? {
@@ -82,6 +83,16 @@ impl Shared {
             let mended = self
                 .run_script(link, &script::REPAIR, &[&name], &[&self.now_text()])
                 .await?;
+            let freed = self.run_script(link, &script::FREE_PARTS, &[&name], &[]).await?;
+            let freed = reply::integer(&freed)?;
+            if freed > 0 {
+                findings.push(AuditFinding {
+                    account: account.clone(),
+                    rule: audit::GONE_RULE.to_owned(),
+                    expected: Credits::ZERO,
+                    found: Credits::from_pico(freed),
+                });
+            }
             let [found, expected] = reply::list(&mended)? else {
                 continue;
             };

@@ -4,14 +4,16 @@ use futures::future::join_all;
 
 use super::{node, on_node, patient, request};
 use crate::ledger::Caller;
-use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
+use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding, KeyRef};
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_at, run};
+use crate::ledger::tests::rig::{
+    audit, audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_at, run,
+};
 use crate::ledger::{Debit, KeyRecord, Ledger};
 use crate::pure::account::{ReserveRequest, Spent};
-use crate::pure::ids::{ApiKey, Tier};
+use crate::pure::ids::{ApiKey, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::spend::{EndUserId, Reset};
@@ -139,4 +141,50 @@ fn a_version_without_limits_does_not_let_a_limited_key_in() {
         ..KeyChange::default()
     });
     assert!(earlier(), "a label forbids nothing");
+}
+
+/// A gateway of a version that knows no limits frees a hold that nobody renews, as it always did: what that took of limits is left, found
+/// by the audit and mended by the repair.
+#[test]
+fn what_an_earlier_version_leaves_under_a_limit_is_found_and_mended() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let change = KeyChange {
+        limit: Some(AmountChange::To(credits("1"))),
+        end_user_limit: Some(AmountChange::To(credits("1"))),
+        ..KeyChange::default()
+    };
+    let caller = changed(&ledger, &caller, change);
+    let ask = |id: [u8; 16]| ReserveRequest {
+        id: RequestId::from_bytes(id),
+        spend: caller.key.settings.spend(&caller.key.id, Some(EndUserId::of("anna"))),
+        ..request(1, "1")
+    };
+    let hold = block_on(caller.reserve(&ask(*b"0123456789abcdef"))).unwrap().unwrap();
+    for step in [
+        "HINCRBY tg1:{acme} avail 1000000000000",
+        "HINCRBY tg1:{acme} committed -1000000000000",
+        "HSET tg1:{acme} w \"0 0 0 0\"",
+        "HDEL tg1:{acme} h0123456789abcdef",
+        "ZREM tg1:{acme}:expiry 0123456789abcdef",
+    ] {
+        server.ask(step);
+    }
+    hold.forget();
+    let left = |findings: Vec<AuditFinding>| findings.into_iter().map(|finding| finding.rule).collect::<Vec<_>>();
+    assert_eq!(
+        left(audit(&ledger).findings),
+        ["what counts under a limit is an open hold"]
+    );
+    assert!(block_on(caller.reserve(&ask(*b"0123456789abcdeg"))).unwrap().is_err());
+    let AdminReply::Repaired { findings } = run(&ledger, AdminOp::Repair).unwrap() else {
+        panic!("no repair");
+    };
+    assert_eq!(left(findings), ["what counts under a limit is an open hold"]);
+    audit_is_clean(&ledger);
+    block_on(caller.reserve(&ask(*b"0123456789abcdeg")))
+        .unwrap()
+        .unwrap()
+        .release();
 }
