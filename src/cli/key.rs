@@ -66,10 +66,10 @@ pub(super) struct CreateArgs {
     /// A tier below the account's: free, lite or pro
     #[arg(long)]
     tier: Option<Tier>,
-    /// Only pages of this host may use it, or *.example.com; repeatable
+    /// Only pages of this host, or *.example.com; repeatable
     #[arg(long = "domain", value_name = "HOST")]
     domains: Vec<DomainPattern>,
-    /// How long it works, such as 30d, 12h, 90m or 45s [default: for ever]
+    /// How long it works: 30d, 12h, 90m, 45s [default: for ever]
     #[arg(long, value_name = "TIME")]
     expires: Option<Lifetime>,
     /// Requests a minute, in place of its tier's limit

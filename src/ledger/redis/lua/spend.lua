@@ -5,20 +5,25 @@
 -- The hash of one period's end users of a key, which expires: s<id>, c<id> as above, n: how many there are
 -- A period is d or w and the days since 1970, m and yyyymm, or t.
 
--- Makes an end user known.
-local function meet_user(users, user, ttl)
-  redis.call('HSET', users, 'c' .. user, '0')
-  if redis.call('HINCRBY', users, 'n', 1) == 1 and ttl ~= '' then redis.call('PEXPIRE', users, ttl) end
-end
-
--- Takes an amount of the limits for a hold.
-local function hold_spending(account, id, amount, key, periods, user, users, ttl)
-  local part = amount .. ' ' .. key .. ' ' .. periods
-  if user then
-    if redis.call('HEXISTS', users, 'c' .. user) == 0 then meet_user(users, user, ttl) end
-    add(users, 'c' .. user, amount)
-    part = part .. ' ' .. user .. ' ' .. users
+-- One function that makes the others, for most calls need none.
+local function spending()
+  -- Makes an end user known.
+  local function meet_user(users, user, ttl)
+    redis.call('HSET', users, 'c' .. user, '0')
+    if redis.call('HINCRBY', users, 'n', 1) == 1 and ttl ~= '' then redis.call('PEXPIRE', users, ttl) end
   end
-  for period in string.gmatch(periods, '%S+') do add(account, 'uc' .. key .. ' ' .. period, amount) end
-  redis.call('HSET', account, 'ul' .. key, '1', 'uh' .. id, part)
+
+  -- Takes an amount of the limits for a hold.
+  local function hold_spending(account, id, amount, key, periods, user, users, ttl)
+    local part = amount .. ' ' .. key .. ' ' .. periods
+    if user then
+      if redis.call('HEXISTS', users, 'c' .. user) == 0 then meet_user(users, user, ttl) end
+      add(users, 'c' .. user, amount)
+      part = part .. ' ' .. user .. ' ' .. users
+    end
+    for period in string.gmatch(periods, '%S+') do add(account, 'uc' .. key .. ' ' .. period, amount) end
+    redis.call('HSET', account, 'ul' .. key, '1', 'uh' .. id, part)
+  end
+
+  return hold_spending, meet_user
 end

@@ -7,6 +7,7 @@ local function spend(account, id, key, cost, is_counted, user, users, ttl)
     free_part(account, id, part)
   end
   if user then
+    local _, meet_user = spending()
     if redis.call('HEXISTS', users, 'c' .. user) == 0 then meet_user(users, user, ttl) end
     if add(users, 'c' .. user, cost) then add(users, 's' .. user, cost) end
   end
