@@ -13,6 +13,7 @@ use crate::harness::catalogue::{EMBED, LARGE, SMALL, cost};
 use crate::harness::client::ask;
 use crate::harness::fleet::Fleet;
 use crate::harness::redis_server::RedisServer;
+use crate::harness::reply::Cue;
 use crate::harness::{Gateway, KeySpec, Reply, Setup, Upstream};
 
 /// A number of an answer, however deep, exactly as it is written there.
@@ -285,4 +286,60 @@ async fn of_2000_racers_over_three_gateways_none_gets_beyond_the_keys_limit() {
     assert_eq!(remaining, limit - each * Decimal::from(served));
     fleet.command(&["key", "set", id, "--limit", "none"]).await;
     println!("{served} of 2000 were served within a limit for 100");
+}
+
+#[tokio::test]
+async fn a_stream_that_is_open_at_midnight_counts_on_the_day_before() {
+    for redis in [None, Some(RedisServer::start())] {
+        let cue = Cue::new();
+        let stream = Reply::stream().role().text("Hi").wait(&cue);
+        let upstream = Upstream::of([
+            stream.text("!").finish().usage(PROMPT, 2).done(),
+            Reply::chat("Hi", PROMPT, 50),
+        ])
+        .await;
+        let setup = Setup::over(&upstream);
+        let setup = match &redis {
+            Some(redis) => setup.redis(&redis.url()),
+            None => setup,
+        };
+        let gateway = setup.start().await;
+        let held = cost(SMALL, bounded(SMALL, 50, "a").len() as u64 + 256 + 16, 50);
+        let whole = (held * Decimal::new(11, 1)).round_dp(12);
+        let settings = KeySettings {
+            limit: limit(&whole.to_string(), Reset::Daily),
+            ..KeySettings::default()
+        };
+        let key = key_with(&gateway, settings).await;
+        let client = gateway.http1.with_key(&key);
+        // One millisecond before the next day.
+        let now = gateway.clock.now();
+        gateway.clock.advance(now.day().next().start().since(now) - 1);
+        let mut events = client.stream("/llm/chat/stream", bounded(SMALL, 50, "a")).await;
+        events.next().await;
+        let refused = client.post("/llm/chat", bounded(SMALL, 50, "a")).await;
+        refused.error(402, "insufficient_credits");
+        let metadata = &refused.json()["error"]["metadata"];
+        assert_eq!(
+            (&metadata["scope"], &metadata["reason"]),
+            (&json!("key"), &json!("in_flight"))
+        );
+        assert_eq!(metadata["resets_at"], now.day().next().start().to_string());
+        assert_ne!(refused.header("retry-after"), "");
+        gateway.clock.advance(1);
+        client.post("/llm/chat", bounded(SMALL, 50, "a")).await.ok();
+        cue.give_all();
+        while events.next().await.is_some() {}
+        gateway.settled_balance().await;
+        let told = client.get("/key").await.ok();
+        let remaining: Decimal = number(told.text(), "limit_remaining").parse().unwrap();
+        assert_eq!(
+            remaining,
+            whole - cost(SMALL, PROMPT, 50),
+            "the stream's cost is the day before's"
+        );
+        let usage: Decimal = number(told.text(), "usage").parse().unwrap();
+        assert_eq!(usage, cost(SMALL, PROMPT, 50) + cost(SMALL, PROMPT, 2));
+        gateway.check_books().await;
+    }
 }
