@@ -41,7 +41,14 @@ pub(in crate::gateway) fn refused(
                 rate: Some(rate),
             }
         }
-        Denial::EndUsers(rate) => limited(LimitKind::EndUsers, END_USERS_MAX.into(), rate),
+        Denial::EndUsers(rate) => Refused {
+            error: ApiError::RateLimited {
+                limit: LimitKind::EndUsers,
+                value: END_USERS_MAX.into(),
+                retry_after_secs: until_next_period(spend),
+            },
+            rate: Some(rate),
+        },
         Denial::Spent {
             spender,
             spent,
@@ -95,6 +102,15 @@ pub(in crate::gateway) fn refused(
     }
 }
 
+/// Seconds from the request to the end of the period in which its end user would count; a day where none ends.
+fn until_next_period(spend: Option<(&SpendLimits, RequestId)>) -> u64 {
+    let next = spend.and_then(|(limits, id)| {
+        let end = limits.end_user()?.reset.next(id.time().day())?;
+        u64::try_from(end.since(id.time())).ok()
+    });
+    next.map_or(DAY_SECS, |millis| millis.div_ceil(1000))
+}
+
 fn limit_spent(
     spend: Option<(&SpendLimits, RequestId)>,
     spender: Spender,
@@ -115,3 +131,5 @@ fn limit_spent(
         resets_at: limit.reset.next(id.time().day()),
     })
 }
+
+const DAY_SECS: u64 = 86_400;
