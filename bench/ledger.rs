@@ -154,6 +154,7 @@ async fn work(
         cost: Credits::from_pico(123_456),
         held: None,
         details: receipts.then(|| Box::new(details())),
+        end_user: None,
     };
     while start.elapsed() < time {
         count += 1;
@@ -177,6 +178,7 @@ async fn work(
             tokens: 300,
             expires: ledger.hold_expiry(now),
             is_counted: false,
+            spend: None,
         };
         let asked = Instant::now();
         let hold = caller.reserve(&request).await;
@@ -237,6 +239,7 @@ fn caller(ledger: &Ledger, n: u64) -> Caller {
             domains: Vec::new(),
             expires_in_ms: None,
             limits: LimitOverrides::default(),
+            settings: Default::default(),
         },
     ];
     for op in ops {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
+use crate::pure::ids::RequestId;
 use crate::pure::time::Timestamp;
 
 /// Where the time comes from.
@@ -29,6 +30,19 @@ impl Clock {
             Clock::System => timestamp(SystemTime::now()),
             Clock::Manual(millis) => Timestamp(millis.load(Ordering::SeqCst)),
         }
+    }
+
+    /// The id of a request that comes now.
+    pub fn request_id(&self) -> RequestId {
+        let id = match self {
+            Clock::System => uuid::Uuid::now_v7(),
+            Clock::Manual(_) => {
+                let millis = u64::try_from(self.now().0).unwrap_or(0);
+                let nanos = u32::try_from(millis % 1000).unwrap_or(0).saturating_mul(1_000_000);
+                uuid::Uuid::new_v7(uuid::Timestamp::from_unix(uuid::NoContext, millis / 1000, nanos))
+            }
+        };
+        RequestId::from_bytes(*id.as_bytes())
     }
 
     /// Moves a manual clock; a system clock moves by itself.

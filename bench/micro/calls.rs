@@ -54,6 +54,7 @@ impl Site {
                 domains: Vec::new(),
                 expires_in_ms: None,
                 limits: LimitOverrides::default(),
+                settings: Default::default(),
             },
         ];
         for op in make {
@@ -87,6 +88,7 @@ impl Site {
                     context_length: 128_000,
                 },
                 endpoint: Endpoint::ChatStream,
+                end_user: None,
             };
             self.journal.begin(&intent, self.prompt.as_bytes()).unwrap()
         } else {
@@ -108,6 +110,7 @@ impl Site {
             tokens: 100,
             expires: Timestamp(i64::MAX),
             is_counted: false,
+            spend: None,
         };
         let reserved = self.caller.reserve_journaled(&request, entry);
         self.runtime.block_on(reserved).unwrap().unwrap()
@@ -127,6 +130,7 @@ impl Site {
             cost: self.pricing.cost(usage).unwrap(),
             held: None,
             details: None,
+            end_user: None,
         });
     }
 }

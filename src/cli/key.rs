@@ -5,12 +5,14 @@ use serde::Serialize;
 
 use super::arguments::{Lifetime, key_id, limit};
 use super::failure::Failure;
+use super::key_settings::{SettingsArgs, SettingsShown};
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, line};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
+use crate::ledger::key_settings::{KeyChange, KeySettings};
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::policy::DomainPattern;
@@ -20,12 +22,27 @@ pub(super) enum KeyCommand {
     /// Make a key for an account and show it, once
     #[command(after_help = "Examples:\n  tollgate key create --account acme\n  \
         tollgate key create --account acme --tier lite --expires 30d --rpm 60\n  \
-        tollgate key create --account acme --domain app.example.com --domain '*.example.org'\n\n\
+        tollgate key create --account acme --domain app.example.com --domain '*.example.org'\n  \
+        tollgate key create --account acme --limit 25 --limit-reset monthly --model 'openai/*'\n\n\
         *.example.org means the subdomains, not example.org itself. A key with limits of its\n\
-        own is counted by itself; others are counted together, by account.\n\n\
+        own is counted by itself; others are counted together, by account. What it may spend\n\
+        begins anew at midnight UTC, each week on Monday.\n\n\
         Only a digest of the key is stored: a key that is lost cannot be shown again,\n\
         only revoked and replaced.")]
     Create(CreateArgs),
+    /// Change what sets a key apart; what is not given stays
+    #[command(
+        after_help = "Examples:\n  tollgate key set key_0123456789abcdef --limit 25 --limit-reset monthly\n  \
+        tollgate key set key_0123456789abcdef --limit none --model none\n\n\
+        A list that is given replaces the one before. What the key has spent is kept, whatever\n\
+        becomes of its limit."
+    )]
+    Set {
+        /// The key's id, or the key itself
+        key_or_id: String,
+        #[command(flatten)]
+        settings: SettingsArgs,
+    },
     /// List an account's keys; they are shown by their ids
     List {
         /// The account's name
@@ -49,10 +66,10 @@ pub(super) struct CreateArgs {
     /// A tier below the account's: free, lite or pro
     #[arg(long)]
     tier: Option<Tier>,
-    /// Only pages of this host may use it, or *.example.com; repeatable
+    /// Only pages of this host, or *.example.com; repeatable
     #[arg(long = "domain", value_name = "HOST")]
     domains: Vec<DomainPattern>,
-    /// How long it works, such as 30d, 12h, 90m or 45s [default: for ever]
+    /// How long it works: 30d, 12h, 90m, 45s [default: for ever]
     #[arg(long, value_name = "TIME")]
     expires: Option<Lifetime>,
     /// Requests a minute, in place of its tier's limit
@@ -64,6 +81,8 @@ pub(super) struct CreateArgs {
     /// Calls at once, in place of its tier's limit
     #[arg(long, value_name = "N", value_parser = limit)]
     concurrency: Option<u64>,
+    #[command(flatten)]
+    settings: SettingsArgs,
 }
 
 pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
@@ -79,6 +98,16 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
             }
             _ => Err(Failure::wrong_reply()),
         },
+        KeyCommand::Set { key_or_id, settings } => {
+            let (key, change) = (named(&key_or_id)?, Box::new(settings.change()));
+            if *change == KeyChange::default() {
+                return Err(Failure::new("nothing to change: see tollgate key set --help"));
+            }
+            match ask(config, AdminOp::KeySet { key, change })? {
+                AdminReply::Key(record) => Answer::of(&Changed(KeyShown::of(record)), format),
+                _ => Err(Failure::wrong_reply()),
+            }
+        }
         KeyCommand::Revoke { key_or_id } => {
             let key = named(&key_or_id)?;
             match ask(config, AdminOp::KeyRevoke { key })? {
@@ -99,12 +128,18 @@ pub(super) fn create_plain(config: &Config, account: AccountId) -> Result<ApiKey
         rpm: None,
         tpm: None,
         concurrency: None,
+        settings: SettingsArgs::default(),
     };
     create(config, args).map(|(key, _)| key)
 }
 
 fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure> {
     let key = ApiKey::from_random(&config.key_prefix, random()?);
+    let settings = args
+        .settings
+        .change()
+        .applied(&KeySettings::default())
+        .map_err(Failure::new)?;
     let op = AdminOp::KeyCreate {
         digest: key.digest().to_hex(),
         account: args.account,
@@ -116,6 +151,7 @@ fn create(config: &Config, args: CreateArgs) -> Result<(ApiKey, KeyId), Failure>
             tpm: args.tpm,
             concurrency: args.concurrency,
         },
+        settings: Box::new(settings),
     };
     match ask(config, op)? {
         AdminReply::Key(record) => Ok((key, record.id)),
@@ -170,6 +206,10 @@ struct KeysShown {
 #[serde(transparent)]
 struct Revoked(KeyShown);
 
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Changed(KeyShown);
+
 /// A key as lists show it.
 #[derive(Serialize)]
 pub(super) struct KeyShown {
@@ -184,6 +224,8 @@ pub(super) struct KeyShown {
     created: String,
     expires: Option<String>,
     revoked: Option<String>,
+    #[serde(flatten)]
+    settings: SettingsShown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -214,6 +256,7 @@ impl KeyShown {
             created: record.created.to_string(),
             expires: record.expires.map(|at| at.to_string()),
             revoked: record.revoked.map(|at| at.to_string()),
+            settings: SettingsShown::of(record.settings),
         }
     }
 
@@ -228,6 +271,7 @@ impl KeyShown {
                 .filter_map(|(name, value)| value.map(|value| format!("{name} {value}"))),
         );
         rules.extend(self.domains.iter().map(|domain| format!("only {domain}")));
+        rules.extend(self.settings.rules());
         rules.join(", ")
     }
 }
@@ -269,6 +313,12 @@ impl Show for KeysShown {
             true => format!("no keys: tollgate key create --account {}\n", self.account),
             false => key_table(&self.keys),
         }
+    }
+}
+
+impl Show for Changed {
+    fn text(&self) -> String {
+        key_table(std::slice::from_ref(&self.0))
     }
 }
 

@@ -11,6 +11,7 @@ mod credits;
 mod demo;
 mod failure;
 mod key;
+mod key_settings;
 mod ledger;
 mod maintenance;
 mod output;

@@ -132,6 +132,7 @@ fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Op
         tokens: 1,
         expires: Clock::System.now().plus_millis(60_000),
         is_counted: false,
+        spend: None,
     };
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let hold = runtime.block_on(caller.reserve(&request)).unwrap().unwrap();
@@ -145,6 +146,7 @@ fn spend_as(caller: &Caller, id: RequestId, model: &str, cost: &str, details: Op
         cost,
         held: None,
         details,
+        end_user: None,
     });
 }
 
@@ -312,5 +314,6 @@ total          3       9          12  1.700000000001
     assert_eq!(place.json("ledger audit").1["balanced"], true);
 }
 
+mod key_limits;
 mod receipts;
 mod wrong;

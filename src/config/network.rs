@@ -1,10 +1,14 @@
 //! A network of addresses, as `trusted_proxies` names them.
 
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// An address and how many of its leading bits count: `10.0.0.0/8`, `fd00::/8`, or one address alone.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
 pub struct Network {
     first: u128,
     mask: u128,
@@ -49,6 +53,36 @@ impl FromStr for Network {
     }
 }
 
+impl fmt::Display for Network {
+    /// As it is read: an address alone without a length.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (first, length) = (Ipv6Addr::from_bits(self.first), self.mask.leading_ones());
+        match (first.to_ipv4_mapped(), length.checked_sub(V4_FIRST_BIT)) {
+            (Some(v4), Some(32)) => write!(f, "{v4}"),
+            (Some(v4), Some(length)) => write!(f, "{v4}/{length}"),
+            _ if length == 128 => write!(f, "{first}"),
+            _ => write!(f, "{first}/{length}"),
+        }
+    }
+}
+
+impl TryFrom<String> for Network {
+    type Error = NetworkError;
+
+    fn try_from(text: String) -> Result<Network, NetworkError> {
+        text.parse()
+    }
+}
+
+impl From<Network> for String {
+    fn from(network: Network) -> String {
+        network.to_string()
+    }
+}
+
+/// How many bits of an IPv6 address stand before the IPv4 address that it maps.
+const V4_FIRST_BIT: u32 = 96;
+
 /// IPv4 addresses stand where IPv6 maps them, so that both kinds are compared alike.
 fn bits(address: IpAddr) -> u128 {
     match address {
@@ -81,6 +115,22 @@ mod tests {
         assert!(!contains("0.0.0.0/0", "2001:db8::1"), "IPv4 alone");
         assert!(contains("::/0", "2001:db8::1"));
         assert!(contains("::1", "::1"));
+    }
+
+    #[test]
+    fn a_network_is_written_as_it_is_read() {
+        for text in [
+            "10.0.0.0/8",
+            "0.0.0.0/0",
+            "127.0.0.1",
+            "fd00::/8",
+            "::/0",
+            "::1",
+            "2001:db8::/32",
+        ] {
+            assert_eq!(text.parse::<Network>().unwrap().to_string(), text);
+        }
+        assert_eq!("10.0.0.1/32".parse::<Network>().unwrap().to_string(), "10.0.0.1");
     }
 
     #[test]

@@ -122,8 +122,8 @@ pub(super) struct Refusal {
 }
 
 impl Ctx {
-    pub(super) fn new(snapshot: Arc<Snapshot>, telemetry: &Arc<Telemetry>, in_flight: InFlight) -> Ctx {
-        let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
+    /// That of the request of this id.
+    pub(super) fn new(id: RequestId, snapshot: Arc<Snapshot>, telemetry: &Arc<Telemetry>, in_flight: InFlight) -> Ctx {
         Ctx {
             id,
             recorder: Recorder::new(telemetry, id, crate::clock::monotonic()),

@@ -40,7 +40,12 @@ impl ProxyHttp for Tollgate {
     type CTX = Box<Ctx>;
 
     fn new_ctx(&self) -> Box<Ctx> {
-        Box::new(Ctx::new(self.snapshot(), self.telemetry(), self.lifecycle().enter()))
+        Box::new(Ctx::new(
+            self.clock().request_id(),
+            self.snapshot(),
+            self.telemetry(),
+            self.lifecycle().enter(),
+        ))
     }
 
     /// None: an event of a stream that a module kept would be late.

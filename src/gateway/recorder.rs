@@ -21,6 +21,7 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::Model(Endpoint::ChatStream) => RouteName::ChatStream,
         Route::Model(Endpoint::Embeddings) => RouteName::Embeddings,
         Route::Balance => RouteName::Balance,
+        Route::Key => RouteName::Key,
         Route::Usage => RouteName::Usage,
         Route::Models | Route::OpenAiModels | Route::OpenAiModel(_) => RouteName::Models,
         Route::Purposes => RouteName::Purposes,

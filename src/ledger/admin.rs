@@ -2,12 +2,15 @@
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use super::key_settings::{KeyChange, KeySettings};
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
+use crate::pure::account::Spent;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::Receipt;
+use crate::pure::spend::Reset;
 use crate::pure::time::{Period, Timestamp};
 
 /// One command.
@@ -64,6 +67,25 @@ pub enum AdminOp {
         expires_in_ms: Option<i64>,
         /// Limits of its own.
         limits: LimitOverrides,
+        /// What else sets it apart.
+        #[serde(default)]
+        settings: Box<KeySettings>,
+    },
+    /// Changes what sets a key apart.
+    KeySet {
+        /// Which.
+        key: KeyRef,
+        /// How.
+        change: Box<KeyChange>,
+    },
+    /// What a key has spent, and holds, in a period of its limit.
+    KeySpent {
+        /// Whose.
+        account: AccountId,
+        /// Which.
+        key: KeyId,
+        /// The kind of the period that is now.
+        reset: Reset,
     },
     /// The keys of an account, revoked ones too.
     KeyList {
@@ -131,8 +153,17 @@ pub enum AdminReply {
         #[serde(with = "pico")]
         balance: Credits,
     },
-    /// A key, made or revoked.
+    /// A key, made, changed or revoked.
     Key(KeyRecord),
+    /// What a key has spent.
+    KeySpent {
+        /// In the period, in 10^-12 credit.
+        #[serde(with = "pico")]
+        spent: Credits,
+        /// By its open calls, in 10^-12 credit.
+        #[serde(with = "pico")]
+        held: Credits,
+    },
     /// Keys.
     Keys {
         /// Oldest first.
@@ -279,11 +310,13 @@ impl AdminOp {
             | AdminOp::AccountSet { .. }
             | AdminOp::CreditsAdd { .. }
             | AdminOp::KeyCreate { .. }
+            | AdminOp::KeySet { .. }
             | AdminOp::KeyRevoke { .. }
             | AdminOp::Maintenance { .. } => true,
             AdminOp::AccountShow { .. }
             | AdminOp::AccountList
             | AdminOp::KeyList { .. }
+            | AdminOp::KeySpent { .. }
             | AdminOp::Usage { .. }
             | AdminOp::Receipts(_)
             | AdminOp::Audit
@@ -291,6 +324,12 @@ impl AdminOp {
             | AdminOp::Recover
             | AdminOp::Reserve(_) => false,
         }
+    }
+}
+
+impl From<Spent> for AdminReply {
+    fn from(Spent { spent, held }: Spent) -> AdminReply {
+        AdminReply::KeySpent { spent, held }
     }
 }
 

@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use super::cover::Cover;
 use super::handle::AccountHandle;
 use super::hold::Hold;
 use super::journal::Entry;
 use super::{AccountRecord, Figures, KeyRecord, StoreError};
 use crate::failpoints::point;
-use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::account::{Denial, ReserveRequest, Scope, Spent};
 use crate::pure::ids::Tier;
 use crate::pure::limits::{Limits, RateView};
+use crate::pure::spend::Reset;
 use crate::pure::time::Timestamp;
 
 /// A key that was made, whatever became of it.
@@ -83,7 +85,9 @@ impl Caller {
                     Ok(Ok(granted)) => entry.granted(granted.amount),
                     Ok(Err(_)) | Err(_) => entry.close(),
                 }
-                reply?.map(|granted| (granted, entry, None))
+                let end_user = request.spend.as_ref().and_then(|limits| limits.end_user());
+                let cover = end_user.map(|end_user| Arc::new(Cover::of(Some(end_user))));
+                reply?.map(|granted| (granted, entry, cover))
             }
             AccountHandle::Redis(store, account) => Box::pin(store.reserve(account, request, entry))
                 .await?
@@ -107,6 +111,17 @@ impl Caller {
         match &self.place {
             AccountHandle::Embedded(store, account) => store.rate(account, scope, limits),
             AccountHandle::Redis(store, account) => store.rate(account, scope, limits),
+        }
+    }
+
+    /// What the key has spent, and its open calls hold, in the period that is now of a limit that resets so.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn key_spent(&self, reset: Reset) -> Result<Spent, StoreError> {
+        match &self.place {
+            AccountHandle::Embedded(store, account) => Box::pin(store.key_spent(account, &self.key.id, reset)).await,
+            AccountHandle::Redis(store, account) => Box::pin(store.key_spent(account, &self.key.id, reset)).await,
         }
     }
 

@@ -8,6 +8,8 @@ use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
 
+use crate::pure::spend::EndUser;
+
 /// Why a call is no longer covered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Uncovered {
@@ -22,9 +24,19 @@ pub enum Uncovered {
 pub(crate) struct Cover {
     state: AtomicU8,
     call: AtomicWaker,
+    /// Under whose limit it counts beside its key's: here, for few calls have one, and what few have is in boxes.
+    pub(super) end_user: Option<EndUser>,
 }
 
 impl Cover {
+    /// That of a call of this end user.
+    pub(super) fn of(end_user: Option<EndUser>) -> Cover {
+        Cover {
+            end_user,
+            ..Cover::default()
+        }
+    }
+
     /// The call is to end.
     pub(crate) fn end(&self, why: Uncovered) {
         let state = match why {

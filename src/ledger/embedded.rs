@@ -9,6 +9,7 @@ mod command;
 mod commands;
 mod extend;
 mod handover;
+mod key_limits;
 mod load;
 mod owner;
 mod preflight;
@@ -17,6 +18,7 @@ mod receipts;
 mod reports;
 mod settle;
 mod shared;
+mod spending;
 mod take_back;
 mod writer;
 
@@ -81,6 +83,7 @@ impl Embedded {
             None => database.receipt_days_before()?.unwrap_or(RECEIPT_DAYS),
         };
         database.forget_producers(clock.now().day())?;
+        database.forget_spending(clock.now().day())?;
         database.keep_receipts(receipt_days, clock.now().day())?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);

@@ -24,7 +24,7 @@ pub struct Hold {
     pub(super) entry: Entry,
     /// The name under which the call is billed, once it owes something.
     pub(super) number: Option<CallNumber>,
-    /// None where holds do not expire.
+    /// None where holds do not expire, and the call has no end user with a limit.
     pub(super) cover: Option<Arc<Cover>>,
     pub(super) open: bool,
 }
@@ -78,6 +78,7 @@ impl Hold {
     pub fn settle(mut self, mut debit: Debit) {
         self.open = false;
         debit.held = Some(self.granted.amount);
+        debit.end_user = self.cover.as_ref().and_then(|cover| cover.end_user);
         let entry = std::mem::replace(&mut self.entry, Entry::none());
         let number = self.number;
         match &self.place {

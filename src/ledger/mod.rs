@@ -16,6 +16,7 @@ pub(crate) mod folder;
 mod handle;
 mod hold;
 pub mod journal;
+pub mod key_settings;
 mod producer;
 mod receipt_files;
 mod records;

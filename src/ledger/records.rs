@@ -4,12 +4,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::key_settings::KeySettings;
 use crate::pure::ids::{AccountId, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::CallDetails;
+use crate::pure::spend::EndUser;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::Usage;
 
@@ -32,6 +34,9 @@ pub struct KeyRecord {
     pub revoked: Option<Timestamp>,
     /// When it was made.
     pub created: Timestamp,
+    /// What else sets it apart; in the records of before there were such settings there is nothing.
+    #[serde(default)]
+    pub settings: KeySettings,
 }
 
 /// An account's standing facts; its figures are the store's own.
@@ -78,6 +83,8 @@ pub struct Debit {
     pub cost: Credits,
     /// What was held for the call, where that is known: for the receipt.
     pub held: Option<Credits>,
+    /// Under whose limit it counts, where its key limits its end users.
+    pub end_user: Option<EndUser>,
     /// What else the receipt says.
     pub details: Option<Box<CallDetails>>,
 }

@@ -36,6 +36,7 @@ impl Caller {
             tokens: 0,
             expires: self.hold_expiry(Timestamp::default()),
             is_counted: false,
+            spend: None,
         };
         match self.reserve(&request).await {
             Ok(Err(Denial::Requests(rate) | Denial::Concurrency(rate) | Denial::Tokens(rate))) => {

@@ -1,11 +1,14 @@
 //! A reserve and its answer as the control socket carries them, from a process to the one that took its ledger over.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::spend::{SpendLimits, Spender};
 use crate::pure::time::Timestamp;
 
 /// A reserve of the process before, as the control socket carries it. Amounts are in 10^-12 credit.
@@ -22,6 +25,8 @@ pub struct RemoteReserve {
     expires: Timestamp,
     #[serde(default)]
     is_counted: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spend: Option<SpendLimits>,
 }
 
 /// The answer to a [`RemoteReserve`].
@@ -59,6 +64,19 @@ pub enum RemoteReply {
         /// For the headers.
         rate: RateView,
     },
+    /// [`Denial::Spent`].
+    Spent {
+        /// Whether it is the end user's limit, not the key's.
+        is_end_users: bool,
+        /// Spent in the period.
+        spent: i64,
+        /// What is held.
+        held: i64,
+        /// For the headers.
+        rate: RateView,
+    },
+    /// [`Denial::EndUsers`].
+    EndUsers(RateView),
 }
 
 impl RemoteReserve {
@@ -77,6 +95,7 @@ impl RemoteReserve {
             tokens: request.tokens,
             expires: request.expires,
             is_counted: request.is_counted,
+            spend: request.spend.as_deref().cloned(),
         }
     }
 
@@ -95,6 +114,7 @@ impl RemoteReserve {
             tokens: self.tokens,
             expires: self.expires,
             is_counted: self.is_counted,
+            spend: self.spend.clone().map(Arc::new),
         }
     }
 }
@@ -117,6 +137,21 @@ impl From<Result<Granted, Denial>> for RemoteReply {
                 let [used, held] = [used, held].map(Credits::pico);
                 RemoteReply::Quota { used, held, rate }
             }
+            Err(Denial::Spent {
+                spender,
+                spent,
+                held,
+                rate,
+            }) => {
+                let [spent, held] = [spent, held].map(Credits::pico);
+                RemoteReply::Spent {
+                    is_end_users: spender == Spender::EndUser,
+                    spent,
+                    held,
+                    rate,
+                }
+            }
+            Err(Denial::EndUsers(rate)) => RemoteReply::EndUsers(rate),
         }
     }
 }
@@ -140,6 +175,22 @@ impl From<RemoteReply> for Result<Granted, Denial> {
                 let [used, held] = [used, held].map(credits);
                 Err(Denial::Quota { used, held, rate })
             }
+            RemoteReply::Spent {
+                is_end_users,
+                spent,
+                held,
+                rate,
+            } => {
+                let [spent, held] = [spent, held].map(credits);
+                let spender = if is_end_users { Spender::EndUser } else { Spender::Key };
+                Err(Denial::Spent {
+                    spender,
+                    spent,
+                    held,
+                    rate,
+                })
+            }
+            RemoteReply::EndUsers(rate) => Err(Denial::EndUsers(rate)),
         }
     }
 }

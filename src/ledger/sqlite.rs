@@ -8,6 +8,7 @@ mod numbers;
 mod operator;
 mod reader;
 mod receipts;
+mod spending;
 mod usage;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +21,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
+use self::spending::SpendSums;
 use self::usage::UsageSums;
 use super::admin::AuditFinding;
 use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
@@ -58,6 +60,7 @@ pub(super) struct AccountDebit {
     /// Each producer's numbers after the group.
     pub(super) numbers: HashMap<ProducerId, (Birth, Numbers)>,
     pub(super) usage: UsageSums,
+    pub(super) spent: SpendSums,
 }
 
 /// How a top-up ended.
@@ -94,6 +97,7 @@ impl Database {
         numbers::complete_schema(&connection)?;
         receipts::complete_schema(&connection)?;
         usage::complete_schema(&connection)?;
+        spending::complete_schema(&connection)?;
         Ok(Database {
             connection,
             receipt_days: 0,
@@ -106,6 +110,7 @@ impl Database {
     pub(super) fn accounts(&self) -> Result<Vec<StoredAccount>, StoreError> {
         let mut producers = numbers::producers(&self.connection)?;
         let mut months = self.months()?;
+        let mut spending = spending::all(&self.connection)?;
         let mut statement = self
             .connection
             .prepare("SELECT id, tier, quota, balance, created, forgotten FROM accounts ORDER BY id")?;
@@ -119,6 +124,7 @@ impl Database {
                     months: months.remove(&id).unwrap_or_default(),
                     producers: producers.remove(&id).unwrap_or_default(),
                     forgotten: row.get::<_, Option<u32>>(5)?.map(Birth),
+                    spending: spending.remove(&id).unwrap_or_default(),
                 },
                 record: AccountRecord {
                     id: id.parse().map_err(corrupt)?,
@@ -168,7 +174,7 @@ impl Database {
     /// All keys, oldest first.
     pub(super) fn keys(&self) -> Result<Vec<(KeyDigest, KeyRecord)>, StoreError> {
         let mut statement = self.connection.prepare(
-            "SELECT digest, account, tier, domains, expires, rpm, tpm, concurrency, revoked, created FROM keys ORDER BY created, rowid",
+            "SELECT digest, account, tier, domains, expires, rpm, tpm, concurrency, revoked, created, settings FROM keys ORDER BY created, rowid",
         )?;
         let mut rows = statement.query([])?;
         let mut keys = Vec::new();
@@ -192,6 +198,7 @@ impl Database {
                 },
                 revoked: row.get::<_, Option<i64>>(8)?.map(Timestamp),
                 created: Timestamp(row.get(9)?),
+                settings: serde_json::from_str(&row.get::<_, String>(10)?).map_err(corrupt)?,
             };
             keys.push((digest, record));
         }
@@ -318,6 +325,7 @@ impl Database {
                 });
             }
         }
+        self.audit_spending(findings)?;
         Ok(accounts)
     }
 }
@@ -336,6 +344,7 @@ fn write_debit(t: &Transaction<'_>, account: &AccountId, debit: &AccountDebit, t
         numbers::write(t, account, *producer, known, today)?;
     }
     usage::write(t, account, &debit.usage)?;
+    spending::write(t, account, &debit.spent)?;
     Ok(())
 }
 

@@ -9,15 +9,20 @@ mod look;
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::sync::Arc;
 
 use super::ids::{KeyId, RequestId};
 use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
 use super::numbers::{Birth, CallNumber, Numbers, ProducerId, RULES};
+use super::spend::{SpendLimits, Spender};
+use super::spending::Spending;
+pub use super::spending::{KeptSpending, Spent};
 use super::time::{Month, Timestamp};
 pub use look::Look;
 
 mod extend;
+mod spending;
 
 pub use self::extend::Extended;
 
@@ -62,6 +67,8 @@ pub struct ReserveRequest {
     pub expires: Timestamp,
     /// An earlier refusal has counted the request in its window ([`Denial::is_counted`]): this one is the same call, tried once more.
     pub is_counted: bool,
+    /// The hard limits of its key and its end user, where there are some.
+    pub spend: Option<Arc<SpendLimits>>,
 }
 
 /// A hold that was granted.
@@ -100,6 +107,19 @@ pub enum Denial {
         /// For the rate-limit headers.
         rate: RateView,
     },
+    /// The hard limit of the key or of its end user.
+    Spent {
+        /// Whose.
+        spender: Spender,
+        /// Spent in the period.
+        spent: Credits,
+        /// Held by the open calls of the period.
+        held: Credits,
+        /// For the rate-limit headers.
+        rate: RateView,
+    },
+    /// The key has had as many end users in the period as are counted.
+    EndUsers(RateView),
 }
 
 impl Denial {
@@ -107,7 +127,12 @@ impl Denial {
     pub fn is_counted(&self) -> bool {
         match self {
             Denial::Requests(_) => false,
-            Denial::Tokens(_) | Denial::Concurrency(_) | Denial::Credit { .. } | Denial::Quota { .. } => true,
+            Denial::Tokens(_)
+            | Denial::Concurrency(_)
+            | Denial::Credit { .. }
+            | Denial::Quota { .. }
+            | Denial::Spent { .. }
+            | Denial::EndUsers(_) => true,
         }
     }
 }
@@ -156,6 +181,7 @@ pub struct AccountState {
     scopes: Vec<(Scope, ScopeCounts)>,
     producers: HashMap<ProducerId, Numbers>,
     forgotten: Option<Birth>,
+    spending: Spending,
 }
 
 /// What a store keeps of an account: no holds, no windows.
@@ -169,6 +195,8 @@ pub struct KeptState {
     pub producers: HashMap<ProducerId, Numbers>,
     /// The youngest producer that was forgotten.
     pub forgotten: Option<Birth>,
+    /// What keys with limits and their end users have spent.
+    pub spending: KeptSpending,
 }
 
 #[derive(Clone, Debug)]
@@ -178,6 +206,8 @@ struct HoldRecord {
     scope: usize,
     admitted: Timestamp,
     tokens: u64,
+    /// The limits that it counts under.
+    spend: Option<Arc<SpendLimits>>,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -326,12 +356,17 @@ impl AccountState {
             };
         }
         self.held = self.held.saturating_add(amount);
+        let spend = request.spend.as_ref().filter(|_| request.wanted > Credits::ZERO);
+        if let Some(limits) = spend {
+            self.hold_spending(limits, request.id, amount);
+        }
         let hold = HoldRecord {
             amount,
             expires: request.expires,
             scope,
             admitted: now,
             tokens,
+            spend: spend.cloned(),
         };
         self.holds.insert(request.id, hold);
         self.earliest_expiry = Some(self.earliest_expiry.map_or(request.expires, |t| t.min(request.expires)));
@@ -343,6 +378,7 @@ impl AccountState {
         self.months = kept.months;
         self.producers = kept.producers;
         self.forgotten = kept.forgotten;
+        self.read_spending(kept.spending);
     }
 
     /// Closes a number with its cost, without a look at holds. What the account refuses, and how much was spent in the month with it.
@@ -456,7 +492,7 @@ impl AccountState {
         if quota_left < request.at_least {
             return Err(Denial::Quota { used, held, rate });
         }
-        Ok(request.wanted.min(available).min(quota_left))
+        self.within_limits(request, request.wanted.min(available).min(quota_left), rate)
     }
 
     fn close(&mut self, id: RequestId, actual_tokens: Option<u64>) -> Option<Credits> {
@@ -467,6 +503,9 @@ impl AccountState {
             if let Some(actual) = actual_tokens {
                 counts.window = counts.window.corrected(hold.admitted, hold.tokens, actual);
             }
+        }
+        if let Some(limits) = &hold.spend {
+            self.hold_spending(limits, id, Credits::ZERO.saturating_sub(hold.amount));
         }
         Some(hold.amount)
     }

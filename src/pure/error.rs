@@ -5,6 +5,11 @@
 use serde::Serialize;
 use serde_json::json;
 
+mod credit;
+
+pub use self::credit::{AccountShortage, SpendShortage};
+use self::credit::{account_short, credits, quota_exceeded, spent};
+
 use super::money::Credits;
 
 /// Why a call is not answered with what it asked for.
@@ -39,6 +44,11 @@ pub enum ApiError {
         /// What the call needs at least.
         needed: Credits,
     },
+    /// The account cannot pay, and its figures are not the caller's to know: its key is locked to domains, which every visitor of a page
+    /// can read.
+    AccountShort(AccountShortage),
+    /// The hard limit of the key, or of its end user, does not cover the call.
+    LimitSpent(SpendShortage),
     /// Tier or domain lock forbid it; the text says which.
     Forbidden(String),
     /// No such path, or no such model; the text says which.
@@ -128,6 +138,8 @@ pub enum LimitKind {
     BodyMemoryOfKey,
     /// Memory that the request bodies from one address take.
     BodyMemoryOfAddress,
+    /// End users of a key with a limit for each, in one period.
+    EndUsers,
 }
 
 impl LimitKind {
@@ -140,6 +152,7 @@ impl LimitKind {
             LimitKind::FailedAuthentication => "failed_authentications",
             LimitKind::BodyMemoryOfKey => "body_memory_bytes_per_key",
             LimitKind::BodyMemoryOfAddress => "body_memory_bytes_per_address",
+            LimitKind::EndUsers => "end_users_per_key",
         }
     }
 }
@@ -242,6 +255,8 @@ impl ApiError {
                 held,
                 needed,
             } => quota_exceeded(*quota, *used, *held, *needed),
+            ApiError::AccountShort(shortage) => account_short(shortage),
+            ApiError::LimitSpent(shortage) => spent(shortage),
             ApiError::Forbidden(message) => WireError::new(403, "permission_error", message).final_answer(),
             ApiError::NotFound(message) => WireError::new(404, "not_found_error", message).final_answer(),
             ApiError::MethodNotAllowed { allow } => {
@@ -313,79 +328,6 @@ impl ApiError {
 
 /// What `Retry-After` says when nobody knows better, in seconds.
 pub const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
-
-#[derive(Serialize)]
-struct CreditMetadata {
-    available: Credits,
-    held: Credits,
-    needed: Credits,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    affordable_tokens: Option<u64>,
-    reason: &'static str,
-}
-
-fn credits(shortage: &CreditShortage) -> WireError {
-    let CreditShortage {
-        available,
-        held,
-        needed,
-        affordable_tokens,
-        in_flight,
-    } = *shortage;
-    let mut message = format!("Not enough credit: this call needs {needed}, {available} is available");
-    if held > Credits::ZERO {
-        message.push_str(&format!(" ({held} is held by your running calls)"));
-    }
-    message.push('.');
-    if let Some(tokens) = affordable_tokens {
-        message.push_str(&format!(" It can pay for {tokens} completion tokens."));
-    }
-    let reason = if in_flight { "in_flight" } else { "insufficient_credits" };
-    let metadata = CreditMetadata {
-        available,
-        held,
-        needed,
-        affordable_tokens,
-        reason,
-    };
-    let wire = WireError::new(402, "insufficient_credits", message).with(&metadata);
-    if in_flight {
-        wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS)
-    } else {
-        wire.final_answer()
-    }
-}
-
-#[derive(Serialize)]
-struct QuotaMetadata {
-    monthly_quota: Credits,
-    monthly_used: Credits,
-    held: Credits,
-    needed: Credits,
-    reason: &'static str,
-}
-
-fn quota_exceeded(quota: Credits, used: Credits, held: Credits, needed: Credits) -> WireError {
-    let in_flight = held > Credits::ZERO && used.saturating_add(needed) <= quota;
-    let reason = if in_flight { "in_flight" } else { "quota_exceeded" };
-    let metadata = QuotaMetadata {
-        monthly_quota: quota,
-        monthly_used: used,
-        held,
-        needed,
-        reason,
-    };
-    let message =
-        format!("The monthly quota of {quota} does not cover this call, which needs {needed}; {used} is used.");
-    let wire = WireError::new(402, "quota_exceeded", message).with(&metadata);
-    if in_flight {
-        wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS)
-    } else {
-        wire.final_answer()
-    }
-}
-
-const IN_FLIGHT_RETRY_AFTER_SECS: u64 = 2;
 
 #[cfg(test)]
 mod tests;

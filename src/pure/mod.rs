@@ -21,6 +21,8 @@ pub mod prompt_count;
 pub mod receipt;
 pub mod reconcile;
 pub mod request_body;
+pub mod spend;
+pub mod spending;
 pub mod sse;
 pub mod tap;
 pub mod time;

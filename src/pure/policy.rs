@@ -79,6 +79,62 @@ impl DomainPattern {
     }
 }
 
+/// One entry of a key's list of models: a model's id, or `openai/*` for all that begin so.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct ModelPattern(String);
+
+/// A text that is no model pattern.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a model's id or the beginning of ids such as openai/*")]
+pub struct ModelPatternError(String);
+
+impl FromStr for ModelPattern {
+    type Err = ModelPatternError;
+
+    fn from_str(text: &str) -> Result<ModelPattern, ModelPatternError> {
+        let id = text.strip_suffix('*').unwrap_or(text);
+        let good = |c: char| !c.is_whitespace() && !c.is_control() && c != '*';
+        if text.is_empty() || text.len() > MODEL_PATTERN_BYTES_MAX || !id.chars().all(good) {
+            return Err(ModelPatternError(text.to_owned()));
+        }
+        Ok(ModelPattern(text.to_owned()))
+    }
+}
+
+impl TryFrom<String> for ModelPattern {
+    type Error = ModelPatternError;
+
+    fn try_from(text: String) -> Result<Self, Self::Error> {
+        text.parse()
+    }
+}
+
+impl From<ModelPattern> for String {
+    fn from(pattern: ModelPattern) -> String {
+        pattern.0
+    }
+}
+
+impl fmt::Display for ModelPattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl ModelPattern {
+    /// Whether the model of this id is meant.
+    pub fn matches(&self, id: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            None => self.0 == id,
+            Some(beginning) => id.starts_with(beginning),
+        }
+    }
+}
+
+/// Longest pattern of a model, in bytes.
+const MODEL_PATTERN_BYTES_MAX: usize = 200;
+
 /// The host of an `Origin` or `Referer` header: `scheme://[user@]host[:port][/…]`. Nothing for `null` or anything else.
 pub fn host_of(header: &str) -> Option<&str> {
     let (scheme, rest) = header.split_once("://")?;
@@ -179,6 +235,16 @@ mod tests {
         assert!(!matches("*.example.com", "a.example.com.evil.org"));
         for bad in ["", "*", "*.", "http://a", "a:80", "a/b", "a..b", "*.*.a"] {
             assert!(bad.parse::<DomainPattern>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn model_patterns() {
+        let matches = |pattern: &str, id| pattern.parse::<ModelPattern>().unwrap().matches(id);
+        assert!(matches("openai/*", "openai/gpt-4o") && matches("*", "a/b") && matches("a/b", "a/b"));
+        assert!(!matches("openai/*", "openai-x/gpt") && !matches("a/b", "a/b2") && !matches("a/b2", "a/b"));
+        for bad in ["", "a*b", "**", "a b", "a\n", "*a"] {
+            assert!(bad.parse::<ModelPattern>().is_err(), "{bad:?}");
         }
     }
 

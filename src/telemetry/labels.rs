@@ -1,6 +1,7 @@
 //! What metrics, access log and traces call things: few names, none of a caller's making.
 
 use crate::pure::error::{ApiError, KeyFault};
+use crate::pure::spend::Spender;
 
 /// What a request asked for, as metrics and the access log name it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,6 +17,8 @@ pub enum RouteName {
     Embeddings,
     /// The balance.
     Balance,
+    /// The key's own facts.
+    Key,
     /// The usage summary.
     Usage,
     /// The models of the key's tier, in either shape.
@@ -59,6 +62,7 @@ impl RouteName {
             RouteName::ChatStream => "chat_stream",
             RouteName::Embeddings => "embeddings",
             RouteName::Balance => "balance",
+            RouteName::Key => "key",
             RouteName::Usage => "usage",
             RouteName::Models => "models",
             RouteName::Purposes => "purposes",
@@ -103,6 +107,11 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::Unauthenticated(KeyFault::Invalid) => "key_invalid",
         ApiError::InsufficientCredits(shortage) if shortage.in_flight => "credit_in_flight",
         ApiError::InsufficientCredits(_) => "insufficient_credits",
+        ApiError::AccountShort(shortage) if shortage.in_flight => "credit_in_flight",
+        ApiError::AccountShort(shortage) if shortage.is_quota => "quota_exceeded",
+        ApiError::AccountShort(_) => "insufficient_credits",
+        ApiError::LimitSpent(shortage) if shortage.spender == Spender::EndUser => "end_user_limit_spent",
+        ApiError::LimitSpent(_) => "key_limit_spent",
         ApiError::QuotaExceeded { .. } => "quota_exceeded",
         ApiError::Forbidden(_) => "forbidden",
         ApiError::NotFound(_) => "not_found",

@@ -95,6 +95,7 @@ async fn head_is_answered_like_get_without_the_body() {
     for path in [
         "/llm/balance",
         "/llm/usage",
+        "/key",
         "/llm/models",
         "/llm/models?search=small",
         "/llm/models/purposes",

@@ -210,6 +210,7 @@ async fn a_preflight_is_answered_without_a_key() {
             ("/llm/chat/stream", "POST"),
             ("/llm/embeddings", "POST"),
             ("/llm/balance", "GET"),
+            ("/key", "GET"),
             ("/models", "GET"),
         ] {
             let asked = "authorization, content-type, x-stainless-lang";

@@ -191,6 +191,7 @@ async fn every_answer_to_a_known_caller_has_the_headers() {
     for path in [
         "/llm/balance",
         "/llm/usage",
+        "/key",
         "/llm/models",
         "/llm/models/purposes",
         "/models",

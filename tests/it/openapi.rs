@@ -2,7 +2,7 @@
 
 use reqwest::Method;
 use serde_json::{Value, json};
-use tollgate::pure::error::{ApiError, CreditShortage, KeyFault, LimitKind};
+use tollgate::pure::error::{AccountShortage, ApiError, CreditShortage, KeyFault, LimitKind};
 use tollgate::pure::money::Credits;
 
 use crate::bad_paths::PATHS;
@@ -216,6 +216,7 @@ async fn every_answer_is_as_it_is_described() {
             &good,
             String::new(),
         ),
+        ("/key", Method::GET, "/key".into(), &good, String::new()),
         ("/llm/models", Method::GET, "/llm/models".into(), &good, String::new()),
         (
             "/llm/models",
@@ -332,6 +333,11 @@ fn errors() -> Vec<ApiError> {
             held: Credits::ZERO,
             needed: Credits::ZERO,
         },
+        ApiError::AccountShort(AccountShortage {
+            is_quota: true,
+            needed: Credits::ZERO,
+            in_flight: false,
+        }),
         ApiError::Forbidden(text()),
         ApiError::NotFound(text()),
         ApiError::MethodNotAllowed { allow: "GET" },
@@ -358,6 +364,7 @@ fn errors() -> Vec<ApiError> {
         match error {
             ApiError::BadRequest(_) | ApiError::BodyTooLarge { .. } | ApiError::HeadTooLarge { .. } => {}
             ApiError::BodyTimeout | ApiError::Unauthenticated(_) | ApiError::InsufficientCredits(_) => {}
+            ApiError::AccountShort(_) | ApiError::LimitSpent(_) => {}
             ApiError::QuotaExceeded { .. } | ApiError::Forbidden(_) | ApiError::NotFound(_) => {}
             ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::Internal => {}
             ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed => {}

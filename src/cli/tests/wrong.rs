@@ -263,6 +263,7 @@ fn wrong_usage_is_status_2_and_help_is_not() {
         "account create --help",
         "credits add --help",
         "key create --help",
+        "key set --help",
         "usage --help",
         "ledger --help",
         "catalogue check --help",

@@ -1,9 +1,11 @@
 //! May this call run: tier and domain, limits, credit. The only place that asks the ledger for a hold.
 
+use std::net::IpAddr;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
 use super::authenticate::store_failed;
+use super::refusal::refused;
 use crate::clock::Clock;
 use crate::gateway::admission::{Admission, Priced};
 use crate::gateway::snapshot::Snapshot;
@@ -13,7 +15,7 @@ use crate::pure::account::{Denial, ReserveRequest, Scope};
 use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_limits};
 use crate::pure::catalogue::{Model, ModelKind, PURPOSE_PREFIX, Purpose};
 use crate::pure::charge::Ceiling;
-use crate::pure::error::{ApiError, CreditShortage, LimitKind};
+use crate::pure::error::ApiError;
 use crate::pure::estimate::{Bound, WorstCase};
 use crate::pure::ids::RequestId;
 use crate::pure::limits::{Limits, RateView};
@@ -22,6 +24,7 @@ use crate::pure::policy::{self, Permit, Provenance, Refusal};
 use crate::pure::prices::HoldPrices;
 use crate::pure::prompt_count::counted_text_within;
 use crate::pure::request_body::{Endpoint, PromptBounds, RequestBody};
+use crate::pure::spend::{EndUserId, SpendLimits};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::PromptTokens;
 use crate::telemetry::recorder::Recorder;
@@ -76,6 +79,7 @@ pub(in crate::gateway) fn permit(
         .catalogue
         .resolve(name)
         .ok_or_else(|| ApiError::NotFound(no_model(name)))?;
+    key_allows(caller, &model.id)?;
     let permit = policy::permit(model, caller.tier(), &caller.key.domains, from).map_err(|refusal| match refusal {
         Refusal::Tier { needed, has } => {
             let (id, needed, has) = (&model.id, needed.title(), has.title());
@@ -96,6 +100,46 @@ pub(in crate::gateway) fn permit(
     }
 }
 
+/// Whether the key's list of models, where it has one, names the model.
+///
+/// # Errors
+/// 403.
+pub(in crate::gateway) fn key_allows(caller: &Caller, model: &str) -> Result<(), ApiError> {
+    if caller.key.settings.allows_model(model) {
+        return Ok(());
+    }
+    Err(ApiError::Forbidden(format!("This key may not use {model}.")))
+}
+
+/// Whether the key's list of addresses, where it has one, has the client's.
+///
+/// # Errors
+/// 403.
+pub(in crate::gateway) fn address_allows(caller: &Caller, client: Option<IpAddr>) -> Result<(), ApiError> {
+    if caller.key.settings.allows_address(client) {
+        return Ok(());
+    }
+    Err(ApiError::Forbidden(
+        "This key may not be used from this address.".to_owned(),
+    ))
+}
+
+/// The hard limits that a call counts under. All calls that name no end user are one end user's.
+fn spend_limits(caller: &Caller, body: &RequestBody) -> Result<Option<Arc<SpendLimits>>, ApiError> {
+    let settings = &caller.key.settings;
+    if !settings.has_limits() {
+        return Ok(None);
+    }
+    let mut end_user = None;
+    if settings.end_user_limit.is_some() {
+        let name = body
+            .end_user()
+            .map_err(|error| ApiError::BadRequest(error.to_string()))?;
+        end_user = Some(EndUserId::of(name.as_deref().unwrap_or_default()));
+    }
+    Ok(settings.spend(&caller.key.id, end_user))
+}
+
 /// Holds the worst case's cost, or as much of it as there is when the gateway may lower the maximum.
 pub(in crate::gateway) async fn admit(
     access: &LedgerAccess<'_>,
@@ -104,24 +148,30 @@ pub(in crate::gateway) async fn admit(
     body: &RequestBody,
 ) -> Result<Admission, Refused> {
     let model = Arc::clone(permit.model());
+    let spend = spend_limits(&caller, body)?;
     let bounds = prompt_bounds(access.snapshot, &model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
-    let mut reply = try_reserve(access, &caller, &model, body, &worst, false).await?;
-    if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller)) {
+    let mut reply = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), false)).await?;
+    if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller), spend.as_deref()) {
         // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
         let payable = cheap.affordable_prompt(spendable, &model.prices.hold(PromptTokens(0), &body.asks()));
         worst = counted(&model, body, &bounds, &cheap, payable).await;
         if worst.prompt.0 <= payable {
             // The refusal that this follows was for credit or quota, and is counted.
-            reply = try_reserve(access, &caller, &model, body, &worst, true).await?;
+            reply = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), true)).await?;
         }
     }
     let hold = match reply {
         Ok(hold) => hold,
         Err(denial) => {
             let prices = hold_prices(&worst, &model, body);
-            return Err(call_refused(access.snapshot, &caller, &worst, &prices, denial));
+            return Err(call_refused(
+                access,
+                &caller,
+                (&worst, &prices),
+                (spend.as_deref(), denial),
+            ));
         }
     };
     if worst == cheap && hold.amount() < wanted(&worst, &model, body)? {
@@ -158,23 +208,30 @@ pub(in crate::gateway) async fn admit(
 
 /// What a call that was refused could spend if none of the account's other calls ran. None where counting the prompt could not turn the
 /// refusal: there is nothing to spend, or it was for another reason.
-fn spendable(reply: &Result<crate::ledger::Hold, Denial>, quota: Credits) -> Option<Credits> {
+fn spendable(
+    reply: &Result<crate::ledger::Hold, Denial>,
+    quota: Credits,
+    spend: Option<&SpendLimits>,
+) -> Option<Credits> {
     match reply {
         Err(Denial::Credit { available, held, .. }) => {
             (*available > Credits::ZERO).then(|| available.saturating_add(*held))
         }
         Err(Denial::Quota { used, .. }) => Some(quota.saturating_sub(*used)),
-        Ok(_) | Err(Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_)) => None,
+        Err(Denial::Spent { spender, spent, .. }) => {
+            let limit = spend.and_then(|limits| limits.of(*spender))?;
+            Some(limit.amount.saturating_sub(*spent)).filter(|left| *left > Credits::ZERO)
+        }
+        Ok(_) | Err(Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_) | Denial::EndUsers(_)) => None,
     }
 }
 
 async fn try_reserve(
     access: &LedgerAccess<'_>,
     caller: &Caller,
-    model: &Model,
-    body: &RequestBody,
+    (model, body): (&Model, &RequestBody),
     worst: &WorstCase,
-    is_counted: bool,
+    (spend, is_counted): (Option<&Arc<SpendLimits>>, bool),
 ) -> Result<Result<crate::ledger::Hold, Denial>, Refused> {
     let range = worst
         .hold(&hold_prices(worst, model, body))
@@ -191,6 +248,7 @@ async fn try_reserve(
         tokens: worst.estimated_tokens(body.prompt_bytes().div_ceil(4)),
         expires: caller.hold_expiry(access.clock.now()),
         is_counted,
+        spend: spend.cloned(),
     };
     let intent = Intent {
         id: access.id,
@@ -200,6 +258,7 @@ async fn try_reserve(
         pricing: model.pricing,
         limits: prompt_limits(model),
         endpoint: body.endpoint(),
+        end_user: spend.and_then(|limits| limits.end_user()),
     };
     let entry = access.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
     caller
@@ -292,75 +351,17 @@ fn too_dear(error: &crate::pure::money::MoneyError) -> Refused {
 }
 
 fn call_refused(
-    snapshot: &Snapshot,
+    access: &LedgerAccess<'_>,
     caller: &Caller,
-    worst: &WorstCase,
-    prices: &HoldPrices,
-    denial: Denial,
+    (worst, prices): (&WorstCase, &HoldPrices),
+    (spend, denial): (Option<&SpendLimits>, Denial),
 ) -> Refused {
     let needed = worst.hold(prices).map(|range| range.at_least).unwrap_or(Credits::MAX);
-    refused(snapshot, caller, needed, denial, |available| {
+    let resets = spend.map(|limits| (limits, access.id));
+    refused((access.snapshot, caller), needed, (denial, resets), |available| {
         let affordable = worst.affordable_each(available, prices).unwrap_or(0);
         (worst.bound == Bound::Client && worst.completion_each > 0).then_some(affordable)
     })
-}
-
-/// What a caller is told of a denial of what needs at least `needed`; `affordable` are the completion tokens that an amount pays for.
-pub(in crate::gateway) fn refused(
-    snapshot: &Snapshot,
-    caller: &Caller,
-    needed: Credits,
-    denial: Denial,
-    affordable: impl FnOnce(Credits) -> Option<u64>,
-) -> Refused {
-    let limited = |limit, value, rate: RateView| Refused {
-        error: ApiError::RateLimited {
-            limit,
-            value,
-            retry_after_secs: rate.reset_ms.div_ceil(1000).max(1),
-        },
-        rate: Some(rate),
-    };
-    match denial {
-        Denial::Requests(rate) => limited(LimitKind::Requests, rate.limits.rpm, rate),
-        Denial::Tokens(rate) => limited(LimitKind::Tokens, rate.limits.tpm, rate),
-        Denial::Concurrency(rate) => {
-            let (limit, value) = (LimitKind::Concurrency, rate.limits.concurrency);
-            Refused {
-                error: ApiError::RateLimited {
-                    limit,
-                    value,
-                    retry_after_secs: 1,
-                },
-                rate: Some(rate),
-            }
-        }
-        Denial::Credit { available, held, rate } => {
-            let shortage = CreditShortage {
-                available,
-                held,
-                needed,
-                affordable_tokens: affordable(available),
-                in_flight: held > Credits::ZERO && available.saturating_add(held) >= needed,
-            };
-            Refused {
-                error: ApiError::InsufficientCredits(shortage),
-                rate: Some(rate),
-            }
-        }
-        Denial::Quota { used, held, rate } => {
-            let error = ApiError::QuotaExceeded {
-                quota: monthly_quota(snapshot, caller),
-                used,
-                held,
-                needed,
-            };
-            Refused {
-                error,
-                rate: Some(rate),
-            }
-        }
-    }
 }
 
 /// What a caller is told who asks for what the catalogue does not have.

@@ -141,6 +141,7 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         if !crate::pure::policy::domain_allowed(&caller.key.domains, from) {
             return Err(ApiError::Forbidden(admit::DOMAIN_REFUSED.to_owned()).into());
         }
+        admit::address_allows(&caller, ctx.client)?;
         Box::pin(endpoints::for_caller(
             books,
             tollgate.clock(),
@@ -197,6 +198,7 @@ async fn admitted(
         caller: &caller,
         endpoint,
         is_domain_allowed: crate::pure::policy::domain_allowed(&caller.key.domains, from),
+        client: ctx.client,
         rate: None,
     };
     let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
@@ -268,6 +270,7 @@ fn checked(
     from: Provenance<'_>,
 ) -> Result<(Permit, RequestBody), ApiError> {
     let snapshot = Arc::clone(&ctx.snapshot);
+    admit::address_allows(caller, ctx.client)?;
     let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
     let permit = admit::permit(&snapshot, caller, &body, endpoint, from);
     recorder::model(ctx, permit.as_ref().ok(), &body);

@@ -8,3 +8,4 @@ pub(crate) mod decision;
 pub(crate) mod head_check;
 pub(crate) mod precheck;
 pub(crate) mod receive;
+mod refusal;

@@ -2,7 +2,10 @@
 //!
 //! It looks only at what this process knows. A short body has come by then, and is looked at first.
 
+use std::net::IpAddr;
+
 use super::admit::{self, Refused};
+use super::refusal::refused;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
 use crate::pure::account::Look;
@@ -20,6 +23,8 @@ pub(in crate::gateway) struct Precheck<'a> {
     pub(in crate::gateway) endpoint: Endpoint,
     /// Whether the key's domain lock lets the request in.
     pub(in crate::gateway) is_domain_allowed: bool,
+    /// The client's address.
+    pub(in crate::gateway) client: Option<IpAddr>,
     /// The caller's limits, once it was refused for one.
     pub(in crate::gateway) rate: Option<RateView>,
 }
@@ -30,13 +35,20 @@ impl Precheck<'_> {
     /// # Errors
     /// 403, 429 or 402.
     pub(in crate::gateway) fn check(&mut self) -> Result<(), ApiError> {
+        admit::address_allows(self.caller, self.client)?;
         let tier = self.caller.tier();
         let mut models = self.snapshot.catalogue.models().iter();
         let mut open = models
             .by_ref()
             .filter(|model| is_open(model, self.endpoint, tier))
+            .filter(|model| self.caller.key.settings.allows_model(&model.id))
             .peekable();
         if open.peek().is_none() {
+            if !self.caller.key.settings.models.is_empty() {
+                return Err(ApiError::Forbidden(
+                    "This key may use no model of this path.".to_owned(),
+                ));
+            }
             let tier = tier.title();
             return Err(ApiError::Forbidden(format!(
                 "The tier {tier} has no model for this path."
@@ -53,7 +65,7 @@ impl Precheck<'_> {
             is_paid: open.all(|model| !model.prices.usual().pricing.prompt.is_zero()),
         };
         self.caller.look(&look).map_err(|denial| {
-            let Refused { error, rate } = admit::refused(self.snapshot, self.caller, SMALLEST, denial, |_| None);
+            let Refused { error, rate } = refused((self.snapshot, self.caller), SMALLEST, (denial, None), |_| None);
             self.rate = rate;
             error
         })

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use pingora::protocols::http::ServerSession;
 use serde::Serialize;
 
+use super::key;
 use super::responses;
 use super::router::Route;
 use crate::clock::Clock;
@@ -66,6 +67,10 @@ pub(in crate::gateway) async fn for_caller(
             let body = balance(books, clock, ctx, caller).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
+        Route::Key => {
+            let body = key::body(books, clock, ctx, caller).await?;
+            Ok(responses::json(session, ctx, body).await?)
+        }
         Route::Usage => {
             let body = usage(books, caller, &query(session)).await?;
             Ok(responses::json(session, ctx, body).await?)
@@ -81,12 +86,19 @@ pub(in crate::gateway) async fn for_caller(
             }
         }
         Route::Purposes => Ok(responses::document(session, ctx, &listings.purposes).await?),
+        Route::OpenAiModels if !caller.key.settings.models.is_empty() => {
+            let listed = listings.models.iter().filter(|listed| is_open(listed, caller));
+            let items: Vec<&str> = listed.map(|listed| listed.openai.as_str()).collect();
+            let body = format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(","));
+            Ok(responses::json(session, ctx, body).await?)
+        }
         Route::OpenAiModels => {
             let document = listings.openai.get(tier.index()).ok_or(ApiError::Internal)?;
             Ok(responses::document(session, ctx, document).await?)
         }
         Route::OpenAiModel(id) => {
             let model = ctx.snapshot.catalogue.named(id).filter(|model| model.tier <= tier);
+            let model = model.filter(|model| caller.key.settings.allows_model(&model.id));
             let listed = model.and_then(|model| listings.models.iter().find(|listed| listed.model.id == model.id));
             let listed = listed.ok_or_else(|| ApiError::NotFound("There is no such model for this key.".to_owned()))?;
             Ok(responses::json(session, ctx, listed.openai.clone()).await?)
@@ -138,7 +150,7 @@ fn own_key(caller: &Caller) -> Option<&KeyId> {
     (!caller.key.domains.is_empty()).then_some(&caller.key.id)
 }
 
-fn sum(mut costs: impl Iterator<Item = Credits>) -> Result<Credits, ApiError> {
+pub(super) fn sum(mut costs: impl Iterator<Item = Credits>) -> Result<Credits, ApiError> {
     let sum = costs.try_fold(Credits::ZERO, Credits::checked_add);
     sum.ok_or(ApiError::Internal)
 }
@@ -206,18 +218,22 @@ fn models(ctx: &Ctx, caller: &Caller, query: &[(String, String)]) -> Result<Opti
     let search = parameter(query, "search")?
         .map(str::to_lowercase)
         .filter(|text| !text.is_empty());
-    if purpose.is_none() && search.is_none() {
+    if purpose.is_none() && search.is_none() && caller.key.settings.models.is_empty() {
         return Ok(None);
     }
-    let tier = caller.tier();
     let fits = |listed: &&Listed| {
-        listed.model.tier <= tier
+        is_open(listed, caller)
             && purpose.is_none_or(|purpose| listed.model.purposes.contains(&purpose))
             && search
                 .as_ref()
                 .is_none_or(|search| listed.name_key.contains(search.as_str()))
     };
     Ok(Some(models_body(ctx.snapshot.listings.models.iter().filter(fits))))
+}
+
+/// Whether the key may use the model.
+fn is_open(listed: &Listed, caller: &Caller) -> bool {
+    listed.model.tier <= caller.tier() && caller.key.settings.allows_model(&listed.model.id)
 }
 
 fn public_models(ctx: &Ctx, query: &[(String, String)]) -> Result<String, ApiError> {

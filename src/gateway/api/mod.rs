@@ -2,6 +2,7 @@
 
 pub(crate) mod cors;
 pub(crate) mod endpoints;
+mod key;
 pub(crate) mod openapi;
 pub(crate) mod responses;
 pub(crate) mod router;

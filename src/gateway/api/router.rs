@@ -10,6 +10,8 @@ pub(crate) enum Route {
     Model(Endpoint),
     /// `GET /llm/balance`.
     Balance,
+    /// `GET {base}/key`.
+    Key,
     /// `GET /llm/usage`.
     Usage,
     /// `GET /llm/models`.
@@ -60,6 +62,7 @@ impl Route {
             "/llm/public/models" => Route::PublicModels,
             "/llm/health" => Route::Health,
             "/openapi.json" => Route::Description,
+            "/key" => Route::Key,
             "/models" => Route::OpenAiModels,
             other => {
                 let id = other

@@ -294,6 +294,7 @@ fn debit_bill(mut admission: Admission, bill: Bill, used: &Used<'_>) {
         usage,
         cost,
         held: None,
+        end_user: None,
         details,
     });
 }
@@ -341,6 +342,7 @@ fn debit_hold(mut admission: Admission) {
         usage: Usage::default(),
         cost,
         held: None,
+        end_user: None,
         details,
     });
 }

@@ -6,11 +6,12 @@ use super::{Embedded, EmbeddedAccount};
 use crate::clock::Clock;
 use crate::ledger::tests::sequences::Book;
 use crate::ledger::{Debit, Figures, Ledger};
-use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement, Spent};
 use crate::pure::estimate::HoldRange;
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::spend::{Reset, SpendLimits};
 use crate::pure::time::Timestamp;
 
 /// An account of an embedded ledger.
@@ -52,8 +53,16 @@ impl Book for EmbeddedBook {
         self.cell.state().release(hold)
     }
 
-    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended {
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits, _: Option<&Arc<SpendLimits>>) -> Extended {
         self.store.extend(&self.cell, hold, range, quota).unwrap()
+    }
+
+    fn track(&self, key: &KeyId) {
+        self.cell.state().track(key, &std::collections::HashMap::new());
+    }
+
+    fn spent(&self, key: &KeyId, reset: Reset) -> Spent {
+        crate::ledger::tests::rig::block_on(self.store.key_spent(&self.cell, key, reset)).unwrap()
     }
 
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool {

@@ -5,6 +5,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
+use super::spending;
 use super::writer::Committer;
 use crate::ledger::admin::{
     AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
@@ -45,6 +46,7 @@ impl Committer {
                 domains,
                 expires_in_ms,
                 limits,
+                settings,
             } => {
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
@@ -62,6 +64,7 @@ impl Committer {
                         limits,
                         revoked: None,
                         created,
+                        settings: *settings,
                     },
                 )
             }
@@ -71,6 +74,8 @@ impl Committer {
                     keys: self.keys_of(&account),
                 })
             }
+            AdminOp::KeySet { key, change } => self.set_key(&key, &change),
+            AdminOp::KeySpent { account, key, reset } => self.key_spent(&account, &key, reset),
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
             AdminOp::Usage { account, key, period } => self.usage(&account, key.as_ref(), period),
             AdminOp::Receipts(query) => {
@@ -101,7 +106,7 @@ impl Committer {
         }
     }
 
-    fn cell(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, AdminError> {
+    pub(super) fn cell(&self, account: &AccountId) -> Result<Arc<EmbeddedAccount>, AdminError> {
         let accounts = self.shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
         accounts
             .get(account)
@@ -214,7 +219,9 @@ impl Committer {
                 "a limit must be at least 1; to stop a key, revoke it".to_owned(),
             ));
         }
+        record.settings.check().map_err(AdminError::Invalid)?;
         self.database.insert_key(&digest, &record).map_err(failed)?;
+        spending::track(&cell, &record);
         let entry = KeyEntry {
             record: Arc::new(record.clone()),
             cell,
@@ -384,7 +391,7 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
     }
 }
 
-fn failed(error: StoreError) -> AdminError {
+pub(super) fn failed(error: StoreError) -> AdminError {
     AdminError::Store(error.to_string())
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use super::Embedded;
 use super::owner::Owner;
 use super::shared::{EmbeddedAccount, Predecessors};
+use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::ledger::journal::{Entry, LiveHold};
@@ -154,6 +155,7 @@ impl Embedded {
             tokens: 0,
             expires: Timestamp(i64::MAX),
             is_counted: false,
+            spend: spending::of_predecessor(&cell.state(), hold),
         };
         if cell.state().reserve(&request, self.shared.clock.now()).is_err() {
             log::warn!("the hold of request {} of the process before is not held here", hold.id);

@@ -13,6 +13,7 @@ use super::super::sqlite::Database;
 use super::super::store_metrics::Times;
 use super::owner::OwnedBy;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
+use super::spending;
 use crate::clock::Clock;
 use crate::pure::account::AccountState;
 
@@ -29,6 +30,7 @@ impl Shared {
             let cell = accounts
                 .get(&record.account)
                 .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
+            spending::track(cell, &record);
             keys.insert(
                 digest,
                 KeyEntry {

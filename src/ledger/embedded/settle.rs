@@ -94,6 +94,9 @@ impl Embedded {
         let now = self.shared.clock.now();
         entry.owe(&debit, settlement.number);
         let settled = state.settle(settlement, now);
+        if let Settled::Now { .. } = settled {
+            state.spend(&debit.key, debit.end_user, settlement.hold, debit.cost);
+        }
         match settled {
             Settled::Now { .. } => self.queue(
                 cell,
@@ -119,9 +122,11 @@ impl Embedded {
         entry: Entry,
         now: Timestamp,
     ) {
+        let is_tracked = debit.as_ref().is_some_and(|debit| state.tracks(&debit.key));
         let queued = QueuedDebit {
             cell: Arc::clone(cell),
             debit,
+            is_tracked,
             day: now.day(),
             month: now.month(),
             month_used: state.month_used(now),

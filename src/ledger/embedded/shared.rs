@@ -85,6 +85,8 @@ pub(super) struct QueuedDebit {
     pub(super) number: CallNumber,
     /// Its request.
     pub(super) id: RequestId,
+    /// Its key has, or had, a limit: what it spends is counted.
+    pub(super) is_tracked: bool,
     /// Its producer's numbers, this one closed.
     pub(super) numbers: Numbers,
     pub(super) queued: Timestamp,

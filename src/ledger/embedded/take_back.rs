@@ -14,6 +14,7 @@ use super::command::Command;
 use super::load::take_lock;
 use super::owner::Owner;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared};
+use super::spending;
 use super::writer::start_thread;
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control_socket};
@@ -93,6 +94,9 @@ impl Shared {
             known.insert(digest, KeyEntry { record, cell });
         }
         self.maintenance.store(maintenance, Ordering::Relaxed);
+        known
+            .values()
+            .for_each(|entry| spending::track(&entry.cell, &entry.record));
         Ok(())
     }
 
@@ -129,6 +133,10 @@ fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit) -> Option<Queue
     let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
     match state.resolve(debit.number, cost, debit.month) {
         Ok(used) => {
+            if let Some(owed) = &debit.debit {
+                state.spend(&owed.key, owed.end_user, debit.id, owed.cost);
+                debit.is_tracked = state.tracks(&owed.key);
+            }
             debit.month_used = used;
             debit.numbers = state.numbers(debit.number.producer);
             Some(debit)

@@ -14,6 +14,8 @@ use crate::pure::numbers::{CallNumber, Numbers};
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
+mod spending;
+
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 
 struct Rig {
@@ -56,6 +58,7 @@ fn rig() -> Rig {
         domains: vec!["*.example.com".parse().unwrap()],
         expires_in_ms: Some(1000),
         limits: Default::default(),
+        settings: Default::default(),
     };
     store.run_blocking(create).unwrap();
     Rig { folder, store, key }
@@ -76,6 +79,7 @@ fn request(n: u8, wanted: &str) -> ReserveRequest {
         tokens: 1,
         expires: NOW.plus_millis(60_000),
         is_counted: false,
+        spend: None,
     }
 }
 
@@ -90,6 +94,7 @@ fn debit(cost: &str) -> Debit {
         cost: credits(cost),
         held: None,
         details: None,
+        end_user: None,
     }
 }
 
@@ -315,8 +320,10 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
             cost: credits(cost),
             held: None,
             details: None,
+            end_user: None,
         };
         shared.queue.lock().unwrap().push(QueuedDebit {
+            is_tracked: false,
             cell: Arc::clone(&cell),
             debit: Some(debit),
             day: NOW.day(),
@@ -352,6 +359,8 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
 fn a_hold_that_came_after_the_look_is_not_taken_for_ended() {
     let rig = rig();
     let hold = |n| crate::ledger::journal::LiveHold {
+        key: "key_x".to_owned().into(),
+        end_user: None,
         id: RequestId::from_bytes([n; 16]),
         account: "acme".parse().unwrap(),
         amount: credits("1"),

@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use super::command::Command;
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
+use super::spending;
 use crate::failpoints::point;
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{AccountDebit, Database};
@@ -204,6 +205,7 @@ impl Committer {
         if self.sync_at.is_none() {
             self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
         }
+        spending::bound(&self.unwritten, now.day());
         for mut written in self.unwritten.drain(..) {
             written.entry.acknowledged();
             self.unsynced.push(written.entry);
@@ -276,6 +278,7 @@ fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
         let Some(debit) = &queued.debit else { continue };
         sum.cost = sum.cost.saturating_add(i128::from(debit.cost.pico()));
         sum.usage.add(queued.day, debit);
+        spending::add(sum, queued, debit);
     }
     group
 }

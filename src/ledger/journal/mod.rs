@@ -27,9 +27,10 @@ use self::slot::NumberedDebit;
 pub use self::slot::{Intent, MODEL_BYTES_MAX};
 use super::{Debit, StoreError};
 use crate::failpoints::point;
-use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
+use crate::pure::spend::EndUser;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens};
 
@@ -43,6 +44,10 @@ pub struct LiveHold {
     pub id: RequestId,
     /// Who pays.
     pub account: AccountId,
+    /// The key that asked.
+    pub key: KeyId,
+    /// Under whose limit it counts beside its key's.
+    pub end_user: Option<EndUser>,
     /// What is held.
     pub amount: Credits,
 }

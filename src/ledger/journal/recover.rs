@@ -95,8 +95,13 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
             if let Ok(Some(found)) = read
                 && amount > Credits::ZERO
             {
-                let (id, account) = (found.id, found.account);
-                ledger.hold_for_predecessor(&LiveHold { id, account, amount });
+                ledger.hold_for_predecessor(&LiveHold {
+                    id: found.id,
+                    account: found.account,
+                    key: found.key,
+                    end_user: found.end_user,
+                    amount,
+                });
             }
         }
     }
@@ -249,6 +254,7 @@ fn owed_debit(found: &Found, numbered: &NumberedDebit, held: Option<Credits>) ->
         usage: numbered.usage,
         cost: numbered.cost,
         held,
+        end_user: found.end_user,
         details: Some(details(found)),
     }
 }
@@ -288,6 +294,7 @@ fn made_debit(
         usage,
         cost,
         held: None,
+        end_user: found.end_user,
         details: Some(details(found)),
     })
 }

@@ -14,6 +14,7 @@ use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::{Credits, Pricing};
 use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 use crate::pure::request_body::{Endpoint, PromptLimits};
+use crate::pure::spend::EndUser;
 use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
@@ -71,6 +72,8 @@ pub struct Intent<'a> {
     pub limits: PromptLimits,
     /// Where it came in.
     pub endpoint: Endpoint,
+    /// Under whose limit it counts beside its key's.
+    pub end_user: Option<EndUser>,
 }
 
 /// Where a call's prompt is kept, and its checksum.
@@ -100,6 +103,7 @@ pub(super) struct Found {
     pub(super) pricing: Pricing,
     pub(super) limits: PromptLimits,
     pub(super) endpoint: Endpoint,
+    pub(super) end_user: Option<EndUser>,
     pub(super) place: PromptPlace,
     pub(super) stage: FoundStage,
 }
@@ -332,9 +336,12 @@ const NUMBER_CHECK_BITS: u32 = 24;
 pub const MODEL_BYTES_MAX: usize = 200;
 const ACCOUNT_BYTES_MAX: usize = 64;
 const KEY_BYTES_MAX: usize = 32;
+/// The kind of its limit's reset, and its id; zeros when there is none, and in journals of before there were limits.
+const END_USER_BYTES: usize = 12;
 
 const _: () = assert!(size_of::<Slot>() == SLOT_BYTES);
 const _: () = assert!(
-    4 + 16 + 1 + 32 + 16 + 12 + 1 + ACCOUNT_BYTES_MAX + 1 + KEY_BYTES_MAX + 1 + MODEL_BYTES_MAX <= INTENT_BYTES
+    4 + 16 + 1 + 32 + 16 + 12 + 1 + ACCOUNT_BYTES_MAX + 1 + KEY_BYTES_MAX + 1 + MODEL_BYTES_MAX + END_USER_BYTES
+        <= INTENT_BYTES
 );
 const _: () = assert!(4 + 5 * 8 <= DEBIT_BYTES);

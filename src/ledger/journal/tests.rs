@@ -136,6 +136,7 @@ impl Process {
                 context_length: 8192,
             },
             endpoint: Endpoint::Chat,
+            end_user: None,
         };
         self.journal.begin(&intent, prompt).unwrap()
     }
@@ -166,6 +167,7 @@ fn debit_of(hold: &Hold, prompt: u64, completion: u64) -> Debit {
         cost: cost(prompt, completion),
         held: None,
         details: None,
+        end_user: None,
     }
 }
 
@@ -255,6 +257,7 @@ fn a_debit_that_stood_is_taken_once_whether_the_store_has_it_or_not() {
                 cost: cost(9, sequence * 5),
                 held: None,
                 details: None,
+                end_user: None,
             };
             entry.owe(&debit, CallNumber::new(store.producer(), sequence));
             entries.push(entry);
@@ -357,6 +360,7 @@ fn a_debit_that_the_store_has_not_yet_acknowledged_keeps_no_prompt() {
             cost: cost(1, 1),
             held: None,
             details: None,
+            end_user: None,
         };
         entry.owe(&debit, CallNumber::new(ProducerId(7), n));
         owed.push(entry);

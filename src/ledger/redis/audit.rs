@@ -24,22 +24,33 @@ struct Books {
     held_by: BTreeSet<Vec<u8>>,
     open: BTreeMap<String, i128>,
     open_counted: BTreeMap<String, i128>,
+    /// Keys that have, or had, a limit.
+    tracked: BTreeSet<String>,
+    /// What open calls hold of keys' limits, by key and period: as it is counted, and one by one.
+    held_of: BTreeMap<String, i128>,
+    held_of_counted: BTreeMap<String, i128>,
+    /// The holds that count under limits.
+    limited: BTreeSet<Vec<u8>>,
 }
 
 /// What is used in a month, against its days.
 pub(super) const MONTH_RULE: &str = "debits of the month = used in the month";
 
-/// Checks one account's books; false when there is no such account.
+/// Checks one account's books, and says which keys' spending is counted; nothing when there is no such account.
 ///
 /// # Errors
 /// When an entry cannot be read.
-pub(super) fn audit(id: &AccountId, books: &Value, findings: &mut Vec<AuditFinding>) -> Result<bool, StoreError> {
+pub(super) fn audit(
+    id: &AccountId,
+    books: &Value,
+    findings: &mut Vec<AuditFinding>,
+) -> Result<Option<BTreeSet<String>>, StoreError> {
     let [_, fields, order] = reply::list(books)? else {
         return Err(corrupt("the books have other parts than they should"));
     };
     let fields = fields_of(fields)?;
     if fields.is_empty() {
-        return Ok(false);
+        return Ok(None);
     }
     let order = reply::list(order)?
         .iter()
@@ -79,10 +90,74 @@ pub(super) fn audit(id: &AccountId, books: &Value, findings: &mut Vec<AuditFindi
         let of = |counts: &BTreeMap<String, i128>| counts.get(scope).copied().unwrap_or(0);
         rule("calls at once = open holds", of(&books.open_counted), of(&books.open));
     }
-    Ok(true)
+    for counter in books
+        .held_of
+        .keys()
+        .chain(books.held_of_counted.keys())
+        .collect::<BTreeSet<_>>()
+    {
+        let of = |sums: &BTreeMap<String, i128>| sums.get(counter).copied().unwrap_or(0);
+        rule(
+            "holds of a key = held of its limit",
+            of(&books.held_of_counted),
+            of(&books.held_of),
+        );
+    }
+    let gone = books.limited.difference(&books.held_by).count();
+    rule(GONE_RULE, 0, i128::try_from(gone).unwrap_or(i128::MAX));
+    Ok(Some(books.tracked))
+}
+
+/// What a hold takes of limits, against the holds that there are: one that a gateway of an earlier version has freed is left.
+pub(super) const GONE_RULE: &str = "what counts under a limit is an open hold";
+
+/// Checks what a key has spent against its usage.
+///
+/// # Errors
+/// When an entry cannot be read.
+pub(super) fn audit_key(id: &AccountId, books: &Value, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
+    let [spent, fields] = reply::list(books)? else {
+        return Err(corrupt("a key's books have other parts than they should"));
+    };
+    let found = amount(reply::text(spent)?)?;
+    let mut expected = 0;
+    for (name, value) in fields_of(fields)? {
+        if name.first() == Some(&b'c') {
+            expected += amount(reply::text(value)?)?;
+        }
+    }
+    if expected != found {
+        findings.push(AuditFinding {
+            account: id.clone(),
+            rule: "usage of the key = spent by the key".to_owned(),
+            expected: clamped(expected),
+            found: clamped(found),
+        });
+    }
+    Ok(())
 }
 
 impl Books {
+    /// What is held of a limit, as it is counted: its name is `<key> <period>`.
+    fn counter(&mut self, name: &[u8]) -> &mut i128 {
+        self.held_of
+            .entry(String::from_utf8_lossy(name).into_owned())
+            .or_default()
+    }
+
+    fn add_part(&mut self, id: &[u8], text: &str) -> Result<(), StoreError> {
+        let mut parts = text.split(' ');
+        let held = amount(parts.next().unwrap_or_default())?;
+        let key = parts
+            .next()
+            .ok_or_else(|| corrupt("a hold under a limit is too short"))?;
+        for period in parts.take(4) {
+            *self.held_of_counted.entry(format!("{key} {period}")).or_default() += held;
+        }
+        self.limited.insert(id.to_vec());
+        Ok(())
+    }
+
     fn read(fields: &[(Vec<u8>, &Value)]) -> Result<Books, StoreError> {
         let mut books = Books::default();
         let mut costs: Vec<(Day, i128)> = Vec::new();
@@ -96,6 +171,12 @@ impl Books {
                 b"about" | b"tier" | b"quota" | b"created" | b"next" | b"first" | b"last" | b"producers"
                 | b"numbered" | b"forgotten" => {}
                 [b't', ..] => books.paid_in += amount(first_word(text))?,
+                [b'u', b'l', key @ ..] => {
+                    books.tracked.insert(String::from_utf8_lossy(key).into_owned());
+                }
+                [b'u', b'c', counter @ ..] => *books.counter(counter) += amount(text)?,
+                [b'u', b's', counter @ ..] => *books.counter(counter) -= amount(text)?,
+                [b'u', b'h', id @ ..] => books.add_part(id, text)?,
                 [b'h', id @ ..] => {
                     let mut parts = text.splitn(4, ' ');
                     books.holds += amount(parts.next().unwrap_or_default())?;

@@ -8,8 +8,9 @@ use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key};
 use super::shared::accounts_key;
-use super::shared::{Shared, key_name, read_record};
+use super::shared::{Shared, key_name, read_record, record_text};
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::key_settings::KeySettings;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
@@ -80,16 +81,23 @@ impl Shared {
                 domains,
                 expires_in_ms,
                 limits,
+                settings,
             } => {
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
-                let facts = (tier, domains, expires_in_ms, limits);
+                let facts = (tier, domains, expires_in_ms, limits, *settings);
                 self.create_key(link, digest, account, facts).await
             }
             AdminOp::KeyList { account } => {
                 self.view(link, &account).await?;
                 let keys = self.keys_of(link, &account).await?;
                 Ok(AdminReply::Keys { keys })
+            }
+            AdminOp::KeySet { key, change } => self.set_key(link, &key, &change).await,
+            AdminOp::KeySpent { account, key, reset } => {
+                self.settled(&account).await?;
+                let [name, order] = account_keys(&account);
+                Ok(self.key_spent(link, [&name, &order], &key, reset).await?.into())
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
             AdminOp::Usage { account, key, period } => self.usage(link, &account, key.as_ref(), period).await,
@@ -253,9 +261,16 @@ impl Shared {
         link: &Link,
         digest: KeyDigest,
         account: AccountId,
-        facts: (Option<Tier>, Vec<DomainPattern>, Option<i64>, LimitOverrides),
+        facts: (
+            Option<Tier>,
+            Vec<DomainPattern>,
+            Option<i64>,
+            LimitOverrides,
+            KeySettings,
+        ),
     ) -> Result<AdminReply, AdminError> {
-        let (tier, domains, expires_in_ms, limits) = facts;
+        let (tier, domains, expires_in_ms, limits, settings) = facts;
+        settings.check().map_err(AdminError::Invalid)?;
         let account_tier = self.view(link, &account).await?.record.tier;
         if let Some(tier) = tier.filter(|tier| *tier > account_tier) {
             let (has, wants) = (account_tier.name(), tier.name());
@@ -278,8 +293,12 @@ impl Shared {
             limits,
             revoked: None,
             created,
+            settings,
         };
-        let text = serde_json::to_string(&record).map_err(|error| AdminError::Invalid(error.to_string()))?;
+        let text = record_text(&record)?;
+        if record.settings.has_limits() {
+            self.track(link, &record.account, &record.id).await?;
+        }
         // The ways to find the key first: one that works could otherwise be neither listed nor revoked.
         let mut by_id = redis::cmd("SET");
         by_id.arg(key_id_key(&record.id)).arg(digest.to_hex());
@@ -309,16 +328,7 @@ impl Shared {
     }
 
     async fn revoke_key(&self, link: &Link, key: &KeyRef) -> Result<AdminReply, AdminError> {
-        let digest = match key {
-            KeyRef::Digest(hex) => KeyDigest::from_hex(hex),
-            KeyRef::Id(id) => {
-                let mut command = redis::cmd("GET");
-                command.arg(key_id_key(id));
-                let hex = self.command(link, command).await?;
-                reply::optional_text(&hex)?.and_then(KeyDigest::from_hex)
-            }
-        };
-        let digest = digest.ok_or(AdminError::NoKey)?;
+        let digest = self.digest_of(link, key).await?;
         let name = key_name(&digest);
         let (now, channel, message) = (self.now_text(), channel(), Change::Key(digest).text());
         let revoked = self

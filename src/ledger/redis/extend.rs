@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use super::account::Account;
+use super::spending::{end_users_of, extend_arguments};
 use super::{RedisLedger, reply, script};
 use crate::ledger::StoreError;
 use crate::pure::account::Extended;
 use crate::pure::estimate::HoldRange;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
+use crate::pure::spend::SpendLimits;
 
 impl RedisLedger {
     /// Raises a hold: see [`AccountState::extend`](crate::pure::account::AccountState::extend).
@@ -24,13 +26,8 @@ impl RedisLedger {
     ) -> Result<Extended, StoreError> {
         let shared = &self.shared;
         let now = shared.now_text();
-        let mut command = script::EXTEND.call(script::EvalMode::Hash, &account.keys());
-        command
-            .arg(hold.as_bytes())
-            .arg(range.wanted.pico())
-            .arg(range.at_least.pico())
-            .arg(quota.pico())
-            .arg(&now);
+        let spend = shared.holds.known(hold).and_then(|hold| hold.spend);
+        let command = extend_command(account, (hold, range, quota), &now, spend.as_ref());
         let call = super::link::Call {
             command,
             script: Some(&script::EXTEND),
@@ -41,4 +38,26 @@ impl RedisLedger {
         }
         Ok(extended)
     }
+}
+
+/// A wish to raise a hold as its script takes it.
+pub(super) fn extend_command(
+    account: &Account,
+    (hold, range, quota): (RequestId, &HoldRange, Credits),
+    now: &str,
+    spend: Option<&Arc<SpendLimits>>,
+) -> redis::Cmd {
+    let end_users = end_users_of(account.id(), spend, hold);
+    let keys: Vec<&str> = account.keys().into_iter().chain(end_users.as_deref()).collect();
+    let mut command = script::EXTEND.call(script::EvalMode::Hash, &keys);
+    command
+        .arg(hold.as_bytes())
+        .arg(range.wanted.pico())
+        .arg(range.at_least.pico())
+        .arg(quota.pico())
+        .arg(now);
+    if let Some(limits) = spend {
+        extend_arguments(&mut command, limits, hold);
+    }
+    command
 }

@@ -9,6 +9,7 @@ use crate::ledger::cover::{Cover, Uncovered};
 use crate::pure::account::Scope;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
+use crate::pure::spend::SpendLimits;
 
 /// An open hold of this process.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(super) struct OpenHold {
     pub(super) renewed_ms: u64,
     /// Its call's.
     pub(super) cover: Arc<Cover>,
+    /// The hard limits that it counts under.
+    pub(super) spend: Option<Arc<SpendLimits>>,
 }
 
 /// All of them.

@@ -18,6 +18,7 @@ mod commands;
 mod confirm;
 mod extend;
 mod holds;
+mod key_limits;
 mod link;
 mod options;
 mod queue;
@@ -30,6 +31,7 @@ mod server_health;
 mod shards;
 mod shared;
 mod slots;
+mod spending;
 mod topology;
 mod url;
 
@@ -190,7 +192,7 @@ impl RedisLedger {
             outcome = shared.try_reserve(&link, account, &again, &mut entry.0).await?;
         }
         shared.times.observe(began.elapsed());
-        let cover = Arc::new(Cover::default());
+        let cover = Arc::new(Cover::of(request.spend.as_ref().and_then(|limits| limits.end_user())));
         if let Ok(granted) = &outcome {
             let ttl = request.expires.since(options.clock.now());
             let open = OpenHold {
@@ -201,6 +203,7 @@ impl RedisLedger {
                 ttl_ms: u64::try_from(ttl).unwrap_or(0),
                 renewed_ms: asked_ms,
                 cover: Arc::clone(&cover),
+                spend: request.spend.clone(),
             };
             shared.holds.insert(request.id, open);
         }

@@ -7,6 +7,7 @@ use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Settled};
 use crate::pure::limits::Window;
 use crate::pure::money::Credits;
 use crate::pure::numbers::Birth;
+use crate::pure::spend::Spender;
 use crate::pure::time::{Day, Timestamp};
 
 /// What a reserve was answered.
@@ -65,6 +66,16 @@ pub(super) fn reserved(value: &Value, request: &ReserveRequest) -> Result<Reserv
             let held = held(committed, used)?;
             Err(Denial::Quota { used, held, rate })
         }
+        "key" | "end_user" => {
+            let (spent, committed) = (credits(parts.next())?, credits(parts.next())?);
+            Err(Denial::Spent {
+                spender: if kind == "key" { Spender::Key } else { Spender::EndUser },
+                spent,
+                held: held(committed, spent)?,
+                rate,
+            })
+        }
+        "end_users" => Err(Denial::EndUsers(rate)),
         other => return Err(corrupt(&format!("a reserve answered {other:?}"))),
     };
     Ok(Reserved { now, window, outcome })
@@ -250,7 +261,8 @@ fn count(part: Option<&str>) -> Result<u64, StoreError> {
     u64::try_from(number(part)?).map_err(|_| corrupt("a negative count"))
 }
 
-fn held(committed: Credits, used: Credits) -> Result<Credits, StoreError> {
+/// What is held of what is committed.
+pub(super) fn held(committed: Credits, used: Credits) -> Result<Credits, StoreError> {
     committed
         .checked_sub(used)
         .ok_or_else(|| corrupt("the account's holds have left their range"))

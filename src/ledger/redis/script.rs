@@ -79,12 +79,17 @@ macro_rules! scripts {
 }
 
 scripts! {
-    RESERVE = "clock" "amount" "hold" "month" "reserve";
-    SETTLE = "clock" "amount" "hold" "month" "usage" "numbers" "settle";
+    RESERVE = "clock" "amount" "hold" "month" "spend" "reserve";
+    SETTLE = "clock" "amount" "hold" "month" "usage" "numbers" "spend" "spent" "settle";
     EXTEND = "clock" "amount" "hold" "month" "extend";
     RELEASE = "clock" "hold" "numbers" "release";
     RENEW = "clock" "renew";
-    REMAKE = "clock" "amount" "hold" "month" "remake";
+    REMAKE = "clock" "amount" "hold" "month" "spend" "remake";
+    TRACK = "clock" "amount" "track";
+    KEY_SPENT = "clock" "hold" "key_spent";
+    KEY_BOOKS = "key_books";
+    KEY_SET = "key_set";
+    FREE_PARTS = "hold" "free_parts";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
     TOP_UP = "clock" "amount" "top_up";

@@ -18,6 +18,7 @@ use super::reply;
 use super::script::{self, EvalMode, PREFIX, Script};
 use super::shards::{Of, Shards};
 use super::slots::{Elsewhere, slot_of, slot_of_command};
+use super::spending::{end_users_of, reserve_arguments};
 use crate::clock::Clock;
 use crate::ledger::journal::Entry;
 use crate::ledger::producer::Producer;
@@ -184,7 +185,15 @@ impl Shared {
         let tpm = limits.tpm.min(COUNT_MAX);
         let zero_or = |amount: Credits| amount.pico().max(0);
         let (wanted, at_least, quota) = (zero_or(request.wanted), request.at_least.pico(), request.quota.pico());
-        let mut command = script::RESERVE.call(EvalMode::Hash, &account.keys());
+        let spend = request.spend.as_deref();
+        let mut command = match spend {
+            None => script::RESERVE.call(EvalMode::Hash, &account.keys()),
+            Some(_) => {
+                let end_users = end_users_of(account.id(), request.spend.as_ref(), request.id);
+                let keys: Vec<&str> = account.keys().into_iter().chain(end_users.as_deref()).collect();
+                script::RESERVE.call(EvalMode::Hash, &keys)
+            }
+        };
         command
             .arg(request.id.as_bytes())
             .arg(scope_text(&request.scope))
@@ -200,6 +209,11 @@ impl Shared {
             .arg(u8::from(!request.is_counted));
         if let Clock::Manual(_) = self.options.clock {
             command.arg(self.now_text());
+        } else if spend.is_some() {
+            command.arg("");
+        }
+        if let Some(limits) = spend {
+            reserve_arguments(&mut command, request, limits, self.redis_now());
         }
         command
     }
@@ -340,6 +354,7 @@ pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError
     let Some(record) = reply::optional_text(record)? else {
         return Ok(None);
     };
+    let record = record.strip_prefix(RESTRICTED).unwrap_or(record);
     let mut key: KeyRecord =
         serde_json::from_str(record).map_err(|error| StoreError::Corrupt(format!("a key's record: {error}")))?;
     if let Some(at) = reply::optional_text(revoked)? {
@@ -347,6 +362,18 @@ pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError
     }
     Ok(Some(key))
 }
+
+/// A key's record as it is kept. Versions that know no limits cannot read that of a key that has some, and let it do nothing.
+pub(super) fn record_text(key: &KeyRecord) -> Result<String, StoreError> {
+    let text = serde_json::to_string(key).map_err(|error| StoreError::Corrupt(error.to_string()))?;
+    Ok(match key.settings.is_restricted() {
+        true => format!("{RESTRICTED}{text}"),
+        false => text,
+    })
+}
+
+/// What the record of a key begins with that is restricted by what earlier versions do not know.
+const RESTRICTED: &str = "restricted ";
 
 /// How often a call is sent elsewhere at most, and the wait where it is sent to the same place.
 const REDIRECTIONS_MAX: u32 = 8;

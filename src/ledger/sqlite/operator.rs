@@ -80,6 +80,7 @@ impl Database {
     pub(in crate::ledger) fn insert_key(&mut self, digest: &KeyDigest, key: &KeyRecord) -> Result<(), StoreError> {
         let limit = |value: Option<u64>| value.map(i64::try_from).transpose().map_err(corrupt);
         let domains = serde_json::to_string(&key.domains).map_err(corrupt)?;
+        let settings = serde_json::to_string(&key.settings).map_err(corrupt)?;
         let (rpm, tpm, concurrency) = (
             limit(key.limits.rpm)?,
             limit(key.limits.tpm)?,
@@ -87,8 +88,8 @@ impl Database {
         );
         self.durably(|t| {
             t.execute(
-                "INSERT INTO keys (digest, account, tier, domains, expires, rpm, tpm, concurrency, created)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9)",
+                "INSERT INTO keys (digest, account, tier, domains, expires, rpm, tpm, concurrency, created, settings)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
                 params![
                     digest.to_hex(),
                     key.account.as_str(),
@@ -98,7 +99,8 @@ impl Database {
                     rpm,
                     tpm,
                     concurrency,
-                    key.created.0
+                    key.created.0,
+                    settings
                 ],
             )?;
             Ok(())

@@ -5,6 +5,7 @@ mod extend;
 mod limits;
 mod money;
 mod receipts;
+mod spending;
 
 macro_rules! cases {
     ($($topic:ident: [$($name:ident),+ $(,)?]),+ $(,)?) => {
@@ -54,6 +55,15 @@ cases! {
         tokens_are_corrected_to_what_was_used,
         usage_is_by_day_and_model,
         a_keys_usage_is_its_own,
+    ],
+    spending: [
+        a_keys_limit_is_as_hard_as_the_balance,
+        a_limit_that_comes_later_counts_what_was_spent_before,
+        a_stream_over_midnight_counts_on_the_day_on_which_it_came,
+        each_end_user_has_a_limit_of_its_own,
+        a_debit_after_its_hold_expired_counts_under_its_limits,
+        of_many_callers_as_many_win_as_the_tightest_limit_lets,
+        a_key_keeps_its_settings,
     ],
     commands: [
         a_reference_counts_once,

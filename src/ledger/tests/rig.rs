@@ -166,6 +166,7 @@ pub(crate) fn caller_of(ledger: &Ledger, name: &str, balance: &str, limits: Limi
         domains: Vec::new(),
         expires_in_ms: None,
         limits,
+        settings: Default::default(),
     };
     run(ledger, create).unwrap();
     let found = block_on(ledger.authenticate(&digest)).unwrap().unwrap();
@@ -245,6 +246,14 @@ pub(crate) fn request_id(n: u64) -> RequestId {
     RequestId::from_bytes(bytes)
 }
 
+/// The same, of a request that came then.
+pub(crate) fn request_at(n: u64, at: Timestamp) -> RequestId {
+    let mut bytes = *request_id(n).as_bytes();
+    let time = at.0.to_be_bytes().into_iter().skip(2);
+    bytes.iter_mut().zip(time).for_each(|(byte, of_time)| *byte = of_time);
+    RequestId::from_bytes(bytes)
+}
+
 /// A reserve of exactly this amount, with limits that are far away.
 pub(crate) fn request(n: u64, wanted: &str) -> ReserveRequest {
     ReserveRequest {
@@ -261,6 +270,7 @@ pub(crate) fn request(n: u64, wanted: &str) -> ReserveRequest {
         tokens: 1,
         expires: NOW.plus_millis(60_000),
         is_counted: false,
+        spend: None,
     }
 }
 
@@ -276,6 +286,7 @@ pub(crate) fn debit(cost: &str) -> Debit {
         cost: credits(cost),
         held: None,
         details: None,
+        end_user: None,
     }
 }
 

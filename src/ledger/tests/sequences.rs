@@ -6,21 +6,24 @@ mod model;
 mod steps;
 
 use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::Arc;
 
 use proptest::test_runner::{Config, TestCaseError, TestRunner};
 use proptest::{prop_assert, prop_assert_eq};
 
 use self::model::{Last, Model};
-use self::steps::{Known, Step, hold_id, move_clock, step};
+use self::steps::{Known, Step, hold_id, key_of, move_clock, step};
 use super::rig::{NOW, Rig, audit, receipts_are_usage, run};
 use crate::clock::Clock;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::{Debit, Figures, Ledger, UsageRow};
-use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement, Spent};
 use crate::pure::estimate::HoldRange;
-use crate::pure::ids::{RequestId, Tier};
+use crate::pure::ids::{KeyId, RequestId, Tier};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::spend::{Reset, SpendLimits};
 use crate::pure::time::{Period, Timestamp};
 
 /// One account of a store, with every step of the reference.
@@ -30,7 +33,12 @@ pub(in crate::ledger) trait Book {
     /// `known` is what the sender believes of the hold; it need not be true.
     fn settle(&self, settlement: &Settlement, debit: &Debit, known: Option<&(Scope, Credits)>) -> Settled;
     fn release(&self, hold: RequestId) -> Option<Credits>;
-    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended;
+    /// `spend` are the limits that the hold was made with.
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits, spend: Option<&Arc<SpendLimits>>) -> Extended;
+    /// Counts what a key spends, which has spent nothing.
+    fn track(&self, key: &KeyId);
+    /// What a key has spent, and holds, in the period that is now.
+    fn spent(&self, key: &KeyId, reset: Reset) -> Spent;
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool;
     fn expire(&self) -> usize;
     fn rate(&self, scope: &Scope, limits: Limits) -> Option<RateView>;
@@ -85,6 +93,10 @@ fn all_sequences(rig: &Rig, open: impl Fn(&str) -> Box<dyn Book>) {
 
 fn sequence(ledger: &Ledger, name: &str, book: &dyn Book, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut model = Model::default();
+    for slot in 0..2 {
+        book.track(&key_of(slot));
+        model.state.track(&key_of(slot), &HashMap::new());
+    }
     for step in steps {
         take(ledger, name, book, &mut model, step)?;
     }
@@ -101,9 +113,14 @@ fn take(ledger: &Ledger, name: &str, book: &dyn Book, model: &mut Model, step: &
             let Some(request) = model.request(step, now) else {
                 return Ok(());
             };
+            model.state.expire(now);
+            let was_held = model.state.is_held(request.id);
             let expected = model.state.reserve(&request, now);
             prop_assert_eq!(book.reserve(&request), expected);
             if let (Ok(granted), Step::Reserve { slot, .. }) = (expected, step) {
+                if !was_held {
+                    model.spends.insert(*slot, request.spend.clone());
+                }
                 model.holds.insert(*slot, (request.scope.clone(), granted.amount));
             }
             if let Some(seen) = book.rate(&request.scope, request.limits) {
@@ -132,7 +149,8 @@ fn take(ledger: &Ledger, name: &str, book: &dyn Book, model: &mut Model, step: &
                 return Ok(());
             };
             let expected = model.state.extend(hold, &range, quota, now);
-            prop_assert_eq!(book.extend(hold, &range, quota), expected);
+            let spend = model.spends.get(slot).and_then(Option::as_ref);
+            prop_assert_eq!(book.extend(hold, &range, quota, spend), expected);
             if let (Extended::To(amount), Some((_, held))) = (expected, model.holds.get_mut(slot)) {
                 *held = amount;
             }
@@ -205,6 +223,10 @@ fn look(book: &dyn Book, model: &mut Model) -> Result<(), TestCaseError> {
         monthly_used: model.state.month_used(now),
     };
     prop_assert_eq!(book.view(), (expected, model.state.open_holds()));
+    for (slot, reset) in (0..2).flat_map(|slot| Reset::ALL.map(|reset| (slot, reset))) {
+        let expected = model.state.spent(&key_of(slot), reset.period(now.day()));
+        prop_assert_eq!(book.spent(&key_of(slot), reset), expected);
+    }
     Ok(())
 }
 

@@ -9,6 +9,7 @@
 //! It never decides what a request costs, and it knows no model.
 
 mod edit;
+mod end_user;
 mod fields;
 mod fold;
 mod fuzz;
@@ -26,6 +27,7 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 pub use edit::{Edit, MaximumField};
+pub use end_user::EndUserError;
 pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 

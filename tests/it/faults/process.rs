@@ -10,10 +10,13 @@ use tempfile::TempDir;
 use tollgate::ledger::Ledger;
 use tollgate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, AuditReport, RECEIPTS_MAX, ReceiptQuery};
 use tollgate::ledger::control::LedgerAccess;
+use tollgate::ledger::key_settings::KeySettings;
 use tollgate::ledger::redis::{Options, RedisLedger};
 use tollgate::pure::ids::{AccountId, ApiKey, Tier};
 use tollgate::pure::limits::LimitOverrides;
+use tollgate::pure::money::Credits;
 use tollgate::pure::receipt::Receipt;
+use tollgate::pure::spend::{Reset, SpendLimit};
 
 use super::upstream::Provider;
 use crate::harness::catalogue;
@@ -316,9 +319,20 @@ pub fn new_account(ledger: &Books, name: &str, credit: &str) -> ApiKey {
             domains: Vec::new(),
             expires_in_ms: None,
             limits: LimitOverrides::default(),
+            // Far away: what is spent and held under limits is counted in every run, and audited.
+            settings: Box::new(KeySettings {
+                limit: far(Reset::Weekly),
+                end_user_limit: far(Reset::Daily),
+                ..KeySettings::default()
+            }),
         })
         .unwrap();
     key
+}
+
+fn far(reset: Reset) -> Option<SpendLimit> {
+    let amount = Credits::MAX;
+    Some(SpendLimit { amount, reset })
 }
 
 pub fn view(ledger: &Books, name: &str) -> AccountView {

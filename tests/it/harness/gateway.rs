@@ -88,6 +88,8 @@ pub struct KeySpec {
     pub expires_in_ms: Option<i64>,
     /// Limits of its own.
     pub limits: LimitOverrides,
+    /// What else sets it apart.
+    pub settings: tollgate::ledger::key_settings::KeySettings,
 }
 
 impl Setup {
@@ -343,6 +345,7 @@ impl Gateway {
             domains: spec.domains.iter().map(|domain| domain.parse().unwrap()).collect(),
             expires_in_ms: spec.expires_in_ms,
             limits: spec.limits,
+            settings: Box::new(spec.settings),
         })
         .await;
         key.reveal().to_owned()

@@ -107,7 +107,7 @@ const fn post(path: &'static str, summary: &'static str, body: &'static str, ok:
 }
 
 /// The paths of the interface, and those that OpenAI's clients use.
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 15] = [
     post(
         "/llm/chat",
         "Chat completion; streams when `stream` is true",
@@ -127,6 +127,7 @@ const OPERATIONS: [Operation; 14] = [
         Answer::Json("EmbeddingList"),
     ),
     get("/llm/balance", "Credit balance", &[], Answer::Json("Balance"), &[]),
+    get("/key", "The key itself", &[], Answer::Json("Key"), &[]),
     get(
         "/llm/usage",
         "Usage summary",

@@ -1,13 +1,14 @@
 //! The bytes of an intent and of a debit, each sealed with a checksum.
 
 use super::{
-    ACCOUNT_BYTES_MAX, DEBIT_BYTES, Found, FoundStage, INTENT_BYTES, Intent, KEY_BYTES_MAX, MODEL_BYTES_MAX,
-    NumberedDebit, PromptPlace,
+    ACCOUNT_BYTES_MAX, DEBIT_BYTES, END_USER_BYTES, Found, FoundStage, INTENT_BYTES, Intent, KEY_BYTES_MAX,
+    MODEL_BYTES_MAX, NumberedDebit, PromptPlace,
 };
 use crate::pure::ids::RequestId;
 use crate::pure::money::{Credits, Pricing};
 use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::request_body::{Endpoint, PromptLimits};
+use crate::pure::spend::{EndUser, EndUserId, Reset};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 pub(super) fn intent_bytes(intent: &Intent<'_>, place: PromptPlace) -> [u8; INTENT_BYTES] {
@@ -28,6 +29,7 @@ pub(super) fn intent_bytes(intent: &Intent<'_>, place: PromptPlace) -> [u8; INTE
     writer.put_text(intent.account.as_str(), ACCOUNT_BYTES_MAX);
     writer.put_text(intent.key.as_str(), KEY_BYTES_MAX);
     writer.put_text(intent.model, MODEL_BYTES_MAX);
+    writer.put(&end_user_bytes(intent.end_user));
     seal(&mut text, 0);
     text
 }
@@ -53,6 +55,7 @@ pub(super) fn read_intent(text: &[u8; INTENT_BYTES]) -> Option<Found> {
         account: reader.take_text()?.parse().ok()?,
         key: reader.take_text()?.to_owned().into(),
         model: reader.take_text()?.to_owned(),
+        end_user: end_user(reader.take()?)?,
         stage: FoundStage::Held,
     })
 }
@@ -128,6 +131,35 @@ fn endpoint(byte: u8) -> Option<Endpoint> {
         3 => Some(Endpoint::Embeddings),
         _ => None,
     }
+}
+
+fn end_user_bytes(end_user: Option<EndUser>) -> [u8; END_USER_BYTES] {
+    let mut bytes = [0; END_USER_BYTES];
+    if let Some(EndUser { id, reset }) = end_user {
+        let kind: u8 = match reset {
+            Reset::None => 1,
+            Reset::Daily => 2,
+            Reset::Weekly => 3,
+            Reset::Monthly => 4,
+        };
+        let each = [kind].into_iter().chain(*id.as_bytes());
+        bytes.iter_mut().zip(each).for_each(|(place, byte)| *place = byte);
+    }
+    bytes
+}
+
+fn end_user(bytes: [u8; END_USER_BYTES]) -> Option<Option<EndUser>> {
+    let [kind, id @ ..] = bytes;
+    let reset = match kind {
+        0 => return Some(None),
+        1 => Reset::None,
+        2 => Reset::Daily,
+        3 => Reset::Weekly,
+        4 => Reset::Monthly,
+        _ => return None,
+    };
+    let id = EndUserId::from_bytes(id);
+    Some(Some(EndUser { id, reset }))
 }
 
 struct Writer<'a> {

@@ -22,6 +22,7 @@ fn three_calls() -> (Rig, Vec<u8>, Vec<u8>) {
         cost: cost(9, 20),
         held: None,
         details: None,
+        end_user: None,
     };
     owed.owe(&debit, CallNumber::new(store.producer(), 2));
     drop(owed);

@@ -57,6 +57,7 @@ fn a_folder_that_cannot_be_written_refuses_calls_until_it_can() {
             context_length: 0,
         },
         endpoint: Endpoint::Chat,
+        end_user: None,
     };
     assert!(!journal.is_usable());
     assert!(matches!(

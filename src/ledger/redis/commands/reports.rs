@@ -12,6 +12,7 @@ use crate::clock::Clock;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::pure::ids::{AccountId, KeyId};
+use crate::pure::money::Credits;
 use crate::pure::time::{Period, Timestamp};
 
 impl Shared {
@@ -58,7 +59,13 @@ impl Shared {
             let [name, order] = account_keys(&account);
             let now = self.now_text();
             let books = self.run_script(link, &script::BOOKS, &[&name, &order], &[&now]).await?;
-            if audit::audit(&account, &books, &mut report.findings)? {
+            if let Some(tracked) = audit::audit(&account, &books, &mut report.findings)? {
+                for key in tracked {
+                    let of_key = usage_of_key(&account, &key.clone().into());
+                    let keys: [&str; 2] = [&name, &of_key];
+                    let books = self.run_script(link, &script::KEY_BOOKS, &keys, &[&key]).await?;
+                    audit::audit_key(&account, &books, &mut report.findings)?;
+                }
                 report.accounts += 1;
                 self.witness(link, &account, report.at.day(), &mut report.findings)
                     .await?;
@@ -67,7 +74,7 @@ impl Shared {
         Ok(report)
     }
 
-    /// Makes what each account used in the month what its usage says.
+    /// Makes what each account used in the month what its usage says, and frees what counts under limits without an open hold.
     pub(super) async fn repair(&self, link: &Link) -> Result<AdminReply, AdminError> {
         let mut findings = Vec::new();
         for account in self.account_names(link).await? {
@@ -76,6 +83,16 @@ impl Shared {
             let mended = self
                 .run_script(link, &script::REPAIR, &[&name], &[&self.now_text()])
                 .await?;
+            let freed = self.run_script(link, &script::FREE_PARTS, &[&name], &[]).await?;
+            let freed = reply::integer(&freed)?;
+            if freed > 0 {
+                findings.push(AuditFinding {
+                    account: account.clone(),
+                    rule: audit::GONE_RULE.to_owned(),
+                    expected: Credits::ZERO,
+                    found: Credits::from_pico(freed),
+                });
+            }
             let [found, expected] = reply::list(&mended)? else {
                 continue;
             };

@@ -1,6 +1,7 @@
 -- Raises what a hold has (AccountState::extend): what it has then, or why not.
--- KEYS account, order of expiry
--- ARGV id, wanted, at_least, quota, now
+-- KEYS account, order of expiry, where its end user counts (with ARGV 9)
+-- ARGV id, wanted, at_least, quota, now; and for a key with limits: key, the period of the key's limit (or an empty text), limit, end user,
+--   its limit
 local account, order = KEYS[1], KEYS[2]
 local id, wanted, at_least, quota = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local now = clock(ARGV[5])
@@ -26,6 +27,15 @@ if not available or not quota_left then return 'range' end
 local amount = wanted
 if less(available, amount) then amount = available end
 if less(quota_left, amount) then amount = quota_left end
+local part = ARGV[6] and redis.call('HGET', account, 'uh' .. id)
+if part then
+  local function keep_within(limit, committed)
+    local left = sum(account, limit, negated(committed or '0'), has)
+    if left and less(left, amount) then amount = left end
+  end
+  if ARGV[7] ~= '' then keep_within(ARGV[8], redis.call('HGET', account, 'uc' .. ARGV[6] .. ' ' .. ARGV[7])) end
+  if ARGV[9] then keep_within(ARGV[10], redis.call('HGET', KEYS[3], 'c' .. ARGV[9])) end
+end
 if less(amount, at_least) or not less(has, amount) then
   if less(has, at_least) then return 'refused' end
   return 'extended ' .. has
@@ -33,5 +43,11 @@ end
 local more = sum(account, amount, negated(has))
 if not more or not add(account, 'committed', more) then return 'range' end
 redis.call('HINCRBY', account, 'avail', negated(more))
+if part then
+  local key, periods, user = string.match(part, '^%d+ (%S+) (%S+ %S+ %S+ %S+) ?(%S*)')
+  for period in string.gmatch(periods, '%S+') do add(account, 'uc' .. key .. ' ' .. period, more) end
+  if user ~= '' and ARGV[9] then add(KEYS[3], 'c' .. user, more) end
+  redis.call('HSET', account, 'uh' .. id, amount .. string.match(part, '^%d+(.*)$'))
+end
 redis.call('HSET', account, 'h' .. id, amount .. ' ' .. admitted .. ' ' .. tokens .. ' ' .. scope)
 return 'extended ' .. amount

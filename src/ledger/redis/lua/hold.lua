@@ -24,10 +24,27 @@ end
 
 -- One function that makes the others, for scripts that seldom need them: what a script makes costs it at each call.
 local function holds()
+  -- Frees what a hold takes of the limits of its key and its end user (spend.lua). First where the end user counts: that is another key of
+  -- Redis, which may be out of reach while a cluster moves the slot, and then nothing has changed.
+  local function free_part(account, id, part)
+    local held, key, periods, user, users = string.match(part, '^(%d+) (%S+) (%S+ %S+ %S+ %S+) ?(%S*) ?(%S*)$')
+    if held ~= '0' then
+      if user ~= '' and redis.call('HEXISTS', users, 'c' .. user) == 1 then
+        redis.call('HINCRBY', users, 'c' .. user, '-' .. held)
+      end
+      for period in string.gmatch(periods, '%S+') do
+        redis.call('HINCRBY', account, 'uc' .. key .. ' ' .. period, '-' .. held)
+      end
+    end
+    redis.call('HDEL', account, 'uh' .. id)
+  end
+
   -- Gives a hold back. What it held, or nothing when it is gone. Its place in the order of expiry is the caller's to clear.
   local function give_back(account, id, actual)
-    local record = redis.call('HGET', account, 'h' .. id)
+    local found = redis.call('HMGET', account, 'h' .. id, 'uh' .. id)
+    local record = found[1]
     if not record then return nil end
+    if found[2] then free_part(account, id, found[2]) end
     local amount, admitted, tokens, scope = hold_parts(record)
     if amount ~= '0' then
       redis.call('HINCRBY', account, 'avail', amount)
@@ -57,5 +74,5 @@ local function holds()
     return freed
   end
 
-  return give_back, expire
+  return give_back, expire, free_part
 end

@@ -1,7 +1,8 @@
 -- Makes the hold of a running call anew that is gone, when credit and quota are there. Its window counts it as open again, and its tokens
 -- no second time.
--- KEYS account, order of expiry
--- ARGV now, id, amount, quota - amount, scope, ttl (ms)
+-- KEYS account, order of expiry, where its end user counts (with ARGV 11)
+-- ARGV now, id, amount, quota - amount, scope, ttl (ms); and for a key with limits: key, its periods, that of the key's limit (or an
+--   empty text), limit - amount, end user, its limit - amount, ttl (ms) of its counts (or an empty text)
 local account, order = KEYS[1], KEYS[2]
 local id, amount, below, scope = ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local now = clock(ARGV[1])
@@ -23,8 +24,19 @@ if fact[4] - month ~= 0 then
   fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
 end
 if amount ~= '0' and (less(fact[1], amount) or less(below, fact[2])) then return 'refused' end
+if ARGV[7] and amount ~= '0' then
+  local function is_beyond(below, committed) return less(below, committed or '0') end
+  if ARGV[9] ~= '' and is_beyond(ARGV[10], redis.call('HGET', account, 'uc' .. ARGV[7] .. ' ' .. ARGV[9])) then return 'refused' end
+  if ARGV[11] and is_beyond(ARGV[12], redis.call('HGET', KEYS[3], 'c' .. ARGV[11])) then return 'refused' end
+end
 if not add(account, 'committed', amount) then return 'range' end
 if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
+if ARGV[7] and amount ~= '0' then
+  local part = redis.call('HGET', account, 'uh' .. id)
+  local _, _, free_part = holds()
+  if part then free_part(account, id, part) end
+  spending()(account, id, amount, ARGV[7], ARGV[8], ARGV[11], KEYS[3], ARGV[13])
+end
 local expires = string.format('%d', now + ARGV[6])
 local started, requests, tokens, open = window_parts(fact[6])
 redis.call('HSET', account, 'w' .. scope, string.format('%s %s %s %d', started, requests, tokens, open + 1),

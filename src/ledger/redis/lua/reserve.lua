@@ -1,6 +1,8 @@
 -- Checks limits, credit and quota and records the hold, all or nothing (AccountState::reserve).
--- KEYS account, order of expiry
+-- KEYS account, order of expiry, where its end user counts (with ARGV 19)
 -- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), requests to count (0 or 1), now
+-- and for a key with limits: key, its periods, that of the key's limit (or an empty text), limit - wanted, limit - at_least,
+--   and for its end user: id, limit - wanted, limit - at_least, the most end users, ttl (ms) of their counts (or an empty text)
 -- A refusal counts the request too, unless the limit of requests is what refuses it.
 -- A caller waits for this one. So numbers stay the texts that they come as wherever they are only copied or compared with others by a
 -- difference, and what is seldom needed is made only then.
@@ -47,7 +49,7 @@ if fact[7] or counted - ARGV[3] > 0 or tokens + charge - ARGV[4] > 0 or open - A
   return string.format('%s %s %s %d %d %d %s', kind, now_text, started, requests, tokens, open, rest)
 end
 
-local amount = '0'
+local amount, is_limited = '0', false
 if wanted ~= '0' then
   local used = fact[3]
   if less(avail, at_least) then
@@ -65,10 +67,42 @@ if wanted ~= '0' then
     local left = sum(account, below_wanted, wanted, negated(committed))
     if less(left, amount) then amount = left end
   end
+  if ARGV[14] then
+    local key, user, users = ARGV[14], ARGV[19], KEYS[3]
+    local window = started .. string.format(' %d %d %d', counted, tokens, open)
+    local function refused(kind, rest)
+      redis.call('HSET', account, 'w' .. scope, window)
+      return kind .. ' ' .. now_text .. ' ' .. window .. rest
+    end
+    -- What counts there, and when that is too much, what is said of it.
+    local function standing(hash, prefix, name, below, least)
+      local has = redis.call('HGET', hash, prefix .. 'c' .. name)
+      local committed = has or '0'
+      if less(below, committed) then
+        if less(least, committed) then
+          return has, ' ' .. (redis.call('HGET', hash, prefix .. 's' .. name) or '0') .. ' ' .. committed
+        end
+        local left = sum(account, below, wanted, negated(committed))
+        if less(left, amount) then amount = left end
+      end
+      return has
+    end
+    if ARGV[16] ~= '' then
+      local _, short = standing(account, 'u', key .. ' ' .. ARGV[16], ARGV[17], ARGV[18])
+      if short then return refused('key', short) end
+    end
+    if user then
+      local has, short = standing(users, '', user, ARGV[20], ARGV[21])
+      if short then return refused('end_user', short) end
+      if not has and (redis.call('HGET', users, 'n') or 0) - ARGV[22] >= 0 then return refused('end_users', '') end
+    end
+    is_limited = true
+  end
 end
 
 if not add(account, 'committed', amount) then return 'range' end
 if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
+if is_limited then spending()(account, id, amount, ARGV[14], ARGV[15], ARGV[19], KEYS[3], ARGV[23]) end
 local expires = string.format('%d', now + ARGV[11])
 local window = started .. string.format(' %d %d %d', counted, tokens + charge, open + 1)
 redis.call('HSET', account, 'w' .. scope, window, 'h' .. id, amount .. ' ' .. now_text .. ' ' .. charge .. ' ' .. scope)

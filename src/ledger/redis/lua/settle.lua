@@ -1,17 +1,20 @@
 -- Takes the exact cost once, whatever became of the hold, and closes it (AccountState::settle); the month, the usage of the
 -- day, that of its key and the producer's number move with it.
--- KEYS account, order of expiry, usage of the key, receipts (where they are kept)
+-- KEYS account, order of expiry, usage of the key, receipts (where they are kept), where its end user counts (with ARGV 16)
 -- ARGV now, id, scope, held, held - cost, cost, tokens, field of the producer, number, model, prompt, completion, birth of the producer,
---   the receipt, the most receipts that there may be
+--   the receipt, the most receipts that there may be (empty texts where none are kept, or left out); and where its key limits its end users:
+--   id of the end user, ttl (ms) of their counts (or an empty text)
 -- `scope` and `held` are what the sender believes of the hold: they only save work when they are right.
-local account, order, of_key, receipts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local account, order, of_key = KEYS[1], KEYS[2], KEYS[3]
+local receipts = ARGV[14] and ARGV[14] ~= '' and KEYS[4]
+local key = string.sub(of_key, #account + 8)
 local now, id, scope, held = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local cost, producer, model = ARGV[6], ARGV[8], ARGV[10]
 local day = day_of(now)
 local month = month_of(day)
 local row = day .. ' ' .. model
 
-local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h' .. id, 'w' .. scope, 'u' .. row)
+local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h' .. id, 'w' .. scope, 'u' .. row, 'ul' .. key)
 if not fact[1] then return 'none' end
 local forgotten = not fact[4] and stale(account, ARGV[13])
 if forgotten then return 'stale ' .. forgotten end
@@ -38,6 +41,7 @@ if surplus then
   add(account, 'committed', negated(surplus))
 end
 
+if fact[8] or ARGV[16] then spend(account, id, key, cost, fact[8], ARGV[16], KEYS[#KEYS], ARGV[17]) end
 local changes = { 'HSET', account, producer, numbers }
 if amount then
   local window = fact[6]

@@ -13,6 +13,7 @@ use crate::ledger::redis::link::Call;
 use crate::ledger::redis::reply;
 use crate::ledger::redis::script;
 use crate::ledger::redis::script::EvalMode;
+use crate::ledger::redis::spending::{end_users_of, remake_arguments};
 use crate::ledger::redis::url::Connection;
 use crate::pure::ids::RequestId;
 
@@ -110,7 +111,9 @@ impl Settler {
             return; // Its call has ended meanwhile.
         };
         let amount = hold.amount.pico().max(0);
-        let mut command = script::REMAKE.call(EvalMode::Text, &account.keys());
+        let end_users = end_users_of(account.id(), hold.spend.as_ref(), id);
+        let keys: Vec<&str> = account.keys().into_iter().chain(end_users.as_deref()).collect();
+        let mut command = script::REMAKE.call(EvalMode::Text, &keys);
         command
             .arg(self.shared.now_text())
             .arg(id.as_bytes())
@@ -118,6 +121,9 @@ impl Settler {
             .arg(hold.quota.pico().saturating_sub(amount))
             .arg(scope_text(&hold.scope))
             .arg(ttl_ms);
+        if let Some(limits) = &hold.spend {
+            remake_arguments(&mut command, limits, (id, amount), self.shared.redis_now());
+        }
         let made = match self.send(connection, command).await {
             Ok(made) => made,
             Err(error) => return log::warn!("the hold of request {id} is not made anew: {error}"),

@@ -12,6 +12,7 @@ use crate::ledger::redis::script::EvalMode;
 use crate::ledger::redis::shards::Shard;
 use crate::ledger::redis::shared::{COUNT_MAX, Shared};
 use crate::ledger::redis::slots::Elsewhere;
+use crate::ledger::redis::spending::{end_users, ttl};
 use crate::ledger::redis::url::Connection;
 use crate::pure::numbers::{Birth, CallNumber};
 
@@ -104,9 +105,13 @@ pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedD
     let receipt = receipts::entry_of(shared, queued);
     let ([name, order], account) = (queued.account.keys(), queued.account.id());
     let (of_key, stream) = (usage_of_key(account, &debit.key), receipts_of_account(account));
-    let mut command = match &receipt {
-        Some(_) => script::SETTLE.call(by, &[name, order, &of_key, &stream]),
-        None => script::SETTLE.call(by, &[name, order, &of_key]),
+    let end_user = debit.end_user.as_ref();
+    let end_users = end_user.map(|end_user| end_users(account, &debit.key, end_user, queued.hold));
+    let mut command = match (&receipt, &end_users) {
+        (Some(_), None) => script::SETTLE.call(by, &[name, order, &of_key, &stream]),
+        (None, None) => script::SETTLE.call(by, &[name, order, &of_key]),
+        (Some(_), Some(users)) => script::SETTLE.call(by, &[name, order, &of_key, &stream, users]),
+        (None, Some(users)) => script::SETTLE.call(by, &[name, order, &of_key, users]),
     };
     command
         .arg(shared.now_text())
@@ -122,8 +127,14 @@ pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedD
         .arg(debit.usage.prompt.0.min(COUNT_MAX))
         .arg(debit.usage.completion.0.min(COUNT_MAX))
         .arg(queued.number.born.0);
-    if let Some((text, most)) = receipt {
-        command.arg(text).arg(most);
+    match receipt {
+        Some((text, most)) => command.arg(text).arg(most),
+        None if end_user.is_some() => command.arg("").arg(""),
+        None => &mut command,
+    };
+    if let Some(end_user) = end_user {
+        let ttl = ttl(end_user, queued.hold, shared.redis_now());
+        command.arg(end_user.id.to_string()).arg(ttl);
     }
     command
 }

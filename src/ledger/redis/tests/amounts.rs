@@ -115,5 +115,6 @@ fn debit(cost: Credits) -> Debit {
         cost,
         held: None,
         details: None,
+        end_user: None,
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use redis::Value;
 
 use super::super::account::Account;
+use super::super::extend::extend_command;
 use super::super::holds::OpenHold;
 use super::super::link::{Call, Link};
 use super::super::queue::{Origin, QueuedDebit};
@@ -15,11 +16,12 @@ use crate::ledger::redis::{reply, sender};
 use crate::ledger::tests::rig::{block_on, redis_of};
 use crate::ledger::tests::sequences::Book;
 use crate::ledger::{Debit, Figures, Ledger};
-use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement, Spent};
 use crate::pure::estimate::HoldRange;
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::spend::{Reset, SpendLimits};
 use crate::pure::time::Timestamp;
 
 /// An account of a ledger in Redis.
@@ -76,6 +78,7 @@ impl Book for RedisBook {
                 ttl_ms: 0,
                 renewed_ms: 0,
                 cover: Arc::default(),
+                spend: None,
             }),
             debit: debit.clone(),
             number: settlement.number,
@@ -98,17 +101,25 @@ impl Book for RedisBook {
         (!text.is_empty()).then(|| Credits::from_pico(text.parse().unwrap()))
     }
 
-    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits) -> Extended {
-        let (wanted, least) = (range.wanted.pico().to_string(), range.at_least.pico().to_string());
-        let (quota, now) = (quota.pico().to_string(), self.shared.now_text());
-        let arguments = [
-            hold.as_bytes(),
-            wanted.as_bytes(),
-            least.as_bytes(),
-            quota.as_bytes(),
-            now.as_bytes(),
-        ];
-        reply::extended(&self.script(&script::EXTEND, &arguments)).unwrap()
+    fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits, spend: Option<&Arc<SpendLimits>>) -> Extended {
+        let now = self.shared.now_text();
+        let command = extend_command(&self.account, (hold, range, quota), &now, spend);
+        reply::extended(&self.call(command, &script::EXTEND)).unwrap()
+    }
+
+    fn track(&self, key: &KeyId) {
+        block_on(async {
+            let tracked = self.shared.track(&self.shared.link(), self.account.id(), key).await;
+            tracked.unwrap();
+        });
+    }
+
+    fn spent(&self, key: &KeyId, reset: Reset) -> Spent {
+        block_on(async {
+            let keys = self.account.keys();
+            let spent = self.shared.key_spent(&self.shared.link(), keys, key, reset).await;
+            spent.unwrap()
+        })
     }
 
     fn renew(&self, hold: RequestId, expires: Timestamp) -> bool {

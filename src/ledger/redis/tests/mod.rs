@@ -12,6 +12,7 @@ mod outages;
 mod receipts;
 mod replicas;
 mod shards;
+mod spending;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -156,6 +156,7 @@ fn a_revocation_works_on_every_node_within_a_second() {
             domains: Vec::new(),
             expires_in_ms: None,
             limits: LimitOverrides::default(),
+            settings: Default::default(),
         };
         run(&one, create).unwrap();
     }

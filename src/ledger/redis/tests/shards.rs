@@ -83,6 +83,7 @@ impl Ground {
             domains: Vec::new(),
             expires_in_ms: None,
             limits: LimitOverrides::default(),
+            settings: Default::default(),
         };
         run(&self.ledger, create).unwrap();
         digest

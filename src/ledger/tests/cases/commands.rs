@@ -90,6 +90,7 @@ pub(super) fn keys_are_listed_found_and_revoked(rig: &Rig) {
             rpm: Some(7),
             ..LimitOverrides::default()
         },
+        settings: Default::default(),
     };
     let AdminReply::Key(made) = rig.run(create).unwrap() else {
         panic!("no key");
@@ -135,6 +136,7 @@ pub(super) fn a_key_cannot_be_above_its_account(rig: &Rig) {
             domains: Vec::new(),
             expires_in_ms: None,
             limits,
+            settings: Default::default(),
         })
     };
     let none = LimitOverrides::default();
@@ -157,6 +159,7 @@ pub(super) fn an_account_changes_at_once(rig: &Rig) {
         domains: Vec::new(),
         expires_in_ms: None,
         limits: LimitOverrides::default(),
+        settings: Default::default(),
     };
     rig.run(create).unwrap();
     let set = |tier, quota_pico| {

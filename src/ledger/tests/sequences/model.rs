@@ -1,15 +1,17 @@
 //! The reference, with what it does not keep: usage, top-ups, and the steps that can be repeated.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use super::steps::{Cost, Number, Quota, Step, hold_id, scope_of};
+use super::steps::{Cost, Number, Quota, Spend, Step, end_user_of, hold_id, key_of, scope_of};
 use crate::ledger::{Debit, UsageRow};
-use crate::pure::account::{AccountState, ReserveRequest, Scope, Settled, Settlement};
+use crate::pure::account::{AccountState, ReserveRequest, Scope, Settled, Settlement, Spent};
 use crate::pure::estimate::HoldRange;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, ProducerId};
+use crate::pure::spend::{EndUser, Reset, SpendLimit, SpendLimits, SpendPeriod};
 use crate::pure::time::{Day, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
@@ -19,6 +21,8 @@ pub(super) struct Model {
     pub(super) state: AccountState,
     pub(super) usage: BTreeMap<(Day, String), (u64, u64, u64, Credits)>,
     pub(super) holds: BTreeMap<u8, (Scope, Credits)>,
+    /// The limits that each hold was made with.
+    pub(super) spends: BTreeMap<u8, Option<Arc<SpendLimits>>>,
     pub(super) top_ups: Vec<i64>,
     pub(super) last: Option<Last>,
 }
@@ -40,6 +44,7 @@ impl Model {
             quota,
             ttl_ms,
             is_counted,
+            spend,
         } = *step
         else {
             return None;
@@ -61,6 +66,7 @@ impl Model {
         self.most_used()
             .checked_add(self.state.held())?
             .checked_add(Credits::from_pico(wanted))?;
+        self.is_far_from_range(slot, None, wanted).then_some(())?;
         let used = self.state.month_used(now).pico();
         let at_least = i128::from(wanted) * i128::from(least_percent) / 100;
         Some(ReserveRequest {
@@ -73,6 +79,7 @@ impl Model {
             tokens,
             expires: now.plus_millis(ttl_ms),
             is_counted,
+            spend: spend.map(|spend| Arc::new(self.limits(slot, spend))),
         })
     }
 
@@ -89,6 +96,7 @@ impl Model {
         };
         let has = self.holds.get(&slot).map_or(Credits::ZERO, |(_, amount)| *amount);
         let wanted = has.checked_add(Credits::from_pico(more))?;
+        self.is_far_from_range(slot, None, more).then_some(())?;
         self.most_used()
             .checked_add(self.state.held())?
             .checked_add(Credits::from_pico(more))?;
@@ -98,6 +106,40 @@ impl Model {
             at_least: has.checked_add(Credits::from_pico(i64::try_from(least).unwrap()))?,
         };
         Some((hold_id(slot), range, quota_of(quota, self.state.month_used(now).pico())))
+    }
+
+    fn limits(&self, slot: u8, spend: Spend) -> SpendLimits {
+        let (key, day) = (key_of(slot), hold_id(slot).time().day());
+        let limit = |quota, reset: Reset, spent: Spent| SpendLimit {
+            amount: quota_of(quota, spent.spent.saturating_add(spent.held).pico()),
+            reset,
+        };
+        let own = |(quota, reset): (Quota, Reset)| limit(quota, reset, self.state.spent(&key, reset.period(day)));
+        let end_user = |(number, quota, reset): (u8, Quota, Reset)| {
+            let id = end_user_of(number);
+            (
+                id,
+                limit(quota, reset, self.state.spent_by(&key, id, reset.period(day))),
+            )
+        };
+        SpendLimits {
+            own: spend.own.map(own),
+            end_user: spend.end_user.map(end_user),
+            key: key.clone(),
+        }
+    }
+
+    /// Whether neither the key nor its end user comes near the range of an amount with so much more: there the stores may differ.
+    fn is_far_from_range(&self, slot: u8, end_user: Option<EndUser>, more: i64) -> bool {
+        let all = self.state.spent(&key_of(slot), SpendPeriod::Life);
+        let of = |end_user: EndUser| {
+            let period = end_user.period(hold_id(slot));
+            self.state.spent_by(&key_of(slot), end_user.id, period)
+        };
+        let each = [Some(all), end_user.map(of)];
+        each.into_iter().flatten().all(|Spent { spent, held }| {
+            i128::from(spent.pico()) + i128::from(held.pico()) + i128::from(more) < 9_000_000_000_000_000_000
+        })
     }
 
     /// The most that was used in a month: whichever is counted, it is in range.
@@ -113,6 +155,7 @@ impl Model {
             producer,
             number,
             model,
+            end_user,
             ..
         } = *step
         else {
@@ -140,6 +183,13 @@ impl Model {
         {
             return None;
         }
+        let end_user = end_user.map(|(number, reset)| EndUser {
+            id: end_user_of(number),
+            reset,
+        });
+        if !self.is_far_from_range(slot, end_user, cost) {
+            return None;
+        }
         let producer = ProducerId(u64::MAX - u64::from(producer));
         let last = self.state.numbers(producer).high();
         let number = match number {
@@ -155,7 +205,7 @@ impl Model {
         };
         let debit = Debit {
             model: name.into(),
-            key: "key_x".to_owned().into(),
+            key: key_of(slot),
             usage: Usage {
                 prompt: PromptTokens(tokens / 3),
                 completion: CompletionTokens(tokens - tokens / 3),
@@ -163,6 +213,7 @@ impl Model {
             cost: settlement.cost,
             held: None,
             details: None,
+            end_user,
         };
         Some((settlement, debit))
     }
@@ -170,6 +221,8 @@ impl Model {
     pub(super) fn settle(&mut self, settlement: &Settlement, debit: &Debit, now: Timestamp) -> Settled {
         let settled = self.state.settle(settlement, now);
         if let Settled::Now { .. } = settled {
+            self.state
+                .spend(&debit.key, debit.end_user, settlement.hold, debit.cost);
             let row = self.usage.entry((now.day(), debit.model.to_string())).or_default();
             row.0 += 1;
             row.1 += debit.usage.prompt.0;

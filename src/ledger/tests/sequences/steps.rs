@@ -3,9 +3,10 @@
 use proptest::prelude::*;
 
 use crate::clock::Clock;
-use crate::ledger::tests::rig::request_id;
+use crate::ledger::tests::rig::{NOW, request_at};
 use crate::pure::account::Scope;
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{KeyId, RequestId};
+use crate::pure::spend::{EndUserId, Reset};
 use crate::pure::time::Day;
 
 /// One step.
@@ -21,6 +22,7 @@ pub(super) enum Step {
         quota: Quota,
         ttl_ms: i64,
         is_counted: bool,
+        spend: Option<Spend>,
     },
     Settle {
         slot: u8,
@@ -30,6 +32,7 @@ pub(super) enum Step {
         number: Number,
         known: Known,
         model: u8,
+        end_user: Option<(u8, Reset)>,
     },
     Release(u8),
     /// A hold is to be raised by so much, or by so many percent of that.
@@ -55,6 +58,13 @@ pub(super) enum Quota {
     Far,
     Near(i64),
     Zero,
+}
+
+/// Hard limits: of the key, and of one of its end users.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Spend {
+    pub(super) own: Option<(Quota, Reset)>,
+    pub(super) end_user: Option<(u8, Quota, Reset)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -90,8 +100,20 @@ pub(super) enum Move {
     ToMonth,
 }
 
+/// Requests of the same day, the next, and of other weeks and months, whatever the clock says.
 pub(super) fn hold_id(slot: u8) -> RequestId {
-    request_id(u64::from(slot) + 1)
+    let days = [0, 0, 0, 1, 7, 31].get(usize::from(slot)).copied().unwrap_or(0);
+    request_at(u64::from(slot) + 1, NOW.plus_millis(days * 86_400_000))
+}
+
+/// The key of a slot's requests.
+pub(super) fn key_of(slot: u8) -> KeyId {
+    format!("key_x{}", slot % 2).into()
+}
+
+/// The end user of this number.
+pub(super) fn end_user_of(number: u8) -> EndUserId {
+    EndUserId::of(&number.to_string())
 }
 
 pub(super) fn scope_of(scope: u8) -> Scope {
@@ -153,6 +175,11 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => Just(Move::Back(400 * 86_400_000)),
     ];
     let wanted = prop_oneof![1 => Just(0i64), 6 => amount()];
+    let reset = || proptest::sample::select(Reset::ALL.to_vec());
+    let own = proptest::option::weighted(0.7, (quota(), reset()));
+    let end_user = || proptest::option::weighted(0.6, (0u8..3, quota(), reset()));
+    let spend = (own, end_user()).prop_map(|(own, end_user)| Spend { own, end_user });
+    let spend = proptest::option::weighted(0.5, spend);
     let reserve = (
         slot(),
         wanted,
@@ -163,14 +190,16 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         quota(),
         ttl(),
         any::<bool>(),
+        spend,
     );
-    let settle = (slot(), cost, 0u64..600, 0u8..3, number, known, 0u8..3);
+    let of_end_user = proptest::option::of((0u8..3, reset()));
+    let settle = (slot(), cost, 0u64..600, 0u8..3, number, known, 0u8..3, of_end_user);
     prop_oneof![
-        8 => reserve.prop_map(|(slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms, is_counted)| Step::Reserve {
-            slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms, is_counted,
+        8 => reserve.prop_map(|(slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms, is_counted, spend)| Step::Reserve {
+            slot, wanted, least_percent, tokens, scope, tight, quota, ttl_ms, is_counted, spend,
         }),
-        6 => settle.prop_map(|(slot, cost, tokens, producer, number, known, model)| Step::Settle {
-            slot, cost, tokens, producer, number, known, model,
+        6 => settle.prop_map(|(slot, cost, tokens, producer, number, known, model, end_user)| Step::Settle {
+            slot, cost, tokens, producer, number, known, model, end_user,
         }),
         1 => slot().prop_map(Step::Release),
         2 => (slot(), prop_oneof![1 => Just(0i64), 6 => amount()], 0u8..=100, quota()).prop_map(|(slot, more, least_percent, quota)| {

@@ -1,0 +1,121 @@
+//! What was spent under limits is in the file: a start finds it, also when a killed process left a call behind.
+
+use super::*;
+use crate::ledger::Orphan;
+use crate::ledger::admin::KeyRef;
+use crate::ledger::key_settings::{AmountChange, KeyChange};
+use crate::pure::account::{Denial, Spent};
+use crate::pure::spend::{EndUser, EndUserId, Reset, Spender};
+
+fn limited(rig: &Rig) -> Caller {
+    let change = KeyChange {
+        limit: Some(AmountChange::To(credits("2"))),
+        limit_reset: Some(Reset::Daily),
+        end_user_limit: Some(AmountChange::To(credits("1"))),
+        end_user_limit_reset: Some(Reset::Daily),
+        ..KeyChange::default()
+    };
+    let set = AdminOp::KeySet {
+        key: KeyRef::Digest(rig.key.to_hex()),
+        change: Box::new(change),
+    };
+    rig.store.run_blocking(set).unwrap();
+    caller(&rig.store, rig.key)
+}
+
+fn caller(store: &Arc<Embedded>, key: KeyDigest) -> Caller {
+    let ledger = Ledger::Embedded(Arc::clone(store));
+    let found = crate::ledger::tests::rig::block_on(ledger.authenticate(&key));
+    found.unwrap().unwrap().checked(NOW).unwrap()
+}
+
+fn ask(caller: &Caller, n: u64, wanted: &str, user: &str) -> ReserveRequest {
+    ReserveRequest {
+        id: crate::ledger::tests::rig::request_at(n, NOW),
+        spend: caller.key.settings.spend(&caller.key.id, Some(EndUserId::of(user))),
+        ..crate::ledger::tests::rig::request(n, wanted)
+    }
+}
+
+fn debit_of(caller: &Caller, cost: &str) -> Debit {
+    Debit {
+        key: caller.key.id.clone(),
+        ..crate::ledger::tests::rig::debit(cost)
+    }
+}
+
+#[test]
+fn a_start_finds_what_was_spent_and_what_a_killed_process_left() {
+    let rig = rig();
+    let caller_before = limited(&rig);
+    let reserve = |caller: &Caller, n, wanted, user| {
+        crate::ledger::tests::rig::block_on(caller.reserve(&ask(caller, n, wanted, user))).unwrap()
+    };
+    reserve(&caller_before, 1, "0.8", "anna")
+        .unwrap()
+        .settle(debit_of(&caller_before, "0.7"));
+    // Its process dies with it open; the journal says what it owes, and whose it was.
+    reserve(&caller_before, 2, "0.9", "bob").unwrap().forget();
+    rig.store.close();
+    drop(caller_before);
+    let Rig { folder, store, key } = rig;
+    drop(store);
+
+    let store = open(&folder);
+    let caller = caller(&store, key);
+    let spent = || crate::ledger::tests::rig::block_on(caller.key_spent(Reset::Daily)).unwrap();
+    let of = |spent: &str| Spent {
+        spent: credits(spent),
+        held: Credits::ZERO,
+    };
+    assert_eq!(spent(), of("0.7"));
+    let owed = Orphan::Owed {
+        debit: Debit {
+            end_user: Some(EndUser {
+                id: EndUserId::of("bob"),
+                reset: Reset::Daily,
+            }),
+            ..debit_of(&caller, "0.9")
+        },
+        number: Some(CallNumber::new(store.producer(), 7)),
+    };
+    let place = store.place(&caller.account.id).unwrap();
+    let id = crate::ledger::tests::rig::request_at(2, NOW);
+    assert_eq!(store.take_over(&place, id, owed, Entry::none()), Ok(true));
+    assert_eq!(spent(), of("1.6"));
+    let denial = |n, wanted, user| reserve(&caller, n, wanted, user).unwrap_err();
+    let is_of = |denial: Denial, whose| matches!(denial, Denial::Spent { spender, .. } if spender == whose);
+    assert!(is_of(denial(3, "0.2", "bob"), Spender::EndUser));
+    assert!(is_of(denial(4, "0.31", "anna"), Spender::Key) || is_of(denial(4, "0.31", "anna"), Spender::EndUser));
+    assert!(is_of(denial(5, "0.41", "carla"), Spender::Key));
+    reserve(&caller, 6, "0.3", "anna").unwrap().release();
+    let AdminReply::Audit(report) = store.run_blocking(AdminOp::Audit).unwrap() else {
+        panic!("no audit");
+    };
+    assert_eq!(report.findings, []);
+}
+
+#[test]
+fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
+    let rig = rig();
+    let caller = limited(&rig);
+    let hold = crate::ledger::tests::rig::block_on(caller.reserve(&ask(&caller, 1, "0.5", "anna")));
+    hold.unwrap().unwrap().settle(debit_of(&caller, "0.5"));
+    rig.store.close();
+    let rows = |folder: &tempfile::TempDir| {
+        let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+        let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+        (
+            count("SELECT count(*) FROM spent"),
+            count("SELECT count(*) FROM spent WHERE period = 't'"),
+        )
+    };
+    assert_eq!(rows(&rig.folder), (5, 1));
+    let Rig { folder, store, .. } = rig;
+    drop((caller, store));
+    let later = NOW.plus_millis(100 * 86_400_000);
+    Embedded::open(&folder.path().join("ledger.db"), Clock::manual(later))
+        .unwrap()
+        .close();
+    assert_eq!(rows(&folder), (1, 1));
+}

@@ -1,0 +1,248 @@
+//! What sets a key apart from its account, beside tier, domains and rate limits: a label, hard limits of what it may spend, lists of models
+//! and addresses.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::pico;
+use crate::config::Network;
+use crate::pure::ids::KeyId;
+use crate::pure::money::Credits;
+use crate::pure::policy::ModelPattern;
+use crate::pure::spend::{EndUserId, Reset, SpendLimit, SpendLimits};
+
+/// A key's settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeySettings {
+    /// What its owner calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub label: Option<String>,
+    /// What it may spend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<SpendLimit>,
+    /// What each of its end users may spend.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_user_limit: Option<SpendLimit>,
+    /// The models that it may use; all when the list is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<ModelPattern>,
+    /// Where it may be used; everywhere when the list is empty.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub addresses: Vec<Network>,
+}
+
+/// A change of a key's settings; what is `None` stays.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct KeyChange {
+    /// The new label; an empty one takes it away.
+    pub label: Option<String>,
+    /// The new limit.
+    pub limit: Option<AmountChange>,
+    /// When it begins anew.
+    pub limit_reset: Option<Reset>,
+    /// The new limit of each end user.
+    pub end_user_limit: Option<AmountChange>,
+    /// When it begins anew.
+    pub end_user_limit_reset: Option<Reset>,
+    /// The new list.
+    pub models: Option<Vec<ModelPattern>>,
+    /// The new list.
+    pub addresses: Option<Vec<Network>>,
+}
+
+/// What becomes of a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AmountChange {
+    /// It is taken away.
+    Removed,
+    /// It is this.
+    To(#[serde(with = "pico")] Credits),
+}
+
+impl KeySettings {
+    /// Whether they forbid something: a gateway that does not know them must not let the key in.
+    pub fn is_restricted(&self) -> bool {
+        self.has_limits() || !self.models.is_empty() || !self.addresses.is_empty()
+    }
+
+    /// Whether what the key spends has to be counted.
+    pub fn has_limits(&self) -> bool {
+        self.limit.is_some() || self.end_user_limit.is_some()
+    }
+
+    /// The hard limits of a call of the key by this end user.
+    pub fn spend(&self, key: &KeyId, end_user: Option<EndUserId>) -> Option<Arc<SpendLimits>> {
+        let end_user = end_user.zip(self.end_user_limit);
+        let limits = SpendLimits {
+            key: key.clone(),
+            own: self.limit,
+            end_user,
+        };
+        self.has_limits().then(|| Arc::new(limits))
+    }
+
+    /// Whether the key may use the model of this id.
+    pub fn allows_model(&self, id: &str) -> bool {
+        self.models.is_empty() || self.models.iter().any(|pattern| pattern.matches(id))
+    }
+
+    /// Whether the key may be used from there. An address that is not known is none of a list.
+    pub fn allows_address(&self, address: Option<IpAddr>) -> bool {
+        let is_listed = |address| self.addresses.iter().any(|network| network.contains(address));
+        self.addresses.is_empty() || address.is_some_and(is_listed)
+    }
+
+    /// Whether they keep to their bounds.
+    ///
+    /// # Errors
+    /// Says what does not.
+    pub fn check(&self) -> Result<(), String> {
+        if let Some(label) = &self.label {
+            let is_good =
+                !label.is_empty() && label.chars().count() <= LABEL_CHARS_MAX && !label.chars().any(char::is_control);
+            if !is_good {
+                return Err(format!(
+                    "a label has 1 to {LABEL_CHARS_MAX} characters, and no control characters"
+                ));
+            }
+        }
+        if self.models.len() > LISTED_MAX || self.addresses.len() > LISTED_MAX {
+            return Err(format!(
+                "a key has at most {LISTED_MAX} models and {LISTED_MAX} addresses"
+            ));
+        }
+        let limits = [self.limit, self.end_user_limit];
+        if limits.iter().flatten().any(|limit| limit.amount < Credits::ZERO) {
+            return Err("a limit cannot be negative".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl KeyChange {
+    /// The settings with the change.
+    ///
+    /// # Errors
+    /// A reset without a limit, or what [`KeySettings::check`] finds.
+    pub fn applied(&self, before: &KeySettings) -> Result<KeySettings, String> {
+        let mut after = before.clone();
+        if let Some(label) = &self.label {
+            after.label = Some(label.clone()).filter(|label| !label.is_empty());
+        }
+        after.limit = changed(before.limit, self.limit, self.limit_reset)?;
+        after.end_user_limit = changed(before.end_user_limit, self.end_user_limit, self.end_user_limit_reset)?;
+        if let Some(models) = &self.models {
+            after.models = models.clone();
+        }
+        if let Some(addresses) = &self.addresses {
+            after.addresses = addresses.clone();
+        }
+        after.check()?;
+        Ok(after)
+    }
+}
+
+fn changed(
+    before: Option<SpendLimit>,
+    amount: Option<AmountChange>,
+    reset: Option<Reset>,
+) -> Result<Option<SpendLimit>, String> {
+    let amount = match amount {
+        Some(AmountChange::To(amount)) => Some(amount),
+        Some(AmountChange::Removed) => None,
+        None => before.map(|limit| limit.amount),
+    };
+    match (amount, reset) {
+        (Some(amount), reset) => {
+            let reset = reset.or(before.map(|limit| limit.reset)).unwrap_or_default();
+            Ok(Some(SpendLimit { amount, reset }))
+        }
+        (None, None) => Ok(None),
+        (None, Some(_)) => Err("there is no limit to reset: give the limit as well".to_owned()),
+    }
+}
+
+/// Longest label of a key, in characters.
+const LABEL_CHARS_MAX: usize = 100;
+/// Most models, and most addresses, that a key lists.
+const LISTED_MAX: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_leaves_what_it_does_not_name() {
+        let credits = Credits::from_pico;
+        let daily = SpendLimit {
+            amount: credits(5),
+            reset: Reset::Daily,
+        };
+        let before = KeySettings {
+            label: Some("ci".to_owned()),
+            limit: Some(daily),
+            ..KeySettings::default()
+        };
+        let change = |change: KeyChange| change.applied(&before);
+        assert_eq!(change(KeyChange::default()).as_ref(), Ok(&before));
+        let more = KeyChange {
+            limit: Some(AmountChange::To(credits(9))),
+            label: Some(String::new()),
+            ..KeyChange::default()
+        };
+        let after = change(more).unwrap();
+        assert_eq!(after.label, None);
+        assert_eq!(
+            after.limit,
+            Some(SpendLimit {
+                amount: credits(9),
+                ..daily
+            })
+        );
+        let weekly = KeyChange {
+            limit_reset: Some(Reset::Weekly),
+            ..KeyChange::default()
+        };
+        assert_eq!(change(weekly).unwrap().limit.unwrap().reset, Reset::Weekly);
+        let without = KeyChange {
+            limit: Some(AmountChange::Removed),
+            ..KeyChange::default()
+        };
+        assert!(!change(without).unwrap().is_restricted());
+        let lost = KeyChange {
+            end_user_limit_reset: Some(Reset::Daily),
+            ..KeyChange::default()
+        };
+        assert!(change(lost).is_err());
+        let long = KeyChange {
+            label: Some("x".repeat(101)),
+            ..KeyChange::default()
+        };
+        assert!(change(long).is_err());
+    }
+
+    #[test]
+    fn settings_are_read_as_they_are_written_and_old_ones_are_empty() {
+        let settings: KeySettings = serde_json::from_str(
+            r#"{"label":"x","limit":{"amount":9007199254740993,"reset":"weekly"},"models":["a/*"],"addresses":["10.0.0.0/8","::1"]}"#,
+        )
+        .unwrap();
+        assert_eq!(
+            settings.limit.unwrap().amount,
+            Credits::from_pico(9_007_199_254_740_993)
+        );
+        let text = serde_json::to_string(&settings).unwrap();
+        assert_eq!(serde_json::from_str::<KeySettings>(&text).unwrap(), settings);
+        assert_eq!(
+            serde_json::from_str::<KeySettings>("{}").unwrap(),
+            KeySettings::default()
+        );
+        assert!(settings.allows_model("a/b") && !settings.allows_model("b/a"));
+        assert!(settings.allows_address("10.1.2.3".parse().ok()) && !settings.allows_address(None));
+    }
+}

@@ -1,0 +1,7 @@
+-- Changes a key's record, unless somebody else has meanwhile, and tells every node.
+-- KEYS key; ARGV the record before, the record, channel, message
+local key = KEYS[1]
+if redis.call('HGET', key, 'record') ~= ARGV[1] then return 'changed' end
+redis.call('HSET', key, 'record', ARGV[2])
+redis.call('PUBLISH', ARGV[3], ARGV[4])
+return 'set'

@@ -1,0 +1,21 @@
+-- Counts what a call has cost as spent by its key, when that is counted, and by its end user, in the periods in which the call came. What
+-- it held is free again.
+local function spend(account, id, key, cost, is_counted, user, users, ttl)
+  local part = redis.call('HGET', account, 'uh' .. id)
+  if part then
+    local _, _, free_part = holds()
+    free_part(account, id, part)
+  end
+  if user then
+    local _, meet_user = spending()
+    if redis.call('HEXISTS', users, 'c' .. user) == 0 then meet_user(users, user, ttl) end
+    if add(users, 'c' .. user, cost) then add(users, 's' .. user, cost) end
+  end
+  if not is_counted then return end
+  local a, b, c, d, e, f = string.byte(id, 1, 6)
+  local day = math.floor((((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) / 86400000)
+  local periods = string.format('d%d w%d m%d t', day, day - (day + 3) % 7, month_of(day))
+  for period in string.gmatch(periods, '%S+') do
+    if add(account, 'uc' .. key .. ' ' .. period, cost) then add(account, 'us' .. key .. ' ' .. period, cost) end
+  end
+end

@@ -1,0 +1,17 @@
+-- Counts what a key spends from now on, on top of what its usage says that it has spent. A second time nothing changes.
+-- KEYS account, usage of the key; ARGV key
+local account, of_key, key = KEYS[1], KEYS[2], ARGV[1]
+local fact = redis.call('HMGET', account, 'avail', 'first', 'last', 'ul' .. key)
+if not fact[1] then return 'none' end
+if fact[4] then return 'known' end
+redis.call('HSET', account, 'ul' .. key, '1')
+for day = tonumber(fact[2] or 0), tonumber(fact[3] or -1) do
+  local periods = string.format('d%d w%d m%d t', day, day - (day + 3) % 7, month_of(day))
+  for model in string.gmatch(redis.call('HGET', account, 'd' .. day) or '', '[^\n]+') do
+    local cost = redis.call('HGET', of_key, 'c' .. day .. ' ' .. model)
+    for period in string.gmatch(cost and periods or '', '%S+') do
+      if add(account, 'uc' .. key .. ' ' .. period, cost) then add(account, 'us' .. key .. ' ' .. period, cost) end
+    end
+  end
+end
+return 'tracked'

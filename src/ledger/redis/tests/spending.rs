@@ -1,0 +1,190 @@
+//! Hard limits over several gateways on one Redis, and beside gateways of versions that know none.
+
+use futures::future::join_all;
+
+use super::{node, on_node, patient, request};
+use crate::ledger::Caller;
+use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding, KeyRef};
+use crate::ledger::key_settings::{AmountChange, KeyChange};
+use crate::ledger::redis::shared::key_name;
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig::{
+    audit, audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_at, run,
+};
+use crate::ledger::{Debit, KeyRecord, Ledger};
+use crate::pure::account::{ReserveRequest, Spent};
+use crate::pure::ids::{ApiKey, RequestId, Tier};
+use crate::pure::limits::LimitOverrides;
+use crate::pure::money::Credits;
+use crate::pure::spend::{EndUserId, Reset};
+use crate::pure::time::Timestamp;
+
+fn changed(ledger: &Ledger, caller: &Caller, change: KeyChange) -> Caller {
+    let key = KeyRef::Id(caller.key.id.clone());
+    let change = Box::new(change);
+    let AdminReply::Key(record) = run(ledger, AdminOp::KeySet { key, change }).unwrap() else {
+        panic!("no key");
+    };
+    Caller {
+        key: std::sync::Arc::new(record),
+        ..caller.clone()
+    }
+}
+
+/// Three nodes and 2,000 callers, with the limits of account, key and end user in every order of tightness.
+#[test]
+fn of_2000_racers_over_three_nodes_as_many_win_as_the_tightest_limit_lets() {
+    const CALLERS: usize = 2000;
+    let server = RedisServer::start();
+    let nodes = [(); 3].map(|()| node(&server, patient()));
+    let [first, ..] = &nodes;
+    let now = first_now(first);
+    let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
+    for (at, order) in orders.into_iter().enumerate() {
+        let [balance, own, of_user] = order.map(|place| ["150", "225", "300"][place]);
+        let caller = caller_of(first, &format!("acme-{at}"), balance, LimitOverrides::default());
+        let change = KeyChange {
+            limit: Some(AmountChange::To(credits(own))),
+            limit_reset: Some(Reset::Daily),
+            end_user_limit: Some(AmountChange::To(credits(of_user))),
+            end_user_limit_reset: Some(Reset::Monthly),
+            ..KeyChange::default()
+        };
+        let caller = changed(first, &caller, change);
+        let won: usize = on_workers(nodes.len(), |worker| {
+            let caller = on_node(&nodes[worker], &caller);
+            let call = async |n: usize| {
+                let n = u64::try_from(n * nodes.len() + worker).unwrap();
+                let asked = ReserveRequest {
+                    id: request_at(n + 1, now),
+                    spend: caller.key.settings.spend(&caller.key.id, Some(EndUserId::of("anna"))),
+                    ..request(n, "1")
+                };
+                let hold = caller.reserve(&asked).await.unwrap();
+                let paid = Debit {
+                    key: caller.key.id.clone(),
+                    ..debit("1")
+                };
+                hold.map(|hold| hold.settle(paid)).is_ok()
+            };
+            let all = block_on(join_all((0..CALLERS / nodes.len()).map(call)));
+            all.into_iter().filter(|paid| *paid).count()
+        })
+        .into_iter()
+        .sum();
+        assert_eq!(won, 150, "{order:?}");
+        for ledger in &nodes {
+            block_on(on_node(ledger, &caller).figures()).unwrap();
+        }
+        let expected = Spent {
+            spent: credits("150"),
+            held: Credits::ZERO,
+        };
+        assert_eq!(block_on(caller.key_spent(Reset::None)), Ok(expected), "{order:?}");
+        let left = credits(balance).saturating_sub(credits("150"));
+        assert_eq!(block_on(caller.figures()).unwrap().balance, left, "{order:?}");
+    }
+    audit_is_clean(first);
+}
+
+fn first_now(ledger: &Ledger) -> Timestamp {
+    crate::ledger::tests::rig::redis_of(ledger).shared.redis_now()
+}
+
+/// A gateway of a version that knows no limits cannot read the record of a key that has one, and refuses it; one without is read as before.
+#[test]
+fn a_version_without_limits_does_not_let_a_limited_key_in() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let digest = ApiKey::from_random("tg_", [7; 32]).digest();
+    let account: crate::pure::ids::AccountId = "acme".parse().unwrap();
+    let create = AdminOp::AccountCreate {
+        account: account.clone(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    };
+    run(&ledger, create).unwrap();
+    let create = AdminOp::KeyCreate {
+        digest: digest.to_hex(),
+        account,
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+        settings: Default::default(),
+    };
+    run(&ledger, create).unwrap();
+    // What earlier versions read: the text of `record` as it stands.
+    let earlier = || {
+        let answer = server.ask(&format!("HGET {} record", key_name(&digest))).concat();
+        let text = answer.trim_start_matches(|c| c != '{' && c != 'r').to_owned();
+        serde_json::from_str::<KeyRecord>(&text).is_ok()
+    };
+    assert!(earlier());
+    let set = |change| {
+        let key = KeyRef::Digest(digest.to_hex());
+        let change = Box::new(change);
+        run(&ledger, AdminOp::KeySet { key, change }).unwrap();
+    };
+    let limit = |limit| KeyChange {
+        limit: Some(limit),
+        ..KeyChange::default()
+    };
+    set(limit(AmountChange::To(credits("5"))));
+    assert!(!earlier());
+    let found = block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+    assert_eq!(found.key.settings.limit.unwrap().amount, credits("5"));
+    set(limit(AmountChange::Removed));
+    assert!(earlier());
+    set(KeyChange {
+        label: Some("ci".to_owned()),
+        ..KeyChange::default()
+    });
+    assert!(earlier(), "a label forbids nothing");
+}
+
+/// A gateway of a version that knows no limits frees a hold that nobody renews, as it always did: what that took of limits is left, found
+/// by the audit and mended by the repair.
+#[test]
+fn what_an_earlier_version_leaves_under_a_limit_is_found_and_mended() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let change = KeyChange {
+        limit: Some(AmountChange::To(credits("1"))),
+        end_user_limit: Some(AmountChange::To(credits("1"))),
+        ..KeyChange::default()
+    };
+    let caller = changed(&ledger, &caller, change);
+    let ask = |id: [u8; 16]| ReserveRequest {
+        id: RequestId::from_bytes(id),
+        spend: caller.key.settings.spend(&caller.key.id, Some(EndUserId::of("anna"))),
+        ..request(1, "1")
+    };
+    let hold = block_on(caller.reserve(&ask(*b"0123456789abcdef"))).unwrap().unwrap();
+    for step in [
+        "HINCRBY tg1:{acme} avail 1000000000000",
+        "HINCRBY tg1:{acme} committed -1000000000000",
+        "HSET tg1:{acme} w \"0 0 0 0\"",
+        "HDEL tg1:{acme} h0123456789abcdef",
+        "ZREM tg1:{acme}:expiry 0123456789abcdef",
+    ] {
+        server.ask(step);
+    }
+    hold.forget();
+    let left = |findings: Vec<AuditFinding>| findings.into_iter().map(|finding| finding.rule).collect::<Vec<_>>();
+    assert_eq!(
+        left(audit(&ledger).findings),
+        ["what counts under a limit is an open hold"]
+    );
+    assert!(block_on(caller.reserve(&ask(*b"0123456789abcdeg"))).unwrap().is_err());
+    let AdminReply::Repaired { findings } = run(&ledger, AdminOp::Repair).unwrap() else {
+        panic!("no repair");
+    };
+    assert_eq!(left(findings), ["what counts under a limit is an open hold"]);
+    audit_is_clean(&ledger);
+    block_on(caller.reserve(&ask(*b"0123456789abcdeg")))
+        .unwrap()
+        .unwrap()
+        .release();
+}

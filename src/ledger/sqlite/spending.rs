@@ -1,0 +1,171 @@
+//! What keys with limits, and their end users, have spent: a row each and period. A key has rows from its first limit on, for ever.
+//!
+//! Beside the usage of keys, which counts a call on the day on which it ended, these count it in the period in which it came.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, Transaction, params};
+
+use super::{Database, PART, corrupt};
+use crate::ledger::StoreError;
+use crate::ledger::admin::AuditFinding;
+use crate::ledger::key_settings::KeySettings;
+use crate::ledger::records::clamped;
+use crate::pure::account::KeptSpending;
+use crate::pure::ids::{AccountId, KeyDigest, KeyId};
+use crate::pure::money::Credits;
+use crate::pure::spend::{EndUserId, SpendPeriod};
+use crate::pure::time::Day;
+
+/// What a group of debits adds: who spent how much in which period.
+pub(in crate::ledger) type SpendSums = HashMap<(KeyId, Option<EndUserId>, SpendPeriod), Credits>;
+
+/// Adds what files of earlier versions do not have. Those versions read and write such a file all the same, and know no limits.
+pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
+    let sql = "SELECT count(*) FROM pragma_table_info('keys') WHERE name = 'settings'";
+    let known: i64 = connection.query_row(sql, [], |row| row.get(0))?;
+    if known == 0 {
+        connection.execute_batch("ALTER TABLE keys ADD COLUMN settings TEXT NOT NULL DEFAULT '{}'")?;
+    }
+    connection.execute_batch(
+        "CREATE TABLE IF NOT EXISTS spent (
+            account TEXT NOT NULL REFERENCES accounts, key TEXT NOT NULL, end_user TEXT NOT NULL, period TEXT NOT NULL,
+            spent INTEGER NOT NULL, PRIMARY KEY (account, key, end_user, period)
+        ) STRICT, WITHOUT ROWID",
+    )?;
+    Ok(())
+}
+
+/// What each account's keys and end users have spent.
+pub(super) fn all(connection: &Connection) -> Result<HashMap<String, KeptSpending>, StoreError> {
+    let mut statement = connection.prepare("SELECT account, key, end_user, period, spent FROM spent")?;
+    let mut rows = statement.query([])?;
+    let mut all: HashMap<String, KeptSpending> = HashMap::new();
+    while let Some(row) = rows.next()? {
+        let (key, end_user, period): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let end_user = match end_user.as_str() {
+            "" => None,
+            _ => Some(EndUserId::try_from(end_user).map_err(corrupt)?),
+        };
+        let name = (key.into(), end_user, period.parse().map_err(corrupt)?);
+        let spent = Credits::from_pico(row.get(4)?);
+        all.entry(row.get(0)?).or_default().insert(name, spent);
+    }
+    Ok(all)
+}
+
+/// Adds a group's sums to the rows of its account. A sum that would leave the range stays, as in memory.
+pub(super) fn write(t: &Transaction<'_>, account: &AccountId, sums: &SpendSums) -> Result<(), StoreError> {
+    for ((key, end_user, period), spent) in sums {
+        t.prepare_cached(
+            "INSERT INTO spent (account, key, end_user, period, spent) VALUES (?1, ?2, ?3, ?4, ?5)
+             ON CONFLICT (account, key, end_user, period) DO UPDATE
+             SET spent = CASE WHEN spent > 9223372036854775807 - ?5 THEN spent ELSE spent + ?5 END",
+        )?
+        .execute(params![
+            account.as_str(),
+            key.as_str(),
+            end_user.map(String::from).unwrap_or_default(),
+            period.to_string(),
+            spent.pico()
+        ])?;
+    }
+    Ok(())
+}
+
+impl Database {
+    /// Keeps a key's settings. One that has a limit now has what it spent before counted from its usage, and that is told.
+    pub(in crate::ledger) fn set_key(
+        &mut self,
+        digest: &KeyDigest,
+        (account, key): (&AccountId, &KeyId),
+        settings: &KeySettings,
+        counts: bool,
+    ) -> Result<HashMap<SpendPeriod, Credits>, StoreError> {
+        let text = serde_json::to_string(settings).map_err(corrupt)?;
+        self.durably(|t| {
+            t.execute(
+                "UPDATE keys SET settings = ?2 WHERE digest = ?1",
+                params![digest.to_hex(), text],
+            )?;
+            if !counts {
+                return Ok(HashMap::new());
+            }
+            let before = spent_before(t, account, key)?;
+            let row = |(period, spent): (&SpendPeriod, &Credits)| ((key.clone(), None, *period), *spent);
+            write(t, account, &before.iter().map(row).collect())?;
+            Ok(before)
+        })
+    }
+
+    /// Forgets the periods that were over long ago: their usage stays.
+    pub(in crate::ledger) fn forget_spending(&mut self, today: Day) -> Result<(), StoreError> {
+        let oldest = Day(today.0.saturating_sub(KEPT_DAYS));
+        let mut old: Vec<String> = Vec::new();
+        {
+            let mut statement = self.connection.prepare("SELECT DISTINCT period FROM spent")?;
+            let mut rows = statement.query([])?;
+            while let Some(row) = rows.next()? {
+                let text: String = row.get(0)?;
+                if text.parse::<SpendPeriod>().map_err(corrupt)?.is_before(oldest) {
+                    old.push(text);
+                }
+            }
+        }
+        if old.is_empty() {
+            return Ok(());
+        }
+        self.durably(|t| {
+            for period in &old {
+                t.execute("DELETE FROM spent WHERE period = ?1", [period])?;
+            }
+            Ok(())
+        })
+    }
+
+    /// What a key with a limit has spent in all is what its usage says.
+    pub(super) fn audit_spending(&self, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
+        let mut statement = self.connection.prepare(&format!(
+            "SELECT account, spent,
+                    (SELECT coalesce(sum(cost / {PART}), 0) FROM key_usage u WHERE u.account = s.account AND u.key = s.key),
+                    (SELECT coalesce(sum(cost % {PART}), 0) FROM key_usage u WHERE u.account = s.account AND u.key = s.key)
+             FROM spent s WHERE end_user = '' AND period = 't'",
+        ))?;
+        let mut rows = statement.query([])?;
+        while let Some(row) = rows.next()? {
+            let (whole, rest): (i64, i64) = (row.get(2)?, row.get(3)?);
+            let expected = i128::from(whole) * i128::from(PART) + i128::from(rest);
+            let found: i64 = row.get(1)?;
+            if expected != i128::from(found) {
+                findings.push(AuditFinding {
+                    account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
+                    rule: "usage of the key = spent by the key".to_owned(),
+                    expected: clamped(expected),
+                    found: Credits::from_pico(found),
+                });
+            }
+        }
+        Ok(())
+    }
+}
+
+fn spent_before(
+    t: &Transaction<'_>,
+    account: &AccountId,
+    key: &KeyId,
+) -> Result<HashMap<SpendPeriod, Credits>, StoreError> {
+    // The key is counted from now on even if it has spent nothing.
+    let mut before = HashMap::from([(SpendPeriod::Life, Credits::ZERO)]);
+    let mut statement = t.prepare_cached("SELECT day, cost FROM key_usage WHERE account = ?1 AND key = ?2")?;
+    let mut rows = statement.query(params![account.as_str(), key.as_str()])?;
+    while let Some(row) = rows.next()? {
+        for period in SpendPeriod::all_of(Day(row.get(0)?)) {
+            let sum = before.entry(period).or_default();
+            *sum = sum.checked_add(Credits::from_pico(row.get(1)?)).unwrap_or(*sum);
+        }
+    }
+    Ok(before)
+}
+
+/// For how many days after its end a period is remembered: calls that came in it may be found in a journal as late.
+const KEPT_DAYS: i64 = 62;

@@ -1,0 +1,257 @@
+//! Hard limits of keys and end users on the account as a value.
+
+use super::*;
+use crate::pure::account::{Extended, ReserveRequest, Scope, Settlement};
+use crate::pure::estimate::HoldRange;
+use crate::pure::limits::Limits;
+use crate::pure::numbers::{CallNumber, ProducerId};
+use crate::pure::spend::Reset;
+use crate::pure::time::Timestamp;
+
+/// 2026-11-29, a Sunday.
+const NOW: Timestamp = Timestamp(1_795_910_400_000);
+
+fn credits(pico: i64) -> Credits {
+    Credits::from_pico(pico)
+}
+
+fn key() -> KeyId {
+    "key_0123456789abcdef".to_owned().into()
+}
+
+fn account(balance: i64) -> AccountState {
+    let mut state = AccountState::default();
+    assert!(state.top_up(credits(balance)));
+    state
+}
+
+/// The `n`th request that came at `at`.
+fn id(n: u8, at: Timestamp) -> RequestId {
+    let mut bytes = [n; 16];
+    bytes
+        .iter_mut()
+        .zip(at.0.to_be_bytes().into_iter().skip(2))
+        .for_each(|(place, byte)| *place = byte);
+    RequestId::from_bytes(bytes)
+}
+
+fn limit(amount: i64, reset: Reset) -> SpendLimit {
+    let amount = credits(amount);
+    SpendLimit { amount, reset }
+}
+
+fn limits(own: Option<SpendLimit>, end_user: Option<(&str, SpendLimit)>) -> Option<Arc<SpendLimits>> {
+    let end_user = end_user.map(|(name, limit)| (EndUserId::of(name), limit));
+    Some(Arc::new(SpendLimits {
+        key: key(),
+        own,
+        end_user,
+    }))
+}
+
+fn request(n: u8, at: Timestamp, wanted: i64, spend: Option<Arc<SpendLimits>>) -> ReserveRequest {
+    let far = 1_000_000;
+    ReserveRequest {
+        id: id(n, at),
+        scope: Scope::Account,
+        limits: Limits {
+            rpm: far,
+            tpm: far,
+            concurrency: far,
+        },
+        quota: Credits::MAX,
+        wanted: credits(wanted),
+        at_least: credits(wanted),
+        tokens: 1,
+        expires: NOW.plus_millis(600_000_000),
+        is_counted: false,
+        spend,
+    }
+}
+
+fn settle(state: &mut AccountState, hold: RequestId, cost: i64, number: u64, end_user: Option<&str>) {
+    let number = CallNumber::new(ProducerId(1), number);
+    let settlement = Settlement {
+        hold,
+        cost: credits(cost),
+        tokens: 1,
+        number,
+    };
+    state.settle(&settlement, NOW);
+    let reset = Reset::Daily;
+    let end_user = end_user.map(|name| EndUser {
+        id: EndUserId::of(name),
+        reset,
+    });
+    state.spend(&key(), end_user, hold, credits(cost));
+}
+
+#[test]
+fn the_tightest_of_account_quota_key_and_end_user_decides() {
+    let amounts = [100, 200, 300, 400];
+    let orders = (0..256).map(|n| [n & 3, n >> 2 & 3, n >> 4 & 3, n >> 6 & 3]);
+    let orders = orders.filter(|order| (0..4).all(|n| order.contains(&n)));
+    for order in orders {
+        let [balance, quota, own, user] = order.map(|at| amounts[at]);
+        let mut state = account(balance);
+        let spend = limits(
+            Some(limit(own, Reset::Daily)),
+            Some(("anna", limit(user, Reset::Monthly))),
+        );
+        let ask = |n| ReserveRequest {
+            quota: credits(quota),
+            at_least: credits(1),
+            ..request(n, NOW, 1_000, spend.clone())
+        };
+        assert_eq!(state.reserve(&ask(1), NOW).unwrap().amount, credits(100), "{order:?}");
+        let denial = state.reserve(&ask(2), NOW).unwrap_err();
+        let is_right = match order.iter().position(|at| *at == 0) {
+            Some(0) => matches!(denial, Denial::Credit { .. }),
+            Some(1) => matches!(denial, Denial::Quota { .. }),
+            Some(2) => matches!(denial, Denial::Spent { spender: Spender::Key, held, .. } if held == credits(100)),
+            _ => matches!(denial, Denial::Spent { spender: Spender::EndUser, held, .. } if held == credits(100)),
+        };
+        assert!(is_right, "{order:?}: {denial:?}");
+        assert!(denial.is_counted());
+        assert_eq!(state.release(id(1, NOW)), Some(credits(100)));
+        assert_eq!(state.reserve(&ask(2), NOW).unwrap().amount, credits(100), "{order:?}");
+    }
+}
+
+#[test]
+fn a_call_counts_in_the_period_in_which_it_came() {
+    let mut state = account(10_000);
+    let spend = limits(Some(limit(100, Reset::Daily)), None);
+    let (late, early) = (NOW.plus_millis(86_399_999), NOW.plus_millis(86_400_000));
+    assert!(state.reserve(&request(1, late, 60, spend.clone()), late).is_ok());
+    assert!(state.reserve(&request(2, late, 60, spend.clone()), late).is_err());
+    // Midnight: the day begins with all of its limit, whatever still runs.
+    assert!(state.reserve(&request(3, early, 100, spend.clone()), early).is_ok());
+    settle(&mut state, id(1, late), 55, 1, None);
+    let [before, after] = [late, early].map(|at| state.spent(&key(), SpendPeriod::Day(at.day())));
+    assert_eq!(
+        before,
+        Spent {
+            spent: credits(55),
+            held: Credits::ZERO
+        }
+    );
+    assert_eq!(
+        after,
+        Spent {
+            spent: Credits::ZERO,
+            held: credits(100)
+        }
+    );
+    settle(&mut state, id(3, early), 40, 2, None);
+    assert_eq!(state.spent(&key(), SpendPeriod::Life).spent, credits(95));
+    assert!(state.reserve(&request(4, early, 61, spend.clone()), early).is_err());
+    assert!(state.reserve(&request(4, early, 60, spend.clone()), early).is_ok());
+    // A Sunday and a Monday, in one month until the first of December.
+    let sums = |reset: Reset, at: Timestamp| state.spent(&key(), reset.period(at.day())).spent;
+    assert_eq!(
+        [sums(Reset::Weekly, late), sums(Reset::Weekly, early)],
+        [credits(55), credits(40)]
+    );
+    assert_eq!(sums(Reset::Monthly, early), credits(95));
+}
+
+#[test]
+fn a_debit_counts_even_when_its_hold_is_gone_and_a_reset_can_change() {
+    let mut state = account(10_000);
+    let own = |amount, reset| limits(Some(limit(amount, reset)), None);
+    let short = ReserveRequest {
+        expires: NOW.plus_millis(10),
+        ..request(1, NOW, 50, own(100, Reset::Daily))
+    };
+    assert!(state.reserve(&short, NOW).is_ok());
+    assert_eq!(state.expire(NOW.plus_millis(10)), 1);
+    settle(&mut state, id(1, NOW), 70, 1, None);
+    assert!(
+        state
+            .reserve(&request(2, NOW, 31, own(100, Reset::Daily)), NOW)
+            .is_err()
+    );
+    assert!(
+        state
+            .reserve(&request(2, NOW, 31, own(100, Reset::Weekly)), NOW)
+            .is_err()
+    );
+    assert!(state.reserve(&request(2, NOW, 31, own(101, Reset::None)), NOW).is_ok());
+    // What is tracked is not read a second time.
+    state.track(&key(), &HashMap::from([(SpendPeriod::Life, credits(1))]));
+    assert_eq!(state.spent(&key(), SpendPeriod::Life).spent, credits(70));
+}
+
+#[test]
+fn a_key_without_limits_is_not_counted_until_it_is_tracked() {
+    let mut state = account(10_000);
+    assert!(state.reserve(&request(1, NOW, 50, None), NOW).is_ok());
+    settle(&mut state, id(1, NOW), 50, 1, None);
+    assert!(!state.tracks(&key()));
+    let before = HashMap::from(SpendPeriod::all_of(NOW.day()).map(|period| (period, credits(50))));
+    assert!(state.reserve(&request(2, NOW, 20, None), NOW).is_ok());
+    state.track(&key(), &before);
+    // What ran when the limit came counts when it ends.
+    settle(&mut state, id(2, NOW), 20, 2, None);
+    assert_eq!(state.spent(&key(), SpendPeriod::Day(NOW.day())).spent, credits(70));
+    assert!(
+        state
+            .reserve(&request(3, NOW, 31, limits(Some(limit(100, Reset::Daily)), None)), NOW)
+            .is_err()
+    );
+}
+
+#[test]
+fn a_hold_is_raised_within_the_limits() {
+    let mut state = account(10_000);
+    let spend = limits(Some(limit(100, Reset::Daily)), Some(("anna", limit(80, Reset::Daily))));
+    assert!(state.reserve(&request(1, NOW, 20, spend.clone()), NOW).is_ok());
+    let other = limits(Some(limit(100, Reset::Daily)), Some(("bob", limit(80, Reset::Daily))));
+    assert!(state.reserve(&request(2, NOW, 30, other), NOW).is_ok());
+    let range = |wanted, at_least| HoldRange {
+        wanted: credits(wanted),
+        at_least: credits(at_least),
+    };
+    let mut raise = |wanted, least| state.extend(id(1, NOW), &range(wanted, least), Credits::MAX, NOW);
+    assert_eq!(raise(200, 71), Extended::Refused);
+    assert_eq!(raise(200, 70), Extended::To(credits(70)));
+    let period = SpendPeriod::Day(NOW.day());
+    assert_eq!(state.spent(&key(), period).held, credits(100));
+    assert_eq!(state.spent_by(&key(), EndUserId::of("anna"), period).held, credits(70));
+    settle(&mut state, id(1, NOW), 70, 1, Some("anna"));
+    state.release(id(2, NOW));
+    assert_eq!(
+        state.spent(&key(), period),
+        Spent {
+            spent: credits(70),
+            held: Credits::ZERO
+        }
+    );
+    assert_eq!(state.spent_by(&key(), EndUserId::of("bob"), period), Spent::default());
+}
+
+#[test]
+fn end_users_are_as_many_as_are_counted() {
+    let mut state = account(1_000_000);
+    let day = SpendPeriod::Day(NOW.day());
+    let all = (0..END_USERS_MAX).map(|n| (EndUserId::of(&n.to_string()), Spent::default()));
+    state.spending.end_users.insert((key(), day), all.collect());
+    let of = |name| limits(None, Some((name, limit(100, Reset::Daily))));
+    assert!(matches!(
+        state.reserve(&request(1, NOW, 1, of("new")), NOW),
+        Err(Denial::EndUsers(_))
+    ));
+    assert!(state.reserve(&request(2, NOW, 1, of("7")), NOW).is_ok());
+    let tomorrow = NOW.plus_millis(86_400_000);
+    assert!(state.reserve(&request(3, tomorrow, 1, of("new")), tomorrow).is_ok());
+    state.forget_spending(tomorrow.day());
+    assert!(
+        state.spending.end_users.contains_key(&(key(), day)),
+        "one of them holds something"
+    );
+    state.release(id(2, NOW));
+    state.forget_spending(tomorrow.day());
+    assert!(!state.spending.end_users.contains_key(&(key(), day)));
+    assert_eq!(state.spent(&key(), SpendPeriod::Life).held, credits(1));
+}

@@ -1,0 +1,115 @@
+//! Whose call a body says that it is: `user`, or `metadata.user_id`.
+
+use std::borrow::Cow;
+
+use super::RequestBody;
+use super::scan::{Fault, Kind, Scanner, Value};
+use super::text;
+use crate::pure::spend::END_USER_BYTES_MAX;
+
+/// Why a body's end user cannot be told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EndUserError {
+    /// It is neither a string nor null.
+    #[error("The end user (user, or metadata.user_id) must be a string.")]
+    NotText,
+    /// It is too long.
+    #[error("The end user (user, or metadata.user_id) has more than {END_USER_BYTES_MAX} bytes.")]
+    TooLong,
+    /// It stands there twice, and which one counts would be a guess.
+    #[error("The end user (user, or metadata.user_id) stands in the body more than once.")]
+    Twice,
+}
+
+impl RequestBody {
+    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads the body once more.
+    ///
+    /// # Errors
+    /// When it is no string, longer than [`END_USER_BYTES_MAX`], or stands there more than once.
+    pub fn end_user(&self) -> Result<Option<Cow<'_, str>>, EndUserError> {
+        // The body was read to its end before: it is an object.
+        let Ok((user, of_metadata)) = self.named_users() else {
+            return Ok(None);
+        };
+        let user = self.only(&user)?;
+        let of_metadata = self.only(&of_metadata)?;
+        Ok(user.or(of_metadata))
+    }
+
+    fn named_users(&self) -> Result<(Vec<Value>, Vec<Value>), Fault> {
+        let bytes = self.bytes();
+        let mut scan = Scanner::new(bytes);
+        let (mut users, mut of_metadata) = (Vec::new(), Vec::new());
+        let mut object = scan.open_object()?;
+        while let Some(key) = scan.next_key(&mut object)? {
+            if text::is(key, bytes, "user") {
+                users.push(scan.value()?);
+            } else if text::is(key, bytes, "metadata") && scan.peek() == Some(b'{') {
+                let mut metadata = scan.open_object()?;
+                while let Some(key) = scan.next_key(&mut metadata)? {
+                    let value = scan.value()?;
+                    if text::is(key, bytes, "user_id") {
+                        of_metadata.push(value);
+                    }
+                }
+            } else {
+                scan.value()?;
+            }
+        }
+        Ok((users, of_metadata))
+    }
+
+    fn only(&self, named: &[Value]) -> Result<Option<Cow<'_, str>>, EndUserError> {
+        let value = match named {
+            [] => return Ok(None),
+            [value] => *value,
+            _ => return Err(EndUserError::Twice),
+        };
+        let name = match value.text() {
+            Some(name) => text::unescape(name, self.bytes()),
+            None if value.kind == Kind::Null => return Ok(None),
+            None => return Err(EndUserError::NotText),
+        };
+        if name.len() > END_USER_BYTES_MAX {
+            return Err(EndUserError::TooLong);
+        }
+        Ok(Some(name).filter(|name| !name.is_empty()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::request_body::Endpoint;
+
+    fn end_user(fields: &str) -> Result<Option<String>, EndUserError> {
+        let text = format!(r#"{{"model":"a/b","messages":[{{"role":"user","content":"x"}}]{fields}}}"#);
+        let body = RequestBody::parse(text.into(), Endpoint::Chat).unwrap();
+        let name = body.end_user()?;
+        Ok(name.map(Cow::into_owned))
+    }
+
+    #[test]
+    fn the_end_user_is_found_where_clients_write_it() {
+        let is = |fields, name: &str| assert_eq!(end_user(fields), Ok(Some(name.to_owned())), "{fields}");
+        is(r#","user":"anna""#, "anna");
+        is(r#","us\u0065r":"\u00e4nna""#, "änna");
+        is(r#","metadata":{"a":{"user_id":"x"},"user_id":"bob"}"#, "bob");
+        is(r#","metadata":{"user_id":"bob"},"user":"anna""#, "anna");
+        is(r#","metadata":{"user_id":"bob"},"user":null"#, "bob");
+        for none in [
+            "",
+            r#","user":"""#,
+            r#","user":null"#,
+            r#","metadata":[{"user_id":"x"}]"#,
+            r#","other":{"user":"x"}"#,
+        ] {
+            assert_eq!(end_user(none), Ok(None), "{none}");
+        }
+        assert_eq!(end_user(r#","user":7"#), Err(EndUserError::NotText));
+        assert_eq!(end_user(r#","user":"a","user":"b""#), Err(EndUserError::Twice));
+        let long = |n: usize| end_user(&format!(r#","user":"{}""#, "x".repeat(n)));
+        assert_eq!(long(257), Err(EndUserError::TooLong));
+        assert!(long(256).is_ok());
+    }
+}
