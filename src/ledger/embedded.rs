@@ -9,6 +9,7 @@ mod command;
 mod commands;
 mod extend;
 mod handover;
+mod idempotency;
 mod load;
 mod owner;
 mod preflight;

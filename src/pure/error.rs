@@ -5,6 +5,7 @@
 use serde::Serialize;
 use serde_json::json;
 
+use super::idempotency::KeyRefusal;
 use super::money::Credits;
 
 /// Why a call is not answered with what it asked for.
@@ -57,6 +58,8 @@ pub enum ApiError {
         /// Seconds until it makes sense to come back.
         retry_after_secs: u64,
     },
+    /// The request's `Idempotency-Key` is known.
+    KeyRepeated(KeyRefusal),
     /// A fault of the gateway's own.
     Internal,
     /// The upstream refused the request as such (400, 404, 413, 422 and their like): its status and words are the client's.
@@ -128,6 +131,8 @@ pub enum LimitKind {
     BodyMemoryOfKey,
     /// Memory that the request bodies from one address take.
     BodyMemoryOfAddress,
+    /// Idempotency keys of one API key that are known.
+    IdempotencyKeys,
 }
 
 impl LimitKind {
@@ -140,6 +145,7 @@ impl LimitKind {
             LimitKind::FailedAuthentication => "failed_authentications",
             LimitKind::BodyMemoryOfKey => "body_memory_bytes_per_key",
             LimitKind::BodyMemoryOfAddress => "body_memory_bytes_per_address",
+            LimitKind::IdempotencyKeys => "idempotency_keys_per_key",
         }
     }
 }
@@ -164,7 +170,9 @@ pub struct WireError {
 }
 
 impl WireError {
-    fn new(status: u16, kind: &'static str, message: impl Into<String>) -> WireError {
+    pub(super) const CONFLICT: u16 = 409;
+
+    pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> WireError {
         let message = message.into();
         WireError {
             status,
@@ -177,17 +185,17 @@ impl WireError {
         }
     }
 
-    fn retry_after(mut self, secs: u64) -> WireError {
+    pub(super) fn retry_after(mut self, secs: u64) -> WireError {
         self.retry_after_secs = Some(secs.max(1));
         self
     }
 
-    fn final_answer(mut self) -> WireError {
+    pub(super) fn final_answer(mut self) -> WireError {
         self.retry_is_useless = true;
         self
     }
 
-    fn with(mut self, metadata: &impl Serialize) -> WireError {
+    pub(super) fn with(mut self, metadata: &impl Serialize) -> WireError {
         self.metadata = serde_json::to_string(metadata).ok();
         self
     }
@@ -263,6 +271,7 @@ impl ApiError {
                 .with(&json!({ "limit": name, "value": value }))
                 .retry_after(*retry_after_secs)
             }
+            ApiError::KeyRepeated(refusal) => refusal.to_wire(),
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),
             ApiError::UpstreamRefused { status, message } => {
                 let kind = if *status == 404 {

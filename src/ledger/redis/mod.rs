@@ -18,6 +18,7 @@ mod commands;
 mod confirm;
 mod extend;
 mod holds;
+mod idempotency;
 mod link;
 mod options;
 mod queue;
@@ -40,6 +41,7 @@ use std::time::Duration;
 pub use self::account::Account;
 use self::cache::Cache;
 use self::holds::{OpenHold, OpenHolds};
+use self::idempotency::KeyEnds;
 use self::link::Link;
 pub use self::options::Options;
 use self::options::unavailable;
@@ -123,6 +125,7 @@ impl RedisLedger {
             cache: Cache::default(),
             producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
+            key_ends: KeyEnds::default(),
             maintenance: AtomicBool::new(false),
             has_accounts: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),

@@ -28,7 +28,7 @@ use super::script::{self, EvalMode};
 use super::shards::Shard;
 use super::shared::Shared;
 use super::url::Connection;
-use super::{server_health, topology};
+use super::{idempotency, server_health, topology};
 use crate::failpoints::point;
 
 /// The state of a shard's settler.
@@ -81,7 +81,13 @@ pub(super) fn run(shared: &Arc<Shared>) {
             .shards
             .is_cluster()
             .then(|| tokio::spawn(topology::follow(Arc::clone(shared))));
+        #[expect(clippy::disallowed_methods, reason = "it is waited for below, when all is sent")]
+        let keys = tokio::spawn(idempotency::run(Arc::clone(shared)));
         settle(shared).await;
+        shared.key_ends.close();
+        if tokio::time::timeout(shared.options.close_within, keys).await.is_err() {
+            log::warn!("Redis was not told how calls under idempotency keys ended: their answers are not kept");
+        }
         subscription.abort();
         if let Some(topology) = topology {
             topology.abort();
