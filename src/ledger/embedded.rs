@@ -10,6 +10,7 @@ mod commands;
 mod extend;
 mod handover;
 mod idempotency;
+mod keys;
 mod load;
 mod owner;
 mod preflight;

@@ -5,7 +5,7 @@ use std::task::{Context, Poll};
 
 use super::cover::{Cover, Uncovered};
 use super::handle::AccountHandle;
-use super::idempotency::TakenKey;
+use super::idempotency::taken::TakenKey;
 use super::journal::Entry;
 use super::records::Debit;
 use crate::failpoints::point;

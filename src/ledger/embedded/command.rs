@@ -4,7 +4,7 @@ use tokio::sync::oneshot;
 
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
-use crate::ledger::idempotency::{Found, KeyedCall};
+use crate::ledger::idempotency::call::{Found, KeyedCall};
 
 /// What the thread is told.
 #[derive(Debug)]

@@ -4,36 +4,16 @@
 //! sent is on the disk before it is; how it ended follows with the next group. A record of the file that says "sent", of a call that does
 //! not run, was left by a process that died: nobody knows what its provider did.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
 use super::Embedded;
 use super::command::Command;
-use super::shared::Shared;
-use crate::failpoints::point;
+use super::keys::{Keys, Write};
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::{Found, KeyEnd, KeyedCall};
-use crate::ledger::sqlite::{Database, KeyWrite};
-use crate::pure::idempotency::{Fingerprint, KeyName, Owner, Record, State};
-use crate::pure::ids::{KeyId, RequestId};
-
-/// The keys of running calls, and what the file has yet to hear of them.
-#[derive(Debug, Default)]
-pub(super) struct Keys {
-    running: Mutex<HashMap<(KeyId, KeyName), (Fingerprint, RequestId)>>,
-    writes: Mutex<Vec<Write>>,
-}
-
-/// What the file is to hear.
-#[derive(Debug)]
-enum Write {
-    Sent(KeyedCall, oneshot::Sender<Result<(), StoreError>>),
-    Ended(KeyedCall, KeyEnd),
-}
+use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
+use crate::pure::idempotency::{Owner, State};
 
 impl Embedded {
     /// See [`Caller::take_key`](crate::ledger::Caller::take_key).
@@ -46,7 +26,7 @@ impl Embedded {
             return Ok(Found::Known(record));
         }
         let mut taken = Taken {
-            shared: &self.shared,
+            keys,
             call,
             stays: false,
         };
@@ -94,56 +74,9 @@ impl Embedded {
     }
 }
 
-impl Keys {
-    /// Takes a key that no running call has; else what is known of it.
-    fn take(&self, call: &KeyedCall) -> Option<Record> {
-        match self.running().entry((call.key.clone(), call.name)) {
-            Entry::Vacant(free) => {
-                free.insert((call.fingerprint, call.request));
-                None
-            }
-            Entry::Occupied(taken) => {
-                let (fingerprint, request) = *taken.get();
-                let state = State::Taken;
-                Some(Record {
-                    fingerprint,
-                    request,
-                    state,
-                })
-            }
-        }
-    }
-
-    /// A call's key is no running call's any more.
-    fn forget(&self, call: &KeyedCall) {
-        if let Entry::Occupied(taken) = self.running().entry((call.key.clone(), call.name))
-            && taken.get().1 == call.request
-        {
-            taken.remove();
-        }
-    }
-
-    fn running(&self) -> MutexGuard<'_, HashMap<(KeyId, KeyName), (Fingerprint, RequestId)>> {
-        self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn writes(&self) -> MutexGuard<'_, Vec<Write>> {
-        self.writes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Write {
-    fn of(&self) -> KeyWrite<'_> {
-        match self {
-            Write::Sent(call, _) => KeyWrite::Sent(call),
-            Write::Ended(call, end) => KeyWrite::Ended(call, end),
-        }
-    }
-}
-
 /// A key in the making: without a call that keeps it, it is free again.
 struct Taken<'a> {
-    shared: &'a Shared,
+    keys: &'a Keys,
     call: &'a KeyedCall,
     stays: bool,
 }
@@ -151,80 +84,13 @@ struct Taken<'a> {
 impl Drop for Taken<'_> {
     fn drop(&mut self) {
         if !self.stays {
-            self.shared.idempotency.forget(self.call);
-        }
-    }
-}
-
-/// What the file has of a call's key. For the ledger's thread.
-///
-/// # Errors
-/// When the file cannot be read or written.
-pub(super) fn find(shared: &Shared, database: &mut Database, call: &KeyedCall) -> Result<Found, StoreError> {
-    let now = shared.clock.now();
-    if let Some(record) = database.key_record(call, now)? {
-        return Ok(Found::Known(record));
-    }
-    let most = call.limits.keys_per_key_max;
-    if database.keys_known(&call.key)? >= most {
-        database.delete_expired_keys(now)?;
-        if database.keys_known(&call.key)? >= most {
-            return Ok(Found::Full);
-        }
-    }
-    Ok(Found::Nothing)
-}
-
-/// Writes what the file has yet to hear, and tells whoever waits for it. For the ledger's thread.
-///
-/// # Errors
-/// When the file cannot be written: calls that were about to be sent are told so, and what ended is kept for the next try.
-pub(super) fn write(shared: &Shared, database: &mut Database) -> Result<(), StoreError> {
-    let keys = &shared.idempotency;
-    let writes = std::mem::take(&mut *keys.writes());
-    if writes.is_empty() {
-        return Ok(());
-    }
-    let name = match writes.iter().any(|write| matches!(write, Write::Sent(..))) {
-        true => "idempotency-sent",
-        false => "idempotency-ended",
-    };
-    point(name, "before");
-    let group: Vec<KeyWrite<'_>> = writes.iter().map(Write::of).collect();
-    let written = database.write_keys(&group, shared.clock.now());
-    point(name, "after");
-    match written {
-        Ok(written) => {
-            for (write, is_written) in writes.into_iter().zip(written) {
-                match write {
-                    Write::Ended(call, _) => keys.forget(&call),
-                    // Whoever asked may have gone.
-                    Write::Sent(_, reply) if is_written => drop(reply.send(Ok(()))),
-                    Write::Sent(_, reply) => drop(reply.send(Err(taken_by_another()))),
-                }
-            }
-            Ok(())
-        }
-        Err(error) => {
-            let mut kept = Vec::new();
-            for write in writes {
-                match write {
-                    Write::Sent(_, reply) => drop(reply.send(Err(error.clone()))),
-                    ended @ Write::Ended(..) => kept.push(ended),
-                }
-            }
-            keys.writes().splice(0..0, kept);
-            Err(error)
+            self.keys.forget(self.call);
         }
     }
 }
 
 fn changes_hands() -> StoreError {
     StoreError::Unavailable("the ledger changes hands".to_owned())
-}
-
-fn taken_by_another() -> StoreError {
-    StoreError::Corrupt("an idempotency key was taken twice".to_owned())
 }
 
 /// How long a call waits for its key to be on the disk.

@@ -11,7 +11,7 @@ use super::super::StoreError;
 use super::super::producer::Producer;
 use super::super::sqlite::Database;
 use super::super::store_metrics::Times;
-use super::idempotency::Keys;
+use super::keys::Keys;
 use super::owner::OwnedBy;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
 use crate::clock::Clock;

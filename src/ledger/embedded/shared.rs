@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::idempotency::Keys;
+use super::keys::Keys;
 use super::owner::OwnedBy;
 use crate::clock::Clock;
 use crate::ledger::admin::RecoverReport;

@@ -7,7 +7,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::Command;
-use super::idempotency;
+use super::keys;
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use crate::failpoints::point;
@@ -89,7 +89,7 @@ impl Committer {
                 }
                 // The asker may have gone.
                 Ok(Command::FindKey(call, found)) => {
-                    drop(found.send(idempotency::find(&self.shared, &mut self.database, &call)));
+                    drop(found.send(keys::find(&mut self.database, &call, self.shared.clock.now())));
                 }
                 Ok(Command::WriteKeys) => {
                     self.write_keys();
@@ -162,7 +162,7 @@ impl Committer {
     /// Writes what waits of idempotency keys. False when that cannot be written: it is tried again.
     fn write_keys(&mut self) -> bool {
         let now = crate::clock::monotonic();
-        match idempotency::write(&self.shared, &mut self.database) {
+        match keys::write(&self.shared.idempotency, &mut self.database, self.shared.clock.now()) {
             Ok(()) => {
                 self.keys_at = self.keys_at.or(now.checked_add(KEYS_EVERY));
                 true

@@ -3,42 +3,21 @@
 //! A key that is taken expires within a minute, so a process that dies before it has sent anything blocks it no longer. From "sent" on it is
 //! known for 24 hours, and the call's hold says whether it runs.
 
-use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use redis::Value;
-use tokio::sync::Notify;
 
 use super::account::{Account, idempotency_of_key};
-use super::link::{Call, Link};
+use super::key_ends::{EVENTS, Ended, JSON};
+use super::link::Call;
 use super::script::{self, EvalMode};
-use super::shared::Shared;
 use super::{RedisLedger, reply};
 use crate::failpoints::point;
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::{Found, KeyEnd, KeyedCall};
+use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
 use crate::pure::idempotency::{Answer, Fingerprint, KEPT_MS, Owner, Record, State, TAKEN_MS};
 use crate::pure::ids::RequestId;
-
-/// How calls under a key ended, which Redis has yet to hear.
-#[derive(Debug, Default)]
-pub(super) struct KeyEnds {
-    waiting: Mutex<VecDeque<Ended>>,
-    wake: Notify,
-    is_closed: AtomicBool,
-}
-
-#[derive(Debug)]
-struct Ended {
-    account: Arc<Account>,
-    call: KeyedCall,
-    end: KeyEnd,
-    /// By the ledger's monotonic clock.
-    queued_ms: u64,
-}
 
 impl RedisLedger {
     /// See [`Caller::take_key`](crate::ledger::Caller::take_key).
@@ -136,80 +115,6 @@ impl Drop for Doubt<'_> {
     }
 }
 
-impl KeyEnds {
-    /// No more come: what waits is told for a moment yet.
-    pub(super) fn close(&self) {
-        self.is_closed.store(true, Ordering::Release);
-        self.wake.notify_one();
-    }
-
-    fn push(&self, ended: Ended) {
-        self.lock().push_back(ended);
-        self.wake.notify_one();
-    }
-
-    fn lock(&self) -> MutexGuard<'_, VecDeque<Ended>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-/// Tells Redis how calls under a key ended, until [`KeyEnds::close`]. What Redis does not take within [`TRIED_MS`] is dropped: the key then
-/// says that its call's answer is not there.
-pub(super) async fn run(shared: Arc<Shared>) {
-    let link = Link::default();
-    let ends = &shared.key_ends;
-    loop {
-        let Some(ended) = ends.lock().pop_front() else {
-            if ends.is_closed.load(Ordering::Acquire) {
-                return;
-            }
-            ends.wake.notified().await;
-            continue;
-        };
-        let name = match ended.end {
-            KeyEnd::Billed(_) => "idempotency-ended",
-            KeyEnd::Freed => "idempotency-freed",
-        };
-        point(name, "before");
-        let told = tell(&shared, &link, &ended).await;
-        point(name, "after");
-        if let Err(error) = told {
-            if shared.now_ms().saturating_sub(ended.queued_ms) > TRIED_MS {
-                log::warn!(
-                    "request {}: its idempotency key was not told how it ended: {error}",
-                    ended.call.request
-                );
-                continue;
-            }
-            ends.lock().push_back(ended);
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
-}
-
-async fn tell(shared: &Shared, link: &Link, ended: &Ended) -> Result<(), StoreError> {
-    let Ended { account, call, end, .. } = ended;
-    let of_key = idempotency_of_key(account.id(), &call.key);
-    let mut command = script::KEY_END.call(EvalMode::Hash, &of_key.each_ref().map(String::as_str));
-    command.arg(call.name.as_bytes()).arg(call.request.as_bytes());
-    match end {
-        KeyEnd::Freed => command.arg("free").arg(""),
-        KeyEnd::Billed(None) => command.arg("billed").arg(""),
-        KeyEnd::Billed(Some(answer)) => {
-            let mut text = Vec::with_capacity(answer.body.len().saturating_add(1));
-            text.push(if answer.streamed { EVENTS } else { JSON });
-            text.extend_from_slice(&answer.body);
-            command.arg("billed").arg(text)
-        }
-    };
-    command.arg(call.limits.bytes_per_key_max);
-    let asked = Call {
-        command,
-        script: Some(&script::KEY_END),
-    };
-    reply::text(&shared.ask(link, &asked).await?).map(drop)
-}
-
 /// Reads the answer to a taking.
 fn found(value: &Value) -> Result<Found, StoreError> {
     let Value::Array(parts) = value else {
@@ -251,10 +156,3 @@ fn stored(answer: &[u8]) -> State {
         _ => State::NotStored,
     }
 }
-
-const EVENTS: u8 = b'e';
-const JSON: u8 = b'j';
-/// For how long how a call ended is told again, in milliseconds.
-const TRIED_MS: u64 = 60_000;
-/// The pause after what Redis did not take.
-const PAUSE: Duration = Duration::from_millis(50);

@@ -6,6 +6,7 @@
 
 mod answers;
 mod hand_over;
+mod keys;
 mod renew;
 mod send;
 
@@ -28,7 +29,7 @@ use super::script::{self, EvalMode};
 use super::shards::Shard;
 use super::shared::Shared;
 use super::url::Connection;
-use super::{idempotency, server_health, topology};
+use super::{server_health, topology};
 use crate::failpoints::point;
 
 /// The state of a shard's settler.
@@ -82,10 +83,13 @@ pub(super) fn run(shared: &Arc<Shared>) {
             .is_cluster()
             .then(|| tokio::spawn(topology::follow(Arc::clone(shared))));
         #[expect(clippy::disallowed_methods, reason = "it is waited for below, when all is sent")]
-        let keys = tokio::spawn(idempotency::run(Arc::clone(shared)));
+        let key_ends = tokio::spawn(keys::run(Arc::clone(shared)));
         settle(shared).await;
         shared.key_ends.close();
-        if tokio::time::timeout(shared.options.close_within, keys).await.is_err() {
+        if tokio::time::timeout(shared.options.close_within, key_ends)
+            .await
+            .is_err()
+        {
             log::warn!("Redis was not told how calls under idempotency keys ended: their answers are not kept");
         }
         subscription.abort();

@@ -11,7 +11,7 @@ use super::account::{Account, scope_text};
 use super::admission_breaker::millis_since;
 use super::cache::{Cache, KnownKey};
 use super::holds::OpenHolds;
-use super::idempotency::KeyEnds;
+use super::key_ends::KeyEnds;
 use super::link::{Call, Link, Sent, Unanswered};
 use super::options::{Options, unavailable};
 use super::queue::ReleaseKind;

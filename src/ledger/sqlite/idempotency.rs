@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{Database, corrupt};
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::{KeyEnd, KeyedCall};
+use crate::ledger::idempotency::call::{KeyEnd, KeyedCall};
 use crate::pure::idempotency::{Answer, Fingerprint, KEPT_MS, Owner, Record, State};
 use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::time::Timestamp;
