@@ -7,6 +7,7 @@ use super::{IN_PROGRESS, again, is_replay, keyed};
 use crate::chat::request;
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::fleet::Fleet;
+use crate::harness::redis_group::RedisCluster;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::{Cue, Reply, Upstream, eventually};
 use crate::nodes::unlimited;
@@ -53,6 +54,11 @@ async fn many_at_once(gateways: usize, store: &str) {
 #[tokio::test]
 async fn a_hundred_at_once_make_one_call_over_three_gateways_on_one_redis() {
     many_at_once(3, &RedisServer::start().url()).await;
+}
+
+#[tokio::test]
+async fn a_hundred_at_once_make_one_call_over_two_gateways_on_a_cluster() {
+    many_at_once(2, &RedisCluster::start().url()).await;
 }
 
 #[tokio::test]
