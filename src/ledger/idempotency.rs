@@ -53,7 +53,7 @@ impl Hold {
     /// When the store does not say so: then nothing may be sent, and the hold is to be released.
     pub async fn send_under_key(&mut self, key: Box<TakenKey>) -> Result<(), StoreError> {
         let key = self.key.insert(key);
-        key.is_sent().await
+        key.send().await
     }
 
     /// The answer as its client gets it, to be kept with the key.

@@ -12,7 +12,7 @@ use super::Embedded;
 use super::command::Command;
 use super::keys::{Keys, Write};
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
+use crate::ledger::idempotency::call::{ENDS_MAX, Found, KeyEnd, KeyedCall};
 use crate::pure::idempotency::{Owner, State};
 
 impl Embedded {
@@ -32,7 +32,7 @@ impl Embedded {
         };
         let (reply, found) = oneshot::channel();
         self.tell(Command::FindKey(Box::new(call.clone()), reply))?;
-        let found = found.await.map_err(|_| changes_hands())??;
+        let found = answered(found).await?;
         taken.stays = matches!(found, Found::Nothing);
         Ok(match found {
             Found::Known(mut record) => {
@@ -57,17 +57,24 @@ impl Embedded {
             writes.push(Write::Sent(call.clone(), reply));
         }
         self.tell(Command::WriteKeys)?;
-        match tokio::time::timeout(WRITTEN_MAX, written).await {
-            Ok(Ok(written)) => written,
-            Ok(Err(_)) => Err(changes_hands()),
-            Err(_) => Err(StoreError::Unavailable("the ledger's file takes too long".to_owned())),
-        }
+        answered(written).await
     }
 
     /// A call under a key is over. Once the ledger has changed hands, this waits for it to come back; else the successor says that the
     /// call's answer is not there.
     pub(in crate::ledger) fn end_key(&self, call: &KeyedCall, end: KeyEnd) {
-        self.shared.idempotency.writes().push(Write::Ended(call.clone(), end));
+        let keys = &self.shared.idempotency;
+        if let KeyEnd::Unsent = end {
+            return keys.forget(call); // The file has not heard of it.
+        }
+        let mut writes = keys.writes();
+        if writes.len() >= ENDS_MAX {
+            drop(writes);
+            log::warn!("request {}: its idempotency key is not written", call.request);
+            return keys.forget(call);
+        }
+        writes.push(Write::Ended(call.clone(), end));
+        drop(writes);
         if !self.is_handed_over() && self.tell(Command::WriteKeys).is_err() {
             log::warn!("request {}: its idempotency key is not written", call.request);
         }
@@ -89,9 +96,18 @@ impl Drop for Taken<'_> {
     }
 }
 
+/// What the ledger's thread answers.
+async fn answered<T>(answer: oneshot::Receiver<Result<T, StoreError>>) -> Result<T, StoreError> {
+    match tokio::time::timeout(ANSWERED_MAX, answer).await {
+        Ok(Ok(answered)) => answered,
+        Ok(Err(_)) => Err(changes_hands()),
+        Err(_) => Err(StoreError::Unavailable("the ledger's file takes too long".to_owned())),
+    }
+}
+
 fn changes_hands() -> StoreError {
     StoreError::Unavailable("the ledger changes hands".to_owned())
 }
 
-/// How long a call waits for its key to be on the disk.
-const WRITTEN_MAX: Duration = Duration::from_secs(10);
+/// How long a call waits for the ledger's thread, and for its disk.
+const ANSWERED_MAX: Duration = Duration::from_secs(10);

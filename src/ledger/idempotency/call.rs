@@ -34,4 +34,9 @@ pub(in crate::ledger) enum KeyEnd {
     Billed(Option<Answer>),
     /// It was not: the key is free.
     Freed,
+    /// It was never sent: the key is free.
+    Unsent,
 }
+
+/// Most ends that wait for their store; beyond that, a store that does not take them has keys taken whose calls are over.
+pub(in crate::ledger) const ENDS_MAX: usize = 100_000;

@@ -11,6 +11,7 @@ pub struct TakenKey {
     place: AccountHandle,
     call: KeyedCall,
     answer: Option<Answer>,
+    is_sent: bool,
     is_open: bool,
 }
 
@@ -20,11 +21,14 @@ impl TakenKey {
             place,
             call,
             answer: None,
+            is_sent: false,
             is_open: true,
         }
     }
 
-    pub(in crate::ledger) async fn is_sent(&self) -> Result<(), StoreError> {
+    /// Its call is about to be sent.
+    pub(in crate::ledger) async fn send(&mut self) -> Result<(), StoreError> {
+        self.is_sent = true;
         match &self.place {
             AccountHandle::Embedded(store, _) => store.send_under_key(&self.call).await,
             AccountHandle::Redis(store, account) => store.send_under_key(account, &self.call).await,
@@ -53,7 +57,7 @@ impl TakenKey {
 impl Drop for TakenKey {
     fn drop(&mut self) {
         if self.is_open {
-            self.end(KeyEnd::Freed);
+            self.end(if self.is_sent { KeyEnd::Freed } else { KeyEnd::Unsent });
         }
     }
 }

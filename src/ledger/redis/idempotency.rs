@@ -50,6 +50,7 @@ impl RedisLedger {
             is_over: false,
         };
         let answered = shared.ask(&shared.link(), &asked).await;
+        doubt.is_over = matches!(&answered, Err(unanswered) if !unanswered.sent);
         let found = found(&answered?)?;
         doubt.is_over = true;
         Ok(found)
@@ -110,7 +111,7 @@ struct Doubt<'a> {
 impl Drop for Doubt<'_> {
     fn drop(&mut self) {
         if !self.is_over {
-            self.ledger.end_key(self.account, self.call, KeyEnd::Freed);
+            self.ledger.end_key(self.account, self.call, KeyEnd::Unsent);
         }
     }
 }

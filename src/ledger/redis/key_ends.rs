@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::sync::Notify;
 
 use super::account::Account;
-use crate::ledger::idempotency::call::{KeyEnd, KeyedCall};
+use crate::ledger::idempotency::call::{ENDS_MAX, KeyEnd, KeyedCall};
 
 /// How calls under a key ended, which Redis has yet to hear.
 #[derive(Debug, Default)]
@@ -34,7 +34,15 @@ impl KeyEnds {
     }
 
     pub(super) fn push(&self, ended: Ended) {
-        self.lock().push_back(ended);
+        let mut waiting = self.lock();
+        if waiting.len() >= ENDS_MAX {
+            return log::warn!(
+                "request {}: its idempotency key was not told how it ended",
+                ended.call.request
+            );
+        }
+        waiting.push_back(ended);
+        drop(waiting);
         self.wake.notify_one();
     }
 

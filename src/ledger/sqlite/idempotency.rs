@@ -80,7 +80,7 @@ impl Database {
             for write in writes {
                 written.push(match write {
                     KeyWrite::Sent(call) => sent(t, call, now)?,
-                    KeyWrite::Ended(call, KeyEnd::Freed) => free(t, call)?,
+                    KeyWrite::Ended(call, KeyEnd::Freed | KeyEnd::Unsent) => free(t, call)?,
                     KeyWrite::Ended(call, KeyEnd::Billed(answer)) => billed(t, call, answer.as_ref())?,
                 });
             }

@@ -21,7 +21,7 @@ pub(super) async fn run(shared: Arc<Shared>) {
     while let Some(ended) = ends.next().await {
         let name = match ended.end {
             KeyEnd::Billed(_) => "idempotency-ended",
-            KeyEnd::Freed => "idempotency-freed",
+            KeyEnd::Freed | KeyEnd::Unsent => "idempotency-freed",
         };
         point(name, "before");
         let told = tell(&shared, &link, &ended).await;
@@ -46,7 +46,7 @@ async fn tell(shared: &Shared, link: &Link, ended: &Ended) -> Result<(), StoreEr
     let mut command = script::KEY_END.call(EvalMode::Hash, &of_key.each_ref().map(String::as_str));
     command.arg(call.name.as_bytes()).arg(call.request.as_bytes());
     match end {
-        KeyEnd::Freed => command.arg("free").arg(""),
+        KeyEnd::Freed | KeyEnd::Unsent => command.arg("free").arg(""),
         KeyEnd::Billed(None) => command.arg("billed").arg(""),
         KeyEnd::Billed(Some(answer)) => {
             let mut text = Vec::with_capacity(answer.body.len().saturating_add(1));
