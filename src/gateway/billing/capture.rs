@@ -108,6 +108,13 @@ pub(in crate::gateway) fn leaves(ctx: &mut Ctx, bytes: Option<&Bytes>, ends: boo
     }
 }
 
+/// An answer that broke off is given this end: it was paid for, so that is what is given again. Without an end it is no answer.
+pub(in crate::gateway) fn ends_with(ctx: &mut Ctx, tail: Option<&Bytes>) {
+    if tail.is_some() {
+        leaves(ctx, tail, true);
+    }
+}
+
 /// Bytes that are allocated for the answers that are kept now, those included that wait for the store.
 static CAPTURED: AtomicUsize = AtomicUsize::new(0);
 /// The most: 256 MiB.

@@ -76,6 +76,7 @@ on_both_stores! {
     another_request_conflicts: conflicts_embedded, conflicts_redis;
     a_failure_frees_the_key: freed_embedded, freed_redis;
     a_running_call: running_embedded, running_redis;
+    a_stream_that_broke_off: broken_embedded, broken_redis;
 }
 
 type OnStore<'a> = &'a dyn Fn(Setup) -> Setup;
@@ -200,6 +201,40 @@ async fn a_failure_frees_the_key(store: OnStore<'_>) {
     // What costs nothing is given again to whoever has no credit.
     assert_eq!(upstream.seen().len(), 3);
     assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
+    gateway.check_books().await;
+}
+
+/// What was delivered of it was paid for, and is given again as it was, with its error; what delivered nothing cost nothing.
+async fn a_stream_that_broke_off(store: OnStore<'_>) {
+    let upstream = Upstream::by(|n, _| match n {
+        0 => Reply::stream().role().reset(),
+        1 => Reply::stream().role().text("Hello").reset(),
+        _ => Reply::stream()
+            .role()
+            .text("Hello")
+            .event(r#"{"error":{"message":"no","code":500}}"#)
+            .end(),
+    })
+    .await;
+    let gateway = store(Setup::over(&upstream)).start().await;
+    let (client, path, body) = (&gateway.http1, "/llm/chat/stream", request(SMALL));
+    let nothing = keyed(client, path, body.clone(), "a").await.ok();
+    assert!(nothing.text().contains("\"error\""));
+    for key in ["a", "b"] {
+        let first = again(client, path, &body, key).await.ok();
+        assert!(
+            first.text().contains("Hello") && first.text().contains("\"error\""),
+            "{}",
+            first.text()
+        );
+        assert_eq!(first.header("idempotency-replayed"), "");
+        is_replay(&again(client, path, &body, key).await, &first);
+    }
+    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(
+        gateway.spent().await,
+        cost(SMALL, crate::chat::PROMPT, 1) * Decimal::TWO
+    );
     gateway.check_books().await;
 }
 
