@@ -5,6 +5,7 @@
 mod checked;
 pub mod doubts;
 mod error;
+mod idempotency;
 pub mod import;
 pub mod mistakes;
 mod network;
@@ -26,6 +27,7 @@ use crate::pure::time::Timestamp;
 use crate::pure::yaml_lines;
 
 pub use self::error::ConfigError;
+pub use self::idempotency::Idempotency;
 pub use self::network::Network;
 pub use self::provider::{BaseUrl, CostFrom, Credential, OnDisconnect, Provider};
 pub use self::receipts::Receipts;

@@ -9,7 +9,8 @@ use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
 use super::{
-    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, receipts, traces,
+    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, idempotency, receipts,
+    traces,
 };
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
@@ -112,6 +113,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
         access_log: checked_log(raw.access_log)?,
         receipts: receipts::checked(raw.receipts)?,
+        idempotency: idempotency::checked(&raw.idempotency)?,
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
         catalogue_refresh,
         traces: traces.unwrap_or_default(),

@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::TlsFiles;
+use super::idempotency::RawIdempotency;
 use super::provider::RawProvider;
 use super::receipts::RawReceipts;
 use super::traces::RawTraces;
@@ -43,6 +44,7 @@ pub(super) struct Raw {
     pub(super) unready_seconds: u64,
     pub(super) access_log: String,
     pub(super) receipts: RawReceipts,
+    pub(super) idempotency: RawIdempotency,
     pub(super) audit_seconds: u64,
     pub(super) catalogue_refresh: Option<RawRefresh>,
     pub(super) traces: Option<RawTraces>,
@@ -135,6 +137,7 @@ impl Default for Raw {
             unready_seconds: 0,
             access_log: "stdout".to_owned(),
             receipts: RawReceipts::default(),
+            idempotency: RawIdempotency::default(),
             audit_seconds: 300,
             catalogue_refresh: None,
             traces: None,

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use serde::Deserialize;
 
+use super::idempotency::Idempotency;
 use super::network::Network;
 use super::provider::Provider;
 use super::receipts::Receipts;
@@ -74,6 +75,8 @@ pub struct Config {
     pub access_log: AccessLog,
     /// What is kept of each call that was billed.
     pub receipts: Receipts,
+    /// What is kept of calls with an `Idempotency-Key`.
+    pub idempotency: Idempotency,
     /// How often the gateway audits the books; zero for never.
     pub audit_every: Duration,
     /// Whether and how the catalogue follows a provider's list.

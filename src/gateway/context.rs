@@ -10,6 +10,7 @@ use pingora::{Error, ErrorType};
 
 use super::access::body_memory::BodyOwner;
 use super::admission::Admission;
+use super::billing::capture::Capture;
 use super::billing::closed_call::{ClosedCall, Ending};
 use super::billing::extend::Extension;
 use super::billing::meter::Meter;
@@ -77,7 +78,9 @@ pub(super) struct Call {
     /// The answer was given its end, though the upstream goes on.
     pub(super) has_early_end: bool,
     /// The store is being asked for more than is held.
-    pub(super) extension: Option<Extension>,
+    pub(super) extension: Option<Box<Extension>>,
+    /// What is kept of the answer to a call with an idempotency key.
+    pub(super) capture: Option<Box<Capture>>,
     /// Targets that were tried, by position.
     pub(super) tried: Vec<usize>,
     /// The attempt under way.
@@ -214,6 +217,10 @@ impl Call {
         admission.is_some_and(|admission| admission.permit.model().reasoning)
     }
 
+    fn is_streamed(&self) -> bool {
+        self.body.mode() == ResponseMode::Stream
+    }
+
     /// What is noted of the call, until it is settled.
     pub(super) fn recorder(&mut self) -> Option<&mut Recorder> {
         self.admission.as_mut().map(|admission| &mut admission.recorder)
@@ -228,7 +235,16 @@ impl Call {
 
     /// Closes the hold by what the meter saw. A second call does nothing.
     pub(super) fn settle(&mut self, ending: Ending) {
-        let Some(admission) = self.admission.take() else { return };
+        let Some(mut admission) = self.admission.take() else {
+            return;
+        };
+        if let Some(answer) = self
+            .capture
+            .take()
+            .and_then(|capture| capture.whole(self.is_streamed()))
+        {
+            admission.hold.keep_answer(answer);
+        }
         let meter = match std::mem::replace(&mut self.answer, Answer::None) {
             Answer::Metered(meter) => Some(meter),
             Answer::None | Answer::Refusal(_) => None,

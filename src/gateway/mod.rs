@@ -143,6 +143,8 @@ impl ProxyHttp for Tollgate {
     ) -> Result<Option<Duration>> {
         hook("response_body_filter", ctx);
         crate::gateway::upstream::response::journal(ctx, body.as_ref(), end_of_stream);
+        // After all that changes it.
+        crate::gateway::billing::capture::leaves(ctx, body.as_ref(), end_of_stream);
         Ok(None)
     }
 

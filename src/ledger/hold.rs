@@ -5,8 +5,10 @@ use std::task::{Context, Poll};
 
 use super::cover::{Cover, Uncovered};
 use super::handle::AccountHandle;
+use super::idempotency::taken::TakenKey;
 use super::journal::Entry;
 use super::records::Debit;
+use crate::failpoints::point;
 use crate::pure::account::Granted;
 use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
@@ -26,6 +28,8 @@ pub struct Hold {
     pub(super) number: Option<CallNumber>,
     /// None where holds do not expire, and the call has no end user with a limit.
     pub(super) cover: Option<Arc<Cover>>,
+    /// The idempotency key under which the call was sent.
+    pub(super) key: Option<Box<TakenKey>>,
     pub(super) open: bool,
 }
 
@@ -44,6 +48,7 @@ impl Hold {
             entry,
             number: None,
             cover,
+            key: None,
             open: true,
         }
     }
@@ -85,6 +90,10 @@ impl Hold {
             AccountHandle::Embedded(store, account) => store.settle(account, self.id, number, debit, entry),
             AccountHandle::Redis(store, account) => store.settle(account, self.id, number, debit, entry),
         }
+        if let Some(key) = self.key.take() {
+            point("idempotency", "debited");
+            key.billed();
+        }
     }
 
     /// Why the call has to end, once it has to.
@@ -109,6 +118,7 @@ impl Hold {
     #[cfg(test)]
     pub(crate) fn forget(mut self) {
         self.open = false;
+        std::mem::forget(self.key.take());
     }
 
     fn give_back(&mut self) {
@@ -118,6 +128,7 @@ impl Hold {
             AccountHandle::Embedded(store, account) => store.release(account, self.id, self.number, entry),
             AccountHandle::Redis(store, account) => store.release(account, self.id, self.number, entry),
         }
+        drop(self.key.take()); // Nothing was billed, so it is free.
     }
 }
 

@@ -1,5 +1,6 @@
 //! Calls that are refused beside a reserve: before their body was taken, or for what it says.
 
+use super::StoreError;
 use super::caller::Caller;
 use super::handle::AccountHandle;
 use crate::pure::account::{Denial, Look, ReserveRequest, Scope};
@@ -22,8 +23,46 @@ impl Caller {
 
     /// Counts a request that is refused for what it says. The counts after it; none when the store cannot say.
     pub async fn count_refused(&self, id: RequestId, scope: Scope, limits: Limits) -> Option<RateView> {
-        // A reserve that leaves no room for a call is refused, and counted.
-        let request = ReserveRequest {
+        match self.reserve(&self.uncharged(id, scope, limits)).await {
+            Ok(Err(Denial::Requests(rate) | Denial::Concurrency(rate) | Denial::Tokens(rate))) => {
+                Some(RateView { limits, ..rate })
+            }
+            Ok(_) | Err(_) => None,
+        }
+    }
+
+    /// Counts a request that repeats another, and costs nothing. The counts after it: as an error where the limit of requests is reached.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn count_repeated(
+        &self,
+        id: RequestId,
+        scope: Scope,
+        limits: Limits,
+    ) -> Result<Result<RateView, RateView>, StoreError> {
+        Ok(match self.reserve(&self.uncharged(id, scope, limits)).await? {
+            Err(Denial::Concurrency(rate) | Denial::Tokens(rate)) => Ok(RateView { limits, ..rate }),
+            Err(Denial::Requests(rate)) => Err(RateView { limits, ..rate }),
+            // Neither asks for credit, and no call is let through.
+            Err(
+                Denial::Credit { rate, .. }
+                | Denial::Quota { rate, .. }
+                | Denial::Spent { rate, .. }
+                | Denial::EndUsers(rate),
+            ) => Ok(RateView { limits, ..rate }),
+            Ok(hold) => {
+                hold.release();
+                return Err(StoreError::Corrupt(
+                    "a request was granted that asks for nothing".to_owned(),
+                ));
+            }
+        })
+    }
+
+    /// A reserve that leaves no room for a call: it is refused, and counted.
+    fn uncharged(&self, id: RequestId, scope: Scope, limits: Limits) -> ReserveRequest {
+        ReserveRequest {
             id,
             scope,
             limits: Limits {
@@ -37,12 +76,6 @@ impl Caller {
             expires: self.hold_expiry(Timestamp::default()),
             is_counted: false,
             spend: None,
-        };
-        match self.reserve(&request).await {
-            Ok(Err(Denial::Requests(rate) | Denial::Concurrency(rate) | Denial::Tokens(rate))) => {
-                Some(RateView { limits, ..rate })
-            }
-            Ok(_) | Err(_) => None,
         }
     }
 }

@@ -4,6 +4,7 @@
 //! resolved. All of a group stand in one transaction, so the books balance at every moment on disk.
 
 mod header;
+mod idempotency;
 mod numbers;
 mod operator;
 mod reader;
@@ -20,6 +21,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
+pub(super) use self::idempotency::KeyWrite;
 pub(super) use self::reader::Reader;
 use self::spending::SpendSums;
 use self::usage::UsageSums;
@@ -98,6 +100,7 @@ impl Database {
         receipts::complete_schema(&connection)?;
         usage::complete_schema(&connection)?;
         spending::complete_schema(&connection)?;
+        idempotency::complete_schema(&connection)?;
         Ok(Database {
             connection,
             receipt_days: 0,

@@ -10,6 +10,7 @@ mod credit;
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
 
+use super::idempotency::KeyRefusal;
 use super::money::Credits;
 
 /// Why a call is not answered with what it asked for.
@@ -67,6 +68,8 @@ pub enum ApiError {
         /// Seconds until it makes sense to come back.
         retry_after_secs: u64,
     },
+    /// The request's `Idempotency-Key` is known.
+    KeyRepeated(KeyRefusal),
     /// A fault of the gateway's own.
     Internal,
     /// The upstream refused the request as such (400, 404, 413, 422 and their like): its status and words are the client's.
@@ -140,6 +143,8 @@ pub enum LimitKind {
     BodyMemoryOfAddress,
     /// End users of a key with a limit for each, in one period.
     EndUsers,
+    /// Idempotency keys of one API key that are known.
+    IdempotencyKeys,
 }
 
 impl LimitKind {
@@ -153,6 +158,7 @@ impl LimitKind {
             LimitKind::BodyMemoryOfKey => "body_memory_bytes_per_key",
             LimitKind::BodyMemoryOfAddress => "body_memory_bytes_per_address",
             LimitKind::EndUsers => "end_users_per_key",
+            LimitKind::IdempotencyKeys => "idempotency_keys_per_key",
         }
     }
 }
@@ -177,7 +183,9 @@ pub struct WireError {
 }
 
 impl WireError {
-    fn new(status: u16, kind: &'static str, message: impl Into<String>) -> WireError {
+    pub(super) const CONFLICT: u16 = 409;
+
+    pub(super) fn new(status: u16, kind: &'static str, message: impl Into<String>) -> WireError {
         let message = message.into();
         WireError {
             status,
@@ -190,17 +198,17 @@ impl WireError {
         }
     }
 
-    fn retry_after(mut self, secs: u64) -> WireError {
+    pub(super) fn retry_after(mut self, secs: u64) -> WireError {
         self.retry_after_secs = Some(secs.max(1));
         self
     }
 
-    fn final_answer(mut self) -> WireError {
+    pub(super) fn final_answer(mut self) -> WireError {
         self.retry_is_useless = true;
         self
     }
 
-    fn with(mut self, metadata: &impl Serialize) -> WireError {
+    pub(super) fn with(mut self, metadata: &impl Serialize) -> WireError {
         self.metadata = serde_json::to_string(metadata).ok();
         self
     }
@@ -278,6 +286,7 @@ impl ApiError {
                 .with(&json!({ "limit": name, "value": value }))
                 .retry_after(*retry_after_secs)
             }
+            ApiError::KeyRepeated(refusal) => refusal.to_wire(),
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),
             ApiError::UpstreamRefused { status, message } => {
                 let kind = if *status == 404 {

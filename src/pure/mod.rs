@@ -9,6 +9,7 @@ pub mod charge;
 pub mod error;
 pub mod estimate;
 pub mod histogram;
+pub mod idempotency;
 pub mod ids;
 pub mod import;
 mod json_text;

@@ -22,6 +22,8 @@ pub struct Figures {
     pub denials: BTreeMap<&'static str, u64>,
     /// What went wrong with providers.
     pub faults: BTreeMap<UpstreamFault, u64>,
+    /// Answers of earlier calls that were given again for an idempotency key.
+    pub replays: u64,
     /// The gateway's own time, by route.
     pub overheads: BTreeMap<RouteName, Histogram>,
 }
@@ -104,6 +106,7 @@ impl Figures {
         if let Some(reason) = record.reason {
             add(self.denials.entry(reason).or_default(), 1);
         }
+        add(&mut self.replays, u64::from(record.is_replay));
         for fault in &record.faults {
             add(self.faults.entry(fault.clone()).or_default(), 1);
         }
@@ -127,6 +130,7 @@ impl Figures {
         for (name, figures) in &other.targets {
             self.at(name, |own| own.add(figures));
         }
+        add(&mut self.replays, other.replays);
         for (reason, count) in &other.denials {
             add(self.denials.entry(reason).or_default(), *count);
         }

@@ -140,6 +140,9 @@ impl Page {
         let denials = denials.map(|(reason, count)| counter(&[("reason", reason)], number(*count)));
         let help = "Requests that the gateway refused, by reason.";
         self.counters("tollgate_denials_total", help, denials.collect());
+        let help = "Answers of earlier calls that were given again for an Idempotency-Key.";
+        let replays = vec![counter(&[], number(figures.replays))];
+        self.counters("tollgate_idempotency_replays_total", help, replays);
     }
 
     fn upstreams(&mut self, figures: &Figures, gauges: &Gauges) {

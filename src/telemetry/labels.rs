@@ -117,6 +117,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::NotFound(_) => "not_found",
         ApiError::MethodNotAllowed { .. } => "method_not_allowed",
         ApiError::RateLimited { limit, .. } => limit.name(),
+        ApiError::KeyRepeated(refusal) => refusal.name(),
         ApiError::Internal => "internal",
         ApiError::BodyMemoryFull { .. } => "body_memory_bytes",
         ApiError::Unavailable { .. } => STORE,

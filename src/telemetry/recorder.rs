@@ -206,6 +206,11 @@ impl Recorder {
         });
     }
 
+    /// The answer is that of an earlier call with the same idempotency key.
+    pub fn replayed(&mut self) {
+        self.note(|notes| notes.record.is_replay = true);
+    }
+
     /// So many usage reports were not believed.
     pub fn reports_rejected(&mut self, reports: u64) {
         self.note(|notes| notes.record.reports_rejected = reports);

@@ -37,6 +37,40 @@ def text_of(chunks) -> str:
     return "".join(choice.delta.content or "" for chunk in chunks for choice in chunk.choices)
 
 
+# --- Idempotency ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_call_with_an_idempotency_key_is_made_once(client):
+    def call(words: str):
+        key = {"Idempotency-Key": "order-4711"}
+        with_head = client.with_options(max_retries=5).chat.completions.with_raw_response
+        return with_head.create(model=CHAT, messages=said(words), extra_headers=key)
+
+    first, again = call("Say hello."), call("Say hello.")
+    assert "idempotency-replayed" not in first.headers
+    assert again.headers["idempotency-replayed"] == "true"
+    assert again.headers["x-original-request-id"] == first.headers["x-request-id"]
+    assert again.content == first.content
+    assert again.parse().choices[0].message.content
+    with pytest.raises(openai.ConflictError) as caught:
+        call("Say something else.")
+    assert caught.value.type == "idempotency_key_conflict"
+    # The client obeyed: it has asked once.
+    assert caught.value.response.headers["x-should-retry"] == "false"
+    assert caught.value.response.request.headers.get("x-stainless-retry-count") == "0"
+
+
+def test_a_stream_with_an_idempotency_key_is_given_again(client):
+    def stream():
+        key = {"Idempotency-Key": "order-4712"}
+        streamed = client.with_options(max_retries=5).chat.completions.create(
+            model=CHAT, messages=HELLO, stream=True, extra_headers=key
+        )
+        return [chunk.model_dump() for chunk in streamed]
+
+    assert stream() == stream()
+
+
 # --- Chat -----------------------------------------------------------------------------------------------------------------------------
 
 

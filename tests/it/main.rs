@@ -36,6 +36,7 @@ mod faults;
 mod h2_upstreams;
 mod harness;
 mod holds;
+mod idempotency;
 mod key_limits;
 mod liars;
 mod limits;

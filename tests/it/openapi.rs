@@ -3,6 +3,8 @@
 use reqwest::Method;
 use serde_json::{Value, json};
 use tollgate::pure::error::{AccountShortage, ApiError, CreditShortage, KeyFault, LimitKind};
+use tollgate::pure::idempotency::KeyRefusal;
+use tollgate::pure::ids::RequestId;
 use tollgate::pure::money::Credits;
 
 use crate::bad_paths::PATHS;
@@ -11,7 +13,7 @@ use crate::harness::catalogue::{EMBED, HUGE, LARGE, SMALL};
 use crate::harness::client::ask;
 use crate::harness::{Answer, Gateway, KeySpec, Reply, Setup, Upstream};
 
-async fn description(gateway: &Gateway) -> Value {
+pub async fn description(gateway: &Gateway) -> Value {
     gateway.http1.with_key("").get("/openapi.json").await.ok().json()
 }
 
@@ -45,7 +47,7 @@ async fn every_path_and_method_is_described_and_no_other() {
 }
 
 /// Checks an answer against what is described for it: the status, every header of ours, and every field.
-fn check(description: &Value, operation: &Value, answer: &Answer) {
+pub fn check(description: &Value, operation: &Value, answer: &Answer) {
     let response = &operation["responses"][answer.status.to_string()];
     assert!(
         response.is_object(),
@@ -346,6 +348,9 @@ fn errors() -> Vec<ApiError> {
             value: 1,
             retry_after_secs: 1,
         },
+        ApiError::KeyRepeated(KeyRefusal::Conflict),
+        ApiError::KeyRepeated(KeyRefusal::InProgress),
+        ApiError::KeyRepeated(KeyRefusal::Unavailable(RequestId::from_bytes([0; 16]))),
         ApiError::Internal,
         ApiError::UpstreamRefused {
             status: 422,
@@ -366,7 +371,8 @@ fn errors() -> Vec<ApiError> {
             ApiError::BodyTimeout | ApiError::Unauthenticated(_) | ApiError::InsufficientCredits(_) => {}
             ApiError::AccountShort(_) | ApiError::LimitSpent(_) => {}
             ApiError::QuotaExceeded { .. } | ApiError::Forbidden(_) | ApiError::NotFound(_) => {}
-            ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::Internal => {}
+            ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::KeyRepeated(_) => {}
+            ApiError::Internal => {}
             ApiError::UpstreamRefused { .. } | ApiError::UpstreamBusy { .. } | ApiError::UpstreamFailed => {}
             ApiError::UpstreamUnreachable | ApiError::BodyMemoryFull { .. } | ApiError::Unavailable { .. } => {}
         }

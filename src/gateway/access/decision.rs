@@ -14,6 +14,7 @@ use super::admit;
 use super::authenticate;
 use super::body_memory::BodyOwner;
 use super::head_check;
+use super::idempotency::{self, Keyed};
 use super::precheck::Precheck;
 use super::receive;
 use crate::gateway::Tollgate;
@@ -153,7 +154,9 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         .await?;
         return Ok(Decision::Answered);
     };
-    let call = admitted(tollgate, books, session, ctx, endpoint, caller).await?;
+    let Some(call) = admitted(tollgate, books, session, ctx, endpoint, caller).await? else {
+        return Ok(Decision::Answered);
+    };
     ctx.stage = Stage::Admitted(call);
     Ok(Decision::Carry)
 }
@@ -179,7 +182,7 @@ async fn admitted(
     ctx: &mut Ctx,
     endpoint: Endpoint,
     caller: Caller,
-) -> Result<Box<Call>, Failed> {
+) -> Result<Option<Box<Call>>, Failed> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
     if books.ledger.in_maintenance() {
@@ -191,6 +194,7 @@ async fn admitted(
         }
         .into());
     }
+    let name = idempotency::name(&session.req_header().headers, &caller)?;
     let owner = owner(tollgate, ctx, &caller);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
     let mut precheck = Precheck {
@@ -219,6 +223,17 @@ async fn admitted(
             return Err(error.into());
         }
     };
+    // Seldom, and large: in boxes, here and below.
+    let key = match name {
+        None => None,
+        Some(name) => match Box::pin(idempotency::take(ctx, &caller, name, &body)).await? {
+            Keyed::New(key) => Some(key),
+            Keyed::Replayed(answer, original) => {
+                Box::pin(responses::replay(session, ctx, answer, original)).await?;
+                return Ok(None);
+            }
+        },
+    };
     let access = admit::LedgerAccess {
         journal: &books.journal,
         clock: tollgate.clock(),
@@ -233,8 +248,12 @@ async fn admitted(
         }
     };
     ctx.rate = Some(admission.hold.rate());
+    let mut capture = None;
+    if let Some(key) = key {
+        (admission, capture) = Box::pin(idempotency::send(admission, key, ctx)).await?;
+    }
     admission.recorder = ctx.recorder().take();
-    Ok(Box::new(Call {
+    Ok(Some(Box::new(Call {
         admission: Some(admission),
         body,
         body_owner: owner,
@@ -244,13 +263,14 @@ async fn admitted(
         unseen_since: None,
         has_early_end: false,
         extension: None,
+        capture,
         is_drained: false,
         tried: Vec::new(),
         attempt: None,
         failure: None,
         verdict: None,
         answer: Answer::None,
-    }))
+    })))
 }
 
 /// Whose memory the request's body takes. A proxy in front is nobody's address.

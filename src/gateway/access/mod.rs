@@ -6,6 +6,7 @@ pub(crate) mod authenticate;
 pub(crate) mod body_memory;
 pub(crate) mod decision;
 pub(crate) mod head_check;
+pub(crate) mod idempotency;
 pub(crate) mod precheck;
 pub(crate) mod receive;
 mod refusal;

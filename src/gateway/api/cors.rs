@@ -8,11 +8,13 @@ use http::header::{self, HeaderMap, HeaderName, HeaderValue};
 /// Headers of ours that a page's script may read.
 const EXPOSED: HeaderValue = HeaderValue::from_static(
     "x-request-id, retry-after, x-should-retry, x-ratelimit-limit-requests, x-ratelimit-remaining-requests, \
-     x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens",
+     x-ratelimit-reset-requests, x-ratelimit-limit-tokens, x-ratelimit-remaining-tokens, x-ratelimit-reset-tokens, \
+     idempotency-replayed, x-original-request-id",
 );
 
 /// What a preflight lets a page send. OpenAI's clients send a family of `x-stainless-…` headers, so what is asked for is echoed.
-const ALLOWED: HeaderValue = HeaderValue::from_static("authorization, content-type, accept, x-requested-with");
+const ALLOWED: HeaderValue =
+    HeaderValue::from_static("authorization, content-type, accept, x-requested-with, idempotency-key");
 const A_DAY: HeaderValue = HeaderValue::from_static("86400");
 const VARY_ORIGIN: HeaderValue = HeaderValue::from_static("Origin");
 
@@ -38,5 +40,9 @@ pub(in crate::gateway) fn preflight(headers: &mut HeaderMap, allow: &'static str
 
 /// `x-request-id`.
 pub(in crate::gateway) const X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// `idempotency-replayed`: the answer is that of an earlier call with the same key.
+pub(in crate::gateway) const IDEMPOTENCY_REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// `x-original-request-id`: the id of that call.
+pub(in crate::gateway) const X_ORIGINAL_REQUEST_ID: HeaderName = HeaderName::from_static("x-original-request-id");
 /// `x-should-retry`, which OpenAI's clients obey before anything else.
 pub(in crate::gateway) const X_SHOULD_RETRY: HeaderName = HeaderName::from_static("x-should-retry");

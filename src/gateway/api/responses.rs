@@ -14,14 +14,17 @@ use super::cors;
 use crate::gateway::context::Ctx;
 use crate::gateway::snapshot::Document;
 use crate::gateway::transport::deadline::write_within;
-use crate::gateway::upstream::media_type::JSON;
+use crate::gateway::upstream::media_type::{EVENT_STREAM, JSON};
 use crate::pure::error::WireError;
+use crate::pure::idempotency::Answer;
+use crate::pure::ids::RequestId;
 use crate::pure::limits::RateView;
 
 const NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
 const REVALIDATE: HeaderValue = HeaderValue::from_static("no-cache");
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer");
 const FALSE: HeaderValue = HeaderValue::from_static("false");
+const TRUE: HeaderValue = HeaderValue::from_static("true");
 
 /// Headers that an answer usually has, with those that Pingora adds: a capacity, not a limit. A head is kept for as long as its stream
 /// runs, and room for one more would be room for twice as many.
@@ -163,6 +166,24 @@ pub(crate) async fn json(session: &mut ServerSession, ctx: &Ctx, body: String) -
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(body.len()));
     decorate(&mut headers, ctx);
     write(session, ctx, StatusCode::OK, headers, Bytes::from(body)).await
+}
+
+/// Answers with what the call with the id `original` was answered, whose idempotency key this one has.
+pub(crate) async fn replay(
+    session: &mut ServerSession,
+    ctx: &Ctx,
+    answer: Answer,
+    original: RequestId,
+) -> pingora::Result<()> {
+    let mut headers = headers();
+    headers.insert(header::CONTENT_TYPE, if answer.streamed { EVENT_STREAM } else { JSON });
+    headers.insert(header::CACHE_CONTROL, NO_STORE);
+    headers.insert(header::CONTENT_LENGTH, HeaderValue::from(answer.body.len()));
+    headers.insert(cors::IDEMPOTENCY_REPLAYED, TRUE);
+    let original = HeaderValue::try_from(original.to_string()).or_err(ErrorType::InternalError, "an id")?;
+    headers.insert(cors::X_ORIGINAL_REQUEST_ID, original);
+    decorate(&mut headers, ctx);
+    write(session, ctx, StatusCode::OK, headers, answer.body).await
 }
 
 /// Answers with a rendered document, or 304 when the caller has it.

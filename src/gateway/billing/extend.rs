@@ -29,11 +29,11 @@ pub(in crate::gateway) struct Extension {
 pub(super) fn raise(
     meter: &mut Meter,
     admission: &mut Admission,
-    extension: &mut Option<Extension>,
+    extension: &mut Option<Box<Extension>>,
 ) -> Option<EarlyEnd> {
     let Some(asked) = extension else {
         *extension = match ask(meter, admission) {
-            Ok(asked) => asked,
+            Ok(asked) => asked.map(Box::new),
             Err(end) => return Some(end),
         };
         return None;

@@ -1,5 +1,6 @@
 //! What an answer costs: counted while it passes, debited when it is over.
 
+pub(crate) mod capture;
 pub(crate) mod closed_call;
 pub(crate) mod discard;
 pub(crate) mod early_end;

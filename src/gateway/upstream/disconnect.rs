@@ -1,7 +1,8 @@
 //! What follows when a client leaves: whether its upstream is read on, and for how long.
 //!
 //! A provider that works is paid, whether its client listens or not. So the head of an answer is waited for, which tells whether there is
-//! one; and then its end, which tells what was used, where the provider drains or the model reasons where nobody sees it.
+//! one; and then its end, which tells what was used, where the provider drains or the model reasons where nobody sees it, and which the
+//! client may come back for where it gave the call an idempotency key.
 
 use std::time::Duration;
 
@@ -35,7 +36,12 @@ fn is_read_on(call: &Call) -> bool {
         .as_ref()
         .is_some_and(|attempt| attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
     // A refusal costs nothing, so nothing is worth waiting for.
-    matches!(call.answer, Answer::Metered(_)) && (drains || call.reasons_unseen())
+    matches!(call.answer, Answer::Metered(_)) && (drains || call.reasons_unseen() || is_asked_for_again(call))
+}
+
+/// Whether its client may come back for the answer, with its idempotency key.
+fn is_asked_for_again(call: &Call) -> bool {
+    call.capture.as_ref().is_some_and(|capture| capture.is_kept())
 }
 
 /// An answer was carried to its end.

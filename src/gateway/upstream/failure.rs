@@ -12,6 +12,7 @@ use pingora::{Error, ErrorSource, ErrorType, RetryType};
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
+use crate::gateway::billing::capture;
 use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
@@ -242,6 +243,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
             Answer::Refusal(refusal) => Some(Bytes::from(refusal.error.to_wire().body())),
             Answer::None => None,
         });
+        capture::ends_with(ctx, tail.as_ref());
         match tail {
             // Also when the process stops: this is what it stops with.
             Some(tail) => {

@@ -102,6 +102,9 @@ fn accept(fields: &Fields<'_>, version: Version, call: &mut Call) -> HeaderMap {
         }
     }
     call.answer = Answer::Metered(Box::new(meter));
+    if let Some(capture) = &mut call.capture {
+        capture.begins();
+    }
     if call.reasons_unseen() {
         call.unseen_since = Some(monotonic());
     }

@@ -4,6 +4,7 @@ use tokio::sync::oneshot;
 
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::idempotency::call::{Found, KeyedCall};
 
 /// What the thread is told.
 #[derive(Debug)]
@@ -17,6 +18,10 @@ pub(super) enum Command {
     },
     /// Commit now, and say so.
     Flush(oneshot::Sender<Result<(), StoreError>>),
+    /// Say what the file has of a call's idempotency key.
+    FindKey(Box<KeyedCall>, oneshot::Sender<Result<Found, StoreError>>),
+    /// Write what waits of idempotency keys.
+    WriteKeys,
     /// Commit, give up the file and its lock, say so, and end. When the file cannot be written, nothing changes.
     HandOver(oneshot::Sender<Result<(), StoreError>>),
     /// Commit and end.

@@ -11,6 +11,7 @@ use super::super::StoreError;
 use super::super::producer::Producer;
 use super::super::sqlite::Database;
 use super::super::store_metrics::Times;
+use super::keys::Keys;
 use super::owner::OwnedBy;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
 use super::spending;
@@ -50,6 +51,7 @@ impl Shared {
             groups: AtomicU64::new(1),
             lock: Mutex::new(Some(lock)),
             predecessors: Mutex::default(),
+            idempotency: Keys::default(),
             recovered: Mutex::default(),
             producer: Producer::new(clock.now())?,
             receipt_files: OnceLock::new(),

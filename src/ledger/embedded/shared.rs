@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::keys::Keys;
 use super::owner::OwnedBy;
 use crate::clock::Clock;
 use crate::ledger::admin::RecoverReport;
@@ -55,6 +56,7 @@ pub(super) struct Shared {
     /// The lock on the file, given up when the ledger changes hands.
     pub(super) lock: Mutex<Option<File>>,
     pub(super) predecessors: Mutex<Predecessors>,
+    pub(super) idempotency: Keys,
     /// What the start found in the journals of processes that had died.
     pub(super) recovered: Mutex<RecoverReport>,
     pub(super) producer: Producer,

@@ -7,6 +7,7 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::Command;
+use super::keys;
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use super::spending;
@@ -34,6 +35,8 @@ pub(super) struct Committer {
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     sync_at: Option<Instant>,
+    /// When idempotency keys are written that could not be, and looked through for those that have expired.
+    keys_at: Option<Instant>,
 }
 
 impl Committer {
@@ -54,13 +57,15 @@ impl Committer {
             unsynced: Vec::new(),
             commit_at: None,
             sync_at: None,
+            // What has expired before the start, and what was not written before the ledger was taken back.
+            keys_at: Some(crate::clock::monotonic()),
         }
     }
 
     pub(super) fn run(mut self) {
         let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
-            let due = [self.commit_at, self.sync_at].into_iter().flatten().min();
+            let due = [self.commit_at, self.sync_at, self.keys_at].into_iter().flatten().min();
             let command = match due {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(at) => self
@@ -84,10 +89,18 @@ impl Committer {
                     drop(reply.send(self.execute(op)));
                 }
                 // The asker may have gone.
+                Ok(Command::FindKey(call, found)) => {
+                    drop(found.send(keys::find(&mut self.database, &call, self.shared.clock.now())));
+                }
+                Ok(Command::WriteKeys) => {
+                    self.write_keys();
+                }
+                // The asker may have gone.
                 Ok(Command::Flush(written)) => drop(written.send(self.commit())),
                 Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {
                     self.commit_at_the_end();
+                    self.write_keys();
                     if let Err(error) = self.sync() {
                         log::error!("the ledger's file cannot be brought to the disk: {error}");
                     }
@@ -113,6 +126,7 @@ impl Committer {
             accounts.values().cloned().collect()
         };
         cells.iter().for_each(|cell| drop(cell.state()));
+        self.write_keys();
         let written = self.commit().and_then(|()| self.sync());
         match written {
             // Calls look for the successor's socket from now on, not for ours.
@@ -131,11 +145,45 @@ impl Committer {
             self.commit_at = None;
             self.commit_or_retry();
         }
+        if self.keys_at.is_some_and(|at| at <= now) {
+            self.keys_at = None;
+            if self.write_keys() {
+                self.delete_expired_keys(now);
+            }
+        }
         if self.sync_at.is_some_and(|at| at <= now) {
             self.sync_at = None;
             if let Err(error) = self.sync() {
                 log::error!("the ledger's file cannot be brought to the disk: {error}");
                 self.sync_at = now.checked_add(SYNC_EVERY);
+            }
+        }
+    }
+
+    /// Writes what waits of idempotency keys. False when that cannot be written: it is tried again.
+    fn write_keys(&mut self) -> bool {
+        let now = crate::clock::monotonic();
+        match keys::write(&self.shared.idempotency, &mut self.database, self.shared.clock.now()) {
+            Ok(()) => {
+                self.keys_at = self.keys_at.or(now.checked_add(KEYS_EVERY));
+                true
+            }
+            Err(error) => {
+                log::warn!("idempotency keys cannot be written: {error}");
+                self.keys_at = now.checked_add(RETRY_EVERY);
+                false
+            }
+        }
+    }
+
+    /// Deletes what has expired, now and then for as long as there are keys.
+    fn delete_expired_keys(&mut self, now: Instant) {
+        match self.database.delete_expired_keys(self.shared.clock.now()) {
+            Ok(false) => self.keys_at = None,
+            Ok(true) => self.keys_at = now.checked_add(KEYS_EVERY),
+            Err(error) => {
+                log::warn!("idempotency keys that have expired cannot be deleted: {error}");
+                self.keys_at = now.checked_add(KEYS_EVERY);
             }
         }
     }
@@ -288,6 +336,8 @@ const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// The most places in the journal that wait for files that cannot be written: a third of those that there are.
 const UNSYNCED_MAX: usize = 40_000;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
+/// How often idempotency keys are looked through for those that have expired.
+const KEYS_EVERY: Duration = Duration::from_secs(60);
 const END_TRIES: u32 = 50;
 const END_PAUSE: Duration = Duration::from_millis(200);
 

@@ -147,6 +147,11 @@ pub(super) fn receipts_of_account(id: &AccountId) -> String {
     format!("{PREFIX}{{{id}}}:receipts")
 }
 
+/// What is known of the idempotency keys of an account's key, in the account's slot: records, order, answers, and the order of these.
+pub(super) fn idempotency_of_key(id: &AccountId, key: &KeyId) -> [String; 4] {
+    ["", ":order", ":answers", ":stored"].map(|part| format!("{PREFIX}{{{id}}}:idempotency:{key}{part}"))
+}
+
 /// How a scope is written.
 pub(super) fn scope_text(scope: &Scope) -> &str {
     match scope {

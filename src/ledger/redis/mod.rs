@@ -18,6 +18,8 @@ mod commands;
 mod confirm;
 mod extend;
 mod holds;
+mod idempotency;
+mod key_ends;
 mod key_limits;
 mod link;
 mod options;
@@ -42,6 +44,7 @@ use std::time::Duration;
 pub use self::account::Account;
 use self::cache::Cache;
 use self::holds::{OpenHold, OpenHolds};
+use self::key_ends::KeyEnds;
 use self::link::Link;
 pub use self::options::Options;
 use self::options::unavailable;
@@ -125,6 +128,7 @@ impl RedisLedger {
             cache: Cache::default(),
             producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
+            key_ends: KeyEnds::default(),
             maintenance: AtomicBool::new(false),
             has_accounts: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),

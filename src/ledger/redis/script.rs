@@ -101,4 +101,7 @@ scripts! {
     MAINTENANCE = "maintenance";
     ROWS = "clock" "rows";
     BOOKS = "clock" "books";
+    KEY_TAKE = "clock" "idempotency" "idempotency_take";
+    KEY_SENT = "clock" "idempotency" "idempotency_sent";
+    KEY_END = "clock" "idempotency" "idempotency_end";
 }

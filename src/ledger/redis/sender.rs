@@ -6,6 +6,7 @@
 
 mod answers;
 mod hand_over;
+mod keys;
 mod renew;
 mod send;
 
@@ -81,7 +82,16 @@ pub(super) fn run(shared: &Arc<Shared>) {
             .shards
             .is_cluster()
             .then(|| tokio::spawn(topology::follow(Arc::clone(shared))));
+        #[expect(clippy::disallowed_methods, reason = "it is waited for below, when all is sent")]
+        let key_ends = tokio::spawn(keys::run(Arc::clone(shared)));
         settle(shared).await;
+        shared.key_ends.close();
+        if tokio::time::timeout(shared.options.close_within, key_ends)
+            .await
+            .is_err()
+        {
+            log::warn!("Redis was not told how calls under idempotency keys ended: their answers are not kept");
+        }
         subscription.abort();
         if let Some(topology) = topology {
             topology.abort();

@@ -11,6 +11,7 @@ use super::account::{Account, scope_text};
 use super::admission_breaker::millis_since;
 use super::cache::{Cache, KnownKey};
 use super::holds::OpenHolds;
+use super::key_ends::KeyEnds;
 use super::link::{Call, Link, Sent, Unanswered};
 use super::options::{Options, unavailable};
 use super::queue::ReleaseKind;
@@ -40,6 +41,7 @@ pub(super) struct Shared {
     pub(super) cache: Cache,
     pub(super) producer: Producer,
     pub(super) holds: OpenHolds,
+    pub(super) key_ends: KeyEnds,
     pub(super) maintenance: AtomicBool,
     /// It was seen to have accounts.
     pub(super) has_accounts: AtomicBool,

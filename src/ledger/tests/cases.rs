@@ -2,6 +2,7 @@
 
 mod commands;
 mod extend;
+mod idempotency;
 mod limits;
 mod money;
 mod receipts;
@@ -47,6 +48,14 @@ cases! {
         receipts_are_listed_newest_first_page_by_page,
         a_receipt_is_its_accounts_alone,
         a_debit_that_comes_again_has_no_other_receipt,
+    ],
+    idempotency: [
+        a_key_says_how_its_call_stands,
+        a_key_whose_call_was_not_billed_is_free,
+        an_answer_that_is_not_kept_is_said_to_be_missing,
+        the_oldest_answers_make_room,
+        keys_are_counted_and_expire,
+        of_many_at_once_one_has_the_key,
     ],
     limits: [
         the_limits_are_exact,

@@ -9,6 +9,7 @@ mod process;
 mod record;
 mod upstream;
 
+mod keyed;
 mod kills;
 mod outages;
 mod outsiders;

@@ -2,8 +2,11 @@
 //!
 //! The objects are in `schemas.yaml`. Tests hold this to what the gateway does.
 
+mod answers;
+
 use serde_json::{Map, Value, json};
 
+use self::answers::{EVERYWHERE, RATES, headers, meaning};
 use super::router::Route;
 
 /// One operation.
@@ -67,6 +70,13 @@ const ID: Parameter = Parameter {
     meaning: "The model's id. Its slash may stand as it is.",
 };
 
+const IDEMPOTENCY_KEY: Parameter = Parameter {
+    name: "idempotency-key",
+    place: "header",
+    schema: r#"{"type":"string","minLength":1,"maxLength":255,"pattern":"^[!-~]+$"}"#,
+    meaning: "A call with the same key and body within 24 hours is not made again: it gets the first one's answer.",
+};
+
 const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
     Parameter {
         name,
@@ -99,7 +109,7 @@ const fn post(path: &'static str, summary: &'static str, body: &'static str, ok:
         path,
         method: "post",
         summary,
-        parameters: &[],
+        parameters: &[IDEMPOTENCY_KEY],
         body: Some(body),
         ok,
         also: &[400, 402, 404, 408, 409, 413, 415, 422, 500, 502],
@@ -288,6 +298,7 @@ impl Operation {
         };
         let headers: &[&str] = match self.ok {
             Answer::Document(_) => &["etag", "cache-control"],
+            _ if self.body.is_some() => &["cache-control", "idempotency-replayed", "x-original-request-id"],
             _ => &["cache-control"],
         };
         json!({ "description": "Done.", "content": content, "headers": self.header_names(headers) })
@@ -296,7 +307,7 @@ impl Operation {
     fn refusal(&self, status: u16) -> Value {
         let headers: &[&str] = match status {
             401 => &["cache-control", "x-should-retry", "www-authenticate"],
-            402 | 429 | 503 => &["cache-control", "x-should-retry", "retry-after"],
+            402 | 409 | 429 | 503 => &["cache-control", "x-should-retry", "retry-after"],
             _ => &["cache-control", "x-should-retry"],
         };
         json!({
@@ -337,63 +348,6 @@ fn schemas() -> Value {
     })
 }
 
-fn headers() -> Value {
-    let text = |meaning: &str| json!({ "description": meaning, "schema": { "type": "string" } });
-    let count = |meaning: &str| json!({ "description": meaning, "schema": { "type": "integer", "minimum": 0 } });
-    let reset =
-        || json!({ "description": "Until the window ends.", "schema": { "type": "string", "pattern": "^[0-9]+s$" } });
-    let id = json!({ "description": "The request's id.", "required": true, "schema": { "type": "string", "format": "uuid" } });
-    json!({
-        "x-request-id": id,
-        "x-ratelimit-limit-requests": count("Requests in a minute."),
-        "x-ratelimit-remaining-requests": count("Requests left in this minute."),
-        "x-ratelimit-reset-requests": reset(),
-        "x-ratelimit-limit-tokens": count("Tokens in a minute."),
-        "x-ratelimit-remaining-tokens": count("Tokens left in this minute."),
-        "x-ratelimit-reset-tokens": reset(),
-        "retry-after": { "description": "Seconds until a retry makes sense.", "schema": { "type": "integer", "minimum": 1 } },
-        "x-should-retry": { "description": "A retry cannot help.", "schema": { "const": "false" } },
-        "www-authenticate": { "description": "How a key is sent.", "schema": { "const": "Bearer" } },
-        "cache-control": text("How long the answer holds."),
-        "etag": text("The entity tag."),
-        "vary": text("What the answer depends on."),
-        "access-control-allow-origin": text("The page's origin."),
-        "access-control-expose-headers": text("The headers that a page's script may read."),
-    })
-}
-
-fn meaning(status: u16) -> &'static str {
-    match status {
-        400 => "The request is malformed, or names what there is not.",
-        401 => "The key is missing, wrong, expired or revoked.",
-        402 => "Too little credit, or the month's quota is used up.",
-        403 => "The tier or the domain lock forbids it.",
-        404 => "There is no such model.",
-        408 => "The body did not arrive in time.",
-        413 => "The body is too large.",
-        429 => "A rate limit, a busy provider, too many wrong keys from this address, or too large bodies at once.",
-        431 => "The header fields are too large.",
-        500 => "The gateway or the provider failed.",
-        502 => "The provider does not respond.",
-        503 => "Maintenance, the ledger cannot be reached, or no memory is left for request bodies.",
-        _ => "The provider refused the request.",
-    }
-}
-
 const SCHEMAS: &str = include_str!("schemas.yaml");
-const EVERYWHERE: [&str; 4] = [
-    "x-request-id",
-    "vary",
-    "access-control-allow-origin",
-    "access-control-expose-headers",
-];
-const RATES: [&str; 6] = [
-    "x-ratelimit-limit-requests",
-    "x-ratelimit-remaining-requests",
-    "x-ratelimit-reset-requests",
-    "x-ratelimit-limit-tokens",
-    "x-ratelimit-remaining-tokens",
-    "x-ratelimit-reset-tokens",
-];
 const ABOUT: &str = "An LLM gateway on prepaid credit. Every path answers OPTIONS (CORS), every GET also HEAD; other methods get 405 with \
                      Allow. Each answer has an x-request-id; errors have one shape.";

@@ -4,6 +4,7 @@ mod amounts;
 pub(in crate::ledger) mod book;
 mod forgotten;
 mod groups;
+mod keys;
 mod load;
 mod losses;
 mod nodes;

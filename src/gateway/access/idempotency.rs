@@ -1,0 +1,118 @@
+//! `Idempotency-Key`: a call that brings one is made once. It takes its key before anything is held for it; a call whose key is known gets
+//! the first one's answer, or is told why not.
+
+use std::sync::Arc;
+
+use http::HeaderMap;
+use http::header::HeaderName;
+
+use super::admit;
+use super::authenticate::store_failed;
+use crate::gateway::admission::Admission;
+use crate::gateway::billing::capture::Capture;
+use crate::gateway::context::Ctx;
+use crate::ledger::{Caller, KeyedCall, TakenKey, Taking};
+use crate::pure::error::{ApiError, LimitKind};
+use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Repeated};
+use crate::pure::ids::RequestId;
+use crate::pure::request_body::RequestBody;
+
+/// What becomes of a call that brings a key.
+pub(in crate::gateway) enum Keyed {
+    /// It goes on, under its key.
+    New(Box<TakenKey>),
+    /// It gets the answer of the call with this id.
+    Replayed(Answer, RequestId),
+}
+
+/// The name of the request's key, when it has one.
+///
+/// # Errors
+/// 400 when there are several, or what there is is none.
+pub(in crate::gateway) fn name(headers: &HeaderMap, caller: &Caller) -> Result<Option<KeyName>, ApiError> {
+    let Some(value) = headers.get(IDEMPOTENCY_KEY) else {
+        return Ok(None);
+    };
+    if headers.get_all(IDEMPOTENCY_KEY).iter().nth(1).is_some() {
+        return Err(ApiError::BadRequest("idempotency-key: there are several.".to_owned()));
+    }
+    let name = KeyName::of(&caller.key.id, value.as_bytes());
+    name.map(Some)
+        .map_err(|error| ApiError::BadRequest(format!("{error}.")))
+}
+
+/// Takes the key for a call. What is known of it already counts for the limit of requests.
+///
+/// # Errors
+/// 409 for a key that is known and has no answer to give, 429 for a limit, 503 when the store cannot say.
+pub(in crate::gateway) async fn take(
+    ctx: &mut Ctx,
+    caller: &Caller,
+    name: KeyName,
+    body: &RequestBody,
+) -> Result<Keyed, ApiError> {
+    let fingerprint = Fingerprint::of(body.endpoint(), body.bytes());
+    let call = KeyedCall {
+        key: caller.key.id.clone(),
+        name,
+        fingerprint,
+        request: ctx.id,
+        limits: ctx.snapshot.config.idempotency,
+    };
+    let record = match caller.take_key(call).await.map_err(store_failed)? {
+        Taking::Taken(key) => return Ok(Keyed::New(key)),
+        Taking::Full(value) => {
+            return Err(ApiError::RateLimited {
+                limit: LimitKind::IdempotencyKeys,
+                value,
+                retry_after_secs: FULL_RETRY_AFTER_SECS,
+            });
+        }
+        Taking::Known(record) => record,
+    };
+    let snapshot = Arc::clone(&ctx.snapshot);
+    let (scope, limits) = admit::limits(&snapshot, caller);
+    let counted = caller
+        .count_repeated(ctx.id, scope, limits)
+        .await
+        .map_err(store_failed)?;
+    match counted {
+        Ok(rate) => ctx.rate = Some(rate),
+        Err(rate) => {
+            ctx.rate = Some(rate);
+            return Err(ApiError::RateLimited {
+                limit: LimitKind::Requests,
+                value: rate.limits.rpm,
+                retry_after_secs: rate.reset_ms.div_ceil(1000).max(1),
+            });
+        }
+    }
+    match record.repeated(&fingerprint) {
+        Repeated::Replayed { answer, original } => {
+            ctx.recorder().replayed();
+            Ok(Keyed::Replayed(answer, original))
+        }
+        Repeated::Refused(refusal) => Err(ApiError::KeyRepeated(refusal)),
+    }
+}
+
+/// An admitted call is about to be sent under its key: what will be kept of its answer, when anything is.
+///
+/// # Errors
+/// 503 when the store does not say that it knows so: the call is not made.
+pub(in crate::gateway) async fn send(
+    mut admission: Admission,
+    key: Box<TakenKey>,
+    ctx: &Ctx,
+) -> Result<(Admission, Option<Box<Capture>>), ApiError> {
+    if let Err(error) = admission.hold.send_under_key(key).await {
+        admission.hold.release();
+        return Err(store_failed(error));
+    }
+    let limits = &ctx.snapshot.config.idempotency;
+    Ok((admission, limits.store_answers.then(|| Box::new(Capture::new(limits)))))
+}
+
+const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// When it makes sense to come back with more keys than may be known. They go one by one, a day after they came.
+const FULL_RETRY_AFTER_SECS: u64 = 60;

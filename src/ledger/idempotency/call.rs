@@ -1,0 +1,42 @@
+//! What the stores are told of a call with an idempotency key, and what they answer.
+
+use crate::config::Idempotency;
+use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Record};
+use crate::pure::ids::{KeyId, RequestId};
+
+/// A call that brings an idempotency key.
+#[derive(Clone, Debug)]
+pub struct KeyedCall {
+    /// The API key, for which the name counts.
+    pub key: KeyId,
+    /// The idempotency key.
+    pub name: KeyName,
+    /// What makes another call the same.
+    pub fingerprint: Fingerprint,
+    /// The call's own id.
+    pub request: RequestId,
+    /// What is kept.
+    pub limits: Idempotency,
+}
+
+/// How a store answers to a call that takes its key.
+#[derive(Debug)]
+pub(in crate::ledger) enum Found {
+    Nothing,
+    Known(Record),
+    Full,
+}
+
+/// How a key's call ended.
+#[derive(Debug)]
+pub(in crate::ledger) enum KeyEnd {
+    /// It was billed; its answer, when it is kept.
+    Billed(Option<Answer>),
+    /// It was not: the key is free.
+    Freed,
+    /// It was never sent: the key is free.
+    Unsent,
+}
+
+/// Most ends that wait for their store; beyond that, a store that does not take them has keys taken whose calls are over.
+pub(in crate::ledger) const ENDS_MAX: usize = 100_000;

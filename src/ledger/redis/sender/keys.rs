@@ -1,0 +1,69 @@
+//! Tells Redis how calls under an idempotency key ended.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::failpoints::point;
+use crate::ledger::StoreError;
+use crate::ledger::idempotency::call::KeyEnd;
+use crate::ledger::redis::account::idempotency_of_key;
+use crate::ledger::redis::key_ends::{EVENTS, Ended, JSON};
+use crate::ledger::redis::link::{Call, Link};
+use crate::ledger::redis::reply;
+use crate::ledger::redis::script::{self, EvalMode};
+use crate::ledger::redis::shared::Shared;
+
+/// Tells Redis how calls under a key ended, until [`KeyEnds::close`](crate::ledger::redis::key_ends::KeyEnds::close). What Redis does not take within [`TRIED_MS`] is dropped: the key then
+/// says that its call's answer is not there.
+pub(super) async fn run(shared: Arc<Shared>) {
+    let link = Link::default();
+    let ends = &shared.key_ends;
+    while let Some(ended) = ends.next().await {
+        let name = match ended.end {
+            KeyEnd::Billed(_) => "idempotency-ended",
+            KeyEnd::Freed | KeyEnd::Unsent => "idempotency-freed",
+        };
+        point(name, "before");
+        let told = tell(&shared, &link, &ended).await;
+        point(name, "after");
+        if let Err(error) = told {
+            if shared.now_ms().saturating_sub(ended.queued_ms) > TRIED_MS {
+                log::warn!(
+                    "request {}: its idempotency key was not told how it ended: {error}",
+                    ended.call.request
+                );
+                continue;
+            }
+            ends.push(ended);
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+}
+
+async fn tell(shared: &Shared, link: &Link, ended: &Ended) -> Result<(), StoreError> {
+    let Ended { account, call, end, .. } = ended;
+    let of_key = idempotency_of_key(account.id(), &call.key);
+    let mut command = script::KEY_END.call(EvalMode::Hash, &of_key.each_ref().map(String::as_str));
+    command.arg(call.name.as_bytes()).arg(call.request.as_bytes());
+    match end {
+        KeyEnd::Freed | KeyEnd::Unsent => command.arg("free").arg(""),
+        KeyEnd::Billed(None) => command.arg("billed").arg(""),
+        KeyEnd::Billed(Some(answer)) => {
+            let mut text = Vec::with_capacity(answer.body.len().saturating_add(1));
+            text.push(if answer.streamed { EVENTS } else { JSON });
+            text.extend_from_slice(&answer.body);
+            command.arg("billed").arg(text)
+        }
+    };
+    command.arg(call.limits.bytes_per_key_max);
+    let asked = Call {
+        command,
+        script: Some(&script::KEY_END),
+    };
+    reply::text(&shared.ask(link, &asked).await?).map(drop)
+}
+
+/// For how long how a call ended is told again, in milliseconds.
+const TRIED_MS: u64 = 60_000;
+/// The pause after what Redis did not take.
+const PAUSE: Duration = Duration::from_millis(50);

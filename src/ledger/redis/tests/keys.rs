@@ -1,0 +1,117 @@
+//! Idempotency keys where Redis has replicas, and where what is asked gets no answer.
+
+use std::time::{Duration, Instant};
+
+use super::{node, on_node, patient, request};
+use crate::config::Idempotency;
+use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::tests::redis_group::RedisUnderSentinels;
+use crate::ledger::tests::redis_server::{RedisServer, until};
+use crate::ledger::tests::rig::{block_on, caller_of, request_id};
+use crate::ledger::{Caller, KeyedCall, Ledger, StoreError, TakenKey, Taking};
+use crate::pure::idempotency::{Fingerprint, KeyName, KeyRefusal, Repeated};
+use crate::pure::limits::LimitOverrides;
+
+const SAME: Fingerprint = Fingerprint::from_bytes([1; 32]);
+
+fn call(caller: &Caller, n: u64) -> KeyedCall {
+    KeyedCall {
+        key: caller.key.id.clone(),
+        name: KeyName::of(&caller.key.id, b"one").unwrap(),
+        fingerprint: SAME,
+        request: request_id(n),
+        limits: Idempotency::default(),
+    }
+}
+
+fn take(caller: &Caller, n: u64) -> Result<Taking, StoreError> {
+    block_on(caller.take_key(call(caller, n)))
+}
+
+#[track_caller]
+fn taken(caller: &Caller, n: u64) -> Box<TakenKey> {
+    match take(caller, n).unwrap() {
+        Taking::Taken(key) => key,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A fail-over may follow at once: a call whose key no replica has is not sent.
+#[test]
+fn a_call_is_sent_once_a_replica_has_its_key() {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    let options = Options {
+        timeout: Duration::from_millis(800),
+        ..patient()
+    };
+    let ledger = node(&server, options);
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
+    until("the replica follows", || {
+        let state = server.ask("INFO replication");
+        state.iter().any(|line| line.contains("state=online"))
+    });
+    replica.freeze();
+    let key = taken(&caller, 1);
+    let mut hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    block_on(hold.send_under_key(key)).unwrap_err();
+    hold.release();
+    replica.thaw();
+    // What was not sent has freed its key.
+    let mut key = None;
+    until("the key is free", || {
+        key = match take(&caller, 2).unwrap() {
+            Taking::Taken(key) => Some(key),
+            _ => None,
+        };
+        key.is_some()
+    });
+    let mut hold = block_on(caller.reserve(&request(2, "1"))).unwrap().unwrap();
+    block_on(hold.send_under_key(key.unwrap())).unwrap();
+    hold.release();
+}
+
+/// The master dies while a call runs: whoever repeats it at the new one, by whatever gateway, is told that it runs.
+#[test]
+fn a_new_master_knows_the_keys_of_running_calls() {
+    let mut servers = RedisUnderSentinels::start();
+    let options = || Options {
+        timeout: Duration::from_secs(2),
+        ..Options::default()
+    };
+    let nodes = [(); 2].map(|()| Ledger::Redis(RedisLedger::connect(&servers.url(), options()).unwrap()));
+    let caller = caller_of(&nodes[0], "acme", "10", LimitOverrides::default());
+    let other = on_node(&nodes[1], &caller);
+    let key = taken(&caller, 1);
+    let mut hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    block_on(hold.send_under_key(key)).unwrap();
+    servers.kill_master();
+    until("the replica leads", || servers.replica_leads());
+    let began = Instant::now();
+    let known = loop {
+        match take(&other, 2) {
+            Ok(Taking::Known(record)) => break record,
+            Ok(taking) => panic!("the key was forgotten: {taking:?}"),
+            Err(error) => assert!(began.elapsed() < Duration::from_secs(20), "{error}"),
+        }
+    };
+    assert_eq!(known.request, request_id(1));
+    assert_eq!(known.repeated(&SAME), Repeated::Refused(KeyRefusal::InProgress));
+    hold.release();
+}
+
+/// Whoever asks for a key and hears nothing leaves it free, whether Redis has taken it or not.
+#[test]
+fn a_key_whose_taking_had_no_answer_is_free_again() {
+    let server = RedisServer::start();
+    let options = Options {
+        timeout: Duration::from_millis(300),
+        ..Options::default()
+    };
+    let ledger = node(&server, options);
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    server.freeze();
+    take(&caller, 1).unwrap_err();
+    server.thaw();
+    until("the key is free", || matches!(take(&caller, 2), Ok(Taking::Taken(_))));
+}
