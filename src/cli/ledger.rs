@@ -22,6 +22,8 @@ use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 
+pub(super) use self::receipts::{ReceiptsArgs, run as receipts};
+
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
     /// Check that the books balance; exit status 1 when they do not

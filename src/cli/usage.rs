@@ -5,21 +5,24 @@ use std::collections::BTreeMap;
 use clap::Args;
 use serde::Serialize;
 
-use super::arguments::{key_id, period};
+use super::arguments::{day, key_id, period};
 use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, counted};
+use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::UsageRow;
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
-use crate::pure::time::{Day, Period};
+use crate::pure::time::{Day, Days, Period};
 
 #[derive(Debug, Args)]
 #[command(
     after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json\n  \
-    tollgate usage acme --key key_0123456789abcdef --period all"
+    tollgate usage acme --key key_0123456789abcdef --period all\n  \
+    tollgate usage acme --from 2026-11-01 --to 2026-11-30 --by key"
 )]
 pub(super) struct UsageArgs {
     /// The account's name
@@ -28,27 +31,58 @@ pub(super) struct UsageArgs {
     #[arg(long, value_name = "ID", value_parser = key_id)]
     key: Option<KeyId>,
     /// Which UTC days: today, 7d, 30d or all
-    #[arg(long, default_value = "today", value_parser = period)]
+    #[arg(long, default_value = "today", value_parser = period, conflicts_with_all = ["from", "to"])]
     period: Period,
+    /// In place of a period: the first UTC day
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    from: Option<Day>,
+    /// And the last; today by default
+    #[arg(long, value_name = "DAY", value_parser = day)]
+    to: Option<Day>,
+    /// What the sums are of: model, key or day
+    #[arg(long, value_enum, default_value_t = By::Model, hide_possible_values = true)]
+    by: By,
+}
+
+/// What the sums are of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum By {
+    Model,
+    Key,
+    Day,
 }
 
 pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
     if let Some(key) = &args.key {
         is_of(config, &args.name, key)?;
     }
-    let op = AdminOp::Usage {
+    let today = Clock::System.now().day();
+    let days = match (args.from, args.to) {
+        (None, None) => args.period.into(),
+        (from, to) => Days::Span {
+            from: from.unwrap_or_default(),
+            to: to.unwrap_or(today),
+        },
+    };
+    if let Days::Span { from, to } = days
+        && from > to
+    {
+        return Err(Failure::new(format!("--from {from} is after --to {to}")));
+    }
+    let query = UsageQuery {
         account: args.name.clone(),
         key: args.key.clone(),
-        period: args.period,
+        days,
+        by_key: args.by == By::Key,
     };
-    match ask(config, op)? {
-        AdminReply::Usage { rows } => {
-            let currency = config.currency.clone();
-            let shown = UsageShown::of(args.name, args.period, currency, &rows);
-            Answer::of(&UsageShown { key: args.key, ..shown }, format)
-        }
-        _ => Err(Failure::wrong_reply()),
-    }
+    let rows = ask(config, query.op())?.into_usage().ok_or_else(Failure::wrong_reply)?;
+    let shown = UsageShown::of(args.name, days, config.currency.clone(), &rows);
+    let shown = UsageShown {
+        key: args.key,
+        by: args.by,
+        ..shown
+    };
+    Answer::of(&shown, format)
 }
 
 /// A key that is not the account's has no usage, which is another thing than none.
@@ -72,7 +106,12 @@ pub(super) struct UsageShown {
     /// Whose calls these are, where it is one key's.
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<KeyId>,
-    period: Period,
+    /// None where the days were chosen.
+    period: Option<Period>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
     currency: String,
     total_requests: u64,
     total_prompt_tokens: u64,
@@ -81,6 +120,10 @@ pub(super) struct UsageShown {
     total_cost: Credits,
     by_model: Vec<ModelSums>,
     by_day: Vec<DaySums>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    by_key: Vec<KeySums>,
+    #[serde(skip)]
+    by: By,
     /// What each day spent by model, for the plot.
     #[serde(skip)]
     spending: Spending,
@@ -92,6 +135,13 @@ type Spending = BTreeMap<String, BTreeMap<String, i64>>;
 #[derive(Debug, Serialize)]
 struct ModelSums {
     model: String,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+#[derive(Debug, Serialize)]
+struct KeySums {
+    key: String,
     #[serde(flatten)]
     sums: Sums,
 }
@@ -123,12 +173,20 @@ impl Sums {
 }
 
 impl UsageShown {
-    pub(super) fn of(account: AccountId, period: Period, currency: String, rows: &[UsageRow]) -> UsageShown {
+    pub(super) fn of(account: AccountId, days: Days, currency: String, rows: &[KeyedRow]) -> UsageShown {
+        let (period, span) = match days {
+            Days::Period(period) => (Some(period), None),
+            Days::Span { from, to } => (None, Some((from, to))),
+        };
         let mut total = Sums::default();
         let mut models: BTreeMap<&str, Sums> = BTreeMap::new();
         let mut days: BTreeMap<Day, Sums> = BTreeMap::new();
+        let mut keys: BTreeMap<String, Sums> = BTreeMap::new();
         let mut spending = Spending::new();
-        for row in rows {
+        for KeyedRow { key, row } in rows {
+            if let Some(key) = key {
+                keys.entry(key.to_string()).or_default().add(row);
+            }
             total.add(row);
             models.entry(&row.model).or_default().add(row);
             days.entry(row.day).or_default().add(row);
@@ -151,6 +209,8 @@ impl UsageShown {
             account,
             key: None,
             period,
+            from: span.map(|(from, _)| from.to_string()),
+            to: span.map(|(_, to)| to.to_string()),
             currency,
             total_requests: total.requests,
             total_prompt_tokens: total.prompt_tokens,
@@ -159,6 +219,8 @@ impl UsageShown {
             total_cost: total.cost,
             by_model,
             by_day: by_day.collect(),
+            by_key: keys.into_iter().map(|(key, sums)| KeySums { key, sums }).collect(),
+            by: By::Model,
             spending,
         }
     }
@@ -248,20 +310,43 @@ impl UsageShown {
     }
 }
 
-impl Show for UsageShown {
-    fn text(&self) -> String {
-        let (account, period) = (self.whose(), self.period.name());
-        if self.by_model.is_empty() {
-            return format!("{account} has used nothing in the period {period}\n");
+impl UsageShown {
+    /// The days, in words.
+    fn span(&self) -> String {
+        match (self.period, &self.from, &self.to) {
+            (Some(period), ..) => format!("period {}", period.name()),
+            (None, from, to) => {
+                let text = |day: &Option<String>| day.clone().unwrap_or_default();
+                format!("{} to {}", text(from), text(to))
+            }
         }
+    }
+
+    /// The sums of whatever they are asked by, and their total.
+    fn table(&self) -> Table {
+        let title = match self.by {
+            By::Model => "MODEL",
+            By::Key => "KEY",
+            By::Day => "DAY",
+        };
         let mut table = Table::new(&[
-            ("MODEL", Align::Left),
+            (title, Align::Left),
             ("REQUESTS", Align::Right),
             ("PROMPT", Align::Right),
             ("COMPLETION", Align::Right),
             ("COST", Align::Point),
         ]);
-        let mut row = |name: &str, sums: &Sums| {
+        let lines: Vec<(&str, &Sums)> = match self.by {
+            By::Model => self
+                .by_model
+                .iter()
+                .map(|line| (line.model.as_str(), &line.sums))
+                .collect(),
+            By::Key => self.by_key.iter().map(|line| (line.key.as_str(), &line.sums)).collect(),
+            By::Day => self.by_day.iter().map(|line| (line.day.as_str(), &line.sums)).collect(),
+        };
+        let total = self.total();
+        for (name, sums) in lines.into_iter().chain([("total", &total)]) {
             table.row(vec![
                 name.to_owned(),
                 sums.requests.to_string(),
@@ -269,18 +354,28 @@ impl Show for UsageShown {
                 sums.completion_tokens.to_string(),
                 sums.cost.to_string(),
             ]);
-        };
-        for line in &self.by_model {
-            row(&line.model, &line.sums);
         }
-        row("total", &self.total());
+        table
+    }
+}
+
+impl Show for UsageShown {
+    fn text(&self) -> String {
+        let (account, span) = (self.whose(), self.span());
+        if self.by_model.is_empty() {
+            let which = match self.period {
+                Some(_) => format!("in the {span}"),
+                None => format!("from {span}"),
+            };
+            return format!("{account} has used nothing {which}\n");
+        }
         let days = counted(u64::try_from(self.by_day.len()).unwrap_or(u64::MAX), "day");
         let mut text = format!(
-            "usage of {account}, period {period}: {days} (UTC) with calls, costs in {}\n\n",
+            "usage of {account}, {span}: {days} (UTC) with calls, costs in {}\n\n",
             self.currency
         );
-        text.push_str(&table.text());
-        if self.by_day.len() > 1 {
+        text.push_str(&self.table().text());
+        if self.by == By::Model && self.by_day.len() > 1 {
             text.push('\n');
             text.push_str(&self.day_table().text());
             text.push('\n');
@@ -309,13 +404,16 @@ mod tests {
 
     #[test]
     fn a_day_is_a_bar_in_the_shades_of_its_models() {
-        let row = |day: i64, model: &str, cost: i64| UsageRow {
-            day: Day(20_000 + day),
-            model: model.to_owned(),
-            requests: 1,
-            prompt_tokens: 9,
-            completion_tokens: 1,
-            cost: Credits::from_pico(cost),
+        let row = |day: i64, model: &str, cost: i64| KeyedRow {
+            key: None,
+            row: UsageRow {
+                day: Day(20_000 + day),
+                model: model.to_owned(),
+                requests: 1,
+                prompt_tokens: 9,
+                completion_tokens: 1,
+                cost: Credits::from_pico(cost),
+            },
         };
         let mut rows = vec![
             row(0, "a/dear", 600),
@@ -325,7 +423,7 @@ mod tests {
         ];
         rows.extend(["b/1", "b/2", "b/3"].map(|model| row(1, model, 1)));
         let account = "acme".parse().unwrap();
-        let text = UsageShown::of(account, Period::Week, "USD".to_owned(), &rows).text();
+        let text = UsageShown::of(account, Period::Week.into(), "USD".to_owned(), &rows).text();
         assert!(
             text.contains(&format!("{}{}\n", "█".repeat(16), "▓".repeat(8))),
             "{text}"

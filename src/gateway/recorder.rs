@@ -22,6 +22,7 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::Model(Endpoint::Embeddings) => RouteName::Embeddings,
         Route::Balance => RouteName::Balance,
         Route::Usage => RouteName::Usage,
+        Route::Generation | Route::Generations => RouteName::Generations,
         Route::Models | Route::OpenAiModels | Route::OpenAiModel(_) => RouteName::Models,
         Route::Purposes => RouteName::Purposes,
         Route::PublicModels => RouteName::PublicModels,

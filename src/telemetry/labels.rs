@@ -18,6 +18,8 @@ pub enum RouteName {
     Balance,
     /// The usage summary.
     Usage,
+    /// Receipts: of one call or of many.
+    Generations,
     /// The models of the key's tier, in either shape.
     Models,
     /// The purposes.
@@ -60,6 +62,7 @@ impl RouteName {
             RouteName::Embeddings => "embeddings",
             RouteName::Balance => "balance",
             RouteName::Usage => "usage",
+            RouteName::Generations => "generations",
             RouteName::Models => "models",
             RouteName::Purposes => "purposes",
             RouteName::PublicModels => "public_models",

@@ -1,4 +1,6 @@
-"""What Schemathesis cannot know: the models that there are, and how integers are written."""
+"""What Schemathesis cannot know: the models that there are, how integers are written, and parameters that exclude each other."""
+
+from datetime import UTC, date, datetime
 
 import schemathesis
 
@@ -21,3 +23,26 @@ def in_digits(value):
     if isinstance(value, list):
         return [in_digits(item) for item in value]
     return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+@schemathesis.hook
+def map_query(context, query):
+    """Days are named by a period, or by the first and the last, which are in their order: no schema of single parameters says that."""
+    if not isinstance(query, dict):
+        return query
+    query = dict(query)
+    if "period" in query:
+        query.pop("from", None)
+        query.pop("to", None)
+    if is_day(query.get("from")):
+        today = datetime.now(UTC).date().isoformat()
+        last = query["to"] if is_day(query.get("to")) else today
+        query["from"] = min(query["from"], last)
+    return query
+
+
+def is_day(text):
+    try:
+        return isinstance(text, str) and date.fromisoformat(text).isoformat() == text
+    except ValueError:
+        return False

@@ -95,6 +95,10 @@ async fn head_is_answered_like_get_without_the_body() {
     for path in [
         "/llm/balance",
         "/llm/usage",
+        "/llm/generation",
+        "/llm/generation?id=x",
+        "/llm/generations",
+        "/generation?id=x",
         "/llm/models",
         "/llm/models?search=small",
         "/llm/models/purposes",

@@ -191,6 +191,9 @@ async fn every_answer_to_a_known_caller_has_the_headers() {
     for path in [
         "/llm/balance",
         "/llm/usage",
+        "/llm/generation?id=x",
+        "/llm/generations",
+        "/generation",
         "/llm/models",
         "/llm/models/purposes",
         "/models",

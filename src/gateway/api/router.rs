@@ -12,6 +12,10 @@ pub(crate) enum Route {
     Balance,
     /// `GET /llm/usage`.
     Usage,
+    /// `GET /llm/generation`: what one call cost.
+    Generation,
+    /// `GET /llm/generations`: what the newest calls cost.
+    Generations,
     /// `GET /llm/models`.
     Models,
     /// `GET /llm/models/purposes`.
@@ -55,6 +59,8 @@ impl Route {
             "/llm/embeddings" | "/embeddings" => Route::Model(Endpoint::Embeddings),
             "/llm/balance" => Route::Balance,
             "/llm/usage" => Route::Usage,
+            "/llm/generation" | "/generation" => Route::Generation,
+            "/llm/generations" => Route::Generations,
             "/llm/models" => Route::Models,
             "/llm/models/purposes" => Route::Purposes,
             "/llm/public/models" => Route::PublicModels,

@@ -10,6 +10,7 @@ use super::server_health::{Change, channel, maintenance_key};
 use super::shared::accounts_key;
 use super::shared::{Shared, key_name, read_record};
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
@@ -92,7 +93,13 @@ impl Shared {
                 Ok(AdminReply::Keys { keys })
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
-            AdminOp::Usage { account, key, period } => self.usage(link, &account, key.as_ref(), period).await,
+            AdminOp::Usage { account, key, period } => {
+                let rows = self.usage(link, &UsageQuery::of_period(account, key, period)).await?;
+                Ok(AdminReply::Usage {
+                    rows: KeyedRow::without_keys(rows),
+                })
+            }
+            AdminOp::UsageOf(query) => self.usage(link, &query).await.map(|rows| AdminReply::UsageOf { rows }),
             AdminOp::Receipts(query) => self.receipts(link, &query).await.map(AdminReply::Receipts),
             AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
             AdminOp::Repair => self.repair(link).await,

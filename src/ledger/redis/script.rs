@@ -96,4 +96,5 @@ scripts! {
     MAINTENANCE = "maintenance";
     ROWS = "clock" "rows";
     BOOKS = "clock" "books";
+    FIND = "find";
 }

@@ -3,6 +3,7 @@
 mod commands;
 mod extend;
 mod limits;
+mod lookups;
 mod money;
 mod receipts;
 
@@ -46,6 +47,12 @@ cases! {
         receipts_are_listed_newest_first_page_by_page,
         a_receipt_is_its_accounts_alone,
         a_debit_that_comes_again_has_no_other_receipt,
+    ],
+    lookups: [
+        a_call_is_found_by_both_its_names,
+        a_call_that_holds_credit_runs,
+        a_page_may_be_of_one_key,
+        usage_is_of_chosen_days_and_by_key,
     ],
     limits: [
         the_limits_are_exact,

@@ -2,8 +2,13 @@
 //!
 //! The objects are in `schemas.yaml`. Tests hold this to what the gateway does.
 
+mod parameters;
+
 use serde_json::{Map, Value, json};
 
+use self::parameters::{
+    BEFORE, CALL, FROM, GROUP_BY, ID, LIMIT, OF_MODEL, PAGE, PER_PAGE, PERIOD, PURPOSE, Parameter, SEARCH, TO,
+};
 use super::router::Route;
 
 /// One operation.
@@ -29,51 +34,6 @@ enum Answer {
     Events,
     /// JSON or events, as the body asks.
     Either,
-}
-
-struct Parameter {
-    name: &'static str,
-    place: &'static str,
-    /// In JSON.
-    schema: &'static str,
-    meaning: &'static str,
-}
-
-const PAGE: Parameter = query(
-    "page",
-    r#"{"type":"integer","minimum":1,"maximum":18446744073709551615,"default":1}"#,
-    "The page.",
-);
-const PER_PAGE: Parameter = query(
-    "per_page",
-    r#"{"type":"integer","minimum":1,"maximum":500,"default":24}"#,
-    "Models on a page.",
-);
-const SEARCH: Parameter = query(
-    "search",
-    r#"{"type":"string"}"#,
-    "In id and name, in any case; the public list also searches the provider.",
-);
-const PURPOSE: Parameter = query(
-    "purpose",
-    r##"{"$ref":"#/components/schemas/PurposeName"}"##,
-    "Models that have the purpose.",
-);
-const PERIOD: Parameter = query("period", r##"{"$ref":"#/components/schemas/Period"}"##, "Days of UTC.");
-const ID: Parameter = Parameter {
-    name: "id",
-    place: "path",
-    schema: r#"{"type":"string","minLength":1}"#,
-    meaning: "The model's id. Its slash may stand as it is.",
-};
-
-const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
-    Parameter {
-        name,
-        place: "query",
-        schema,
-        meaning,
-    }
 }
 
 const fn get(
@@ -107,7 +67,7 @@ const fn post(path: &'static str, summary: &'static str, body: &'static str, ok:
 }
 
 /// The paths of the interface, and those that OpenAI's clients use.
-const OPERATIONS: [Operation; 14] = [
+const OPERATIONS: [Operation; 17] = [
     post(
         "/llm/chat",
         "Chat completion; streams when `stream` is true",
@@ -130,9 +90,30 @@ const OPERATIONS: [Operation; 14] = [
     get(
         "/llm/usage",
         "Usage summary",
-        &[PERIOD],
+        &[PERIOD, FROM, TO, GROUP_BY],
         Answer::Json("UsageSummary"),
         &[400],
+    ),
+    get(
+        "/llm/generation",
+        "What one call cost, and why",
+        &[CALL],
+        Answer::Json("Generation"),
+        &[404],
+    ),
+    get(
+        "/llm/generations",
+        "What calls cost, newest first",
+        &[LIMIT, BEFORE, OF_MODEL],
+        Answer::Json("Generations"),
+        &[],
+    ),
+    get(
+        "/generation",
+        "/llm/generation, for OpenRouter's clients",
+        &[CALL],
+        Answer::Json("Generation"),
+        &[404],
     ),
     get(
         "/llm/models",
@@ -316,15 +297,6 @@ impl Operation {
     }
 }
 
-impl Parameter {
-    fn json(&self) -> Value {
-        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
-        json!({
-            "name": self.name, "in": self.place, "required": self.place == "path", "schema": schema, "description": self.meaning,
-        })
-    }
-}
-
 fn reference(kind: &str, name: &str) -> Value {
     json!({ "$ref": format!("#/components/{kind}/{name}") })
 }
@@ -367,7 +339,7 @@ fn meaning(status: u16) -> &'static str {
         401 => "The key is missing, wrong, expired or revoked.",
         402 => "Too little credit, or the month's quota is used up.",
         403 => "The tier or the domain lock forbids it.",
-        404 => "There is no such model.",
+        404 => "There is no such model, or no such call.",
         408 => "The body did not arrive in time.",
         413 => "The body is too large.",
         429 => "A rate limit, a busy provider, too many wrong keys from this address, or too large bodies at once.",
