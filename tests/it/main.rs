@@ -33,6 +33,7 @@ mod embeddings;
 mod extensions;
 mod failover;
 mod faults;
+mod generations;
 mod h2_upstreams;
 mod harness;
 mod holds;
