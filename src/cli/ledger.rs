@@ -2,7 +2,7 @@
 
 mod export;
 mod pages;
-mod receipts;
+pub(super) mod receipts;
 mod reconcile;
 
 use std::path::Path;
@@ -21,8 +21,6 @@ use crate::ledger::journal::recover::recover;
 use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-
-pub(super) use self::receipts::{ReceiptsArgs, run as receipts};
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {

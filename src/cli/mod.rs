@@ -75,7 +75,7 @@ enum Command {
     /// Show what an account has used, by model and day
     Usage(usage::UsageArgs),
     /// Show receipts: what calls cost, and why
-    Generations(ledger::ReceiptsArgs),
+    Generations(ledger::receipts::ReceiptsArgs),
     /// Check the books, and what was left by processes that died
     #[command(subcommand)]
     Ledger(ledger::LedgerCommand),
@@ -168,7 +168,7 @@ fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
         Command::Credits(command) => credits::run(command, &config()?, format),
         Command::Key(command) => key::run(command, &config()?, format),
         Command::Usage(args) => usage::run(args, &config()?, format),
-        Command::Generations(args) => ledger::receipts(&args, &config()?, format),
+        Command::Generations(args) => ledger::receipts::run(&args, &config()?, format),
         Command::Ledger(command) => ledger::run(&command, &config()?, format),
         Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
         Command::Maintenance(args) => maintenance::run(&args, &config()?, format),

@@ -1,9 +1,11 @@
 //! What calls cost, told to who pays: `GET /llm/generation`, `GET /llm/generations`, and usage of chosen days.
 
-use std::collections::{BTreeMap, HashSet};
+mod another_gateway;
+mod chosen_days;
+
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-use futures::future::join_all;
 use rust_decimal::Decimal;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
@@ -11,11 +13,9 @@ use serde_json::{Value, json};
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{FREE, LARGE, SMALL, cost};
 use crate::harness::client::{Client, ask};
-use crate::harness::fleet::Fleet;
 use crate::harness::gateway::decimal;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::{Answer, Cue, Gateway, KeySpec, Reply, Setup, Upstream, eventually};
-use crate::nodes::unlimited;
 
 /// An object's fields as they were written.
 pub type Fields = BTreeMap<String, Box<RawValue>>;
@@ -299,161 +299,6 @@ async fn calls_are_listed_newest_first_page_by_page() {
     }
 }
 
-#[tokio::test]
-async fn usage_is_of_chosen_days_by_model_key_or_day() {
-    let upstream = Upstream::always(Reply::chat("Hi", 100, 10)).await;
-    let gateway = Gateway::over(&upstream).await;
-    let second = gateway.http1.with_key(&gateway.new_key(KeySpec::default()).await);
-    // On 20, 21 and 22 November.
-    for day in 0..3 {
-        for _ in 0..=day {
-            gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-        }
-        second.post("/llm/chat", request(LARGE)).await.ok();
-        gateway.settled_balance().await;
-        gateway.clock.advance(86_400_000);
-    }
-    let groups = async |parameters: &str| {
-        let answer = gateway.http1.get(&format!("/llm/usage?{parameters}")).await.ok();
-        let body: Fields = serde_json::from_str(answer.text()).unwrap();
-        let groups: Vec<Fields> = serde_json::from_str(body["groups"].get()).unwrap();
-        let sum: Decimal = groups.iter().map(|group| amount(group, "cost")).sum();
-        assert_eq!(sum, amount(&body, "total_cost"), "{parameters}");
-        (answer.json(), groups)
-    };
-    let small = |calls: u64| cost(SMALL, 100 * calls, 10 * calls).normalize();
-    let large = |calls: u64| cost(LARGE, 100 * calls, 10 * calls).normalize();
-    let (body, by_model) = groups("from=2026-11-21&to=2026-11-22").await;
-    assert_eq!(body["total_requests"], 7);
-    assert_eq!(
-        (&body["period"], &body["from"], &body["to"]),
-        (&Value::Null, &json!("2026-11-21"), &json!("2026-11-22"))
-    );
-    let rows: Vec<_> = by_model
-        .iter()
-        .map(|group| (text(group, "model"), amount(group, "cost")))
-        .collect();
-    assert_eq!(rows, [(LARGE.to_owned(), large(2)), (SMALL.to_owned(), small(5))]);
-    assert_eq!(
-        body["groups"][1],
-        json!({
-            "model": SMALL, "requests": 5, "tokens": 550, "prompt_tokens": 500, "completion_tokens": 50, "cost": body["groups"][1]["cost"],
-        })
-    );
-    let (_, by_day) = groups("from=2026-11-20&to=2026-11-22&group_by=day").await;
-    let rows: Vec<_> = by_day
-        .iter()
-        .map(|group| (text(group, "day"), amount(group, "cost")))
-        .collect();
-    let days = ["2026-11-20", "2026-11-21", "2026-11-22"].map(str::to_owned);
-    let expected = days
-        .into_iter()
-        .zip([small(1), small(2), small(3)].map(|small| (small + large(1)).normalize()));
-    assert_eq!(rows, expected.collect::<Vec<_>>());
-    let (_, by_key) = groups("period=all&group_by=key").await;
-    let mut costs: Vec<_> = by_key.iter().map(|group| amount(group, "cost")).collect();
-    costs.sort();
-    let mut expected = [small(6), large(3)];
-    expected.sort();
-    assert_eq!(costs, expected);
-    assert!(by_key.iter().all(|group| text(group, "key").starts_with("key_")));
-    // `to` is today where it is not said, and the first day is the first there is.
-    assert_eq!(groups("from=2026-11-22").await.0["to"], "2026-11-23");
-    assert_eq!(groups("to=2026-11-20").await.0["total_requests"], 2);
-    for bad in [
-        "from=2026-11-31",
-        "to=x",
-        "from=2026-11-22&to=2026-11-21",
-        "from=2026-11-21&period=7d",
-        "group_by=",
-        "group_by=user",
-    ] {
-        let answer = gateway.http1.get(&format!("/llm/usage?{bad}")).await;
-        answer.error(400, "invalid_request_error");
-    }
-    gateway.check_books().await;
-}
-
-/// How many calls' receipts are read. `TOLLGATE_RECEIPTS` says another number.
-fn receipts() -> usize {
-    std::env::var("TOLLGATE_RECEIPTS").map_or(1_000, |text| text.parse().unwrap())
-}
-
-/// Read right after the last byte from another gateway than the one that billed the call: none is unknown, and each says what was debited.
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_receipt_is_read_with_the_last_byte_from_another_gateway_on_redis() {
-    const CLIENTS: usize = 4;
-    let server = RedisServer::start();
-    let upstream = Upstream::by(|_, seen| match seen.json()["stream"] == true {
-        true => Reply::stream_of(&["Hel", "lo"], 9, 3),
-        false => Reply::chat("Hello", 9, 3),
-    })
-    .await;
-    let fleet = Fleet::start(2, &server.url(), unlimited(), &upstream).await;
-    let credit = Decimal::from(1_000);
-    let key = fleet.account("acme", "pro", credit).await;
-    let began = Instant::now();
-    let worker = async |n: usize| {
-        let (one_of, other) = (fleet.http1(n % 2, &key), fleet.http1((n + 1) % 2, &key));
-        let (mut sum, mut running, mut slowest) = (Decimal::ZERO, 0, Duration::ZERO);
-        for n in 0..receipts() / CLIENTS {
-            let path = ["/llm/chat", "/llm/chat/stream"][n % 2];
-            let id = id_of(&one_of.post(path, request(SMALL)).await.ok());
-            let asked = Instant::now();
-            loop {
-                let fields = told(&other, &id).await;
-                if text(&fields, "status") == "done" {
-                    sum += amount(&fields, "total_cost");
-                    break;
-                }
-                // A machine that was held up for longer than a reader waits. It is said how often.
-                running += 1;
-            }
-            slowest = slowest.max(asked.elapsed());
-        }
-        (sum, running, slowest)
-    };
-    let ended = join_all((0..CLIENTS).map(worker)).await;
-    let slowest = ended.iter().map(|(_, _, slowest)| *slowest).max().unwrap();
-    let running: usize = ended.iter().map(|(_, running, _)| running).sum();
-    println!(
-        "{} receipts in {:?}, the slowest {slowest:?}; {running} answers said running",
-        receipts(),
-        began.elapsed()
-    );
-    let sum: Decimal = ended.iter().map(|(sum, ..)| *sum).sum();
-    assert_eq!(sum, credit - fleet.settled_balance("acme").await);
-    // And together they are all there are.
-    let client = fleet.http1(0, &key);
-    let (mut ids, mut before) = (HashSet::new(), String::new());
-    loop {
-        let (calls, next) = page(
-            client
-                .get(&format!("/llm/generations?limit=1000{before}"))
-                .await
-                .ok()
-                .text(),
-        );
-        ids.extend(calls.iter().map(|call| text(call, "id")));
-        let Some(next) = next else { break };
-        before = format!("&before={next}");
-    }
-    assert_eq!(ids.len(), receipts() / CLIENTS * CLIENTS);
-    // By the answer's own id too: the upstream gives all the same, of which the newest counts.
-    let fields = told(&client, "chatcmpl-1").await;
-    assert_eq!(text(&fields, "upstream_id"), "chatcmpl-1");
-    // One of the first, among all of them.
-    let first = ids.iter().min().unwrap();
-    let asked = Instant::now();
-    assert_eq!(&text(&told(&client, first).await, "id"), first);
-    println!("the first of them in {:?}", asked.elapsed());
-    let asked = Instant::now();
-    let never = client.get("/llm/generation?id=gen-none").await;
-    never.error(404, "not_found_error");
-    println!("one that never was in {:?}", asked.elapsed());
-}
-
-/// A gateway's figures are the same as the books.
 #[tokio::test]
 async fn a_free_call_is_told_at_no_cost_and_a_refused_one_is_none() {
     let upstream = Upstream::by(|_, seen| match seen.json()["model"].as_str() {

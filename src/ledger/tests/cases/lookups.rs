@@ -76,7 +76,7 @@ pub(super) fn a_call_that_holds_credit_runs(rig: &Rig) {
         rpm: Some(100),
         ..LimitOverrides::default()
     };
-    let limited = rig.caller_of("acme", "0", limits.clone());
+    let limited = rig.caller_of("acme", "0", limits);
     let mut asked = request(2, "1");
     asked.scope = crate::pure::account::Scope::of(&limited.key.id, &limits);
     let hold = rig.reserve(&limited, &asked).unwrap();
