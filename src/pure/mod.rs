@@ -19,6 +19,7 @@ pub mod prices;
 pub mod prompt_count;
 pub mod receipt;
 pub mod reconcile;
+pub mod rendezvous;
 pub mod request_body;
 pub mod sse;
 pub mod tap;

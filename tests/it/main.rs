@@ -60,6 +60,7 @@ mod reconcile;
 mod regression;
 mod reload;
 mod shapes;
+mod sticky;
 mod stream_shapes;
 mod streams;
 mod telemetry;

@@ -8,6 +8,7 @@
 //! Called by the gateway between authentication and admission, and again by each attempt at an upstream ([`RequestBody::edit`]).
 //! It never decides what a request costs, and it knows no model.
 
+mod conversation;
 mod edit;
 mod fields;
 mod fold;
@@ -24,13 +25,14 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-pub use edit::{Edit, MaximumField};
+pub use conversation::SESSION_CHARS_MAX;
+pub use edit::{Edit, MaximumField, SessionField};
 pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
 use prompt::{Piece, Prompt, count};
-use scan::Span;
+use scan::{Span, Text};
 
 /// Where a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,8 +100,6 @@ pub struct RequestBody {
     first_member: u32,
     /// Between the quotes.
     model: Span,
-    /// The model's name when it is written with escapes.
-    model_unescaped: Option<Box<str>>,
     stream: Option<Span>,
     stream_options: StreamOptions,
     max_tokens: Option<Maximum>,
@@ -109,6 +109,28 @@ pub struct RequestBody {
     demanded: u64,
     refused: FieldSet,
     prompt: Prompt,
+    names: Option<Box<Names>>,
+}
+
+/// What few bodies have, apart, since every call carries a body.
+#[derive(Clone, Debug, Default)]
+struct Names {
+    /// The model's name when it is written with escapes.
+    model: Option<Box<str>>,
+    /// How a chat names its conversation.
+    session: Option<Session>,
+    /// The last `prompt_cache_key` that is a text.
+    cache_key: Option<Text>,
+}
+
+/// The member `session_id` of a chat.
+#[derive(Clone, Copy, Debug)]
+struct Session {
+    /// Between the quotes.
+    key: Span,
+    value: Span,
+    /// None when it is no text.
+    text: Option<Text>,
 }
 
 /// A limit of completion tokens as the client wrote it.
@@ -139,7 +161,7 @@ impl RequestBody {
 
     /// The model's name as the client means it, unescaped; never empty.
     pub fn model(&self) -> &str {
-        match &self.model_unescaped {
+        match self.names.as_deref().and_then(|names| names.model.as_deref()) {
             Some(name) => name,
             // The whole body was checked as UTF-8; an empty name is no model's.
             None => std::str::from_utf8(self.model.of(&self.bytes)).unwrap_or_default(),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use super::fields::{self, Field, FieldSet, Read, Rule};
 use super::prompt::{self, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
-use super::{BodyError, Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions, fold, text};
+use super::{BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, fold, text};
 
 impl RequestBody {
     /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
@@ -49,10 +49,10 @@ impl RequestBody {
         }
         scan.finish()?;
         let model = reader.required()?;
-        let model_unescaped = match model.spelling {
-            Spelling::Plain => None,
-            Spelling::Escaped => Some(Box::from(&*text::unescape(model, &bytes))),
-        };
+        let mut names = reader.names;
+        if model.spelling == Spelling::Escaped {
+            names.get_or_insert_default().model = Some(Box::from(&*text::unescape(model, &bytes)));
+        }
         let mode = match (endpoint, reader.stream) {
             (Endpoint::ChatStream, _) | (Endpoint::Chat, Some((_, true))) => ResponseMode::Stream,
             (Endpoint::Chat | Endpoint::Embeddings, _) => ResponseMode::Whole,
@@ -62,7 +62,6 @@ impl RequestBody {
             mode,
             first_member,
             model: model.span,
-            model_unescaped,
             stream: reader.stream.map(|(span, _)| span),
             stream_options: reader.stream_options,
             max_tokens: reader.max_tokens,
@@ -71,6 +70,7 @@ impl RequestBody {
             demanded: reader.demanded,
             refused: reader.refused,
             prompt: reader.prompt,
+            names,
             bytes,
         })
     }
@@ -90,6 +90,7 @@ struct Reader<'a> {
     choices: u64,
     demanded: u64,
     prompt: Prompt,
+    names: Option<Box<Names>>,
 }
 
 impl<'a> Reader<'a> {
@@ -107,6 +108,7 @@ impl<'a> Reader<'a> {
             choices: 1,
             demanded: 0,
             prompt: Prompt::default(),
+            names: None,
         }
     }
 
@@ -132,6 +134,13 @@ impl<'a> Reader<'a> {
                 // Null and false ask for nothing.
                 if !matches!(self.other_value(scan)?.kind, Kind::Null | Kind::False) {
                     self.refused.insert(field);
+                }
+                Ok(())
+            }
+            // It passes as it is, however often it stands.
+            Rule::Read(Read::CacheKey) => {
+                if let Some(key) = self.other_value(scan)?.text() {
+                    self.names.get_or_insert_default().cache_key = Some(key);
                 }
                 Ok(())
             }
@@ -161,6 +170,13 @@ impl<'a> Reader<'a> {
                     (Read::Tools, _) => self.read_tools(scan),
                     (Read::Thinking, _) => self.read_budget(scan, "budget_tokens"),
                     (Read::Reasoning, _) => self.read_budget(scan, "max_tokens"),
+                    (Read::Session, _) => {
+                        let (key, value) = (key.span, self.other_value(scan)?);
+                        let (text, value) = (value.text(), value.span);
+                        self.names.get_or_insert_default().session = Some(Session { key, value, text });
+                        Ok(())
+                    }
+                    (Read::CacheKey, _) => self.other(scan),
                     (Read::Functions, _) => {
                         let value = scan.value()?;
                         self.add_tool_bytes(value.span);
