@@ -13,6 +13,7 @@ mod edit;
 mod fields;
 mod fold;
 mod fuzz;
+mod members;
 mod parse;
 mod parts;
 mod prompt;
@@ -31,8 +32,9 @@ pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
+use members::{Maximum, Names, Session, StreamOptions};
 use prompt::{Piece, Prompt, count};
-use scan::{Span, Text};
+use scan::Span;
 
 /// Where a request came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,47 +112,6 @@ pub struct RequestBody {
     refused: FieldSet,
     prompt: Prompt,
     names: Option<Box<Names>>,
-}
-
-/// What few bodies have, apart, since every call carries a body.
-#[derive(Clone, Debug, Default)]
-struct Names {
-    /// The model's name when it is written with escapes.
-    model: Option<Box<str>>,
-    /// How a chat names its conversation.
-    session: Option<Session>,
-    /// The last `prompt_cache_key` that is a text.
-    cache_key: Option<Text>,
-}
-
-/// The member `session_id` of a chat.
-#[derive(Clone, Copy, Debug)]
-struct Session {
-    /// Between the quotes.
-    key: Span,
-    value: Span,
-    /// None when it is no text.
-    text: Option<Text>,
-}
-
-/// A limit of completion tokens as the client wrote it.
-#[derive(Clone, Copy, Debug)]
-struct Maximum {
-    /// Between the quotes.
-    key: Span,
-    value: Span,
-    /// None when it is null, which says the same as an absent field.
-    tokens: Option<NonZeroU64>,
-}
-
-/// What the client wrote as `stream_options`.
-#[derive(Clone, Copy, Debug)]
-enum StreamOptions {
-    Absent,
-    Null(Span),
-    Empty { first_member: u32 },
-    Others { first_member: u32 },
-    IncludeUsage { value: Span, asked: bool },
 }
 
 impl RequestBody {
