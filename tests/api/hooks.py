@@ -4,6 +4,7 @@ from datetime import UTC, date, datetime
 
 import schemathesis
 
+PERIODS = ("today", "7d", "30d", "all")
 INTEGERS = ("n", "max_tokens", "max_completion_tokens", "input")
 
 
@@ -26,19 +27,17 @@ def in_digits(value):
 
 
 @schemathesis.hook
-def map_query(context, query):
-    """Days are named by a period, or by the first and the last, which are in their order: no schema of single parameters says that."""
-    if not isinstance(query, dict):
-        return query
-    query = dict(query)
-    if "period" in query:
+def before_call(context, case, kwargs):
+    """Days are named by a period, or by the first and the last, which are in their order: no schema of single parameters says that. What is
+    wrong in itself stays, to be refused."""
+    query = case.query
+    if not isinstance(query, dict) or not all(is_day(query[name]) for name in ("from", "to") if name in query):
+        return
+    if query.get("period") in PERIODS:
         query.pop("from", None)
         query.pop("to", None)
-    if is_day(query.get("from")):
-        today = datetime.now(UTC).date().isoformat()
-        last = query["to"] if is_day(query.get("to")) else today
-        query["from"] = min(query["from"], last)
-    return query
+    if "from" in query:
+        query["from"] = min(query["from"], query.get("to", datetime.now(UTC).date().isoformat()))
 
 
 def is_day(text):
