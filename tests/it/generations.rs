@@ -219,6 +219,10 @@ async fn a_call_that_runs(setup: Setup) {
         assert_eq!(fields[name].get(), "null", "{name}");
     }
     assert_eq!(page(gateway.http1.get("/llm/generations").await.ok().text()).0.len(), 0);
+    // Many that wait at once hold each other up no longer than one.
+    let asked = (0..12).map(|_| told(&gateway.http1, &id));
+    let running = futures::future::join_all(asked).await;
+    assert!(running.iter().all(|fields| text(fields, "status") == "running"));
     drop(events);
     let fields = eventually("its receipt", async || {
         let fields = told(&gateway.http1, &id).await;

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 
-use super::account::{account_keys, receipts_of_account};
+use super::account::{Account, account_keys, receipts_of_account};
 use super::link::Link;
 use super::queue::QueuedDebit;
 use super::reply::{self, corrupt};
@@ -60,20 +60,24 @@ impl Shared {
     /// The receipts that are asked for; those of every settlement made here before the call are among them.
     pub(super) async fn receipts(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, AdminError> {
         let account = self.cache.account(&query.account);
-        let Ok(_turn) = tokio::time::timeout(self.options.timeout, account.reporting.lock()).await else {
-            return Err(AdminError::Store(
-                "receipts are asked for faster than they can be read".to_owned(),
-            ));
-        };
         self.barrier(&account).await?;
         let page = match query.call() {
             Some(call) => self.call(link, &account, &call).await?,
-            None => self.page(link, query).await?,
+            None => {
+                let _turn = self.turn(&account).await?;
+                self.page(link, query).await?
+            }
         };
         if page.receipts.is_empty() && page.running.is_none() {
             self.view(link, &query.account).await?; // There may be no such account.
         }
         Ok(page)
+    }
+
+    /// One reader of an account at a time asks Redis for so much.
+    async fn turn<'a>(&self, account: &'a Account) -> Result<tokio::sync::MutexGuard<'a, ()>, StoreError> {
+        let turn = tokio::time::timeout(self.options.timeout, account.reporting.lock()).await;
+        turn.map_err(|_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned()))
     }
 
     async fn page(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {

@@ -33,12 +33,15 @@ impl Shared {
         let mut is_looked_for_everywhere = true;
         let mut page = ReceiptPage::default();
         loop {
+            // Given back before the next wait: others look for theirs meanwhile.
+            let turn = self.turn(account).await?;
             // Before the receipts are read: a settlement that comes between writes its receipt and drops the hold in one step.
             let standing = self.standing(link, account, call).await?;
             let receipt = match is_looked_for_everywhere {
                 true => self.find(link, account, call).await?,
                 false => self.find_newest(link, account, call).await?.found,
             };
+            drop(turn);
             if let Some(receipt) = receipt {
                 page.receipts.push(receipt);
                 return Ok(page);
