@@ -2,7 +2,7 @@
 
 mod export;
 mod pages;
-mod receipts;
+pub(super) mod receipts;
 mod reconcile;
 
 use std::path::Path;

@@ -75,6 +75,8 @@ enum Command {
     Key(key::KeyCommand),
     /// Show what an account has used, by model and day
     Usage(usage::UsageArgs),
+    /// Show receipts: what calls cost, and why
+    Generations(ledger::receipts::ReceiptsArgs),
     /// Check the books, and what was left by processes that died
     #[command(subcommand)]
     Ledger(ledger::LedgerCommand),
@@ -137,6 +139,7 @@ impl Command {
             | Command::Credits(_)
             | Command::Key(_)
             | Command::Usage(_)
+            | Command::Generations(_)
             | Command::Ledger(_)
             | Command::Maintenance(_)
             | Command::Top(_) => true,
@@ -166,6 +169,7 @@ fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
         Command::Credits(command) => credits::run(command, &config()?, format),
         Command::Key(command) => key::run(command, &config()?, format),
         Command::Usage(args) => usage::run(args, &config()?, format),
+        Command::Generations(args) => ledger::receipts::run(&args, &config()?, format),
         Command::Ledger(command) => ledger::run(&command, &config()?, format),
         Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
         Command::Maintenance(args) => maintenance::run(&args, &config()?, format),

@@ -314,6 +314,7 @@ total          3       9          12  1.700000000001
     assert_eq!(place.json("ledger audit").1["balanced"], true);
 }
 
+mod generations;
 mod key_limits;
 mod receipts;
 mod wrong;

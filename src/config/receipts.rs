@@ -9,6 +9,8 @@ use serde::Deserialize;
 pub struct Receipts {
     /// For how many days the embedded ledger keeps them; 0: it writes none.
     pub keep_days: u32,
+    /// The most bytes that the embedded ledger keeps of them, of all accounts; the oldest are dropped.
+    pub bytes_max: u64,
     /// How many Redis keeps of an account, the newest; 0: it writes none.
     pub per_account_max: u32,
     /// The folder of the files that they are appended to as well, one a day.
@@ -21,6 +23,7 @@ impl Default for Receipts {
     fn default() -> Receipts {
         Receipts {
             keep_days: 30,
+            bytes_max: 4 << 30,
             per_account_max: 10_000,
             files: None,
             files_keep_days: 0,
@@ -32,6 +35,7 @@ impl Default for Receipts {
 #[serde(deny_unknown_fields, default)]
 pub(super) struct RawReceipts {
     keep_days: Option<u32>,
+    bytes_max: Option<u64>,
     per_account_max: Option<u32>,
     files: Option<PathBuf>,
     files_keep_days: Option<u32>,
@@ -50,7 +54,14 @@ pub(super) fn checked(raw: RawReceipts) -> Result<Receipts, String> {
     if raw.files.is_none() && raw.files_keep_days.is_some() {
         return Err("receipts.files_keep_days: it says nothing without receipts.files".to_owned());
     }
+    let bytes_max = raw.bytes_max.unwrap_or(default.bytes_max);
+    if !(BYTES_MIN..=BYTES_MAX).contains(&bytes_max) {
+        return Err(format!(
+            "receipts.bytes_max: {bytes_max} is not from {BYTES_MIN} to {BYTES_MAX}"
+        ));
+    }
     Ok(Receipts {
+        bytes_max,
         keep_days: within("keep_days", raw.keep_days, default.keep_days, DAYS_MAX)?,
         per_account_max: within(
             "per_account_max",
@@ -68,6 +79,10 @@ pub(super) fn checked(raw: RawReceipts) -> Result<Receipts, String> {
     })
 }
 
+/// One MiB: some rows of 256 receipts.
+const BYTES_MIN: u64 = 1 << 20;
+/// One TiB.
+const BYTES_MAX: u64 = 1 << 40;
 /// Ten years.
 const DAYS_MAX: u32 = 3_653;
 /// About 300 MB of Redis' memory for one account.

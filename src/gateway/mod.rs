@@ -65,9 +65,9 @@ impl ProxyHttp for Tollgate {
         }
     }
 
-    async fn upstream_peer(&self, _session: &mut Session, ctx: &mut Self::CTX) -> Result<Box<HttpPeer>> {
+    async fn upstream_peer(&self, session: &mut Session, ctx: &mut Self::CTX) -> Result<Box<HttpPeer>> {
         hook("upstream_peer", ctx);
-        let peer = crate::gateway::upstream::request::peer(ctx, self.clock())?;
+        let peer = crate::gateway::upstream::request::peer(session.req_header(), ctx, self.clock())?;
         recorder::attempt(ctx);
         Ok(peer)
     }

@@ -23,6 +23,7 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::Balance => RouteName::Balance,
         Route::Key => RouteName::Key,
         Route::Usage => RouteName::Usage,
+        Route::Generation | Route::Generations => RouteName::Generations,
         Route::Models | Route::OpenAiModels | Route::OpenAiModel(_) => RouteName::Models,
         Route::Purposes => RouteName::Purposes,
         Route::PublicModels => RouteName::PublicModels,

@@ -142,8 +142,17 @@ impl Snapshot {
 
 impl Snapshot {
     /// The target of a model that is tried next, after those that were.
-    pub(crate) fn next_target(&self, model: &str, tried: &[usize], clock: &Clock) -> Option<Candidate> {
-        self.candidates.get(model)?.next(tried, || clock.now()).cloned()
+    /// `conversation` is asked for where several share the calls.
+    pub(crate) fn next_target(
+        &self,
+        model: &str,
+        tried: &[usize],
+        conversation: impl FnOnce() -> Option<u64>,
+        clock: &Clock,
+    ) -> Option<Candidate> {
+        let candidates = self.candidates.get(model)?;
+        let conversation = candidates.are_shared().then(conversation).flatten();
+        candidates.next(tried, conversation, || clock.now()).cloned()
     }
 
     /// Whether a target is left that was not tried.

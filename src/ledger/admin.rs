@@ -3,6 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use super::key_settings::{KeyChange, KeySettings};
+use super::query::{CallName, KeyedRow, RunningCall, UsageQuery};
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
 use crate::pure::account::Spent;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
@@ -107,6 +108,8 @@ pub enum AdminOp {
         /// Which days.
         period: Period,
     },
+    /// Usage of chosen days, or apart by key.
+    UsageOf(UsageQuery),
     /// Receipts of calls.
     Receipts(ReceiptQuery),
     /// Checks that the books balance.
@@ -174,6 +177,11 @@ pub enum AdminReply {
         /// Oldest day first.
         rows: Vec<UsageRow>,
     },
+    /// Usage, as it was asked for.
+    UsageOf {
+        /// Oldest day first.
+        rows: Vec<KeyedRow>,
+    },
     /// Receipts.
     Receipts(ReceiptPage),
     /// An audit.
@@ -207,6 +215,12 @@ pub struct ReceiptQuery {
     pub model: Option<String>,
     /// Only that of this request.
     pub id: Option<RequestId>,
+    /// Only that of the call that has this name: its request's id, or its answer's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub named: Option<String>,
+    /// Only those of calls with this key.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub key: Option<KeyId>,
 }
 
 /// Receipts, newest first.
@@ -219,6 +233,9 @@ pub struct ReceiptPage {
     /// Receipts among them that cannot be read, and are left out.
     #[serde(default)]
     pub unreadable: u64,
+    /// Where one call was asked for that has no receipt yet: it runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running: Option<RunningCall>,
 }
 
 /// An account for showing.
@@ -318,6 +335,7 @@ impl AdminOp {
             | AdminOp::KeyList { .. }
             | AdminOp::KeySpent { .. }
             | AdminOp::Usage { .. }
+            | AdminOp::UsageOf(_)
             | AdminOp::Receipts(_)
             | AdminOp::Audit
             | AdminOp::Repair
@@ -350,6 +368,8 @@ impl ReceiptQuery {
             before: None,
             model: None,
             id: None,
+            named: None,
+            key: None,
         }
     }
 
@@ -359,6 +379,31 @@ impl ReceiptQuery {
             id: Some(id),
             ..ReceiptQuery::newest(account, 1)
         }
+    }
+
+    /// Asks for the receipt of the call that has this name: its request's id, or its answer's own.
+    pub fn named(account: &AccountId, name: &str, key: Option<&KeyId>) -> ReceiptQuery {
+        ReceiptQuery {
+            named: Some(name.to_owned()),
+            key: key.cloned(),
+            ..ReceiptQuery::newest(account, 1)
+        }
+    }
+
+    /// The one call that is asked for, if it is one.
+    pub(super) fn call(&self) -> Option<CallName> {
+        match (&self.id, &self.named) {
+            (Some(id), _) => Some(CallName::from(*id)),
+            (None, Some(name)) => Some(CallName::new(name)),
+            (None, None) => None,
+        }
+    }
+
+    /// Whether a receipt is of the model and the key that are asked for.
+    pub(crate) fn is_met_by(&self, receipt: &Receipt) -> bool {
+        let Receipt { billed, .. } = receipt;
+        self.model.as_deref().is_none_or(|model| *model == *billed.model)
+            && self.key.as_ref().is_none_or(|key| *key == billed.key)
     }
 
     /// The most receipts that one answer has.
@@ -384,3 +429,6 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i
 
 /// The most receipts of one answer: about half a megabyte.
 pub const RECEIPTS_MAX: u32 = 1_000;
+/// The most receipts that are looked through for one page: one of a rare model, or key, may have fewer receipts than it could, or none,
+/// and still say where the next begins.
+pub(super) const LOOKED_THROUGH_MAX: u32 = 20_000;

@@ -37,7 +37,7 @@ pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
 use self::writer::start_thread;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
-use super::sqlite::Database;
+use super::sqlite::{Database, ReceiptBounds};
 use super::store_metrics::StoreMetrics;
 use super::{Figures, Found, StoreError};
 use crate::clock::Clock;
@@ -54,8 +54,8 @@ pub struct Embedded {
     /// To the thread. Another one after the ledger was handed over and taken back.
     commands: Mutex<mpsc::Sender<Command>>,
     reports: Reports,
-    /// For how many days receipts are kept.
-    receipt_days: u32,
+    /// How much is kept of receipts.
+    receipts: ReceiptBounds,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
     path: PathBuf,
 }
@@ -74,19 +74,29 @@ impl Embedded {
     /// # Errors
     /// As [`Embedded::open`].
     pub fn open_keeping(path: &Path, receipt_days: u32, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
-        Embedded::open_for(path, Some(receipt_days), clock)
+        Embedded::open_within(path, ReceiptBounds::days(receipt_days), clock)
     }
 
-    fn open_for(path: &Path, receipt_days: Option<u32>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+    /// The same, with receipts kept within these bounds.
+    ///
+    /// # Errors
+    /// As [`Embedded::open`].
+    pub fn open_within(path: &Path, receipts: ReceiptBounds, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
+        Embedded::open_for(path, Some(receipts), clock)
+    }
+
+    fn open_for(path: &Path, receipts: Option<ReceiptBounds>, clock: Clock) -> Result<Arc<Embedded>, StoreError> {
         let lock = take_lock(path)?;
         let mut database = Database::open(path)?;
-        let receipt_days = match receipt_days {
-            Some(days) => days,
-            None => database.receipt_days_before()?.unwrap_or(RECEIPT_DAYS),
+        let receipts = match receipts {
+            Some(bounds) => bounds,
+            None => database
+                .receipt_bounds_before()?
+                .unwrap_or(ReceiptBounds::days(RECEIPT_DAYS)),
         };
         database.forget_producers(clock.now().day())?;
         database.forget_spending(clock.now().day())?;
-        database.keep_receipts(receipt_days, clock.now().day())?;
+        database.keep_receipts(receipts, clock.now().day())?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, thread) = start_thread(&shared, database, path)?;
@@ -94,7 +104,7 @@ impl Embedded {
             shared,
             commands: Mutex::new(commands),
             reports,
-            receipt_days,
+            receipts,
             thread: Mutex::new(Some(thread)),
             path: path.to_owned(),
         }))

@@ -19,6 +19,7 @@ mod idempotency;
 pub mod journal;
 pub mod key_settings;
 mod producer;
+pub mod query;
 mod receipt_files;
 mod records;
 pub mod redis;
@@ -32,7 +33,7 @@ use std::sync::Arc;
 
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId};
 use crate::pure::receipt::Receipt;
-use crate::pure::time::{Period, Timestamp};
+use crate::pure::time::{Days, Timestamp};
 
 use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
 pub use self::caller::{Caller, FoundKey};
@@ -41,6 +42,7 @@ pub use self::error::StoreError;
 pub(crate) use self::handle::AccountHandle;
 pub use self::hold::Hold;
 pub use self::idempotency::{KeyedCall, TakenKey, Taking};
+use self::query::{KeyedRow, UsageQuery};
 pub use self::receipt_files::ReceiptFiles;
 use self::records::clamped;
 pub use self::records::{AccountRecord, Debit, Figures, KeyRecord, UsageRow};
@@ -66,8 +68,11 @@ pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
     let receipts = &config.receipts;
     match &config.store {
         crate::config::Store::Sqlite(path) => {
-            embedded::Embedded::open_keeping(path, receipts.keep_days, crate::clock::Clock::System)
-                .map(Ledger::Embedded)
+            let bounds = sqlite::ReceiptBounds {
+                days: receipts.keep_days,
+                bytes_max: receipts.bytes_max,
+            };
+            embedded::Embedded::open_within(path, bounds, crate::clock::Clock::System).map(Ledger::Embedded)
         }
         crate::config::Store::Redis(address) => {
             let options = redis::Options {
@@ -185,18 +190,30 @@ impl Ledger {
         &self,
         account: &AccountId,
         key: Option<&KeyId>,
-        period: Period,
+        days: impl Into<Days>,
     ) -> Result<Vec<UsageRow>, StoreError> {
-        let asked = match self {
-            Ledger::Embedded(store) => return store.usage(account, key, period).await,
-            Ledger::Redis(store) => {
-                let (account, key) = (account.clone(), key.cloned());
-                Box::pin(store.run(AdminOp::Usage { account, key, period })).await
-            }
+        let query = UsageQuery {
+            account: account.clone(),
+            key: key.cloned(),
+            days: days.into(),
+            by_key: false,
         };
-        match asked {
-            Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
-            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+        let rows = self.usage_of(query).await?;
+        Ok(KeyedRow::without_keys(rows))
+    }
+
+    /// The same as it is asked for, also apart by key.
+    ///
+    /// # Errors
+    /// When the store cannot say.
+    pub async fn usage_of(&self, query: UsageQuery) -> Result<Vec<KeyedRow>, StoreError> {
+        let asked = match self {
+            Ledger::Embedded(store) => return store.usage(query).await,
+            Ledger::Redis(store) => Box::pin(store.run(query.op())).await,
+        };
+        match asked.map(AdminReply::into_usage) {
+            Ok(Some(rows)) => Ok(rows),
+            Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }

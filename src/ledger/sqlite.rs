@@ -23,12 +23,14 @@ pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::idempotency::KeyWrite;
 pub(super) use self::reader::Reader;
+pub use self::receipts::ReceiptBounds;
 use self::spending::SpendSums;
 use self::usage::UsageSums;
 use super::admin::AuditFinding;
-use super::{AccountRecord, KeyRecord, StoreError, UsageRow};
+use super::query::{KeyedRow, UsageQuery};
+use super::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::account::KeptState;
-use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
+use crate::pure::ids::{AccountId, KeyDigest, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, Numbers, ProducerId};
@@ -38,8 +40,8 @@ use crate::pure::time::{Day, Month, Timestamp};
 /// The open file. One thread owns it.
 pub(super) struct Database {
     connection: Connection,
-    /// For how many days receipts are kept; 0 when none are written.
-    receipt_days: u32,
+    /// How much is kept of receipts; with 0 days none are written.
+    receipt_bounds: ReceiptBounds,
     /// The next commit reports an error although it is done.
     #[cfg(test)]
     pub(super) fails_after_commit: bool,
@@ -103,7 +105,7 @@ impl Database {
         idempotency::complete_schema(&connection)?;
         Ok(Database {
             connection,
-            receipt_days: 0,
+            receipt_bounds: ReceiptBounds::days(0),
             #[cfg(test)]
             fails_after_commit: false,
         })
@@ -227,7 +229,7 @@ impl Database {
         for (account, debit) in group {
             write_debit(&transaction, account, debit, today)?;
         }
-        receipts::write(&transaction, written, self.receipt_days, today)?;
+        receipts::write(&transaction, written, self.receipt_bounds, today)?;
         transaction
             .prepare_cached(
                 "INSERT INTO settings (name, value) VALUES ('group', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1",
@@ -270,14 +272,9 @@ impl Database {
         Ok(())
     }
 
-    /// The usage rows of an account, or of one of its keys, from a day on, oldest first.
-    pub(super) fn usage(
-        &self,
-        account: &AccountId,
-        key: Option<&KeyId>,
-        from: Day,
-    ) -> Result<Vec<UsageRow>, StoreError> {
-        usage::rows(&self.connection, account, key, from)
+    /// The usage that is asked for, seen from `today`.
+    pub(super) fn usage(&self, query: &UsageQuery, today: Day) -> Result<Vec<KeyedRow>, StoreError> {
+        usage::rows(&self.connection, query, today)
     }
 
     /// A setting's value.

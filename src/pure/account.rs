@@ -44,6 +44,14 @@ impl Scope {
             Scope::Key(key.clone())
         }
     }
+
+    /// Its key, where it is one key's own.
+    pub fn key(&self) -> Option<&KeyId> {
+        match self {
+            Scope::Account => None,
+            Scope::Key(key) => Some(key),
+        }
+    }
 }
 
 /// What a reserve asks for.
@@ -424,6 +432,13 @@ impl AccountState {
     /// Whether a hold is open.
     pub fn is_held(&self, hold: RequestId) -> bool {
         self.holds.contains_key(&hold)
+    }
+
+    /// What a hold holds, and in which scope it counts.
+    pub fn held_by(&self, hold: RequestId) -> Option<(Credits, &Scope)> {
+        let record = self.holds.get(&hold)?;
+        let (scope, _) = self.scopes.get(record.scope)?;
+        Some((record.amount, scope))
     }
 
     /// Moves a live hold's expiry. False when it is gone.

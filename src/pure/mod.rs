@@ -21,6 +21,7 @@ pub mod prices;
 pub mod prompt_count;
 pub mod receipt;
 pub mod reconcile;
+pub mod rendezvous;
 pub mod request_body;
 pub mod spend;
 pub mod spending;

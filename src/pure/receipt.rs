@@ -187,7 +187,25 @@ impl Receipt {
     }
 }
 
+/// By whose figures a call was billed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum BilledBy {
+    /// Tokens as the provider reported them.
+    Report,
+    /// Tokens as the gateway counted them, at least on one side: the provider did not report them, or nobody lived to see it.
+    Count,
+}
+
 impl Billed {
+    /// By whose figures it was billed.
+    pub fn billed_by(&self) -> BilledBy {
+        match self.call.reported_completion_tokens {
+            Some(_) => BilledBy::Report,
+            None => BilledBy::Count,
+        }
+    }
+
     /// What is known of a debit when it is sent.
     pub fn new(
         id: RequestId,

@@ -36,6 +36,21 @@ pub enum Period {
     All,
 }
 
+/// The UTC days that a report is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Days {
+    /// Those of a period that ends now.
+    Period(Period),
+    /// From a day to a day, both included; none when the second is before the first.
+    Span {
+        /// The first.
+        from: Day,
+        /// The last.
+        to: Day,
+    },
+}
+
 impl Timestamp {
     /// The UTC day.
     pub fn day(self) -> Day {
@@ -159,6 +174,32 @@ impl Period {
     }
 }
 
+impl From<Period> for Days {
+    fn from(period: Period) -> Days {
+        Days::Period(period)
+    }
+}
+
+impl Days {
+    /// The days of `today`'s month, up to now.
+    pub fn of_month(today: Day) -> Days {
+        let is_of_month = |day: &Day| day.month() == today.month();
+        let before = (1..=MONTH_DAYS_MAX).map(|back| Day(today.0.saturating_sub(back)));
+        let first = before.take_while(is_of_month).last().unwrap_or(today);
+        Days::Span { from: first, to: today }
+    }
+
+    /// The first and the last of them, seen from `today`. A period has no last day: what a clock that was ahead has counted is in it.
+    pub fn bounds(self, today: Day) -> (Day, Day) {
+        match self {
+            Days::Period(period) => (period.first_day(today), Day(i64::MAX)),
+            Days::Span { from, to } => (from, to),
+        }
+    }
+}
+
+/// The days of the longest month.
+const MONTH_DAYS_MAX: i64 = 31;
 const MILLIS_PER_DAY: i64 = 86_400_000;
 const JULIAN_DAY_OF_1970: i64 = 2_440_588;
 
@@ -200,6 +241,21 @@ mod tests {
         ] {
             assert_eq!(Day::parse(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn a_month_begins_with_its_first_day() {
+        for (today, first) in [
+            ("2026-11-20", "2026-11-01"),
+            ("2026-11-01", "2026-11-01"),
+            ("2026-12-31", "2026-12-01"),
+            ("2024-02-29", "2024-02-01"),
+        ] {
+            let (today, first) = (Day::parse(today).unwrap(), Day::parse(first).unwrap());
+            assert_eq!(Days::of_month(today).bounds(today), (first, today));
+        }
+        let (from, to) = Days::from(Period::Week).bounds(Day(10));
+        assert_eq!((from, to), (Day(4), Day(i64::MAX)));
     }
 
     #[test]

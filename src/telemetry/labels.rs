@@ -21,6 +21,8 @@ pub enum RouteName {
     Key,
     /// The usage summary.
     Usage,
+    /// Receipts: of one call or of many.
+    Generations,
     /// The models of the key's tier, in either shape.
     Models,
     /// The purposes.
@@ -64,6 +66,7 @@ impl RouteName {
             RouteName::Balance => "balance",
             RouteName::Key => "key",
             RouteName::Usage => "usage",
+            RouteName::Generations => "generations",
             RouteName::Models => "models",
             RouteName::Purposes => "purposes",
             RouteName::PublicModels => "public_models",

@@ -10,13 +10,16 @@ use crate::harness::client::ask;
 use crate::harness::{Gateway, KeySpec, Reply, Setup, Upstream};
 
 /// The paths that need a key, with the method of each.
-const PROTECTED: [(Method, &str); 12] = [
+const PROTECTED: [(Method, &str); 15] = [
     (Method::POST, "/llm/chat/stream"),
     (Method::POST, "/llm/chat"),
     (Method::POST, "/llm/embeddings"),
     (Method::GET, "/llm/balance"),
     (Method::GET, "/llm/usage"),
     (Method::GET, "/key"),
+    (Method::GET, "/llm/generation?id=x"),
+    (Method::GET, "/llm/generations"),
+    (Method::GET, "/generation?id=x"),
     (Method::GET, "/llm/models"),
     (Method::GET, "/llm/models/purposes"),
     (Method::POST, "/chat/completions"),

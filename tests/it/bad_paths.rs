@@ -6,7 +6,7 @@ use crate::harness::client::ask;
 use crate::harness::{Gateway, Upstream};
 
 /// All paths of the interface and the aliases for OpenAI's clients, with the methods that they take.
-pub(crate) const PATHS: [(&str, &str); 15] = [
+pub(crate) const PATHS: [(&str, &str); 18] = [
     ("/openapi.json", "GET, HEAD, OPTIONS"),
     ("/llm/chat/stream", "POST, OPTIONS"),
     ("/llm/chat", "POST, OPTIONS"),
@@ -14,6 +14,9 @@ pub(crate) const PATHS: [(&str, &str); 15] = [
     ("/llm/balance", "GET, HEAD, OPTIONS"),
     ("/llm/usage", "GET, HEAD, OPTIONS"),
     ("/key", "GET, HEAD, OPTIONS"),
+    ("/llm/generation", "GET, HEAD, OPTIONS"),
+    ("/llm/generations", "GET, HEAD, OPTIONS"),
+    ("/generation", "GET, HEAD, OPTIONS"),
     ("/llm/models", "GET, HEAD, OPTIONS"),
     ("/llm/models/purposes", "GET, HEAD, OPTIONS"),
     ("/llm/public/models", "GET, HEAD, OPTIONS"),

@@ -207,6 +207,7 @@ async fn maintenance_is_503_for_calls_to_models_alone() {
     for path in [
         "/llm/balance",
         "/llm/usage",
+        "/llm/generations",
         "/llm/models",
         "/llm/health",
         "/llm/public/models",

@@ -42,9 +42,20 @@ impl<'c> Pages<'c> {
         account: &AccountId,
         model: Option<&str>,
         limit: u64,
-        mut each: impl FnMut(Vec<Receipt>) -> bool,
+        each: impl FnMut(Vec<Receipt>) -> bool,
     ) -> Result<(), Failure> {
-        let (mut before, mut left) = (None, limit);
+        self.receipts_from(account, model, (None, limit), each).map(drop)
+    }
+
+    /// The same from a place on: also says where those begin that were not given, where there may be some.
+    pub(super) fn receipts_from(
+        &mut self,
+        account: &AccountId,
+        model: Option<&str>,
+        (mut before, limit): (Option<String>, u64),
+        mut each: impl FnMut(Vec<Receipt>) -> bool,
+    ) -> Result<Option<String>, Failure> {
+        let mut left = limit;
         while left > 0 {
             let query = ReceiptQuery {
                 before,
@@ -64,10 +75,10 @@ impl<'c> Pages<'c> {
             let wants_more = each(page.receipts);
             match page.next {
                 Some(next) if wants_more => before = Some(next),
-                _ => return Ok(()),
+                _ => return Ok(None),
             }
         }
-        Ok(())
+        Ok(before)
     }
 }
 

@@ -1,4 +1,4 @@
-//! `tollgate ledger receipts`: what calls cost, and why.
+//! `tollgate generations`, and `tollgate ledger receipts`, its older name: what calls cost, and why.
 
 use clap::Args;
 use serde::Serialize;
@@ -8,17 +8,18 @@ use crate::cli::failure::Failure;
 use crate::cli::output::{Align, Answer, Format, Show, Table, facts};
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply, ReceiptQuery};
+use crate::ledger::query::is_place;
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::ListPrice;
 use crate::pure::receipt::{BilledKinds, CallEnding, CallFacts, EndpointName, Receipt};
 
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:\n  \
-    tollgate ledger receipts acme\n  \
-    tollgate ledger receipts acme --model openai/gpt-4o-mini --limit 1000 --json\n  \
-    tollgate ledger receipts acme --id 019a2b4e-7d1c-7000-8000-0123456789ab\n\n\
+    tollgate generations acme\n  \
+    tollgate generations acme --model openai/gpt-4o-mini --limit 1000 --json\n  \
+    tollgate generations acme --id 019a2b4e-7d1c-7000-8000-0123456789ab\n\n\
     Times are UTC. JSON has times in milliseconds since 1970 and leaves out what is not\n\
-    known; so does --id.")]
+    known; so does --id. `tollgate ledger receipts` is the same.")]
 pub(in crate::cli) struct ReceiptsArgs {
     /// The account's name
     account: AccountId,
@@ -28,21 +29,35 @@ pub(in crate::cli) struct ReceiptsArgs {
     /// Only those of this model
     #[arg(long, value_name = "ID")]
     model: Option<String>,
+    /// Only those before: what the answer before ended with
+    #[arg(long, value_name = "PLACE")]
+    before: Option<String>,
     /// Only that of this request (x-request-id), with all that is known of the call
-    #[arg(long, value_name = "REQUEST", conflicts_with_all = ["limit", "model"])]
+    #[arg(long, value_name = "REQUEST", conflicts_with_all = ["limit", "model", "before"])]
     id: Option<RequestId>,
 }
 
-pub(super) fn run(args: &ReceiptsArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+pub(in crate::cli) fn run(args: &ReceiptsArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
     let mut pages = Pages::new(config);
     let account = args.account.clone();
     let Some(id) = args.id else {
+        if let Some(before) = args.before.as_deref().filter(|place| !is_place(place)) {
+            return Err(Failure::new(format!(
+                "--before {before:?} is no place that an answer ended with"
+            )));
+        }
         let mut receipts = Vec::new();
-        pages.receipts(&account, args.model.as_deref(), args.limit, |page| {
+        let from = (args.before.clone(), args.limit);
+        let next = pages.receipts_from(&account, args.model.as_deref(), from, |page| {
             receipts.extend(page);
             true
         })?;
-        return Answer::of(&ReceiptsShown { account, receipts }, format);
+        let shown = ReceiptsShown {
+            account,
+            receipts,
+            next,
+        };
+        return Answer::of(&shown, format);
     };
     let AdminReply::Receipts(page) = pages.ask(AdminOp::Receipts(ReceiptQuery::of(&account, id)))? else {
         return Err(Failure::wrong_reply());
@@ -55,6 +70,10 @@ pub(super) fn run(args: &ReceiptsArgs, config: &Config, format: Format) -> Resul
             },
             format,
         ),
+        None if page.running.is_some() => Err(Failure::new(format!(
+            "request {id} of {account} is not billed yet: it holds {}",
+            page.running.map(|call| call.held).unwrap_or_default()
+        ))),
         None => Err(Failure::new(format!(
             "{account} has no receipt of request {id}; `tollgate ledger receipts {account}` shows the newest"
         ))),
@@ -65,6 +84,9 @@ pub(super) fn run(args: &ReceiptsArgs, config: &Config, format: Format) -> Resul
 struct ReceiptsShown {
     account: AccountId,
     receipts: Vec<Receipt>,
+    /// Where those before them begin, where there may be some.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<String>,
 }
 
 impl Show for ReceiptsShown {
@@ -93,7 +115,11 @@ impl Show for ReceiptsShown {
                 call.provider.as_deref().map(plain).unwrap_or_default(),
             ]);
         }
-        table.text()
+        let mut text = table.text();
+        if let Some(next) = &self.next {
+            text.push_str(&format!("older ones: --before {next}\n"));
+        }
+        text
     }
 }
 

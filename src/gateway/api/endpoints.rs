@@ -1,11 +1,15 @@
-//! The gateway's own endpoints: balance, usage, listings, health.
+//! The gateway's own endpoints: balance, usage, receipts, listings, health.
 
-use std::borrow::Cow;
-use std::collections::BTreeMap;
+mod generations;
+mod listings;
+mod parameters;
+mod usage;
 
 use pingora::protocols::http::ServerSession;
 use serde::Serialize;
 
+use self::listings::{is_open, models, public_models};
+use self::parameters::query;
 use super::key;
 use super::responses;
 use super::router::Route;
@@ -13,14 +17,13 @@ use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::context::Ctx;
-use crate::gateway::snapshot::{Listed, models_body, to_json};
+use crate::gateway::snapshot::to_json;
 use crate::gateway::state::Books;
 use crate::ledger::{Caller, Figures};
-use crate::pure::catalogue::{self, Purpose};
 use crate::pure::error::ApiError;
 use crate::pure::ids::KeyId;
 use crate::pure::money::Credits;
-use crate::pure::time::Period;
+use crate::pure::time::Days;
 
 /// A refusal by the interface, or a failure to write the answer.
 pub(in crate::gateway) enum Failed {
@@ -72,7 +75,15 @@ pub(in crate::gateway) async fn for_caller(
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Usage => {
-            let body = usage(books, caller, &query(session)).await?;
+            let body = usage::usage(books, clock, caller, &query(session)).await?;
+            Ok(responses::json(session, ctx, body).await?)
+        }
+        Route::Generation => {
+            let body = generations::one(books, caller, &query(session)).await?;
+            Ok(responses::json(session, ctx, body).await?)
+        }
+        Route::Generations => {
+            let body = generations::page(books, caller, &query(session)).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Models => {
@@ -124,12 +135,11 @@ async fn balance(books: &Books, clock: &Clock, ctx: &Ctx, caller: &Caller) -> Re
             (figures, admit::monthly_quota(&ctx.snapshot, caller))
         }
         Some(key) => {
-            let month = clock.now().month();
-            let rows = books.ledger.usage(&caller.account.id, Some(key), Period::All).await;
-            let rows = rows.map_err(store_failed)?.into_iter();
-            let of_month = rows.filter(|row| row.day.month() == month).map(|row| row.cost);
+            let month = Days::of_month(clock.now().day());
+            let rows = books.ledger.usage(&caller.account.id, Some(key), month).await;
+            let rows = rows.map_err(store_failed)?;
             let figures = Figures {
-                monthly_used: sum(of_month)?,
+                monthly_used: sum(rows.iter().map(|row| row.cost))?,
                 ..Figures::default()
             };
             (figures, ctx.snapshot.config.tier(caller.tier()).monthly_quota)
@@ -154,158 +164,3 @@ pub(super) fn sum(mut costs: impl Iterator<Item = Credits>) -> Result<Credits, A
     let sum = costs.try_fold(Credits::ZERO, Credits::checked_add);
     sum.ok_or(ApiError::Internal)
 }
-
-#[derive(Serialize)]
-struct UsageSummary<'a> {
-    period: &'a str,
-    total_requests: u64,
-    total_tokens: u64,
-    total_cost: Credits,
-    by_model: Vec<UsageByModel>,
-}
-
-#[derive(Default, Serialize)]
-struct UsageByModel {
-    model: String,
-    requests: u64,
-    tokens: u64,
-    cost: Credits,
-}
-
-async fn usage(books: &Books, caller: &Caller, query: &[(String, String)]) -> Result<String, ApiError> {
-    let period = match parameter(query, "period")? {
-        None => Period::Today,
-        Some(text) => Period::parse(text).ok_or_else(|| {
-            let allowed: Vec<&str> = Period::ALL.iter().map(|period| period.name()).collect();
-            ApiError::BadRequest(format!("period must be one of {}.", allowed.join(", ")))
-        })?,
-    };
-    let rows = books
-        .ledger
-        .usage(&caller.account.id, own_key(caller), period)
-        .await
-        .map_err(store_failed)?;
-    let mut by_model: BTreeMap<String, UsageByModel> = BTreeMap::new();
-    for row in rows {
-        let sum = by_model.entry(row.model.clone()).or_default();
-        sum.model = row.model;
-        sum.requests = sum.requests.saturating_add(row.requests);
-        sum.tokens = sum
-            .tokens
-            .saturating_add(row.prompt_tokens)
-            .saturating_add(row.completion_tokens);
-        sum.cost = sum.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
-    }
-    let by_model: Vec<UsageByModel> = by_model.into_values().collect();
-    let total_cost = sum(by_model.iter().map(|row| row.cost))?;
-    Ok(to_json(&UsageSummary {
-        period: period.name(),
-        total_requests: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.requests)),
-        total_tokens: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.tokens)),
-        total_cost,
-        by_model,
-    }))
-}
-
-/// The filtered listing, or nothing when there is no filter: then the rendered one will do.
-fn models(ctx: &Ctx, caller: &Caller, query: &[(String, String)]) -> Result<Option<String>, ApiError> {
-    let purpose = match parameter(query, "purpose")? {
-        None => None,
-        Some(text) => Some(Purpose::parse(text).ok_or_else(|| {
-            ApiError::BadRequest(format!("purpose must be one of {}.", catalogue::names().join(", ")))
-        })?),
-    };
-    let search = parameter(query, "search")?
-        .map(str::to_lowercase)
-        .filter(|text| !text.is_empty());
-    if purpose.is_none() && search.is_none() && caller.key.settings.models.is_empty() {
-        return Ok(None);
-    }
-    let fits = |listed: &&Listed| {
-        is_open(listed, caller)
-            && purpose.is_none_or(|purpose| listed.model.purposes.contains(&purpose))
-            && search
-                .as_ref()
-                .is_none_or(|search| listed.name_key.contains(search.as_str()))
-    };
-    Ok(Some(models_body(ctx.snapshot.listings.models.iter().filter(fits))))
-}
-
-/// Whether the key may use the model.
-fn is_open(listed: &Listed, caller: &Caller) -> bool {
-    listed.model.tier <= caller.tier() && caller.key.settings.allows_model(&listed.model.id)
-}
-
-fn public_models(ctx: &Ctx, query: &[(String, String)]) -> Result<String, ApiError> {
-    let page = positive(query, "page", 1, u64::MAX)?;
-    let per_page = positive(query, "per_page", 24, PER_PAGE_MAX)?;
-    let search = parameter(query, "search")?
-        .map(str::to_lowercase)
-        .filter(|text| !text.is_empty());
-    let found: Vec<&Listed> = ctx
-        .snapshot
-        .listings
-        .models
-        .iter()
-        .filter(|listed| {
-            search.as_ref().is_none_or(|search| {
-                listed.name_key.contains(search.as_str()) || listed.provider_key.contains(search.as_str())
-            })
-        })
-        .collect();
-    let total = u64::try_from(found.len()).unwrap_or(u64::MAX);
-    let skip = usize::try_from(page.saturating_sub(1).saturating_mul(per_page)).unwrap_or(usize::MAX);
-    let take = usize::try_from(per_page).unwrap_or(usize::MAX);
-    let items: Vec<&str> = found
-        .iter()
-        .skip(skip)
-        .take(take)
-        .map(|listed| listed.json.as_str())
-        .collect();
-    let pages = total.div_ceil(per_page);
-    Ok(format!(
-        "{{\"models\":[{}],\"total\":{total},\"page\":{page},\"per_page\":{per_page},\"total_pages\":{pages}}}",
-        items.join(",")
-    ))
-}
-
-fn positive(query: &[(String, String)], name: &str, default: u64, max: u64) -> Result<u64, ApiError> {
-    let Some(text) = parameter(query, name)? else {
-        return Ok(default);
-    };
-    let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    let value = if digits { text.parse::<u64>().ok() } else { None };
-    value.filter(|value| (1..=max).contains(value)).ok_or_else(|| {
-        let range = if max == u64::MAX {
-            "a positive integer".to_owned()
-        } else {
-            format!("an integer from 1 to {max}")
-        };
-        ApiError::BadRequest(format!("{name} must be {range}."))
-    })
-}
-
-/// A parameter's value; one that stands twice is refused, for which one counts would be a guess.
-fn parameter<'a>(query: &'a [(String, String)], name: &str) -> Result<Option<&'a str>, ApiError> {
-    let mut values = query
-        .iter()
-        .filter(|(key, _)| key == name)
-        .map(|(_, value)| value.as_str());
-    match (values.next(), values.next()) {
-        (value, None) => Ok(value),
-        _ => Err(ApiError::BadRequest(format!(
-            "{name} stands in the query more than once."
-        ))),
-    }
-}
-
-fn query(session: &ServerSession) -> Vec<(String, String)> {
-    let text = session.req_header().uri.query().unwrap_or("");
-    let owned = |text: Cow<'_, str>| text.into_owned();
-    form_urlencoded::parse(text.as_bytes())
-        .map(|(key, value)| (owned(key), owned(value)))
-        .collect()
-}
-
-/// Most models on one page of the public listing.
-const PER_PAGE_MAX: u64 = 500;

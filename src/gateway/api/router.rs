@@ -14,6 +14,10 @@ pub(crate) enum Route {
     Key,
     /// `GET /llm/usage`.
     Usage,
+    /// `GET /llm/generation`: what one call cost.
+    Generation,
+    /// `GET /llm/generations`: what the newest calls cost.
+    Generations,
     /// `GET /llm/models`.
     Models,
     /// `GET /llm/models/purposes`.
@@ -57,6 +61,8 @@ impl Route {
             "/llm/embeddings" | "/embeddings" => Route::Model(Endpoint::Embeddings),
             "/llm/balance" => Route::Balance,
             "/llm/usage" => Route::Usage,
+            "/llm/generation" | "/generation" => Route::Generation,
+            "/llm/generations" => Route::Generations,
             "/llm/models" => Route::Models,
             "/llm/models/purposes" => Route::Purposes,
             "/llm/public/models" => Route::PublicModels,

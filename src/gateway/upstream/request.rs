@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::Method;
-use http::header::{self, HeaderValue};
+use http::header::{self, HeaderName, HeaderValue};
 use pingora::http::RequestHeader;
 use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType};
@@ -20,7 +20,7 @@ use crate::pure::request_body::{Edit, Endpoint};
 ///
 /// # Errors
 /// When no target is left, or none has a known address: the call's `failure` says what the client is told.
-pub(in crate::gateway) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer>> {
+pub(in crate::gateway) fn peer(client: &RequestHeader, ctx: &mut Ctx, clock: &Clock) -> pingora::Result<Box<HttpPeer>> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let Some(call) = ctx.call() else {
         return Error::e_explain(ErrorType::InternalError, "the call was not admitted");
@@ -32,7 +32,7 @@ pub(in crate::gateway) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<
             .filter(|attempt| !call.tried.contains(&attempt.candidate.index));
         let mut attempt = match again {
             Some(attempt) => attempt,
-            None => match next_attempt(&snapshot, call, clock) {
+            None => match next_attempt(client, &snapshot, call, clock) {
                 Some(attempt) => attempt,
                 None => {
                     call.failure.get_or_insert(Box::new(ApiError::UpstreamUnreachable));
@@ -54,14 +54,20 @@ pub(in crate::gateway) fn peer(ctx: &mut Ctx, clock: &Clock) -> pingora::Result<
     }
 }
 
-fn next_attempt(snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attempt> {
+fn next_attempt(client: &RequestHeader, snapshot: &Snapshot, call: &Call, clock: &Clock) -> Option<Attempt> {
     let admission = call.admission.as_ref()?;
     let model = admission.permit.model();
-    let candidate = snapshot.next_target(&model.id, &call.tried, clock)?;
+    let conversation = || {
+        let header = client.headers.get(X_SESSION_ID).and_then(|name| name.to_str().ok());
+        let account = admission.caller.account.id.as_str();
+        call.body.conversation(account, header)
+    };
+    let candidate = snapshot.next_target(&model.id, &call.tried, conversation, clock)?;
     let body = call.body.edit(&Edit {
         model: &candidate.model,
         maximum: candidate.upstream.maximum_field,
         cap: admission.cap,
+        session: candidate.upstream.parts.rules.session(),
     });
     let is_copy = body.as_ptr() != call.body.bytes().as_ptr();
     let body = if is_copy { call.body_owner.keep_copy(body) } else { body };
@@ -115,3 +121,6 @@ pub(in crate::gateway) fn body(call: &mut Call) -> Option<Bytes> {
     attempt.asked_at = Some(crate::clock::monotonic());
     Some(attempt.body.clone())
 }
+
+/// Which conversation a request is of, where its body does not say it.
+const X_SESSION_ID: HeaderName = HeaderName::from_static("x-session-id");

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use super::circuit_breaker::Breaker;
 use super::providers::Upstream;
 use crate::pure::catalogue::{Model, Target};
+use crate::pure::rendezvous::{self, Draw, hash_of};
 use crate::pure::time::Timestamp;
 
 /// A target that can be tried.
@@ -70,18 +71,32 @@ impl Candidates {
         }
     }
 
+    /// Whether two or more share the calls by their weights.
+    pub(crate) fn are_shared(&self) -> bool {
+        self.all.iter().filter(|candidate| candidate.weight > 0).count() > 1
+    }
+
     /// Whether one is left that was not tried.
     pub(crate) fn is_left(&self, tried: &[usize]) -> bool {
         self.all.iter().any(|candidate| !tried.contains(&candidate.index))
     }
 
-    /// The next target: one of the weighted by its share, else the first, that was not tried and whose breaker admits the call. When
+    /// The next target: one of the weighted, that of the conversation or else by its share, else the first, that was not tried and whose breaker admits the call. When
     /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
     /// becomes of it.
-    pub(crate) fn next(&self, tried: &[usize], now: impl Fn() -> Timestamp) -> Option<&Candidate> {
+    pub(crate) fn next(
+        &self,
+        tried: &[usize],
+        conversation: Option<u64>,
+        now: impl Fn() -> Timestamp,
+    ) -> Option<&Candidate> {
         let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
         let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
-        while let Some(chosen) = self.share(&weighted) {
+        let choose = |weighted: &[_]| match conversation {
+            Some(conversation) => of_conversation(weighted, conversation),
+            None => self.share(weighted),
+        };
+        while let Some(chosen) = choose(&weighted) {
             if chosen.breaker.admits(&now) {
                 return Some(chosen);
             }
@@ -106,6 +121,17 @@ impl Candidates {
             within
         })
     }
+}
+
+/// The target of a conversation: the same at every gateway.
+fn of_conversation<'c>(weighted: &[&'c Candidate], conversation: u64) -> Option<&'c Candidate> {
+    // Hashes of names are not kept: a call carries its candidate, and few have a use for them.
+    let target = |candidate: &&Candidate| Draw {
+        identity: hash_of(&[&candidate.upstream.name, &candidate.model]),
+        weight: candidate.weight,
+    };
+    let chosen = rendezvous::choose(conversation, weighted.iter().map(target))?;
+    weighted.get(chosen).copied()
 }
 
 /// 2^64 divided by the golden ratio: its multiples spread over the numbers evenly.

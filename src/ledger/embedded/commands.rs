@@ -1,21 +1,20 @@
 //! The operator's commands on the embedded ledger: the file first, then memory, on the ledger's own thread.
 
-use std::collections::BTreeMap;
+mod reports;
+
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError};
 
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use super::spending;
 use super::writer::Committer;
-use crate::ledger::admin::{
-    AccountView, AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, KeyRef, RecoverReport,
-};
+use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef, RecoverReport};
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::sqlite::TopUp;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::account::AccountState;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::money::Credits;
-use crate::pure::time::{Month, Period};
 
 impl Committer {
     pub(super) fn execute(&mut self, op: AdminOp) -> Result<AdminReply, AdminError> {
@@ -77,7 +76,13 @@ impl Committer {
             AdminOp::KeySet { key, change } => self.set_key(&key, &change),
             AdminOp::KeySpent { account, key, reset } => self.key_spent(&account, &key, reset),
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
-            AdminOp::Usage { account, key, period } => self.usage(&account, key.as_ref(), period),
+            AdminOp::Usage { account, key, period } => {
+                let rows = self.usage(&UsageQuery::of_period(account, key, period))?;
+                Ok(AdminReply::Usage {
+                    rows: KeyedRow::without_keys(rows),
+                })
+            }
+            AdminOp::UsageOf(query) => self.usage(&query).map(|rows| AdminReply::UsageOf { rows }),
             AdminOp::Receipts(query) => {
                 self.cell(&query.account)?;
                 self.commit().map_err(failed)?;
@@ -253,97 +258,6 @@ impl Committer {
             .unwrap_or_else(PoisonError::into_inner)
             .insert(digest, entry);
         Ok(AdminReply::Key(record))
-    }
-
-    fn usage(&mut self, account: &AccountId, key: Option<&KeyId>, period: Period) -> Result<AdminReply, AdminError> {
-        self.cell(account)?;
-        self.commit().map_err(failed)?;
-        let from = period.first_day(self.shared.clock.now().day());
-        let rows = self.database.usage(account, key, from).map_err(failed)?;
-        Ok(AdminReply::Usage { rows })
-    }
-
-    fn audit(&mut self) -> Result<AuditReport, AdminError> {
-        self.commit().map_err(failed)?;
-        let mut findings = Vec::new();
-        let accounts = self.database.audit(&mut findings).map_err(failed)?;
-        let month = self.shared.clock.now().month();
-        for stored in self.database.accounts().map_err(failed)? {
-            let cell = self.cell(&stored.record.id)?;
-            let state = cell.state();
-            let mut rule = |rule: &str, expected: Credits, found: Credits| {
-                if expected != found {
-                    let (account, rule) = (stored.record.id.clone(), rule.to_owned());
-                    findings.push(AuditFinding {
-                        account,
-                        rule,
-                        expected,
-                        found,
-                    });
-                }
-            };
-            rule("sum of holds = held", state.held_counted(), state.held());
-            if self
-                .shared
-                .queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_empty()
-            {
-                let used = |months: &BTreeMap<Month, Credits>| months.get(&month).copied().unwrap_or_default();
-                rule(
-                    "debits of the month = used in the month",
-                    used(&stored.kept.months),
-                    used(state.months()),
-                );
-                rule(
-                    "balance in memory = balance in the file",
-                    state.balance(),
-                    stored.kept.balance,
-                );
-            }
-        }
-        Ok(AuditReport {
-            accounts,
-            at: self.shared.clock.now(),
-            findings,
-        })
-    }
-
-    /// Makes what each account used in a month what its usage says.
-    fn repair(&mut self) -> Result<AdminReply, AdminError> {
-        self.commit().map_err(failed)?;
-        let month = self.shared.clock.now().month();
-        let mut findings = Vec::new();
-        for stored in self.database.accounts().map_err(failed)? {
-            let account = stored.record.id;
-            let cell = self.cell(&account)?;
-            let expected = stored.kept.months.get(&month).copied().unwrap_or_default();
-            let (kept_month, kept) = self.database.month(&account).map_err(failed)?;
-            let found = if kept_month == month { kept } else { Credits::ZERO };
-            if kept_month > month || found != expected {
-                self.database.set_month(&account, month, expected).map_err(failed)?;
-                let rule = "debits of the month = used in the month".to_owned();
-                findings.push(AuditFinding {
-                    account,
-                    rule,
-                    expected,
-                    found,
-                });
-            }
-            let mut state = cell.state();
-            // What was queued since is in memory alone.
-            if self
-                .shared
-                .queue
-                .lock()
-                .unwrap_or_else(PoisonError::into_inner)
-                .is_empty()
-            {
-                state.set_months(stored.kept.months);
-            }
-        }
-        Ok(AdminReply::Repaired { findings })
     }
 
     /// What the start recovered.

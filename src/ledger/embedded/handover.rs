@@ -15,13 +15,14 @@ use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::ledger::journal::{Entry, LiveHold};
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::remote::RemoteReserve;
-use crate::ledger::{Figures, StoreError, UsageRow, control_socket};
+use crate::ledger::{Figures, StoreError, control_socket};
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
-use crate::pure::ids::{AccountId, KeyId, RequestId};
+use crate::pure::ids::RequestId;
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
-use crate::pure::time::{Period, Timestamp};
+use crate::pure::time::Timestamp;
 
 impl Embedded {
     /// A reserve at the successor; here, when the ledger is taken back meanwhile.
@@ -79,16 +80,10 @@ impl Embedded {
         }
     }
 
-    pub(super) async fn usage_at_successor(
-        &self,
-        account: &AccountId,
-        key: Option<&KeyId>,
-        period: Period,
-    ) -> Result<Vec<UsageRow>, StoreError> {
-        let (account, key) = (account.clone(), key.cloned());
-        match self.ask_successor(AdminOp::Usage { account, key, period }).await {
-            Ok(AdminReply::Usage { rows, .. }) => Ok(rows),
-            Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+    pub(super) async fn usage_at_successor(&self, query: UsageQuery) -> Result<Vec<KeyedRow>, StoreError> {
+        match self.ask_successor(query.op()).await.map(AdminReply::into_usage) {
+            Ok(Some(rows)) => Ok(rows),
+            Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }
     }

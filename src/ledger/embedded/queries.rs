@@ -8,48 +8,36 @@ use super::Embedded;
 use super::command::Command;
 use super::reports::REPORT_MAX;
 use super::shared::EmbeddedAccount;
+use crate::ledger::StoreError;
 use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::sqlite::Reader;
-use crate::ledger::{StoreError, UsageRow};
-use crate::pure::ids::{AccountId, KeyId};
-use crate::pure::time::Period;
+use crate::pure::ids::AccountId;
 
 impl Embedded {
-    /// The usage of an account, or of one of its keys, by UTC day and model, oldest first; every settlement made before the call is in it.
+    /// The usage that is asked for, by UTC day and model, oldest first; every settlement made before the call is in it.
     ///
     /// # Errors
     /// When there is no such account, the file cannot be written or read, or reports take too long.
-    pub(in crate::ledger) async fn usage(
-        &self,
-        account: &AccountId,
-        key: Option<&KeyId>,
-        period: Period,
-    ) -> Result<Vec<UsageRow>, StoreError> {
+    pub(in crate::ledger) async fn usage(&self, query: UsageQuery) -> Result<Vec<KeyedRow>, StoreError> {
         let late = |_| StoreError::Unavailable("usage is asked for faster than it can be read".to_owned());
-        tokio::time::timeout(REPORT_MAX, self.report(account, key, period))
+        tokio::time::timeout(REPORT_MAX, self.report(query))
             .await
             .map_err(late)?
     }
 
-    async fn report(
-        &self,
-        account: &AccountId,
-        key: Option<&KeyId>,
-        period: Period,
-    ) -> Result<Vec<UsageRow>, StoreError> {
-        let cell = self.reported(account)?;
+    async fn report(&self, query: UsageQuery) -> Result<Vec<KeyedRow>, StoreError> {
+        let cell = self.reported(&query.account)?;
         let _turn = cell.reporting.lock().await;
         if !self.is_ours() {
-            let asked = self.usage_at_successor(account, key, period).await;
+            let asked = self.usage_at_successor(query.clone()).await;
             if asked.is_ok() || !self.is_ours() {
                 return asked;
             }
         }
         self.flush().await?;
-        let from = period.first_day(self.shared.clock.now().day());
-        let (account, key) = (account.clone(), key.cloned());
-        self.read(move |reader| reader.usage(&account, key.as_ref(), from))
-            .await
+        let today = self.shared.clock.now().day();
+        self.read(move |reader| reader.usage(&query, today)).await
     }
 
     pub(super) async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {

@@ -6,43 +6,65 @@ use std::time::Duration;
 use super::Embedded;
 use super::shared::billed;
 use crate::clock::monotonic;
-use crate::ledger::admin::{AdminError, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::query::{RunningCall, SETTLEMENT_WITHIN, Standing};
 use crate::ledger::{Debit, ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::Receipt;
 
 impl Embedded {
-    /// Receipts of an account, newest first; those of every settlement made before the call are among them. Where one request is asked
-    /// for whose call is only just ending, that is waited for.
+    /// Receipts of an account, newest first; those of every settlement made before the call are among them. Where one call is asked for
+    /// that is only just ending, that is waited for.
     ///
     /// # Errors
     /// As [`Embedded::usage`].
     pub(in crate::ledger) async fn receipts(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
-        let asked = monotonic();
-        while self.is_under_way(&query) && asked.elapsed() < ENDING_MAX {
-            tokio::time::sleep(ASK_AGAIN).await;
-        }
         let late = |_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned());
-        tokio::time::timeout(super::reports::REPORT_MAX, self.page(query))
-            .await
-            .map_err(late)?
+        let asked = monotonic();
+        loop {
+            // Before the receipts are read: a settlement that comes between is among them.
+            let standing = self.standing(&query);
+            let page = tokio::time::timeout(super::reports::REPORT_MAX, self.page(query.clone()))
+                .await
+                .map_err(late)??;
+            match answer(page, standing, asked.elapsed()) {
+                Ok(page) => return Ok(page),
+                Err(()) => tokio::time::sleep(ASK_AGAIN).await,
+            }
+        }
     }
 
     /// The same from a thread that is on no runtime.
     pub(super) fn receipts_blocking(&self, query: &ReceiptQuery) -> Result<AdminReply, AdminError> {
         let asked = monotonic();
-        while self.is_under_way(query) && asked.elapsed() < ENDING_MAX {
-            std::thread::sleep(ASK_AGAIN);
+        loop {
+            let standing = self.standing(query);
+            let page = match self.ask_thread(AdminOp::Receipts(query.clone()))? {
+                AdminReply::Receipts(page) => page,
+                other => return Ok(other),
+            };
+            match answer(page, standing, asked.elapsed()) {
+                Ok(page) => return Ok(AdminReply::Receipts(page)),
+                Err(()) => std::thread::sleep(ASK_AGAIN),
+            }
         }
-        self.ask_thread(crate::ledger::admin::AdminOp::Receipts(query.clone()))
     }
 
-    /// Whether the call that is asked for holds credit yet.
-    fn is_under_way(&self, query: &ReceiptQuery) -> bool {
-        let cell = self.reported(&query.account).ok();
-        query
-            .id
-            .is_some_and(|id| cell.is_some_and(|cell| cell.state().is_held(id)))
+    /// What is known of the call that is asked for, if it is one, beside its receipt.
+    fn standing(&self, query: &ReceiptQuery) -> Standing {
+        let (Some(call), Ok(cell)) = (query.call(), self.reported(&query.account)) else {
+            return Standing::Gone;
+        };
+        let state = cell.state();
+        let held = call.id.and_then(|id| Some((id, state.held_by(id)?)));
+        match held {
+            Some((id, (held, scope))) => Standing::Held(RunningCall {
+                id,
+                held,
+                key: scope.key().cloned(),
+            }),
+            None => Standing::without_hold(&call, state.open_holds() > 0),
+        }
     }
 
     /// Where receipts are written to as well.
@@ -60,8 +82,18 @@ impl Embedded {
     }
 }
 
+/// The answer to whoever asked so long ago; none where it is to be asked again.
+fn answer(mut page: ReceiptPage, standing: Standing, waited: Duration) -> Result<ReceiptPage, ()> {
+    match standing {
+        _ if !page.receipts.is_empty() || page.running.is_some() => {}
+        Standing::Gone => {}
+        _ if waited < SETTLEMENT_WITHIN => return Err(()),
+        Standing::Perhaps => {}
+        Standing::Held(running) => page.running = Some(running),
+    }
+    Ok(page)
+}
+
 type Named = (crate::pure::ids::RequestId, crate::pure::numbers::CallNumber);
 
-/// For how long a call that is ending is waited for: its client may have the answer's last byte just before it is billed.
-const ENDING_MAX: Duration = Duration::from_secs(1);
-const ASK_AGAIN: Duration = Duration::from_millis(2);
+const ASK_AGAIN: Duration = Duration::from_millis(5);

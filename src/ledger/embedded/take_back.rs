@@ -62,7 +62,7 @@ impl Embedded {
         let lock = take_lock(&self.path)?;
         self.join_thread();
         let mut database = Database::open(&self.path)?;
-        database.keep_receipts(self.receipt_days, self.shared.clock.now().day())?;
+        database.keep_receipts(self.receipts, self.shared.clock.now().day())?;
         self.shared.read_anew(&database)?;
         let (commands, thread) = start_thread(&self.shared, database, &self.path)?;
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;

@@ -304,7 +304,9 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     let path = rig.folder.path().join("other.db");
     std::fs::copy(rig.folder.path().join("ledger.db"), &path).unwrap();
     let mut database = Database::open(&path).unwrap();
-    database.keep_receipts(30, NOW.day()).unwrap();
+    database
+        .keep_receipts(crate::ledger::sqlite::ReceiptBounds::days(30), NOW.day())
+        .unwrap();
     let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
     let (_commands, inbox) = mpsc::channel();
     let mut committer = Committer::new(Arc::clone(&shared), database, path, inbox);
@@ -344,8 +346,14 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
     committer.commit().unwrap();
     let stored = committer.database.accounts().unwrap().remove(0);
     assert_eq!(stored.kept.balance, credits("7"));
-    let calls = committer.database.usage(&stored.record.id, None, NOW.day()).unwrap();
-    assert_eq!(calls.iter().map(|row| row.requests).sum::<u64>(), 2);
+    let query = crate::ledger::query::UsageQuery {
+        account: stored.record.id.clone(),
+        key: None,
+        days: crate::pure::time::Period::Today.into(),
+        by_key: false,
+    };
+    let calls = committer.database.usage(&query, NOW.day()).unwrap();
+    assert_eq!(calls.iter().map(|keyed| keyed.row.requests).sum::<u64>(), 2);
     let query = ReceiptQuery::newest(&stored.record.id, 9);
     let receipts = committer.database.receipts(&query).unwrap().receipts;
     assert_eq!(

@@ -11,6 +11,7 @@ use super::shared::accounts_key;
 use super::shared::{Shared, key_name, read_record, record_text};
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::KeySettings;
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
@@ -100,7 +101,13 @@ impl Shared {
                 Ok(self.key_spent(link, [&name, &order], &key, reset).await?.into())
             }
             AdminOp::KeyRevoke { key } => self.revoke_key(link, &key).await,
-            AdminOp::Usage { account, key, period } => self.usage(link, &account, key.as_ref(), period).await,
+            AdminOp::Usage { account, key, period } => {
+                let rows = self.usage(link, &UsageQuery::of_period(account, key, period)).await?;
+                Ok(AdminReply::Usage {
+                    rows: KeyedRow::without_keys(rows),
+                })
+            }
+            AdminOp::UsageOf(query) => self.usage(link, &query).await.map(|rows| AdminReply::UsageOf { rows }),
             AdminOp::Receipts(query) => self.receipts(link, &query).await.map(AdminReply::Receipts),
             AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
             AdminOp::Repair => self.repair(link).await,

@@ -3,6 +3,8 @@
 //! Other gateways may keep none, or other numbers of them, so receipts that are not there are nothing to find for an audit; those that are
 //! there have to be what the usage rows say.
 
+mod call;
+
 use std::collections::BTreeMap;
 
 use redis::Value;
@@ -13,10 +15,9 @@ use super::queue::QueuedDebit;
 use super::reply::{self, corrupt};
 use super::script;
 use super::shared::Shared;
-use crate::clock::monotonic;
-use crate::ledger::admin::{AdminError, AuditFinding, ReceiptPage, ReceiptQuery};
+use crate::ledger::admin::{AdminError, AuditFinding, LOOKED_THROUGH_MAX, ReceiptPage, ReceiptQuery};
 use crate::ledger::{StoreError, UsageRow, clamped};
-use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt};
 use crate::pure::time::{Day, Timestamp};
 
@@ -59,57 +60,24 @@ impl Shared {
     /// The receipts that are asked for; those of every settlement made here before the call are among them.
     pub(super) async fn receipts(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, AdminError> {
         let account = self.cache.account(&query.account);
-        let Ok(_turn) = tokio::time::timeout(self.options.timeout, account.reporting.lock()).await else {
-            return Err(AdminError::Store(
-                "receipts are asked for faster than they can be read".to_owned(),
-            ));
-        };
         self.barrier(&account).await?;
-        let page = match query.id {
-            Some(id) => self.receipt(link, &account, id).await?,
-            None => self.page(link, query).await?,
+        let page = match query.call() {
+            Some(call) => self.call(link, &account, &call).await?,
+            None => {
+                let _turn = self.turn(&account).await?;
+                self.page(link, query).await?
+            }
         };
-        if page.receipts.is_empty() {
+        if page.receipts.is_empty() && page.running.is_none() {
             self.view(link, &query.account).await?; // There may be no such account.
         }
         Ok(page)
     }
 
-    /// The receipt of a request. While its hold stands, its call runs or its settlement is on its way from another gateway: for a moment
-    /// that is waited for.
-    async fn receipt(&self, link: &Link, account: &Account, id: RequestId) -> Result<ReceiptPage, StoreError> {
-        let asked = monotonic();
-        loop {
-            // Before the receipts are read: a settlement that comes between writes its receipt and drops the hold in one step.
-            let [name, _] = account.keys();
-            let mut hold = redis::cmd("HEXISTS");
-            hold.arg(name).arg([b"h".as_slice(), id.as_bytes()].concat());
-            let is_held = reply::integer(&self.command(link, hold).await?)? == 1;
-            let receipt = self.find(link, account.id(), id).await?;
-            if receipt.is_some() || !is_held || asked.elapsed() >= self.options.timeout {
-                let receipts = receipt.into_iter().collect();
-                return Ok(ReceiptPage {
-                    receipts,
-                    ..ReceiptPage::default()
-                });
-            }
-            tokio::time::sleep(ASK_AGAIN).await;
-        }
-    }
-
-    async fn find(&self, link: &Link, account: &AccountId, id: RequestId) -> Result<Option<Receipt>, StoreError> {
-        let mut before = None;
-        loop {
-            let entries = self.entries(link, account, before.as_deref()).await?;
-            let is_it = |receipt: &&Receipt| receipt.billed.id == id;
-            if let Some(receipt) = entries.iter().flat_map(|(_, receipt)| receipt).find(is_it) {
-                return Ok(Some(receipt.clone()));
-            }
-            match entries.into_iter().last() {
-                Some((place, _)) => before = Some(place),
-                None => return Ok(None),
-            }
-        }
+    /// One reader of an account at a time asks Redis for so much.
+    async fn turn<'a>(&self, account: &'a Account) -> Result<tokio::sync::MutexGuard<'a, ()>, StoreError> {
+        let turn = tokio::time::timeout(self.options.timeout, account.reporting.lock()).await;
+        turn.map_err(|_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned()))
     }
 
     async fn page(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
@@ -118,6 +86,7 @@ impl Shared {
         if before.as_deref().is_some_and(|place| !is_place(place)) {
             return Ok(page);
         }
+        let mut looked_through = 0;
         loop {
             let entries = self.entries(link, &query.account, before.as_deref()).await?;
             if entries.is_empty() {
@@ -125,12 +94,13 @@ impl Shared {
             }
             for (place, receipt) in entries {
                 before = Some(place);
+                looked_through += 1;
                 match receipt {
-                    Ok(receipt) if is_of(&receipt, query.model.as_deref()) => page.receipts.push(receipt),
+                    Ok(receipt) if query.is_met_by(&receipt) => page.receipts.push(receipt),
                     Ok(_) => {}
                     Err(error) => page.tell_unreadable(&query.account, &error),
                 }
-                if page.receipts.len() == limit {
+                if page.receipts.len() == limit || looked_through == LOOKED_THROUGH_MAX {
                     page.next = before;
                     return Ok(page);
                 }
@@ -253,11 +223,6 @@ fn compare(
     }
 }
 
-/// Whether a receipt is of the model that is asked for.
-fn is_of(receipt: &Receipt, model: Option<&str>) -> bool {
-    model.is_none_or(|model| *receipt.billed.model == *model)
-}
-
 /// A place in a stream, and the receipt there, where it can be read.
 type Entry = (String, Result<Receipt, StoreError>);
 
@@ -287,5 +252,3 @@ fn is_place(text: &str) -> bool {
 
 /// Entries that are read at once: some hundred kilobytes.
 const AT_ONCE: u32 = 500;
-/// How often a receipt is looked for whose call is under way at another gateway.
-const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(20);

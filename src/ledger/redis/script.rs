@@ -104,4 +104,5 @@ scripts! {
     KEY_TAKE = "clock" "idempotency" "idempotency_take";
     KEY_SENT = "clock" "idempotency" "idempotency_sent";
     KEY_END = "clock" "idempotency" "idempotency_end";
+    FIND = "find";
 }

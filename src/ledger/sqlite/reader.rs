@@ -5,8 +5,8 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::usage;
-use crate::ledger::{StoreError, UsageRow};
-use crate::pure::ids::{AccountId, KeyId};
+use crate::ledger::StoreError;
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::pure::time::Day;
 
 /// The file, open for reading. What it reads was committed.
@@ -24,13 +24,8 @@ impl Reader {
         Ok(Reader { connection })
     }
 
-    /// The usage rows of an account, or of one of its keys, from a day on, oldest first.
-    pub(in crate::ledger) fn usage(
-        &self,
-        account: &AccountId,
-        key: Option<&KeyId>,
-        from: Day,
-    ) -> Result<Vec<UsageRow>, StoreError> {
-        usage::rows(&self.connection, account, key, from)
+    /// The usage that is asked for, seen from `today`.
+    pub(in crate::ledger) fn usage(&self, query: &UsageQuery, today: Day) -> Result<Vec<KeyedRow>, StoreError> {
+        usage::rows(&self.connection, query, today)
     }
 }

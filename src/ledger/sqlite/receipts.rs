@@ -2,12 +2,14 @@
 //!
 //! A row's `list` has a line for each receipt: when its debit was taken, a space, and [`Billed::to_compact`]. A row costs as much as the
 //! lines of several receipts, and an index over their ids as much again, so a receipt is found by its account and the time in its id:
-//! `at` is when the last of a row was taken, `oldest` when the oldest of its calls began.
+//! `at` is when the last of a row was taken, `oldest` when the oldest of its calls began. An answer's own id says no time: `names` finds it.
 //!
 //! Versions that write none may open the file in between, so the file says from which day on receipts are complete: with each group the
 //! number of all calls in the usage rows is noted; where that is another at the next start, somebody wrote without receipts, and days
 //! up to then are not held against them.
 
+mod bytes;
+mod names;
 mod read;
 
 use std::collections::BTreeMap;
@@ -16,24 +18,46 @@ use std::fmt::Write;
 use rusqlite::{Connection, Row, Transaction, params};
 
 use super::{Database, corrupt};
+use crate::config::Receipts;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt};
 use crate::pure::time::{Day, Timestamp};
 
+/// How much is kept of the receipts in a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiptBounds {
+    /// For how many days; with 0 none are written.
+    pub days: u32,
+    /// The most bytes of all receipts together, as they are kept, without what SQLite and its indices add; the oldest are dropped.
+    pub bytes_max: u64,
+}
+
+impl ReceiptBounds {
+    /// So many days, and as many bytes as without a setting.
+    pub fn days(days: u32) -> ReceiptBounds {
+        ReceiptBounds {
+            days,
+            bytes_max: Receipts::default().bytes_max,
+        }
+    }
+}
+
 /// Adds what files of earlier versions do not have. Those versions do not look at it.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
     connection.execute_batch(SCHEMA)?;
-    Ok(())
+    names::complete_schema(connection)
 }
 
 impl Database {
-    /// Begins to keep receipts for so many days: looks whether the file was written without, and deletes some that are too old.
-    pub(in crate::ledger) fn keep_receipts(&mut self, days: u32, today: Day) -> Result<(), StoreError> {
-        self.receipt_days = days;
-        if self.receipt_days_before()? != Some(days) {
+    /// Begins to keep receipts within these bounds: looks whether the file was written without, and deletes some that are too old.
+    pub(in crate::ledger) fn keep_receipts(&mut self, bounds: ReceiptBounds, today: Day) -> Result<(), StoreError> {
+        self.receipt_bounds = bounds;
+        let days = bounds.days;
+        if self.receipt_bounds_before()? != Some(bounds) {
             self.set_setting(KEPT_DAYS, &days.to_string())?;
+            self.set_setting(KEPT_BYTES, &bounds.bytes_max.to_string())?;
         }
         if days == 0 {
             // From now on the days are not complete, until the first one after it is switched on again.
@@ -52,15 +76,22 @@ impl Database {
             put(&transaction, COMPLETE_FROM, from)?;
             put(&transaction, NOTED, requests)?;
         }
-        delete_old(&transaction, days, today, AT_START)?;
+        bytes::count_anew(&transaction)?;
+        delete_old(&transaction, bounds, today, AT_START)?;
         transaction.commit()?;
         Ok(())
     }
 
-    /// For how many days the file's last gateway kept receipts. None before the first.
-    pub(in crate::ledger) fn receipt_days_before(&self) -> Result<Option<u32>, StoreError> {
-        let days = self.setting(KEPT_DAYS)?;
-        days.map(|days| days.parse().map_err(corrupt)).transpose()
+    /// Within which bounds the file's last gateway kept receipts. None before the first.
+    pub(in crate::ledger) fn receipt_bounds_before(&self) -> Result<Option<ReceiptBounds>, StoreError> {
+        let Some(days) = self.setting(KEPT_DAYS)? else {
+            return Ok(None);
+        };
+        let mut bounds = ReceiptBounds::days(days.parse().map_err(corrupt)?);
+        if let Some(bytes) = self.setting(KEPT_BYTES)? {
+            bounds.bytes_max = bytes.parse().map_err(corrupt)?;
+        }
+        Ok(Some(bounds))
     }
 
     /// The receipts that are asked for.
@@ -70,13 +101,18 @@ impl Database {
 
     /// Days for which receipts are kept; 0 when none are written.
     pub(in crate::ledger) fn receipt_days(&self) -> u32 {
-        self.receipt_days
+        self.receipt_bounds.days
     }
 }
 
-/// Writes the receipts of a group, and deletes more rows than that of those that are too old.
-pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today: Day) -> Result<(), StoreError> {
-    if days == 0 || receipts.is_empty() {
+/// Writes the receipts of a group, and deletes more rows than that of those that are too old, or too much.
+pub(super) fn write(
+    t: &Transaction<'_>,
+    receipts: &[Receipt],
+    bounds: ReceiptBounds,
+    today: Day,
+) -> Result<(), StoreError> {
+    if bounds.days == 0 || receipts.is_empty() {
         return Ok(());
     }
     let mut lists: BTreeMap<(&AccountId, Day), List> = BTreeMap::new();
@@ -98,7 +134,7 @@ pub(super) fn write(t: &Transaction<'_>, receipts: &[Receipt], days: u32, today:
     let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
         .execute(params![NOTED, count])?;
-    delete_old(t, days, today, rows.saturating_mul(2))
+    delete_old(t, bounds, today, rows.saturating_mul(2))
 }
 
 /// A row in the making.
@@ -108,6 +144,8 @@ struct List {
     count: u32,
     at: i64,
     oldest: i64,
+    /// Hashes of the answers' own ids.
+    names: Vec<i64>,
 }
 
 impl List {
@@ -118,6 +156,8 @@ impl List {
             _ => (self.at.max(resolved.0), self.oldest.min(began)),
         };
         self.count = self.count.saturating_add(1);
+        let name = billed.call.upstream_id.as_deref();
+        self.names.extend(name.map(|name| names::hash(&billed.account, name)));
         writeln!(self.text, "{} {}", resolved.0, billed.to_compact().map_err(corrupt)?).map_err(corrupt)
     }
 
@@ -125,26 +165,32 @@ impl List {
         let sql = "INSERT INTO receipt_lists (account, day, at, oldest, list) VALUES (?1, ?2, ?3, ?4, ?5)";
         t.prepare_cached(sql)?
             .execute(params![account.as_str(), day.0, self.at, self.oldest, self.text])?;
+        let seq = t.last_insert_rowid();
         t.prepare_cached("INSERT INTO receipt_list_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING")?
-            .execute([day.0, t.last_insert_rowid()])?;
-        Ok(())
+            .execute([day.0, seq])?;
+        bytes::added(t, seq, self.text.len())?;
+        names::write(t, day, &self.names, seq)
     }
 }
 
-fn delete_old(t: &Transaction<'_>, days: u32, today: Day, rows_max: i64) -> Result<(), StoreError> {
+fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, today: Day, rows_max: i64) -> Result<(), StoreError> {
     let mut delete = t.prepare_cached(
         // Those before the first of the days that are kept. Where a clock was ahead, what came then stays, and what follows too, until it
         // has come so far.
         "DELETE FROM receipt_lists WHERE seq IN (SELECT seq FROM receipt_lists WHERE seq <
              (SELECT coalesce(min(first), 9223372036854775807) FROM receipt_list_days WHERE day >= ?1) ORDER BY seq LIMIT ?2)
-         RETURNING day",
+         RETURNING day, octet_length(list)",
     )?;
-    let too_old = today.0.saturating_sub(i64::from(days));
+    let too_old = today.0.saturating_sub(i64::from(bounds.days));
     let mut rows = delete.query([too_old, rows_max])?;
-    let mut last = None;
+    let (mut last, mut dropped) = (None, 0_i64);
     while let Some(row) = rows.next()? {
         last = last.max(Some(row.get::<_, i64>(0)?));
+        dropped = dropped.saturating_add(row.get::<_, i64>(1)?);
     }
+    bytes::dropped(t, dropped)?;
+    last = last.max(bytes::keep_within(t, bounds.bytes_max)?);
+    names::delete_old(t, too_old, rows_max)?;
     if let Some(last) = last {
         // A clock that was ahead has days deleted that are looked at when it is right again.
         t.prepare_cached("UPDATE settings SET value = max(CAST(value AS INTEGER), ?2) WHERE name = ?1")?
@@ -163,6 +209,8 @@ fn put(t: &Transaction<'_>, name: &str, value: i64) -> Result<(), StoreError> {
 const COMPLETE_FROM: &str = "receipt lists from";
 /// The setting that says for how many days receipts are kept.
 const KEPT_DAYS: &str = "receipts kept";
+/// The setting that says how many bytes of them are kept.
+const KEPT_BYTES: &str = "receipts kept bytes";
 /// The setting with the number of calls in the usage rows after the last group with receipts.
 const NOTED: &str = "receipt lists noted";
 /// How many rows of too long ago a start deletes.

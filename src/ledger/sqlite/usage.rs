@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, Row, Transaction, params};
 
+use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{Debit, StoreError, UsageRow};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
@@ -92,28 +93,33 @@ pub(super) fn write(t: &Transaction<'_>, account: &AccountId, usage: &UsageSums)
     Ok(())
 }
 
-/// The usage rows of an account, or of one of its keys, from a day on, oldest first.
-pub(super) fn rows(
-    connection: &Connection,
-    account: &AccountId,
-    key: Option<&KeyId>,
-    from: Day,
-) -> Result<Vec<UsageRow>, StoreError> {
-    let (table, of_key) = match key {
-        None => ("usage", ""),
-        Some(_) => ("key_usage", "AND key = ?3"),
+/// The usage rows that are asked for, oldest first, seen from `today`.
+pub(super) fn rows(connection: &Connection, query: &UsageQuery, today: Day) -> Result<Vec<KeyedRow>, StoreError> {
+    let (from, to) = query.days.bounds(today);
+    let table = match query.key.is_some() || query.by_key {
+        true => "key_usage",
+        false => "usage",
+    };
+    let key = if query.by_key { "key" } else { "NULL" };
+    let of_key = if query.key.is_some() {
+        "AND key = ?4"
+    } else {
+        "AND ?4 IS NULL"
     };
     let mut statement = connection.prepare_cached(&format!(
-        "SELECT day, model, requests, prompt, completion, cost FROM {table}
-         WHERE account = ?1 AND day >= ?2 {of_key} ORDER BY day, model"
+        "SELECT day, model, requests, prompt, completion, cost, {key} FROM {table}
+         WHERE account = ?1 AND day BETWEEN ?2 AND ?3 {of_key} ORDER BY day, model, 7"
     ))?;
-    let mut rows = match key {
-        None => statement.query(params![account.as_str(), from.0])?,
-        Some(key) => statement.query(params![account.as_str(), from.0, key.as_str()])?,
-    };
+    let wanted = query.key.as_ref().map(KeyId::as_str);
+    let mut rows = statement.query(params![query.account.as_str(), from.0, to.0, wanted])?;
     let mut usage = Vec::new();
     while let Some(row) = rows.next()? {
-        usage.push(usage_row(row)?);
+        let key: Option<String> = row.get(6)?;
+        let key = key.map(KeyId::from);
+        usage.push(KeyedRow {
+            key,
+            row: usage_row(row)?,
+        });
     }
     Ok(usage)
 }

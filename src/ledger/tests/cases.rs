@@ -4,6 +4,7 @@ mod commands;
 mod extend;
 mod idempotency;
 mod limits;
+mod lookups;
 mod money;
 mod receipts;
 mod spending;
@@ -56,6 +57,12 @@ cases! {
         the_oldest_answers_make_room,
         keys_are_counted_and_expire,
         of_many_at_once_one_has_the_key,
+    ],
+    lookups: [
+        a_call_is_found_by_both_its_names,
+        a_call_that_holds_credit_runs,
+        a_page_may_be_of_one_key,
+        usage_is_of_chosen_days_and_by_key,
     ],
     limits: [
         the_limits_are_exact,

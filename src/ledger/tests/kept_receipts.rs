@@ -282,3 +282,81 @@ fn a_file_with_receipts_in_rows_of_their_own_goes_on() {
         audit_is_clean(&ledger);
     }
 }
+
+/// The bytes that the lists of receipts have, as the file says and as it notes, and the names of answers in it.
+fn bytes(file: &File) -> (i64, i64, i64) {
+    let connection = Connection::open(file.path()).unwrap();
+    let one = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    (
+        one("SELECT coalesce(sum(octet_length(list)), 0) FROM receipt_lists"),
+        one("SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'receipt lists bytes'"),
+        one("SELECT count(*) FROM receipt_names"),
+    )
+}
+
+#[test]
+fn receipts_have_a_bound_in_bytes_and_the_oldest_go_first() {
+    use crate::ledger::sqlite::ReceiptBounds;
+    use crate::pure::receipt::CallDetails;
+    let file = File::new();
+    let within = |bytes_max| {
+        let bounds = ReceiptBounds { days: 30, bytes_max };
+        Ledger::Embedded(Embedded::open_within(&file.path(), bounds, file.clock.clone()).unwrap())
+    };
+    let call = |ledger: &Ledger, n: u64| {
+        let caller = caller_of(ledger, "acme", if n == 0 { "100" } else { "0" }, Default::default());
+        let details = CallDetails {
+            upstream_id: Some(format!("gen-{n}")),
+            ..CallDetails::default()
+        };
+        let hold = block_on(caller.reserve(&request(n, "0.1"))).unwrap().unwrap();
+        hold.settle(crate::ledger::Debit {
+            details: Some(Box::new(details)),
+            ..debit("0.1")
+        });
+        kept(ledger)
+    };
+    let ledger = within(u64::MAX);
+    let mut each = 0;
+    for n in 0..20 {
+        assert_eq!(call(&ledger, n), usize::try_from(n).unwrap() + 1);
+        let (found, noted, names) = bytes(&file);
+        assert_eq!((found, names), (noted, i64::try_from(n).unwrap() + 1));
+        each = found / (i64::try_from(n).unwrap() + 1) + 1;
+    }
+    drop(ledger);
+    // A version that notes no bytes deletes some: they are added up anew.
+    file.change("DELETE FROM receipt_lists WHERE seq <= 3");
+    let ledger = within(u64::try_from(each * 10).unwrap());
+    assert_eq!(kept(&ledger), 10);
+    for n in 20..40 {
+        assert_eq!(call(&ledger, n), 10);
+        let (found, noted, _) = bytes(&file);
+        assert_eq!(found, noted);
+        assert!(found <= each * 10, "{found}");
+    }
+    let ids = |name: &str| {
+        let query = ReceiptQuery::named(&acme(), name, None);
+        block_on(ledger.receipts(query)).unwrap().receipts.len()
+    };
+    assert_eq!(
+        [ids("gen-0"), ids("gen-29"), ids("gen-30"), ids("gen-39")],
+        [0, 0, 1, 1]
+    );
+    // Days of which none is complete are not held against them, and their names go.
+    audit_is_clean(&ledger);
+    file.clock.advance(2 * DAY_MS);
+    for n in 40..60 {
+        call(&ledger, n);
+    }
+    assert_eq!(kept(&ledger), 10);
+    audit_is_clean(&ledger);
+    let (_, _, names) = bytes(&file);
+    assert!(names <= 20, "{names}");
+    drop(ledger);
+    // A command that opens the file without a configuration keeps within the bound that was set.
+    drop(Ledger::Embedded(
+        Embedded::open(&file.path(), file.clock.clone()).unwrap(),
+    ));
+    assert_eq!(kept(&within(u64::try_from(each * 10).unwrap())), 10);
+}

@@ -17,6 +17,17 @@ pub struct Edit<'a> {
     pub maximum: MaximumField,
     /// The most completion tokens that the upstream may generate for one choice, when the gateway sets a limit.
     pub cap: Option<NonZeroU64>,
+    /// What becomes of `session_id`.
+    pub session: SessionField,
+}
+
+/// Whether an upstream gets the field `session_id`, which names a conversation for this gateway.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SessionField {
+    /// It is taken out.
+    Dropped,
+    /// The upstream reads it too.
+    Kept,
 }
 
 /// The two names that the limit of completion tokens has.
@@ -44,6 +55,7 @@ impl RequestBody {
     /// - A streamed answer: `stream` is true and `stream_options.include_usage` is true, whatever the client sent.
     /// - In a chat, when the client or the edit sets a maximum: the smaller of them stands in the edit's field, and there alone. The
     ///   other spelling is taken out, for an upstream that reads one name may ignore the other, or heed the other first.
+    /// - In a chat `session_id` is taken out, unless the edit keeps it.
     ///
     /// All other bytes are the client's: unknown fields, number spellings, the order of keys, white space. When nothing differs the
     /// client's bytes are returned without a copy.
@@ -59,11 +71,17 @@ impl RequestBody {
         if self.mode == ResponseMode::Stream {
             self.edit_stream(&mut patch);
         }
+        let mut dropped = [None; DROPPED_MAX];
         if let Some(digits) = &digits
             && self.endpoint != Endpoint::Embeddings
         {
-            self.edit_maximum(&mut patch, edit.maximum, digits.text());
+            let other = self.edit_maximum(&mut patch, edit.maximum, digits.text());
+            dropped[0] = other.map(|other| (other.key, other.value));
         }
+        let session = self.names.as_deref().and_then(|names| names.session);
+        let session = session.filter(|_| edit.session == SessionField::Dropped);
+        dropped[1] = session.map(|session| (session.key, session.value));
+        self.drop_members(&mut patch, dropped);
         match patch.apply() {
             Some(bytes) => bytes,
             None => self.bytes.clone(),
@@ -86,7 +104,8 @@ impl RequestBody {
         }
     }
 
-    fn edit_maximum<'p>(&'p self, patch: &mut Patch<'p>, field: MaximumField, digits: &'p str) {
+    /// Writes the maximum into its field, and gives the other spelling that is to be taken out.
+    fn edit_maximum<'p>(&'p self, patch: &mut Patch<'p>, field: MaximumField, digits: &'p str) -> Option<Maximum> {
         let (named, other) = match field {
             MaximumField::MaxTokens => (self.max_tokens, self.max_completion_tokens),
             MaximumField::MaxCompletionTokens => (self.max_completion_tokens, self.max_tokens),
@@ -94,9 +113,7 @@ impl RequestBody {
         match (named, other) {
             (Some(named), other) => {
                 patch.replace(named.value, digits);
-                if let Some(other) = other {
-                    patch.replace(self.member(other), "");
-                }
+                return other;
             }
             (None, Some(other)) => {
                 patch.replace(other.key, field.name());
@@ -104,17 +121,30 @@ impl RequestBody {
             }
             (None, None) => patch.insert(self.first_member, &["\"", field.name(), "\":", digits, ","]),
         }
+        None
     }
 
-    /// The member of a maximum with the comma that parts it from another: the one before it, or for the first the one after it.
-    fn member(&self, maximum: Maximum) -> Span {
-        let (start, end) = (maximum.key.start.saturating_sub(1), maximum.value.end);
+    /// Takes members out, each with the comma that parts it from another.
+    fn drop_members(&self, patch: &mut Patch<'_>, mut members: [Option<(Span, Span)>; DROPPED_MAX]) {
+        members.sort_by_key(|member| member.map(|(key, _)| key.start));
+        let mut last_end = 0;
+        for (key, value) in members.into_iter().flatten() {
+            let span = self.member(key, value, last_end);
+            patch.replace(span, "");
+            last_end = span.end;
+        }
+    }
+
+    /// A member with the comma before it; with the one after it when it is the first, or all before it are taken out up to `taken`.
+    fn member(&self, key: Span, value: Span, taken: u32) -> Span {
+        let (start, end) = (key.start.saturating_sub(1), value.end);
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
-        let before = self.bytes.get(..wide(start)).unwrap_or_default();
+        let before = self.bytes.get(wide(taken)..wide(start)).unwrap_or_default();
         let spaces = before.iter().rev().take_while(|byte| is_space(byte)).count();
         let comma = before.len().saturating_sub(spaces).saturating_sub(1);
         if before.get(comma) == Some(&b',') {
-            return Span::new(u32::try_from(comma).unwrap_or(start), end);
+            let comma = u32::try_from(comma).unwrap_or(start).saturating_add(taken);
+            return Span::new(comma.min(start), end);
         }
         let after = self.bytes.get(wide(end)..).unwrap_or_default();
         let spaces = after.iter().take_while(|byte| is_space(byte)).count();
@@ -162,8 +192,8 @@ impl<'a> Patch<'a> {
     /// The edited bytes, in a buffer of just their length; none when nothing is to be changed.
     fn apply(mut self) -> Option<Bytes> {
         let pieces = self.pieces.get_mut(..self.used).filter(|pieces| !pieces.is_empty())?;
-        // Stable: insertions at one place stay in their order.
-        pieces.sort_by_key(|(span, _)| span.start);
+        // Stable: insertions at one place stay in their order, and before what is taken out there.
+        pieces.sort_by_key(|(span, _)| (span.start, span.end));
         let (added, removed) = pieces
             .iter()
             .fold((0_usize, 0_usize), |(added, removed), (span, text)| {
@@ -212,7 +242,9 @@ impl Digits {
     }
 }
 
-/// Model, stream, stream_options, and the five pieces of an inserted maximum.
-const PIECES_MAX: usize = 8;
+/// Model, stream, stream_options, the five pieces of an inserted maximum, and the session.
+const PIECES_MAX: usize = 9;
+/// The other spelling of the maximum, and the session.
+const DROPPED_MAX: usize = 2;
 /// Digits of the largest u64.
 const DIGITS_MAX: usize = 20;

@@ -2,7 +2,7 @@
 //! else than what is billed. Every other field is the upstream's business and passes unread.
 
 use super::scan::{Spelling, Text};
-use super::{BodyError, text};
+use super::{BodyError, SessionField, text};
 
 /// The refused fields that a provider's configuration lets through to that provider.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -13,20 +13,29 @@ pub struct FieldRules {
 impl FieldRules {
     /// Rules that let the named fields through.
     ///
-    /// Errors with the first name that is not one of [`refused_fields`].
+    /// Errors with the first name that is neither `session_id` nor one of [`refused_fields`].
     pub fn allowing<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<FieldRules, UnknownField> {
         let mut rules = FieldRules::default();
         for name in names {
             match find(name.as_bytes()) {
                 Some(
                     field @ Field {
-                        rule: Rule::Refused(_), ..
+                        rule: Rule::Refused(_) | Rule::Read(Read::Session),
+                        ..
                     },
                 ) => rules.allowed.insert(field),
                 _ => return Err(UnknownField(name.to_owned())),
             }
         }
         Ok(rules)
+    }
+
+    /// What becomes of `session_id`: it is this gateway's, and a provider that knows no such field may refuse it.
+    pub fn session(self) -> SessionField {
+        match find(SESSION.as_bytes()).is_some_and(|field| self.allowed.contains(field)) {
+            true => SessionField::Kept,
+            false => SessionField::Dropped,
+        }
     }
 
     /// The first of `present` that these rules do not let through.
@@ -99,6 +108,8 @@ pub(super) enum Read {
     Functions,
     Thinking,
     Reasoning,
+    Session,
+    CacheKey,
 }
 
 /// A set of known fields.
@@ -198,6 +209,9 @@ fn index(number: u32) -> usize {
     usize::try_from(number).unwrap_or(usize::MAX)
 }
 
+/// The field that names a conversation.
+const SESSION: &str = "session_id";
+
 /// Not a field of the body: a member of `tools` that is no function of the client. A key of that name is refused alike.
 const HOSTED_TOOLS: &str = "hosted_tools";
 
@@ -226,6 +240,9 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("functions", Rule::Read(Read::Functions)),
     ("thinking", Rule::Read(Read::Thinking)),
     ("reasoning", Rule::Read(Read::Reasoning)),
+    // Which conversation it is, for targets that share calls. The model sees neither.
+    (SESSION, Rule::Read(Read::Session)),
+    ("prompt_cache_key", Rule::Read(Read::CacheKey)),
     // OpenRouter, LiteLLM and their like: who answers.
     ("models", Rule::Refused(OTHER_MODEL)),
     ("route", Rule::Refused(OTHER_MODEL)),
@@ -314,7 +331,6 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("stop", Rule::Aside),
     ("logit_bias", Rule::Aside),
     ("safety_identifier", Rule::Aside),
-    ("prompt_cache_key", Rule::Aside),
     ("encoding_format", Rule::Aside),
     ("reasoning_effort", Rule::Aside),
     ("verbosity", Rule::Aside),
@@ -324,7 +340,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
 static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 /// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
-const FIELDS_COUNT: usize = 78;
+const FIELDS_COUNT: usize = 79;
 const LENGTH_MAX: usize = 24;
 
 const fn by_length() -> [usize; FIELDS_COUNT] {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::scan::Scanner;
-use super::{BodyError, Edit, Endpoint, MaximumField, RequestBody, ResponseMode};
+use super::{BodyError, Edit, Endpoint, MaximumField, RequestBody, ResponseMode, SessionField};
 
 /// Panics when a body is read otherwise than serde_json reads it, or when its edit changes more than it names.
 pub fn fuzz_body(data: &[u8]) {
@@ -55,11 +55,19 @@ fn check_request(data: &[u8], endpoint: Endpoint) {
             model: "m\"\\\n",
             maximum: MaximumField::MaxCompletionTokens,
             cap: None,
+            session: SessionField::Dropped,
         },
         Edit {
             model: "m",
             maximum: MaximumField::MaxTokens,
             cap: Some(NonZeroU64::MIN),
+            session: SessionField::Dropped,
+        },
+        Edit {
+            model: "m",
+            maximum: MaximumField::MaxCompletionTokens,
+            cap: Some(NonZeroU64::MIN),
+            session: SessionField::Kept,
         },
     ] {
         let edited = body.edit(&edit);

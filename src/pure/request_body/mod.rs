@@ -8,11 +8,13 @@
 //! Called by the gateway between authentication and admission, and again by each attempt at an upstream ([`RequestBody::edit`]).
 //! It never decides what a request costs, and it knows no model.
 
+mod conversation;
 mod edit;
 mod end_user;
 mod fields;
 mod fold;
 mod fuzz;
+mod members;
 mod parse;
 mod parts;
 mod priced;
@@ -26,13 +28,14 @@ use std::num::NonZeroU64;
 
 use bytes::Bytes;
 
-pub use edit::{Edit, MaximumField};
+pub use conversation::SESSION_CHARS_MAX;
+pub use edit::{Edit, MaximumField, SessionField};
 pub use end_user::EndUserError;
 pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
-use priced::PricedFields;
+use members::{Maximum, Names, Session, StreamOptions};
 use prompt::{Piece, Prompt, count};
 use scan::Span;
 
@@ -110,37 +113,8 @@ pub struct RequestBody {
     /// What the request's own settings need at least, in completion tokens of a choice; 0 when they need nothing.
     demanded: u64,
     refused: FieldSet,
-    /// What few requests have.
-    rare: Option<Box<Rare>>,
     prompt: Prompt,
-}
-
-/// What few requests have. A body is kept for as long as its call runs.
-#[derive(Clone, Debug)]
-struct Rare {
-    /// The model's name when it is written with escapes.
-    model_unescaped: Option<Box<str>>,
-    priced: PricedFields,
-}
-
-/// A limit of completion tokens as the client wrote it.
-#[derive(Clone, Copy, Debug)]
-struct Maximum {
-    /// Between the quotes.
-    key: Span,
-    value: Span,
-    /// None when it is null, which says the same as an absent field.
-    tokens: Option<NonZeroU64>,
-}
-
-/// What the client wrote as `stream_options`.
-#[derive(Clone, Copy, Debug)]
-enum StreamOptions {
-    Absent,
-    Null(Span),
-    Empty { first_member: u32 },
-    Others { first_member: u32 },
-    IncludeUsage { value: Span, asked: bool },
+    names: Option<Box<Names>>,
 }
 
 impl RequestBody {
@@ -151,7 +125,7 @@ impl RequestBody {
 
     /// The model's name as the client means it, unescaped; never empty.
     pub fn model(&self) -> &str {
-        match self.rare.as_ref().and_then(|rare| rare.model_unescaped.as_deref()) {
+        match self.names.as_deref().and_then(|names| names.model.as_deref()) {
             Some(name) => name,
             // The whole body was checked as UTF-8; an empty name is no model's.
             None => std::str::from_utf8(self.model.of(&self.bytes)).unwrap_or_default(),

@@ -8,7 +8,7 @@ use super::fields::{self, Field, FieldSet, Read, Rule};
 use super::priced::{CACHE_CONTROL, PricedFields};
 use super::prompt::{self, Piece, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
-use super::{BodyError, Endpoint, Maximum, Rare, RequestBody, ResponseMode, StreamOptions, fold, text};
+use super::{BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, fold, text};
 
 impl RequestBody {
     /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
@@ -50,10 +50,13 @@ impl RequestBody {
         }
         scan.finish()?;
         let model = reader.required()?;
-        let model_unescaped = match model.spelling {
-            Spelling::Plain => None,
-            Spelling::Escaped => Some(Box::from(&*text::unescape(model, &bytes))),
-        };
+        let mut names = reader.names;
+        if model.spelling == Spelling::Escaped {
+            names.get_or_insert_default().model = Some(Box::from(&*text::unescape(model, &bytes)));
+        }
+        if !reader.priced.is_empty() {
+            names.get_or_insert_default().priced = reader.priced;
+        }
         let mode = match (endpoint, reader.stream) {
             (Endpoint::ChatStream, _) | (Endpoint::Chat, Some((_, true))) => ResponseMode::Stream,
             (Endpoint::Chat | Endpoint::Embeddings, _) => ResponseMode::Whole,
@@ -70,13 +73,8 @@ impl RequestBody {
             choices: reader.choices,
             demanded: reader.demanded,
             refused: reader.refused,
-            rare: (model_unescaped.is_some() || !reader.priced.is_empty()).then(|| {
-                Box::new(Rare {
-                    model_unescaped,
-                    priced: reader.priced,
-                })
-            }),
             prompt: reader.prompt,
+            names,
             bytes,
         })
     }
@@ -97,6 +95,7 @@ struct Reader<'a> {
     choices: u64,
     demanded: u64,
     prompt: Prompt,
+    names: Option<Box<Names>>,
 }
 
 impl<'a> Reader<'a> {
@@ -115,6 +114,7 @@ impl<'a> Reader<'a> {
             choices: 1,
             demanded: 0,
             prompt: Prompt::default(),
+            names: None,
         }
     }
 
@@ -145,6 +145,13 @@ impl<'a> Reader<'a> {
                 }
                 Ok(())
             }
+            // It passes as it is, however often it stands.
+            Rule::Read(Read::CacheKey) => {
+                if let Some(key) = self.other_value(scan)?.text() {
+                    self.names.get_or_insert_default().cache_key = Some(key);
+                }
+                Ok(())
+            }
             Rule::Read(read) => {
                 self.once(field)?;
                 match (read, self.endpoint) {
@@ -171,6 +178,13 @@ impl<'a> Reader<'a> {
                     (Read::Tools, _) => self.read_tools(scan),
                     (Read::Thinking, _) => self.read_budget(scan, "budget_tokens"),
                     (Read::Reasoning, _) => self.read_budget(scan, "max_tokens"),
+                    (Read::Session, _) => {
+                        let (key, value) = (key.span, self.other_value(scan)?);
+                        let (text, value) = (value.text(), value.span);
+                        self.names.get_or_insert_default().session = Some(Session { key, value, text });
+                        Ok(())
+                    }
+                    (Read::CacheKey, _) => self.other(scan),
                     (Read::Functions, _) => {
                         let value = scan.value()?;
                         self.add_tool_bytes(value.span);

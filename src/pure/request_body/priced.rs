@@ -91,9 +91,9 @@ impl RequestBody {
     }
 
     fn writes(&self) -> CacheWrites {
-        self.rare
+        self.names
             .as_ref()
-            .map_or(CacheWrites::Unasked, |rare| rare.priced.writes)
+            .map_or(CacheWrites::Unasked, |names| names.priced.writes)
     }
 
     fn refuses(&self, name: &str) -> bool {
@@ -102,13 +102,13 @@ impl RequestBody {
 
     /// The tier that is asked for. None where it is no plain text.
     fn service_tier(&self) -> Option<&str> {
-        let value = self.rare.as_ref()?.priced.service_tier?.of(&self.bytes);
+        let value = self.names.as_ref()?.priced.service_tier?.of(&self.bytes);
         let tier = value.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
         std::str::from_utf8(tier).ok().filter(|tier| !tier.contains('\\'))
     }
 
     fn modalities(&self) -> Option<Vec<String>> {
-        serde_json::from_slice(self.rare.as_ref()?.priced.modalities?.of(&self.bytes)).ok()
+        serde_json::from_slice(self.names.as_ref()?.priced.modalities?.of(&self.bytes)).ok()
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use super::load::Load;
 use super::process::{Ground, Site, audit, journals, new_account, view};
+use super::told::receipts_are_told_once;
 use super::upstream::{Pace, Provider};
 use crate::chat::request;
 use crate::harness::catalogue::SMALL;
@@ -63,6 +64,7 @@ async fn random_kills(ground: Ground) {
         reconciled(&site, &load, &provider).await;
     }
     println!("{} calls", load.record.all().count());
+    receipts_are_told_once(&site, &load, 50).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,6 +7,7 @@
 mod load;
 mod process;
 mod record;
+mod told;
 mod upstream;
 
 mod keyed;

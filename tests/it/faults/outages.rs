@@ -147,6 +147,7 @@ async fn a_failover_to_a_replica_that_was_behind_loses_no_debit() {
     load.finish(running).await;
     assert!(site.log().contains("sent again"), "{}", site.log());
     reconciled(&site, &load, &provider).await;
+    super::told::receipts_are_told_once(&site, &load, 30).await;
 }
 
 fn resident_kib(process: u32) -> u64 {

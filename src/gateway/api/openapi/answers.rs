@@ -35,7 +35,7 @@ pub(super) fn meaning(status: u16) -> &'static str {
         401 => "The key is missing, wrong, expired or revoked.",
         402 => "Too little credit, or the month's quota is used up.",
         403 => "The tier or the domain lock forbids it.",
-        404 => "There is no such model.",
+        404 => "There is no such model, or no such call.",
         408 => "The body did not arrive in time.",
         409 => {
             "The Idempotency-Key is known, and there is no answer to give again; or the provider refused the request."

@@ -3,10 +3,15 @@
 //! The objects are in `schemas.yaml`. Tests hold this to what the gateway does.
 
 mod answers;
+mod parameters;
 
 use serde_json::{Map, Value, json};
 
 use self::answers::{EVERYWHERE, RATES, headers, meaning};
+use self::parameters::{
+    BEFORE, CALL, FROM, GROUP_BY, ID, IDEMPOTENCY_KEY, LIMIT, OF_MODEL, PAGE, PER_PAGE, PERIOD, PURPOSE, Parameter,
+    SEARCH, TO,
+};
 use super::router::Route;
 
 /// One operation.
@@ -32,58 +37,6 @@ enum Answer {
     Events,
     /// JSON or events, as the body asks.
     Either,
-}
-
-struct Parameter {
-    name: &'static str,
-    place: &'static str,
-    /// In JSON.
-    schema: &'static str,
-    meaning: &'static str,
-}
-
-const PAGE: Parameter = query(
-    "page",
-    r#"{"type":"integer","minimum":1,"maximum":18446744073709551615,"default":1}"#,
-    "The page.",
-);
-const PER_PAGE: Parameter = query(
-    "per_page",
-    r#"{"type":"integer","minimum":1,"maximum":500,"default":24}"#,
-    "Models on a page.",
-);
-const SEARCH: Parameter = query(
-    "search",
-    r#"{"type":"string"}"#,
-    "In id and name, in any case; the public list also searches the provider.",
-);
-const PURPOSE: Parameter = query(
-    "purpose",
-    r##"{"$ref":"#/components/schemas/PurposeName"}"##,
-    "Models that have the purpose.",
-);
-const PERIOD: Parameter = query("period", r##"{"$ref":"#/components/schemas/Period"}"##, "Days of UTC.");
-const ID: Parameter = Parameter {
-    name: "id",
-    place: "path",
-    schema: r#"{"type":"string","minLength":1}"#,
-    meaning: "The model's id. Its slash may stand as it is.",
-};
-
-const IDEMPOTENCY_KEY: Parameter = Parameter {
-    name: "idempotency-key",
-    place: "header",
-    schema: r#"{"type":"string","minLength":1,"maxLength":255,"pattern":"^[!-~]+$"}"#,
-    meaning: "A call with the same key and body within 24 hours is not made again: it gets the first one's answer.",
-};
-
-const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
-    Parameter {
-        name,
-        place: "query",
-        schema,
-        meaning,
-    }
 }
 
 const fn get(
@@ -117,7 +70,7 @@ const fn post(path: &'static str, summary: &'static str, body: &'static str, ok:
 }
 
 /// The paths of the interface, and those that OpenAI's clients use.
-const OPERATIONS: [Operation; 15] = [
+const OPERATIONS: [Operation; 18] = [
     post(
         "/llm/chat",
         "Chat completion; streams when `stream` is true",
@@ -141,9 +94,30 @@ const OPERATIONS: [Operation; 15] = [
     get(
         "/llm/usage",
         "Usage summary",
-        &[PERIOD],
+        &[PERIOD, FROM, TO, GROUP_BY],
         Answer::Json("UsageSummary"),
         &[400],
+    ),
+    get(
+        "/llm/generation",
+        "What one call cost, and why",
+        &[CALL],
+        Answer::Json("Generation"),
+        &[404],
+    ),
+    get(
+        "/llm/generations",
+        "What calls cost, newest first",
+        &[LIMIT, BEFORE, OF_MODEL],
+        Answer::Json("Generations"),
+        &[],
+    ),
+    get(
+        "/generation",
+        "/llm/generation, for OpenRouter's clients",
+        &[CALL],
+        Answer::Json("Generation"),
+        &[404],
     ),
     get(
         "/llm/models",
@@ -325,15 +299,6 @@ impl Operation {
             .map(|name| ((*name).to_owned(), reference("headers", name)))
             .collect();
         Value::Object(all)
-    }
-}
-
-impl Parameter {
-    fn json(&self) -> Value {
-        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
-        json!({
-            "name": self.name, "in": self.place, "required": self.place == "path", "schema": schema, "description": self.meaning,
-        })
     }
 }
 

@@ -2,51 +2,83 @@
 
 use redis::Value;
 
-use super::super::account::{account_keys, usage_of_key};
+use super::super::account::{account_keys, keys_of_account, usage_of_key};
 use super::super::audit;
 use super::super::link::Link;
 use super::super::reply;
 use super::super::script;
 use super::super::shared::Shared;
 use crate::clock::Clock;
-use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
-use crate::pure::ids::{AccountId, KeyId};
+use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::ledger::{StoreError, UsageRow};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::money::Credits;
-use crate::pure::time::{Period, Timestamp};
+use crate::pure::time::{Days, Period, Timestamp};
 
 impl Shared {
-    pub(super) async fn usage(
-        &self,
-        link: &Link,
-        account: &AccountId,
-        key: Option<&KeyId>,
-        period: Period,
-    ) -> Result<AdminReply, AdminError> {
-        let known = self.cache.account(account);
+    /// The usage that is asked for, oldest first.
+    pub(super) async fn usage(&self, link: &Link, query: &UsageQuery) -> Result<Vec<KeyedRow>, AdminError> {
+        let known = self.cache.account(&query.account);
         let Ok(_turn) = tokio::time::timeout(self.options.timeout, known.reporting.lock()).await else {
             return Err(AdminError::Store(
                 "usage is asked for faster than it can be read".to_owned(),
             ));
         };
-        self.settled(account).await?;
-        let before = match period {
-            Period::Today => "0",
-            Period::Week => "6",
-            Period::Month => "29",
-            Period::All => "all",
+        self.settled(&query.account).await?;
+        if !query.by_key {
+            let rows = self.rows_of(link, query, query.key.as_ref()).await?;
+            return Ok(rows.into_iter().map(|row| KeyedRow { key: None, row }).collect());
+        }
+        let keys = match &query.key {
+            Some(key) => vec![key.clone()],
+            None => self.key_ids(link, &query.account).await?,
+        };
+        if keys.is_empty() {
+            self.view(link, &query.account).await?; // There may be no such account.
+        }
+        let mut all = Vec::new();
+        for key in keys {
+            let rows = self.rows_of(link, query, Some(&key)).await?;
+            all.extend(rows.into_iter().map(|row| {
+                let key = Some(key.clone());
+                KeyedRow { key, row }
+            }));
+        }
+        all.sort_by(|a, b| (a.row.day, &a.row.model, &a.key).cmp(&(b.row.day, &b.row.model, &b.key)));
+        Ok(all)
+    }
+
+    async fn rows_of(&self, link: &Link, query: &UsageQuery, key: Option<&KeyId>) -> Result<Vec<UsageRow>, AdminError> {
+        let account = &query.account;
+        let now = self.now_text();
+        let (before, span) = match query.days {
+            Days::Period(Period::Today) => ("0", None),
+            Days::Period(Period::Week) => ("6", None),
+            Days::Period(Period::Month) => ("29", None),
+            Days::Period(Period::All) => ("all", None),
+            Days::Span { from, to } => ("all", Some([from.0.to_string(), to.0.to_string()])),
         };
         let [name, _] = account_keys(account);
-        let now = self.now_text();
         let of_key = key.map(|key| usage_of_key(account, key));
-        let keys: Vec<&str> = [Some(&name), of_key.as_ref()]
-            .into_iter()
-            .flatten()
-            .map(String::as_str)
-            .collect();
-        let rows = self.run_script(link, &script::ROWS, &keys, &[&now, before]).await?;
-        let rows = reply::rows(&rows)?.ok_or_else(|| AdminError::NoAccount(account.clone()))?;
-        Ok(AdminReply::Usage { rows })
+        let keys = [Some(&name), of_key.as_ref()].into_iter().flatten();
+        let keys: Vec<&str> = keys.map(String::as_str).collect();
+        let span = span.iter().flatten().map(String::as_str);
+        let arguments: Vec<&str> = [now.as_str(), before].into_iter().chain(span).collect();
+        let rows = self.run_script(link, &script::ROWS, &keys, &arguments).await?;
+        reply::rows(&rows)?.ok_or_else(|| AdminError::NoAccount(account.clone()))
+    }
+
+    /// The account's keys, revoked ones too.
+    async fn key_ids(&self, link: &Link, account: &AccountId) -> Result<Vec<KeyId>, AdminError> {
+        let mut members = redis::cmd("SMEMBERS");
+        members.arg(keys_of_account(account));
+        let members = self.command(link, members).await?;
+        let id = |hex| {
+            let digest = KeyDigest::from_hex(reply::text(hex)?).ok_or_else(|| reply::corrupt("a key's digest"))?;
+            Ok(KeyId::of(&digest))
+        };
+        reply::list(&members)?.iter().map(id).collect()
     }
 
     pub(super) async fn audit(&self, link: &Link) -> Result<AuditReport, AdminError> {

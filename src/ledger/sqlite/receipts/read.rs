@@ -5,10 +5,11 @@ use std::collections::BTreeMap;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::super::{PART, Reader, corrupt};
-use super::COMPLETE_FROM;
-use crate::ledger::admin::{AuditFinding, ReceiptPage, ReceiptQuery};
+use super::{COMPLETE_FROM, names};
+use crate::ledger::admin::{AuditFinding, LOOKED_THROUGH_MAX, ReceiptPage, ReceiptQuery};
+use crate::ledger::query::CallName;
 use crate::ledger::{StoreError, clamped};
-use crate::pure::ids::{AccountId, RequestId};
+use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt, UsageOfReceipt};
 use crate::pure::time::{Day, Timestamp};
 
@@ -39,8 +40,8 @@ impl Reader {
 
 /// The receipts that are asked for.
 pub(super) fn page(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
-    match query.id {
-        Some(id) => find(connection, &query.account, id),
+    match query.call() {
+        Some(call) => find(connection, &query.account, &call),
         None => newest(connection, query),
     }
 }
@@ -58,7 +59,7 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
     )?;
     let [at, oldest, seq] = before;
     let mut rows = statement.query(params![account.as_str(), at, oldest, seq])?;
-    let mut count = 0usize;
+    let (mut count, mut looked_through) = (0usize, 0u32);
     while let Some(row) = rows.next()? {
         let row_place: [i64; 3] = [row.get(0)?, row.get(1)?, row.get(2)?];
         let lines: Vec<&str> = text(row, 3)?.lines().collect();
@@ -68,20 +69,20 @@ fn newest(connection: &Connection, query: &ReceiptQuery) -> Result<ReceiptPage, 
             false => &lines,
         };
         for (index, line) in lines.iter().enumerate().rev() {
-            match receipt(account, line) {
-                Ok(receipt)
-                    if query
-                        .model
-                        .as_deref()
-                        .is_none_or(|model| *model == *receipt.billed.model) =>
-                {
+            looked_through = looked_through.saturating_add(1);
+            let is_one = match receipt(account, line) {
+                Ok(receipt) if query.is_met_by(&receipt) => {
                     page.receipts.push(receipt);
+                    true
                 }
-                Ok(_) => continue,
-                Err(error) => page.tell_unreadable(account, &error),
-            }
-            count = count.saturating_add(1);
-            if count == limit {
+                Ok(_) => false,
+                Err(error) => {
+                    page.tell_unreadable(account, &error);
+                    true
+                }
+            };
+            count = count.saturating_add(usize::from(is_one));
+            if count == limit || looked_through == LOOKED_THROUGH_MAX {
                 let [at, oldest, seq] = row_place;
                 page.next = Some(format!("{at}.{oldest}.{seq}.{index}"));
                 return Ok(page);
@@ -99,32 +100,51 @@ fn place(text: &str) -> Option<([i64; 3], usize)> {
     Some((row, usize::try_from(number()?).ok()?))
 }
 
-/// The receipt of a request: there is one for each call.
-fn find(connection: &Connection, account: &AccountId, id: RequestId) -> Result<ReceiptPage, StoreError> {
+/// The receipt of a call: of a request there is one; of an answer's own id, which providers may give twice, the newest.
+fn find(connection: &Connection, account: &AccountId, call: &CallName) -> Result<ReceiptPage, StoreError> {
+    let (mut page, marks) = (ReceiptPage::default(), call.marks());
     // A row is read only when it may have a call that began then. A clock that was set back bills a call before its own beginning.
     let after = "SELECT list FROM receipt_lists WHERE account = ?1 AND at >= ?2 AND oldest <= ?2 ORDER BY at";
     let before =
         format!("SELECT list FROM receipt_lists WHERE account = ?1 AND at < ?2 ORDER BY at DESC LIMIT {BEFORE_MAX}");
-    let mut page = ReceiptPage::default();
-    let name = format!("\"{id}\"");
-    for sql in [after, &before] {
+    let began = call.id.map(|id| id.time().0);
+    for (sql, began) in [after, &before].iter().zip([began; 2]) {
+        let Some(began) = began else { break };
         let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query(params![account.as_str(), id.time().0])?;
+        let mut rows = statement.query(params![account.as_str(), began])?;
         while let Some(row) = rows.next()? {
-            let named = text(row, 0)?.lines().rev().filter(|line| line.contains(&name));
-            for receipt in named.map(|line| receipt(account, line)) {
-                match receipt {
-                    Ok(receipt) if receipt.billed.id == id => {
-                        page.receipts.push(receipt);
-                        return Ok(page);
-                    }
-                    Ok(_) => {}
-                    Err(error) => page.tell_unreadable(account, &error),
-                }
+            if find_in(text(row, 0)?, account, (call, &marks), &mut page) {
+                return Ok(page);
+            }
+        }
+    }
+    for seq in names::rows(connection, account, &call.text)? {
+        let sql = "SELECT list FROM receipt_lists WHERE seq = ?1 AND account = ?2";
+        let mut statement = connection.prepare_cached(sql)?;
+        let mut rows = statement.query(params![seq, account.as_str()])?;
+        while let Some(row) = rows.next()? {
+            if find_in(text(row, 0)?, account, (call, &marks), &mut page) {
+                return Ok(page);
             }
         }
     }
     Ok(page)
+}
+
+/// Looks for a call in the lines of a row. Whether it is there.
+fn find_in(list: &str, account: &AccountId, (call, marks): (&CallName, &[String]), page: &mut ReceiptPage) -> bool {
+    let is_marked = |line: &&str| marks.iter().any(|mark| line.contains(mark));
+    for receipt in list.lines().rev().filter(is_marked).map(|line| receipt(account, line)) {
+        match receipt {
+            Ok(receipt) if call.is_of(&receipt) => {
+                page.receipts.push(receipt);
+                return true;
+            }
+            Ok(_) => {}
+            Err(error) => page.tell_unreadable(account, &error),
+        }
+    }
+    false
 }
 
 fn text<'row>(row: &'row rusqlite::Row<'_>, at: usize) -> Result<&'row str, StoreError> {

@@ -124,6 +124,7 @@ fn check_edit(text: &str, (model, maximum, cap): &(String, MaximumField, Option<
         model,
         maximum: *maximum,
         cap: *cap,
+        session: SessionField::Dropped,
     });
     let Members(before) = serde_json::from_str(text).unwrap();
     let Members(after) = serde_json::from_slice(&edited).unwrap();

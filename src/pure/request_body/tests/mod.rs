@@ -6,6 +6,7 @@ use bytes::Bytes;
 
 use super::*;
 
+mod conversations;
 mod edits;
 mod generated;
 mod grammar;

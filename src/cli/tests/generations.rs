@@ -1,0 +1,98 @@
+//! `tollgate generations` and usage of chosen days, on the file and through its owner's socket.
+
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::pure::time::Day;
+
+/// A place whose account acme has three calls of today, two of a first key and one of a second; and the gateway, where there is one.
+fn calls(to_gateway: bool) -> (Place, Option<Arc<Embedded>>, [String; 2]) {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    place.json("credits add acme 10 --reference A");
+    let keys = [0, 1].map(|_| place.json("key create --account acme").1);
+    let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+    if to_gateway {
+        control::listen(&store).unwrap();
+    }
+    let ledger = Ledger::Embedded(Arc::clone(&store));
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    for (number, key) in [(1, 0), (2, 0), (3, 1)] {
+        let text = keys[key]["key"].as_str().unwrap();
+        let digest = ApiKey::parse("tg_", text).unwrap().digest();
+        let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+        spend(&found.checked(Clock::System.now()).unwrap(), number, "a/b", "0.25");
+    }
+    drop(ledger);
+    let ids = keys.map(|key| key["id"].as_str().unwrap().to_owned());
+    (place, to_gateway.then_some(store), ids)
+}
+
+#[test]
+fn generations_are_shown_page_by_page() {
+    for to_gateway in [true, false] {
+        let (place, _store, _) = calls(to_gateway);
+        let first = place.json("generations acme --limit 2").1;
+        let ids = |shown: &Value| {
+            let receipts = shown["receipts"].as_array().unwrap();
+            receipts
+                .iter()
+                .map(|receipt| receipt["id"].as_str().unwrap().to_owned())
+                .collect::<Vec<_>>()
+        };
+        let next = first["next"].as_str().unwrap();
+        let second = place.json(&format!("generations acme --limit 2 --before {next}")).1;
+        let mut all = ids(&first);
+        all.extend(ids(&second));
+        let expected = [3, 2, 1].map(|number| RequestId::from_bytes([number; 16]).to_string());
+        assert_eq!((all, second.get("next")), (expected.to_vec(), None));
+        let text = place.run("generations acme --limit 2").stdout;
+        assert!(text.ends_with(&format!("older ones: --before {next}\n")), "{text}");
+        // By its older name, the same.
+        assert_eq!(place.run("ledger receipts acme --limit 2").stdout, text);
+        assert!(place.error("generations acme --before x").contains("is no place"));
+        assert!(place.error("generations nobody").contains("no account is named nobody"));
+    }
+}
+
+#[test]
+fn usage_is_of_chosen_days_by_model_key_or_day() {
+    for to_gateway in [true, false] {
+        let (place, _store, keys) = calls(to_gateway);
+        let today = Clock::System.now().day();
+        let day = |ago: i64| Day(today.0 - ago).to_string();
+        let chosen = format!("usage acme --from {} --to {}", day(1), day(0));
+        let (_, by_key) = place.json(&format!("{chosen} --by key"));
+        assert_eq!(
+            (&by_key["period"], &by_key["from"], &by_key["to"]),
+            (&Value::Null, &day(1).into(), &day(0).into())
+        );
+        let sums: BTreeMap<&str, u64> = by_key["by_key"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .map(|line| (line["key"].as_str().unwrap(), line["requests"].as_u64().unwrap()))
+            .collect();
+        assert_eq!(sums, BTreeMap::from([(keys[0].as_str(), 2), (keys[1].as_str(), 1)]));
+        assert_eq!(by_key["total_cost"], 0.75);
+        let table = place.run(&format!("{chosen} --by day")).stdout;
+        assert!(
+            table.contains(&format!("{} to {}: 1 day", day(1), day(0))) && table.contains("\nDAY "),
+            "{table}"
+        );
+        let of_one = place.json(&format!("{chosen} --by key --key {}", keys[1])).1;
+        assert_eq!(
+            (&of_one["total_requests"], of_one["by_key"].as_array().unwrap().len()),
+            (&Value::from(1), 1)
+        );
+        let none = place.run(&format!("usage acme --to {}", day(1))).stdout;
+        assert_eq!(none, format!("acme has used nothing from 1970-01-01 to {}\n", day(1)));
+        assert!(
+            place
+                .error(&format!("usage acme --from {}", day(-1)))
+                .contains("is after")
+        );
+        assert_eq!(place.run(&format!("{chosen} --period 7d")).status, 2);
+        assert_eq!(place.run("usage acme --by user").status, 2);
+    }
+}

@@ -1,0 +1,247 @@
+//! `GET /llm/generation` and `GET /llm/generations`: what calls cost and why, for who pays, under the names that OpenRouter gave such an answer.
+
+use serde::Serialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::own_key;
+use super::parameters::{parameter, positive};
+use crate::gateway::access::authenticate::store_failed;
+use crate::gateway::snapshot::to_json;
+use crate::gateway::state::Books;
+use crate::ledger::Caller;
+use crate::ledger::admin::{RECEIPTS_MAX, ReceiptQuery};
+use crate::ledger::query::{RunningCall, is_place};
+use crate::pure::error::ApiError;
+use crate::pure::ids::RequestId;
+use crate::pure::money::{Credits, ListPrice};
+use crate::pure::receipt::{BilledBy, CallEnding, EndpointName, Receipt};
+use crate::pure::time::Timestamp;
+
+/// The answer about one call.
+pub(super) async fn one(books: &Books, caller: &Caller, query: &[(String, String)]) -> Result<String, ApiError> {
+    let name = parameter(query, "id")?.filter(|name| !name.is_empty()).ok_or_else(|| {
+        ApiError::BadRequest("id is missing: the x-request-id of an answer, or the answer's own id.".to_owned())
+    })?;
+    if name.chars().count() > NAME_CHARS_MAX {
+        let message = format!("id must have at most {NAME_CHARS_MAX} characters.");
+        return Err(ApiError::BadRequest(message));
+    }
+    // Of another account or key, unknown, never billed, no more kept: one answer, which tells nobody of the calls of others.
+    let unknown = || ApiError::NotFound("There is no such call, or no receipt of it any more.".to_owned());
+    let key = own_key(caller);
+    let query = ReceiptQuery::named(&caller.account.id, name, key);
+    let page = books.ledger.receipts(query).await.map_err(store_failed)?;
+    let is_own = |receipt: &Receipt| key.is_none_or(|key| *key == receipt.billed.key);
+    if let Some(receipt) = page.receipts.first() {
+        return match is_own(receipt) {
+            true => Ok(to_json(&One {
+                data: Generation::done(receipt),
+            })),
+            false => Err(unknown()),
+        };
+    }
+    // A hold says whose it is only where the key has limits of its own. A locked key is told of no other.
+    let running = page.running.filter(|call| key.is_none() || call.key.as_ref() == key);
+    let data = Generation::running(&running.ok_or_else(unknown)?);
+    Ok(to_json(&One { data }))
+}
+
+/// The newest calls, or those before a place.
+pub(super) async fn page(books: &Books, caller: &Caller, query: &[(String, String)]) -> Result<String, ApiError> {
+    let limit = positive(query, "limit", LIMIT, u64::from(RECEIPTS_MAX))?;
+    let before = parameter(query, "before")?;
+    if before.is_some_and(|place| !is_place(place)) {
+        let message = "before must be what `next` of another page says.";
+        return Err(ApiError::BadRequest(message.to_owned()));
+    }
+    let asked = ReceiptQuery {
+        before: before.map(str::to_owned),
+        model: parameter(query, "model")?.map(str::to_owned),
+        key: own_key(caller).cloned(),
+        ..ReceiptQuery::newest(&caller.account.id, u32::try_from(limit).unwrap_or(RECEIPTS_MAX))
+    };
+    let is_met = asked.clone();
+    let page = books.ledger.receipts(asked).await.map_err(store_failed)?;
+    let receipts = page.receipts.iter().filter(|receipt| is_met.is_met_by(receipt));
+    Ok(to_json(&Page {
+        data: receipts.map(Generation::done).collect(),
+        next: page.next,
+    }))
+}
+
+#[derive(Serialize)]
+struct One<'a> {
+    data: Generation<'a>,
+}
+
+#[derive(Serialize)]
+struct Page<'a> {
+    data: Vec<Generation<'a>>,
+    next: Option<String>,
+}
+
+/// What is said of a call. What the gateway does not know is null.
+#[derive(Default, Serialize)]
+struct Generation<'a> {
+    id: String,
+    upstream_id: Option<&'a str>,
+    status: Status,
+    total_cost: Option<Credits>,
+    usage: Option<Credits>,
+    hold: Option<Credits>,
+    prices: Option<Prices>,
+    billed_by: Option<BilledBy>,
+    created_at: Option<String>,
+    resolved_at: Option<String>,
+    model: Option<&'a str>,
+    provider_name: Option<&'a str>,
+    upstream_model: Option<&'a str>,
+    api_type: Option<&'static str>,
+    streamed: Option<bool>,
+    cancelled: Option<bool>,
+    ending: Option<CallEnding>,
+    finish_reason: Option<&'a str>,
+    native_finish_reason: Option<&'a str>,
+    latency: Option<i64>,
+    generation_time: Option<i64>,
+    tokens_prompt: Option<u64>,
+    tokens_completion: Option<u64>,
+    native_tokens_prompt: Option<u64>,
+    native_tokens_completion: Option<u64>,
+    native_tokens_completion_images: Option<u64>,
+    native_tokens_reasoning: Option<u64>,
+    native_tokens_cached: Option<u64>,
+    cache_discount: Option<Credits>,
+    upstream_inference_cost: Option<Credits>,
+    is_byok: bool,
+    request_id: String,
+    session_id: Option<&'a str>,
+    #[serde(flatten)]
+    unknown: Unknown,
+}
+
+/// What OpenRouter's clients expect to be there, and this gateway has not.
+#[derive(Default, Serialize)]
+struct Unknown {
+    app_id: (),
+    moderation_latency: (),
+    service_tier: (),
+    num_media_prompt: (),
+    num_input_audio_prompt: (),
+    num_media_completion: (),
+    num_search_results: (),
+    num_fetches: (),
+    web_search_engine: (),
+    origin: (),
+    external_user: (),
+    preset_id: (),
+    router: (),
+    provider_responses: (),
+    user_agent: (),
+    http_referer: (),
+    data_region: (),
+    workspace_id: (),
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+enum Status {
+    /// It holds credit yet.
+    #[default]
+    Running,
+    /// It was billed.
+    Done,
+}
+
+/// The list prices that a call was billed at, for a token, as exact decimals; kinds without a price cost what their side costs.
+#[derive(Serialize)]
+struct Prices {
+    prompt: Option<String>,
+    completion: Option<String>,
+    input_cache_read: Option<String>,
+    input_cache_write: Option<String>,
+    internal_reasoning: Option<String>,
+}
+
+impl<'a> Generation<'a> {
+    fn done(receipt: &'a Receipt) -> Generation<'a> {
+        let Receipt { resolved, billed } = receipt;
+        let call = &billed.call;
+        let span = |from: Option<Timestamp>, to: Option<Timestamp>| Some(to?.since(from?).max(0));
+        Generation {
+            upstream_id: call.upstream_id.as_deref(),
+            status: Status::Done,
+            total_cost: Some(billed.cost),
+            usage: Some(billed.cost),
+            hold: billed.held,
+            prices: prices(receipt),
+            billed_by: Some(billed.billed_by()),
+            resolved_at: text(*resolved),
+            model: Some(&billed.model),
+            provider_name: call.provider.as_deref(),
+            upstream_model: call.upstream_model.as_deref(),
+            api_type: call.endpoint.map(|endpoint| match endpoint {
+                EndpointName::Chat | EndpointName::ChatStream => "completions",
+                EndpointName::Embeddings => "embeddings",
+            }),
+            streamed: call.streamed,
+            cancelled: call.ending.map(|ending| match ending {
+                CallEnding::ClientGone | CallEnding::DrainEnded => true,
+                CallEnding::Complete | CallEnding::UpstreamFailed | CallEnding::Dropped => false,
+            }),
+            ending: call.ending,
+            latency: span(call.created, call.first_byte),
+            generation_time: span(call.first_byte, call.ended),
+            tokens_prompt: Some(billed.prompt_tokens),
+            tokens_completion: Some(billed.completion_tokens),
+            native_tokens_prompt: call.reported_prompt_tokens,
+            native_tokens_completion: call.reported_completion_tokens,
+            native_tokens_reasoning: call.kinds.map(|kinds| kinds.reasoning_tokens),
+            native_tokens_cached: call.kinds.map(|kinds| kinds.cache_read_tokens),
+            ..Generation::of(billed.id)
+        }
+    }
+
+    fn running(call: &RunningCall) -> Generation<'a> {
+        Generation {
+            hold: Some(call.held),
+            ..Generation::of(call.id)
+        }
+    }
+
+    fn of(id: RequestId) -> Generation<'a> {
+        Generation {
+            id: id.to_string(),
+            request_id: id.to_string(),
+            created_at: text(id.time()),
+            ..Generation::default()
+        }
+    }
+}
+
+fn prices(receipt: &Receipt) -> Option<Prices> {
+    let call = &receipt.billed.call;
+    let decimal = |price: Option<ListPrice>| price.map(|price| price.to_string());
+    (call.prompt_price.is_some() || call.completion_price.is_some()).then(|| Prices {
+        prompt: decimal(call.prompt_price),
+        completion: decimal(call.completion_price),
+        input_cache_read: decimal(call.kinds.and_then(|kinds| kinds.cache_read_price)),
+        input_cache_write: decimal(call.kinds.and_then(|kinds| kinds.cache_write_price)),
+        internal_reasoning: decimal(call.kinds.and_then(|kinds| kinds.reasoning_price)),
+    })
+}
+
+/// A moment in RFC 3339, with its milliseconds.
+fn text(at: Timestamp) -> Option<String> {
+    let nanos = i128::from(at.0).checked_mul(1_000_000)?;
+    OffsetDateTime::from_unix_timestamp_nanos(nanos)
+        .ok()?
+        .format(&Rfc3339)
+        .ok()
+}
+
+/// How many calls a page has by default.
+const LIMIT: u64 = 20;
+/// The longest name of a call: what is kept of an answer's own id is shorter.
+const NAME_CHARS_MAX: usize = 256;

@@ -1,0 +1,259 @@
+//! `GET /llm/usage`: what was used, by model; and for days of the caller's choice, by model, key or day.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use super::own_key;
+use super::parameters::parameter;
+use crate::clock::Clock;
+use crate::gateway::access::authenticate::store_failed;
+use crate::gateway::snapshot::to_json;
+use crate::gateway::state::Books;
+use crate::ledger::Caller;
+use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::pure::error::ApiError;
+use crate::pure::money::Credits;
+use crate::pure::time::{Day, Days, Period};
+
+#[derive(Serialize)]
+struct UsageSummary<'a> {
+    /// None where the days were chosen.
+    period: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    from: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    to: Option<String>,
+    total_requests: u64,
+    total_tokens: u64,
+    total_cost: Credits,
+    by_model: Vec<UsageByModel>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    groups: Option<Vec<Group>>,
+}
+
+#[derive(Default, Serialize)]
+struct UsageByModel {
+    model: String,
+    requests: u64,
+    tokens: u64,
+    cost: Credits,
+}
+
+/// What usage is put together by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum GroupBy {
+    Model,
+    Key,
+    Day,
+}
+
+/// The sums of one model, key or day.
+#[derive(Debug, Default, PartialEq, Serialize)]
+struct Group {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    model: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    day: Option<String>,
+    requests: u64,
+    tokens: u64,
+    prompt_tokens: u64,
+    completion_tokens: u64,
+    cost: Credits,
+}
+
+impl GroupBy {
+    const ALL: [(&'static str, GroupBy); 3] = [("model", GroupBy::Model), ("key", GroupBy::Key), ("day", GroupBy::Day)];
+
+    /// What a row counts for.
+    fn name(self, keyed: &KeyedRow) -> String {
+        match self {
+            GroupBy::Model => keyed.row.model.clone(),
+            GroupBy::Key => keyed.key.as_ref().map(ToString::to_string).unwrap_or_default(),
+            GroupBy::Day => keyed.row.day.to_string(),
+        }
+    }
+
+    fn group(self, name: String) -> Group {
+        let mut group = Group::default();
+        let place = match self {
+            GroupBy::Model => &mut group.model,
+            GroupBy::Key => &mut group.key,
+            GroupBy::Day => &mut group.day,
+        };
+        *place = Some(name);
+        group
+    }
+}
+
+/// What a request asks for.
+#[derive(Debug, PartialEq, Eq)]
+struct Asked {
+    days: Days,
+    /// None where neither days nor groups are named: the interface's own answer.
+    groups: Option<GroupBy>,
+}
+
+/// The answer to `GET /llm/usage`.
+pub(super) async fn usage(
+    books: &Books,
+    clock: &Clock,
+    caller: &Caller,
+    query: &[(String, String)],
+) -> Result<String, ApiError> {
+    let Asked { days, groups } = asked(query, clock.now().day())?;
+    let of_key = own_key(caller);
+    let ask = async |by_key: bool| {
+        let query = UsageQuery {
+            account: caller.account.id.clone(),
+            key: of_key.cloned(),
+            days,
+            by_key,
+        };
+        books.ledger.usage_of(query).await.map_err(store_failed)
+    };
+    let rows = ask(false).await?;
+    let groups = match groups {
+        None => None,
+        Some(GroupBy::Key) => Some(grouped(GroupBy::Key, &ask(true).await?)?),
+        Some(by) => Some(grouped(by, &rows)?),
+    };
+    let (from, to) = match days {
+        Days::Period(_) => (None, None),
+        Days::Span { from, to } => (Some(from), Some(to)),
+    };
+    let by_model = by_model(rows)?;
+    let total_cost = super::sum(by_model.iter().map(|row| row.cost))?;
+    Ok(to_json(&UsageSummary {
+        period: match days {
+            Days::Period(period) => Some(period.name()),
+            Days::Span { .. } => None,
+        },
+        from: from.map(|day| day.to_string()),
+        to: to.map(|day| day.to_string()),
+        total_requests: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.requests)),
+        total_tokens: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.tokens)),
+        total_cost,
+        by_model,
+        groups,
+    }))
+}
+
+fn asked(query: &[(String, String)], today: Day) -> Result<Asked, ApiError> {
+    let (from, to) = (day(query, "from")?, day(query, "to")?);
+    let period = parameter(query, "period")?;
+    let by = parameter(query, "group_by")?.map(|text| {
+        let known = GroupBy::ALL.into_iter().find(|(name, _)| *name == text);
+        known.map(|(_, by)| by).ok_or_else(|| {
+            let names = GroupBy::ALL.map(|(name, _)| name).join(", ");
+            ApiError::BadRequest(format!("group_by must be one of {names}."))
+        })
+    });
+    let by = by.transpose()?;
+    let days = match (from, to, period) {
+        (None, None, None) => Period::Today.into(),
+        (None, None, Some(text)) => Days::Period(Period::parse(text).ok_or_else(|| {
+            let allowed: Vec<&str> = Period::ALL.iter().map(|period| period.name()).collect();
+            ApiError::BadRequest(format!("period must be one of {}.", allowed.join(", ")))
+        })?),
+        (_, _, Some(_)) => {
+            let message = "period cannot stand beside from or to: they name the days themselves.";
+            return Err(ApiError::BadRequest(message.to_owned()));
+        }
+        (from, to, None) => Days::Span {
+            from: from.unwrap_or_default(),
+            to: to.unwrap_or(today),
+        },
+    };
+    let is_empty = matches!(days, Days::Span { from, to } if from > to);
+    if is_empty {
+        return Err(ApiError::BadRequest("from must not be after to.".to_owned()));
+    }
+    let has_span = from.is_some() || to.is_some();
+    let groups = by.or(has_span.then_some(GroupBy::Model));
+    Ok(Asked { days, groups })
+}
+
+fn day(query: &[(String, String)], name: &str) -> Result<Option<Day>, ApiError> {
+    let read = |text| {
+        Day::parse(text).ok_or_else(|| ApiError::BadRequest(format!("{name} must be a day of UTC such as 2026-11-20.")))
+    };
+    parameter(query, name)?.map(read).transpose()
+}
+
+fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel>, ApiError> {
+    let mut by_model: BTreeMap<String, UsageByModel> = BTreeMap::new();
+    for KeyedRow { row, .. } in rows {
+        let sum = by_model.entry(row.model.clone()).or_default();
+        sum.model = row.model;
+        sum.requests = sum.requests.saturating_add(row.requests);
+        sum.tokens = sum
+            .tokens
+            .saturating_add(row.prompt_tokens)
+            .saturating_add(row.completion_tokens);
+        sum.cost = sum.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
+    }
+    Ok(by_model.into_values().collect())
+}
+
+/// In the order of their names.
+fn grouped(by: GroupBy, rows: &[KeyedRow]) -> Result<Vec<Group>, ApiError> {
+    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+    for keyed in rows {
+        let (name, row) = (by.name(keyed), &keyed.row);
+        let group = groups.entry(name.clone()).or_insert_with(|| by.group(name));
+        group.requests = group.requests.saturating_add(row.requests);
+        group.prompt_tokens = group.prompt_tokens.saturating_add(row.prompt_tokens);
+        group.completion_tokens = group.completion_tokens.saturating_add(row.completion_tokens);
+        group.tokens = group.prompt_tokens.saturating_add(group.completion_tokens);
+        group.cost = group.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
+    }
+    Ok(groups.into_values().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pairs(text: &str) -> Vec<(String, String)> {
+        form_urlencoded::parse(text.as_bytes()).into_owned().collect()
+    }
+
+    #[test]
+    fn days_and_groups_are_read_and_what_is_wrong_with_them_is_said() {
+        let today = Day::parse("2026-11-20").unwrap();
+        let read = |text: &str| asked(&pairs(text), today);
+        let day = |text: &str| Day::parse(text).unwrap();
+        let span = |from, to| Days::Span { from, to };
+        for (text, days, groups) in [
+            ("", Period::Today.into(), None),
+            ("group_by=key", Period::Today.into(), Some(GroupBy::Key)),
+            ("period=7d&group_by=day", Period::Week.into(), Some(GroupBy::Day)),
+            ("from=2026-11-01", span(day("2026-11-01"), today), Some(GroupBy::Model)),
+            ("to=2026-11-02", span(Day(0), day("2026-11-02")), Some(GroupBy::Model)),
+            (
+                "from=2026-11-02&to=2026-11-02&group_by=key",
+                span(day("2026-11-02"), day("2026-11-02")),
+                Some(GroupBy::Key),
+            ),
+        ] {
+            assert_eq!(read(text), Ok(Asked { days, groups }), "{text}");
+        }
+        for (text, word) in [
+            ("from=2026-11-31", "from must be"),
+            ("to=", "to must be"),
+            ("from=2026-11-21", "after"),
+            ("from=2026-11-03&to=2026-11-02", "after"),
+            ("from=2026-11-01&period=all", "period"),
+            ("to=2026-11-01&to=2026-11-01", "more than once"),
+            ("group_by=user", "model, key, day"),
+        ] {
+            let Err(ApiError::BadRequest(message)) = read(text) else {
+                panic!("{text}");
+            };
+            assert!(message.contains(word), "{text}: {message}");
+        }
+    }
+}

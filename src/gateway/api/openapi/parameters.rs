@@ -1,0 +1,98 @@
+//! The parameters of operations.
+
+use serde_json::{Value, json};
+
+/// A parameter.
+pub(super) struct Parameter {
+    /// As requests write it.
+    name: &'static str,
+    place: &'static str,
+    /// In JSON.
+    schema: &'static str,
+    meaning: &'static str,
+}
+
+pub(super) const PAGE: Parameter = query(
+    "page",
+    r#"{"type":"integer","minimum":1,"maximum":18446744073709551615,"default":1}"#,
+    "The page.",
+);
+pub(super) const PER_PAGE: Parameter = query(
+    "per_page",
+    r#"{"type":"integer","minimum":1,"maximum":500,"default":24}"#,
+    "Models on a page.",
+);
+pub(super) const SEARCH: Parameter = query(
+    "search",
+    r#"{"type":"string"}"#,
+    "In id and name, in any case; the public list also searches the provider.",
+);
+pub(super) const PURPOSE: Parameter = query(
+    "purpose",
+    r##"{"$ref":"#/components/schemas/PurposeName"}"##,
+    "Models that have the purpose.",
+);
+pub(super) const PERIOD: Parameter = query("period", r##"{"$ref":"#/components/schemas/Period"}"##, "Days of UTC.");
+pub(super) const FROM: Parameter = query("from", DAY, "The first day of UTC, in place of a period.");
+pub(super) const TO: Parameter = query(
+    "to",
+    DAY,
+    "The last day of UTC, in place of a period; today by default.",
+);
+const DAY: &str = r##"{"$ref":"#/components/schemas/Day"}"##;
+pub(super) const GROUP_BY: Parameter = query(
+    "group_by",
+    r##"{"$ref":"#/components/schemas/GroupBy"}"##,
+    "What `groups` are of.",
+);
+pub(super) const CALL: Parameter = query(
+    "id",
+    r#"{"type":"string","minLength":1,"maxLength":256}"#,
+    "The x-request-id of an answer, or the answer's own id.",
+);
+pub(super) const LIMIT: Parameter = query(
+    "limit",
+    r#"{"type":"integer","minimum":1,"maximum":1000,"default":20}"#,
+    "The most calls of one page.",
+);
+pub(super) const BEFORE: Parameter = query(
+    "before",
+    r#"{"type":"string","pattern":"^([0-9]{1,15}([.][0-9]{1,15}){3}|[0-9]{1,15}-[0-9]{1,15})$"}"#,
+    "What `next` of the page before says.",
+);
+pub(super) const OF_MODEL: Parameter = query("model", r#"{"type":"string"}"#, "Only calls of the model with this id.");
+pub(super) const IDEMPOTENCY_KEY: Parameter = Parameter {
+    name: "idempotency-key",
+    place: "header",
+    schema: r#"{"type":"string","minLength":1,"maxLength":255,"pattern":"^[!-~]+$"}"#,
+    meaning: "A call with the same key and body within 24 hours is not made again: it gets the first one's answer.",
+};
+pub(super) const ID: Parameter = Parameter {
+    name: "id",
+    place: "path",
+    schema: r#"{"type":"string","minLength":1}"#,
+    meaning: "The model's id. Its slash may stand as it is.",
+};
+
+const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
+    Parameter {
+        name,
+        place: "query",
+        schema,
+        meaning,
+    }
+}
+
+impl Parameter {
+    fn is_required(&self) -> bool {
+        self.place == "path" || self.name == CALL.name
+    }
+
+    /// Its description.
+    pub(super) fn json(&self) -> Value {
+        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
+        json!({
+            "name": self.name, "in": self.place, "required": self.is_required(), "schema": schema, "description": self.meaning,
+        })
+    }
+}

@@ -1,0 +1,172 @@
+//! What is asked of an account's usage and receipts beyond a period and a page: days, keys, one call by its name.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::admin::{AdminOp, AdminReply};
+use super::{UsageRow, pico};
+use crate::pure::ids::{AccountId, KeyId, RequestId};
+use crate::pure::money::Credits;
+use crate::pure::receipt::Receipt;
+use crate::pure::time::{Days, Period};
+
+/// Which usage of an account is asked for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UsageQuery {
+    /// Whose.
+    pub account: AccountId,
+    /// Only that of calls with this key.
+    pub key: Option<KeyId>,
+    /// Which days.
+    pub days: Days,
+    /// Apart by key: a row a key, day and model. Calls that were billed by versions that did not count by key are in none.
+    pub by_key: bool,
+}
+
+impl UsageQuery {
+    /// Asks for a period, not apart by key.
+    pub fn of_period(account: AccountId, key: Option<KeyId>, period: Period) -> UsageQuery {
+        UsageQuery {
+            account,
+            key,
+            days: period.into(),
+            by_key: false,
+        }
+    }
+
+    /// The command that asks for it: the one that earlier versions know too, where it is enough.
+    pub fn op(self) -> AdminOp {
+        match self.days {
+            Days::Period(period) if !self.by_key => AdminOp::Usage {
+                account: self.account,
+                key: self.key,
+                period,
+            },
+            _ => AdminOp::UsageOf(self),
+        }
+    }
+}
+
+impl AdminReply {
+    /// The usage rows that it has; none when it is another reply.
+    pub fn into_usage(self) -> Option<Vec<KeyedRow>> {
+        match self {
+            AdminReply::Usage { rows } => Some(rows.into_iter().map(|row| KeyedRow { key: None, row }).collect()),
+            AdminReply::UsageOf { rows } => Some(rows),
+            _ => None,
+        }
+    }
+}
+
+/// A usage row, with its key where rows are asked for by key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeyedRow {
+    /// Whose calls these are.
+    pub key: Option<KeyId>,
+    /// What they used.
+    pub row: UsageRow,
+}
+
+impl KeyedRow {
+    pub(super) fn without_keys(rows: Vec<KeyedRow>) -> Vec<UsageRow> {
+        rows.into_iter().map(|keyed| keyed.row).collect()
+    }
+}
+
+/// Whether a text may be where a page of receipts begins ([`super::admin::ReceiptQuery::before`]): a row, and how many of its lines are
+/// left, or a place in a stream. What another store has said is the end of this one's.
+pub fn is_place(text: &str) -> bool {
+    let is_number =
+        |part: &str| (1..=PLACE_DIGITS_MAX).contains(&part.len()) && part.bytes().all(|b| b.is_ascii_digit());
+    let are_numbers = |parts: Vec<&str>, count: usize| parts.len() == count && parts.iter().all(|part| is_number(part));
+    are_numbers(text.split('.').collect(), 4) || are_numbers(text.split('-').collect(), 2)
+}
+
+/// Digits of a number in a place.
+const PLACE_DIGITS_MAX: usize = 15;
+
+/// A call that holds credit and has no receipt yet.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunningCall {
+    /// Its request's id.
+    pub id: RequestId,
+    /// What it holds.
+    #[serde(with = "pico")]
+    pub held: Credits,
+    /// Its key, where the hold says it: that of a key with limits of its own.
+    pub key: Option<KeyId>,
+}
+
+/// How a call is named: by its request's id, or by its answer's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CallName {
+    /// As it was written.
+    pub(super) text: String,
+    /// Read as a request's id. The answer's own may have that form too.
+    pub(super) id: Option<RequestId>,
+    /// Whether only a request's id is meant.
+    is_request: bool,
+}
+
+impl From<RequestId> for CallName {
+    fn from(id: RequestId) -> CallName {
+        CallName {
+            text: id.to_string(),
+            id: Some(id),
+            is_request: true,
+        }
+    }
+}
+
+impl CallName {
+    pub(super) fn new(name: &str) -> CallName {
+        CallName {
+            text: name.to_owned(),
+            id: name.parse().ok(),
+            is_request: false,
+        }
+    }
+
+    /// Whether a receipt is of this call.
+    pub(super) fn is_of(&self, receipt: &Receipt) -> bool {
+        let of_answer = !self.is_request && receipt.billed.call.upstream_id.as_deref() == Some(&self.text);
+        of_answer || self.id == Some(receipt.billed.id)
+    }
+
+    /// The texts of which one stands in the list that a receipt is kept as.
+    pub(super) fn marks(&self) -> Vec<String> {
+        let of_request = self.id.map(|id| format!("\"{id}\""));
+        let of_answer = (!self.is_request)
+            .then(|| serde_json::to_string(&self.text).ok())
+            .flatten();
+        let mut marks: Vec<String> = of_request.into_iter().chain(of_answer).collect();
+        marks.dedup();
+        marks
+    }
+}
+
+/// What a store knows of a call that has no receipt.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Standing {
+    /// It holds credit: it runs, or its settlement is on its way.
+    Held(RunningCall),
+    /// Calls of the account hold credit, and it may be one of them: a hold does not say the answer's own id.
+    Perhaps,
+    /// It holds nothing.
+    Gone,
+}
+
+impl Standing {
+    /// That of a call of which no hold stands under its request's id, where any of its account's stands or not.
+    pub(super) fn without_hold(call: &CallName, any: bool) -> Standing {
+        match any && !call.is_request {
+            true => Standing::Perhaps,
+            false => Standing::Gone,
+        }
+    }
+}
+
+/// The longest that a reader waits for the receipt of a call that still holds credit: its client may have the last byte just before it
+/// is billed, and another gateway's settlement is on its way for some milliseconds. What holds credit for longer runs.
+pub(super) const SETTLEMENT_WITHIN: Duration = Duration::from_millis(250);

@@ -1,0 +1,49 @@
+//! Members of a body that are kept as the client wrote them: what they say, and where they stand.
+
+use std::num::NonZeroU64;
+
+use super::priced::PricedFields;
+use super::scan::{Span, Text};
+
+/// What few bodies have, apart, since every call carries a body.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    /// The model's name when it is written with escapes.
+    pub(super) model: Option<Box<str>>,
+    /// How a chat names its conversation.
+    pub(super) session: Option<Session>,
+    /// The last `prompt_cache_key` that is a text.
+    pub(super) cache_key: Option<Text>,
+    /// What it says in fields that change its price.
+    pub(super) priced: PricedFields,
+}
+
+/// The member `session_id` of a chat.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Session {
+    /// Between the quotes.
+    pub(super) key: Span,
+    pub(super) value: Span,
+    /// None when it is no text.
+    pub(super) text: Option<Text>,
+}
+
+/// A limit of completion tokens as the client wrote it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Maximum {
+    /// Between the quotes.
+    pub(super) key: Span,
+    pub(super) value: Span,
+    /// None when it is null, which says the same as an absent field.
+    pub(super) tokens: Option<NonZeroU64>,
+}
+
+/// What the client wrote as `stream_options`.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum StreamOptions {
+    Absent,
+    Null(Span),
+    Empty { first_member: u32 },
+    Others { first_member: u32 },
+    IncludeUsage { value: Span, asked: bool },
+}
