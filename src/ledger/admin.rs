@@ -1,7 +1,10 @@
 //! The operator's commands as values: what the command line asks, what a store answers, and over which wire.
 
+mod reports;
+
 use serde::{Deserialize, Deserializer, Serialize};
 
+pub use self::reports::{AuditFinding, AuditReport, RecoverReport};
 use super::key_settings::{KeyChange, KeySettings};
 use super::query::{CallName, KeyedRow, RunningCall, UsageQuery};
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
@@ -249,47 +252,6 @@ pub struct AccountView {
     pub open_holds: u64,
     /// Its keys; empty in a list.
     pub keys: Vec<KeyRecord>,
-}
-
-/// Whether the books balance.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditReport {
-    /// How many accounts were checked.
-    pub accounts: u64,
-    /// When, by the store's clock.
-    pub at: Timestamp,
-    /// What does not balance; empty when all does.
-    pub findings: Vec<AuditFinding>,
-}
-
-/// One account where the books do not balance.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AuditFinding {
-    /// Which.
-    pub account: AccountId,
-    /// The rule that is broken, such as `top-ups - debits = balance`.
-    pub rule: String,
-    /// What the rule expects, in 10^-12 credit.
-    #[serde(with = "pico")]
-    pub expected: Credits,
-    /// What stands there, in 10^-12 credit.
-    #[serde(with = "pico")]
-    pub found: Credits,
-}
-
-/// What recovery found in the journals of dead owners.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RecoverReport {
-    /// Journals read.
-    pub journals: u64,
-    /// Debits taken now.
-    pub settled: u64,
-    /// Debits that the store had already.
-    pub already: u64,
-    /// Holds given back.
-    pub released: u64,
-    /// What could not be read, a line each.
-    pub refused: Vec<String>,
 }
 
 /// Why a command is refused.

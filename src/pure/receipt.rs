@@ -195,12 +195,15 @@ pub enum BilledBy {
     Report,
     /// Tokens as the gateway counted them, at least on one side: the provider did not report them, or nobody lived to see it.
     Count,
+    /// The provider's own cost, with the markup.
+    Cost,
 }
 
 impl Billed {
     /// By whose figures it was billed.
     pub fn billed_by(&self) -> BilledBy {
         match self.call.reported_completion_tokens {
+            _ if self.call.provider_cost.is_some() => BilledBy::Cost,
             Some(_) => BilledBy::Report,
             None => BilledBy::Count,
         }

@@ -1,4 +1,4 @@
-//! Upstreams: what is needed to ask a provider. `names` knows the addresses of its host, `breaker` whether a target has failed lately.
+//! Upstreams: what is needed to ask a provider. `net::dns` knows the addresses of its host, `circuit_breaker` whether a target has failed lately.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -22,6 +22,7 @@ mod prompt;
 mod scalar;
 mod scan;
 mod text;
+mod values;
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;

@@ -8,6 +8,7 @@ use super::fields::{self, Field, FieldSet, Read, Rule};
 use super::priced::{CACHE_CONTROL, PricedFields};
 use super::prompt::{self, Piece, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
+use super::values::{boolean, positive};
 use super::{BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, fold, text};
 
 impl RequestBody {
@@ -364,39 +365,6 @@ fn note_write(refused: &mut FieldSet, priced: &mut PricedFields, value: Span, by
         refused.insert(field);
     }
     priced.note_write(value, bytes);
-}
-
-/// Reads a boolean; null is false.
-fn boolean(scan: &mut Scanner<'_>, field: &'static str) -> Result<(Span, bool), Fault> {
-    let value = scan.value()?;
-    match value.kind {
-        Kind::True => Ok((value.span, true)),
-        Kind::False | Kind::Null => Ok((value.span, false)),
-        _ => Err(BodyError::WrongType {
-            field,
-            expected: "a boolean",
-        }
-        .into()),
-    }
-}
-
-/// Reads a positive integer in plain digits, up to 2^32 - 1; null is none.
-fn positive(scan: &mut Scanner<'_>, bytes: &[u8], field: &'static str) -> Result<(Span, Option<NonZeroU64>), Fault> {
-    let value = scan.value()?;
-    if value.kind == Kind::Null {
-        return Ok((value.span, None));
-    }
-    match prompt::plain_integer(value, bytes)
-        .map(u64::from)
-        .and_then(NonZeroU64::new)
-    {
-        Some(number) => Ok((value.span, Some(number))),
-        None => Err(BodyError::WrongType {
-            field,
-            expected: "a positive integer, in digits, of at most 4294967295",
-        }
-        .into()),
-    }
 }
 
 const INCLUDE_USAGE: &str = "stream_options.include_usage";

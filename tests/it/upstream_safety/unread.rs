@@ -44,7 +44,7 @@ fn ask(gateway: &Gateway, method: &str, path: &str, headers: &str) -> String {
 
 /// An answer that is a head alone: the shortest that there is.
 fn not_modified(gateway: &Gateway) -> String {
-    ask(gateway, "GET", "/llm/purposes", "if-none-match: *\r\n")
+    ask(gateway, "GET", "/llm/models/purposes", "if-none-match: *\r\n")
 }
 
 /// A client that asks on one connection, each time when the answer before was written, and reads none.
@@ -165,7 +165,7 @@ async fn who_never_reads_the_gateways_own_answers_is_given_up() {
     for (method, path) in [
         ("GET", "/llm/models"),
         ("GET", "/llm/models?search=small"),
-        ("GET", "/llm/purposes"),
+        ("GET", "/llm/models/purposes"),
         ("GET", "/llm/nothing"),
     ] {
         println!("{method} {path}");

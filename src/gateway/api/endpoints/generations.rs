@@ -117,6 +117,7 @@ struct Generation<'a> {
     is_byok: bool,
     request_id: String,
     session_id: Option<&'a str>,
+    service_tier: Option<&'a str>,
     #[serde(flatten)]
     unknown: Unknown,
 }
@@ -126,7 +127,6 @@ struct Generation<'a> {
 struct Unknown {
     app_id: (),
     moderation_latency: (),
-    service_tier: (),
     num_media_prompt: (),
     num_input_audio_prompt: (),
     num_media_completion: (),
@@ -161,7 +161,13 @@ struct Prices {
     completion: Option<String>,
     input_cache_read: Option<String>,
     input_cache_write: Option<String>,
+    input_cache_write_1h: Option<String>,
+    audio: Option<String>,
+    image: Option<String>,
     internal_reasoning: Option<String>,
+    audio_output: Option<String>,
+    image_output: Option<String>,
+    request: Option<String>,
 }
 
 impl<'a> Generation<'a> {
@@ -199,6 +205,8 @@ impl<'a> Generation<'a> {
             native_tokens_completion: call.reported_completion_tokens,
             native_tokens_reasoning: call.kinds.map(|kinds| kinds.reasoning_tokens),
             native_tokens_cached: call.kinds.map(|kinds| kinds.cache_read_tokens),
+            native_tokens_completion_images: call.kinds.map(|kinds| kinds.image_output_tokens),
+            service_tier: call.service_tier.as_deref(),
             ..Generation::of(billed.id)
         }
     }
@@ -223,12 +231,19 @@ impl<'a> Generation<'a> {
 fn prices(receipt: &Receipt) -> Option<Prices> {
     let call = &receipt.billed.call;
     let decimal = |price: Option<ListPrice>| price.map(|price| price.to_string());
+    let kinds = call.kinds.unwrap_or_default();
     (call.prompt_price.is_some() || call.completion_price.is_some()).then(|| Prices {
         prompt: decimal(call.prompt_price),
         completion: decimal(call.completion_price),
-        input_cache_read: decimal(call.kinds.and_then(|kinds| kinds.cache_read_price)),
-        input_cache_write: decimal(call.kinds.and_then(|kinds| kinds.cache_write_price)),
-        internal_reasoning: decimal(call.kinds.and_then(|kinds| kinds.reasoning_price)),
+        input_cache_read: decimal(kinds.cache_read_price),
+        input_cache_write: decimal(kinds.cache_write_price),
+        input_cache_write_1h: decimal(kinds.cache_write_1h_price),
+        audio: decimal(kinds.audio_price),
+        image: decimal(kinds.image_price),
+        internal_reasoning: decimal(kinds.reasoning_price),
+        audio_output: decimal(kinds.audio_output_price),
+        image_output: decimal(kinds.image_output_price),
+        request: decimal(kinds.request_price),
     })
 }
 
