@@ -15,7 +15,7 @@ use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::Receipt;
 use crate::pure::spend::Reset;
-use crate::pure::time::{Period, Timestamp};
+use crate::pure::time::Period;
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
