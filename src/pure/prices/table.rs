@@ -152,7 +152,7 @@ pub fn is_usual_tier(name: &str) -> bool {
     USUAL_TIERS.contains(&name)
 }
 
-const USUAL_TIERS: [&str; 3] = ["default", "standard", "auto"];
+const USUAL_TIERS: [&str; 4] = ["default", "standard", "auto", "on_demand"];
 
 fn by_name<S: Serializer>(tiers: &[(Box<str>, PriceRows)], serializer: S) -> Result<S::Ok, S::Error> {
     let mut map = serializer.serialize_map(Some(tiers.len()))?;
