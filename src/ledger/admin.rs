@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::reports::{AuditFinding, AuditReport, RecoverReport};
 use super::key_settings::{KeyChange, KeySettings};
-use super::query::{CallName, KeyedRow, RunningCall, UsageQuery};
+use super::query::{CallName, EndUserQuery, EndUserUsage, KeyedRow, RunningCall, UsageQuery};
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
 use crate::pure::account::Spent;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
@@ -15,7 +15,7 @@ use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::Receipt;
 use crate::pure::spend::Reset;
-use crate::pure::time::{Period, Timestamp};
+use crate::pure::time::Period;
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,6 +113,8 @@ pub enum AdminOp {
     },
     /// Usage of chosen days, or apart by key.
     UsageOf(UsageQuery),
+    /// Usage by end user, as far as receipts are kept.
+    EndUsers(EndUserQuery),
     /// Receipts of calls.
     Receipts(ReceiptQuery),
     /// Checks that the books balance.
@@ -184,6 +186,11 @@ pub enum AdminReply {
     UsageOf {
         /// Oldest day first.
         rows: Vec<KeyedRow>,
+    },
+    /// Usage by end user.
+    EndUsers {
+        /// Its sums.
+        usage: EndUserUsage,
     },
     /// Receipts.
     Receipts(ReceiptPage),
@@ -298,6 +305,7 @@ impl AdminOp {
             | AdminOp::KeySpent { .. }
             | AdminOp::Usage { .. }
             | AdminOp::UsageOf(_)
+            | AdminOp::EndUsers(_)
             | AdminOp::Receipts(_)
             | AdminOp::Audit
             | AdminOp::Repair

@@ -1,9 +1,13 @@
 //! What is asked of an account's usage and receipts beyond a period and a page: days, keys, one call by its name.
 
+mod end_users;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::end_users::{END_USERS_MAX, EndUserBound, EndUserQuery, EndUserRow, EndUserUsage};
+pub(in crate::ledger) use self::end_users::{EndUserSums, Unsummed};
 use super::admin::{AdminOp, AdminReply};
 use super::{UsageRow, pico};
 use crate::pure::ids::{AccountId, KeyId, RequestId};

@@ -138,6 +138,7 @@ impl Show for ReceiptShown {
             ("request", Some(billed.id.to_string())),
             ("account", Some(billed.account.to_string())),
             ("key", Some(billed.key.to_string())),
+            ("end user", call.end_user.as_deref().map(plain)),
             ("model", Some(plain(&billed.model))),
             ("endpoint", call.endpoint.map(|endpoint| name(endpoint).to_owned())),
             ("provider", call.provider.as_deref().map(plain)),
