@@ -321,14 +321,6 @@ impl From<Spent> for AdminReply {
     }
 }
 
-impl ReceiptPage {
-    /// One that stands here cannot be read: the others are shown all the same.
-    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &super::error::StoreError) {
-        log::error!("a receipt of {account} is left out: {error}");
-        self.unreadable = self.unreadable.saturating_add(1);
-    }
-}
-
 impl ReceiptQuery {
     /// Asks for the newest receipts of an account.
     pub fn newest(account: &AccountId, limit: u32) -> ReceiptQuery {

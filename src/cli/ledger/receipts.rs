@@ -215,7 +215,7 @@ fn of_kind(call: &CallFacts, price: fn(&BilledKinds) -> Option<ListPrice>) -> Op
 }
 
 /// What a provider or a client wrote, without what a terminal would obey.
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::cli) fn plain(text: &str) -> String {
     text.chars()
         .flat_map(|c| match c {
             // Those that turn the order of what follows, too.

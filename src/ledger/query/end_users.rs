@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::admin::{AdminReply, LOOKED_THROUGH_MAX};
 use crate::ledger::{StoreError, pico};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
@@ -57,22 +56,12 @@ pub struct EndUserRow {
 pub enum EndUserBound {
     /// Receipts.
     #[error(
-        "these days have more than {LOOKED_THROUGH_MAX} receipts, which are too many to sum by end user; ask for fewer days"
+        "these days have more than {SUMMED_MAX} receipts, which are too many to sum by end user; ask for fewer days"
     )]
     Receipts,
     /// End users.
     #[error("these days have more than {END_USERS_MAX} end users, which are too many to list; ask for fewer days")]
     EndUsers,
-}
-
-impl AdminReply {
-    /// The sums by end user that it has; none when it is another reply.
-    pub fn into_end_users(self) -> Option<EndUserUsage> {
-        match self {
-            AdminReply::EndUsers { usage } => Some(usage),
-            _ => None,
-        }
-    }
 }
 
 /// The sums in the making.
@@ -126,7 +115,7 @@ impl<'q> EndUserSums<'q> {
     /// anybody.
     pub(in crate::ledger) fn add(&mut self, receipt: Result<Receipt, StoreError>) -> Result<(), Unsummed> {
         self.looked_through = self.looked_through.saturating_add(1);
-        if self.looked_through > LOOKED_THROUGH_MAX {
+        if self.looked_through > SUMMED_MAX {
             return Err(Unsummed::Beyond(EndUserBound::Receipts));
         }
         let Receipt { resolved, billed } = receipt?;
@@ -162,6 +151,8 @@ impl<'q> EndUserSums<'q> {
     }
 }
 
+/// The most receipts that are looked through.
+const SUMMED_MAX: u32 = 20_000;
 /// The most end users that are listed, those that are named by nobody as one.
 pub const END_USERS_MAX: usize = 1_000;
 
