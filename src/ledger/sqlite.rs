@@ -8,6 +8,7 @@ mod idempotency;
 mod numbers;
 mod operator;
 mod reader;
+mod receipt_bounds;
 mod receipts;
 mod spending;
 mod usage;
@@ -21,9 +22,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
-pub(super) use self::idempotency::KeyWrite;
 pub(super) use self::reader::Reader;
-pub use self::receipts::ReceiptBounds;
+pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
 use self::usage::UsageSums;
 use super::admin::AuditFinding;

@@ -286,7 +286,7 @@ impl ApiError {
                 .with(&json!({ "limit": name, "value": value }))
                 .retry_after(*retry_after_secs)
             }
-            ApiError::KeyRepeated(refusal) => refusal.to_wire(),
+            ApiError::KeyRepeated(refusal) => key_repeated(*refusal),
             ApiError::Internal => WireError::new(500, "internal_error", "The gateway failed on this request."),
             ApiError::UpstreamRefused { status, message } => {
                 let kind = if *status == 404 {
@@ -337,6 +337,22 @@ impl ApiError {
 
 /// What `Retry-After` says when nobody knows better, in seconds.
 pub const DEFAULT_RETRY_AFTER_SECS: u64 = 5;
+
+fn key_repeated(refusal: KeyRefusal) -> WireError {
+    let message = match refusal {
+        KeyRefusal::InProgress => "A request with this Idempotency-Key is running.",
+        KeyRefusal::Conflict => "This Idempotency-Key was used for another request.",
+        KeyRefusal::Unavailable(_) => {
+            "The request with this Idempotency-Key was made before, and its answer is not kept. It is not made again."
+        }
+    };
+    let wire = WireError::new(WireError::CONFLICT, refusal.name(), message);
+    match refusal {
+        KeyRefusal::InProgress => wire.retry_after(1),
+        KeyRefusal::Conflict => wire.final_answer(),
+        KeyRefusal::Unavailable(request) => wire.with(&json!({ "request_id": request })).final_answer(),
+    }
+}
 
 #[cfg(test)]
 mod tests;

@@ -4,10 +4,8 @@
 //! the answer or has none. A call that was not billed frees its key: then there is no record.
 
 use bytes::Bytes;
-use serde_json::json;
 use sha2::{Digest, Sha256};
 
-use super::error::WireError;
 use super::ids::{KeyId, RequestId};
 use super::request_body::Endpoint;
 
@@ -171,22 +169,6 @@ impl KeyRefusal {
             KeyRefusal::InProgress => "idempotency_request_in_progress",
             KeyRefusal::Conflict => "idempotency_key_conflict",
             KeyRefusal::Unavailable(_) => "idempotency_result_unavailable",
-        }
-    }
-
-    pub(super) fn to_wire(self) -> WireError {
-        let message = match self {
-            KeyRefusal::InProgress => "A request with this Idempotency-Key is running.",
-            KeyRefusal::Conflict => "This Idempotency-Key was used for another request.",
-            KeyRefusal::Unavailable(_) => {
-                "The request with this Idempotency-Key was made before, and its answer is not kept. It is not made again."
-            }
-        };
-        let wire = WireError::new(WireError::CONFLICT, self.name(), message);
-        match self {
-            KeyRefusal::InProgress => wire.retry_after(1),
-            KeyRefusal::Conflict => wire.final_answer(),
-            KeyRefusal::Unavailable(request) => wire.with(&json!({ "request_id": request })).final_answer(),
         }
     }
 }

@@ -325,4 +325,7 @@ test('the balance falls by the formula, to the last digit', async () => {
   );
   assert.equal(await amount(key, '/llm/balance', 'balance'), pico('1') - cost);
   assert.equal(await amount(key, '/llm/usage?period=all', 'total_cost'), cost);
+  // Each call told its own cost, streamed or whole.
+  const told = [whole.usage, streamed.usage].map((usage) => BigInt(Math.round(usage.cost * 1e12)));
+  assert.equal(told[0] + told[1], cost);
 });

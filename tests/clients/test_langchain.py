@@ -16,6 +16,7 @@ def test_stream_and_invoke(gateway):
     whole = chat.invoke("Say hello to the reader, please.")
     assert whole.content == "".join(pieces)
     assert whole.usage_metadata["total_tokens"] > 0
+    assert whole.response_metadata["token_usage"]["cost"] > 0
 
 
 def test_stream_with_usage(gateway):

@@ -438,7 +438,10 @@ def test_balance_falls_by_the_formula_to_the_last_digit(gateway):
     bill: dict[str, list[tuple[int, int]]] = {}
 
     def note(model, usage):
-        bill.setdefault(model, []).append((usage.prompt_tokens, getattr(usage, "completion_tokens", 0)))
+        used = (usage.prompt_tokens, getattr(usage, "completion_tokens", 0))
+        bill.setdefault(model, []).append(used)
+        # The client keeps what each call told of its cost; a float holds the twelve decimals of such a small one.
+        assert round(Decimal(usage.cost), 12) == exact_cost(prices, model, *used)
 
     for model in (CHAT, PRO, FREE_OF_CHARGE):
         for words in ("Hello", "How do locks on a canal work? Explain it to a child.", "naïve café, 日本語, 🚦"):

@@ -40,6 +40,7 @@ mod holds;
 mod idempotency;
 mod key_limits;
 mod liars;
+mod limit_races;
 mod limits;
 mod listener_tls;
 mod listings;

@@ -8,8 +8,9 @@ use tokio::sync::oneshot;
 
 use crate::failpoints::point;
 use crate::ledger::StoreError;
+use crate::ledger::idempotency::call::KeyWrite;
 use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
-use crate::ledger::sqlite::{Database, KeyWrite};
+use crate::ledger::sqlite::Database;
 use crate::pure::idempotency::{Fingerprint, KeyName, Record, State};
 use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::time::Timestamp;

@@ -38,5 +38,12 @@ pub(in crate::ledger) enum KeyEnd {
     Unsent,
 }
 
+/// One write: that a call is sent, or how it ended.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ledger) enum KeyWrite<'a> {
+    Sent(&'a KeyedCall),
+    Ended(&'a KeyedCall, &'a KeyEnd),
+}
+
 /// Most ends that wait for their store; beyond that, a store that does not take them has keys taken whose calls are over.
 pub(in crate::ledger) const ENDS_MAX: usize = 100_000;

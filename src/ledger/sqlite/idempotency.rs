@@ -7,17 +7,10 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{Database, corrupt};
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::call::{KeyEnd, KeyedCall};
+use crate::ledger::idempotency::call::{KeyEnd, KeyWrite, KeyedCall};
 use crate::pure::idempotency::{Answer, Fingerprint, KEPT_MS, Owner, Record, State};
 use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::time::Timestamp;
-
-/// One write: that a call is sent, or how it ended.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::ledger) enum KeyWrite<'a> {
-    Sent(&'a KeyedCall),
-    Ended(&'a KeyedCall, &'a KeyEnd),
-}
 
 /// Adds what files of earlier versions do not have. Those versions do not look at it.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {

@@ -17,33 +17,14 @@ use std::fmt::Write;
 
 use rusqlite::{Connection, Row, Transaction, params};
 
+use super::receipt_bounds::ReceiptBounds;
 use super::{Database, corrupt};
-use crate::config::Receipts;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt};
 use crate::pure::time::{Day, Timestamp};
-
-/// How much is kept of the receipts in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiptBounds {
-    /// For how many days; with 0 none are written.
-    pub days: u32,
-    /// The most bytes of all receipts together, as they are kept, without what SQLite and its indices add; the oldest are dropped.
-    pub bytes_max: u64,
-}
-
-impl ReceiptBounds {
-    /// So many days, and as many bytes as without a setting.
-    pub fn days(days: u32) -> ReceiptBounds {
-        ReceiptBounds {
-            days,
-            bytes_max: Receipts::default().bytes_max,
-        }
-    }
-}
 
 /// Adds what files of earlier versions do not have. Those versions do not look at it.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {

@@ -1,6 +1,7 @@
 //! Every state of a record against every kind of call, and the texts that are keys.
 
 use super::*;
+use crate::pure::error::ApiError;
 
 const ONE: Fingerprint = Fingerprint::from_bytes([1; 32]);
 const OTHER: Fingerprint = Fingerprint::from_bytes([2; 32]);
@@ -81,13 +82,13 @@ fn fingerprints_differ_by_endpoint_and_by_each_byte() {
 
 #[test]
 fn the_wire_says_whether_a_retry_makes_sense() {
-    let running = KeyRefusal::InProgress.to_wire();
+    let running = ApiError::KeyRepeated(KeyRefusal::InProgress).to_wire();
     assert_eq!((running.status, running.retry_after_secs), (409, Some(1)));
     assert!(!running.retry_is_useless);
-    let conflict = KeyRefusal::Conflict.to_wire();
+    let conflict = ApiError::KeyRepeated(KeyRefusal::Conflict).to_wire();
     assert_eq!((conflict.status, conflict.kind), (409, "idempotency_key_conflict"));
     assert!(conflict.retry_is_useless && conflict.retry_after_secs.is_none());
-    let unavailable = KeyRefusal::Unavailable(REQUEST).to_wire();
+    let unavailable = ApiError::KeyRepeated(KeyRefusal::Unavailable(REQUEST)).to_wire();
     assert!(unavailable.retry_is_useless);
     let metadata = format!("{{\"request_id\":\"{REQUEST}\"}}");
     assert_eq!(unavailable.metadata, Some(metadata));

@@ -42,7 +42,13 @@ pub struct Ended {
 impl Fleet {
     /// Starts so many gateways over this upstream, with this `store` (`{dir}` in it is a folder of the test's own) and these tiers.
     pub async fn start(count: usize, store: &str, tiers: Value, upstream: &Upstream) -> Fleet {
+        Fleet::selling(&catalogue::catalogue(), count, store, tiers, upstream).await
+    }
+
+    /// The same with a catalogue of the test's own.
+    pub async fn selling(catalogue: &Value, count: usize, store: &str, tiers: Value, upstream: &Upstream) -> Fleet {
         let mut fleet = Fleet::prepared(store, tiers, upstream);
+        std::fs::write(fleet.dir.path().join("catalogue.yaml"), catalogue.to_string()).unwrap();
         for n in 0..count {
             let node = fleet.node(n).await;
             fleet.nodes.push(node);
