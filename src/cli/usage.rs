@@ -1,4 +1,4 @@
-//! `tollgate usage`: what an account has used, by model, key and day.
+//! `tollgate usage`: what an account has used, by model, key, day and end user.
 
 mod shown;
 
@@ -12,7 +12,7 @@ use super::output::{Answer, Format};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::admin::{AdminOp, AdminReply};
-use crate::ledger::query::UsageQuery;
+use crate::ledger::query::{EndUserQuery, EndUserUsage, UsageQuery};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::time::{Day, Days, Period};
 
@@ -20,7 +20,10 @@ use crate::pure::time::{Day, Days, Period};
 #[command(
     after_help = "Examples:\n  tollgate usage acme\n  tollgate usage acme --period 30d --json\n  \
     tollgate usage acme --key key_0123456789abcdef --period all\n  \
-    tollgate usage acme --from 2026-11-01 --to 2026-11-30 --by key"
+    tollgate usage acme --from 2026-11-01 --to 2026-11-30 --by key\n  \
+    tollgate usage acme --period 7d --by end_user\n\n\
+    By end user the sums are of the receipts that are kept; at most 20,000 receipts and\n\
+    1,000 end users are summed up."
 )]
 pub(super) struct UsageArgs {
     /// The account's name
@@ -37,7 +40,7 @@ pub(super) struct UsageArgs {
     /// And the last; today by default
     #[arg(long, value_name = "DAY", value_parser = day)]
     to: Option<Day>,
-    /// What the sums are of: model, key or day
+    /// What the sums are of: model, key, day or end_user
     #[arg(long, value_enum, default_value_t = By::Model, hide_possible_values = true)]
     by: By,
 }
@@ -59,6 +62,11 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
     {
         return Err(Failure::new(format!("--from {from} is after --to {to}")));
     }
+    let of_end_users = EndUserQuery {
+        account: args.name.clone(),
+        key: args.key.clone(),
+        days,
+    };
     let query = UsageQuery {
         account: args.name.clone(),
         key: args.key.clone(),
@@ -66,7 +74,14 @@ pub(super) fn run(args: UsageArgs, config: &Config, format: Format) -> Result<An
         by_key: args.by == By::Key,
     };
     let rows = ask(config, query.op())?.into_usage().ok_or_else(Failure::wrong_reply)?;
-    let shown = UsageShown::of(args.name, days, config.currency.clone(), &rows);
+    let mut shown = UsageShown::of(args.name, days, config.currency.clone(), &rows);
+    if args.by == By::EndUser {
+        let reply = ask(config, AdminOp::EndUsers(of_end_users))?;
+        shown = match reply.into_end_users().ok_or_else(Failure::wrong_reply)? {
+            EndUserUsage::Sums(rows) => shown.with_end_users(rows),
+            EndUserUsage::Beyond(bound) => return Err(Failure::new(format!("{bound} (--from, --to)"))),
+        };
+    }
     Answer::of(&shown.by(args.by, args.key), format)
 }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 
 pub use self::reports::{AuditFinding, AuditReport, RecoverReport};
 use super::key_settings::{KeyChange, KeySettings};
-use super::query::{CallName, KeyedRow, RunningCall, UsageQuery};
+use super::query::{CallName, EndUserQuery, EndUserUsage, KeyedRow, RunningCall, UsageQuery};
 use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
 use crate::pure::account::Spent;
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
@@ -113,6 +113,8 @@ pub enum AdminOp {
     },
     /// Usage of chosen days, or apart by key.
     UsageOf(UsageQuery),
+    /// Usage by end user, as far as receipts are kept.
+    EndUsers(EndUserQuery),
     /// Receipts of calls.
     Receipts(ReceiptQuery),
     /// Checks that the books balance.
@@ -184,6 +186,11 @@ pub enum AdminReply {
     UsageOf {
         /// Oldest day first.
         rows: Vec<KeyedRow>,
+    },
+    /// Usage by end user.
+    EndUsers {
+        /// Its sums.
+        usage: EndUserUsage,
     },
     /// Receipts.
     Receipts(ReceiptPage),
@@ -298,6 +305,7 @@ impl AdminOp {
             | AdminOp::KeySpent { .. }
             | AdminOp::Usage { .. }
             | AdminOp::UsageOf(_)
+            | AdminOp::EndUsers(_)
             | AdminOp::Receipts(_)
             | AdminOp::Audit
             | AdminOp::Repair
@@ -310,14 +318,6 @@ impl AdminOp {
 impl From<Spent> for AdminReply {
     fn from(Spent { spent, held }: Spent) -> AdminReply {
         AdminReply::KeySpent { spent, held }
-    }
-}
-
-impl ReceiptPage {
-    /// One that stands here cannot be read: the others are shown all the same.
-    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &super::error::StoreError) {
-        log::error!("a receipt of {account} is left out: {error}");
-        self.unreadable = self.unreadable.saturating_add(1);
     }
 }
 

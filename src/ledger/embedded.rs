@@ -233,8 +233,10 @@ impl Embedded {
 
     /// Runs an operator's command from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        if let AdminOp::Receipts(query) = &op {
-            return self.receipts_blocking(query);
+        match &op {
+            AdminOp::Receipts(query) => return self.receipts_blocking(query),
+            AdminOp::EndUsers(query) => return self.end_users_blocking(query),
+            _ => {}
         }
         match self.ask_thread(op)? {
             AdminReply::Audit(report) => self.reports.witnessed(report, self.shared.clock.now().day()),

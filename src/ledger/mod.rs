@@ -42,7 +42,7 @@ pub use self::error::StoreError;
 pub(crate) use self::handle::AccountHandle;
 pub use self::hold::Hold;
 pub use self::idempotency::{KeyedCall, TakenKey, Taking};
-use self::query::{KeyedRow, UsageQuery};
+use self::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 pub use self::receipt_files::ReceiptFiles;
 use self::records::clamped;
 pub use self::records::{AccountRecord, Debit, Figures, KeyRecord, UsageRow};
@@ -213,6 +213,24 @@ impl Ledger {
         };
         match asked.map(AdminReply::into_usage) {
             Ok(Some(rows)) => Ok(rows),
+            Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    /// The usage of an account, or of one of its keys, by end user, over the receipts that are kept; those of every settlement made before
+    /// the call are among them.
+    ///
+    /// # Errors
+    /// When the store cannot say, or has a receipt of these days that cannot be read.
+    pub async fn end_users(&self, query: EndUserQuery) -> Result<EndUserUsage, StoreError> {
+        let asked = match self {
+            Ledger::Embedded(store) => return store.end_users(query).await,
+            Ledger::Redis(store) => Box::pin(store.run(AdminOp::EndUsers(query))).await,
+        };
+        match asked.map(AdminReply::into_end_users) {
+            Ok(Some(usage)) => Ok(usage),
             Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),

@@ -1,11 +1,15 @@
 //! What is asked of an account's usage and receipts beyond a period and a page: days, keys, one call by its name.
 
+mod end_users;
+
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::admin::{AdminOp, AdminReply};
-use super::{UsageRow, pico};
+pub use self::end_users::{END_USERS_MAX, EndUserBound, EndUserQuery, EndUserRow, EndUserUsage};
+pub(in crate::ledger) use self::end_users::{EndUserSums, Unsummed};
+use super::admin::{AdminOp, AdminReply, ReceiptPage};
+use super::{StoreError, UsageRow, pico};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::receipt::Receipt;
@@ -56,6 +60,22 @@ impl AdminReply {
             AdminReply::UsageOf { rows } => Some(rows),
             _ => None,
         }
+    }
+
+    /// The sums by end user that it has; none when it is another reply.
+    pub fn into_end_users(self) -> Option<EndUserUsage> {
+        match self {
+            AdminReply::EndUsers { usage } => Some(usage),
+            _ => None,
+        }
+    }
+}
+
+impl ReceiptPage {
+    /// One that stands here cannot be read: the others are shown all the same.
+    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &StoreError) {
+        log::error!("a receipt of {account} is left out: {error}");
+        self.unreadable = self.unreadable.saturating_add(1);
     }
 }
 

@@ -119,6 +119,9 @@ pub struct CallFacts {
         with = "rust_decimal::serde::str_option"
     )]
     pub provider_cost: Option<Decimal>,
+    /// Whose call the request said that it is, in at most [`super::spend::END_USER_BYTES_MAX`] bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub end_user: Option<Box<str>>,
 }
 
 /// An endpoint's name in receipts.
@@ -178,6 +181,8 @@ pub struct CallDetails {
     pub pricing: Option<Pricing>,
     /// What else its price depended on. None where that is how many tokens its sides have.
     pub priced: Option<Box<PricedBy>>,
+    /// Whose call the request said that it is.
+    pub end_user: Option<Box<str>>,
 }
 
 impl Receipt {
@@ -263,6 +268,7 @@ impl CallDetails {
             kinds: self.priced.as_deref().and_then(PricedBy::kinds),
             service_tier: self.priced.as_deref().and_then(|priced| priced.service_tier.clone()),
             provider_cost: self.priced.as_deref().and_then(|priced| priced.provider_cost),
+            end_user: self.end_user.clone(),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod another_gateway;
 mod chosen_days;
+mod end_users;
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};

@@ -225,6 +225,13 @@ async fn every_answer_is_as_it_is_described() {
             String::new(),
         ),
         (
+            "/llm/usage",
+            Method::GET,
+            "/llm/usage?group_by=end_user".into(),
+            &good,
+            String::new(),
+        ),
+        (
             "/llm/generations",
             Method::GET,
             "/llm/generations?limit=2".into(),

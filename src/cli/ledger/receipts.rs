@@ -138,6 +138,7 @@ impl Show for ReceiptShown {
             ("request", Some(billed.id.to_string())),
             ("account", Some(billed.account.to_string())),
             ("key", Some(billed.key.to_string())),
+            ("end user", call.end_user.as_deref().map(plain)),
             ("model", Some(plain(&billed.model))),
             ("endpoint", call.endpoint.map(|endpoint| name(endpoint).to_owned())),
             ("provider", call.provider.as_deref().map(plain)),
@@ -214,7 +215,7 @@ fn of_kind(call: &CallFacts, price: fn(&BilledKinds) -> Option<ListPrice>) -> Op
 }
 
 /// What a provider or a client wrote, without what a terminal would obey.
-pub(super) fn plain(text: &str) -> String {
+pub(in crate::cli) fn plain(text: &str) -> String {
     text.chars()
         .flat_map(|c| match c {
             // Those that turn the order of what follows, too.

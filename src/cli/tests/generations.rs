@@ -96,3 +96,57 @@ fn usage_is_of_chosen_days_by_model_key_or_day() {
         assert_eq!(place.run("usage acme --by user").status, 2);
     }
 }
+
+#[test]
+fn usage_is_told_by_end_user() {
+    for to_gateway in [true, false] {
+        let place = Place::new();
+        place.json("account create acme --tier pro");
+        place.json("credits add acme 10 --reference A");
+        let (_, key) = place.json("key create --account acme");
+        let digest = ApiKey::parse("tg_", key["key"].as_str().unwrap()).unwrap().digest();
+        let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+        if to_gateway {
+            control::listen(&store).unwrap();
+        }
+        let ledger = Ledger::Embedded(Arc::clone(&store));
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let found = runtime.block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+        let caller = found.checked(Clock::System.now()).unwrap();
+        for (number, end_user) in [(1, Some("anna")), (2, None), (3, Some("anna"))] {
+            let details = CallDetails {
+                end_user: end_user.map(Box::from),
+                ..CallDetails::default()
+            };
+            let id = RequestId::from_bytes([number; 16]);
+            spend_as(&caller, id, "a/b", "0.25", Some(Box::new(details)));
+        }
+        drop((ledger, caller));
+        let store = to_gateway.then_some(store);
+        // Of the last days: the test may run over midnight.
+        let (_, usage) = place.json("usage acme --period 7d --by end_user");
+        let lines = usage["by_end_user"].as_array().unwrap();
+        let figures = lines
+            .iter()
+            .map(|line| (&line["end_user"], &line["requests"], &line["cost"]));
+        let figures: Vec<_> = figures.collect();
+        assert_eq!(
+            figures,
+            [
+                (&Value::from("anna"), &Value::from(2), &Value::from(0.5)),
+                (&Value::Null, &Value::from(1), &Value::from(0.25))
+            ]
+        );
+        assert_eq!(usage["total_cost"], 0.75);
+        let table = place.run("usage acme --period 7d --by end-user").stdout;
+        assert!(table.contains("\nEND USER ") && table.contains("\nanna "), "{table}");
+        assert!(!table.contains("no receipt"), "{table}");
+        let id = RequestId::from_bytes([3; 16]);
+        let facts = place.run(&format!("generations acme --id {id}")).stdout;
+        let is_named = |line: &str| line.starts_with("end user ") && line.ends_with(" anna");
+        assert!(facts.lines().any(is_named), "{facts}");
+        let nobody = place.error("usage nobody --by end_user");
+        assert!(nobody.contains("no account is named nobody"), "{nobody}");
+        drop(store);
+    }
+}

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::cli::ledger::receipts::plain;
 use crate::cli::output::{Align, Show, Table, counted};
 use crate::ledger::UsageRow;
-use crate::ledger::query::KeyedRow;
+use crate::ledger::query::{EndUserRow, KeyedRow};
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Days, Period};
@@ -17,6 +18,8 @@ pub(super) enum By {
     Model,
     Key,
     Day,
+    #[value(name = "end_user", alias = "end-user")]
+    EndUser,
 }
 
 /// The sums of `GET /llm/usage` under the same names, and more of them.
@@ -42,6 +45,9 @@ pub(super) struct UsageShown {
     by_day: Vec<DaySums>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     by_key: Vec<KeySums>,
+    /// Over the receipts that are kept.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    by_end_user: Vec<EndUserSums>,
     #[serde(skip)]
     by: By,
     /// What each day spent by model, for the plot.
@@ -62,6 +68,16 @@ struct ModelSums {
 #[derive(Debug, Serialize)]
 struct KeySums {
     key: String,
+    #[serde(flatten)]
+    sums: Sums,
+}
+
+#[derive(Debug, Serialize)]
+struct EndUserSums {
+    end_user: Option<Box<str>>,
+    /// The same for a terminal.
+    #[serde(skip)]
+    shown: String,
     #[serde(flatten)]
     sums: Sums,
 }
@@ -140,6 +156,7 @@ impl UsageShown {
             by_model,
             by_day: by_day.collect(),
             by_key: keys.into_iter().map(|(key, sums)| KeySums { key, sums }).collect(),
+            by_end_user: Vec::new(),
             by: By::Model,
             spending,
         }
@@ -148,6 +165,36 @@ impl UsageShown {
     /// The same for one key, and shown by something.
     pub(super) fn by(self, by: By, key: Option<KeyId>) -> UsageShown {
         UsageShown { by, key, ..self }
+    }
+
+    /// The same with the sums of end users, the dearest first.
+    pub(super) fn with_end_users(self, rows: Vec<EndUserRow>) -> UsageShown {
+        let line = |row: EndUserRow| EndUserSums {
+            shown: row.end_user.as_deref().map_or_else(|| "(none)".to_owned(), plain),
+            end_user: row.end_user,
+            sums: Sums {
+                requests: row.requests,
+                prompt_tokens: row.prompt_tokens,
+                completion_tokens: row.completion_tokens,
+                tokens: row.prompt_tokens.saturating_add(row.completion_tokens),
+                cost: row.cost,
+            },
+        };
+        let mut by_end_user: Vec<EndUserSums> = rows.into_iter().map(line).collect();
+        by_end_user.sort_by_key(|line| std::cmp::Reverse(line.sums.cost));
+        UsageShown { by_end_user, ..self }
+    }
+
+    /// What is to be said of calls that are in the total and in no end user's sums.
+    fn without_receipts(&self) -> String {
+        let summed = self.by_end_user.iter().map(|line| line.sums.requests).sum();
+        match self.total_requests.saturating_sub(summed) {
+            missing if self.by == By::EndUser && missing > 0 => {
+                let calls = counted(missing, "call");
+                format!("no receipt is kept of {calls}: they are in no end user's sums\n")
+            }
+            _ => String::new(),
+        }
     }
 
     fn whose(&self) -> String {
@@ -253,6 +300,7 @@ impl UsageShown {
             By::Model => "MODEL",
             By::Key => "KEY",
             By::Day => "DAY",
+            By::EndUser => "END USER",
         };
         let mut table = Table::new(&[
             (title, Align::Left),
@@ -269,6 +317,7 @@ impl UsageShown {
                 .collect(),
             By::Key => self.by_key.iter().map(|line| (line.key.as_str(), &line.sums)).collect(),
             By::Day => self.by_day.iter().map(|line| (line.day.as_str(), &line.sums)).collect(),
+            By::EndUser => self.by_end_user.iter().map(|line| (&*line.shown, &line.sums)).collect(),
         };
         let total = self.total();
         for (name, sums) in lines.into_iter().chain([("total", &total)]) {
@@ -300,6 +349,7 @@ impl Show for UsageShown {
             self.currency
         );
         text.push_str(&self.table().text());
+        text.push_str(&self.without_receipts());
         if self.by == By::Model && self.by_day.len() > 1 {
             text.push('\n');
             text.push_str(&self.day_table().text());
@@ -324,42 +374,4 @@ const SHADES: [char; 4] = ['█', '▓', '▒', '░'];
 const BAR_MAX: i128 = 24;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_day_is_a_bar_in_the_shades_of_its_models() {
-        let row = |day: i64, model: &str, cost: i64| KeyedRow {
-            key: None,
-            row: UsageRow {
-                day: Day(20_000 + day),
-                model: model.to_owned(),
-                requests: 1,
-                prompt_tokens: 9,
-                completion_tokens: 1,
-                cost: Credits::from_pico(cost),
-            },
-        };
-        let mut rows = vec![
-            row(0, "a/dear", 600),
-            row(0, "a/cheap", 300),
-            row(1, "a/dear", 450),
-            row(2, "a/free", 0),
-        ];
-        rows.extend(["b/1", "b/2", "b/3"].map(|model| row(1, model, 1)));
-        let account = "acme".parse().unwrap();
-        let text = UsageShown::of(account, Period::Week.into(), "USD".to_owned(), &rows).text();
-        assert!(
-            text.contains(&format!("{}{}\n", "█".repeat(16), "▓".repeat(8))),
-            "{text}"
-        );
-        assert!(text.contains(&format!("{}\n", "█".repeat(12))), "{text}");
-        for line in ["█ a/dear\n", "▓ a/cheap\n", "▒ b/1\n", "░ 2 others\n"] {
-            assert!(text.contains(line), "{line}: {text}");
-        }
-        assert!(
-            !text.contains("a/free\n") && text.lines().all(|line| line.chars().count() <= 80),
-            "{text}"
-        );
-    }
-}
+mod tests;

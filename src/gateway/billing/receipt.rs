@@ -57,5 +57,13 @@ pub(in crate::gateway) fn details(
             .map(|metered| metered.delivered),
         pricing: Some(permit.model().pricing),
         priced: None,
+        end_user: end_user(closed),
     })
+}
+
+/// Whose call the request says that it is. Where it does not say it in the one way that is understood, its receipt says nobody: what a
+/// provider makes of it is the provider's business.
+fn end_user(closed: &ClosedCall) -> Option<Box<str>> {
+    let name = closed.body.end_user().ok().flatten()?;
+    Some(Box::from(&*name))
 }

@@ -83,6 +83,7 @@ impl Committer {
                 })
             }
             AdminOp::UsageOf(query) => self.usage(&query).map(|rows| AdminReply::UsageOf { rows }),
+            AdminOp::EndUsers(query) => self.end_users(&query),
             AdminOp::Receipts(query) => {
                 self.cell(&query.account)?;
                 self.commit().map_err(failed)?;

@@ -15,7 +15,7 @@ use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
 use crate::ledger::journal::{Entry, LiveHold};
-use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::remote::RemoteReserve;
 use crate::ledger::{Figures, StoreError, control_socket};
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
@@ -83,6 +83,15 @@ impl Embedded {
     pub(super) async fn usage_at_successor(&self, query: UsageQuery) -> Result<Vec<KeyedRow>, StoreError> {
         match self.ask_successor(query.op()).await.map(AdminReply::into_usage) {
             Ok(Some(rows)) => Ok(rows),
+            Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
+            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    pub(super) async fn end_users_at_successor(&self, query: EndUserQuery) -> Result<EndUserUsage, StoreError> {
+        let asked = self.ask_successor(AdminOp::EndUsers(query)).await;
+        match asked.map(AdminReply::into_end_users) {
+            Ok(Some(usage)) => Ok(usage),
             Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
             Err(error) => Err(StoreError::Unavailable(error.to_string())),
         }

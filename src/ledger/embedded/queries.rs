@@ -9,8 +9,8 @@ use super::command::Command;
 use super::reports::REPORT_MAX;
 use super::shared::EmbeddedAccount;
 use crate::ledger::StoreError;
-use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
-use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::ledger::admin::{AdminError, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::sqlite::Reader;
 use crate::pure::ids::AccountId;
 
@@ -38,6 +38,47 @@ impl Embedded {
         self.flush().await?;
         let today = self.shared.clock.now().day();
         self.read(move |reader| reader.usage(&query, today)).await
+    }
+
+    /// Usage by end user; every settlement made before the call is in it.
+    ///
+    /// # Errors
+    /// As [`Embedded::usage`], and when a receipt of these days cannot be read.
+    pub(in crate::ledger) async fn end_users(&self, query: EndUserQuery) -> Result<EndUserUsage, StoreError> {
+        let late = |_| StoreError::Unavailable("usage is asked for faster than it can be read".to_owned());
+        tokio::time::timeout(REPORT_MAX, self.end_users_report(query))
+            .await
+            .map_err(late)?
+    }
+
+    async fn end_users_report(&self, query: EndUserQuery) -> Result<EndUserUsage, StoreError> {
+        let cell = self.reported(&query.account)?;
+        let _turn = cell.reporting.lock().await;
+        if !self.is_ours() {
+            let asked = self.end_users_at_successor(query.clone()).await;
+            if asked.is_ok() || !self.is_ours() {
+                return asked;
+            }
+        }
+        self.flush().await?;
+        let today = self.shared.clock.now().day();
+        self.read(move |reader| reader.end_users(&query, today)).await
+    }
+
+    /// The same for a command, from a thread that is on no runtime.
+    pub(super) fn end_users_blocking(&self, query: &EndUserQuery) -> Result<AdminReply, AdminError> {
+        if self.reported(&query.account).is_err() {
+            return Err(AdminError::NoAccount(query.account.clone()));
+        }
+        let failed = |error: StoreError| AdminError::Store(error.to_string());
+        let (written, is_written) = oneshot::channel();
+        self.tell(Command::Flush(written)).map_err(failed)?;
+        let stopped = |_| AdminError::Store("the ledger has stopped".to_owned());
+        is_written.blocking_recv().map_err(stopped)?.map_err(failed)?;
+        let today = self.shared.clock.now().day();
+        let usage = self.reports.read(|reader| reader.end_users(query, today));
+        let usage = usage.map_err(failed)?;
+        Ok(AdminReply::EndUsers { usage })
     }
 
     pub(super) async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {

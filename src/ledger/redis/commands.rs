@@ -108,6 +108,10 @@ impl Shared {
                 })
             }
             AdminOp::UsageOf(query) => self.usage(link, &query).await.map(|rows| AdminReply::UsageOf { rows }),
+            AdminOp::EndUsers(query) => {
+                let usage = self.end_users(link, &query).await?;
+                Ok(AdminReply::EndUsers { usage })
+            }
             AdminOp::Receipts(query) => self.receipts(link, &query).await.map(AdminReply::Receipts),
             AdminOp::Audit => self.audit(link).await.map(AdminReply::Audit),
             AdminOp::Repair => self.repair(link).await,

@@ -4,6 +4,7 @@
 //! there have to be what the usage rows say.
 
 mod call;
+mod end_users;
 
 use std::collections::BTreeMap;
 
@@ -111,8 +112,18 @@ impl Shared {
     /// Some receipts, newest first, with their places in the stream.
     async fn entries(&self, link: &Link, account: &AccountId, before: Option<&str>) -> Result<Vec<Entry>, StoreError> {
         let end = before.map_or_else(|| "+".to_owned(), |place| format!("({place}"));
+        self.entries_within(link, account, (&end, "-")).await
+    }
+
+    /// The same back from one place to another.
+    async fn entries_within(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        (end, start): (&str, &str),
+    ) -> Result<Vec<Entry>, StoreError> {
         let mut command = redis::cmd("XREVRANGE");
-        command.arg(receipts_of_account(account)).arg(end).arg("-");
+        command.arg(receipts_of_account(account)).arg(end).arg(start);
         command.arg("COUNT").arg(AT_ONCE);
         let entries = self.command(link, command).await?;
         let entry = |value| entry(account, value);

@@ -1,6 +1,7 @@
 //! The cases: each runs on both stores. A new one is a function and a line here.
 
 mod commands;
+mod end_users;
 mod extend;
 mod idempotency;
 mod limits;
@@ -63,6 +64,10 @@ cases! {
         a_call_that_holds_credit_runs,
         a_page_may_be_of_one_key,
         usage_is_of_chosen_days_and_by_key,
+    ],
+    end_users: [
+        usage_is_told_by_end_user,
+        of_too_many_end_users_there_are_no_sums,
     ],
     limits: [
         the_limits_are_exact,

@@ -30,7 +30,7 @@ type Compact = (
 );
 
 /// [`CallFacts`] in the order of their fields; the two later times are milliseconds after `created`, which the request's id says, the
-/// prices are in 10^-24 credit. What stands at the end is only there where a price depends on it: earlier versions read the rest.
+/// prices are in 10^-24 credit. What stands at the end is only there where a price depends on it, or an end user is named: earlier versions read the rest.
 #[derive(Deserialize)]
 struct CompactFacts(
     Option<Arc<str>>,
@@ -50,6 +50,7 @@ struct CompactFacts(
     #[serde(default)] Option<MoreKinds>,
     #[serde(default)] Option<Box<str>>,
     #[serde(default, with = "rust_decimal::serde::str_option")] Option<Decimal>,
+    #[serde(default)] Option<Box<str>>,
 );
 
 /// [`BilledKinds`] in the order of their fields.
@@ -72,7 +73,8 @@ impl Serialize for CompactFacts {
         list.serialize_element(&self.11)?;
         list.serialize_element(&self.12)?;
         // Each of these stands there when it or one after it has something to say.
-        let has_cost = self.16.is_some();
+        let has_end_user = self.17.is_some();
+        let has_cost = has_end_user || self.16.is_some();
         let has_tier = has_cost || self.15.is_some();
         let has_more = has_tier || self.14.is_some();
         if has_more || self.13.is_some() {
@@ -86,6 +88,9 @@ impl Serialize for CompactFacts {
         }
         if has_cost {
             list.serialize_element(&self.16.map(|cost| cost.to_string()))?;
+        }
+        if has_end_user {
+            list.serialize_element(&self.17)?;
         }
         list.end()
     }
@@ -205,6 +210,7 @@ impl CallFacts {
             self.kinds.and_then(|kinds| kinds.more()),
             self.service_tier.clone(),
             self.provider_cost,
+            self.end_user.clone(),
         )
     }
 
@@ -227,6 +233,7 @@ impl CallFacts {
             more,
             service_tier,
             provider_cost,
+            end_user,
         ) = facts;
         let price = |units: Option<u128>| units.and_then(ListPrice::from_units);
         let at = |after: i64| Timestamp(id.time().0.saturating_add(after));
@@ -259,6 +266,7 @@ impl CallFacts {
             }),
             service_tier,
             provider_cost,
+            end_user,
         }
     }
 }

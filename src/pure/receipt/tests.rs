@@ -160,3 +160,38 @@ fn what_else_a_price_depended_on_is_kept_and_a_receipt_without_it_is_as_it_alway
         assert_eq!(shown, kept);
     }
 }
+
+#[test]
+fn an_end_user_is_kept_and_a_receipt_without_one_is_as_it_always_was() {
+    let named = |end_user: Option<&str>, by: Option<PricedBy>| {
+        billed(Some(&CallDetails {
+            provider: Some("openai".into()),
+            end_user: end_user.map(Box::from),
+            priced: by.map(Box::new),
+            ..CallDetails::default()
+        }))
+    };
+    let without = named(None, None).to_compact().unwrap();
+    assert!(without.ends_with(",null,null]]"), "{without}");
+    let with = named(Some("\u{e9} \"1\""), None).to_compact().unwrap();
+    let stem = without.strip_suffix("]]").unwrap();
+    assert_eq!(with, format!("{stem},null,null,null,null,\"\u{e9} \\\"1\\\"\"]]"));
+    let cost = PricedBy {
+        provider_cost: Some("0.00014".parse().unwrap()),
+        ..PricedBy::default()
+    };
+    for by in [None, Some(cost)] {
+        let kept = named(Some("\u{e9} \"1\""), by);
+        assert_eq!(kept.call.end_user.as_deref(), Some("\u{e9} \"1\""));
+        let text = kept.to_compact().unwrap();
+        assert_eq!(Billed::of_compact(&kept.account, &text).unwrap(), kept, "{text}");
+        let of = UsageOfReceipt::of_compact(&text).unwrap();
+        assert_eq!((of.prompt_tokens, of.cost), (kept.prompt_tokens, kept.cost));
+        let shown = serde_json::to_string(&kept).unwrap();
+        assert!(
+            shown.contains(r#""end_user":"\u{e9} \"1\"""#.replace(r"\u{e9}", "\u{e9}").as_str()),
+            "{shown}"
+        );
+        assert_eq!(serde_json::from_str::<Billed>(&shown).unwrap(), kept);
+    }
+}

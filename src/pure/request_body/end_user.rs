@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::RequestBody;
-use super::scan::{Fault, Kind, Scanner, Value};
+use super::scan::{Fault, Kind, Scanner, Value, wide};
 use super::text;
 use crate::pure::spend::END_USER_BYTES_MAX;
 
@@ -21,8 +21,29 @@ pub enum EndUserError {
     Twice,
 }
 
+/// Where a body may say whose call it is, as it was read.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct EndUserFields {
+    user: Option<Value>,
+    metadata: Option<Value>,
+    /// Whether one of them stands in the body more than once.
+    is_repeated: bool,
+}
+
+impl EndUserFields {
+    /// Notes a field of [`FIELDS`].
+    pub(super) fn note(&mut self, field: &str, value: Value) {
+        let place = match field {
+            USER => &mut self.user,
+            _ => &mut self.metadata,
+        };
+        self.is_repeated |= place.replace(value).is_some();
+    }
+}
+
 impl RequestBody {
-    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads the body once more.
+    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads these fields once more, and the body where one of
+    /// them is repeated.
     ///
     /// # Errors
     /// When it is no string, longer than [`END_USER_BYTES_MAX`], or stands there more than once.
@@ -37,21 +58,25 @@ impl RequestBody {
     }
 
     fn named_users(&self) -> Result<(Vec<Value>, Vec<Value>), Fault> {
+        let fields = self.names.as_deref().map(|names| names.end_user).unwrap_or_default();
         let bytes = self.bytes();
+        if !fields.is_repeated {
+            let mut of_metadata = Vec::new();
+            if let Some(metadata) = fields.metadata {
+                let mut scan = Scanner::new(bytes);
+                scan.rest = bytes.get(wide(metadata.span.start)..).unwrap_or_default();
+                user_ids(&mut scan, bytes, &mut of_metadata)?;
+            }
+            return Ok((fields.user.into_iter().collect(), of_metadata));
+        }
         let mut scan = Scanner::new(bytes);
         let (mut users, mut of_metadata) = (Vec::new(), Vec::new());
         let mut object = scan.open_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
-            if text::is(key, bytes, "user") {
+            if text::is(key, bytes, USER) {
                 users.push(scan.value()?);
-            } else if text::is(key, bytes, "metadata") && scan.peek() == Some(b'{') {
-                let mut metadata = scan.open_object()?;
-                while let Some(key) = scan.next_key(&mut metadata)? {
-                    let value = scan.value()?;
-                    if text::is(key, bytes, "user_id") {
-                        of_metadata.push(value);
-                    }
-                }
+            } else if text::is(key, bytes, METADATA) {
+                user_ids(&mut scan, bytes, &mut of_metadata)?;
             } else {
                 scan.value()?;
             }
@@ -77,6 +102,26 @@ impl RequestBody {
     }
 }
 
+/// Reads the value that comes next: the members `user_id`, if it is an object.
+fn user_ids(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut Vec<Value>) -> Result<(), Fault> {
+    if scan.peek() != Some(b'{') {
+        return scan.value().map(drop);
+    }
+    let mut metadata = scan.open_object()?;
+    while let Some(key) = scan.next_key(&mut metadata)? {
+        let value = scan.value()?;
+        if text::is(key, bytes, "user_id") {
+            found.push(value);
+        }
+    }
+    Ok(())
+}
+
+/// The fields of a body that may say whose call it is.
+pub(super) const FIELDS: [&str; 2] = [USER, METADATA];
+const USER: &str = "user";
+const METADATA: &str = "metadata";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,6 +142,10 @@ mod tests {
         is(r#","metadata":{"a":{"user_id":"x"},"user_id":"bob"}"#, "bob");
         is(r#","metadata":{"user_id":"bob"},"user":"anna""#, "anna");
         is(r#","metadata":{"user_id":"bob"},"user":null"#, "bob");
+        is(
+            r#","metadata":{"a":[{}]},"met\u0061data":{"user_id" : "b\u00e4b"}"#,
+            "bäb",
+        );
         for none in [
             "",
             r#","user":"""#,
@@ -107,7 +156,13 @@ mod tests {
             assert_eq!(end_user(none), Ok(None), "{none}");
         }
         assert_eq!(end_user(r#","user":7"#), Err(EndUserError::NotText));
-        assert_eq!(end_user(r#","user":"a","user":"b""#), Err(EndUserError::Twice));
+        for twice in [
+            r#","user":"a","user":"b""#,
+            r#","metadata":{"user_id":"a"},"metadata":{"user_id":"a"}"#,
+            r#","metadata":{"user_id":"a","user_id":"a"}"#,
+        ] {
+            assert_eq!(end_user(twice), Err(EndUserError::Twice), "{twice}");
+        }
         let long = |n: usize| end_user(&format!(r#","user":"{}""#, "x".repeat(n)));
         assert_eq!(long(257), Err(EndUserError::TooLong));
         assert!(long(256).is_ok());

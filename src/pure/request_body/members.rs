@@ -2,6 +2,7 @@
 
 use std::num::NonZeroU64;
 
+use super::end_user::EndUserFields;
 use super::priced::PricedFields;
 use super::scan::{Span, Text};
 
@@ -16,6 +17,8 @@ pub(super) struct Names {
     pub(super) cache_key: Option<Text>,
     /// What it says in fields that change its price.
     pub(super) priced: PricedFields,
+    /// Where it may say whose call it is.
+    pub(super) end_user: EndUserFields,
 }
 
 /// The member `session_id` of a chat.

@@ -9,7 +9,9 @@ use super::priced::{CACHE_CONTROL, PricedFields};
 use super::prompt::{self, Piece, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
 use super::values::{boolean, positive};
-use super::{BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, fold, text};
+use super::{
+    BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, end_user, fold, text,
+};
 
 impl RequestBody {
     /// Validates a request body: one JSON object (RFC 8259) in UTF-8 in which each field that Tollgate knows stands at most once,
@@ -125,7 +127,13 @@ impl<'a> Reader<'a> {
             return self.unknown(scan, key);
         };
         match field.rule {
-            Rule::Aside => self.other(scan),
+            Rule::Aside => {
+                let value = self.other_value(scan)?;
+                if end_user::FIELDS.contains(&field.name) {
+                    self.names.get_or_insert_default().end_user.note(field.name, value);
+                }
+                Ok(())
+            }
             Rule::OtherMaximum => {
                 if scan.value()?.kind == Kind::Null {
                     return Ok(());

@@ -118,6 +118,7 @@ struct Generation<'a> {
     request_id: String,
     session_id: Option<&'a str>,
     service_tier: Option<&'a str>,
+    external_user: Option<&'a str>,
     #[serde(flatten)]
     unknown: Unknown,
 }
@@ -134,7 +135,6 @@ struct Unknown {
     num_fetches: (),
     web_search_engine: (),
     origin: (),
-    external_user: (),
     preset_id: (),
     router: (),
     provider_responses: (),
@@ -207,6 +207,7 @@ impl<'a> Generation<'a> {
             native_tokens_cached: call.kinds.map(|kinds| kinds.cache_read_tokens),
             native_tokens_completion_images: call.kinds.map(|kinds| kinds.image_output_tokens),
             service_tier: call.service_tier.as_deref(),
+            external_user: call.end_user.as_deref(),
             ..Generation::of(billed.id)
         }
     }

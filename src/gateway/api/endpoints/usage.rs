@@ -1,4 +1,4 @@
-//! `GET /llm/usage`: what was used, by model; and for days of the caller's choice, by model, key or day.
+//! `GET /llm/usage`: what was used, by model; and for days of the caller's choice, by model, key, day or end user.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::snapshot::to_json;
 use crate::gateway::state::Books;
 use crate::ledger::Caller;
-use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::ledger::query::{EndUserQuery, EndUserRow, EndUserUsage, KeyedRow, UsageQuery};
 use crate::pure::error::ApiError;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Days, Period};
@@ -43,12 +43,19 @@ struct UsageByModel {
 /// What usage is put together by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum GroupBy {
+    Rows(Column),
+    EndUser,
+}
+
+/// What a row of the books says that it is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Column {
     Model,
     Key,
     Day,
 }
 
-/// The sums of one model, key or day.
+/// The sums of one model, key, day or end user.
 #[derive(Debug, Default, PartialEq, Serialize)]
 struct Group {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -57,6 +64,9 @@ struct Group {
     key: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     day: Option<String>,
+    /// Null of calls that name none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    end_user: Option<Option<Box<str>>>,
     requests: u64,
     tokens: u64,
     prompt_tokens: u64,
@@ -65,23 +75,30 @@ struct Group {
 }
 
 impl GroupBy {
-    const ALL: [(&'static str, GroupBy); 3] = [("model", GroupBy::Model), ("key", GroupBy::Key), ("day", GroupBy::Day)];
+    const ALL: [(&'static str, GroupBy); 4] = [
+        ("model", GroupBy::Rows(Column::Model)),
+        ("key", GroupBy::Rows(Column::Key)),
+        ("day", GroupBy::Rows(Column::Day)),
+        ("end_user", GroupBy::EndUser),
+    ];
+}
 
+impl Column {
     /// What a row counts for.
     fn name(self, keyed: &KeyedRow) -> String {
         match self {
-            GroupBy::Model => keyed.row.model.clone(),
-            GroupBy::Key => keyed.key.as_ref().map(ToString::to_string).unwrap_or_default(),
-            GroupBy::Day => keyed.row.day.to_string(),
+            Column::Model => keyed.row.model.clone(),
+            Column::Key => keyed.key.as_ref().map(ToString::to_string).unwrap_or_default(),
+            Column::Day => keyed.row.day.to_string(),
         }
     }
 
     fn group(self, name: String) -> Group {
         let mut group = Group::default();
         let place = match self {
-            GroupBy::Model => &mut group.model,
-            GroupBy::Key => &mut group.key,
-            GroupBy::Day => &mut group.day,
+            Column::Model => &mut group.model,
+            Column::Key => &mut group.key,
+            Column::Day => &mut group.day,
         };
         *place = Some(name);
         group
@@ -117,8 +134,16 @@ pub(super) async fn usage(
     let rows = ask(false).await?;
     let groups = match groups {
         None => None,
-        Some(GroupBy::Key) => Some(grouped(GroupBy::Key, &ask(true).await?)?),
-        Some(by) => Some(grouped(by, &rows)?),
+        Some(GroupBy::Rows(Column::Key)) => Some(grouped(Column::Key, &ask(true).await?)?),
+        Some(GroupBy::Rows(by)) => Some(grouped(by, &rows)?),
+        Some(GroupBy::EndUser) => {
+            let query = EndUserQuery {
+                account: caller.account.id.clone(),
+                key: of_key.cloned(),
+                days,
+            };
+            Some(by_end_user(books.ledger.end_users(query).await.map_err(store_failed)?)?)
+        }
     };
     let (from, to) = match days {
         Days::Period(_) => (None, None),
@@ -172,7 +197,7 @@ fn asked(query: &[(String, String)], today: Day) -> Result<Asked, ApiError> {
         return Err(ApiError::BadRequest("from must not be after to.".to_owned()));
     }
     let has_span = from.is_some() || to.is_some();
-    let groups = by.or(has_span.then_some(GroupBy::Model));
+    let groups = by.or(has_span.then_some(GroupBy::Rows(Column::Model)));
     Ok(Asked { days, groups })
 }
 
@@ -199,7 +224,7 @@ fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel>, ApiError> {
 }
 
 /// In the order of their names.
-fn grouped(by: GroupBy, rows: &[KeyedRow]) -> Result<Vec<Group>, ApiError> {
+fn grouped(by: Column, rows: &[KeyedRow]) -> Result<Vec<Group>, ApiError> {
     let mut groups: BTreeMap<String, Group> = BTreeMap::new();
     for keyed in rows {
         let (name, row) = (by.name(keyed), &keyed.row);
@@ -211,6 +236,29 @@ fn grouped(by: GroupBy, rows: &[KeyedRow]) -> Result<Vec<Group>, ApiError> {
         group.cost = group.cost.checked_add(row.cost).ok_or(ApiError::Internal)?;
     }
     Ok(groups.into_values().collect())
+}
+
+/// # Errors
+/// 400 where there is more than is summed up.
+fn by_end_user(usage: EndUserUsage) -> Result<Vec<Group>, ApiError> {
+    let rows = match usage {
+        EndUserUsage::Sums(rows) => rows,
+        EndUserUsage::Beyond(bound) => {
+            let reason = bound.to_string();
+            let message = format!("group_by=end_user: {reason} (from, to), or list the calls (GET /llm/generations).");
+            return Err(ApiError::BadRequest(message));
+        }
+    };
+    let group = |row: EndUserRow| Group {
+        end_user: Some(row.end_user),
+        requests: row.requests,
+        tokens: row.prompt_tokens.saturating_add(row.completion_tokens),
+        prompt_tokens: row.prompt_tokens,
+        completion_tokens: row.completion_tokens,
+        cost: row.cost,
+        ..Group::default()
+    };
+    Ok(rows.into_iter().map(group).collect())
 }
 
 #[cfg(test)]
@@ -229,14 +277,27 @@ mod tests {
         let span = |from, to| Days::Span { from, to };
         for (text, days, groups) in [
             ("", Period::Today.into(), None),
-            ("group_by=key", Period::Today.into(), Some(GroupBy::Key)),
-            ("period=7d&group_by=day", Period::Week.into(), Some(GroupBy::Day)),
-            ("from=2026-11-01", span(day("2026-11-01"), today), Some(GroupBy::Model)),
-            ("to=2026-11-02", span(Day(0), day("2026-11-02")), Some(GroupBy::Model)),
+            ("group_by=key", Period::Today.into(), Some(GroupBy::Rows(Column::Key))),
+            (
+                "period=7d&group_by=day",
+                Period::Week.into(),
+                Some(GroupBy::Rows(Column::Day)),
+            ),
+            ("group_by=end_user", Period::Today.into(), Some(GroupBy::EndUser)),
+            (
+                "from=2026-11-01",
+                span(day("2026-11-01"), today),
+                Some(GroupBy::Rows(Column::Model)),
+            ),
+            (
+                "to=2026-11-02",
+                span(Day(0), day("2026-11-02")),
+                Some(GroupBy::Rows(Column::Model)),
+            ),
             (
                 "from=2026-11-02&to=2026-11-02&group_by=key",
                 span(day("2026-11-02"), day("2026-11-02")),
-                Some(GroupBy::Key),
+                Some(GroupBy::Rows(Column::Key)),
             ),
         ] {
             assert_eq!(read(text), Ok(Asked { days, groups }), "{text}");
@@ -248,7 +309,7 @@ mod tests {
             ("from=2026-11-03&to=2026-11-02", "after"),
             ("from=2026-11-01&period=all", "period"),
             ("to=2026-11-01&to=2026-11-01", "more than once"),
-            ("group_by=user", "model, key, day"),
+            ("group_by=user", "model, key, day, end_user"),
         ] {
             let Err(ApiError::BadRequest(message)) = read(text) else {
                 panic!("{text}");

@@ -6,7 +6,7 @@ use std::sync::PoisonError;
 use super::super::writer::Committer;
 use super::failed;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport};
-use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::ledger::query::{EndUserQuery, KeyedRow, UsageQuery};
 use crate::pure::money::Credits;
 use crate::pure::time::Month;
 
@@ -17,6 +17,14 @@ impl Committer {
         self.database
             .usage(query, self.shared.clock.now().day())
             .map_err(failed)
+    }
+
+    pub(super) fn end_users(&mut self, query: &EndUserQuery) -> Result<AdminReply, AdminError> {
+        self.cell(&query.account)?;
+        self.commit().map_err(failed)?;
+        let usage = self.database.end_users(query, self.shared.clock.now().day());
+        let usage = usage.map_err(failed)?;
+        Ok(AdminReply::EndUsers { usage })
     }
 
     pub(super) fn audit(&mut self) -> Result<AuditReport, AdminError> {

@@ -158,7 +158,7 @@ impl Shared {
     }
 
     /// Redis' time.
-    pub(super) async fn time(&self, link: &Link) -> Result<Timestamp, StoreError> {
+    pub(in crate::ledger::redis) async fn time(&self, link: &Link) -> Result<Timestamp, StoreError> {
         if let manual @ Clock::Manual(_) = &self.options.clock {
             return Ok(manual.now());
         }

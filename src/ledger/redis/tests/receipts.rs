@@ -1,14 +1,17 @@
 //! Receipts in Redis that were changed by another hand.
 
 use super::{node, patient, request};
+use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::ReceiptQuery;
+use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig::{audit, block_on, caller_of, debit};
+use crate::pure::ids::AccountId;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
-use crate::pure::time::Period;
+use crate::pure::time::{Day, Days, Period};
 
 fn keeping() -> Options {
     Options {
@@ -45,4 +48,43 @@ fn an_entry_that_cannot_be_read_hides_no_other_and_is_found() {
     };
     assert!(finding.rule.ends_with("can be read"), "{}", finding.rule);
     assert_eq!(finding.found, Credits::ZERO);
+}
+
+/// By Redis' own clock, whose time an entry's place in the stream has: days that are not asked for are not read.
+#[test]
+fn usage_by_end_user_is_of_the_days_that_are_asked_for() {
+    let server = RedisServer::start();
+    let ledger = node(&server, keeping());
+    three_calls(&ledger);
+    let account: AccountId = "acme".parse().unwrap();
+    let today = Clock::System.now().day();
+    let calls = |from: i64, to: i64| {
+        let query = EndUserQuery {
+            account: account.clone(),
+            key: None,
+            days: Days::Span {
+                from: Day(today.0 + from),
+                to: Day(today.0 + to),
+            },
+        };
+        match block_on(ledger.end_users(query)).unwrap() {
+            EndUserUsage::Sums(rows) => rows.iter().map(|row| row.requests).sum::<u64>(),
+            beyond => panic!("{beyond:?}"),
+        }
+    };
+    // The test may run over midnight.
+    assert_eq!((calls(0, 1), calls(-9, 1), calls(2, 9), calls(-9, -1)), (3, 3, 0, 0));
+    // An entry of a day that is not asked for cannot be read: nobody needs it. Of one that is, no part is told.
+    let later = Day(today.0 + 5).start().0 + 1;
+    server.ask(&format!("XADD tg1:{{acme}}:receipts {later}-0 t {later} r garbage"));
+    assert_eq!((calls(0, 1), calls(-9, 1)), (3, 3));
+    let query = EndUserQuery {
+        account: account.clone(),
+        key: None,
+        days: Days::Span {
+            from: today,
+            to: Day(today.0 + 5),
+        },
+    };
+    assert!(block_on(ledger.end_users(query)).is_err());
 }

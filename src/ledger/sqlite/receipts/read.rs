@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::super::{PART, Reader, corrupt};
 use super::{COMPLETE_FROM, names};
 use crate::ledger::admin::{AuditFinding, LOOKED_THROUGH_MAX, ReceiptPage, ReceiptQuery};
-use crate::ledger::query::CallName;
+use crate::ledger::query::{CallName, EndUserQuery, EndUserSums, EndUserUsage, Unsummed};
 use crate::ledger::{StoreError, clamped};
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt, UsageOfReceipt};
@@ -17,6 +17,11 @@ impl Reader {
     /// The receipts that are asked for.
     pub(in crate::ledger) fn page(&self, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
         page(&self.connection, query)
+    }
+
+    /// Usage by end user, seen from `today`.
+    pub(in crate::ledger) fn end_users(&self, query: &EndUserQuery, today: Day) -> Result<EndUserUsage, StoreError> {
+        end_users(&self.connection, query, today)
     }
 
     /// Holds the receipts of the last days, up to those of a clock that was ahead, against the usage rows.
@@ -36,6 +41,26 @@ impl Reader {
         let found = sums_of_receipts(&moment, from)?;
         compare(&expected, &found, findings)
     }
+}
+
+/// Usage by end user. The lines of a row are of one day.
+pub(super) fn end_users(connection: &Connection, query: &EndUserQuery, today: Day) -> Result<EndUserUsage, StoreError> {
+    let mut sums = EndUserSums::new(query, today);
+    let ended = add_end_users(connection, &query.account, &mut sums);
+    sums.ended(ended)
+}
+
+fn add_end_users(connection: &Connection, account: &AccountId, sums: &mut EndUserSums<'_>) -> Result<(), Unsummed> {
+    let (from, to) = sums.days();
+    let mut statement =
+        connection.prepare_cached("SELECT list FROM receipt_lists WHERE account = ?1 AND at >= ?2 AND at < ?3")?;
+    let mut rows = statement.query(params![account.as_str(), from.start().0, to.next().start().0])?;
+    while let Some(row) = rows.next()? {
+        for line in text(row, 0)?.lines() {
+            sums.add(receipt(account, line))?;
+        }
+    }
+    Ok(())
 }
 
 /// The receipts that are asked for.
