@@ -96,6 +96,9 @@ impl PriceTable {
     /// # Errors
     /// As [`crate::pure::money::Pricing::cost_by_kind`].
     pub fn cost(&self, usage: Usage, kinds: TokenKinds, tier: Option<&str>) -> Result<Credits, MoneyError> {
+        if self.is_simple() {
+            return self.usual().pricing.cost(usage);
+        }
         let by = |rows: &PriceRows| {
             let row = rows.row(usage.prompt);
             row.pricing.cost_by_kind(usage, kinds, &row.kinds)

@@ -128,6 +128,10 @@ impl FieldSet {
     pub(super) fn contains(self, field: Field) -> bool {
         self.0 & field.bit != 0
     }
+
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
 }
 
 /// The known field with this (unescaped) name.

@@ -52,6 +52,9 @@ impl RequestBody {
     /// Errors with the first field that is present, neither null nor false, and let through neither by `rules`, those of the provider that
     /// would get the request, nor by a price of its own among the model's `prices`.
     pub fn check_fields(&self, rules: &FieldRules, prices: Option<&PriceTable>) -> Result<(), BodyError> {
+        if self.refused.is_empty() {
+            return Ok(());
+        }
         let mut priced = FieldSet::default();
         for name in [SERVICE_TIER, MODALITIES, AUDIO, CACHE_CONTROL] {
             if self.refuses(name)
@@ -97,7 +100,7 @@ impl RequestBody {
     }
 
     fn refuses(&self, name: &str) -> bool {
-        fields::find(name.as_bytes()).is_some_and(|field| self.refused.contains(field))
+        !self.refused.is_empty() && fields::find(name.as_bytes()).is_some_and(|field| self.refused.contains(field))
     }
 
     /// The tier that is asked for. None where it is no plain text.

@@ -1,6 +1,7 @@
 //! The `usage` object of an answer as its client reads it: the provider's own, with what the call is billed in it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use serde_json::value::RawValue;
 
@@ -106,40 +107,48 @@ impl ToldUsage {
     }
 }
 
-/// The provider's object `usage`, whose sides it reports as `sides`, as the client is told it: without a cost of the provider's own, and with
-/// ours where that is known. None where it stays as it is.
-pub(super) fn retold(usage: &[u8], sides: (Figure, Figure), told: Option<&ToldUsage>) -> Option<Vec<u8>> {
+/// Bytes of an answer, of which `span` is the provider's object `usage` that reports these sides, as the client is told them: without a cost
+/// of the provider's own, and with ours where that is known. None where they stay as they are.
+pub(super) fn retold(
+    bytes: &[u8],
+    span: Range<usize>,
+    sides: (Figure, Figure),
+    told: Option<&ToldUsage>,
+) -> Option<Vec<u8>> {
+    let (before, usage, after) = (
+        bytes.get(..span.start)?,
+        bytes.get(span.clone())?,
+        bytes.get(span.end..)?,
+    );
     // A name with an escape in it may be any name.
     let has_own = memchr::memmem::find(usage, b"\"cost").is_some() || memchr::memchr(b'\\', usage).is_some();
-    let told = match told {
-        None if !has_own => return None,
-        Some(told) if !has_own && told.is_as(sides) => {
-            let open = usage.strip_suffix(b"}")?;
-            let mut out = Vec::with_capacity(usage.len().saturating_add(COST_BYTES));
-            out.extend_from_slice(open);
-            out.push(b',');
-            told.write_cost(&mut out);
-            out.push(b'}');
-            return Some(out);
-        }
-        told => told,
-    };
-    let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(usage).ok()?;
-    members.retain(|name, _| !matches!(name.as_str(), "cost" | "cost_details"));
-    if let Some(told) = told.filter(|told| !told.is_as(sides)) {
-        for (name, tokens) in told.tokens() {
-            members.insert(name.to_owned(), RawValue::from_string(tokens.to_string()).ok()?);
-        }
+    if told.is_none() && !has_own {
+        return None;
     }
-    let mut out = serde_json::to_vec(&members).ok()?;
-    if let Some(told) = told {
+    let mut out = Vec::with_capacity(bytes.len().saturating_add(COST_BYTES));
+    out.extend_from_slice(before);
+    if !has_own && told.is_some_and(|told| told.is_as(sides)) {
+        out.extend_from_slice(usage.strip_suffix(b"}")?);
+        out.push(b',');
+    } else {
+        let mut members: BTreeMap<String, Box<RawValue>> = serde_json::from_slice(usage).ok()?;
+        members.retain(|name, _| !matches!(name.as_str(), "cost" | "cost_details"));
+        if let Some(told) = told.filter(|told| !told.is_as(sides)) {
+            for (name, tokens) in told.tokens() {
+                members.insert(name.to_owned(), RawValue::from_string(tokens.to_string()).ok()?);
+            }
+        }
+        serde_json::to_writer(&mut out, &members).ok()?;
         out.pop();
-        if out.len() > 1 {
+        if told.is_some() && !members.is_empty() {
             out.push(b',');
         }
-        told.write_cost(&mut out);
-        out.push(b'}');
     }
+    if let Some(told) = told {
+        told.write_cost(&mut out);
+    }
+    out.push(b'}');
+    out.extend_from_slice(after);
     Some(out)
 }
 

@@ -60,6 +60,12 @@ impl WholeCost {
                 } else {
                     0
                 };
+                if begins && tap.complete() {
+                    // The whole of it is at hand, as it mostly is.
+                    self.stage = Stage::Over;
+                    let retold = self.retell(chunk, begin, tap, tariff);
+                    return retold.map_or(Forward::Unchanged, |bytes| Forward::Replace(Bytes::from(bytes)));
+                }
                 self.tail.extend_from_slice(chunk.get(at..).unwrap_or_default());
                 let is_too_long = self.tail.len() > TAIL_BYTES_MAX;
                 if !tap.complete() && tap.is_cut() && !is_too_long {
@@ -78,13 +84,12 @@ impl WholeCost {
         }
     }
 
-    /// The bytes from the usage on, which began at `place`, with the cost.
-    fn retell(&mut self, tail: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
+    /// Bytes of the answer that begin at `place` and have the whole usage, with the cost.
+    fn retell(&mut self, bytes: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
         let span = tap.spans().usage.clone();
         let (from, to) = (span.start.checked_sub(place)?, span.end.checked_sub(place)?);
         let told = self.told(tap, tariff);
-        let object = retold(tail.get(from..to)?, tap.sides(), told.as_ref())?;
-        Some([tail.get(..from)?, &object, tail.get(to..)?].concat())
+        retold(bytes, from..to, tap.sides(), told.as_ref())
     }
 
     /// The last chunk of an answer without a usage, with one.

@@ -49,7 +49,7 @@ impl StreamTap {
         };
         self.reports_often |= !usage.is_last;
         let retold_event = in_data(event, usage.span.0..usage.span.1, |object| {
-            retold(object, usage.sides, told.as_ref())
+            retold(object, 0..object.len(), usage.sides, told.as_ref())
         })?;
         if told.is_some() {
             self.told = told;
