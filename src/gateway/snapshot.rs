@@ -200,24 +200,30 @@ struct OpenAiModel<'a> {
     owned_by: &'a str,
 }
 
+/// Each purpose with its default model, or null where that is not one of those.
+pub(crate) fn purposes_body(catalogue: &Catalogue, is_shown: impl Fn(&str) -> bool) -> String {
+    let purposes = Purpose::ALL.iter().map(|purpose| {
+        let id = catalogue.default_for(*purpose).map(|model| model.id.as_ref());
+        format!(
+            "{}:{}",
+            to_json(&purpose.name()),
+            to_json(&id.filter(|id| is_shown(id)))
+        )
+    });
+    format!("{{{}}}", purposes.collect::<Vec<_>>().join(","))
+}
+
 impl Listings {
     fn render(catalogue: &Catalogue, base_path: &str) -> Listings {
         let models: Vec<Listed> = catalogue.models().iter().map(Listed::render).collect();
         let for_tier = |tier: Tier| models.iter().filter(move |listed| listed.model.tier <= tier);
-        let purposes: Vec<String> = Purpose::ALL
-            .iter()
-            .map(|purpose| {
-                let id = catalogue.default_for(*purpose).map(|model| model.id.as_ref());
-                format!("{}:{}", to_json(&purpose.name()), to_json(&id))
-            })
-            .collect();
         Listings {
             by_tier: Tier::ALL.map(|tier| Document::new(models_body(for_tier(tier)))),
             openai: Tier::ALL.map(|tier| {
                 let items: Vec<&str> = for_tier(tier).map(|listed| listed.openai.as_str()).collect();
                 Document::new(format!("{{\"object\":\"list\",\"data\":[{}]}}", items.join(",")))
             }),
-            purposes: Document::new(format!("{{{}}}", purposes.join(","))),
+            purposes: Document::new(purposes_body(catalogue, |_| true)),
             description: Document::new(openapi::document(base_path)),
             models,
         }

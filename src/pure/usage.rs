@@ -112,7 +112,7 @@ impl Reports {
     }
 
     /// What kinds of tokens the reports say that `usage` consists of. Reads and writes of a cache that together do not fit in the prompt, and
-    /// reasoning that does not fit in the completion, are not believed: then those tokens are of no such kind. Of sound and images there
+    /// reasoning, sound and images that do not fit in the completion, are not believed: then those tokens are of no such kind. Of sound and images there
     /// are as many as is left: what was read from a cache is counted there.
     pub fn kinds(&self, usage: Usage) -> TokenKinds {
         let mut kinds = self.kinds;
@@ -121,8 +121,9 @@ impl Reports {
         if kinds.cache_read.saturating_add(written) > usage.prompt.0 {
             (kinds.cache_read, kinds.cache_write, kinds.cache_write_1h) = (0, 0, 0);
         }
-        if kinds.reasoning > usage.completion.0 {
-            kinds.reasoning = 0;
+        let of_completion = [kinds.reasoning, kinds.audio_output, kinds.image_output];
+        if of_completion.into_iter().fold(0, u64::saturating_add) > usage.completion.0 {
+            (kinds.reasoning, kinds.audio_output, kinds.image_output) = (0, 0, 0);
         }
         kinds.within(usage)
     }

@@ -204,6 +204,12 @@ async fn a_key_uses_only_its_models_from_its_addresses() {
         (&listed["total"], &listed["models"][0]["id"]),
         (&json!(1), &json!(SMALL))
     );
+    let purposes = client.get("/llm/models/purposes").await.ok().json();
+    assert_eq!(
+        (&purposes["chat"], &purposes["code"]),
+        (&json!(SMALL), &Value::Null),
+        "a purpose whose model the key may not use"
+    );
     let listed = client.get("/models").await.ok().json();
     assert_eq!(listed["data"].as_array().unwrap().len(), 1, "{listed}");
     client.get(&format!("/models/{SMALL}")).await.ok();

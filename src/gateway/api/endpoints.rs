@@ -17,7 +17,7 @@ use crate::clock::Clock;
 use crate::gateway::access::admit;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::context::Ctx;
-use crate::gateway::snapshot::to_json;
+use crate::gateway::snapshot::{purposes_body, to_json};
 use crate::gateway::state::Books;
 use crate::ledger::{Caller, Figures};
 use crate::pure::error::ApiError;
@@ -95,6 +95,10 @@ pub(in crate::gateway) async fn for_caller(
                     Ok(responses::document(session, ctx, document).await?)
                 }
             }
+        }
+        Route::Purposes if !caller.key.settings.models.is_empty() => {
+            let body = purposes_body(&ctx.snapshot.catalogue, |id| caller.key.settings.allows_model(id));
+            Ok(responses::json(session, ctx, body).await?)
         }
         Route::Purposes => Ok(responses::document(session, ctx, &listings.purposes).await?),
         Route::OpenAiModels if !caller.key.settings.models.is_empty() => {

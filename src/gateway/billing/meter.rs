@@ -282,11 +282,15 @@ impl Meter {
         let began = self.passed > 0;
         match &mut self.tap {
             Tap::Stream(tap) => {
-                let metered = read(tap.reports(), tap.told_usage().or(tap.reported()));
+                let told = tap.told_use();
+                let metered = match told {
+                    Some(told) => read(&told.reports, told.reported),
+                    None => read(tap.reports(), tap.reported()),
+                };
                 Metered {
                     prompt: metered.prompt.or(tap.counted_prompt()),
-                    tier: tap.served_tier().map(Box::from),
-                    delivered: tap.delivered(),
+                    tier: told.map_or_else(|| tap.served_tier().map(Box::from), |told| told.tier.clone()),
+                    delivered: told.map_or_else(|| tap.delivered(), |told| told.delivered),
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
                     is_implausible: tap.is_implausible(),

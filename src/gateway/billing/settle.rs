@@ -279,6 +279,7 @@ fn debit_bill(mut admission: Admission, bill: Bill, used: &Used<'_>) {
             admission.hold.id()
         );
         admission.recorder.cut();
+        admission.recorder.lost(Usage::default(), cut);
     }
     admission.billed(usage, cost);
     let Admission {

@@ -18,8 +18,17 @@ use crate::pure::time::Timestamp;
 /// The keys of running calls, and what the file has yet to hear of them.
 #[derive(Debug, Default)]
 pub(super) struct Keys {
-    running: Mutex<HashMap<(KeyId, KeyName), (Fingerprint, RequestId)>>,
+    running: Mutex<HashMap<(KeyId, KeyName), Running>>,
     writes: Mutex<Vec<Write>>,
+}
+
+/// A running call with a key.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    fingerprint: Fingerprint,
+    request: RequestId,
+    /// There was room for its key.
+    has_room: bool,
 }
 
 /// What the file is to hear.
@@ -34,16 +43,19 @@ impl Keys {
     pub(super) fn take(&self, call: &KeyedCall) -> Option<Record> {
         match self.running().entry((call.key.clone(), call.name)) {
             Entry::Vacant(free) => {
-                free.insert((call.fingerprint, call.request));
+                free.insert(Running {
+                    fingerprint: call.fingerprint,
+                    request: call.request,
+                    has_room: false,
+                });
                 None
             }
             Entry::Occupied(taken) => {
-                let (fingerprint, request) = *taken.get();
-                let state = State::Taken;
+                let running = *taken.get();
                 Some(Record {
-                    fingerprint,
-                    request,
-                    state,
+                    fingerprint: running.fingerprint,
+                    request: running.request,
+                    state: State::Taken,
                 })
             }
         }
@@ -52,13 +64,41 @@ impl Keys {
     /// A call's key is no running call's any more.
     pub(super) fn forget(&self, call: &KeyedCall) {
         if let Entry::Occupied(taken) = self.running().entry((call.key.clone(), call.name))
-            && taken.get().1 == call.request
+            && taken.get().request == call.request
         {
             taken.remove();
         }
     }
 
-    fn running(&self) -> MutexGuard<'_, HashMap<(KeyId, KeyName), (Fingerprint, RequestId)>> {
+    /// How many keys of the same API key running calls have that found room, and of which the file has not heard.
+    fn unwritten(&self, database: &Database, call: &KeyedCall, now: Timestamp) -> Result<u64, StoreError> {
+        let running = self.running();
+        let of_key = running
+            .iter()
+            .filter(|((key, _), running)| *key == call.key && running.has_room);
+        let names: Vec<KeyName> = of_key.map(|((_, name), _)| *name).collect();
+        drop(running);
+        names.into_iter().try_fold(0, |count: u64, name| {
+            let other = KeyedCall { name, ..call.clone() };
+            Ok(match database.key_record(&other, now)? {
+                Some(_) => count,
+                None => count.saturating_add(1),
+            })
+        })
+    }
+
+    /// Keys of calls that run, at most so many of one API key.
+    fn count(&self) -> u64 {
+        u64::try_from(self.running().len()).unwrap_or(u64::MAX)
+    }
+
+    fn give_room(&self, call: &KeyedCall) {
+        if let Some(running) = self.running().get_mut(&(call.key.clone(), call.name)) {
+            running.has_room = true;
+        }
+    }
+
+    fn running(&self) -> MutexGuard<'_, HashMap<(KeyId, KeyName), Running>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,17 +120,25 @@ impl Write {
 ///
 /// # Errors
 /// When the file cannot be read or written.
-pub(super) fn find(database: &mut Database, call: &KeyedCall, now: Timestamp) -> Result<Found, StoreError> {
+pub(super) fn find(
+    keys: &Keys,
+    database: &mut Database,
+    call: &KeyedCall,
+    now: Timestamp,
+) -> Result<Found, StoreError> {
     if let Some(record) = database.key_record(call, now)? {
         return Ok(Found::Known(record));
     }
     let most = call.limits.keys_per_key_max;
-    if database.keys_known(&call.key)? >= most {
+    // Only where it may be too many are they counted one by one.
+    if database.keys_known(&call.key)?.saturating_add(keys.count()) >= most {
         database.delete_expired_keys(now)?;
-        if database.keys_known(&call.key)? >= most {
+        let unwritten = keys.unwritten(database, call, now)?;
+        if database.keys_known(&call.key)?.saturating_add(unwritten) >= most {
             return Ok(Found::Full);
         }
     }
+    keys.give_room(call);
     Ok(Found::Nothing)
 }
 

@@ -90,7 +90,12 @@ impl Committer {
                 }
                 // The asker may have gone.
                 Ok(Command::FindKey(call, found)) => {
-                    drop(found.send(keys::find(&mut self.database, &call, self.shared.clock.now())));
+                    drop(found.send(keys::find(
+                        &self.shared.idempotency,
+                        &mut self.database,
+                        &call,
+                        self.shared.clock.now(),
+                    )));
                 }
                 Ok(Command::WriteKeys) => {
                     self.write_keys();

@@ -37,7 +37,7 @@ pub struct KindPrices {
     /// Per completion token of an image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image_output: Option<ListPrice>,
-    /// Per call that costs anything.
+    /// Per call that used any token.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<ListPrice>,
 }
@@ -94,7 +94,8 @@ impl Pricing {
             (usage.prompt.0, self.prompt, of_prompt),
             (usage.completion.0, self.completion, of_completion),
         ];
-        let request = prices.request.map_or(0, ListPrice::units);
+        let is_unused = usage == Usage::default();
+        let request = prices.request.filter(|_| !is_unused).map_or(0, ListPrice::units);
         let units = sides.into_iter().try_fold(request, |sum, (all, price, kinds)| {
             let (mut sum, mut plain) = (sum, all);
             for (tokens, own) in kinds {

@@ -240,10 +240,11 @@ fn keep_first(slot: &mut Option<String>, text: Option<&[u8]>) {
     }
 }
 
-/// A provider's cost, exactly as it stands there. None for what is no amount, is negative, or beyond [`PROVIDER_COST_MAX`].
+/// A provider's cost as it stands there, to 28 digits. None for what is no amount, is negative, or beyond [`PROVIDER_COST_MAX`].
 fn provider_cost(text: &[u8]) -> Option<Decimal> {
     let text = std::str::from_utf8(text).ok()?;
     let cost = Decimal::from_str_exact(text).or_else(|_| Decimal::from_scientific(text));
+    let cost = cost.or_else(|_| text.parse::<Decimal>());
     cost.ok()
         .filter(|cost| !cost.is_sign_negative() && *cost <= PROVIDER_COST_MAX)
 }

@@ -24,7 +24,7 @@ mod whole;
 mod whole_cost;
 
 pub use response_metadata::{Finishes, Said};
-pub use stream::{Framing, HOLD_BYTES_MAX, StreamTap, TapOptions};
+pub use stream::{Framing, HOLD_BYTES_MAX, StreamTap, TapOptions, ToldUse};
 pub use whole::WholeTap;
 pub use whole_cost::WholeCost;
 

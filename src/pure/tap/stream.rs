@@ -9,7 +9,6 @@ use super::fast_path::FastPath;
 use super::output::Output;
 use super::scan::Scanner;
 use super::text::cut_character;
-use super::usage_object::ToldUsage;
 use crate::pure::bill::Tariff;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
@@ -20,6 +19,7 @@ mod ending;
 mod findings;
 
 use costs::EventUsage;
+pub use costs::ToldUse;
 pub use ending::Framing;
 #[cfg(test)]
 pub(super) use ending::write_masked;
@@ -81,8 +81,8 @@ pub struct StreamTap {
     died: bool,
     /// Tokens that had been delivered when the last report of the completion was.
     reported_at: u64,
-    /// The usage that the client was told last with its cost.
-    told: Option<ToldUsage>,
+    /// What the client was told last with its cost.
+    told: Option<ToldUse>,
     /// A usage came that more may follow.
     reports_often: bool,
     /// The prompt, where it was counted for the client to be told.

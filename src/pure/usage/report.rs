@@ -88,6 +88,22 @@ impl Buckets {
         })
     }
 
+    /// What was written, where only its parts are named.
+    fn parts_written(self) -> Figure {
+        match (self.write_5m, self.write_1h) {
+            (Figure::Absent, Figure::Absent) => Figure::Absent,
+            (Figure::Unbelievable, _) | (_, Figure::Unbelievable) => Figure::Unbelievable,
+            (usual, hour) => {
+                let sum = usual.tokens().unwrap_or(0).saturating_add(hour.tokens().unwrap_or(0));
+                if sum <= TOKENS_MAX {
+                    Figure::Tokens(sum)
+                } else {
+                    Figure::Unbelievable
+                }
+            }
+        }
+    }
+
     /// How many of `written` tokens were written for an hour: none where the parts are not all of them.
     fn written_for_an_hour(self, written: u64) -> u64 {
         let (usual, hour) = (self.write_5m.tokens().unwrap_or(0), self.write_1h.tokens().unwrap_or(0));
@@ -98,6 +114,9 @@ impl Buckets {
 impl Report {
     /// The report with its sides under the usual names.
     pub(super) fn by_usual_names(mut self) -> Report {
+        if self.buckets.write == Figure::Absent {
+            self.buckets.write = self.buckets.parts_written();
+        }
         if self.prompt == Figure::Absent
             && let Some(prompt) = self.buckets.prompt()
         {

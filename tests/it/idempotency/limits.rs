@@ -1,5 +1,6 @@
 //! What is kept of answers and keys, and what a call with a known key counts for.
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use tollgate::ledger::Ledger;
 
@@ -112,6 +113,16 @@ async fn keys_are_limited(store: OnStore<'_>) {
     let error = full.error(429, "rate_limit_error");
     assert_eq!(error["metadata"]["limit"], "idempotency_keys_per_key");
     assert_eq!(full.header("retry-after"), "60");
+    // Nor are there more when they come at once.
+    let together = client.with_key(&gateway.new_key(KeySpec::default()).await);
+    let calls = (0..40).map(async |n| {
+        keyed(&together, "/llm/chat", request(SMALL), &n.to_string())
+            .await
+            .status
+    });
+    let ends = join_all(calls).await;
+    assert_eq!(ends.iter().filter(|status| **status == 200).count(), 3, "{ends:?}");
+    assert_eq!(ends.iter().filter(|status| **status == 429).count(), 37, "{ends:?}");
     // Others are not limited by it, and a day later nor is this one.
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
     let colleague = client.with_key(&gateway.new_key(KeySpec::default()).await);

@@ -9,7 +9,7 @@ use super::StreamTap;
 use crate::pure::bill::Tariff;
 use crate::pure::tap::accumulator::Choices;
 use crate::pure::tap::usage_object::{ToldUsage, retold};
-use crate::pure::usage::{Figure, PromptTokens, Usage};
+use crate::pure::usage::{CompletionTokens, Figure, PromptTokens, Reports, Usage};
 
 /// The usage in an event that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,6 +19,20 @@ pub(super) struct EventUsage {
     sides: (Figure, Figure),
     /// Nothing that is billed follows it.
     is_last: bool,
+}
+
+/// What was known of the answer when its client was told what it costs. Whatever a provider sends after that changes no bill.
+#[derive(Clone, Debug)]
+pub struct ToldUse {
+    told: ToldUsage,
+    /// All that the provider had reported.
+    pub reports: Reports,
+    /// What of it was believed, both sides, before it was cut to what was admitted.
+    pub reported: Option<Usage>,
+    /// Tokens of the text that had been delivered.
+    pub delivered: CompletionTokens,
+    /// The tier by which the provider had said that it serves the call.
+    pub tier: Option<Box<str>>,
 }
 
 impl StreamTap {
@@ -32,7 +46,7 @@ impl StreamTap {
         Some(EventUsage {
             span: (span.start, span.end),
             sides: seen.sides,
-            is_last: seen.completion && (ends_all || follows_end),
+            is_last: seen.completion && !self.done && (ends_all || follows_end),
         })
     }
 
@@ -51,8 +65,8 @@ impl StreamTap {
         let retold_event = in_data(event, usage.span.0..usage.span.1, |object| {
             retold(object, 0..object.len(), usage.sides, told.as_ref())
         })?;
-        if told.is_some() {
-            self.told = told;
+        if let Some(told) = told {
+            self.tell(told, self.reported());
         }
         Some(retold_event)
     }
@@ -79,19 +93,27 @@ impl StreamTap {
             (None, false) => return Vec::new(),
         };
         match self.told(usage, reported.is_some(), tariff) {
-            Some(told) if self.told != Some(told) => {
-                self.told = Some(told);
+            Some(told) if self.told.as_ref().is_none_or(|before| before.told != told) => {
+                self.tell(told, reported);
                 told.event(&self.reading.identity)
             }
             _ => Vec::new(),
         }
     }
 
-    /// The usage that the client was last told with its cost: what is billed, once the stream has its end.
-    pub fn told_usage(&self) -> Option<Usage> {
-        self.told
-            .filter(|_| self.done || self.closed)
-            .map(|told| told.bill.usage)
+    /// What the bill that the client was told last is made of: that is what is billed, once the stream has its end.
+    pub fn told_use(&self) -> Option<&ToldUse> {
+        self.told.as_ref().filter(|_| self.done || self.closed)
+    }
+
+    fn tell(&mut self, told: ToldUsage, reported: Option<Usage>) {
+        self.told = Some(ToldUse {
+            told,
+            reports: self.reading.reports,
+            reported,
+            delivered: self.delivered(),
+            tier: self.served_tier().map(Box::from),
+        });
     }
 
     /// The prompt, where it was counted for the client to be told.
@@ -112,21 +134,16 @@ impl StreamTap {
 /// The event with another object at `span` of its data. None where there is none, or `with` makes none. Data that stands in several lines is
 /// told in one.
 fn in_data(event: &[u8], span: Range<usize>, with: impl FnOnce(&[u8]) -> Option<Vec<u8>>) -> Option<Vec<u8>> {
-    let mut lines = data_lines(event);
-    let (first, others) = (lines.next()?, lines.next());
-    let (before, data, after) = match others {
-        None => (
-            event.get(..first.start)?,
-            event.get(first.clone())?.to_vec(),
-            event.get(first.end..)?,
-        ),
-        Some(_) => {
-            let lines: Vec<&[u8]> = data_lines(event).filter_map(|line| event.get(line)).collect();
-            (&b"data: "[..], lines.join(&b' '), &b"\n\n"[..])
-        }
-    };
+    let lines: Vec<Range<usize>> = data_lines(event).collect();
+    let (first, last) = (lines.first()?, lines.last()?);
+    let values: Vec<&[u8]> = lines.iter().filter_map(|line| event.get(line.clone())).collect();
+    let data = values.join(&b' ');
     let object = with(data.get(span.clone())?)?;
-    Some([before, data.get(..span.start)?, &object, data.get(span.end..)?, after].concat())
+    let before = event.get(..first.start)?;
+    // A line that is the name alone has no colon that the data could follow.
+    let colon: &[u8] = if before.ends_with(b"data") { b":" } else { b"" };
+    let told = [data.get(..span.start)?, &object, data.get(span.end..)?].concat();
+    Some([before, colon, &told, event.get(last.end..)?].concat())
 }
 
 /// Where the values of the event's lines of data stand.
@@ -141,11 +158,21 @@ fn data_lines(event: &[u8]) -> impl Iterator<Item = Range<usize>> {
                 .unwrap_or(line.len());
             let (start, end) = (at, at.saturating_add(length));
             at = end.saturating_add(1);
-            if let Some(value) = event.get(start..end)?.strip_prefix(b"data:") {
-                let blank = usize::from(value.first() == Some(&b' '));
-                return Some(start.saturating_add(5).saturating_add(blank)..end);
+            let line = event.get(start..end)?;
+            let line = line
+                .strip_prefix(BYTE_ORDER_MARK)
+                .filter(|_| start == 0)
+                .unwrap_or(line);
+            if line == b"data" {
+                return Some(end..end);
+            }
+            if let Some(value) = line.strip_prefix(b"data:") {
+                return Some(end.saturating_sub(value.strip_prefix(b" ").unwrap_or(value).len())..end);
             }
         }
         None
     })
 }
+
+/// A stream may begin with one; it is no part of its first line.
+const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();

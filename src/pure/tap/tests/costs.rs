@@ -134,7 +134,7 @@ fn the_last_usage_of_a_stream_has_the_exact_cost_however_it_is_cut() {
             out.starts_with(&[DELTA, STOP].concat()) && out.ends_with(DONE),
             "cut at {cut}: {out}"
         );
-        assert_eq!(tap.told_usage(), Some(tap.reported().unwrap()));
+        assert_eq!(tap.told_use().unwrap().reported, Some(tap.reported().unwrap()));
     }
 }
 
@@ -166,7 +166,7 @@ fn a_usage_that_more_may_follow_has_no_cost_and_the_end_tells_it() {
     assert!(told[0].get("cost").is_none());
     assert_eq!(told[1]["total_tokens"], 11);
     assert_eq!(cost_text(&out), call.cost(9, 2).to_string());
-    assert_eq!(tap.told_usage().unwrap().completion.0, 2);
+    assert_eq!(tap.told_use().unwrap().reported.unwrap().completion.0, 2);
 }
 
 #[test]
