@@ -74,6 +74,8 @@ pub(super) struct Spans {
     pub(super) escaped: bool,
     /// The usage object that stands in the document's root, with its braces: the last of them. While it is open its end is 0.
     pub(super) usage: Range<usize>,
+    /// A usage stands there that is no object.
+    pub(super) usage_is_none: bool,
     /// What follows the last brace of the root. 0 while it is open, and where it is no object.
     pub(super) end: usize,
 }

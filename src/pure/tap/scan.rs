@@ -139,6 +139,9 @@ impl Scanner {
         if self.role == Role::Choice && matches!(self.state, State::Value | State::ValueOrEnd) && byte != b']' {
             reading.seen.choices = Choices::Some;
         }
+        if self.role == Role::Usage && self.depth == 1 && byte != b'{' && self.state == State::Value {
+            reading.spans.usage_is_none = true;
+        }
         self.state = match (self.state, byte) {
             (State::Key | State::KeyOrEnd, b'"') => {
                 self.in_key = true;

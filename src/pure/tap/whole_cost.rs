@@ -73,7 +73,8 @@ impl WholeCost {
                 }
                 self.stage = Stage::Over;
                 let tail = std::mem::take(&mut self.tail);
-                let told = if tap.complete() {
+                // What it costs is not known yet where more is to come, but what it does not.
+                let told = if tap.complete() || is_too_long {
                     self.retell(&tail, place, tap, tariff)
                 } else {
                     None
@@ -88,12 +89,18 @@ impl WholeCost {
     fn retell(&mut self, bytes: &[u8], place: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
         let span = tap.spans().usage.clone();
         let (from, to) = (span.start.checked_sub(place)?, span.end.checked_sub(place)?);
-        let told = self.told(tap, tariff);
+        let told = match tap.complete() {
+            true => self.told(tap, tariff),
+            false => None,
+        };
         retold(bytes, from..to, tap.sides(), told.as_ref())
     }
 
     /// The last chunk of an answer without a usage, with one.
     fn with_usage(&mut self, chunk: &[u8], begin: usize, tap: &mut WholeTap, tariff: &Tariff<'_>) -> Option<Vec<u8>> {
+        if tap.spans().usage_is_none {
+            return None;
+        }
         let brace = tap.spans().end.checked_sub(1)?.checked_sub(begin)?;
         let told = self.told(tap, tariff).filter(|_| tap.is_answer())?;
         let (before, after) = chunk.split_at_checked(brace)?;

@@ -199,14 +199,23 @@ fn a_provider_that_reports_nothing_or_a_lie_is_counted_and_that_is_told() {
 #[test]
 fn data_in_several_lines_is_told_in_one() {
     let call = Call::new();
-    let event = "event: message\ndata: {\"choices\":[],\ndata: \"usage\":{\"prompt_tokens\":9,\r\ndata:\"completion_tokens\":12}}\n\n";
-    let stream = [DELTA, STOP, event, DONE].concat();
-    for cut in 0..=stream.len() {
-        let (head, tail) = stream.as_bytes().split_at(cut);
-        let (out, _) = call.stream(&[head, tail], TapOptions::default());
-        assert_eq!(cost_text(&out), call.cost(9, 12).to_string(), "cut at {cut}");
-        assert_eq!(usages(&out).len(), 1, "{out}");
+    let lines = "event: message\ndata: {\"choices\":[],\ndata: \"usage\":{\"prompt_tokens\":9,\r\ndata:\"completion_tokens\":12}}\nid: 7\n\n";
+    let bare = "event: message\nid: 7\ndata\ndata: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":12,\"cost\":99}}\n\n";
+    for event in [lines, bare] {
+        let stream = [DELTA, STOP, event, DONE].concat();
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (out, _) = call.stream(&[head, tail], TapOptions::default());
+            assert_eq!(cost_text(&out), call.cost(9, 12).to_string(), "cut at {cut}");
+            assert_eq!(usages(&out).len(), 1, "{out}");
+            assert!(out.contains("event: message\n") && out.contains("id: 7\n"), "{out}");
+            assert!(!out.contains("99"), "the provider's own");
+        }
     }
+    let first =
+        "\u{FEFF}data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":12,\"cost\":99}}\n\n";
+    let (out, _) = call.stream(&[[first, STOP, DONE].concat().as_bytes()], TapOptions::default());
+    assert!(!out.contains("99") && out.starts_with('\u{FEFF}'), "{out}");
 }
 
 #[test]
@@ -278,6 +287,8 @@ fn what_is_no_answer_passes_as_it_came() {
         "<html>\"usage\":{}</html>",
         "{\"usage\":{\"prompt_tokens\":1},}",
         "{\"usage\":7,\"object\":\"list\"}",
+        "{\"choices\":[{\"message\":{\"content\":\"a\"}}],\"usage\":null}",
+        "{\"choices\":[{\"message\":{\"content\":\"a\"}}],\"usage\":\"no\"}",
     ] {
         for cut in 0..=answer.len() {
             let (head, tail) = answer.as_bytes().split_at(cut);
@@ -286,6 +297,12 @@ fn what_is_no_answer_passes_as_it_came() {
     }
     let (head, tail) = long.as_bytes().split_at(long.len() - 3);
     assert!(call.whole(&[head, tail]) == long, "more would have to wait than may");
+    let with_cost = long.replacen("\"completion_tokens\":1", "\"completion_tokens\":1,\"cost\":99", 1);
+    let (head, tail) = with_cost.as_bytes().split_at(with_cost.len() - 3);
+    assert!(
+        !call.whole(&[head, tail]).contains("99"),
+        "the provider's own cost is told to nobody"
+    );
     assert!(call.whole(&[long.as_bytes()]).contains("\"cost\""), "it is all there");
 }
 
