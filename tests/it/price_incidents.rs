@@ -8,6 +8,8 @@ use crate::harness::catalogue::SMALL;
 use crate::harness::told::told_cost;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
+mod reports;
+
 const PROMPT: &str = "0.000003";
 const COMPLETION: &str = "0.000015";
 const READ: &str = "0.0000003";
@@ -333,80 +335,4 @@ async fn cache_control_passes_to_a_model_with_its_price_and_is_refused_otherwise
             .await
             .ok();
     }
-}
-
-#[tokio::test]
-async fn a_report_above_its_bound_is_told_as_it_is_debited() {
-    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
-    let usage = json!({ "prompt_tokens": 100_000, "completion_tokens": 50, "prompt_tokens_details": { "cached_tokens": 90_000 } });
-    let mut costs = Vec::new();
-    for stream in [false, true] {
-        let mut body = body(&json!({ "usage": usage }), &json!({}));
-        body["stream"] = stream.into();
-        body["stream_options"] = json!({ "include_usage": true });
-        let before = gateway.spent().await;
-        let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
-        let cost = gateway.spent().await - before;
-        assert_eq!(told_cost(answer.text()), Some(cost), "{}", answer.text());
-        costs.push(cost);
-    }
-    // All of the prompt that is billed was read from the cache.
-    assert!(costs[0] < cost(&[(10_000, PROMPT)]), "{costs:?}");
-    // The streamed request is the longer one by what it says of streaming.
-    assert!((costs[1] - costs[0]).abs() < cost(&[(200, READ)]), "{costs:?}");
-}
-
-#[tokio::test]
-async fn kinds_that_together_exceed_their_side_are_none() {
-    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
-    let usage = json!({ "prompt_tokens": 900, "completion_tokens": 50,
-        "completion_tokens_details": { "reasoning_tokens": 40, "audio_tokens": 20 } });
-    let expected = cost(&[(900, PROMPT), (50, COMPLETION)]);
-    check(&gateway, json!({ "usage": usage }), json!({}), expected).await;
-}
-
-#[tokio::test]
-async fn parts_of_what_was_written_are_its_sum_where_none_is_named() {
-    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
-    let usage = json!({ "input_tokens": 100, "output_tokens": 20,
-        "cache_creation": { "ephemeral_5m_input_tokens": 150, "ephemeral_1h_input_tokens": 50 } });
-    let expected = cost(&[(100, PROMPT), (150, WRITE), (50, WRITE_1H), (20, COMPLETION)]);
-    check(&gateway, json!({ "usage": usage }), cached(), expected).await;
-}
-
-#[tokio::test]
-async fn the_price_of_a_call_is_not_taken_for_one_that_used_nothing() {
-    let mut prices = pricing();
-    prices["request"] = "0.001".into();
-    let (_upstream, gateway) = gateway(prices, |_| {}).await;
-    let usage = json!({ "prompt_tokens": 0, "completion_tokens": 0 });
-    let mut body = body(&json!({ "usage": usage }), &json!({}));
-    body["stream"] = false.into();
-    let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
-    assert_eq!(gateway.spent().await, Decimal::ZERO, "{}", answer.text());
-}
-
-#[tokio::test]
-async fn what_comes_after_the_end_changes_no_bill() {
-    let late = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [],
-        "usage": { "prompt_tokens": 300, "completion_tokens": 900, "cost": 99 } });
-    let stream = Reply::stream()
-        .role()
-        .text("Hi")
-        .finish()
-        .event("[DONE]")
-        .event(&late.to_string())
-        .end();
-    let upstream = Upstream::always(stream).await;
-    let gateway = Setup::over(&upstream).start().await;
-    let body = json!({ "model": SMALL, "max_tokens": 2_000, "stream": true, "stream_options": { "include_usage": true },
-        "messages": [{ "role": "user", "content": "word ".repeat(2_000) }] });
-    let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
-    let told: Vec<&str> = answer.text().split("\"cost\":").skip(1).collect();
-    assert_eq!(told.len(), 1, "{}", answer.text());
-    assert_eq!(
-        told_cost(answer.text().split("[DONE]").next().unwrap()),
-        Some(gateway.spent().await)
-    );
-    gateway.check_books().await;
 }
