@@ -50,11 +50,11 @@ pub struct Tariff<'a> {
     /// The request.
     pub body: &'a RequestBody,
     /// The most that was admitted.
-    pub ceiling: Ceiling,
+    pub ceiling: &'a Ceiling,
     /// What is held.
     pub held: Credits,
     /// The markup on what the provider says that the call cost it, where that is what is billed.
-    pub cost_markup: Option<Markup>,
+    pub cost_markup: Option<&'a Markup>,
 }
 
 /// Bills what was `used` as far as it was admitted, and at most what is held.
@@ -94,7 +94,7 @@ impl Tariff<'_> {
         } else {
             *used
         };
-        bill(&self.model.prices, &self.ceiling, self.held, &used).ok()
+        bill(&self.model.prices, self.ceiling, self.held, &used).ok()
     }
 
     /// What of a bill's cost its prompt makes; the rest is the completion's. None where the provider's own cost is billed.
@@ -116,7 +116,7 @@ impl Tariff<'_> {
 
     /// What is billed where the provider's own cost of it is.
     pub(super) fn provider_cost(&self, reports: &Reports, usage: Usage) -> Option<(Decimal, Markup)> {
-        let markup = self.cost_markup?;
+        let markup = *self.cost_markup?;
         reports.cost_of(usage).map(|cost| (cost, markup))
     }
 }

@@ -17,6 +17,7 @@ use serde::Deserialize;
 
 use self::aliases::Aliases;
 use self::entry::{RawModel, checked};
+use super::hash_map::FastMap;
 use super::ids::Tier;
 use super::money::{Markup, Pricing};
 use super::prices::PriceTable;
@@ -104,7 +105,7 @@ impl Model {
 #[derive(Clone, Debug, Default)]
 pub struct Catalogue {
     models: Vec<Arc<Model>>,
-    by_id: HashMap<Arc<str>, Arc<Model>>,
+    by_id: FastMap<Arc<str>, Arc<Model>>,
     aliases: Aliases,
     purposes: HashMap<&'static str, Arc<Model>>,
 }

@@ -62,7 +62,7 @@ impl Credits {
 
     /// Appends the amount's text, as it is displayed.
     pub fn write_to(self, out: &mut Vec<u8>) {
-        out.extend_from_slice(AmountText::of(self.0).as_str().as_bytes());
+        out.extend_from_slice(AmountText::of(self.0).as_bytes());
     }
 
     /// The sum, clamped to the range: for reports and comparisons, never for a balance.
@@ -183,6 +183,11 @@ impl ListPrice {
     /// The price of a token in 10^-24 credit.
     pub fn units(self) -> u128 {
         self.units
+    }
+
+    /// The provider's price that the markup was put on, which divides it to its last digit.
+    pub fn without_markup(self, markup: Markup) -> Decimal {
+        (self.decimal / markup.0).normalize()
     }
 
     /// The contrary of [`ListPrice::units`]. None beyond what a price can be.

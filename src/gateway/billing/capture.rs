@@ -97,7 +97,15 @@ impl Drop for Kept {
 }
 
 /// A piece of an answer leaves; with `ends` its last.
+#[inline]
 pub(in crate::gateway) fn leaves(ctx: &mut Ctx, bytes: Option<&Bytes>, ends: bool) {
+    // Asked with each piece, and nearly always not so.
+    if ctx.admitted().is_some_and(|call| call.capture.is_some()) {
+        keep(ctx, bytes, ends);
+    }
+}
+
+fn keep(ctx: &mut Ctx, bytes: Option<&Bytes>, ends: bool) {
     let Some(call) = ctx.call() else { return };
     let Some(capture) = &mut call.capture else { return };
     if let Passing::Metered(_) = &call.answer {

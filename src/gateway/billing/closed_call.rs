@@ -1,5 +1,7 @@
 //! A call that is over, as its settlement gets it.
 
+use std::sync::Arc;
+
 use super::meter::Meter;
 use crate::gateway::admission::Admission;
 use crate::gateway::upstream::targets::Candidate;
@@ -26,8 +28,8 @@ pub(in crate::gateway) enum Ending {
 
 /// A call to be closed.
 pub(in crate::gateway) struct ClosedCall {
-    pub(in crate::gateway) admission: Admission,
-    pub(in crate::gateway) body: RequestBody,
+    pub(in crate::gateway) admission: Box<Admission>,
+    pub(in crate::gateway) body: Arc<RequestBody>,
     /// None when no upstream answered.
     pub(in crate::gateway) meter: Option<Box<Meter>>,
     pub(in crate::gateway) ending: Ending,

@@ -1,6 +1,7 @@
 //! Why a stream is given its end before its upstream ends it.
 
 use crate::ledger::Uncovered;
+use crate::pure::error::AccountStop;
 
 /// Why a stream is given its end before the upstream ends it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +12,8 @@ pub(in crate::gateway) enum EarlyEnd {
     NoCredit,
     /// It has used what is held, or that may be gone, and the ledger cannot say whether there is more.
     NoAnswer,
+    /// Its account was stopped, and that ends its calls.
+    Stopped(AccountStop),
 }
 
 impl From<Uncovered> for EarlyEnd {
@@ -18,6 +21,7 @@ impl From<Uncovered> for EarlyEnd {
         match why {
             Uncovered::NoCredit => EarlyEnd::NoCredit,
             Uncovered::NoAnswer => EarlyEnd::NoAnswer,
+            Uncovered::Stopped(why) => EarlyEnd::Stopped(why),
         }
     }
 }

@@ -131,9 +131,9 @@ fn question(
 /// A call that used more than was admitted, since the catalogue's maximum was too low, is debited once its hold was raised as far as the
 /// credit reaches. Whoever drops it before debits what was admitted.
 struct Closing {
-    admission: Option<Admission>,
+    admission: Option<Box<Admission>>,
     usage: Usage,
-    debit: fn(Admission, Usage),
+    debit: fn(Box<Admission>, Usage),
     /// A stop waits for the debit. The last field: it is dropped after the debit was made.
     _in_flight: InFlight,
 }
@@ -149,9 +149,9 @@ impl Drop for Closing {
 /// Debits by `debit` what a call used: when the catalogue's maximum was too low for it, after its hold was raised. Its request is over by
 /// then, so it counts as under way until the debit is made.
 pub(in crate::gateway) fn raise_and_debit(
-    admission: Admission,
+    admission: Box<Admission>,
     usage: Usage,
-    debit: fn(Admission, Usage),
+    debit: fn(Box<Admission>, Usage),
     lifecycle: &Arc<Lifecycle>,
 ) {
     let is_beyond = usage.completion > admission.ceiling.completion && admission.ceiling.bound == Bound::Model;

@@ -37,6 +37,7 @@ pub(in crate::gateway) fn uncovered(call: &Call) -> Option<ApiError> {
             message: "The ledger cannot be reached, and what was set aside for this call may be gone.",
             retry_after_secs: DEFAULT_RETRY_AFTER_SECS,
         },
+        Uncovered::Stopped(why) => ApiError::AccountStopped(why),
     })
 }
 

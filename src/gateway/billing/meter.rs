@@ -6,6 +6,7 @@ use rust_decimal::Decimal;
 use super::early_end::EarlyEnd;
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
+use crate::pure::error::ApiError;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
@@ -153,14 +154,19 @@ impl Meter {
     }
 
     /// One piece of the upstream's answer passes; `ends` with its last. The client is told what it costs by this tariff.
-    pub(in crate::gateway) fn pass(&mut self, body: &mut Option<Bytes>, ends: bool, tariff: &Tariff<'_>) -> Passed {
+    pub(in crate::gateway) fn pass<'t>(
+        &mut self,
+        body: &mut Option<Bytes>,
+        ends: bool,
+        tariff: impl Fn() -> Tariff<'t>,
+    ) -> Passed {
         if let Some(chunk) = body.as_ref().filter(|chunk| !chunk.is_empty()) {
             self.passed = self
                 .passed
                 .saturating_add(u64::try_from(chunk.len()).unwrap_or(u64::MAX));
             let forward = match &mut self.tap {
-                Tap::Stream(tap) => tap.billed_chunk(chunk, Some(tariff)),
-                Tap::Whole(whole) => whole.cost.chunk(chunk, &mut whole.tap, tariff),
+                Tap::Stream(tap) => tap.billed_chunk(chunk, || Some(tariff())),
+                Tap::Whole(whole) => whole.cost.chunk(chunk, &mut whole.tap, &tariff()),
             };
             if let Forward::Replace(bytes) = forward {
                 *body = Some(bytes);
@@ -172,7 +178,7 @@ impl Meter {
         match &mut self.tap {
             Tap::Stream(tap) => {
                 let failure = (FAILURE, FAILURE_TYPE, FAILURE_CODE);
-                append(body, tap.billed_end(self.framing, failure, Some(tariff)));
+                append(body, tap.billed_end(self.framing, failure, Some(&tariff())));
                 if tap.died() { Passed::Died } else { Passed::On }
             }
             Tap::Whole(whole) => whole.end(),
@@ -212,6 +218,10 @@ impl Meter {
             EarlyEnd::Maximum => tap.end_as_length(tariff.body.choices(), Some(tariff)),
             EarlyEnd::NoCredit => tap.end_without_credit(),
             EarlyEnd::NoAnswer => tap.fail(LEDGER_MESSAGE, LEDGER_TYPE, LEDGER_CODE),
+            EarlyEnd::Stopped(why) => {
+                let error = ApiError::AccountStopped(why).to_wire();
+                tap.fail(why.message(), error.kind, error.status)
+            }
         })
     }
 
@@ -285,7 +295,7 @@ impl Meter {
                 let told = tap.told_use();
                 let metered = match told {
                     Some(told) => read(&told.reports, told.reported),
-                    None => read(tap.reports(), tap.reported()),
+                    None => read(tap.reports(), tap.reported_at_end()),
                 };
                 Metered {
                     prompt: metered.prompt.or(tap.counted_prompt()),

@@ -31,7 +31,7 @@ pub(in crate::gateway) fn details(
 ) -> Box<CallDetails> {
     let Admission {
         permit, hold, recorder, ..
-    } = &closed.admission;
+    } = &*closed.admission;
     let target: Option<&Candidate> = closed.target.as_ref();
     let arrived = hold.id().time();
     let after = |span: std::time::Duration| arrived.plus_millis(i64::try_from(span.as_millis()).unwrap_or(i64::MAX));

@@ -224,7 +224,7 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
 }
 
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.
-fn debit(mut admission: Admission, usage: Usage) {
+fn debit(mut admission: Box<Admission>, usage: Usage) {
     let priced = admission.priced.take();
     let used = Used {
         usage,
@@ -242,7 +242,7 @@ fn debit(mut admission: Admission, usage: Usage) {
     }
 }
 
-fn debit_bill(mut admission: Admission, bill: Bill, used: &Used<'_>) {
+fn debit_bill(mut admission: Box<Admission>, bill: Bill, used: &Used<'_>) {
     let Bill {
         usage,
         kinds,
@@ -288,7 +288,7 @@ fn debit_bill(mut admission: Admission, bill: Bill, used: &Used<'_>) {
         hold,
         details,
         ..
-    } = admission;
+    } = *admission;
     hold.settle(Debit {
         model: Arc::clone(&permit.model().id),
         key: caller.key.id.clone(),
@@ -326,7 +326,7 @@ fn note_loss(admission: &mut Admission, mut lost: Usage) {
 }
 
 /// The last resort, when a call's use cannot be known: what was held is the most that it could cost.
-fn debit_hold(mut admission: Admission) {
+fn debit_hold(mut admission: Box<Admission>) {
     let cost = admission.hold.amount().max(Credits::ZERO);
     admission.billed(Usage::default(), cost);
     let Admission {
@@ -335,7 +335,7 @@ fn debit_hold(mut admission: Admission) {
         hold,
         details,
         ..
-    } = admission;
+    } = *admission;
     let (model, key) = (Arc::clone(&permit.model().id), caller.key.id.clone());
     hold.settle(Debit {
         model,

@@ -4,7 +4,9 @@ use std::collections::VecDeque;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::{Bytes, BytesMut};
-use http::{Version, header};
+use http::Version;
+use http::header::{self, HeaderValue};
+use http::response::Parts as RespParts;
 use pingora::Result;
 use pingora::http::ResponseHeader;
 
@@ -142,11 +144,11 @@ impl<'t> WriteBatch<'t> {
         if self.is_empty() {
             return Ok(None);
         }
-        let Some(mut head) = self.head.take() else {
+        let Some(head) = self.head.take() else {
             return Ok(Some(self.take_next()));
         };
         let is_whole = self.ends && matches!(self.leaves, Leaves::Whole(_));
-        frame(&mut head, self.client, is_whole.then(|| self.length()))?;
+        let head = frame(head, self.client, is_whole.then(|| self.length()))?;
         let mut part = self.take_next();
         if !self.is_drained() {
             self.join(&mut part);
@@ -225,26 +227,37 @@ impl<'t> WriteBatch<'t> {
 
 /// How the answer's length is told to this client: as the plugin says, by its length when all of it is there, else in chunks where its
 /// protocol has them.
-fn frame(head: &mut ResponseHeader, client: Version, length: Option<usize>) -> Result<()> {
+fn frame(mut head: Box<ResponseHeader>, client: Version, length: Option<usize>) -> Result<Box<ResponseHeader>> {
     if client != Version::HTTP_2 && head.version == Version::HTTP_2 {
         // The upstream's version is no matter of the client's.
         head.set_version(Version::HTTP_11);
     }
     let has_no_body = matches!(head.status.as_u16(), 204 | 304);
-    let has_length = head.headers.contains_key(header::CONTENT_LENGTH);
+    let (mut has_length, mut has_chunks) = (false, false);
+    for name in head.headers.keys() {
+        has_length |= *name == header::CONTENT_LENGTH;
+        has_chunks |= *name == header::TRANSFER_ENCODING;
+    }
     if let Some(length) = length.filter(|_| !has_no_body && !has_length) {
-        head.remove_header(&header::TRANSFER_ENCODING);
-        return head.insert_header(header::CONTENT_LENGTH, length);
+        // Not by Pingora's own way, which takes the name apart: this head is ours, and keeps no names as they were written.
+        let mut parts = RespParts::from(*head);
+        if has_chunks {
+            parts.headers.remove(header::TRANSFER_ENCODING);
+        }
+        parts.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+        return Ok(Box::new(ResponseHeader::from(parts)));
     }
     if client != Version::HTTP_11 {
         // HTTP/1.0 knows no chunks: there the connection's end is the body's. HTTP/2 has frames.
-        head.remove_header(&header::TRANSFER_ENCODING);
-        return Ok(());
+        if has_chunks {
+            head.remove_header(&header::TRANSFER_ENCODING);
+        }
+        return Ok(head);
     }
-    if has_length || has_no_body || head.headers.contains_key(header::TRANSFER_ENCODING) {
-        return Ok(());
+    if !has_length && !has_no_body && !has_chunks {
+        head.insert_header(header::TRANSFER_ENCODING, "chunked")?;
     }
-    head.insert_header(header::TRANSFER_ENCODING, "chunked")
+    Ok(head)
 }
 
 /// Bytes that are written at once. More would save little, and the other streams of the thread wait meanwhile.

@@ -157,7 +157,9 @@ pub(in crate::gateway) fn piece(
         // A 200 without a body, of which the client has not heard yet.
         Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
         Answer::Metered(meter) => match &call.admission {
-            Some(admission) => meter.pass(body, ends, &admission.tariff(&call.body, target(call.attempt.as_ref()))),
+            Some(admission) => meter.pass(body, ends, || {
+                admission.tariff(&call.body, target(call.attempt.as_ref()))
+            }),
             None => return Ok(()),
         },
         Answer::Refusal(refusal) => return pass_refusal(body, ends, refusal),

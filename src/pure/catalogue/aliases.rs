@@ -1,13 +1,14 @@
 //! Other names of models: each means one of them, and nothing else.
 
-use std::collections::HashMap;
 use std::sync::Arc;
+
+use crate::pure::hash_map::FastMap;
 
 use super::purpose::{PURPOSE_PREFIX, Purpose};
 
 /// The ids of models by their aliases.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Aliases(HashMap<Arc<str>, Arc<str>>);
+pub(super) struct Aliases(FastMap<Arc<str>, Arc<str>>);
 
 impl Aliases {
     /// The id of the model that has this alias.

@@ -44,46 +44,69 @@ where
 pub(super) struct AmountText {
     bytes: [u8; AMOUNT_BYTES],
     from: usize,
+    to: usize,
 }
 
 impl AmountText {
     pub(super) fn of(amount: i64) -> AmountText {
+        let pico = amount.unsigned_abs();
+        let (whole, decimals) = (pico / PICO_PER_CREDIT, pico % PICO_PER_CREDIT);
         let mut text = AmountText {
             bytes: [b'0'; AMOUNT_BYTES],
-            from: AMOUNT_BYTES,
+            from: POINT,
+            to: POINT,
         };
-        let pico = amount.unsigned_abs();
-        let (mut whole, mut decimals) = (pico / PICO_PER_CREDIT, pico % PICO_PER_CREDIT);
         if decimals > 0 {
-            let mut places = DECIMALS;
-            while decimals % 10 == 0 {
-                decimals /= 10;
-                places = places.saturating_sub(1);
-            }
-            (0..places).for_each(|_| text.put_digit(&mut decimals));
-            text.put(b'.');
+            text.put_decimals(decimals);
         }
-        text.put_digit(&mut whole);
-        while whole > 0 {
-            text.put_digit(&mut whole);
-        }
+        text.put_whole(whole);
         if amount < 0 {
             text.put(b'-');
         }
         text
     }
 
+    pub(super) fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(self.from..self.to).unwrap_or_default()
+    }
+
     pub(super) fn as_str(&self) -> &str {
-        let text = self.bytes.get(self.from..);
-        text.and_then(|text| std::str::from_utf8(text).ok()).unwrap_or_default()
+        std::str::from_utf8(self.as_bytes()).unwrap_or_default()
     }
 
-    /// Puts the last digit of `rest` before what stands there.
-    fn put_digit(&mut self, rest: &mut u64) {
-        self.put(b'0'.saturating_add(u8::try_from(*rest % 10).unwrap_or_default()));
-        *rest /= 10;
+    /// Puts the point and what follows it, two digits at a time.
+    fn put_decimals(&mut self, decimals: u64) {
+        let (_, after) = self.bytes.split_at_mut(POINT);
+        let Some((point, places)) = after.split_first_mut() else {
+            return;
+        };
+        *point = b'.';
+        // In halves that 32 bits hold.
+        for (half, places) in [decimals / 1_000_000, decimals % 1_000_000]
+            .into_iter()
+            .zip(places.chunks_exact_mut(6))
+        {
+            let mut rest = u32::try_from(half).unwrap_or_default();
+            for pair in places.rchunks_exact_mut(2) {
+                pair.copy_from_slice(&two_digits(rest % 100));
+                rest /= 100;
+            }
+        }
+        let last = places.iter().rposition(|place| *place != b'0');
+        self.to = last.map_or(POINT, |last| POINT.saturating_add(2).saturating_add(last));
     }
 
+    fn put_whole(&mut self, whole: u64) {
+        let mut rest = whole;
+        self.put(digit(rest % 10));
+        rest /= 10;
+        while rest > 0 {
+            self.put(digit(rest % 10));
+            rest /= 10;
+        }
+    }
+
+    /// Puts a byte before what stands there.
     fn put(&mut self, byte: u8) {
         self.from = self.from.saturating_sub(1);
         if let Some(place) = self.bytes.get_mut(self.from) {
@@ -92,7 +115,17 @@ impl AmountText {
     }
 }
 
-const DECIMALS: u32 = 12;
+fn two_digits(value: u32) -> [u8; 2] {
+    [digit(u64::from(value / 10)), digit(u64::from(value % 10))]
+}
+
+fn digit(value: u64) -> u8 {
+    let [low, ..] = value.to_le_bytes();
+    b'0'.wrapping_add(low)
+}
+
 const PICO_PER_CREDIT: u64 = 1_000_000_000_000;
-/// A sign, the 19 digits of the largest amount and its point.
+/// Where the point stands: behind a sign and the 7 digits of the largest amount.
+const POINT: usize = 8;
+/// All that, the point and 12 decimals.
 const AMOUNT_BYTES: usize = 21;

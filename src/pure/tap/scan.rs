@@ -139,9 +139,6 @@ impl Scanner {
         if self.role == Role::Choice && matches!(self.state, State::Value | State::ValueOrEnd) && byte != b']' {
             reading.seen.choices = Choices::Some;
         }
-        if self.role == Role::Usage && self.depth == 1 && byte != b'{' && self.state == State::Value {
-            reading.spans.usage_is_none = true;
-        }
         self.state = match (self.state, byte) {
             (State::Key | State::KeyOrEnd, b'"') => {
                 self.in_key = true;
@@ -149,6 +146,7 @@ impl Scanner {
             }
             (State::Value | State::ValueOrEnd, b'"') => {
                 self.in_key = false;
+                self.note_no_object(reading);
                 self.start_string(offset)
             }
             (State::Value | State::ValueOrEnd, b'{') => {
@@ -157,9 +155,13 @@ impl Scanner {
                 }
                 self.open(true, self.role.object(), reading)
             }
-            (State::Value | State::ValueOrEnd, b'[') => self.open(false, self.role.array(), reading),
+            (State::Value | State::ValueOrEnd, b'[') => {
+                self.note_no_object(reading);
+                self.open(false, self.role.array(), reading)
+            }
             (State::Value | State::ValueOrEnd, b'-' | b'0'..=b'9' | b'a'..=b'z') => {
                 self.kept.clear();
+                self.note_no_object(reading);
                 State::Literal(byte, 0)
             }
             (State::Colon, b':') => State::Value,
@@ -169,16 +171,24 @@ impl Scanner {
                 State::Value
             }
             (State::KeyOrEnd | State::AfterValue, b'}') if self.in_object() => {
-                match (self.depth, self.node()) {
+                let node = self.node();
+                match (self.depth, node) {
                     (1, Node::Answer) => reading.spans.end = offset,
                     (2, Node::Usage) => reading.spans.usage.end = offset,
                     _ => {}
                 }
-                self.close(reading)
+                self.close(node, reading)
             }
-            (State::ValueOrEnd | State::AfterValue, b']') if !self.in_object() => self.close(reading),
+            (State::ValueOrEnd | State::AfterValue, b']') if !self.in_object() => self.close(self.node(), reading),
             _ => State::Broken,
         };
+    }
+
+    /// A value begins that is no object.
+    fn note_no_object(&self, reading: &mut Reading) {
+        if self.role == Role::Usage && self.depth == 1 {
+            reading.spans.usage_is_none = true;
+        }
     }
 
     fn start_string(&mut self, offset: usize) -> State {
@@ -204,8 +214,7 @@ impl Scanner {
         if object { State::KeyOrEnd } else { State::ValueOrEnd }
     }
 
-    fn close(&mut self, reading: &mut Reading) -> State {
-        let node = self.node();
+    fn close(&mut self, node: Node, reading: &mut Reading) -> State {
         self.depth = self.depth.saturating_sub(1);
         self.objects >>= 1;
         self.known = self.known.min(usize::try_from(self.depth).unwrap_or(usize::MAX));

@@ -140,11 +140,11 @@ impl StreamTap {
 
     /// One chunk of the upstream's body: what to send downstream in its place.
     pub fn chunk(&mut self, chunk: &Bytes) -> Forward {
-        self.billed_chunk(chunk, None)
+        self.billed_chunk(chunk, || None)
     }
 
-    /// The same of an answer whose client is told what it costs.
-    pub fn billed_chunk(&mut self, chunk: &Bytes, tariff: Option<&Tariff<'_>>) -> Forward {
+    /// The same of an answer whose client is told what it costs. The tariff is asked for only where a piece is more than usual events.
+    pub fn billed_chunk<'t>(&mut self, chunk: &Bytes, tariff: impl FnOnce() -> Option<Tariff<'t>>) -> Forward {
         if self.closed {
             return Forward::Replace(Bytes::new());
         }
@@ -155,10 +155,11 @@ impl StreamTap {
                 return Forward::Unchanged;
             }
         }
-        self.events(chunk, rest, tariff)
+        self.events(chunk, rest, tariff().as_ref())
     }
 
     /// The long way of [`StreamTap::chunk`], for the `rest` of the chunk that follows its first usual events.
+    #[inline(never)]
     fn events(&mut self, chunk: &Bytes, mut rest: &[u8], tariff: Option<&Tariff<'_>>) -> Forward {
         let mut output = Output::new(chunk);
         // Where in this chunk the bytes begin whose fate is open.

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 use std::ops::Range;
+use std::sync::LazyLock;
 
+use memchr::memmem::Finder;
 use serde_json::value::RawValue;
 
 use super::accumulator::Identity;
@@ -121,7 +123,7 @@ pub(super) fn retold(
         bytes.get(span.end..)?,
     );
     // A name with an escape in it may be any name.
-    let has_own = memchr::memmem::find(usage, b"\"cost").is_some() || memchr::memchr(b'\\', usage).is_some();
+    let has_own = OWN_COST.find(usage).is_some() || memchr::memchr(b'\\', usage).is_some();
     if told.is_none() && !has_own {
         return None;
     }
@@ -152,5 +154,7 @@ pub(super) fn retold(
     Some(out)
 }
 
+/// The name of a cost of the provider's own, as it begins.
+static OWN_COST: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new(b"\"cost"));
 /// What a cost with its details commonly takes.
 const COST_BYTES: usize = 192;

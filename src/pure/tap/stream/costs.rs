@@ -58,7 +58,7 @@ impl StreamTap {
     /// The event as its client is told it. None where it stays as it is.
     pub(super) fn retell(&mut self, event: &[u8], usage: EventUsage, tariff: Option<&Tariff<'_>>) -> Option<Vec<u8>> {
         let told = match tariff {
-            Some(tariff) if usage.is_last => self.reported().and_then(|usage| self.told(usage, true, tariff)),
+            Some(tariff) if usage.is_last => self.reported_at_end().and_then(|usage| self.told(usage, true, tariff)),
             _ => None,
         };
         self.reports_often |= !usage.is_last;
@@ -66,7 +66,7 @@ impl StreamTap {
             retold(object, 0..object.len(), usage.sides, told.as_ref())
         })?;
         if let Some(told) = told {
-            self.tell(told, self.reported());
+            self.tell(told, self.reported_at_end());
         }
         Some(retold_event)
     }
@@ -77,7 +77,7 @@ impl StreamTap {
             return Vec::new();
         };
         let delivered = self.delivered();
-        let reported = self.reported();
+        let reported = self.reported_at_end();
         let usage = match (reported, delivered.0 > 0 || self.finished) {
             (Some(reported), _) => reported,
             (None, true) => {
@@ -152,10 +152,7 @@ fn data_lines(event: &[u8]) -> impl Iterator<Item = Range<usize>> {
     std::iter::from_fn(move || {
         while at < event.len() {
             let line = event.get(at..)?;
-            let length = line
-                .iter()
-                .position(|byte| matches!(byte, b'\n' | b'\r'))
-                .unwrap_or(line.len());
+            let length = memchr::memchr2(b'\n', b'\r', line).unwrap_or(line.len());
             let (start, end) = (at, at.saturating_add(length));
             at = end.saturating_add(1);
             let line = event.get(start..end)?;

@@ -30,6 +30,15 @@ impl StreamTap {
             .usage_behind(delivered, delivered.0.saturating_sub(self.reported_at))
     }
 
+    /// The same of an answer that ends here. A report in one without its end, such as one with each event, may be behind what was delivered.
+    pub fn reported_at_end(&self) -> Option<Usage> {
+        let mut usage = self.reported()?;
+        if !self.finished() {
+            usage.completion = usage.completion.max(self.delivered());
+        }
+        Some(usage)
+    }
+
     /// Whether a report gave a completion that this answer cannot have, or none of them fits its text though all have come.
     pub fn is_implausible(&self) -> bool {
         let reports = &self.reading.reports;

@@ -55,9 +55,9 @@ impl Call {
         Tariff {
             model: &self.model,
             body: &self.body,
-            ceiling: self.ceiling,
+            ceiling: &self.ceiling,
             held: "1".parse().unwrap(),
-            cost_markup: self.cost_markup,
+            cost_markup: self.cost_markup.as_ref(),
         }
     }
 
@@ -78,7 +78,7 @@ impl Call {
     fn stream(&self, chunks: &[&[u8]], options: TapOptions) -> (String, StreamTap) {
         let (tariff, mut tap, mut out) = (self.tariff(), StreamTap::new(options), Vec::new());
         for chunk in chunks {
-            match tap.billed_chunk(&Bytes::copy_from_slice(chunk), Some(&tariff)) {
+            match tap.billed_chunk(&Bytes::copy_from_slice(chunk), || Some(tariff)) {
                 Forward::Unchanged => out.extend_from_slice(chunk),
                 Forward::Replace(bytes) => out.extend_from_slice(&bytes),
             }
@@ -222,7 +222,7 @@ fn data_in_several_lines_is_told_in_one() {
 fn a_stream_that_is_ended_at_its_maximum_tells_its_cost() {
     let call = Call::new();
     let (tariff, mut tap) = (call.tariff(), StreamTap::new(TapOptions::default()));
-    tap.billed_chunk(&Bytes::from_static(DELTA.as_bytes()), Some(&tariff));
+    tap.billed_chunk(&Bytes::from_static(DELTA.as_bytes()), || Some(tariff));
     let end = String::from_utf8(tap.end_as_length(1, Some(&tariff)).to_vec()).unwrap();
     let prompt = usages(&end)[0]["prompt_tokens"].as_u64().unwrap();
     assert_eq!(cost_text(&end), call.cost(prompt, 1).to_string());
