@@ -11,6 +11,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
 
+use super::error::AccountStop;
+use super::hash_map::FastMap;
 use super::ids::{KeyId, RequestId};
 use super::limits::{LimitOverrides, Limits, RateView, Window};
 use super::money::Credits;
@@ -22,6 +24,7 @@ use super::time::{Month, Timestamp};
 pub use look::Look;
 
 mod extend;
+pub mod post;
 mod spending;
 
 pub use self::extend::Extended;
@@ -128,13 +131,15 @@ pub enum Denial {
     },
     /// The key has had as many end users in the period as are counted.
     EndUsers(RateView),
+    /// The account may not call. Stores look at this before all else, and count nothing.
+    Stopped(AccountStop),
 }
 
 impl Denial {
     /// Whether the window has counted the refused request.
     pub fn is_counted(&self) -> bool {
         match self {
-            Denial::Requests(_) => false,
+            Denial::Requests(_) | Denial::Stopped(_) => false,
             Denial::Tokens(_)
             | Denial::Concurrency(_)
             | Denial::Credit { .. }
@@ -187,7 +192,7 @@ pub struct AccountState {
     holds: HashMap<RequestId, HoldRecord, BuildHasherDefault<IdHasher>>,
     earliest_expiry: Option<Timestamp>,
     scopes: Vec<(Scope, ScopeCounts)>,
-    producers: HashMap<ProducerId, Numbers>,
+    producers: FastMap<ProducerId, Numbers>,
     forgotten: Option<Birth>,
     spending: Spending,
 }
@@ -384,7 +389,7 @@ impl AccountState {
     pub fn read_anew(&mut self, kept: KeptState) {
         self.balance = kept.balance;
         self.months = kept.months;
-        self.producers = kept.producers;
+        self.producers = kept.producers.into_iter().collect();
         self.forgotten = kept.forgotten;
         self.read_spending(kept.spending);
     }

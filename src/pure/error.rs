@@ -6,9 +6,12 @@ use serde::Serialize;
 use serde_json::json;
 
 mod credit;
+pub mod operator;
+mod stopped;
 
 pub use self::credit::{AccountShortage, SpendShortage};
 use self::credit::{account_short, credits, quota_exceeded, spent};
+pub use self::stopped::AccountStop;
 
 use super::idempotency::KeyRefusal;
 use super::money::Credits;
@@ -52,6 +55,8 @@ pub enum ApiError {
     LimitSpent(SpendShortage),
     /// Tier or domain lock forbid it; the text says which.
     Forbidden(String),
+    /// The account may not call.
+    AccountStopped(AccountStop),
     /// No such path, or no such model; the text says which.
     NotFound(String),
     /// The path exists, the method does not.
@@ -266,6 +271,9 @@ impl ApiError {
             ApiError::AccountShort(shortage) => account_short(shortage),
             ApiError::LimitSpent(shortage) => spent(shortage),
             ApiError::Forbidden(message) => WireError::new(403, "permission_error", message).final_answer(),
+            ApiError::AccountStopped(stop) => WireError::new(403, "permission_error", stop.message())
+                .with(&json!({ "reason": stop.name() }))
+                .final_answer(),
             ApiError::NotFound(message) => WireError::new(404, "not_found_error", message).final_answer(),
             ApiError::MethodNotAllowed { allow } => {
                 let mut wire = WireError::new(405, "invalid_request_error", format!("Use {allow} for this path."));

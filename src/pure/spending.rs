@@ -20,6 +20,8 @@ pub struct Spent {
 pub(in crate::pure) struct Spending {
     pub(in crate::pure) keys: HashMap<KeyId, HashMap<SpendPeriod, Spent>>,
     pub(in crate::pure) end_users: HashMap<(KeyId, SpendPeriod), HashMap<EndUserId, Spent>>,
+    /// Keys that count as another one, which they came in place of: what both spend counts together.
+    pub(in crate::pure) shared: HashMap<KeyId, KeyId>,
 }
 
 /// What a store keeps of it: who, in which period, how much.

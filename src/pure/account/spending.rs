@@ -14,7 +14,21 @@ use crate::pure::time::Day;
 impl AccountState {
     /// Whether what the key spends is counted for a limit.
     pub fn tracks(&self, key: &KeyId) -> bool {
-        !self.spending.keys.is_empty() && self.spending.keys.contains_key(key)
+        !self.spending.keys.is_empty() && self.spending.keys.contains_key(self.counted_as(key))
+    }
+
+    /// Has a key count as another one from now on: what both spend counts together, so that a limit holds for both as for one.
+    pub fn share(&mut self, key: &KeyId, with: &KeyId) {
+        let with = self.counted_as(with).clone();
+        self.spending.shared.insert(key.clone(), with);
+    }
+
+    /// The key that what this one spends counts under: mostly itself.
+    pub fn counted_as<'a>(&'a self, key: &'a KeyId) -> &'a KeyId {
+        match self.spending.shared.is_empty() {
+            true => key,
+            false => self.spending.shared.get(key).unwrap_or(key),
+        }
     }
 
     /// Counts what the key spends from now on, on top of what it has spent before. A second time nothing changes.
@@ -31,7 +45,11 @@ impl AccountState {
 
     /// Counts the exact cost of a request as spent by its key, when that is tracked, and by its end user.
     pub fn spend(&mut self, key: &KeyId, end_user: Option<EndUser>, request: RequestId, cost: Credits) {
+        if end_user.is_none() && !self.tracks(key) {
+            return;
+        }
         let day = request.time().day();
+        let key = &self.counted_as(key).clone();
         if self.tracks(key)
             && let Some(periods) = self.spending.keys.get_mut(key)
         {
@@ -47,7 +65,7 @@ impl AccountState {
 
     /// What the key has spent, and holds, in a period.
     pub fn spent(&self, key: &KeyId, period: SpendPeriod) -> Spent {
-        let periods = self.spending.keys.get(key);
+        let periods = self.spending.keys.get(self.counted_as(key));
         periods
             .and_then(|periods| periods.get(&period))
             .copied()
@@ -56,7 +74,7 @@ impl AccountState {
 
     /// What an end user of the key has spent, and holds, in a period.
     pub fn spent_by(&self, key: &KeyId, end_user: EndUserId, period: SpendPeriod) -> Spent {
-        let of_key = self.spending.end_users.get(&(key.clone(), period));
+        let of_key = self.spending.end_users.get(&(self.counted_as(key).clone(), period));
         of_key.and_then(|all| all.get(&end_user)).copied().unwrap_or_default()
     }
 
@@ -75,7 +93,7 @@ impl AccountState {
 
     /// Makes what was spent what a store has; what is held stays.
     pub(super) fn read_spending(&mut self, kept: KeptSpending) {
-        let Spending { keys, end_users } = &mut self.spending;
+        let Spending { keys, end_users, .. } = &mut self.spending;
         let all = keys.values_mut().flat_map(HashMap::values_mut);
         all.chain(end_users.values_mut().flat_map(HashMap::values_mut))
             .for_each(|sums| sums.spent = Credits::ZERO);
@@ -129,7 +147,10 @@ impl AccountState {
         }
         if let Some((id, limit)) = limits.end_user {
             let period = limit.reset.period(request.id.time().day());
-            let known = self.spending.end_users.get(&(limits.key.clone(), period));
+            let known = self
+                .spending
+                .end_users
+                .get(&(self.counted_as(&limits.key).clone(), period));
             let is_full = |all: &HashMap<EndUserId, Spent>| {
                 !all.contains_key(&id) && all.len() >= usize::try_from(END_USERS_MAX).unwrap_or(usize::MAX)
             };
@@ -164,15 +185,13 @@ impl AccountState {
 
     /// A hold of the request has `more` from now on, below 0 when it has less.
     pub(super) fn hold_spending(&mut self, limits: &Arc<SpendLimits>, request: RequestId, more: Credits) {
-        let periods = self.spending.keys.entry(limits.key.clone()).or_default();
+        let key = self.counted_as(&limits.key).clone();
+        let periods = self.spending.keys.entry(key.clone()).or_default();
         for period in SpendPeriod::all_of(request.time().day()) {
             add(&mut periods.entry(period).or_default().held, more);
         }
         if let Some(end_user) = limits.end_user() {
-            let all = self
-                .spending
-                .end_users
-                .entry((limits.key.clone(), end_user.period(request)));
+            let all = self.spending.end_users.entry((key, end_user.period(request)));
             add(&mut all.or_default().entry(end_user.id).or_default().held, more);
         }
     }

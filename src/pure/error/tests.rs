@@ -10,6 +10,7 @@ fn the_code_in_the_body_is_the_status() {
         ApiError::BadRequest("x".into()),
         ApiError::Unauthenticated(KeyFault::Invalid),
         ApiError::Forbidden("x".into()),
+        ApiError::AccountStopped(AccountStop::Suspended),
         ApiError::UpstreamRefused {
             status: 422,
             message: "x".into(),
@@ -21,6 +22,22 @@ fn the_code_in_the_body_is_the_status() {
         let body: Value = serde_json::from_slice(&wire.body()).unwrap();
         assert_eq!(body["error"]["code"], wire.status);
         assert_eq!(body["error"]["type"], wire.kind);
+    }
+}
+
+#[test]
+fn a_stopped_account_is_told_apart_from_what_a_key_may_not() {
+    for (stop, text) in [(AccountStop::Suspended, "suspended"), (AccountStop::Closed, "closed")] {
+        let wire = ApiError::AccountStopped(stop).to_wire();
+        let body: Value = serde_json::from_slice(&wire.body()).unwrap();
+        let expected = serde_json::json!({ "error": {
+            "code": 403,
+            "type": "permission_error",
+            "message": format!("This account is {text}."),
+            "metadata": { "reason": format!("account_{text}") },
+        }});
+        assert_eq!(body, expected);
+        assert!(wire.retry_is_useless);
     }
 }
 

@@ -1,0 +1,221 @@
+//! What Stripe tells its webhook, as values: whether a message is Stripe's, and which payment it is about.
+//!
+//! A message is signed with a secret that only Stripe and this gateway know: `Stripe-Signature: t=<seconds>,v1=<hexadecimal>` is the
+//! HMAC-SHA256 of `<seconds>.<body>`, of which there are several while a secret is changed. One that is older than [`TOLERANCE_SECONDS`] is
+//! refused, so that what somebody has recorded is of no use later.
+
+use hmac::{Hmac, Mac};
+use serde::Deserialize;
+use sha2::Sha256;
+
+use super::ids::unhex;
+use super::money::Credits;
+use super::time::Timestamp;
+
+/// Why a message is not taken for Stripe's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SignatureFault {
+    /// There is no header, or it has another form.
+    #[error("the Stripe-Signature header is missing or malformed")]
+    Malformed,
+    /// None of its signatures is right.
+    #[error("no signature of the message is right")]
+    Forged,
+    /// It was signed too long ago, or in the future.
+    #[error("the message was signed more than {TOLERANCE_SECONDS} seconds ago, or ahead of time")]
+    Late,
+}
+
+/// Checks that `body`, as it came, was signed with `secret` a moment ago.
+///
+/// # Errors
+/// When it was not.
+pub fn verify(secret: &[u8], header: &str, body: &[u8], now: Timestamp) -> Result<(), SignatureFault> {
+    let (mut at, mut signatures) = (None, Vec::new());
+    if header.len() > HEADER_BYTES_MAX {
+        return Err(SignatureFault::Malformed);
+    }
+    for part in header.split(',') {
+        match part.trim().split_once('=') {
+            Some(("t", text)) if at.is_none() => at = Some(text),
+            Some(("t", _)) | None => return Err(SignatureFault::Malformed),
+            Some(("v1", text)) => signatures.extend(unhex::<32>(text)),
+            // Schemes of other versions.
+            Some(_) => {}
+        }
+    }
+    let text = at.filter(|text| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()));
+    let text = text.ok_or(SignatureFault::Malformed)?;
+    let seconds: i64 = text.parse().map_err(|_| SignatureFault::Malformed)?;
+    if signatures.is_empty() {
+        return Err(SignatureFault::Malformed);
+    }
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret).map_err(|_| SignatureFault::Forged)?;
+    mac.update(text.as_bytes());
+    mac.update(b".");
+    mac.update(body);
+    // Compared in a time that says nothing of where they differ.
+    let is_signed = signatures
+        .iter()
+        .any(|signature| mac.clone().verify_slice(signature).is_ok());
+    if !is_signed {
+        return Err(SignatureFault::Forged);
+    }
+    let age = now.0.div_euclid(1_000).saturating_sub(seconds);
+    match age.unsigned_abs() <= TOLERANCE_SECONDS {
+        true => Ok(()),
+        false => Err(SignatureFault::Late),
+    }
+}
+
+/// What a message is about.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Notice {
+    /// A checkout was paid.
+    Paid(Payment),
+    /// Money went back, or is in dispute: somebody has to look at it, for the message names no account.
+    WentBack {
+        /// Of the message.
+        event: String,
+        /// The kind of message, such as `charge.refunded`.
+        kind: String,
+        /// The payment that it is about, where that is told.
+        payment: Option<String>,
+    },
+    /// Nothing that is credited.
+    Other {
+        /// Of the message.
+        event: String,
+        /// The kind of message.
+        kind: String,
+        /// Why it is not.
+        why: &'static str,
+    },
+}
+
+/// A checkout that was paid.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Payment {
+    /// Of the message.
+    pub event: String,
+    /// The payment intent's id: what the credit is known by.
+    pub reference: String,
+    /// What the checkout was given as its client's reference: the account's name, if it is ours.
+    pub account: Option<String>,
+    /// Three letters, as Stripe writes them.
+    pub currency: String,
+    /// In the currency's smallest unit; above 0.
+    pub amount_minor: i64,
+}
+
+#[derive(Deserialize)]
+struct Event {
+    id: String,
+    #[serde(rename = "type")]
+    kind: String,
+    data: Data,
+}
+
+#[derive(Deserialize)]
+struct Data {
+    object: serde_json::Value,
+}
+
+#[derive(Deserialize)]
+struct Checkout {
+    payment_status: String,
+    payment_intent: Option<Intent>,
+    client_reference_id: Option<String>,
+    amount_total: Option<i64>,
+    currency: Option<String>,
+}
+
+/// By its id, or whole.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Intent {
+    Id(String),
+    Whole { id: String },
+}
+
+/// Reads a message whose signature was right.
+///
+/// # Errors
+/// Says what cannot be read.
+pub fn read(body: &[u8]) -> Result<Notice, String> {
+    let Event { id: event, kind, data } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
+    match kind.as_str() {
+        "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {}
+        "charge.refunded" | "charge.dispute.created" => {
+            let payment = data.object.get("payment_intent").and_then(serde_json::Value::as_str);
+            let payment = payment.map(str::to_owned);
+            return Ok(Notice::WentBack { event, kind, payment });
+        }
+        _ => {
+            let why = "this kind of message is none of a payment";
+            return Ok(Notice::Other { event, kind, why });
+        }
+    }
+    let checkout: Checkout = serde_json::from_value(data.object).map_err(|error| error.to_string())?;
+    if checkout.payment_status != "paid" {
+        let why = "it is not paid, or not yet";
+        return Ok(Notice::Other { event, kind, why });
+    }
+    let reference = match checkout.payment_intent {
+        Some(Intent::Id(id) | Intent::Whole { id }) => id,
+        None => {
+            let why = "it has no payment of its own: a subscription's, say";
+            return Ok(Notice::Other { event, kind, why });
+        }
+    };
+    let is_id = (1..=REFERENCE_BYTES_MAX).contains(&reference.len()) && reference.bytes().all(|b| b.is_ascii_graphic());
+    let amount_minor = checkout.amount_total.filter(|amount| *amount > 0);
+    match (checkout.currency, amount_minor) {
+        (Some(currency), Some(amount_minor)) if is_id => Ok(Notice::Paid(Payment {
+            event,
+            reference,
+            account: checkout.client_reference_id,
+            currency,
+            amount_minor,
+        })),
+        _ => Err("a checkout that is paid has a payment_intent, a currency and an amount_total above 0".to_owned()),
+    }
+}
+
+/// How many decimals the smallest unit of a currency has where Stripe tells amounts.
+///
+/// # Errors
+/// For what is no code of a currency, and for one whose amounts Stripe writes in two ways.
+pub fn decimals(currency: &str) -> Result<u32, String> {
+    let code = currency.to_ascii_uppercase();
+    if code.len() != 3 || !code.bytes().all(|byte| byte.is_ascii_uppercase()) {
+        return Err(format!(
+            "{currency:?} is not a currency's code of three letters, such as USD"
+        ));
+    }
+    // <https://docs.stripe.com/currencies>; ISK and the others of its special cases are told with two decimals.
+    match code.as_str() {
+        "BIF" | "CLP" | "DJF" | "GNF" | "JPY" | "KMF" | "KRW" | "MGA" | "PYG" | "RWF" | "VND" | "VUV" | "XAF"
+        | "XOF" | "XPF" => Ok(0),
+        "BHD" | "JOD" | "KWD" | "OMR" | "TND" => Ok(3),
+        "UGX" => Err("amounts in UGX are told with and without decimals: they cannot be taken".to_owned()),
+        _ => Ok(2),
+    }
+}
+
+/// An amount of the smallest unit of a currency with so many decimals. None beyond the range of a balance.
+pub fn amount(minor: i64, decimals: u32) -> Option<Credits> {
+    let unit = 10_i64.checked_pow(PICO_DECIMALS.checked_sub(decimals)?)?;
+    minor.checked_mul(unit).map(Credits::from_pico)
+}
+
+/// How old a signature may be, and how far ahead a clock, in seconds.
+pub const TOLERANCE_SECONDS: u64 = 300;
+/// The longest header, in bytes: Stripe sends two signatures at most.
+const HEADER_BYTES_MAX: usize = 2_048;
+const REFERENCE_BYTES_MAX: usize = 200;
+/// A credit has 10^12 parts.
+const PICO_DECIMALS: u32 = 12;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,163 @@
+//! Against signatures that Python's `hmac` made.
+
+use super::*;
+
+const SECRET: &[u8] = b"whsec_test_secret";
+const AT: i64 = 1_795_132_800;
+const BODY: &[u8] = br#"{"id":"evt_1","type":"ping"}"#;
+const GOOD: &str = "ed7f7627b7554fabaf69d8f8ed8cfafe3a27a2b55f8acb8b6e32b7df66ea7053";
+const OF_ANOTHER_SECRET: &str = "38de03c14466e8076f28828d1ffc838b1afef8d951cadff62a6ca3838bd8861e";
+const OF_ALL_BYTES: &str = "28da5dbbfa99163bddd2d64117974a3977a60a74d478a8d555036f8180eb098a";
+
+fn check(header: &str, body: &[u8], at: i64) -> Result<(), SignatureFault> {
+    verify(SECRET, header, body, Timestamp(at * 1_000))
+}
+
+#[test]
+fn a_signature_of_pythons_is_right() {
+    assert_eq!(check(&format!("t={AT},v1={GOOD}"), BODY, AT), Ok(()));
+    let every: Vec<u8> = (0..=255).collect();
+    assert_eq!(check(&format!("t={AT},v1={OF_ALL_BYTES}"), &every, AT), Ok(()));
+    // One of several, in any order, beside other schemes, with blanks.
+    let several = format!("v0=00, v1={OF_ANOTHER_SECRET} ,v1={GOOD},t={AT}");
+    assert_eq!(check(&several, BODY, AT), Ok(()));
+    assert_eq!(check(&format!("t={AT},v1={}", GOOD.to_uppercase()), BODY, AT), Ok(()));
+}
+
+#[test]
+fn what_is_forged_late_or_malformed_is_refused() {
+    use SignatureFault::{Forged, Late, Malformed};
+    let of = |t: &str, v1: &str| format!("t={t},v1={v1}");
+    let now = AT.to_string();
+    let tampered: String = GOOD.chars().rev().collect();
+    for (header, body, at, fault) in [
+        (of(&now, OF_ANOTHER_SECRET), BODY, AT, Forged),
+        (of(&now, &tampered), BODY, AT, Forged),
+        (of(&now, GOOD), &br#"{"id":"evt_1","type":"pinG"}"#[..], AT, Forged),
+        (of(&now, GOOD), &BODY[..27], AT, Forged),
+        (of(&now, GOOD), &b""[..], AT, Forged),
+        (of(&(AT + 1).to_string(), GOOD), BODY, AT, Forged),
+        (of(&format!("0{now}"), GOOD), BODY, AT, Forged),
+        (of(&now, GOOD), BODY, AT + 301, Late),
+        (of(&now, GOOD), BODY, AT - 301, Late),
+        (of(&now, &GOOD[..62]), BODY, AT, Malformed),
+        (of(&format!("-{now}"), GOOD), BODY, AT, Malformed),
+        (of("", GOOD), BODY, AT, Malformed),
+        (of("99999999999999999999", GOOD), BODY, AT, Malformed),
+        (format!("v1={GOOD}"), BODY, AT, Malformed),
+        (format!("t={now}"), BODY, AT, Malformed),
+        (format!("t={now},t={now},v1={GOOD}"), BODY, AT, Malformed),
+        (format!("t={now},v0={GOOD}"), BODY, AT, Malformed),
+        (
+            format!("{}{}", of(&now, GOOD), ",v0=00".repeat(400)),
+            BODY,
+            AT,
+            Malformed,
+        ),
+        (String::new(), BODY, AT, Malformed),
+        ("é".to_owned(), BODY, AT, Malformed),
+    ] {
+        assert_eq!(check(&header, body, at), Err(fault), "{header}");
+    }
+    for edge in [-300, 300] {
+        assert_eq!(check(&of(&now, GOOD), BODY, AT + edge), Ok(()));
+    }
+}
+
+fn checkout(kind: &str, status: &str, more: &str) -> Vec<u8> {
+    format!(
+        r#"{{"id":"evt_1","object":"event","type":"{kind}","livemode":true,"data":{{"object":{{"id":"cs_1","payment_status":"{status}","currency":"usd","amount_total":1050,"client_reference_id":"acme"{more}}}}}}}"#
+    )
+    .into_bytes()
+}
+
+#[test]
+fn a_paid_checkout_is_a_payment_and_nothing_else_is() {
+    const INTENT: &str = r#","payment_intent":"pi_1""#;
+    let payment = Payment {
+        event: "evt_1".to_owned(),
+        reference: "pi_1".to_owned(),
+        account: Some("acme".to_owned()),
+        currency: "usd".to_owned(),
+        amount_minor: 1050,
+    };
+    for kind in ["checkout.session.completed", "checkout.session.async_payment_succeeded"] {
+        assert_eq!(read(&checkout(kind, "paid", INTENT)), Ok(Notice::Paid(payment.clone())));
+        let whole = r#","payment_intent":{"id":"pi_1","object":"payment_intent"}"#;
+        assert_eq!(read(&checkout(kind, "paid", whole)), Ok(Notice::Paid(payment.clone())));
+        for status in ["unpaid", "no_payment_required", ""] {
+            assert!(
+                matches!(read(&checkout(kind, status, INTENT)), Ok(Notice::Other { .. })),
+                "{status}"
+            );
+        }
+        let without = r#","payment_intent":null"#;
+        assert!(matches!(
+            read(&checkout(kind, "paid", without)),
+            Ok(Notice::Other { .. })
+        ));
+    }
+    for kind in ["checkout.session.expired", "payment_intent.succeeded", "", "x"] {
+        assert!(
+            matches!(read(&checkout(kind, "paid", INTENT)), Ok(Notice::Other { .. })),
+            "{kind}"
+        );
+    }
+    let back = Notice::WentBack {
+        event: "evt_1".to_owned(),
+        kind: "charge.refunded".to_owned(),
+        payment: Some("pi_1".to_owned()),
+    };
+    assert_eq!(read(&checkout("charge.refunded", "paid", INTENT)), Ok(back));
+}
+
+#[test]
+fn what_cannot_be_read_is_no_payment() {
+    let text = String::from_utf8(checkout(
+        "checkout.session.completed",
+        "paid",
+        r#","payment_intent":"pi_1""#,
+    ))
+    .unwrap();
+    for (from, to) in [
+        ("1050", "0"),
+        ("1050", "-1050"),
+        ("1050", "10.5"),
+        ("1050", "null"),
+        ("1050", "\"1050\""),
+        ("1050", "99999999999999999999"),
+        ("\"usd\"", "null"),
+        ("\"pi_1\"", "\"\""),
+        ("\"pi_1\"", "7"),
+        ("\"pi_1\"", "\"a b\""),
+        ("\"data\"", "\"dat\""),
+        ("\"evt_1\"", "1"),
+    ] {
+        let broken = text.replacen(from, to, 1);
+        assert_ne!(broken, text);
+        assert!(read(broken.as_bytes()).is_err(), "{broken}");
+    }
+    for cut in 0..text.len() {
+        assert!(read(&text.as_bytes()[..cut]).is_err(), "{cut}");
+    }
+}
+
+#[test]
+fn amounts_are_exact_in_every_currency() {
+    for (currency, minor, credits) in [
+        ("usd", 1, "0.01"),
+        ("USD", 1050, "10.5"),
+        ("jpy", 500, "500"),
+        ("isk", 500, "5"),
+        ("kwd", 5120, "5.12"),
+    ] {
+        let decimals = decimals(currency).unwrap();
+        assert_eq!(amount(minor, decimals), Some(credits.parse().unwrap()), "{currency}");
+    }
+    assert_eq!(amount(922_337_203, 2), Some("9223372.03".parse().unwrap()));
+    assert_eq!(amount(922_337_204, 2), None);
+    assert_eq!(amount(i64::MAX, 0), None);
+    for wrong in ["", "us", "credits", "us1", "UGX", "éé"] {
+        assert!(decimals(wrong).is_err(), "{wrong}");
+    }
+}
