@@ -1,21 +1,32 @@
 //! The operator's commands as values: what the command line asks, what a store answers, and over which wire.
 
+pub mod accounts;
+pub mod credits;
+pub mod events;
+pub mod operators;
+mod reply;
 mod reports;
+mod statement_csv;
 
 use serde::{Deserialize, Deserializer, Serialize};
 
+use self::accounts::AccountOp;
+pub use self::accounts::AccountView;
+use self::credits::CreditOp;
+use self::events::EventOp;
+use self::operators::{Actor, OperatorOp};
+pub use self::reply::{AdminError, AdminReply};
 pub use self::reports::{AuditFinding, AuditReport, RecoverReport};
 use super::key_settings::{KeyChange, KeySettings};
-use super::query::{CallName, EndUserQuery, EndUserUsage, KeyedRow, RunningCall, UsageQuery};
-use super::{AccountRecord, Figures, KeyRecord, UsageRow, pico};
-use crate::pure::account::Spent;
+use super::query::{CallName, EndUserQuery, RunningCall, UsageQuery};
+use super::{StoreError, pico};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::policy::DomainPattern;
 use crate::pure::receipt::Receipt;
 use crate::pure::spend::Reset;
-use crate::pure::time::Period;
+use crate::pure::time::{Days, Period};
 
 /// One command.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -128,8 +139,37 @@ pub enum AdminOp {
     },
     /// Shows what start-up recovery would do or did: debits and holds of dead owners' journals.
     Recover,
+    /// Makes a key with the account, tier, domains, limits and settings of another one, which holds on for a while.
+    KeyRotate {
+        /// Which.
+        key: KeyRef,
+        /// Hexadecimal digest of the new key's text.
+        digest: String,
+        /// For how many milliseconds the old key holds on; 0: it is revoked at once.
+        overlap_ms: i64,
+    },
+    /// About accounts as a business has them.
+    Account(accounts::AccountOp),
+    /// About credit.
+    Credit(credits::CreditOp),
+    /// About operators, and the log of what they did.
+    Operator(operators::OperatorOp),
+    /// About events for webhooks.
+    Event(events::EventOp),
+    /// A command with who gives it: it is run and logged.
+    By(Box<Acted>),
     /// A reserve of the process that handed the ledger over.
     Reserve(super::remote::RemoteReserve),
+}
+
+/// A command and who gave it: the store runs it and writes it into the log, whatever it answers.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Acted {
+    /// Who.
+    pub actor: Actor,
+    /// What. Beside a command's own `op` another name.
+    #[serde(rename = "command")]
+    pub op: AdminOp,
 }
 
 /// How a command names a key.
@@ -140,76 +180,6 @@ pub enum KeyRef {
     Id(KeyId),
     /// By its text's digest, hexadecimal.
     Digest(String),
-}
-
-/// What a command answers.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case", tag = "reply")]
-pub enum AdminReply {
-    /// An account, as it stands now.
-    Account(AccountView),
-    /// All accounts.
-    Accounts {
-        /// In the order of their names, without their keys.
-        accounts: Vec<AccountView>,
-    },
-    /// A top-up.
-    Credited {
-        /// False when this reference had counted before.
-        added: bool,
-        /// The balance now.
-        #[serde(with = "pico")]
-        balance: Credits,
-    },
-    /// A key, made, changed or revoked.
-    Key(KeyRecord),
-    /// What a key has spent.
-    KeySpent {
-        /// In the period, in 10^-12 credit.
-        #[serde(with = "pico")]
-        spent: Credits,
-        /// By its open calls, in 10^-12 credit.
-        #[serde(with = "pico")]
-        held: Credits,
-    },
-    /// Keys.
-    Keys {
-        /// Oldest first.
-        keys: Vec<KeyRecord>,
-    },
-    /// Usage.
-    Usage {
-        /// Oldest day first.
-        rows: Vec<UsageRow>,
-    },
-    /// Usage, as it was asked for.
-    UsageOf {
-        /// Oldest day first.
-        rows: Vec<KeyedRow>,
-    },
-    /// Usage by end user.
-    EndUsers {
-        /// Its sums.
-        usage: EndUserUsage,
-    },
-    /// Receipts.
-    Receipts(ReceiptPage),
-    /// An audit.
-    Audit(AuditReport),
-    /// What was mended.
-    Repaired {
-        /// The counters as they were found, and as their entries say.
-        findings: Vec<AuditFinding>,
-    },
-    /// Maintenance, as it is now.
-    Maintenance {
-        /// The state.
-        on: bool,
-    },
-    /// What recovery did.
-    Recovered(RecoverReport),
-    /// A reserve.
-    Reserved(super::remote::RemoteReply),
 }
 
 /// Which receipts of an account are asked for.
@@ -248,46 +218,6 @@ pub struct ReceiptPage {
     pub running: Option<RunningCall>,
 }
 
-/// An account for showing.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct AccountView {
-    /// Its facts.
-    pub record: AccountRecord,
-    /// Its figures.
-    pub figures: Figures,
-    /// Number of open holds: its calls at once.
-    pub open_holds: u64,
-    /// Its keys; empty in a list.
-    pub keys: Vec<KeyRecord>,
-}
-
-/// Why a command is refused.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
-#[serde(rename_all = "snake_case", tag = "error", content = "text")]
-pub enum AdminError {
-    /// No such account.
-    #[error("no account is named {0}")]
-    NoAccount(AccountId),
-    /// The name is taken.
-    #[error("an account named {0} exists already")]
-    AccountExists(AccountId),
-    /// No such key.
-    #[error("no such key")]
-    NoKey,
-    /// The reference was used with another amount.
-    #[error("reference {0} was used before with another amount")]
-    ReferenceConflict(String),
-    /// Anything else that is wrong with the command.
-    #[error("{0}")]
-    Invalid(String),
-    /// It was written, but no replica has it yet: a fail-over may lose it.
-    #[error("not confirmed: {0}; run it again, a reference counts once")]
-    NotConfirmed(String),
-    /// The store failed; whether the command took effect is unknown unless the text says so.
-    #[error("the store failed: {0}")]
-    Store(String),
-}
-
 impl AdminOp {
     /// Whether it changes what must not be lost once it is acknowledged.
     pub fn writes(&self) -> bool {
@@ -298,7 +228,13 @@ impl AdminOp {
             | AdminOp::KeyCreate { .. }
             | AdminOp::KeySet { .. }
             | AdminOp::KeyRevoke { .. }
+            | AdminOp::KeyRotate { .. }
             | AdminOp::Maintenance { .. } => true,
+            AdminOp::Account(op) => matches!(op, AccountOp::Terms { .. }),
+            AdminOp::Credit(op) => matches!(op, CreditOp::Post(_)),
+            AdminOp::Operator(op) => matches!(op, OperatorOp::Create { .. } | OperatorOp::Revoke { .. }),
+            AdminOp::Event(op) => matches!(op, EventOp::Raise(_)),
+            AdminOp::By(acted) => acted.op.writes(),
             AdminOp::AccountShow { .. }
             | AdminOp::AccountList
             | AdminOp::KeyList { .. }
@@ -312,12 +248,6 @@ impl AdminOp {
             | AdminOp::Recover
             | AdminOp::Reserve(_) => false,
         }
-    }
-}
-
-impl From<Spent> for AdminReply {
-    fn from(Spent { spent, held }: Spent) -> AdminReply {
-        AdminReply::KeySpent { spent, held }
     }
 }
 
@@ -371,6 +301,28 @@ impl ReceiptQuery {
     /// The most receipts that one answer has.
     pub fn limit(&self) -> u32 {
         self.limit.clamp(1, RECEIPTS_MAX)
+    }
+}
+
+impl UsageQuery {
+    /// The command that asks for it: the one that earlier versions know too, where it is enough.
+    pub fn op(self) -> AdminOp {
+        match self.days {
+            Days::Period(period) if !self.by_key => AdminOp::Usage {
+                account: self.account,
+                key: self.key,
+                period,
+            },
+            _ => AdminOp::UsageOf(self),
+        }
+    }
+}
+
+impl ReceiptPage {
+    /// One that stands here cannot be read: the others are shown all the same.
+    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &StoreError) {
+        log::error!("a receipt of {account} is left out: {error}");
+        self.unreadable = self.unreadable.saturating_add(1);
     }
 }
 

@@ -7,6 +7,7 @@ use super::handle::AccountHandle;
 use super::hold::Hold;
 use super::journal::Entry;
 use super::{AccountRecord, Figures, KeyRecord, StoreError};
+use crate::config::SuspendedStreams;
 use crate::failpoints::point;
 use crate::pure::account::{Denial, ReserveRequest, Scope, Spent};
 use crate::pure::ids::Tier;
@@ -71,8 +72,22 @@ impl Caller {
     pub async fn reserve_journaled(
         &self,
         request: &ReserveRequest,
-        mut entry: Entry,
+        entry: Entry,
     ) -> Result<Result<Hold, Denial>, StoreError> {
+        self.reserve_until(request, entry, SuspendedStreams::Finish).await
+    }
+
+    /// The same for a call that may have to end when its account is stopped: its hold says so then ([`Hold::uncovered`]).
+    ///
+    /// # Errors
+    /// As [`Caller::reserve`].
+    pub async fn reserve_until(
+        &self,
+        request: &ReserveRequest,
+        mut entry: Entry,
+        on_stop: SuspendedStreams,
+    ) -> Result<Result<Hold, Denial>, StoreError> {
+        let ends_when_stopped = on_stop == SuspendedStreams::End;
         point("reserve", "before");
         let reply = match &self.place {
             AccountHandle::Embedded(store, account) => {
@@ -86,12 +101,19 @@ impl Caller {
                     Ok(Err(_)) | Err(_) => entry.close(),
                 }
                 let end_user = request.spend.as_ref().and_then(|limits| limits.end_user());
-                let cover = end_user.map(|end_user| Arc::new(Cover::of(Some(end_user))));
+                let is_covered = end_user.is_some() || ends_when_stopped;
+                let cover = is_covered.then(|| Arc::new(Cover::of(end_user)));
+                if let (true, Ok(Ok(_)), Some(cover)) = (ends_when_stopped, &reply, &cover) {
+                    account.ends_when_stopped(cover);
+                }
                 reply?.map(|granted| (granted, entry, cover))
             }
-            AccountHandle::Redis(store, account) => Box::pin(store.reserve(account, request, entry))
-                .await?
-                .map(|(granted, entry, cover)| (granted, entry, Some(cover))),
+            AccountHandle::Redis(store, account) => {
+                let entry = (entry, ends_when_stopped);
+                Box::pin(store.reserve(account, request, entry))
+                    .await?
+                    .map(|(granted, entry, cover)| (granted, entry, Some(cover)))
+            }
         };
         point("reserve", "after");
         Ok(reply.map(|(granted, entry, cover)| Hold::new(self.place.clone(), request.id, granted, entry, cover)))

@@ -41,7 +41,9 @@ impl LedgerAccess {
     pub fn to(config: &crate::config::Config) -> Result<LedgerAccess, StoreError> {
         match &config.store {
             crate::config::Store::Sqlite(path) => LedgerAccess::to_embedded(path),
-            crate::config::Store::Redis(_) => super::open(config).map(LedgerAccess::Own),
+            crate::config::Store::Redis(_) | crate::config::Store::Remote(_) => {
+                super::open(config).map(LedgerAccess::Own)
+            }
         }
     }
 
@@ -101,11 +103,13 @@ fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
     }
     let reply: Result<AdminReply, AdminError> = match serde_json::from_str::<AdminOp>(&line) {
         Ok(op) => store.run_blocking(op),
-        Err(error) => Err(AdminError::Invalid(format!("not a command: {error}"))),
+        Err(error) => Err(AdminError::Invalid(format!("{UNKNOWN_COMMAND}: {error}"))),
     };
     let mut text = serde_json::to_vec(&reply)?;
     text.push(b'\n');
     (&mut &*stream).write_all(&text)
 }
 
+/// What an owner says first of a line that is no command that it knows: all versions do.
+pub(crate) const UNKNOWN_COMMAND: &str = "not a command";
 const LINE_BYTES_MAX: u64 = 1 << 20;

@@ -38,12 +38,18 @@ fn rename(from: &Path, to: &Path) {
 }
 
 pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
+    ask_noting(socket, op, &mut false)
+}
+
+/// The same, and whether the command was sent: if not, nobody has it.
+pub(super) fn ask_noting(socket: &Path, op: &AdminOp, was_sent: &mut bool) -> Result<AdminReply, AdminError> {
     let failed = |error: std::io::Error| AdminError::Store(format!("{}: {error}", socket.display()));
     let mut stream = connect(socket).map_err(failed)?;
     stream.set_read_timeout(Some(WAIT_MAX)).map_err(failed)?;
     let mut text = serde_json::to_vec(op).map_err(|error| AdminError::Invalid(error.to_string()))?;
     text.push(b'\n');
     stream.write_all(&text).map_err(failed)?;
+    *was_sent = true;
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).map_err(failed)?;
     serde_json::from_str::<Result<AdminReply, AdminError>>(&line)

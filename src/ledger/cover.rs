@@ -1,13 +1,14 @@
 //! Whether the credit of a running call is still set aside: a store whose holds expire says when it no longer can be sure.
 //!
 //! A call ends before the ledger may give its credit to another: that is what makes a hold worth something when a gateway and its store
-//! lose sight of each other.
+//! lose sight of each other. And whether its account was stopped, where that is to end its calls.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll};
 
 use futures::task::AtomicWaker;
 
+use crate::pure::error::AccountStop;
 use crate::pure::spend::EndUser;
 
 /// Why a call is no longer covered.
@@ -17,6 +18,8 @@ pub enum Uncovered {
     NoCredit,
     /// Its hold could not be renewed in time: the store does not answer.
     NoAnswer,
+    /// Its account was stopped, and its gateway is configured to end such calls.
+    Stopped(AccountStop),
 }
 
 /// What the store tells a running call.
@@ -42,6 +45,8 @@ impl Cover {
         let state = match why {
             Uncovered::NoCredit => NO_CREDIT,
             Uncovered::NoAnswer => NO_ANSWER,
+            Uncovered::Stopped(AccountStop::Suspended) => SUSPENDED,
+            Uncovered::Stopped(AccountStop::Closed) => CLOSED,
         };
         self.state.store(state, Ordering::Release);
         self.call.wake();
@@ -58,6 +63,8 @@ impl Cover {
         match self.state.load(Ordering::Acquire) {
             COVERED => None,
             NO_CREDIT => Some(Uncovered::NoCredit),
+            SUSPENDED => Some(Uncovered::Stopped(AccountStop::Suspended)),
+            CLOSED => Some(Uncovered::Stopped(AccountStop::Closed)),
             _ => Some(Uncovered::NoAnswer),
         }
     }
@@ -66,3 +73,5 @@ impl Cover {
 const COVERED: u8 = 0;
 const NO_CREDIT: u8 = 1;
 const NO_ANSWER: u8 = 2;
+const SUSPENDED: u8 = 3;
+const CLOSED: u8 = 4;

@@ -5,14 +5,20 @@
 //! in between. When the file cannot be written, nothing is dropped: the queue stays, new reserves are refused, and the thread
 //! keeps trying.
 
+mod accounts;
+mod acts;
 mod command;
 mod commands;
+mod credits;
+mod events;
 mod extend;
 mod handover;
 mod idempotency;
 mod key_limits;
+mod key_rotate;
 mod keys;
 mod load;
+mod operators;
 mod owner;
 mod preflight;
 mod queries;
@@ -21,6 +27,7 @@ mod reports;
 mod settle;
 mod shared;
 mod spending;
+mod stoppable;
 mod take_back;
 mod writer;
 
@@ -31,10 +38,12 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use self::command::Command;
+use self::credits::CreditQuery;
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
 use self::writer::start_thread;
+use super::admin::accounts::AccountOp;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
 use super::sqlite::{Database, ReceiptBounds};
@@ -129,7 +138,7 @@ impl Embedded {
     /// None when another process owns the ledger now: it is to be asked.
     pub(super) fn reserve(
         &self,
-        cell: &EmbeddedAccount,
+        cell: &Arc<EmbeddedAccount>,
         request: &ReserveRequest,
         entry: &mut Entry,
     ) -> Result<Option<Result<Granted, Denial>>, StoreError> {
@@ -143,20 +152,25 @@ impl Embedded {
                 self.path.display()
             )));
         }
+        if let Some(stop) = cell.stop() {
+            return Ok(Some(Err(Denial::Stopped(stop))));
+        }
         let reply = state.reserve(request, self.shared.clock.now());
-        if let Ok(granted) = &reply {
+        match &reply {
             // Still under the account's lock: a successor that looks into the journal finds every hold.
-            entry.granted(granted.amount);
+            Ok(granted) => entry.granted(granted.amount),
+            Err(denial) => self.refused(cell, denial, request.quota),
         }
         Ok(Some(reply))
     }
 
-    pub(super) fn look(&self, cell: &EmbeddedAccount, look: &Look) -> Result<(), Denial> {
+    pub(super) fn look(&self, cell: &Arc<EmbeddedAccount>, look: &Look) -> Result<(), Denial> {
         let mut state = cell.state();
         if self.is_handed_over() {
             return Ok(()); // Another process knows.
         }
-        state.look(look, self.shared.clock.now())
+        let looked = state.look(look, self.shared.clock.now());
+        looked.inspect_err(|denial| self.refused(cell, denial, look.quota))
     }
 
     pub(super) fn recovered(&self, report: RecoverReport) {
@@ -206,10 +220,13 @@ impl Embedded {
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         if !self.is_ours() {
-            let asked = self.ask_successor(op.clone()).await;
-            if asked.is_ok() || !self.is_ours() {
+            let (asked, has_effect) = self.give_successor(op.clone()).await;
+            if asked.is_ok() || has_effect || !self.is_ours() {
                 return asked;
             }
+        }
+        if let Some(answer) = self.answer_beside(&op).await {
+            return answer;
         }
         if let AdminOp::Receipts(query) = op {
             let unknown = |_| AdminError::NoAccount(query.account.clone());
@@ -218,6 +235,12 @@ impl Embedded {
             return page
                 .map(AdminReply::Receipts)
                 .map_err(|error| AdminError::Store(error.to_string()));
+        }
+        if let AdminOp::Account(AccountOp::Page(query)) = &op {
+            return Ok(self.account_page(query));
+        }
+        if let Some(query) = CreditQuery::asked(&op) {
+            return self.credit_query(query).await;
         }
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
@@ -233,10 +256,17 @@ impl Embedded {
 
     /// Runs an operator's command from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if let Some(answer) = self.answer_beside_blocking(&op) {
+            return answer;
+        }
         match &op {
             AdminOp::Receipts(query) => return self.receipts_blocking(query),
             AdminOp::EndUsers(query) => return self.end_users_blocking(query),
+            AdminOp::Account(AccountOp::Page(query)) => return Ok(self.account_page(query)),
             _ => {}
+        }
+        if let Some(query) = CreditQuery::asked(&op) {
+            return self.credit_query_blocking(&query);
         }
         match self.ask_thread(op)? {
             AdminReply::Audit(report) => self.reports.witnessed(report, self.shared.clock.now().day()),

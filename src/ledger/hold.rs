@@ -26,7 +26,7 @@ pub struct Hold {
     pub(super) entry: Entry,
     /// The name under which the call is billed, once it owes something.
     pub(super) number: Option<CallNumber>,
-    /// None where holds do not expire, and the call has no end user with a limit.
+    /// None where holds do not expire, the call has no end user with a limit, and it is not to end when its account is stopped.
     pub(super) cover: Option<Arc<Cover>>,
     /// The idempotency key under which the call was sent.
     pub(super) key: Option<Box<TakenKey>>,
@@ -101,7 +101,7 @@ impl Hold {
         self.cover.as_ref()?.ended()
     }
 
-    /// Ready once the call has to end. Never for a hold that does not expire.
+    /// Ready once the call has to end. Never for a hold that does not expire, unless its account is stopped and that ends it.
     pub fn poll_uncovered(&self, context: &mut Context<'_>) -> Poll<Uncovered> {
         match &self.cover {
             Some(cover) => cover.poll_ended(context),

@@ -10,7 +10,7 @@ use super::pico;
 use crate::config::Network;
 use crate::pure::ids::KeyId;
 use crate::pure::money::Credits;
-use crate::pure::policy::ModelPattern;
+use crate::pure::policy::{DomainPattern, ModelPattern};
 use crate::pure::spend::{EndUserId, Reset, SpendLimit, SpendLimits};
 
 /// A key's settings.
@@ -32,6 +32,9 @@ pub struct KeySettings {
     /// Where it may be used; everywhere when the list is empty.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub addresses: Vec<Network>,
+    /// The key that what this one spends counts under: the one that it came in place of, by a rotation, when that had limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts_as: Option<KeyId>,
 }
 
 /// A change of a key's settings; what is `None` stays.
@@ -79,7 +82,7 @@ impl KeySettings {
     pub fn spend(&self, key: &KeyId, end_user: Option<EndUserId>) -> Option<Arc<SpendLimits>> {
         let end_user = end_user.zip(self.end_user_limit);
         let limits = SpendLimits {
-            key: key.clone(),
+            key: self.counts_as.as_ref().unwrap_or(key).clone(),
             own: self.limit,
             end_user,
         };
@@ -144,6 +147,17 @@ impl KeyChange {
         }
         after.check()?;
         Ok(after)
+    }
+}
+
+/// Whether a key may list so many domains.
+///
+/// # Errors
+/// Says that it may not.
+pub(in crate::ledger) fn check_domains(domains: &[DomainPattern]) -> Result<(), String> {
+    match domains.len() > LISTED_MAX {
+        true => Err(format!("a key has at most {LISTED_MAX} domains")),
+        false => Ok(()),
     }
 }
 

@@ -4,6 +4,7 @@
 //! accounts in memory over a SQLite file; the Redis store serves one node or many. Reserving may wait for the store, within a bounded time;
 //! settling and releasing never wait: the store takes the [`Hold`] and sees to it.
 
+mod acts;
 pub mod admin;
 mod caller;
 pub mod control;
@@ -11,6 +12,7 @@ pub(crate) mod control_socket;
 mod cover;
 pub mod embedded;
 mod error;
+pub(crate) mod events;
 mod extend;
 pub(crate) mod folder;
 mod handle;
@@ -25,8 +27,10 @@ mod records;
 pub mod redis;
 mod refusals;
 mod remote;
+mod rotation;
 pub mod sqlite;
 pub mod store_metrics;
+pub mod terms;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -46,7 +50,7 @@ use self::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 pub use self::receipt_files::ReceiptFiles;
 use self::records::clamped;
 pub use self::records::{AccountRecord, Debit, Figures, KeyRecord, UsageRow};
-pub(crate) use self::records::{Found, Orphan, pico};
+pub(crate) use self::records::{Found, Orphan, pico, pico_option};
 use self::store_metrics::StoreMetrics;
 
 // The futures of the Redis store are boxed: they are large, and a call on the embedded store should not carry their size.
@@ -81,6 +85,7 @@ pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
             };
             redis::RedisLedger::connect(address, options).map(Ledger::Redis)
         }
+        crate::config::Store::Remote(_) => Err(elsewhere()),
     }
 }
 
@@ -92,7 +97,13 @@ pub(crate) fn preflight(config: &crate::config::Config) -> Result<(), StoreError
     match &config.store {
         crate::config::Store::Sqlite(path) => embedded::Embedded::preflight(path),
         crate::config::Store::Redis(address) => redis::RedisLedger::preflight(address, redis::Options::default()),
+        crate::config::Store::Remote(_) => Err(elsewhere()),
     }
+}
+
+/// Only commands can be given to a gateway elsewhere.
+fn elsewhere() -> StoreError {
+    StoreError::Unavailable("this works on the gateway's own machine alone: leave out --operator".to_owned())
 }
 
 impl Ledger {
@@ -303,4 +314,4 @@ impl Ledger {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -8,8 +8,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::end_users::{END_USERS_MAX, EndUserBound, EndUserQuery, EndUserRow, EndUserUsage};
 pub(in crate::ledger) use self::end_users::{EndUserSums, Unsummed};
-use super::admin::{AdminOp, AdminReply, ReceiptPage};
-use super::{StoreError, UsageRow, pico};
+use super::{UsageRow, pico};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::receipt::Receipt;
@@ -37,45 +36,6 @@ impl UsageQuery {
             days: period.into(),
             by_key: false,
         }
-    }
-
-    /// The command that asks for it: the one that earlier versions know too, where it is enough.
-    pub fn op(self) -> AdminOp {
-        match self.days {
-            Days::Period(period) if !self.by_key => AdminOp::Usage {
-                account: self.account,
-                key: self.key,
-                period,
-            },
-            _ => AdminOp::UsageOf(self),
-        }
-    }
-}
-
-impl AdminReply {
-    /// The usage rows that it has; none when it is another reply.
-    pub fn into_usage(self) -> Option<Vec<KeyedRow>> {
-        match self {
-            AdminReply::Usage { rows } => Some(rows.into_iter().map(|row| KeyedRow { key: None, row }).collect()),
-            AdminReply::UsageOf { rows } => Some(rows),
-            _ => None,
-        }
-    }
-
-    /// The sums by end user that it has; none when it is another reply.
-    pub fn into_end_users(self) -> Option<EndUserUsage> {
-        match self {
-            AdminReply::EndUsers { usage } => Some(usage),
-            _ => None,
-        }
-    }
-}
-
-impl ReceiptPage {
-    /// One that stands here cannot be read: the others are shown all the same.
-    pub(super) fn tell_unreadable(&mut self, account: &AccountId, error: &StoreError) {
-        log::error!("a receipt of {account} is left out: {error}");
-        self.unreadable = self.unreadable.saturating_add(1);
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::key_settings::KeySettings;
+use super::terms::AccountTerms;
 use crate::pure::ids::{AccountId, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -51,6 +52,9 @@ pub struct AccountRecord {
     pub monthly_quota: Option<Credits>,
     /// When it was made.
     pub created: Timestamp,
+    /// What its operator says of it; in the records of before there were terms there is nothing.
+    #[serde(default)]
+    pub terms: AccountTerms,
 }
 
 /// A key with its account, as a store has found them; `place` is where it has the account's figures.

@@ -41,6 +41,7 @@ impl Caller {
         scope: Scope,
         limits: Limits,
     ) -> Result<Result<RateView, RateView>, StoreError> {
+        let of = scope.clone();
         Ok(match self.reserve(&self.uncharged(id, scope, limits)).await? {
             Err(Denial::Concurrency(rate) | Denial::Tokens(rate)) => Ok(RateView { limits, ..rate }),
             Err(Denial::Requests(rate)) => Err(RateView { limits, ..rate }),
@@ -51,6 +52,8 @@ impl Caller {
                 | Denial::Spent { rate, .. }
                 | Denial::EndUsers(rate),
             ) => Ok(RateView { limits, ..rate }),
+            // Stopped a moment ago: what it is told again was asked for, and paid, before.
+            Err(Denial::Stopped(_)) => Ok(self.rate(&of, limits)),
             Ok(hold) => {
                 hold.release();
                 return Err(StoreError::Corrupt(

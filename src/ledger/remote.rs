@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
+use crate::pure::error::AccountStop;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -77,6 +78,11 @@ pub enum RemoteReply {
     },
     /// [`Denial::EndUsers`].
     EndUsers(RateView),
+    /// [`Denial::Stopped`].
+    Stopped {
+        /// For good, not only suspended.
+        is_closed: bool,
+    },
 }
 
 impl RemoteReserve {
@@ -152,6 +158,9 @@ impl From<Result<Granted, Denial>> for RemoteReply {
                 }
             }
             Err(Denial::EndUsers(rate)) => RemoteReply::EndUsers(rate),
+            Err(Denial::Stopped(stop)) => RemoteReply::Stopped {
+                is_closed: stop == AccountStop::Closed,
+            },
         }
     }
 }
@@ -191,6 +200,8 @@ impl From<RemoteReply> for Result<Granted, Denial> {
                 })
             }
             RemoteReply::EndUsers(rate) => Err(Denial::EndUsers(rate)),
+            RemoteReply::Stopped { is_closed: true } => Err(Denial::Stopped(AccountStop::Closed)),
+            RemoteReply::Stopped { is_closed: false } => Err(Denial::Stopped(AccountStop::Suspended)),
         }
     }
 }

@@ -3,6 +3,9 @@
 //! Debits are kept as sums: an account's balance and month, a usage row a day and model, and which numbers of each producer are
 //! resolved. All of a group stand in one transaction, so the books balance at every moment on disk.
 
+mod acts;
+pub(super) mod credits;
+mod events;
 mod header;
 mod idempotency;
 mod numbers;
@@ -11,6 +14,7 @@ mod reader;
 mod receipt_bounds;
 mod receipts;
 mod spending;
+mod terms;
 mod usage;
 
 use std::collections::{BTreeMap, HashMap};
@@ -20,6 +24,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
+pub(super) use self::events::Told;
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
@@ -30,6 +35,7 @@ use super::admin::AuditFinding;
 use super::query::{KeyedRow, UsageQuery};
 use super::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::account::KeptState;
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyDigest, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -45,6 +51,9 @@ pub(super) struct Database {
     /// The next commit reports an error although it is done.
     #[cfg(test)]
     pub(super) fails_after_commit: bool,
+    /// And then the entry cannot be looked for, once.
+    #[cfg(test)]
+    pub(super) fails_to_look: bool,
 }
 
 /// An account as the file has it.
@@ -62,18 +71,11 @@ pub(super) struct AccountDebit {
     /// Spent in `month` after the group, as memory has it.
     pub(super) month_used: i64,
     /// Each producer's numbers after the group.
-    pub(super) numbers: HashMap<ProducerId, (Birth, Numbers)>,
+    pub(super) numbers: FastMap<ProducerId, (Birth, Numbers)>,
     pub(super) usage: UsageSums,
     pub(super) spent: SpendSums,
-}
-
-/// How a top-up ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum TopUp {
-    Added,
-    Already,
-    Conflict,
-    OutOfRange,
+    /// The account's `low_balance`.
+    pub(super) low: Option<Credits>,
 }
 
 impl From<rusqlite::Error> for StoreError {
@@ -103,11 +105,17 @@ impl Database {
         usage::complete_schema(&connection)?;
         spending::complete_schema(&connection)?;
         idempotency::complete_schema(&connection)?;
+        events::complete_schema(&connection)?;
+        acts::complete_schema(&connection)?;
+        terms::complete_schema(&connection)?;
+        credits::complete_schema(&connection)?;
         Ok(Database {
             connection,
             receipt_bounds: ReceiptBounds::days(0),
             #[cfg(test)]
             fails_after_commit: false,
+            #[cfg(test)]
+            fails_to_look: false,
         })
     }
 
@@ -118,7 +126,7 @@ impl Database {
         let mut spending = spending::all(&self.connection)?;
         let mut statement = self
             .connection
-            .prepare("SELECT id, tier, quota, balance, created, forgotten FROM accounts ORDER BY id")?;
+            .prepare("SELECT id, tier, quota, balance, created, forgotten, terms FROM accounts ORDER BY id")?;
         let mut rows = statement.query([])?;
         let mut accounts = Vec::new();
         while let Some(row) = rows.next()? {
@@ -136,6 +144,7 @@ impl Database {
                     tier: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
                     monthly_quota: row.get::<_, Option<i64>>(2)?.map(Credits::from_pico),
                     created: Timestamp(row.get(4)?),
+                    terms: terms::read(&row.get::<_, String>(6)?)?,
                 },
             });
         }
@@ -213,11 +222,12 @@ impl Database {
     /// Writes a group in one transaction: all or nothing, and once by its name, even when a try before reported an error.
     pub(super) fn write_debits(
         &mut self,
-        group: &HashMap<AccountId, AccountDebit>,
+        group: &FastMap<AccountId, AccountDebit>,
         written: &[Receipt],
         name: &str,
-        today: Day,
+        now: Timestamp,
     ) -> Result<(), StoreError> {
+        let today = now.day();
         let transaction = self.connection.transaction()?;
         let last: Option<String> = transaction
             .prepare_cached("SELECT value FROM settings WHERE name = 'group'")?
@@ -228,6 +238,7 @@ impl Database {
         }
         for (account, debit) in group {
             write_debit(&transaction, account, debit, today)?;
+            events::debited(&transaction, account, debit, now)?;
         }
         receipts::write(&transaction, written, self.receipt_bounds, today)?;
         transaction

@@ -1,9 +1,13 @@
 //! What the ledger's thread is told.
 
+use std::sync::Arc;
+
 use tokio::sync::oneshot;
 
+use super::shared::EmbeddedAccount;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::events::Refused;
 use crate::ledger::idempotency::call::{Found, KeyedCall};
 
 /// What the thread is told.
@@ -15,6 +19,11 @@ pub(super) enum Command {
     Admin {
         op: AdminOp,
         reply: oneshot::Sender<Result<AdminReply, AdminError>>,
+    },
+    /// A call was refused in a way that is told.
+    Refused {
+        cell: Arc<EmbeddedAccount>,
+        refused: Refused,
     },
     /// Commit now, and say so.
     Flush(oneshot::Sender<Result<(), StoreError>>),

@@ -9,10 +9,11 @@ use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use super::spending;
 use super::writer::Committer;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef, RecoverReport};
+use crate::ledger::key_settings::check_domains;
 use crate::ledger::query::{KeyedRow, UsageQuery};
-use crate::ledger::sqlite::TopUp;
+use crate::ledger::rotation::{Rotation, taken};
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
-use crate::pure::account::AccountState;
+use crate::pure::account::{AccountState, Denial};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::money::Credits;
 
@@ -37,7 +38,7 @@ impl Committer {
                 account,
                 amount,
                 reference,
-            } => self.add_credits(&account, amount, &reference),
+            } => self.add_credits(account, amount, reference),
             AdminOp::KeyCreate {
                 digest,
                 account,
@@ -99,13 +100,35 @@ impl Committer {
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Recover => Ok(AdminReply::Recovered(self.recovered())),
+            AdminOp::Account(op) => self.account_op(op),
+            AdminOp::Credit(op) => self.credit_op(op),
+            AdminOp::Operator(op) => self.operator(op),
+            AdminOp::By(acted) => self.act(*acted),
+            AdminOp::KeyRotate {
+                key,
+                digest,
+                overlap_ms,
+            } => self.rotate_key(&key, Rotation::of(&digest, overlap_ms)?),
+            AdminOp::Event(op) => self.event_op(op),
             AdminOp::Reserve(reserve) => {
                 let cell = self.cell(reserve.account())?;
                 let request = reserve.request();
-                let reply = cell.state().reserve(&request, self.shared.clock.now());
-                if reply.is_ok() {
-                    let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
-                    predecessors.insert(request.id, cell);
+                let mut state = cell.state();
+                let reply = match cell.stop() {
+                    Some(stop) => Err(Denial::Stopped(stop)),
+                    None => state.reserve(&request, self.shared.clock.now()),
+                };
+                drop(state);
+                match &reply {
+                    Ok(_) => {
+                        let mut predecessors = self.shared.predecessors.lock().unwrap_or_else(PoisonError::into_inner);
+                        predecessors.insert(request.id, cell);
+                    }
+                    Err(denial) => {
+                        if let Some(refused) = self.shared.first_refusal(&cell, denial, request.quota) {
+                            self.raise_refused(&cell, &refused);
+                        }
+                    }
                 }
                 Ok(AdminReply::Reserved(reply.into()))
             }
@@ -130,6 +153,7 @@ impl Committer {
             tier,
             monthly_quota,
             created: self.shared.clock.now(),
+            terms: crate::ledger::terms::AccountTerms::default(),
         };
         self.database.insert_account(&record).map_err(failed)?;
         let cell = Arc::new(EmbeddedAccount::new(record, AccountState::default()));
@@ -155,12 +179,12 @@ impl Committer {
             record.monthly_quota = checked_quota(quota)?;
         }
         self.database.update_account(&record).map_err(failed)?;
-        cell.record.store(Arc::new(record));
+        cell.set_record(record);
         Ok(AdminReply::Account(self.view(&cell, true)))
     }
 
     fn list_accounts(&self) -> AdminReply {
-        let mut cells: Vec<Arc<EmbeddedAccount>> = self
+        let cells: Vec<Arc<EmbeddedAccount>> = self
             .shared
             .accounts
             .read()
@@ -168,52 +192,21 @@ impl Committer {
             .values()
             .cloned()
             .collect();
-        cells.sort_by(|a, b| a.record.load().id.cmp(&b.record.load().id));
         AdminReply::Accounts {
             accounts: cells.iter().map(|cell| self.view(cell, false)).collect(),
         }
     }
 
-    fn add_credits(&mut self, id: &AccountId, amount: Credits, reference: &str) -> Result<AdminReply, AdminError> {
-        let cell = self.cell(id)?;
-        if amount <= Credits::ZERO {
-            return Err(AdminError::Invalid(format!("the amount must be above 0, not {amount}")));
-        }
-        if reference.is_empty() || reference.len() > REFERENCE_BYTES_MAX {
-            return Err(AdminError::Invalid(format!(
-                "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes"
-            )));
-        }
-        // The file adds to the balance that it has, so it gets the debits that are queued first.
-        self.commit().map_err(failed)?;
-        let written = self
-            .database
-            .top_up(id, reference, amount, self.shared.clock.now())
-            .map_err(failed)?;
-        let added = match written {
-            TopUp::Added => true,
-            TopUp::Already => false,
-            TopUp::Conflict => return Err(AdminError::ReferenceConflict(reference.to_owned())),
-            TopUp::OutOfRange => {
-                return Err(AdminError::Invalid(format!(
-                    "{amount} would take the balance beyond its range"
-                )));
-            }
-        };
-        let mut state = cell.state();
-        if added && !state.top_up(amount) {
-            // Debits only lower a balance, so what fitted a moment ago still fits.
-            log::error!("MONEY: a top-up of {amount} for {id} is in the file but not in memory");
-        }
-        Ok(AdminReply::Credited {
-            added,
-            balance: state.balance(),
-        })
-    }
-
     fn create_key(&mut self, digest: KeyDigest, record: KeyRecord) -> Result<AdminReply, AdminError> {
+        let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
+        if keys.contains_key(&digest) {
+            return Err(taken());
+        }
+        drop(keys);
         let cell = self.cell(&record.account)?;
-        let account_tier = cell.record.load().tier;
+        let of_account = cell.record.load();
+        let account_tier = of_account.tier;
+        of_account.terms.allows_key().map_err(AdminError::Invalid)?;
         if let Some(tier) = record.tier.filter(|tier| *tier > account_tier) {
             let (has, wants) = (account_tier.name(), tier.name());
             return Err(AdminError::Invalid(format!(
@@ -225,6 +218,7 @@ impl Committer {
                 "a limit must be at least 1; to stop a key, revoke it".to_owned(),
             ));
         }
+        check_domains(&record.domains).map_err(AdminError::Invalid)?;
         record.settings.check().map_err(AdminError::Invalid)?;
         self.database.insert_key(&digest, &record).map_err(failed)?;
         spending::track(&cell, &record);
@@ -270,21 +264,12 @@ impl Committer {
             .clone()
     }
 
-    fn view(&self, cell: &EmbeddedAccount, with_keys: bool) -> AccountView {
-        let record = AccountRecord::clone(&cell.record.load());
-        let keys = if with_keys {
-            self.keys_of(&record.id)
-        } else {
-            Vec::new()
-        };
-        let figures = cell.figures(&self.shared.clock);
-        let open_holds = u64::try_from(cell.state().open_holds()).unwrap_or(u64::MAX);
-        AccountView {
-            record,
-            figures,
-            open_holds,
-            keys,
+    pub(super) fn view(&self, cell: &EmbeddedAccount, with_keys: bool) -> AccountView {
+        let mut view = self.shared.account_view(cell);
+        if with_keys {
+            view.keys = self.keys_of(&view.record.id);
         }
+        view
     }
 
     fn keys_of(&self, account: &AccountId) -> Vec<KeyRecord> {
@@ -309,6 +294,3 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
 pub(super) fn failed(error: StoreError) -> AdminError {
     AdminError::Store(error.to_string())
 }
-
-/// Longest reference of a top-up, in bytes.
-const REFERENCE_BYTES_MAX: usize = 200;

@@ -28,7 +28,7 @@ impl Embedded {
     /// A reserve at the successor; here, when the ledger is taken back meanwhile.
     pub(in crate::ledger) async fn reserve_at_successor(
         &self,
-        cell: &EmbeddedAccount,
+        cell: &Arc<EmbeddedAccount>,
         request: &ReserveRequest,
         entry: &mut Entry,
     ) -> Result<Result<Granted, Denial>, StoreError> {
@@ -107,26 +107,34 @@ impl Embedded {
 
     /// Asks the successor, which may take a moment to listen. An error too when the ledger is taken back meanwhile.
     pub(super) async fn ask_successor(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        self.give_successor(op).await.0
+    }
+
+    /// The same, and whether the command may have had an effect there: one that writes is sent once, and its error is what is known of it.
+    pub(super) async fn give_successor(&self, op: AdminOp) -> (Result<AdminReply, AdminError>, bool) {
         let (socket, shared) = (control_socket::socket_path(&self.path), Arc::clone(&self.shared));
         let ask = move || {
-            let started = monotonic();
+            let (started, mut was_sent) = (monotonic(), false);
             loop {
                 let asked = match shared.owner.now() {
-                    Owner::This => return Err(AdminError::Store("the ledger was taken back".to_owned())),
+                    Owner::This => return (Err(AdminError::Store("the ledger was taken back".to_owned())), false),
                     Owner::TakesBack => Err(AdminError::Store("the ledger is being taken back".to_owned())),
-                    Owner::Successor => control_socket::ask(&socket, &op),
+                    Owner::Successor => control_socket::ask_noting(&socket, &op, &mut was_sent),
                 };
+                let has_effect = was_sent && op.writes();
                 match asked {
-                    // Nobody listens yet, or it was our own socket in its last moment. What is asked here can be asked twice.
-                    Err(AdminError::Store(_)) if started.elapsed() < SUCCESSOR_WAIT_MAX => {
+                    // Nobody listens yet, or it was our own socket in its last moment. What only reads can be asked twice, and so can a
+                    // reserve: a request holds once.
+                    Err(AdminError::Store(_)) if !has_effect && started.elapsed() < SUCCESSOR_WAIT_MAX => {
                         std::thread::sleep(SUCCESSOR_PAUSE);
                     }
-                    answered => return answered,
+                    answered => return (answered, has_effect),
                 }
             }
         };
         let asked = tokio::task::spawn_blocking(ask).await;
-        asked.unwrap_or_else(|error| Err(AdminError::Store(format!("the successor was not asked: {error}"))))
+        let unasked = |error| AdminError::Store(format!("the successor was not asked: {error}"));
+        asked.unwrap_or_else(|error| (Err(unasked(error)), true))
     }
 
     /// Holds what the calls of a living process hold, until that process has ended.

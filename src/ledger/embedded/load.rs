@@ -1,6 +1,6 @@
 //! What a process takes over at its start: the lock, and the accounts of the file.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -11,22 +11,28 @@ use super::super::StoreError;
 use super::super::producer::Producer;
 use super::super::sqlite::Database;
 use super::super::store_metrics::Times;
+use super::events::ToldOf;
 use super::keys::Keys;
+use super::operators::Operators;
 use super::owner::OwnedBy;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, Shared};
 use super::spending;
 use crate::clock::Clock;
 use crate::pure::account::AccountState;
+use crate::pure::hash_map::FastMap;
 
 impl Shared {
     pub(super) fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
-        let mut accounts = HashMap::new();
+        let mut told = database.told()?;
+        let mut accounts = BTreeMap::new();
         for stored in database.accounts()? {
             let state = AccountState::restored(stored.kept);
             let id = stored.record.id.clone();
-            accounts.insert(id, Arc::new(EmbeddedAccount::new(stored.record, state)));
+            let mut account = EmbeddedAccount::new(stored.record, state);
+            account.told = ToldOf::new(told.remove(id.as_str()).unwrap_or_default());
+            accounts.insert(id, Arc::new(account));
         }
-        let mut keys = HashMap::new();
+        let mut keys = FastMap::default();
         for (digest, record) in database.keys()? {
             let cell = accounts
                 .get(&record.account)
@@ -44,6 +50,7 @@ impl Shared {
         Ok(Shared {
             accounts: RwLock::new(accounts),
             keys: RwLock::new(keys),
+            operators: Operators::load(database)?,
             queue: Mutex::default(),
             maintenance: AtomicBool::new(maintenance),
             unwritable: AtomicBool::new(false),

@@ -110,7 +110,7 @@ impl Embedded {
     }
 
     /// Reads the file beside the thread that owns it.
-    async fn read<T: Send + 'static>(
+    pub(super) async fn read<T: Send + 'static>(
         &self,
         what: impl FnOnce(&Reader) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {

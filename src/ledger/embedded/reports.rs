@@ -36,6 +36,11 @@ impl Reports {
 
     /// Reads the file. Blocks, also while another reads.
     pub(super) fn read<T>(&self, what: impl FnOnce(&Reader) -> Result<T, StoreError>) -> Result<T, StoreError> {
+        self.read_as_asked(what)
+    }
+
+    /// The same for what may also be asked for wrongly.
+    pub(super) fn read_as_asked<T, E>(&self, what: impl FnOnce(&Reader) -> Result<T, E>) -> Result<T, E> {
         what(&self.reader.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

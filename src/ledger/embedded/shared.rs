@@ -1,22 +1,28 @@
 //! What requests, commands and the ledger's thread share.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
+use super::events::ToldOf;
 use super::keys::Keys;
+use super::operators::Operators;
 use super::owner::OwnedBy;
+use super::stoppable::Stoppable;
 use crate::clock::Clock;
 use crate::ledger::admin::RecoverReport;
+use crate::ledger::cover::{Cover, Uncovered};
 use crate::ledger::journal::Entry;
 use crate::ledger::producer::{AccountNumbers, Producer};
 use crate::ledger::store_metrics::Times;
 use crate::ledger::{AccountRecord, Debit, Figures, KeyRecord, ReceiptFiles};
 use crate::pure::account::AccountState;
+use crate::pure::error::AccountStop;
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyDigest, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, Numbers};
@@ -40,13 +46,21 @@ pub struct EmbeddedAccount {
     pub(super) numbers: AccountNumbers,
     /// Held by whoever reads the account's usage.
     pub(super) reporting: tokio::sync::Mutex<()>,
+    /// What was told of its refused calls.
+    pub(super) told: ToldOf,
+    /// Whether it is stopped, as its record says: each reserve looks.
+    is_stopped: AtomicBool,
+    /// Its calls that are to end when it is stopped.
+    pub(super) stoppable: Stoppable,
 }
 
 /// What requests, commands and the ledger's thread share.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) accounts: RwLock<HashMap<AccountId, Arc<EmbeddedAccount>>>,
-    pub(super) keys: RwLock<HashMap<KeyDigest, KeyEntry>>,
+    /// In the order of their names.
+    pub(super) accounts: RwLock<BTreeMap<AccountId, Arc<EmbeddedAccount>>>,
+    pub(super) keys: RwLock<FastMap<KeyDigest, KeyEntry>>,
+    pub(super) operators: Operators,
     pub(super) queue: Mutex<Vec<QueuedDebit>>,
     pub(super) maintenance: AtomicBool,
     pub(super) unwritable: AtomicBool,
@@ -99,10 +113,39 @@ pub(super) struct QueuedDebit {
 impl EmbeddedAccount {
     pub(super) fn new(record: AccountRecord, state: AccountState) -> EmbeddedAccount {
         EmbeddedAccount {
+            is_stopped: AtomicBool::new(record.terms.status.stop().is_some()),
             record: ArcSwap::from_pointee(record),
             state: Mutex::new(state),
             numbers: AccountNumbers::default(),
             reporting: tokio::sync::Mutex::default(),
+            told: ToldOf::default(),
+            stoppable: Stoppable::default(),
+        }
+    }
+
+    /// Changes its facts, which calls see from now on. Where it is stopped, its calls that are to end then end.
+    pub(super) fn set_record(&self, record: AccountRecord) {
+        let stop = record.terms.status.stop();
+        self.record.store(Arc::new(record));
+        self.is_stopped.store(stop.is_some(), Ordering::Release);
+        if let Some(stop) = stop {
+            self.stoppable.end(stop);
+        }
+    }
+
+    /// Why it may not call.
+    pub(super) fn stop(&self) -> Option<AccountStop> {
+        if !self.is_stopped.load(Ordering::Acquire) {
+            return None;
+        }
+        self.record.load().terms.status.stop()
+    }
+
+    /// A call is to end when the account is stopped: at once, where that came before its hold.
+    pub(in crate::ledger) fn ends_when_stopped(&self, cover: &Arc<Cover>) {
+        self.stoppable.add(cover);
+        if let Some(stop) = self.record.load().terms.status.stop() {
+            cover.end(Uncovered::Stopped(stop));
         }
     }
 

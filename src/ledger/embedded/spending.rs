@@ -14,15 +14,21 @@ use crate::pure::time::Day;
 
 /// Counts what a key with limits spends from now on, which has spent what is known already, or nothing.
 pub(super) fn track(cell: &EmbeddedAccount, key: &KeyRecord) {
-    if key.settings.has_limits() {
+    if let Some(with) = &key.settings.counts_as {
+        cell.state().share(&key.id, with);
+    } else if key.settings.has_limits() {
         cell.state().track(&key.id, &HashMap::new());
     }
 }
 
 /// Adds a debit to what its group says that keys and end users have spent.
 pub(super) fn add(sum: &mut AccountDebit, queued: &QueuedDebit, debit: &Debit) {
+    if !queued.is_tracked && debit.end_user.is_none() {
+        return;
+    }
+    let key = queued.cell.state().counted_as(&debit.key).clone();
     let mut add = |end_user, period| {
-        let spent = sum.spent.entry((debit.key.clone(), end_user, period)).or_default();
+        let spent = sum.spent.entry((key.clone(), end_user, period)).or_default();
         *spent = spent.saturating_add(debit.cost);
     };
     if queued.is_tracked {

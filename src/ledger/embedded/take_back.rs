@@ -3,7 +3,7 @@
 //! The file is read anew, for the successor may have written to it. The holds of this process' own calls, which ran on meanwhile, are in
 //! memory, also those that the successor granted; its debits since are in the queue, and those that the file has by now leave it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard, PoisonError};
 
@@ -83,6 +83,7 @@ impl Shared {
     fn read_anew(&self, database: &Database) -> Result<(), StoreError> {
         let (stored, keys) = (database.accounts()?, database.keys()?);
         let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
+        self.operators.read_anew(database)?;
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
         self.rebase(&mut accounts, stored);
         let mut known = self.keys.write().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +101,7 @@ impl Shared {
         Ok(())
     }
 
-    fn rebase(&self, accounts: &mut HashMap<AccountId, Arc<EmbeddedAccount>>, stored: Vec<StoredAccount>) {
+    fn rebase(&self, accounts: &mut BTreeMap<AccountId, Arc<EmbeddedAccount>>, stored: Vec<StoredAccount>) {
         for stored in &stored {
             accounts
                 .entry(stored.record.id.clone())
@@ -112,7 +113,7 @@ impl Shared {
         for stored in stored {
             let id = stored.record.id.clone();
             if let Some(cell) = accounts.get(&id) {
-                cell.record.store(Arc::new(stored.record));
+                cell.set_record(stored.record);
             }
             if let Some(state) = states.get_mut(&id) {
                 state.read_anew(stored.kept);

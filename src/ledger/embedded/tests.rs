@@ -14,6 +14,10 @@ use crate::pure::numbers::{CallNumber, Numbers};
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
+mod acts;
+mod events;
+mod handover;
+mod posts;
 mod spending;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);

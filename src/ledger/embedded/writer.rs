@@ -1,20 +1,22 @@
 //! The ledger's thread: commits queued debits in groups and runs the operator's commands.
 
-use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::Command;
+use super::events::Leases;
 use super::keys;
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use super::spending;
 use crate::failpoints::point;
+use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{AccountDebit, Database};
 use crate::ledger::{StoreError, control_socket};
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::AccountId;
 
 /// The thread's state.
@@ -30,6 +32,8 @@ pub(super) struct Committer {
     process: u64,
     /// The number of the group that is being written: the file keeps the name of its last, so that one that it has is not written again.
     group: u64,
+    /// Credit entries whose write failed, and of which the file did not say whether it has them. Memory has none of them.
+    pub(super) doubtful: Vec<CreditPost>,
     /// The journal's entries of what was committed, until it is on the disk.
     unsynced: Vec<Entry>,
     commit_at: Option<Instant>,
@@ -37,6 +41,8 @@ pub(super) struct Committer {
     sync_at: Option<Instant>,
     /// When idempotency keys are written that could not be, and looked through for those that have expired.
     keys_at: Option<Instant>,
+    /// Events that were claimed, until when.
+    pub(super) leases: Leases,
 }
 
 impl Committer {
@@ -53,12 +59,14 @@ impl Committer {
             database,
             inbox,
             unwritten: Vec::new(),
+            doubtful: Vec::new(),
             group: 0,
             unsynced: Vec::new(),
             commit_at: None,
             sync_at: None,
             // What has expired before the start, and what was not written before the ledger was taken back.
             keys_at: Some(crate::clock::monotonic()),
+            leases: Leases::default(),
         }
     }
 
@@ -97,6 +105,7 @@ impl Committer {
                         self.shared.clock.now(),
                     )));
                 }
+                Ok(Command::Refused { cell, refused }) => self.raise_refused(&cell, &refused),
                 Ok(Command::WriteKeys) => {
                     self.write_keys();
                 }
@@ -248,7 +257,7 @@ impl Committer {
         let name = format!("{:x}-{}", self.process, self.group);
         point("settlement", "before");
         let began = crate::clock::monotonic();
-        let written = self.database.write_debits(&group, &written_out, &name, now.day());
+        let written = self.database.write_debits(&group, &written_out, &name, now);
         self.shared.commits.observe(began.elapsed());
         written?;
         point("settlement", "after");
@@ -318,11 +327,12 @@ impl Drop for Unwritable {
 }
 
 /// One record an account, whatever the number of its debits: a commit's cost does not grow with the traffic of one account.
-fn sums(debits: &[QueuedDebit]) -> HashMap<AccountId, AccountDebit> {
-    let mut group: HashMap<AccountId, AccountDebit> = HashMap::new();
+fn sums(debits: &[QueuedDebit]) -> FastMap<AccountId, AccountDebit> {
+    let mut group: FastMap<AccountId, AccountDebit> = FastMap::default();
     for queued in debits {
         let record = queued.cell.record.load();
         let sum = group.entry(record.id.clone()).or_default();
+        sum.low = record.terms.low_balance;
         // Numbers of one account are queued in the order in which they were closed, so the last one knows all.
         let numbers = (queued.number.born, queued.numbers.clone());
         sum.numbers.insert(queued.number.producer, numbers);

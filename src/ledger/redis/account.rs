@@ -1,12 +1,13 @@
 //! An account as this process knows it: the names of its keys in Redis, what is under way, and the last windows seen.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::script::PREFIX;
 use super::slots::slot_of;
 use crate::ledger::producer::AccountNumbers;
 use crate::pure::account::Scope;
+use crate::pure::error::AccountStop;
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::limits::Window;
 use crate::pure::numbers::{CallNumber, Numbers, ProducerId};
@@ -21,6 +22,10 @@ pub struct Account {
     queued_at: AtomicUsize,
     /// Settlements and releases that Redis has not acknowledged.
     under_way: AtomicUsize,
+    /// When its credit entries were looked through for those that are in no order.
+    credits_looked_at_ms: AtomicU64,
+    /// Whether the account is stopped, as this process heard last.
+    stopped: AtomicU8,
     /// Held by whoever reads the account's usage: one call at a time may ask Redis for so much.
     pub(super) reporting: tokio::sync::Mutex<()>,
     windows: Mutex<Vec<(Scope, Window)>>,
@@ -37,6 +42,8 @@ impl Account {
             id,
             queued_at: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
+            credits_looked_at_ms: AtomicU64::new(0),
+            stopped: AtomicU8::new(ACTIVE),
             reporting: tokio::sync::Mutex::default(),
             windows: Mutex::default(),
             numbers: AccountNumbers::default(),
@@ -67,6 +74,36 @@ impl Account {
     /// What is under way is in this shard's queue from now on.
     pub(super) fn queues_at(&self, number: usize) {
         self.queued_at.store(number, Ordering::Release);
+    }
+
+    /// Whether its credit entries are to be looked through again.
+    pub(super) fn credits_are_old(&self, now_ms: u64) -> bool {
+        let looked_at_ms = self.credits_looked_at_ms.load(Ordering::Relaxed);
+        looked_at_ms == 0 || now_ms.saturating_sub(looked_at_ms) >= CREDITS_AGE_MAX_MS
+    }
+
+    /// They were looked through.
+    pub(super) fn looked_at_credits(&self, now_ms: u64) {
+        self.credits_looked_at_ms.store(now_ms.max(1), Ordering::Relaxed);
+    }
+
+    /// Why the account may not call, as this process heard last.
+    pub(super) fn stop(&self) -> Option<AccountStop> {
+        match self.stopped.load(Ordering::Acquire) {
+            ACTIVE => None,
+            SUSPENDED => Some(AccountStop::Suspended),
+            _ => Some(AccountStop::Closed),
+        }
+    }
+
+    /// That was heard.
+    pub(super) fn heard_stop(&self, stop: Option<AccountStop>) {
+        let stopped = match stop {
+            None => ACTIVE,
+            Some(AccountStop::Suspended) => SUSPENDED,
+            Some(AccountStop::Closed) => CLOSED,
+        };
+        self.stopped.store(stopped, Ordering::Release);
     }
 
     pub(super) fn begin(&self) {
@@ -142,6 +179,11 @@ pub(super) fn usage_of_key(id: &AccountId, key: &KeyId) -> String {
     format!("{PREFIX}{{{id}}}:usage:{key}")
 }
 
+/// The order of the account's credit entries, in its slot.
+pub(super) fn credits_of_account(id: &AccountId) -> String {
+    format!("{PREFIX}{{{id}}}:credits")
+}
+
 /// The account's receipts, in its slot.
 pub(super) fn receipts_of_account(id: &AccountId) -> String {
     format!("{PREFIX}{{{id}}}:receipts")
@@ -152,6 +194,16 @@ pub(super) fn idempotency_of_key(id: &AccountId, key: &KeyId) -> [String; 4] {
     ["", ":order", ":answers", ":stored"].map(|part| format!("{PREFIX}{{{id}}}:idempotency:{key}{part}"))
 }
 
+/// How many requests a reserve counts. A blank behind it: it is tried again when it is refused, so that a refusal is no event yet.
+pub(super) fn counted_text(is_counted: bool, is_last: bool) -> &'static str {
+    match (is_counted, is_last) {
+        (false, true) => "1",
+        (true, true) => "0",
+        (false, false) => "1 ",
+        (true, false) => "0 ",
+    }
+}
+
 /// How a scope is written.
 pub(super) fn scope_text(scope: &Scope) -> &str {
     match scope {
@@ -160,5 +212,10 @@ pub(super) fn scope_text(scope: &Scope) -> &str {
     }
 }
 
+/// After how long entries of a gateway of an earlier version are listed.
+const CREDITS_AGE_MAX_MS: u64 = 60_000;
+const ACTIVE: u8 = 0;
+const SUSPENDED: u8 = 1;
+const CLOSED: u8 = 2;
 /// Windows remembered for the headers of refusals, an account.
 const WINDOWS_MAX: usize = 256;

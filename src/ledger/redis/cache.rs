@@ -4,7 +4,6 @@
 //! entry holds until it is invalidated; else for [`AGE_MAX`]. So a revocation works on every node within a second, whatever
 //! happens to the subscription.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
@@ -12,6 +11,7 @@ use std::time::Duration;
 use super::account::Account;
 use super::admission_breaker::millis;
 use crate::ledger::{AccountRecord, KeyRecord};
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyDigest};
 
 /// What is known of keys and accounts.
@@ -26,8 +26,8 @@ pub(super) struct Cache {
 
 #[derive(Debug, Default)]
 struct Known {
-    keys: HashMap<KeyDigest, KnownKey>,
-    accounts: HashMap<AccountId, Arc<Account>>,
+    keys: FastMap<KeyDigest, KnownKey>,
+    accounts: FastMap<AccountId, Arc<Account>>,
     /// Counts the invalidations: what was read before one may be what it was about.
     generation: u64,
     /// What was read before this may be out of date.
@@ -74,6 +74,7 @@ impl Cache {
         if known.generation != generation {
             return;
         }
+        entry.account.heard_stop(entry.facts.terms.status.stop());
         if known.keys.len() >= KEYS_MAX {
             known.keys.clear();
         }
@@ -91,6 +92,11 @@ impl Cache {
             .entry(id.clone())
             .or_insert_with(|| Arc::new(Account::new(id.clone())));
         Arc::clone(account)
+    }
+
+    /// The account of this name, if this process has had to do with it.
+    pub(super) fn known_account(&self, id: &AccountId) -> Option<Arc<Account>> {
+        self.read().accounts.get(id).cloned()
     }
 
     /// Forgets one key.

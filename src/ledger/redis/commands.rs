@@ -2,16 +2,22 @@
 
 mod reports;
 
-use super::account::{account_keys, keys_of_account};
+use std::sync::Arc;
+
+use super::account::{Account, account_keys, keys_of_account};
+use super::acts::operators_key;
 use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key};
 use super::shared::accounts_key;
-use super::shared::{Shared, key_name, read_record, record_text};
+use super::shared::{Shared, key_name, read_record};
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
-use crate::ledger::key_settings::KeySettings;
+use crate::ledger::key_settings::{KeySettings, check_domains};
 use crate::ledger::query::{KeyedRow, UsageQuery};
+use crate::ledger::rotation::Rotation;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
@@ -74,7 +80,7 @@ impl Shared {
                 account,
                 amount,
                 reference,
-            } => self.add_credits(link, &account, amount, &reference).await,
+            } => self.add_credits(link, account, amount, reference).await,
             AdminOp::KeyCreate {
                 digest,
                 account,
@@ -128,15 +134,41 @@ impl Shared {
                 self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
                 Ok(AdminReply::Maintenance { on })
             }
+            AdminOp::Event(op) => self.event_op(link, op).await,
             AdminOp::Recover => self.recover(link).await.map(AdminReply::Recovered),
+            AdminOp::Account(op) => self.account_op(link, op).await,
+            AdminOp::Credit(op) => self.credit_op(link, op).await,
+            AdminOp::Operator(op) => self.operator(link, op).await,
+            AdminOp::By(_) => Err(AdminError::Invalid("a command is given by somebody".to_owned())),
+            AdminOp::KeyRotate {
+                key,
+                digest,
+                overlap_ms,
+            } => self.rotate_key(link, &key, Rotation::of(&digest, overlap_ms)?).await,
             AdminOp::Reserve(_) => Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned())),
         }
     }
 
     /// Waits until what happened to the account in this process is in Redis.
     async fn settled(&self, account: &AccountId) -> Result<(), StoreError> {
-        let account = self.cache.account(account);
-        self.barrier(&account).await
+        match self.cache.known_account(account) {
+            Some(known) => self.barrier(&known).await,
+            None => Ok(()), // Nothing happened to it here.
+        }
+    }
+
+    /// An account that there is: of other names this process remembers nothing.
+    pub(super) async fn existing(&self, link: &Link, account: &AccountId) -> Result<Arc<Account>, AdminError> {
+        if let Some(known) = self.cache.known_account(account) {
+            return Ok(known);
+        }
+        let [name, _] = account_keys(account);
+        let mut exists = redis::cmd("HEXISTS");
+        exists.arg(name).arg("avail");
+        match reply::integer(&self.command(link, exists).await?)? {
+            0 => Err(AdminError::NoAccount(account.clone())),
+            _ => Ok(self.cache.account(account)),
+        }
     }
 
     async fn create_account(
@@ -158,7 +190,10 @@ impl Shared {
             .run_script(link, &script::CREATE, &[&name, &order], &arguments)
             .await?;
         match reply::text(&created)? {
-            "created" => self.view(link, account).await.map(AdminReply::Account),
+            "created" => {
+                self.names.add(account);
+                self.view(link, account).await.map(AdminReply::Account)
+            }
             _ => Err(AdminError::AccountExists(account.clone())),
         }
     }
@@ -187,7 +222,7 @@ impl Shared {
 
     async fn list_accounts(&self, link: &Link) -> Result<AdminReply, AdminError> {
         let mut accounts = Vec::new();
-        for account in self.account_names(link).await? {
+        for account in self.read_names(link).await? {
             match self.view(link, &account).await {
                 Ok(view) => accounts.push(view),
                 Err(AdminError::NoAccount(_)) => {}
@@ -195,19 +230,6 @@ impl Shared {
             }
         }
         Ok(AdminReply::Accounts { accounts })
-    }
-
-    async fn account_names(&self, link: &Link) -> Result<Vec<AccountId>, StoreError> {
-        let mut members = redis::cmd("SMEMBERS");
-        members.arg(accounts_key());
-        let members = self.command(link, members).await?;
-        let mut names = Vec::new();
-        for name in reply::list(&members)? {
-            let name = reply::text(name)?.parse();
-            names.push(name.map_err(|_| reply::corrupt("a name in the list of accounts"))?);
-        }
-        names.sort();
-        Ok(names)
     }
 
     pub(super) async fn view(&self, link: &Link, account: &AccountId) -> Result<AccountView, AdminError> {
@@ -222,6 +244,7 @@ impl Shared {
                 .map_err(|_| reply::corrupt("an account has no tier"))?,
             monthly_quota: shown.quota,
             created: shown.created,
+            terms: shown.terms,
         };
         Ok(AccountView {
             record,
@@ -229,42 +252,6 @@ impl Shared {
             open_holds: shown.open_holds,
             keys: Vec::new(),
         })
-    }
-
-    async fn add_credits(
-        &self,
-        link: &Link,
-        account: &AccountId,
-        amount: Credits,
-        reference: &str,
-    ) -> Result<AdminReply, AdminError> {
-        if amount <= Credits::ZERO {
-            return Err(AdminError::Invalid(format!("the amount must be above 0, not {amount}")));
-        }
-        if reference.is_empty() || reference.len() > REFERENCE_BYTES_MAX {
-            return Err(AdminError::Invalid(format!(
-                "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes"
-            )));
-        }
-        let [name, _] = account_keys(account);
-        let (now, pico) = (self.now_text(), amount.pico().to_string());
-        let added = self
-            .run_script(link, &script::TOP_UP, &[&name], &[&now, reference, &pico])
-            .await?;
-        let (outcome, balance) = reply::text(&added)?
-            .split_once(' ')
-            .unwrap_or((reply::text(&added)?, ""));
-        match outcome {
-            "added" | "already" => Ok(AdminReply::Credited {
-                added: outcome == "added",
-                balance: reply::credits(Some(balance))?,
-            }),
-            "conflict" => Err(AdminError::ReferenceConflict(reference.to_owned())),
-            "none" => Err(AdminError::NoAccount(account.clone())),
-            _ => Err(AdminError::Invalid(format!(
-                "{amount} would take the balance beyond its range"
-            ))),
-        }
     }
 
     async fn create_key(
@@ -282,7 +269,10 @@ impl Shared {
     ) -> Result<AdminReply, AdminError> {
         let (tier, domains, expires_in_ms, limits, settings) = facts;
         settings.check().map_err(AdminError::Invalid)?;
-        let account_tier = self.view(link, &account).await?.record.tier;
+        check_domains(&domains).map_err(AdminError::Invalid)?;
+        let of_account = self.view(link, &account).await?.record;
+        let account_tier = of_account.tier;
+        of_account.terms.allows_key().map_err(AdminError::Invalid)?;
         if let Some(tier) = tier.filter(|tier| *tier > account_tier) {
             let (has, wants) = (account_tier.name(), tier.name());
             return Err(AdminError::Invalid(format!(
@@ -306,24 +296,14 @@ impl Shared {
             created,
             settings,
         };
-        let text = record_text(&record)?;
         if record.settings.has_limits() {
             self.track(link, &record.account, &record.id).await?;
         }
-        // The ways to find the key first: one that works could otherwise be neither listed nor revoked.
-        let mut by_id = redis::cmd("SET");
-        by_id.arg(key_id_key(&record.id)).arg(digest.to_hex());
-        self.command(link, by_id).await?;
-        let mut of_account = redis::cmd("SADD");
-        of_account.arg(keys_of_account(&record.account)).arg(digest.to_hex());
-        self.command(link, of_account).await?;
-        let mut key = redis::cmd("HSETNX");
-        key.arg(key_name(&digest)).arg("record").arg(text);
-        self.command(link, key).await?;
+        self.insert_key(link, &digest, &record).await?;
         Ok(AdminReply::Key(record))
     }
 
-    async fn keys_of(&self, link: &Link, account: &AccountId) -> Result<Vec<KeyRecord>, AdminError> {
+    pub(super) async fn keys_of(&self, link: &Link, account: &AccountId) -> Result<Vec<KeyRecord>, AdminError> {
         let mut members = redis::cmd("SMEMBERS");
         members.arg(keys_of_account(account));
         let members = self.command(link, members).await?;
@@ -359,11 +339,14 @@ fn written_keys(op: &AdminOp) -> Vec<String> {
     match op {
         AdminOp::AccountCreate { account, .. } => of_account(account).chain([accounts_key()]).collect(),
         AdminOp::AccountSet { account, .. } | AdminOp::CreditsAdd { account, .. } => of_account(account).collect(),
+        AdminOp::Account(AccountOp::Terms { account, .. }) => of_account(account).collect(),
+        AdminOp::Credit(CreditOp::Post(post)) => of_account(&post.account).collect(),
         AdminOp::KeyCreate { digest, account, .. } => {
             let names = [Some(keys_of_account(account)), of_key(digest)];
             names.into_iter().flatten().collect()
         }
         AdminOp::Maintenance { .. } => vec![maintenance_key()],
+        AdminOp::Operator(_) => vec![operators_key()],
         // A revocation finds its key itself, and what only reads has nothing to confirm.
         _ => Vec::new(),
     }
@@ -376,9 +359,6 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
     }
 }
 
-fn key_id_key(id: &KeyId) -> String {
+pub(super) fn key_id_key(id: &KeyId) -> String {
     format!("{PREFIX}keyid:{}", id.as_str())
 }
-
-/// Longest reference of a top-up, in bytes.
-const REFERENCE_BYTES_MAX: usize = 200;

@@ -7,6 +7,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::account::Account;
 use crate::ledger::cover::{Cover, Uncovered};
 use crate::pure::account::Scope;
+use crate::pure::error::AccountStop;
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::RequestId;
 use crate::pure::money::Credits;
 use crate::pure::spend::SpendLimits;
@@ -27,12 +29,14 @@ pub(super) struct OpenHold {
     pub(super) cover: Arc<Cover>,
     /// The hard limits that it counts under.
     pub(super) spend: Option<Arc<SpendLimits>>,
+    /// Its call is to end when its account is stopped.
+    pub(super) ends_when_stopped: bool,
 }
 
 /// All of them.
 #[derive(Debug)]
 pub(super) struct OpenHolds {
-    open: Mutex<HashMap<RequestId, OpenHold>>,
+    open: Mutex<FastMap<RequestId, OpenHold>>,
     shortest_ttl_ms: AtomicU64,
 }
 
@@ -135,7 +139,24 @@ impl OpenHolds {
         over.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<RequestId, OpenHold>> {
+    /// Ends the calls of an account that are to end when it is stopped, and says how many. Their holds stay until they are settled.
+    pub(super) fn end_stopped(&self, account: &Account, why: AccountStop) -> usize {
+        let holds = self.lock();
+        let ends = |hold: &&OpenHold| hold.ends_when_stopped && std::ptr::eq(&*hold.account, account);
+        let ended = holds.values().filter(ends);
+        ended.map(|hold| hold.cover.end(Uncovered::Stopped(why))).count()
+    }
+
+    /// The accounts that have calls which are to end when it is stopped.
+    pub(super) fn stoppable(&self) -> Vec<Arc<Account>> {
+        let holds = self.lock();
+        let of = holds.values().filter(|hold| hold.ends_when_stopped);
+        let accounts: HashMap<*const Account, &Arc<Account>> =
+            of.map(|hold| (Arc::as_ptr(&hold.account), &hold.account)).collect();
+        accounts.into_values().map(Arc::clone).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, FastMap<RequestId, OpenHold>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

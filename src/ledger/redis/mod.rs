@@ -11,17 +11,24 @@
 //! Longer than 400 lines: the store's one face, a short method for each thing that it does.
 
 mod account;
+mod account_pages;
+mod acts;
 mod admission_breaker;
 mod audit;
 mod cache;
 mod commands;
 mod confirm;
+mod credits;
+mod events;
 mod extend;
 mod holds;
 mod idempotency;
+mod kept_terms;
 mod key_ends;
 mod key_limits;
+mod key_rotate;
 mod link;
+mod names;
 mod options;
 mod queue;
 mod receipts;
@@ -34,6 +41,9 @@ mod shards;
 mod shared;
 mod slots;
 mod spending;
+mod statement;
+mod stops;
+mod terms;
 mod topology;
 mod url;
 
@@ -43,9 +53,11 @@ use std::time::Duration;
 
 pub use self::account::Account;
 use self::cache::Cache;
+use self::events::OpenPlaces;
 use self::holds::{OpenHold, OpenHolds};
 use self::key_ends::KeyEnds;
 use self::link::Link;
+use self::names::Names;
 pub use self::options::Options;
 use self::options::unavailable;
 use self::queue::{Origin, QueuedDebit, ReleaseKind};
@@ -53,7 +65,7 @@ use self::shards::Shards;
 use self::shared::Shared;
 use self::url::Address;
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::cover::Cover;
+use super::cover::{Cover, Uncovered};
 use super::journal::Entry;
 use super::producer::Producer;
 use super::store_metrics::{StoreMetrics, Times};
@@ -129,6 +141,8 @@ impl RedisLedger {
             producer: Producer::new(options.clock.now())?,
             holds: OpenHolds::default(),
             key_ends: KeyEnds::default(),
+            events: OpenPlaces::default(),
+            names: Names::default(),
             maintenance: AtomicBool::new(false),
             has_accounts: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
@@ -166,7 +180,7 @@ impl RedisLedger {
         &self,
         account: &Arc<Account>,
         request: &ReserveRequest,
-        entry: Entry,
+        (entry, ends_when_stopped): (Entry, bool),
     ) -> Result<Result<(Granted, Entry, Arc<Cover>), Denial>, StoreError> {
         let shared = &self.shared;
         let options = &shared.options;
@@ -183,9 +197,12 @@ impl RedisLedger {
         let link = shared.link();
         let under_way = account.is_under_way();
         let began = crate::clock::monotonic();
-        let mut outcome = shared.try_reserve(&link, account, request, &mut entry.0).await?;
+        let mut outcome = shared
+            .try_reserve(&link, account, (request, !under_way), &mut entry.0)
+            .await?;
         // What a caller's earlier call gives back may still have been on its way. Nobody is refused for that.
         if let Err(denial) = &outcome
+            && !matches!(denial, Denial::Stopped(_))
             && under_way
             && shared.barrier(account).await.is_ok()
         {
@@ -193,7 +210,7 @@ impl RedisLedger {
                 is_counted: request.is_counted || denial.is_counted(),
                 ..request.clone()
             };
-            outcome = shared.try_reserve(&link, account, &again, &mut entry.0).await?;
+            outcome = shared.try_reserve(&link, account, (&again, true), &mut entry.0).await?;
         }
         shared.times.observe(began.elapsed());
         let cover = Arc::new(Cover::of(request.spend.as_ref().and_then(|limits| limits.end_user())));
@@ -208,8 +225,12 @@ impl RedisLedger {
                 renewed_ms: asked_ms,
                 cover: Arc::clone(&cover),
                 spend: request.spend.clone(),
+                ends_when_stopped,
             };
             shared.holds.insert(request.id, open);
+            if ends_when_stopped && let Some(stop) = account.stop() {
+                cover.end(Uncovered::Stopped(stop));
+            }
         }
         Ok(outcome.map(|granted| (granted, entry.0.take().unwrap_or(Entry::none()), cover)))
     }
@@ -325,6 +346,9 @@ impl RedisLedger {
     }
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
+        if let AdminOp::By(acted) = op {
+            return acts::to_its_end(&self.shared, *acted).await;
+        }
         self.shared.execute(&self.shared.link(), op).await
     }
 

@@ -60,7 +60,7 @@ fn billed(queued: &QueuedDebit) -> Billed {
 impl Shared {
     /// The receipts that are asked for; those of every settlement made here before the call are among them.
     pub(super) async fn receipts(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, AdminError> {
-        let account = self.cache.account(&query.account);
+        let account = self.existing(link, &query.account).await?;
         self.barrier(&account).await?;
         let page = match query.call() {
             Some(call) => self.call(link, &account, &call).await?,

@@ -2,8 +2,10 @@
 
 use redis::Value;
 
+use crate::ledger::terms::AccountTerms;
 use crate::ledger::{Figures, StoreError, UsageRow};
 use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Settled};
+use crate::pure::error::AccountStop;
 use crate::pure::limits::Window;
 use crate::pure::money::Credits;
 use crate::pure::numbers::Birth;
@@ -26,6 +28,7 @@ pub(super) struct Shown {
     pub(super) created: Timestamp,
     pub(super) figures: Figures,
     pub(super) open_holds: u64,
+    pub(super) terms: AccountTerms,
 }
 
 /// The answer to a reserve.
@@ -76,6 +79,8 @@ pub(super) fn reserved(value: &Value, request: &ReserveRequest) -> Result<Reserv
             })
         }
         "end_users" => Err(Denial::EndUsers(rate)),
+        "suspended" => Err(Denial::Stopped(AccountStop::Suspended)),
+        "closed" => Err(Denial::Stopped(AccountStop::Closed)),
         other => return Err(corrupt(&format!("a reserve answered {other:?}"))),
     };
     Ok(Reserved { now, window, outcome })
@@ -143,7 +148,7 @@ pub(super) fn shown(value: &Value) -> Result<Option<Shown>, StoreError> {
     let Value::Array(parts) = value else {
         return Ok(None);
     };
-    let [tier, quota, created, avail, committed, used, current, open] = parts.as_slice() else {
+    let [tier, quota, created, avail, committed, used, current, open, terms] = parts.as_slice() else {
         return Err(corrupt("an account has other fields than it should"));
     };
     let quota = match text(quota)? {
@@ -165,6 +170,7 @@ pub(super) fn shown(value: &Value) -> Result<Option<Shown>, StoreError> {
             monthly_used: if integer(current)? == 1 { used } else { Credits::ZERO },
         },
         open_holds: u64::try_from(integer(open)?).map_err(|_| corrupt("a negative count"))?,
+        terms: super::kept_terms::read(text(terms)?)?,
     }))
 }
 

@@ -79,8 +79,8 @@ macro_rules! scripts {
 }
 
 scripts! {
-    RESERVE = "clock" "amount" "hold" "month" "spend" "reserve";
-    SETTLE = "clock" "amount" "hold" "month" "usage" "numbers" "spend" "spent" "settle";
+    RESERVE = "clock" "amount" "hold" "month" "spend" "event" "reserve";
+    SETTLE = "clock" "amount" "hold" "month" "usage" "numbers" "spend" "spent" "event" "settle";
     EXTEND = "clock" "amount" "hold" "month" "extend";
     RELEASE = "clock" "hold" "numbers" "release";
     RENEW = "clock" "renew";
@@ -89,10 +89,17 @@ scripts! {
     KEY_SPENT = "clock" "hold" "key_spent";
     KEY_BOOKS = "key_books";
     KEY_SET = "key_set";
+    KEY_SHARE = "key_share";
     FREE_PARTS = "hold" "free_parts";
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
-    TOP_UP = "clock" "amount" "top_up";
+    POST = "clock" "amount" "hold" "credit" "event" "post";
+    CREDITS = "credit" "credits";
+    STATEMENT_BEGIN = "clock" "statement_begin";
+    STATEMENT_ENTRIES = "credit" "statement_entries";
+    STATEMENT_DAYS = "statement" "statement_days";
+    STATEMENT_END = "credit" "statement" "statement_end";
+    TERMS = "terms";
     SHOW = "clock" "amount" "hold" "month" "show";
     REPAIR = "clock" "amount" "month" "repair";
     CREATE = "clock" "create";
@@ -105,4 +112,13 @@ scripts! {
     KEY_SENT = "clock" "idempotency" "idempotency_sent";
     KEY_END = "clock" "idempotency" "idempotency_end";
     FIND = "find";
+    EVENT_RAISE = "clock" "amount" "event" "event_raise";
+    EVENT_CLAIM = "clock" "event_claim";
+    EVENT_SETTLE = "event_settle";
+    EVENT_COUNT = "event_count";
+    OPERATOR_CREATE = "operator_create";
+    OPERATOR_REVOKE = "clock" "operator_revoke";
+    ACT_BEGIN = "act_begin";
+    ACT_END = "act_end";
+    ACT_LIST = "act_list";
 }

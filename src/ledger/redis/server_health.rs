@@ -10,10 +10,12 @@ use futures::StreamExt;
 use futures::future::join_all;
 use redis::{RedisResult, Value};
 
+use super::events;
 use super::options::{Options, unavailable};
 use super::reply;
 use super::script::PREFIX;
 use super::shared::Shared;
+use super::stops::Stops;
 use super::url::{Address, Connection};
 use crate::ledger::StoreError;
 use crate::pure::ids::{AccountId, KeyDigest};
@@ -164,39 +166,60 @@ async fn follow(shared: &Shared) -> Result<(), StoreError> {
         let client = shared.shards.address().client().await?;
         let (mut sink, stream) = client.get_async_pubsub().await?.split();
         sink.subscribe(channel()).await?;
+        // Whoever may not hear of them looks for them.
+        shared.events.hears(sink.subscribe(events::channel()).await.is_ok());
         RedisResult::Ok((sink, stream))
     });
     let failed = |error: redis::RedisError| unavailable(&error.to_string());
     let (mut sink, mut stream) = opened.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
     // What was said before is not heard any more: everything is read anew.
     shared.cache.doubt_all(shared.now_ms());
+    shared.events.doubt();
     let mut is_read = read_maintenance(shared).await.is_ok();
+    let mut stops = Stops::all(shared);
+    shared.cache.subscription_lives(shared.now_ms());
+    let mut ping_at = crate::clock::monotonic();
     loop {
         if !is_read {
             // Its server is away, and what is heard of the others matters all the same.
             is_read = read_maintenance(shared).await.is_ok();
         }
-        shared.cache.subscription_lives(shared.now_ms());
         tokio::select! {
             message = stream.next() => {
                 let message = message.ok_or_else(|| unavailable("the connection was closed"))?;
-                heard(shared, message.get_payload_bytes()).await?;
+                shared.cache.subscription_lives(shared.now_ms());
+                if message.get_channel_name() == events::channel() {
+                    shared.events.heard(std::str::from_utf8(message.get_payload_bytes()).unwrap_or_default());
+                } else {
+                    heard(shared, &mut stops, message.get_payload_bytes()).await?;
+                }
             }
-            () = tokio::time::sleep(PING_EVERY) => {
+            () = tokio::time::sleep_until(ping_at.into()) => {
                 let ping = tokio::time::timeout(PING_WITHIN, sink.ping::<Value>());
                 ping.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
+                shared.cache.subscription_lives(shared.now_ms());
+                ping_at = crate::clock::monotonic() + PING_EVERY;
             }
+            () = stops.step() => {}
         }
     }
 }
 
-async fn heard(shared: &Shared, message: &[u8]) -> Result<(), StoreError> {
+async fn heard(shared: &Shared, stops: &mut Stops<'_>, message: &[u8]) -> Result<(), StoreError> {
     match std::str::from_utf8(message).ok().and_then(Change::parse) {
         Some(Change::Key(digest)) => shared.cache.forget_key(&digest),
-        Some(Change::Account(id)) => shared.cache.forget_account(&id),
+        Some(Change::Account(id)) => {
+            shared.cache.forget_account(&id);
+            if let Some(account) = shared.cache.known_account(&id) {
+                stops.add(account);
+            }
+        }
         Some(Change::Maintenance) => read_maintenance(shared).await?,
         // A newer node may say more than this one understands.
-        None => shared.cache.forget_all(),
+        None => {
+            shared.cache.forget_all();
+            stops.add_all();
+        }
     }
     Ok(())
 }

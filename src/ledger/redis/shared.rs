@@ -7,12 +7,14 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use redis::Value;
 
-use super::account::{Account, scope_text};
+use super::account::{Account, counted_text, scope_text};
 use super::admission_breaker::millis_since;
 use super::cache::{Cache, KnownKey};
+use super::events::OpenPlaces;
 use super::holds::OpenHolds;
 use super::key_ends::KeyEnds;
 use super::link::{Call, Link, Sent, Unanswered};
+use super::names::Names;
 use super::options::{Options, unavailable};
 use super::queue::ReleaseKind;
 use super::reply;
@@ -42,6 +44,9 @@ pub(super) struct Shared {
     pub(super) producer: Producer,
     pub(super) holds: OpenHolds,
     pub(super) key_ends: KeyEnds,
+    pub(super) events: OpenPlaces,
+    /// Those of all accounts.
+    pub(super) names: Names,
     pub(super) maintenance: AtomicBool,
     /// It was seen to have accounts.
     pub(super) has_accounts: AtomicBool,
@@ -155,15 +160,16 @@ impl Shared {
         shard.queue.barrier(account, self.options.timeout).await
     }
 
+    /// `is_last`: a refusal is the call's, and told by an event; else the call is tried again.
     pub(super) async fn try_reserve(
         &self,
         link: &Link,
         account: &Arc<Account>,
-        request: &ReserveRequest,
+        (request, is_last): (&ReserveRequest, bool),
         entry: &mut Option<Entry>,
     ) -> Result<Result<Granted, Denial>, StoreError> {
         let call = Call {
-            command: self.reserve_command(account, request),
+            command: self.reserve_command(account, request, is_last),
             script: Some(&script::RESERVE),
         };
         let mut doubt = Doubt {
@@ -182,7 +188,7 @@ impl Shared {
         Ok(reserved.outcome)
     }
 
-    pub(super) fn reserve_command(&self, account: &Account, request: &ReserveRequest) -> redis::Cmd {
+    pub(super) fn reserve_command(&self, account: &Account, request: &ReserveRequest, is_last: bool) -> redis::Cmd {
         let limits = request.limits;
         let tpm = limits.tpm.min(COUNT_MAX);
         let zero_or = |amount: Credits| amount.pico().max(0);
@@ -208,7 +214,7 @@ impl Shared {
             .arg(quota.saturating_sub(at_least))
             .arg(request.tokens.min(tpm))
             .arg(request.expires.since(self.options.clock.now()))
-            .arg(u8::from(!request.is_counted));
+            .arg(counted_text(request.is_counted, is_last));
         if let Clock::Manual(_) = self.options.clock {
             command.arg(self.now_text());
         } else if spend.is_some() {
@@ -301,9 +307,9 @@ impl Shared {
     pub(super) async fn read_facts(&self, link: &Link, account: &Account) -> Result<AccountRecord, StoreError> {
         let [name, _] = account.keys();
         let mut command = redis::cmd("HMGET");
-        command.arg(name).arg("tier").arg("quota").arg("created");
+        command.arg(name).arg("tier").arg("quota").arg("created").arg("ut");
         let value = self.command(link, command).await?;
-        let [tier, quota, created] = reply::list(&value)? else {
+        let [tier, quota, created, terms] = reply::list(&value)? else {
             return Err(reply::corrupt("an account has other fields than it should"));
         };
         let tier = reply::optional_text(tier)?.ok_or_else(reply::no_account)?;
@@ -313,6 +319,7 @@ impl Shared {
             tier: tier.parse().map_err(|_| reply::corrupt("an account has no tier"))?,
             monthly_quota: quota.map(|quota| reply::credits(Some(quota))).transpose()?,
             created: Timestamp(reply::number(reply::optional_text(created)?)?),
+            terms: super::kept_terms::read(reply::optional_text(terms)?.unwrap_or_default())?,
         })
     }
 }
@@ -356,7 +363,8 @@ pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError
     let Some(record) = reply::optional_text(record)? else {
         return Ok(None);
     };
-    let record = record.strip_prefix(RESTRICTED).unwrap_or(record);
+    let kept = record.strip_prefix(RESTRICTED).or_else(|| record.strip_prefix(SHARED));
+    let record = kept.unwrap_or(record);
     let mut key: KeyRecord =
         serde_json::from_str(record).map_err(|error| StoreError::Corrupt(format!("a key's record: {error}")))?;
     if let Some(at) = reply::optional_text(revoked)? {
@@ -368,14 +376,17 @@ pub(super) fn read_record(value: &Value) -> Result<Option<KeyRecord>, StoreError
 /// A key's record as it is kept. Versions that know no limits cannot read that of a key that has some, and let it do nothing.
 pub(super) fn record_text(key: &KeyRecord) -> Result<String, StoreError> {
     let text = serde_json::to_string(key).map_err(|error| StoreError::Corrupt(error.to_string()))?;
-    Ok(match key.settings.is_restricted() {
-        true => format!("{RESTRICTED}{text}"),
-        false => text,
+    Ok(match (&key.settings.counts_as, key.settings.is_restricted()) {
+        (Some(_), _) => format!("{SHARED}{text}"),
+        (None, true) => format!("{RESTRICTED}{text}"),
+        (None, false) => text,
     })
 }
 
 /// What the record of a key begins with that is restricted by what earlier versions do not know.
 const RESTRICTED: &str = "restricted ";
+/// And that of a key that counts as another one: to gateways that would count it alone, and so let it spend a limit twice.
+const SHARED: &str = "shared ";
 
 /// How often a call is sent elsewhere at most, and the wait where it is sent to the same place.
 const REDIRECTIONS_MAX: u32 = 8;

@@ -1,10 +1,10 @@
 //! What an operator changes: each write is on the disk before it is told.
 
-use rusqlite::{OptionalExtension, params};
+use rusqlite::{Transaction, params};
 
 use super::super::{AccountRecord, KeyRecord, StoreError};
-use super::{Database, TopUp, corrupt};
-use crate::pure::ids::{AccountId, KeyDigest, Tier};
+use super::{Database, corrupt};
+use crate::pure::ids::{KeyDigest, Tier};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
@@ -35,72 +35,25 @@ impl Database {
         })
     }
 
-    /// Adds credit, once a reference.
-    pub(in crate::ledger) fn top_up(
-        &mut self,
-        account: &AccountId,
-        reference: &str,
-        amount: Credits,
-        at: Timestamp,
-    ) -> Result<TopUp, StoreError> {
-        self.durably(|t| {
-            let before: Option<i64> = t
-                .query_row(
-                    "SELECT amount FROM topups WHERE account = ?1 AND reference = ?2",
-                    params![account.as_str(), reference],
-                    |row| row.get(0),
-                )
-                .optional()?;
-            match before {
-                Some(same) if same == amount.pico() => return Ok(TopUp::Already),
-                Some(_) => return Ok(TopUp::Conflict),
-                None => {}
-            }
-            let balance: i64 = t.query_row(
-                "SELECT balance FROM accounts WHERE id = ?1",
-                [account.as_str()],
-                |row| row.get(0),
-            )?;
-            if balance.checked_add(amount.pico()).is_none() {
-                return Ok(TopUp::OutOfRange);
-            }
-            t.execute(
-                "INSERT INTO topups (account, reference, amount, at) VALUES (?1, ?2, ?3, ?4)",
-                params![account.as_str(), reference, amount.pico(), at.0],
-            )?;
-            t.execute(
-                "UPDATE accounts SET balance = balance + ?2 WHERE id = ?1",
-                params![account.as_str(), amount.pico()],
-            )?;
-            Ok(TopUp::Added)
-        })
-    }
-
     /// Adds a key.
     pub(in crate::ledger) fn insert_key(&mut self, digest: &KeyDigest, key: &KeyRecord) -> Result<(), StoreError> {
-        let limit = |value: Option<u64>| value.map(i64::try_from).transpose().map_err(corrupt);
-        let domains = serde_json::to_string(&key.domains).map_err(corrupt)?;
-        let settings = serde_json::to_string(&key.settings).map_err(corrupt)?;
-        let (rpm, tpm, concurrency) = (
-            limit(key.limits.rpm)?,
-            limit(key.limits.tpm)?,
-            limit(key.limits.concurrency)?,
-        );
+        self.durably(|t| insert_key(t, digest, key))
+    }
+
+    /// Adds a key that comes in place of another one, and says until when that one holds on.
+    pub(in crate::ledger) fn rotate_key(
+        &mut self,
+        (digest, key): (&KeyDigest, &KeyRecord),
+        (old_digest, old): (&KeyDigest, &KeyRecord),
+    ) -> Result<(), StoreError> {
         self.durably(|t| {
+            insert_key(t, digest, key)?;
             t.execute(
-                "INSERT INTO keys (digest, account, tier, domains, expires, rpm, tpm, concurrency, created, settings)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+                "UPDATE keys SET expires = ?2, revoked = ?3 WHERE digest = ?1",
                 params![
-                    digest.to_hex(),
-                    key.account.as_str(),
-                    key.tier.map(Tier::name),
-                    domains,
-                    key.expires.map(|t| t.0),
-                    rpm,
-                    tpm,
-                    concurrency,
-                    key.created.0,
-                    settings
+                    old_digest.to_hex(),
+                    old.expires.map(|at| at.0),
+                    old.revoked.map(|at| at.0)
                 ],
             )?;
             Ok(())
@@ -117,4 +70,32 @@ impl Database {
             Ok(())
         })
     }
+}
+
+fn insert_key(t: &Transaction<'_>, digest: &KeyDigest, key: &KeyRecord) -> Result<(), StoreError> {
+    let limit = |value: Option<u64>| value.map(i64::try_from).transpose().map_err(corrupt);
+    let domains = serde_json::to_string(&key.domains).map_err(corrupt)?;
+    let settings = serde_json::to_string(&key.settings).map_err(corrupt)?;
+    let (rpm, tpm, concurrency) = (
+        limit(key.limits.rpm)?,
+        limit(key.limits.tpm)?,
+        limit(key.limits.concurrency)?,
+    );
+    t.execute(
+        "INSERT INTO keys (digest, account, tier, domains, expires, rpm, tpm, concurrency, created, settings)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+        params![
+            digest.to_hex(),
+            key.account.as_str(),
+            key.tier.map(Tier::name),
+            domains,
+            key.expires.map(|t| t.0),
+            rpm,
+            tpm,
+            concurrency,
+            key.created.0,
+            settings
+        ],
+    )?;
+    Ok(())
 }

@@ -127,8 +127,8 @@ impl Database {
     pub(super) fn audit_spending(&self, findings: &mut Vec<AuditFinding>) -> Result<(), StoreError> {
         let mut statement = self.connection.prepare(&format!(
             "SELECT account, spent,
-                    (SELECT coalesce(sum(cost / {PART}), 0) FROM key_usage u WHERE u.account = s.account AND u.key = s.key),
-                    (SELECT coalesce(sum(cost % {PART}), 0) FROM key_usage u WHERE u.account = s.account AND u.key = s.key)
+                    (SELECT coalesce(sum(cost / {PART}), 0) FROM key_usage u WHERE u.account = s.account AND {COUNTED}),
+                    (SELECT coalesce(sum(cost % {PART}), 0) FROM key_usage u WHERE u.account = s.account AND {COUNTED})
              FROM spent s WHERE end_user = '' AND period = 't'",
         ))?;
         let mut rows = statement.query([])?;
@@ -169,3 +169,6 @@ fn spent_before(
 
 /// For how many days after its end a period is remembered: calls that came in it may be found in a journal as late.
 const KEPT_DAYS: i64 = 62;
+/// The usage that counts under a key: its own, and that of keys which count as it.
+const COUNTED: &str = "(u.key = s.key OR u.key IN (SELECT 'key_' || substr(digest, 1, 16) FROM keys
+    WHERE account = s.account AND json_extract(settings, '$.counts_as') = s.key))";

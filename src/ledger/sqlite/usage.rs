@@ -3,13 +3,13 @@
 //! The account's rows are the books: debits are their sum. The rows of keys only tell who spent it; those of calls that an earlier version
 //! billed are missing.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use rusqlite::{Connection, Row, Transaction, params};
 
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{Debit, StoreError, UsageRow};
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::Day;
@@ -17,8 +17,8 @@ use crate::pure::time::Day;
 /// The usage rows of one account in a group of debits.
 #[derive(Clone, Debug, Default)]
 pub(in crate::ledger) struct UsageSums {
-    of_account: HashMap<(Day, Arc<str>), UsageSum>,
-    of_keys: HashMap<(KeyId, Day, Arc<str>), UsageSum>,
+    of_account: FastMap<(Day, Arc<str>), UsageSum>,
+    of_keys: FastMap<(KeyId, Day, Arc<str>), UsageSum>,
 }
 
 /// The sums of one row.
@@ -124,7 +124,7 @@ pub(super) fn rows(connection: &Connection, query: &UsageQuery, today: Day) -> R
     Ok(usage)
 }
 
-fn usage_row(row: &Row<'_>) -> Result<UsageRow, StoreError> {
+pub(super) fn usage_row(row: &Row<'_>) -> Result<UsageRow, StoreError> {
     let count = |value: i64| u64::try_from(value).map_err(|error| StoreError::Corrupt(error.to_string()));
     Ok(UsageRow {
         day: Day(row.get(0)?),

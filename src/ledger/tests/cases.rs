@@ -1,14 +1,21 @@
 //! The cases: each runs on both stores. A new one is a function and a line here.
 
+mod accounts;
+mod act_bounds;
+mod acts;
 mod commands;
+mod credits;
 mod end_users;
+pub(in crate::ledger) mod events;
 mod extend;
 mod idempotency;
 mod limits;
 mod lookups;
 mod money;
 mod receipts;
+mod rotation;
 mod spending;
+mod statements;
 
 macro_rules! cases {
     ($($topic:ident: [$($name:ident),+ $(,)?]),+ $(,)?) => {
@@ -86,14 +93,65 @@ cases! {
         of_many_callers_as_many_win_as_the_tightest_limit_lets,
         a_key_keeps_its_settings,
     ],
+    rotation: [
+        a_rotated_key_is_the_old_one_with_another_text,
+        a_key_that_is_over_is_not_rotated,
+        both_keys_of_a_rotation_spend_one_limit,
+        of_many_callers_with_both_keys_as_many_win_as_the_limit_lets,
+        a_key_without_limits_leaves_nothing_to_its_successor,
+    ],
+    accounts: [
+        terms_are_kept_and_seen_at_once,
+        a_closed_account_keeps_its_books_and_gets_nothing_more,
+        accounts_are_given_page_by_page_and_found,
+        calls_that_are_to_end_with_their_account_do,
+    ],
+    credits: [
+        an_entry_has_a_kind_a_note_and_a_balance,
+        a_reference_is_one_entry_whatever_its_kind,
+        what_is_held_is_not_taken_back,
+        entries_are_listed_page_by_page,
+        of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_for,
+    ],
+    statements: [
+        a_statement_adds_up,
+        a_statement_has_its_bounds,
+        a_statement_of_a_year_is_that_of_an_oracle,
+    ],
+    events: [
+        a_credit_entry_is_told,
+        a_balance_that_falls_is_told_once,
+        another_low_balance_is_told_anew,
+        a_call_without_credit_is_told_until_credit_comes,
+        a_quota_is_told_once_a_month_and_value,
+        of_many_racers_one_crosses,
+        an_event_is_claimed_by_one_at_a_time,
+        an_event_of_the_gateways_own_is_raised_once,
+        a_key_that_expires_within_a_week_is_told_once,
+        the_oldest_events_make_room,
+    ],
     commands: [
         a_reference_counts_once,
         any_text_is_a_reference,
         a_balance_cannot_leave_its_range,
         keys_are_listed_found_and_revoked,
+        a_key_is_made_once,
+        a_key_lists_so_many_domains,
         a_key_cannot_be_above_its_account,
         an_account_changes_at_once,
         names_are_taken_once,
         maintenance_is_switched,
+    ],
+    acts: [
+        operators_are_made_found_and_revoked,
+        each_act_is_logged_with_before_and_after,
+        an_act_that_fails_says_why,
+        what_changes_nothing_is_not_logged,
+        the_log_is_read_page_by_page_and_by_account,
+    ],
+    act_bounds: [
+        what_nothing_can_be_named_is_not_logged,
+        a_page_of_the_log_has_its_bytes,
+        an_act_says_what_was_asked_for,
     ],
 }

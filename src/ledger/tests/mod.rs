@@ -1,8 +1,9 @@
 //! One list of cases for both stores, random sequences against the reference, and races.
 
-mod cases;
+pub(in crate::ledger) mod cases;
 mod earlier;
 mod kept_receipts;
+mod many;
 pub(super) mod rig;
 pub(super) mod sequences;
 
@@ -13,4 +14,4 @@ pub(super) mod redis_group;
 /// Real redis-server processes.
 #[path = "../../../tests/support/redis_server.rs"]
 #[expect(dead_code, reason = "the benches use more of it")]
-pub(super) mod redis_server;
+pub(crate) mod redis_server;

@@ -96,6 +96,42 @@ fn a_start_finds_what_was_spent_and_what_a_killed_process_left() {
 }
 
 #[test]
+fn keys_of_a_rotation_spend_one_limit_after_a_start_too() {
+    let rig = rig();
+    let old = limited(&rig);
+    let new_digest = ApiKey::from_random("tg_", [77; 32]).digest();
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Digest(rig.key.to_hex()),
+        digest: new_digest.to_hex(),
+        overlap_ms: 900,
+    };
+    rig.store.run_blocking(rotate).unwrap();
+    let reserve = |caller: &Caller, n, wanted, user| {
+        crate::ledger::tests::rig::block_on(caller.reserve(&ask(caller, n, wanted, user))).unwrap()
+    };
+    let new = caller(&rig.store, new_digest);
+    reserve(&old, 1, "0.7", "anna").unwrap().settle(debit_of(&old, "0.7"));
+    reserve(&new, 2, "0.8", "bob").unwrap().settle(debit_of(&new, "0.8"));
+    rig.store.close();
+    let Rig { folder, store, key } = rig;
+    drop((old, new, store));
+    let store = open(&folder);
+    for (n, digest) in [key, new_digest].into_iter().enumerate() {
+        let caller = caller(&store, digest);
+        let spent = crate::ledger::tests::rig::block_on(caller.key_spent(Reset::Daily)).unwrap();
+        assert_eq!((spent.spent, spent.held), (credits("1.5"), Credits::ZERO));
+        let n = 10 * u64::try_from(n).unwrap();
+        assert!(reserve(&caller, n + 3, "0.51", "carla").is_err());
+        assert!(reserve(&caller, n + 4, "0.31", "anna").is_err());
+        reserve(&caller, n + 5, "0.3", "anna").unwrap().release();
+    }
+    let AdminReply::Audit(report) = store.run_blocking(AdminOp::Audit).unwrap() else {
+        panic!("no audit");
+    };
+    assert_eq!(report.findings, []);
+}
+
+#[test]
 fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
     let rig = rig();
     let caller = limited(&rig);

@@ -19,7 +19,7 @@ use crate::pure::time::{Days, Period, Timestamp};
 impl Shared {
     /// The usage that is asked for, oldest first.
     pub(super) async fn usage(&self, link: &Link, query: &UsageQuery) -> Result<Vec<KeyedRow>, AdminError> {
-        let known = self.cache.account(&query.account);
+        let known = self.existing(link, &query.account).await?;
         let Ok(_turn) = tokio::time::timeout(self.options.timeout, known.reporting.lock()).await else {
             return Err(AdminError::Store(
                 "usage is asked for faster than it can be read".to_owned(),
@@ -86,7 +86,7 @@ impl Shared {
             at: self.time(link).await?,
             ..AuditReport::default()
         };
-        for account in self.account_names(link).await? {
+        for account in self.read_names(link).await? {
             self.settled(&account).await?;
             let [name, order] = account_keys(&account);
             let now = self.now_text();
@@ -109,7 +109,7 @@ impl Shared {
     /// Makes what each account used in the month what its usage says, and frees what counts under limits without an open hold.
     pub(super) async fn repair(&self, link: &Link) -> Result<AdminReply, AdminError> {
         let mut findings = Vec::new();
-        for account in self.account_names(link).await? {
+        for account in self.read_names(link).await? {
             self.settled(&account).await?;
             let [name, _] = account_keys(&account);
             let mended = self
@@ -145,7 +145,7 @@ impl Shared {
     /// Frees the holds of nodes that never came back. (A reserve does so for its own account.)
     pub(super) async fn recover(&self, link: &Link) -> Result<RecoverReport, AdminError> {
         let mut report = RecoverReport::default();
-        for account in self.account_names(link).await? {
+        for account in self.read_names(link).await? {
             let [name, order] = account_keys(&account);
             let now = self.now_text();
             let freed = self

@@ -4,6 +4,8 @@ local account, now, key = KEYS[1], clock(ARGV[1]), ARGV[2]
 local _, expire = holds()
 local next = redis.call('HGET', account, 'next')
 if next and now >= tonumber(next) then expire(account, KEYS[2], now) end
+local as = redis.call('HGET', account, 'ul' .. key)
+if as and as ~= '1' then key = as end
 local day = day_of(now)
 local period = 't'
 if ARGV[3] == 'daily' then period = string.format('d%d', day) end

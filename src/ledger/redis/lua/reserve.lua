@@ -1,6 +1,7 @@
 -- Checks limits, credit and quota and records the hold, all or nothing (AccountState::reserve).
 -- KEYS account, order of expiry, where its end user counts (with ARGV 19)
--- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), requests to count (0 or 1), now
+-- ARGV id, scope, rpm, tpm, concurrency, wanted, at_least, quota - wanted, quota - at_least, tokens, ttl (ms), requests to count (0 or 1, and
+--   a blank behind it where a refused call is tried again, so that a refusal is no event), now
 -- and for a key with limits: key, its periods, that of the key's limit (or an empty text), limit - wanted, limit - at_least,
 --   and for its end user: id, limit - wanted, limit - at_least, the most end users, ttl (ms) of their counts (or an empty text)
 -- A refusal counts the request too, unless the limit of requests is what refuses it.
@@ -12,20 +13,20 @@ local wanted, at_least, below_wanted, below_least = ARGV[6], ARGV[7], ARGV[8], A
 local now = clock(ARGV[13])
 local now_text = string.format('%d', now)
 
-local fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
+local fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id, 'ut')
 if not fact[1] then return 'none' end
 local next = fact[5] and tonumber(fact[5])
 if next and now >= next then
   local _, expire = holds()
   expire(account, order, now)
-  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
+  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id, 'ut')
   next = fact[5] and tonumber(fact[5])
 end
 local day = day_of(now)
 local month = month_of(day)
 if fact[4] - month ~= 0 then
   if not roll(account, day, month, fact[3]) then return 'range' end
-  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id)
+  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', 'month', 'next', 'w' .. scope, 'h' .. id, 'ut')
 end
 local avail, committed = fact[1], fact[2]
 
@@ -34,6 +35,10 @@ if now - started < 0 or now - started >= 60000 then
   started, requests, tokens = now_text, 0, 0
 end
 
+-- What the account's terms begin with, where it has some: active, suspended or closed. A hold that is there is that of a call sent again.
+if fact[8] and not fact[7] and string.byte(fact[8]) ~= 97 then
+  return string.format('%s %s %s %d %d %d', string.match(fact[8], '^%a+'), now_text, started, requests, tokens, open)
+end
 local counted = requests + ARGV[12]
 if fact[7] or counted - ARGV[3] > 0 or tokens + charge - ARGV[4] > 0 or open - ARGV[5] >= 0 then
   local kind, rest = 'granted', ''
@@ -55,6 +60,9 @@ if wanted ~= '0' then
   if less(avail, at_least) then
     local window = started .. string.format(' %d %d %d', counted, tokens, open)
     redis.call('HSET', account, 'w' .. scope, window)
+    if #ARGV[12] == 1 and redis.call('HSETNX', account, 'uex', '1') == 1 then
+      events()(account, 'account.exhausted', now, avail .. ' ' .. committed .. ' ' .. used)
+    end
     return string.format('credit %s %s %s %s %s', now_text, window, avail, committed, used)
   end
   amount = less(avail, wanted) and avail or wanted
@@ -62,6 +70,11 @@ if wanted ~= '0' then
     if less(below_least, committed) then
       local window = started .. string.format(' %d %d %d', counted, tokens, open)
       redis.call('HSET', account, 'w' .. scope, window)
+      local quota = #ARGV[12] == 1 and sum(account, below_wanted, wanted)
+      if quota and redis.call('HGET', account, 'ueq') ~= month .. ' ' .. quota then
+        redis.call('HSET', account, 'ueq', month .. ' ' .. quota)
+        events()(account, 'account.quota_reached', now, month .. ' ' .. quota .. ' ' .. used .. ' ' .. committed)
+      end
       return string.format('quota %s %s %s %s', now_text, window, used, committed)
     end
     local left = sum(account, below_wanted, wanted, negated(committed))

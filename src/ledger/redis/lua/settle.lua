@@ -14,7 +14,7 @@ local day = day_of(now)
 local month = month_of(day)
 local row = day .. ' ' .. model
 
-local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h' .. id, 'w' .. scope, 'u' .. row, 'ul' .. key)
+local fact = redis.call('HMGET', account, 'avail', 'used', 'month', producer, 'h' .. id, 'w' .. scope, 'u' .. row, 'ul' .. key, 'uel')
 if not fact[1] then return 'none' end
 local forgotten = not fact[4] and stale(account, ARGV[13])
 if forgotten then return 'stale ' .. forgotten end
@@ -64,5 +64,10 @@ if type(known) ~= 'table' then
   redis.pcall('HINCRBY', of_key, 'c' .. row, cost)
 end
 if receipts then redis.pcall('XADD', receipts, 'MAXLEN', '~', ARGV[15], '*', 't', now, 'r', ARGV[14]) end
+-- With a t behind it, it was told already, and a debit changes nothing of that.
+if fact[9] and string.byte(fact[9], -1) ~= 116 then
+  local _, watch = events()
+  watch(account, fact[9], now)
+end
 local word = (not amount or less(amount, cost)) and 'overrun ' or 'settled '
 return receipts and word .. run .. '@' .. now or word .. run

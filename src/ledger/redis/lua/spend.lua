@@ -1,5 +1,6 @@
 -- Hard limits of keys and their end users (pure/account/spending.rs). In the account, in names that audits of earlier versions pass over:
--- ul<key>           there since the key first had a limit: what it spends is counted
+-- ul<key>           there since the key first had a limit: what it spends is counted. It is 1, or the key that this one came in place of: then
+--                   both count under that one, and here only what it spends in all, for the audit
 -- us<key> <period>  spent by calls that came in the period;  uc<key> <period>  that, and what such calls hold
 -- uh<id>            of an open hold: amount, key, its day, week, month and all time, and where its end user counts: id, name of the hash
 -- The hash of one period's end users of a key, which expires: s<id>, c<id> as above, n: how many there are

@@ -6,6 +6,11 @@ local function spend(account, id, key, cost, is_counted, user, users, ttl)
     local _, _, free_part = holds()
     free_part(account, id, part)
   end
+  local own
+  if is_counted and is_counted ~= '1' then
+    own, key = key, is_counted
+    if user then users = account .. ':spent:' .. key .. string.sub(users, #account + #own + 8) end
+  end
   if user then
     local _, meet_user = spending()
     if redis.call('HEXISTS', users, 'c' .. user) == 0 then meet_user(users, user, ttl) end
@@ -17,5 +22,10 @@ local function spend(account, id, key, cost, is_counted, user, users, ttl)
   local periods = string.format('d%d w%d m%d t', day, day - (day + 3) % 7, month_of(day))
   for period in string.gmatch(periods, '%S+') do
     if add(account, 'uc' .. key .. ' ' .. period, cost) then add(account, 'us' .. key .. ' ' .. period, cost) end
+  end
+  if own then
+    -- Every version's audit holds what a key has spent in all against its usage: so each has its own, and the other's usage says this.
+    if add(account, 'uc' .. own .. ' t', cost) then add(account, 'us' .. own .. ' t', cost) end
+    redis.pcall('HINCRBY', account .. ':usage:' .. key, 'cshared', cost)
   end
 end

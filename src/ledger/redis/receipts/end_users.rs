@@ -18,7 +18,7 @@ impl Shared {
         link: &Link,
         query: &EndUserQuery,
     ) -> Result<EndUserUsage, AdminError> {
-        let account = self.cache.account(&query.account);
+        let account = self.existing(link, &query.account).await?;
         self.barrier(&account).await?;
         let mut sums = EndUserSums::new(query, self.time(link).await?.day());
         let turn = self.turn(&account).await?;

@@ -61,7 +61,7 @@ impl Book for RedisBook {
     }
 
     fn reserve(&self, request: &ReserveRequest) -> Result<Granted, Denial> {
-        let command = self.shared.reserve_command(&self.account, request);
+        let command = self.shared.reserve_command(&self.account, request, true);
         let value = self.call(command, &script::RESERVE);
         reply::reserved(&value, request).unwrap().outcome
     }
@@ -79,6 +79,7 @@ impl Book for RedisBook {
                 renewed_ms: 0,
                 cover: Arc::default(),
                 spend: None,
+                ends_when_stopped: false,
             }),
             debit: debit.clone(),
             number: settlement.number,

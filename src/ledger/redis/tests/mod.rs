@@ -1,7 +1,10 @@
 //! What only Redis has: numbers, lost answers, several nodes, servers that stop and come back.
 
+mod accounts;
+mod acts;
 mod amounts;
 pub(in crate::ledger) mod book;
+mod events;
 mod forgotten;
 mod groups;
 mod keys;
@@ -14,6 +17,8 @@ mod receipts;
 mod replicas;
 mod shards;
 mod spending;
+mod statements;
+mod unknown;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,10 @@ use std::time::{Duration, Instant};
 
 use super::{brisk, node, patient, request, store};
 use crate::ledger::admin::AdminOp;
+use crate::ledger::admin::accounts::{AccountOp, AccountQuery};
+use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, run};
 use crate::ledger::{Ledger, StoreError};
@@ -119,7 +122,8 @@ fn a_redis_that_evicts_is_refused() {
 #[test]
 fn a_user_with_few_rights_suffices() {
     let server = RedisServer::start();
-    let rights = "~tg1:* &tg1:changed +@read +@write +@scripting +@pubsub +@connection +info +time +role +wait";
+    let rights =
+        "~tg1:* &tg1:changed &tg1:events +@read +@write +@scripting +@pubsub +@connection +info +time +role +wait";
     assert_eq!(server.ask(&format!("ACL SETUSER gateway on >s3cret {rights}")), ["+OK"]);
     let url = server.url().replace("redis://", "redis://gateway:s3cret@");
     let ledger = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
@@ -134,6 +138,27 @@ fn a_user_with_few_rights_suffices() {
     let other = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
     run(&ledger, AdminOp::Maintenance { on: true }).unwrap();
     until("the other node hears of it", || other.in_maintenance());
+    let account = caller.account.id.clone();
+    let (limit, before, day) = (9, None, crate::clock::Clock::System.now().day());
+    for op in [
+        AdminOp::Account(AccountOp::Terms {
+            account: account.clone(),
+            change: TermsChange::default(),
+        }),
+        AdminOp::Account(AccountOp::Page(AccountQuery::default())),
+        AdminOp::Credit(CreditOp::List {
+            account: account.clone(),
+            limit,
+            before,
+        }),
+        AdminOp::Credit(CreditOp::Statement {
+            account,
+            from: day,
+            to: day,
+        }),
+    ] {
+        run(&ledger, op).unwrap();
+    }
     audit_is_clean(&ledger);
     assert_eq!(
         server.ask("ACL LOG").first().map(String::as_str),

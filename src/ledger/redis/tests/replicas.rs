@@ -51,6 +51,24 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
         "nor the second time"
     );
     assert!(matches!(revoke(), Err(AdminError::NotConfirmed(_))));
+    // Without an entry that outlives a fail-over, nothing is done in somebody's name.
+    let actor = crate::ledger::admin::operators::Actor {
+        id: "cli".to_owned(),
+        name: "anna".to_owned(),
+        role: crate::pure::operator::Role::Admin,
+        address: None,
+    };
+    let op = AdminOp::CreditsAdd {
+        account: caller.account.id.clone(),
+        amount: credits("7"),
+        reference: "third payment".to_owned(),
+    };
+    let acted = crate::ledger::admin::Acted { actor, op };
+    let acted = run(&ledger, AdminOp::By(Box::new(acted)));
+    assert!(
+        matches!(&acted, Err(AdminError::Store(text)) if text.contains("nothing was done")),
+        "{acted:?}"
+    );
     replica.thaw();
     let again = add("second payment");
     assert!(

@@ -36,7 +36,7 @@ pub(super) fn a_reference_counts_once(rig: &Rig) {
 pub(super) fn any_text_is_a_reference(rig: &Rig) {
     let caller = rig.caller("0");
     let before = rig.show(&caller).record;
-    let references = ["ier", "tier", "t", " ", "avail", "0", "created", "\u{1f4b6}", "a\nb"];
+    let references = ["ier", "tier", "t", " ", "avail", "0", "created", "\u{1f4b6}", "a b"];
     for reference in references {
         let paid = rig.credit(&caller, "1", reference);
         assert!(
@@ -48,6 +48,10 @@ pub(super) fn any_text_is_a_reference(rig: &Rig) {
             matches!(again, Ok(AdminReply::Credited { added: false, .. })),
             "{reference:?}: {again:?}"
         );
+    }
+    for wrong in ["", "a\nb", "\u{1b}[2J", "\u{9b}", &"x".repeat(201)] {
+        let error = rig.credit(&caller, "1", wrong).unwrap_err();
+        assert!(matches!(error, AdminError::Invalid(_)), "{wrong:?}: {error}");
     }
     let balance = rig.figures(&caller).balance;
     assert_eq!(balance, credits(&references.len().to_string()));
@@ -217,4 +221,44 @@ pub(super) fn maintenance_is_switched(rig: &Rig) {
         assert_eq!(rig.run(AdminOp::Maintenance { on }), Ok(AdminReply::Maintenance { on }));
         assert_eq!(rig.ledger.in_maintenance(), on);
     }
+}
+
+fn key(account: &str, domains: usize) -> AdminOp {
+    AdminOp::KeyCreate {
+        digest: ApiKey::from_random("tg_", [211; 32]).digest().to_hex(),
+        account: account.parse().unwrap(),
+        tier: None,
+        domains: (0..domains).map(|n| format!("d{n}.example").parse().unwrap()).collect(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+        settings: Default::default(),
+    }
+}
+
+fn keys_of(rig: &Rig, account: &str) -> usize {
+    let account = account.parse().unwrap();
+    match rig.run(AdminOp::KeyList { account }).unwrap() {
+        AdminReply::Keys { keys } => keys.len(),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub(super) fn a_key_is_made_once(rig: &Rig) {
+    rig.caller_of("acme", "1", LimitOverrides::default());
+    rig.caller_of("other", "1", LimitOverrides::default());
+    rig.run(key("acme", 0)).unwrap();
+    for account in ["other", "acme"] {
+        let again = rig.run(key(account, 0));
+        assert!(
+            matches!(&again, Err(AdminError::Invalid(text)) if text.contains("there already")),
+            "{again:?}"
+        );
+    }
+    assert_eq!((keys_of(rig, "acme"), keys_of(rig, "other")), (2, 1));
+}
+
+pub(super) fn a_key_lists_so_many_domains(rig: &Rig) {
+    rig.caller("1");
+    assert!(matches!(rig.run(key("acme", 101)), Err(AdminError::Invalid(_))));
+    rig.run(key("acme", 100)).unwrap();
 }

@@ -24,6 +24,7 @@ pub(super) struct Model {
     /// The limits that each hold was made with.
     pub(super) spends: BTreeMap<u8, Option<Arc<SpendLimits>>>,
     pub(super) top_ups: Vec<i64>,
+    pub(super) corrections: u32,
     pub(super) last: Option<Last>,
 }
 

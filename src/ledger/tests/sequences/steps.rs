@@ -45,6 +45,12 @@ pub(super) enum Step {
     Renew(u8, i64),
     Expire,
     TopUp(i64),
+    /// A correction of so much, which may take more than is available.
+    Correct {
+        amount: i64,
+        takes: bool,
+        may_exceed: bool,
+    },
     /// The same reference again, with the same or another amount.
     TopUpAgain(bool),
     Clock(Move),
@@ -208,6 +214,9 @@ pub(super) fn step() -> impl Strategy<Value = Step> {
         1 => (slot(), ttl()).prop_map(|(slot, ttl)| Step::Renew(slot, ttl)),
         1 => Just(Step::Expire),
         3 => amount().prop_map(Step::TopUp),
+        2 => (amount(), any::<bool>(), any::<bool>()).prop_map(|(amount, takes, may_exceed)| Step::Correct {
+            amount, takes, may_exceed,
+        }),
         1 => any::<bool>().prop_map(Step::TopUpAgain),
         3 => clock.prop_map(Step::Clock),
         1 => Just(Step::Again),

@@ -1,0 +1,80 @@
+//! The bounds of an entry and of a page of them: what nobody looked at yet is not written into the log at any length, nor read from it.
+
+use crate::ledger::admin::credits::{CreditOp, check_reference};
+use crate::ledger::admin::operators::{Act, ActPage, OperatorOp};
+use crate::ledger::admin::{AdminError, AdminOp, KeyRef};
+use crate::pure::operator::{is_operator_id, is_public_id};
+
+/// Checks what an entry says of a command before anybody else has looked at it.
+///
+/// # Errors
+/// What the command would be refused with as well.
+pub(super) fn check(op: &AdminOp) -> Result<(), AdminError> {
+    match op {
+        AdminOp::CreditsAdd { reference, .. } => check_reference(reference).map_err(AdminError::Invalid),
+        AdminOp::Credit(CreditOp::Post(post)) => check_reference(&post.reference).map_err(AdminError::Invalid),
+        AdminOp::KeySet { key, .. } | AdminOp::KeyRevoke { key } | AdminOp::KeyRotate { key, .. } => match key {
+            KeyRef::Id(id) if !is_public_id("key_", id.as_str()) => Err(AdminError::NoKey),
+            _ => Ok(()),
+        },
+        AdminOp::Operator(OperatorOp::Revoke { id }) if !is_operator_id(id) => {
+            Err(AdminError::NoOperator(capped(id.escape_debug().collect())))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// The text, cut off where it is longer than an entry takes.
+pub(super) fn capped(mut text: String) -> String {
+    if text.len() > TEXT_BYTES_MAX {
+        let room = TEXT_BYTES_MAX.saturating_sub(CUT.len());
+        text.truncate(text.floor_char_boundary(room));
+        text.push_str(CUT);
+    }
+    text
+}
+
+/// A page that is read, entry by entry, newest first.
+pub(in crate::ledger) struct PageReader {
+    page: ActPage,
+    limit: usize,
+    bytes: usize,
+}
+
+impl PageReader {
+    /// An empty page of at most `limit` acts.
+    pub(in crate::ledger) fn new(limit: u32) -> PageReader {
+        PageReader {
+            page: ActPage::default(),
+            limit: usize::try_from(limit).unwrap_or(usize::MAX),
+            bytes: 0,
+        }
+    }
+
+    /// Adds an entry. False: it belongs to the next page, which begins after the last that was added.
+    ///
+    /// # Errors
+    /// When it is no entry.
+    pub(in crate::ledger) fn add(&mut self, id: String, text: &str) -> Result<bool, serde_json::Error> {
+        self.bytes = self.bytes.saturating_add(text.len());
+        let acts = &mut self.page.acts;
+        if acts.len() >= self.limit || (self.bytes > PAGE_BYTES_MAX && !acts.is_empty()) {
+            self.page.next = acts.last().map(|act| act.id.clone());
+            return Ok(false);
+        }
+        let act: Act = serde_json::from_str(text)?;
+        acts.push(Act { id, ..act });
+        Ok(true)
+    }
+
+    /// What was read.
+    pub(in crate::ledger) fn done(self) -> ActPage {
+        self.page
+    }
+}
+
+/// The longest subject, and the longest error, in bytes.
+const TEXT_BYTES_MAX: usize = 300;
+const CUT: &str = "…";
+/// The most bytes of entries that one page has, unless its first has more.
+pub(in crate::ledger) const PAGE_BYTES_MAX: usize = 1 << 20;

@@ -1,0 +1,371 @@
+//! Commands about credit: entries of every kind, their list, and statements that add up.
+
+use std::fmt;
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::ledger::pico;
+use crate::ledger::terms::{AccountStatus, AccountTerms};
+use crate::ledger::{StoreError, UsageRow};
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+use crate::pure::time::{Day, Timestamp};
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "credit_op")]
+pub enum CreditOp {
+    /// Posts an entry, once a reference of its account. Answers [`super::AdminReply::Posted`].
+    Post(CreditPost),
+    /// Entries, newest first. Answers [`super::AdminReply::CreditPage`].
+    List {
+        /// Whose.
+        account: AccountId,
+        /// The most that are given: 1 to [`CREDITS_MAX`], else the nearest.
+        limit: u32,
+        /// Where the page begins: what the page before said in `next`.
+        before: Option<String>,
+    },
+    /// A statement. Answers [`super::AdminReply::Statement`].
+    Statement {
+        /// Whose.
+        account: AccountId,
+        /// The first UTC day.
+        from: Day,
+        /// The last UTC day; not before the first, and at most [`STATEMENT_DAYS_MAX`] days in all.
+        to: Day,
+    },
+}
+
+/// An entry to post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreditPost {
+    /// Who gets it.
+    pub account: AccountId,
+    /// How much: above 0, or for corrections and refunds not 0.
+    #[serde(with = "pico")]
+    pub amount: Credits,
+    /// The same reference, amount and kind again change nothing; anything else under it is refused.
+    pub reference: String,
+    /// What it is.
+    pub kind: CreditKind,
+    /// A word on it, at most [`NOTE_BYTES_MAX`] bytes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub note: Option<String>,
+    /// Lets a correction or a refund take more than what is available.
+    #[serde(default)]
+    pub allow_negative: bool,
+}
+
+/// What a credit entry is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum CreditKind {
+    /// Paid for.
+    #[default]
+    TopUp,
+    /// Given.
+    Bonus,
+    /// Puts a mistake right; may be negative.
+    Correction,
+    /// Pays back (negative), or takes a paying back back.
+    Refund,
+}
+
+/// A credit entry.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreditEntry {
+    /// When it was posted.
+    pub at: Timestamp,
+    /// What it is; entries of before there were kinds are top-ups.
+    pub kind: CreditKind,
+    /// How much.
+    #[serde(with = "pico")]
+    pub amount: Credits,
+    /// What it is known by.
+    pub reference: String,
+    /// A word on it.
+    pub note: Option<String>,
+    /// The balance right after it; none for entries of before it was kept.
+    #[serde(with = "crate::ledger::pico_option")]
+    pub balance: Option<Credits>,
+}
+
+/// What became of a post.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Posted {
+    /// False when this reference had counted before: `replayed`.
+    pub added: bool,
+    /// The balance now.
+    #[serde(with = "pico")]
+    pub balance: Credits,
+    /// The entry as it stands, with the time of its first posting.
+    pub entry: CreditEntry,
+}
+
+/// Entries, newest first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CreditPage {
+    /// The entries.
+    pub entries: Vec<CreditEntry>,
+    /// Where the next page begins; none when this was the last.
+    pub next: Option<String>,
+}
+
+/// What happened to a balance between two days, taken in one step: `opening + entries - debits = closing`, to the last digit.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Statement {
+    /// Whose.
+    pub account: AccountId,
+    /// The first UTC day.
+    pub from: Day,
+    /// The last UTC day.
+    pub to: Day,
+    /// The balance when the first day began.
+    #[serde(with = "pico")]
+    pub opening: Credits,
+    /// Credit entries, oldest first.
+    pub entries: Vec<CreditEntry>,
+    /// Debits by day and model, oldest first.
+    pub debits: Vec<DebitRow>,
+    /// The balance when the last day ended, or now.
+    #[serde(with = "pico")]
+    pub closing: Credits,
+}
+
+/// Debits of one day and model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DebitRow {
+    /// The UTC day.
+    pub day: Day,
+    /// The model's id.
+    pub model: String,
+    /// Calls.
+    pub requests: u64,
+    /// Prompt tokens.
+    pub prompt_tokens: u64,
+    /// Completion tokens.
+    pub completion_tokens: u64,
+    /// What they cost.
+    #[serde(with = "pico")]
+    pub cost: Credits,
+}
+
+impl CreditPost {
+    /// A top-up without a note.
+    pub fn top_up(account: AccountId, amount: Credits, reference: String) -> CreditPost {
+        CreditPost {
+            account,
+            amount,
+            reference,
+            kind: CreditKind::TopUp,
+            note: None,
+            allow_negative: false,
+        }
+    }
+
+    /// # Errors
+    /// Says what no account takes.
+    pub(in crate::ledger) fn check(&self) -> Result<(), String> {
+        let (amount, kind) = (self.amount, self.kind);
+        if amount == Credits::ZERO || (amount < Credits::ZERO && !kind.may_be_negative()) {
+            return Err(match kind.may_be_negative() {
+                true => format!("the amount of a {kind} must not be 0"),
+                false => format!("the amount must be above 0, not {amount}"),
+            });
+        }
+        if Credits::ZERO.checked_sub(amount).is_none() {
+            return Err("the amount is out of range".to_owned());
+        }
+        check_reference(&self.reference)?;
+        let note = self.note.as_deref().unwrap_or_default();
+        if note.len() > NOTE_BYTES_MAX || note.chars().any(char::is_control) {
+            return Err(format!(
+                "a note has at most {NOTE_BYTES_MAX} bytes, and no control characters"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether this was posted before: as the entry of its reference.
+    pub(in crate::ledger) fn is_same_as(&self, entry: &CreditEntry) -> bool {
+        (self.amount, self.kind) == (entry.amount, entry.kind)
+    }
+
+    /// What is said where it would take more than there is.
+    pub(in crate::ledger) fn short(&self, available: Credits, held: Credits) -> String {
+        let amount = self.amount;
+        format!("{amount} is more than is available: {available}, with {held} held by running calls")
+    }
+
+    /// What is said where the balance would leave its range.
+    pub(in crate::ledger) fn out_of_range(&self) -> String {
+        format!("{} would take the balance beyond its range", self.amount)
+    }
+
+    /// # Errors
+    /// Says why an account with these terms does not take it: it is closed.
+    pub(in crate::ledger) fn allowed_by(&self, terms: &AccountTerms) -> Result<(), String> {
+        match terms.status {
+            AccountStatus::Closed if !self.kind.may_be_negative() => Err(closed_to_credit()),
+            AccountStatus::Active | AccountStatus::Suspended | AccountStatus::Closed => Ok(()),
+        }
+    }
+
+    /// What is kept of it.
+    pub(in crate::ledger) fn entry(&self, at: Timestamp, balance: Option<Credits>) -> CreditEntry {
+        CreditEntry {
+            at,
+            kind: self.kind,
+            amount: self.amount,
+            reference: self.reference.clone(),
+            note: self.note.clone().filter(|note| !note.is_empty()),
+            balance,
+        }
+    }
+}
+
+impl CreditPage {
+    /// A page of at most `limit` entries, of one more that were looked for.
+    pub(in crate::ledger) fn of(mut entries: Vec<CreditEntry>, limit: usize) -> CreditPage {
+        let has_more = entries.len() > limit;
+        entries.truncate(limit);
+        let next = entries.last().filter(|_| has_more).map(|last| last.reference.clone());
+        CreditPage { entries, next }
+    }
+}
+
+impl Statement {
+    /// The statement that ends with this balance.
+    ///
+    /// # Errors
+    /// When a balance would be out of range.
+    pub(in crate::ledger) fn ending_with(
+        closing: i128,
+        account: &AccountId,
+        (from, to): (Day, Day),
+        (entries, debits): (Vec<CreditEntry>, Vec<DebitRow>),
+    ) -> Result<Statement, StoreError> {
+        let in_range = |amount: i128| {
+            let pico = i64::try_from(amount).map(Credits::from_pico);
+            pico.map_err(|_| StoreError::Corrupt("a balance of a statement is out of range".to_owned()))
+        };
+        let pico = |amount: Credits| i128::from(amount.pico());
+        let added: i128 = entries.iter().map(|entry| pico(entry.amount)).sum();
+        let debited: i128 = debits.iter().map(|row| pico(row.cost)).sum();
+        Ok(Statement {
+            account: account.clone(),
+            from,
+            to,
+            opening: in_range(closing - added + debited)?,
+            entries,
+            debits,
+            closing: in_range(closing)?,
+        })
+    }
+
+    /// # Errors
+    /// Says what is wrong with the days that are asked for.
+    pub(in crate::ledger) fn check_days(from: Day, to: Day) -> Result<(), String> {
+        if from > to {
+            return Err(format!("the first day {from} is after the last one, {to}"));
+        }
+        if to.0.saturating_sub(from.0) >= STATEMENT_DAYS_MAX {
+            return Err(format!("a statement has at most {STATEMENT_DAYS_MAX} days"));
+        }
+        Ok(())
+    }
+
+    /// What is said of days that have too much.
+    pub(in crate::ledger) fn too_many(count: impl fmt::Display) -> String {
+        format!(
+            "there are {count} entries and debits, and a statement reads at most {STATEMENT_ROWS_MAX}: ask for fewer days"
+        )
+    }
+}
+
+impl From<UsageRow> for DebitRow {
+    fn from(row: UsageRow) -> DebitRow {
+        DebitRow {
+            day: row.day,
+            model: row.model,
+            requests: row.requests,
+            prompt_tokens: row.prompt_tokens,
+            completion_tokens: row.completion_tokens,
+            cost: row.cost,
+        }
+    }
+}
+
+impl CreditKind {
+    /// All.
+    pub const ALL: [CreditKind; 4] = [
+        CreditKind::TopUp,
+        CreditKind::Bonus,
+        CreditKind::Correction,
+        CreditKind::Refund,
+    ];
+
+    /// As it is typed.
+    pub fn name(self) -> &'static str {
+        match self {
+            CreditKind::TopUp => "top_up",
+            CreditKind::Bonus => "bonus",
+            CreditKind::Correction => "correction",
+            CreditKind::Refund => "refund",
+        }
+    }
+
+    /// Whether an entry of it may be negative.
+    pub fn may_be_negative(self) -> bool {
+        matches!(self, CreditKind::Correction | CreditKind::Refund)
+    }
+}
+
+impl fmt::Display for CreditKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for CreditKind {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<CreditKind, String> {
+        CreditKind::ALL
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| format!("a kind is top_up, bonus, correction or refund, not {text}"))
+    }
+}
+
+/// Checks the reference of a new entry.
+///
+/// # Errors
+/// When it is empty, too long, or has control characters, which no list could show.
+pub(in crate::ledger) fn check_reference(reference: &str) -> Result<(), String> {
+    let is_good = (1..=REFERENCE_BYTES_MAX).contains(&reference.len()) && !reference.chars().any(char::is_control);
+    match is_good {
+        true => Ok(()),
+        false => Err(format!(
+            "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes, and no control characters"
+        )),
+    }
+}
+
+/// What is said of credit for a closed account.
+pub(in crate::ledger) fn closed_to_credit() -> String {
+    "the account is closed: only corrections and refunds are possible".to_owned()
+}
+
+/// The most entries of one page.
+pub const CREDITS_MAX: u32 = 1_000;
+/// The longest note, in bytes.
+pub const NOTE_BYTES_MAX: usize = 500;
+/// The most days of one statement: a leap year and a day.
+pub const STATEMENT_DAYS_MAX: i64 = 367;
+/// The most entries and rows of debits that one statement reads.
+pub const STATEMENT_ROWS_MAX: usize = 20_000;
+/// Longest reference, in bytes.
+const REFERENCE_BYTES_MAX: usize = 200;

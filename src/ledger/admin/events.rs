@@ -1,0 +1,78 @@
+//! Events that are told to webhooks: kept in the ledger until every webhook has them, or three days are over.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::pure::ids::AccountId;
+use crate::pure::time::Timestamp;
+pub use crate::pure::webhook::EventKind;
+
+/// A command about events.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "event_op")]
+pub enum EventOp {
+    /// Keeps an event of the gateway's own. One with the id of an event that is there changes nothing. Answers
+    /// [`super::AdminReply::Events`] with it.
+    Raise(Event),
+    /// Takes events that are due, for so long that nobody else takes them meanwhile. Answers [`super::AdminReply::Events`].
+    Claim {
+        /// The most that are given.
+        limit: u32,
+        /// For so many milliseconds.
+        lease_ms: i64,
+    },
+    /// Says what became of an event that was claimed. Answers [`super::AdminReply::Done`].
+    Settle {
+        /// Its id.
+        id: String,
+        /// The account that it is about.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        account: Option<AccountId>,
+        /// What is still to be told to whom; nothing: it is done, and goes.
+        deliveries: Vec<Delivery>,
+    },
+    /// Raises an event for each key that expires within a week, once. Answers [`super::AdminReply::Done`].
+    RaiseExpiring,
+    /// Counts what is still to be told. Answers [`super::AdminReply::EventCount`].
+    Count,
+}
+
+/// What is still to be told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventCount {
+    /// Events that are still to be told to somebody.
+    pub open: u64,
+    /// When the oldest of them happened.
+    pub oldest: Option<Timestamp>,
+    /// Events that made room for others, or were too old, since the ledger was made: nobody claimed them in time.
+    pub dropped: u64,
+}
+
+/// Something that webhooks are told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Event {
+    /// `evt_` and a text that no other event has; what the receiver knows a repeated one by.
+    pub id: String,
+    /// What it is.
+    pub kind: EventKind,
+    /// When it happened.
+    pub at: Timestamp,
+    /// The account that it is about.
+    pub account: Option<AccountId>,
+    /// What is told of it.
+    pub data: Value,
+    /// Who is still to be told; empty until it was claimed once.
+    #[serde(default)]
+    pub deliveries: Vec<Delivery>,
+}
+
+/// What is still to be told to one webhook.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delivery {
+    /// The webhook's url.
+    pub url: String,
+    /// Attempts that failed.
+    pub failed: u32,
+    /// When the next one is due.
+    pub due: Timestamp,
+}

@@ -1,0 +1,159 @@
+//! Events for webhooks on the embedded ledger. What a debit or a credit entry crosses is written with it; a refused call has nothing that is
+//! written, so memory says which refusal is the first, and the ledger's thread writes that.
+
+use std::collections::HashMap;
+
+use super::Embedded;
+use super::command::Command;
+use super::commands::failed;
+use super::shared::{EmbeddedAccount, Shared};
+use super::writer::Committer;
+use crate::ledger::StoreError;
+use crate::ledger::admin::events::{Event, EventOp};
+use crate::ledger::admin::{AdminError, AdminReply};
+use crate::ledger::events::{self, CLAIMED_MAX, Refused};
+use crate::ledger::sqlite::Told;
+use crate::pure::account::{AccountState, Denial};
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What was told of an account's refused calls.
+#[derive(Debug, Default)]
+pub(super) struct ToldOf(Mutex<Told>);
+
+/// Which events were claimed, until when.
+pub(super) type Leases = HashMap<String, Timestamp>;
+
+impl ToldOf {
+    pub(super) fn new(told: Told) -> ToldOf {
+        ToldOf(Mutex::new(told))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Told> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Credit has come in. Called while the account is locked in which it is now.
+    pub(super) fn credited(&self, _locked: &AccountState) {
+        self.lock().exhausted = false;
+    }
+
+    /// What is to be told of a refusal, if it is the first of its kind. Called while the account is locked that refused.
+    fn first(&self, denial: &Denial, quota: Credits, now: Timestamp) -> Option<Refused> {
+        match *denial {
+            Denial::Credit { available, held, .. } => {
+                let was_told = std::mem::replace(&mut self.lock().exhausted, true);
+                (!was_told).then_some(Refused::Credit { available, held })
+            }
+            Denial::Quota { used, held, .. } => {
+                let month = now.month();
+                let was = self.lock().quota.replace((month, quota));
+                let refused = Refused::Quota {
+                    month,
+                    quota,
+                    used,
+                    held,
+                };
+                (was != Some((month, quota))).then_some(refused)
+            }
+            Denial::Requests(_)
+            | Denial::Tokens(_)
+            | Denial::Concurrency(_)
+            | Denial::Spent { .. }
+            | Denial::EndUsers(_)
+            | Denial::Stopped(_) => None,
+        }
+    }
+
+    /// What could not be written is told by the next.
+    fn forget(&self, refused: &Refused) {
+        match refused {
+            Refused::Credit { .. } => self.lock().exhausted = false,
+            Refused::Quota { .. } => self.lock().quota = None,
+        }
+    }
+}
+
+impl Embedded {
+    /// A call is refused. Called while the account is locked.
+    pub(super) fn refused(&self, cell: &Arc<EmbeddedAccount>, denial: &Denial, quota: Credits) {
+        if let Some(refused) = cell.told.first(denial, quota, self.shared.clock.now()) {
+            let cell = Arc::clone(cell);
+            // Where the thread has ended, nobody is told any more.
+            drop(self.tell(Command::Refused { cell, refused }));
+        }
+    }
+}
+
+impl Shared {
+    /// The same on the ledger's thread, for the process before this one.
+    pub(super) fn first_refusal(&self, cell: &EmbeddedAccount, denial: &Denial, quota: Credits) -> Option<Refused> {
+        cell.told.first(denial, quota, self.clock.now())
+    }
+}
+
+impl Shared {
+    fn expiring(&self, now: Timestamp) -> Vec<Event> {
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.values()
+            .filter_map(|entry| events::expiring(&entry.record, now))
+            .collect()
+    }
+}
+
+impl Committer {
+    /// Writes that a call was refused. What was told is noted as it is now: credit that came in after the refusal is in the file already.
+    pub(super) fn raise_refused(&mut self, cell: &EmbeddedAccount, refused: &Refused) {
+        let told = *cell.told.lock();
+        let account: AccountId = cell.record.load().id.clone();
+        let now = self.shared.clock.now();
+        if let Err(error) = self.database.raise_refused(&account, refused, told, now) {
+            log::warn!("an event about {account} cannot be written, the next one is: {error}");
+            cell.told.forget(refused);
+        }
+    }
+
+    pub(super) fn event_op(&mut self, op: EventOp) -> Result<AdminReply, AdminError> {
+        match op {
+            EventOp::Raise(event) => {
+                if let Some(account) = &event.account {
+                    self.cell(account)?;
+                }
+                let now = self.shared.clock.now();
+                self.database.raise_once(&event, now).map_err(failed)?;
+                Ok(AdminReply::Events { events: vec![event] })
+            }
+            EventOp::Claim { limit, lease_ms } => {
+                let events = self.claim(limit, lease_ms).map_err(failed)?;
+                Ok(AdminReply::Events { events })
+            }
+            EventOp::Settle { id, deliveries, .. } => {
+                self.database.settle_event(&id, &deliveries).map_err(failed)?;
+                self.leases.remove(&id);
+                Ok(AdminReply::Done)
+            }
+            EventOp::RaiseExpiring => {
+                let now = self.shared.clock.now();
+                let events = self.shared.expiring(now);
+                self.database.raise_new(&events, now).map_err(failed)?;
+                Ok(AdminReply::Done)
+            }
+            EventOp::Count => self.database.event_count().map(AdminReply::EventCount).map_err(failed),
+        }
+    }
+
+    /// Leases are kept in memory: a process that dies has none, and what it had claimed is due.
+    fn claim(&mut self, limit: u32, lease_ms: i64) -> Result<Vec<Event>, StoreError> {
+        let now = self.shared.clock.now();
+        self.leases.retain(|_, until| *until > now);
+        let limit = usize::try_from(limit.clamp(1, CLAIMED_MAX)).unwrap_or(1);
+        let mut due = self.database.due_events(now, limit.saturating_add(self.leases.len()))?;
+        due.retain(|event| !self.leases.contains_key(&event.id));
+        due.truncate(limit);
+        let until = now.plus_millis(lease_ms.max(0));
+        self.leases.extend(due.iter().map(|event| (event.id.clone(), until)));
+        Ok(due)
+    }
+}

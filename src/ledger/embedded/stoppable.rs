@@ -1,0 +1,39 @@
+//! The calls of an account that end when its operator stops it: only those of a gateway that is configured so.
+
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+use crate::ledger::cover::{Cover, Uncovered};
+use crate::pure::error::AccountStop;
+
+/// What such calls look at.
+#[derive(Debug, Default)]
+pub(super) struct Stoppable(Mutex<Covers>);
+
+#[derive(Debug, Default)]
+struct Covers {
+    of_calls: Vec<Weak<Cover>>,
+    /// How many there may be before those of calls that have ended are left out.
+    looked_through_at: usize,
+}
+
+impl Stoppable {
+    /// A call runs.
+    pub(super) fn add(&self, cover: &Arc<Cover>) {
+        let mut covers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if covers.of_calls.len() >= covers.looked_through_at.max(FEW) {
+            covers.of_calls.retain(|cover| cover.strong_count() > 0);
+            covers.looked_through_at = covers.of_calls.len().saturating_mul(2);
+        }
+        covers.of_calls.push(Arc::downgrade(cover));
+    }
+
+    /// The account is stopped.
+    pub(super) fn end(&self, why: AccountStop) {
+        let covers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        for cover in covers.of_calls.iter().filter_map(Weak::upgrade) {
+            cover.end(Uncovered::Stopped(why));
+        }
+    }
+}
+
+const FEW: usize = 64;

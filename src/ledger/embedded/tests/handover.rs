@@ -1,0 +1,99 @@
+//! What another process has done while it had the ledger, and what is asked of it once alone.
+
+use std::io::{BufRead, BufReader};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::{NOW, open, request, rig};
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::admin::operators::OperatorOp;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::embedded::Embedded;
+use crate::ledger::remote::{RemoteReply, RemoteReserve};
+use crate::ledger::terms::{AccountStatus, TermsChange};
+use crate::pure::ids::Tier;
+use crate::pure::operator::{Role, token};
+
+fn terms(status: AccountStatus) -> AdminOp {
+    let change = TermsChange {
+        status: Some(status),
+        ..TermsChange::default()
+    };
+    let account = "acme".parse().unwrap();
+    AdminOp::Account(AccountOp::Terms { account, change })
+}
+
+#[test]
+fn an_operator_that_the_successor_revoked_stays_revoked() {
+    let rig = rig();
+    let create = OperatorOp::Create {
+        digest: token([1; 32]).digest().to_hex(),
+        name: "anna".to_owned(),
+        role: Role::Admin,
+        expires_in_ms: None,
+    };
+    let AdminReply::Operator(anna) = rig.store.run_blocking(AdminOp::Operator(create)).unwrap() else {
+        panic!("no operator");
+    };
+    rig.store.hand_over().unwrap();
+    let successor = open(&rig.folder);
+    let revoke = OperatorOp::Revoke { id: anna.id };
+    successor.run_blocking(AdminOp::Operator(revoke)).unwrap();
+    drop(successor);
+    rig.store.take_back(|| {}).unwrap();
+    let AdminReply::Operators { operators } = rig.store.run_blocking(AdminOp::Operator(OperatorOp::List)).unwrap()
+    else {
+        panic!("no operators");
+    };
+    assert_eq!(operators[0].revoked, Some(NOW));
+}
+
+#[test]
+fn a_call_of_the_process_before_is_refused_for_a_stopped_account() {
+    let rig = rig();
+    let reserve = |n| {
+        let reserve = RemoteReserve::of("acme".parse().unwrap(), &request(n, "1"));
+        match rig.store.run_blocking(AdminOp::Reserve(reserve)).unwrap() {
+            AdminReply::Reserved(reply) => reply,
+            other => panic!("{other:?}"),
+        }
+    };
+    assert!(matches!(reserve(1), RemoteReply::Granted { .. }));
+    for (n, status) in [(2, AccountStatus::Suspended), (3, AccountStatus::Closed)] {
+        rig.store.run_blocking(terms(status)).unwrap();
+        let is_closed = status == AccountStatus::Closed;
+        assert_eq!(reserve(n), RemoteReply::Stopped { is_closed });
+    }
+}
+
+/// A successor that takes a command and dies before it answers: whether that had its effect is not known, and it is not given again.
+#[test]
+fn a_command_that_writes_is_sent_to_the_successor_once() {
+    let rig = rig();
+    let store = Arc::clone(&rig.store);
+    store.hand_over().unwrap();
+    let socket = crate::ledger::control_socket::socket_path(store.path());
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    let sent = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&sent);
+    let serve = move || {
+        for stream in listener.incoming() {
+            let mut line = String::new();
+            let mut reader = BufReader::new(stream.unwrap());
+            reader.read_line(&mut line).unwrap();
+            counted.fetch_add(1, Ordering::Relaxed);
+            // Only now the connection ends, which is what the command waits for.
+            drop(reader);
+        }
+    };
+    std::thread::Builder::new().spawn(serve).unwrap();
+    let set = AdminOp::AccountSet {
+        account: "acme".parse().unwrap(),
+        tier: Some(Tier::Lite),
+        quota_pico: None,
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let answer = runtime.block_on(Embedded::run(&store, set));
+    assert!(matches!(answer, Err(AdminError::Store(_))), "{answer:?}");
+    assert_eq!(sent.load(Ordering::Relaxed), 1);
+}

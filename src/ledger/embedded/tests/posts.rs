@@ -1,0 +1,177 @@
+//! Credit entries whose write fails, or seems to: memory and the file agree all the same.
+
+use super::*;
+use crate::ledger::admin::AdminError;
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost, Posted};
+use crate::ledger::embedded::load::take_lock;
+use crate::ledger::embedded::shared::Shared;
+use crate::ledger::terms::{AccountStatus, TermsChange};
+
+struct Thread {
+    _folder: tempfile::TempDir,
+    shared: Arc<Shared>,
+    committer: Committer,
+    path: std::path::PathBuf,
+}
+
+/// A ledger with 10 credits, whose thread is this one.
+fn thread() -> Thread {
+    let rig = rig();
+    rig.store.close();
+    let path = rig.folder.path().join("other.db");
+    std::fs::copy(rig.folder.path().join("ledger.db"), &path).unwrap();
+    let database = Database::open(&path).unwrap();
+    let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
+    let (_commands, inbox) = mpsc::channel();
+    let committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
+    Thread {
+        _folder: rig.folder,
+        shared,
+        committer,
+        path,
+    }
+}
+
+impl Thread {
+    fn post(&mut self, amount: &str, reference: &str) -> Result<Posted, AdminError> {
+        let post = CreditPost {
+            kind: CreditKind::Correction,
+            ..CreditPost::top_up("acme".parse().unwrap(), credits(amount), reference.to_owned())
+        };
+        match self.committer.execute(AdminOp::Credit(CreditOp::Post(post)))? {
+            AdminReply::Posted(posted) => Ok(posted),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// In memory, which is what the file has.
+    fn balance(&self) -> Credits {
+        let cell = Arc::clone(&self.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+        let balance = cell.state().balance();
+        let stored = self.committer.database.accounts().unwrap().remove(0);
+        assert_eq!(balance, stored.kept.balance, "memory and file");
+        balance
+    }
+}
+
+#[test]
+fn a_post_that_failed_and_was_durable_counts() {
+    let mut thread = thread();
+    for (amount, balance) in [("-3", "7"), ("2", "9")] {
+        thread.committer.database.fails_after_commit = true;
+        assert!(thread.post(amount, amount).unwrap().added);
+        assert_eq!(thread.balance(), credits(balance));
+        assert!(!thread.post(amount, amount).unwrap().added);
+        assert_eq!(thread.balance(), credits(balance));
+    }
+}
+
+/// The write fails, and the file does not say whether it has the entry: the next post finds that it has.
+#[test]
+fn a_post_that_was_doubtful_counts_once_it_is_known() {
+    let mut thread = thread();
+    for (amount, balance) in [("-3", "7"), ("2", "9")] {
+        thread.committer.database.fails_after_commit = true;
+        thread.committer.database.fails_to_look = true;
+        assert!(matches!(thread.post(amount, amount), Err(AdminError::Store(_))));
+        let again = thread.post(amount, amount).unwrap();
+        assert_eq!((again.added, again.balance), (false, credits(balance)));
+        assert_eq!(thread.balance(), credits(balance));
+    }
+    assert!(thread.post("1", "other").unwrap().added);
+    assert_eq!(thread.balance(), credits("10"));
+}
+
+#[test]
+fn a_post_that_cannot_be_written_changes_nothing() {
+    let mut thread = thread();
+    let full = "CREATE TRIGGER full BEFORE INSERT ON topups BEGIN SELECT RAISE(FAIL, 'full'); END";
+    let file = rusqlite::Connection::open(&thread.path).unwrap();
+    file.execute_batch(full).unwrap();
+    for amount in ["-3", "2"] {
+        let failed = thread.post(amount, amount);
+        assert!(
+            matches!(&failed, Err(AdminError::Store(text)) if text.contains("full")),
+            "{failed:?}"
+        );
+        assert_eq!(thread.balance(), credits("10"));
+    }
+    file.execute_batch("DROP TRIGGER full").unwrap();
+    assert!(thread.post("-3", "-3").unwrap().added);
+    assert_eq!(thread.balance(), credits("7"));
+}
+
+/// Terms, entries and their notes are there after a start, and a file that an earlier version has written in meanwhile opens.
+#[test]
+fn terms_and_entries_outlive_the_process() {
+    let rig = rig();
+    let change = TermsChange {
+        status: Some(AccountStatus::Suspended),
+        low_balance_pico: Some(Some(5)),
+        metadata: [("a".to_owned(), Some("b".to_owned()))].into(),
+    };
+    let account: AccountId = "acme".parse().unwrap();
+    let terms = AdminOp::Account(AccountOp::Terms {
+        account: account.clone(),
+        change,
+    });
+    let AdminReply::Account(view) = rig.store.run_blocking(terms).unwrap() else {
+        panic!("no account");
+    };
+    let post = CreditPost {
+        note: Some("a slip".to_owned()),
+        kind: CreditKind::Refund,
+        ..CreditPost::top_up(account.clone(), credits("-4"), "R".to_owned())
+    };
+    rig.store.run_blocking(AdminOp::Credit(CreditOp::Post(post))).unwrap();
+    rig.store.close();
+    let file = rusqlite::Connection::open(rig.folder.path().join("ledger.db")).unwrap();
+    // As earlier versions write: columns by name, without those that they do not know.
+    file.execute_batch(
+        "INSERT INTO topups (account, reference, amount, at) VALUES ('acme', 'old', 5, 7);
+         UPDATE accounts SET balance = balance + 5 WHERE id = 'acme';
+         INSERT INTO accounts (id, tier, quota, balance, month, month_used, created) VALUES ('old', 'free', NULL, 0, 0, 0, 1);",
+    )
+    .unwrap();
+    drop(file);
+    let Rig { folder, store, .. } = rig;
+    drop(store);
+    let store = open(&folder);
+    let AdminReply::Account(after) = store
+        .run_blocking(AdminOp::AccountShow {
+            account: account.clone(),
+        })
+        .unwrap()
+    else {
+        panic!("no account");
+    };
+    assert_eq!(after.record, view.record);
+    let list = CreditOp::List {
+        account,
+        limit: 9,
+        before: None,
+    };
+    let AdminReply::CreditPage(page) = store.run_blocking(AdminOp::Credit(list)).unwrap() else {
+        panic!("no entries");
+    };
+    let told: Vec<_> = page
+        .entries
+        .iter()
+        .map(|entry| {
+            (
+                entry.reference.as_str(),
+                entry.kind,
+                entry.note.as_deref(),
+                entry.balance,
+            )
+        })
+        .collect();
+    let expected = [
+        ("R", CreditKind::Refund, Some("a slip"), Some(credits("6"))),
+        ("A", CreditKind::TopUp, None, Some(credits("10"))),
+        ("old", CreditKind::TopUp, None, None),
+    ];
+    assert_eq!(told, expected);
+    assert_eq!(audit(&store).findings, []);
+}

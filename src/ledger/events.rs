@@ -1,0 +1,149 @@
+//! What events for webhooks tell, and how many are kept. Stores raise them in the step that is their cause.
+
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::KeyRecord;
+use super::admin::AuditFinding;
+use super::admin::credits::CreditKind;
+use super::admin::events::{Event, EventKind};
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+use crate::pure::time::{Month, Timestamp};
+
+/// The most open events about one account, or about none; the oldest goes for one that is new.
+pub(crate) const OPEN_PER_ACCOUNT_MAX: u32 = 1_000;
+/// The most open events in an embedded ledger; the oldest goes for one that is new.
+pub(crate) const OPEN_MAX: u32 = 100_000;
+/// For how long an event is told to who does not take it, in milliseconds: three days.
+pub(crate) const KEEP_MS: i64 = 3 * 86_400_000;
+/// For how long the id of an event of the gateway's own is known, in milliseconds: it is raised once in this time.
+pub(crate) const REMEMBERED_MS: i64 = 9 * 86_400_000;
+/// So long before it expires, a key's event is raised, in milliseconds: a week.
+pub(crate) const EXPIRING_MS: i64 = 7 * 86_400_000;
+/// The most events that are given at once.
+pub(crate) const CLAIMED_MAX: u32 = 1_000;
+
+/// A call that was refused in a way that its account's operator is told of, once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// For lack of credit.
+    Credit { available: Credits, held: Credits },
+    /// By the monthly quota.
+    Quota {
+        month: Month,
+        quota: Credits,
+        used: Credits,
+        held: Credits,
+    },
+}
+
+impl Refused {
+    pub(crate) fn kind(&self) -> EventKind {
+        match self {
+            Refused::Credit { .. } => EventKind::Exhausted,
+            Refused::Quota { .. } => EventKind::QuotaReached,
+        }
+    }
+
+    pub(crate) fn data(&self, account: &AccountId) -> Value {
+        match self {
+            Refused::Credit { available, held } => json!({
+                "account": account, "available": available.to_string(), "held": held.to_string(),
+            }),
+            Refused::Quota {
+                month,
+                quota,
+                used,
+                held,
+            } => json!({
+                "account": account, "month": month_text(*month), "monthly_quota": quota.to_string(),
+                "monthly_used": used.to_string(), "held": held.to_string(),
+            }),
+        }
+    }
+}
+
+/// What is told of a balance that has fallen.
+pub(crate) fn low_balance(account: &AccountId, balance: Credits, low: Credits) -> Value {
+    json!({ "account": account, "balance": balance.to_string(), "low_balance": low.to_string() })
+}
+
+/// What is told of a credit entry.
+pub(crate) fn credits_added(
+    account: &AccountId,
+    kind: CreditKind,
+    (amount, balance): (Credits, Credits),
+    reference: &str,
+) -> Value {
+    json!({
+        "account": account, "kind": kind, "amount": amount.to_string(), "balance": balance.to_string(),
+        "reference": reference,
+    })
+}
+
+/// The event of a key that expires soon; none for another one. It has one id for as long as the key expires then.
+pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<Event> {
+    let expires = key.expires.filter(|_| key.revoked.is_none())?;
+    if !(1..=EXPIRING_MS).contains(&expires.since(now)) {
+        return None;
+    }
+    let name = format!("key {} {}", key.id, expires.0);
+    let data = json!({
+        "account": key.account, "key": key.id, "label": key.settings.label, "expires_at": expires.to_string(),
+    });
+    Some(Event::new(
+        id_of(&name),
+        EventKind::KeyExpiring,
+        now,
+        Some(key.account.clone()),
+        data,
+    ))
+}
+
+/// The event of what an audit found: one id for the same findings of a day.
+pub(crate) fn unbalanced(findings: &[AuditFinding], now: Timestamp) -> Event {
+    let lines = findings.iter().map(|finding| {
+        let AuditFinding { account, rule, .. } = finding;
+        format!("{account} {rule} {} {}", finding.expected, finding.found)
+    });
+    let mut lines: Vec<String> = lines.collect();
+    lines.sort();
+    let shown = findings.iter().take(FINDINGS_TOLD_MAX).map(|finding| {
+        json!({
+            "account": finding.account, "rule": finding.rule, "expected": finding.expected.to_string(),
+            "found": finding.found.to_string(),
+        })
+    });
+    let data = json!({ "findings": findings.len(), "first": shown.collect::<Vec<Value>>() });
+    let id = id_of(&format!("books {} {}", now.day(), lines.join("\n")));
+    Event::new(id, EventKind::BooksUnbalanced, now, None, data)
+}
+
+fn id_of(name: &str) -> String {
+    let digest = Sha256::digest(name.as_bytes());
+    let mut id = "evt_".to_owned();
+    id.extend(digest.iter().take(16).map(|byte| format!("{byte:02x}")));
+    id
+}
+
+/// Findings of an audit that an event names.
+const FINDINGS_TOLD_MAX: usize = 20;
+
+impl Event {
+    /// An event that nobody has claimed yet.
+    pub(crate) fn new(id: String, kind: EventKind, at: Timestamp, account: Option<AccountId>, data: Value) -> Event {
+        Event {
+            id,
+            kind,
+            at,
+            account,
+            data,
+            deliveries: Vec::new(),
+        }
+    }
+}
+
+fn month_text(Month(month): Month) -> String {
+    format!("{:04}-{:02}", month.div_euclid(100), month.rem_euclid(100))
+}

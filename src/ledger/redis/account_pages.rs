@@ -1,0 +1,94 @@
+//! Pages of accounts, by their names: the accounts of a page are asked for at once.
+
+use std::sync::Arc;
+
+use futures::future::join_all;
+
+use super::link::Link;
+use super::reply::{self, corrupt};
+use super::shared::{Shared, accounts_key};
+use crate::ledger::StoreError;
+use crate::ledger::admin::accounts::{AccountOp, AccountPage, AccountQuery};
+use crate::ledger::admin::{AdminError, AdminReply};
+use crate::pure::ids::AccountId;
+
+impl Shared {
+    pub(super) async fn account_op(&self, link: &Link, op: AccountOp) -> Result<AdminReply, AdminError> {
+        match op {
+            AccountOp::Terms { account, change } => self.set_terms(link, &account, &change).await,
+            AccountOp::Page(query) => self.account_page(link, &query).await.map(AdminReply::AccountPage),
+        }
+    }
+
+    async fn account_page(&self, link: &Link, query: &AccountQuery) -> Result<AccountPage, AdminError> {
+        let names = self.names(link).await?;
+        let begins = match &query.after {
+            Some(after) => names.partition_point(|name| name <= after),
+            None => 0,
+        };
+        let limit = query.limit();
+        let mut search = query.search();
+        let mut found = names.iter().skip(begins).filter(|name| search.finds(name));
+        let mut page = AccountPage::default();
+        loop {
+            let missing = limit.saturating_sub(page.accounts.len());
+            let asked: Vec<&AccountId> = found.by_ref().take(missing).collect();
+            if asked.is_empty() {
+                break;
+            }
+            for view in join_all(asked.iter().map(|name| self.view(link, name))).await {
+                match view {
+                    Ok(view) => page.accounts.push(view),
+                    // A name that was taken, and whose account was never made.
+                    Err(AdminError::NoAccount(_)) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+        }
+        Ok(AccountPage::of(page.accounts, found.next().is_some()))
+    }
+
+    /// All names, in order; read only where there are more than this process knows.
+    async fn names(&self, link: &Link) -> Result<Arc<Vec<AccountId>>, StoreError> {
+        let _reading = self.names.reading.lock().await;
+        let mut count = redis::cmd("SCARD");
+        count.arg(accounts_key());
+        let count = reply::integer(&self.command(link, count).await?)?;
+        let known = self.names.get();
+        if usize::try_from(count).is_ok_and(|count| count == known.len()) {
+            return Ok(known);
+        }
+        let names = Arc::new(self.read_names(link).await?);
+        self.names.set(Arc::clone(&names));
+        Ok(names)
+    }
+
+    /// Reads all names, in order, some at a time: nobody else waits for long.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    pub(super) async fn read_names(&self, link: &Link) -> Result<Vec<AccountId>, StoreError> {
+        let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
+        loop {
+            let mut scan = redis::cmd("SSCAN");
+            scan.arg(accounts_key()).arg(&cursor).arg("COUNT").arg(SCANNED_AT_ONCE);
+            let value = self.command(link, scan).await?;
+            let [next, some] = reply::list(&value)? else {
+                return Err(corrupt("a scan has other parts than it should"));
+            };
+            for name in reply::list(some)? {
+                let name = reply::text(name)?.parse();
+                names.push(name.map_err(|_| corrupt("a name in the list of accounts"))?);
+            }
+            cursor = reply::text(next)?.to_owned();
+            if cursor == "0" {
+                names.sort_unstable();
+                names.dedup();
+                return Ok(names);
+            }
+        }
+    }
+}
+
+/// Names that are read at once: about a millisecond.
+const SCANNED_AT_ONCE: u32 = 5_000;

@@ -1,0 +1,126 @@
+//! A key in place of another one, in Redis: first the new one, then the end of the old one, which every node hears of. What dies between
+//! leaves a key that nobody has, and the old one as it was.
+
+use redis::Value;
+
+use super::account::{account_keys, keys_of_account};
+use super::commands::key_id_key;
+use super::link::Link;
+use super::reply;
+use super::script;
+use super::server_health::{Change, channel};
+use super::shared::{Shared, key_name, read_record, record_text};
+use crate::ledger::KeyRecord;
+use crate::ledger::admin::{AdminError, AdminReply, KeyRef};
+use crate::ledger::rotation::{Rotation, taken};
+use crate::pure::ids::{KeyDigest, KeyId};
+
+impl Shared {
+    pub(super) async fn rotate_key(
+        &self,
+        link: &Link,
+        key: &KeyRef,
+        rotation: Rotation,
+    ) -> Result<AdminReply, AdminError> {
+        let old_digest = self.digest_of(link, key).await?;
+        let (old, _) = self.record_of(link, &old_digest).await?;
+        let terms = self.view(link, &old.account).await?.record.terms;
+        terms.allows_key().map_err(AdminError::Invalid)?;
+        let now = self.time(link).await?;
+        let id = KeyId::of(&rotation.digest);
+        // Whether it can be rotated at all, before anything is written.
+        rotation.new_key(&old, None, now)?;
+        let mut exists = redis::cmd("EXISTS");
+        exists.arg(key_name(&rotation.digest));
+        if reply::integer(&self.command(link, exists).await?)? != 0 {
+            return Err(taken());
+        }
+        let [account, _] = account_keys(&old.account);
+        let shared = self
+            .run_script(link, &script::KEY_SHARE, &[&account], &[id.as_str(), old.id.as_str()])
+            .await?;
+        let counts_as = match reply::text(&shared)? {
+            "" if old.settings.has_limits() => {
+                return Err(AdminError::Store("what the key spends is not counted".to_owned()));
+            }
+            "" => None,
+            key => Some(KeyId::from(key.to_owned())),
+        };
+        let new = rotation.new_key(&old, counts_as, now)?;
+        self.insert_key(link, &rotation.digest, &new).await?;
+        self.end_key(link, &old_digest, rotation).await?;
+        let (of_account, of_id) = (keys_of_account(&new.account), key_id_key(&new.id));
+        let (new_name, old_name) = (key_name(&rotation.digest), key_name(&old_digest));
+        self.confirm(link, &[&account, &of_account, &of_id, &new_name, &old_name])
+            .await?;
+        Ok(AdminReply::Key(new))
+    }
+
+    /// A key's record, and the same as it is kept.
+    async fn record_of(&self, link: &Link, digest: &KeyDigest) -> Result<(KeyRecord, String), AdminError> {
+        let mut command = redis::cmd("HMGET");
+        command.arg(key_name(digest)).arg("record").arg("revoked");
+        let read: Value = self.command(link, command).await?;
+        let record = read_record(&read)?.ok_or(AdminError::NoKey)?;
+        match reply::list(&read)? {
+            [text, _] => Ok((record, reply::text(text)?.to_owned())),
+            _ => Err(AdminError::NoKey),
+        }
+    }
+
+    /// Writes a key that is not there yet, and the ways to find it. Its record first: a digest is in the lists of its own account alone. Where
+    /// that was done before, the same command again does the rest.
+    pub(super) async fn insert_key(
+        &self,
+        link: &Link,
+        digest: &KeyDigest,
+        record: &KeyRecord,
+    ) -> Result<(), AdminError> {
+        let mut key = redis::cmd("HSETNX");
+        key.arg(key_name(digest)).arg("record").arg(record_text(record)?);
+        let is_new = reply::integer(&self.command(link, key).await?)? != 0;
+        if !is_new && self.record_of(link, digest).await?.0.account != record.account {
+            return Err(taken());
+        }
+        let mut by_id = redis::cmd("SET");
+        by_id.arg(key_id_key(&record.id)).arg(digest.to_hex());
+        self.command(link, by_id).await?;
+        let mut of_account = redis::cmd("SADD");
+        of_account.arg(keys_of_account(&record.account)).arg(digest.to_hex());
+        self.command(link, of_account).await?;
+        if is_new { Ok(()) } else { Err(taken()) }
+    }
+
+    /// Ends the old key of a rotation, now or when the overlap is over.
+    async fn end_key(&self, link: &Link, digest: &KeyDigest, rotation: Rotation) -> Result<(), AdminError> {
+        let (name, channel, message) = (key_name(digest), channel(), Change::Key(*digest).text());
+        if rotation.is_at_once() {
+            let now = self.now_text();
+            self.run_script(link, &script::REVOKE, &[&name], &[&now, &channel, &message])
+                .await?;
+            self.cache.forget_key(digest);
+            return Ok(());
+        }
+        for _ in 0..TRIES_MAX {
+            let (record, before) = self.record_of(link, digest).await?;
+            let unrevoked = KeyRecord {
+                revoked: None,
+                ..rotation.old_key(&record, self.time(link).await?)
+            };
+            let text = record_text(&unrevoked)?;
+            let arguments: [&str; 4] = [&before, &text, &channel, &message];
+            let set = self.run_script(link, &script::KEY_SET, &[&name], &arguments).await?;
+            if reply::text(&set)? == "set" {
+                self.cache.forget_key(digest);
+                return Ok(());
+            }
+        }
+        Err(AdminError::Store(
+            "others change the old key at the same time: it holds on, and a new key is there that nobody has"
+                .to_owned(),
+        ))
+    }
+}
+
+/// How often the end of a key is tried while others change it.
+const TRIES_MAX: u32 = 8;

@@ -1,0 +1,17 @@
+-- Raises an event of the gateway's own, once an id.
+-- KEYS where it is kept; ARGV now, id, kind, at (ms), what is told of it, for how many ms its id is known, 1 for an account
+local place, id, now = KEYS[1], ARGV[2], clock(ARGV[1])
+if ARGV[7] == '1' and redis.call('HEXISTS', place, 'avail') == 0 then return 'none' end
+local kept, count, is_known = {}, 0, false
+for known, till in string.gmatch(redis.call('HGET', place, 'uek') or '', '(%S+):(%d+) ') do
+  if till - now > 0 then
+    is_known = is_known or known == id
+    kept[#kept + 1] = known .. ':' .. till .. ' '
+  end
+end
+if is_known then return 'known' end
+kept[#kept + 1] = id .. ':' .. string.format('%d', now + ARGV[6]) .. ' '
+redis.call('HSET', place, 'uek', table.concat(kept, '', math.max(#kept - 999, 1)))
+local raise = events()
+raise(place, ARGV[3], now, ARGV[5], id)
+return 'raised'

@@ -1,0 +1,40 @@
+-- Posts a credit entry, once a reference. One below zero takes at most what is available (AccountState::post).
+-- KEYS account, order of expiry, order of credit entries
+-- ARGV now, reference, amount, kind, note, whether it may take more, whether a closed account takes it (0 or 1 each)
+local account, order, credits = KEYS[1], KEYS[2], KEYS[3]
+local reference, amount, kind = ARGV[2], ARGV[3], ARGV[4]
+local now, field = clock(ARGV[1]), credit_field(ARGV[2])
+local fact = redis.call('HMGET', account, 'avail', 'committed', 'used', field, 'ut', 'next')
+if not fact[1] then return { 'none' } end
+local takes = string.byte(amount) == 45
+if takes and fact[6] and now >= tonumber(fact[6]) then
+  local _, expire = holds()
+  expire(account, order, now)
+  fact = redis.call('HMGET', account, 'avail', 'committed', 'used', field, 'ut')
+end
+local balance = sum(account, fact[2], negated(fact[3]), fact[1])
+if fact[4] then
+  local before, as = string.match(fact[4], '^(%-?%d+) %-?%d+ ?(%S*)')
+  if as == '' then as = 'top_up' end
+  return { before == amount and as == kind and 'already' or 'conflict', balance, fact[4] }
+end
+if ARGV[7] ~= '1' and string.match(fact[5] or '', '^%a+') == 'closed' then return { 'closed' } end
+if takes and ARGV[6] ~= '1' and less(fact[1], negated(amount)) then
+  return { 'short', fact[1], sum(account, fact[2], negated(fact[3])) }
+end
+balance = sum(account, balance, amount)
+if not balance then return { 'range' } end
+redis.call('ZADD', credits, now, reference)
+if not add(account, 'avail', amount) then
+  redis.call('ZREM', credits, reference)
+  return { 'range' }
+end
+local text = string.format('%s %d %s %s', amount, now, kind, balance)
+if ARGV[5] ~= '' then text = text .. ' ' .. ARGV[5] end
+redis.call('HSET', account, field, text)
+local raise, watch = events()
+raise(account, 'credits.added', now, kind .. ' ' .. amount .. ' ' .. balance .. ' ' .. reference)
+if not takes then redis.call('HDEL', account, 'uex') end
+local low = redis.call('HGET', account, 'uel')
+if low then watch(account, low, now) end
+return { 'added', balance, text }

@@ -1,0 +1,36 @@
+//! The names of all accounts, in order, as this process knows them: they are a set in Redis, from which nothing is ever taken. So whoever
+//! knows as many as there are knows them all.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::pure::ids::AccountId;
+
+/// What this process knows.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// In their order, without one twice.
+    known: Mutex<Arc<Vec<AccountId>>>,
+    /// Held while they are read.
+    pub(super) reading: tokio::sync::Mutex<()>,
+}
+
+impl Names {
+    pub(super) fn get(&self) -> Arc<Vec<AccountId>> {
+        Arc::clone(&self.known.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn set(&self, names: Arc<Vec<AccountId>>) {
+        *self.known.lock().unwrap_or_else(PoisonError::into_inner) = names;
+    }
+
+    /// An account was made here.
+    pub(super) fn add(&self, name: &AccountId) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        // Those who know none yet read them all when they need them.
+        if let Err(place) = known.binary_search(name)
+            && !known.is_empty()
+        {
+            Arc::make_mut(&mut known).insert(place, name.clone());
+        }
+    }
+}

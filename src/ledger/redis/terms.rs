@@ -1,0 +1,87 @@
+//! The terms of accounts: how they are kept and changed, and what follows in this process when an account is stopped.
+
+use std::sync::Arc;
+
+use redis::Value;
+
+use super::account::{Account, account_keys};
+use super::kept_terms;
+use super::link::Link;
+use super::reply;
+use super::script;
+use super::server_health::{Change, channel};
+use super::shared::Shared;
+use crate::ledger::StoreError;
+use crate::ledger::admin::{AdminError, AdminReply};
+use crate::ledger::terms::{AccountTerms, TermsChange};
+use crate::pure::ids::AccountId;
+
+impl Shared {
+    pub(super) async fn set_terms(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        change: &TermsChange,
+    ) -> Result<AdminReply, AdminError> {
+        let [name, _] = account_keys(account);
+        let (channel, message) = (channel(), Change::Account(account.clone()).text());
+        for _ in 0..CHANGES_MAX {
+            let mut command = redis::cmd("HMGET");
+            command.arg(&name).arg("tier").arg("ut");
+            let value = self.command(link, command).await?;
+            let [tier, before] = reply::list(&value)? else {
+                return Err(reply::corrupt("an account has other fields than it should").into());
+            };
+            if *tier == Value::Nil {
+                return Err(AdminError::NoAccount(account.clone()));
+            }
+            let before = reply::optional_text(before)?.unwrap_or_default();
+            let terms = kept_terms::read(before)?.changed(change).map_err(AdminError::Invalid)?;
+            let low = terms.low_balance.map(|low| low.pico().to_string()).unwrap_or_default();
+            let arguments = [channel.as_str(), &message, before, &kept_terms::text(&terms)?, &low];
+            let set = self.run_script(link, &script::TERMS, &[&name], &arguments).await?;
+            if reply::text(&set)? == "changed" {
+                continue;
+            }
+            self.cache.forget_account(account);
+            if let Some(known) = self.cache.known_account(account) {
+                self.stopped(&known, &terms);
+            }
+            let mut view = self.view(link, account).await?;
+            view.keys = self.keys_of(link, account).await?;
+            return Ok(AdminReply::Account(view));
+        }
+        Err(AdminError::Store(
+            "the account is changed again and again; nothing was changed here".to_owned(),
+        ))
+    }
+
+    /// Looks whether an account is stopped, and ends its calls where they are to end then.
+    ///
+    /// # Errors
+    /// When Redis does not say.
+    pub(super) async fn look_for_stop(&self, account: &Arc<Account>) -> Result<(), StoreError> {
+        let facts = self.read_facts(&self.link(), account).await?;
+        self.stopped(account, &facts.terms);
+        Ok(())
+    }
+
+    fn stopped(&self, account: &Account, terms: &AccountTerms) {
+        let stop = terms.status.stop();
+        // First, so that a call whose hold is made meanwhile sees it.
+        account.heard_stop(stop);
+        if let Some(stop) = stop {
+            let ended = self.holds.end_stopped(account, stop);
+            if ended > 0 {
+                log::info!(
+                    "{} is stopped ({}): {ended} of its calls end",
+                    account.id(),
+                    stop.name()
+                );
+            }
+        }
+    }
+}
+
+/// How often a change is tried that others come in between.
+const CHANGES_MAX: u32 = 20;

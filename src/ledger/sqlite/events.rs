@@ -1,0 +1,296 @@
+//! Events for webhooks in the embedded ledger's file: each is written in the transaction that is its cause, so that neither is there without
+//! the other.
+//!
+//! `event_accounts` has what was told of an account: of which `low_balance`, whether a call was refused for lack of credit since credit came
+//! in last, and by which month's quota. Its row of the empty name counts the events that were dropped.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
+use serde_json::Value;
+
+use super::{AccountDebit, Database, corrupt};
+use crate::ledger::StoreError;
+use crate::ledger::admin::credits::CreditPost;
+use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind};
+use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused};
+use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
+use crate::pure::time::{Month, Timestamp};
+
+/// What was told of an account's refused calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(in crate::ledger) struct Told {
+    /// That one was refused for lack of credit, since credit came in last.
+    pub(in crate::ledger) exhausted: bool,
+    /// That one was refused by this month's quota.
+    pub(in crate::ledger) quota: Option<(Month, Credits)>,
+}
+
+/// Adds what files of earlier versions do not have. Those versions read and write such a file all the same, and raise nothing.
+pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
+    connection.execute_batch(
+        "BEGIN;
+         CREATE TABLE IF NOT EXISTS events (
+             id TEXT PRIMARY KEY, kind TEXT NOT NULL, at INTEGER NOT NULL, account TEXT NOT NULL, data TEXT NOT NULL,
+             deliveries TEXT NOT NULL, due INTEGER NOT NULL
+         ) STRICT;
+         CREATE INDEX IF NOT EXISTS events_by_due ON events (due);
+         CREATE INDEX IF NOT EXISTS events_by_time ON events (at);
+         CREATE INDEX IF NOT EXISTS events_of_account ON events (account, at);
+         CREATE TABLE IF NOT EXISTS event_accounts (
+             account TEXT PRIMARY KEY, low INTEGER, exhausted INTEGER NOT NULL DEFAULT 0, quota_month INTEGER, quota INTEGER,
+             dropped INTEGER NOT NULL DEFAULT 0
+         ) STRICT, WITHOUT ROWID;
+         CREATE TABLE IF NOT EXISTS event_ids (id TEXT PRIMARY KEY, until INTEGER NOT NULL) STRICT, WITHOUT ROWID;
+         COMMIT;",
+    )?;
+    Ok(())
+}
+
+/// Raises what a group of debits crosses. `low` is the account's `low_balance`.
+pub(super) fn debited(
+    t: &Transaction<'_>,
+    account: &AccountId,
+    debit: &AccountDebit,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    match debit.low {
+        None => Ok(()),
+        Some(low) => watch(t, account, low, at),
+    }
+}
+
+/// Raises what a credit entry tells, and notes that credit has come in.
+pub(super) fn credited(
+    t: &Transaction<'_>,
+    post: &CreditPost,
+    (balance, at): (Credits, Timestamp),
+) -> Result<(), StoreError> {
+    let account = &post.account;
+    let data = events::credits_added(account, post.kind, (post.amount, balance), &post.reference);
+    raise(t, (None, EventKind::CreditsAdded), Some(account), &data, at)?;
+    if post.amount > Credits::ZERO {
+        t.prepare_cached("UPDATE event_accounts SET exhausted = 0 WHERE account = ?1")?
+            .execute([account.as_str()])?;
+    }
+    let terms: String = t
+        .prepare_cached("SELECT terms FROM accounts WHERE id = ?1")?
+        .query_row([account.as_str()], |row| row.get(0))?;
+    match super::terms::read(&terms)?.low_balance {
+        None => Ok(()),
+        Some(low) => watch(t, account, low, at),
+    }
+}
+
+/// Tells once of a balance below `low`, until it was not below it.
+fn watch(t: &Transaction<'_>, account: &AccountId, low: Credits, at: Timestamp) -> Result<(), StoreError> {
+    let (balance, told): (i64, Option<i64>) = t
+        .prepare_cached(
+            "SELECT balance, (SELECT low FROM event_accounts WHERE account = id) FROM accounts WHERE id = ?1",
+        )?
+        .query_row([account.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    let balance = Credits::from_pico(balance);
+    let (is_low, is_told) = (balance < low, told == Some(low.pico()));
+    if is_low == is_told {
+        return Ok(());
+    }
+    if is_low {
+        let data = events::low_balance(account, balance, low);
+        raise(t, (None, EventKind::LowBalance), Some(account), &data, at)?;
+    }
+    t.prepare_cached(
+        "INSERT INTO event_accounts (account, low) VALUES (?1, ?2) ON CONFLICT (account) DO UPDATE SET low = ?2",
+    )?
+    .execute(params![account.as_str(), is_low.then_some(low.pico())])?;
+    Ok(())
+}
+
+/// Keeps an event; the oldest make room for it. One without an id gets one.
+fn raise(
+    t: &Transaction<'_>,
+    (id, kind): (Option<&str>, EventKind),
+    account: Option<&AccountId>,
+    data: &Value,
+    at: Timestamp,
+) -> Result<(), StoreError> {
+    let name = account.map_or("", AccountId::as_str);
+    let data = serde_json::to_string(data).map_err(corrupt)?;
+    let mut dropped = t
+        .prepare_cached("DELETE FROM events WHERE at < ?1")?
+        .execute([at.0.saturating_sub(KEEP_MS)])?;
+    for (count, delete, most) in [
+        (
+            "SELECT count(*) FROM events WHERE account = ?1",
+            "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE account = ?1 ORDER BY at, rowid LIMIT ?2)",
+            OPEN_PER_ACCOUNT_MAX,
+        ),
+        (
+            "SELECT count(*) FROM events WHERE ?1 = ?1",
+            "DELETE FROM events WHERE rowid IN (SELECT rowid FROM events WHERE ?1 = ?1 ORDER BY at, rowid LIMIT ?2)",
+            OPEN_MAX,
+        ),
+    ] {
+        let open: i64 = t.prepare_cached(count)?.query_row([name], |row| row.get(0))?;
+        let over = open.saturating_add(1).saturating_sub(i64::from(most));
+        if over > 0 {
+            dropped = dropped.saturating_add(t.prepare_cached(delete)?.execute(params![name, over])?);
+        }
+    }
+    if dropped > 0 {
+        t.prepare_cached(
+            "INSERT INTO event_accounts (account, dropped) VALUES ('', ?1)
+             ON CONFLICT (account) DO UPDATE SET dropped = dropped + ?1",
+        )?
+        .execute([i64::try_from(dropped).unwrap_or(i64::MAX)])?;
+    }
+    t.prepare_cached(
+        "INSERT INTO events (id, kind, at, account, data, deliveries, due)
+         VALUES (coalesce(?1, 'evt_' || lower(hex(randomblob(16)))), ?2, ?3, ?4, ?5, '[]', ?3)",
+    )?
+    .execute(params![id, kind.name(), at.0, name, data])?;
+    Ok(())
+}
+
+impl Database {
+    /// What was told of accounts' refused calls.
+    pub(in crate::ledger) fn told(&self) -> Result<HashMap<String, Told>, StoreError> {
+        let sql = "SELECT account, exhausted, quota_month, quota FROM event_accounts WHERE account != ''";
+        let mut statement = self.connection.prepare(sql)?;
+        let mut rows = statement.query([])?;
+        let mut all = HashMap::new();
+        while let Some(row) = rows.next()? {
+            let quota: Option<(i64, i64)> = row.get::<_, Option<i64>>(2)?.zip(row.get(3)?);
+            let told = Told {
+                exhausted: row.get(1)?,
+                quota: quota.map(|(month, quota)| (Month(month), Credits::from_pico(quota))),
+            };
+            all.insert(row.get(0)?, told);
+        }
+        Ok(all)
+    }
+
+    /// Raises that a call was refused, and notes what has been told by then.
+    pub(in crate::ledger) fn raise_refused(
+        &mut self,
+        account: &AccountId,
+        refused: &Refused,
+        told: Told,
+        at: Timestamp,
+    ) -> Result<(), StoreError> {
+        let t = self.connection.transaction()?;
+        raise(&t, (None, refused.kind()), Some(account), &refused.data(account), at)?;
+        let (month, quota) = told.quota.map(|(month, quota)| (month.0, quota.pico())).unzip();
+        t.prepare_cached(
+            "INSERT INTO event_accounts (account, exhausted, quota_month, quota) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (account) DO UPDATE SET exhausted = ?2, quota_month = ?3, quota = ?4",
+        )?
+        .execute(params![account.as_str(), told.exhausted, month, quota])?;
+        t.commit()?;
+        Ok(())
+    }
+
+    /// Keeps an event of the gateway's own, once an id.
+    pub(in crate::ledger) fn raise_once(&mut self, event: &Event, now: Timestamp) -> Result<(), StoreError> {
+        self.durably(|t| raise_new(t, event, now))
+    }
+
+    /// Keeps those of the events whose ids were not raised before: some now, the others when it is called again.
+    pub(in crate::ledger) fn raise_new(&mut self, events: &[Event], now: Timestamp) -> Result<(), StoreError> {
+        let mut new = Vec::new();
+        for event in events {
+            let known: Option<i64> = self
+                .connection
+                .prepare_cached("SELECT until FROM event_ids WHERE id = ?1")?
+                .query_row([&event.id], |row| row.get(0))
+                .optional()?;
+            if known.is_none() && new.len() < RAISED_AT_ONCE {
+                new.push(event);
+            }
+        }
+        if new.is_empty() {
+            return Ok(());
+        }
+        self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))
+    }
+
+    /// Events that are due, oldest due first.
+    pub(in crate::ledger) fn due_events(&self, now: Timestamp, limit: usize) -> Result<Vec<Event>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT id, kind, at, account, data, deliveries FROM events WHERE due <= ?1 ORDER BY due, rowid LIMIT ?2",
+        )?;
+        let mut rows = statement.query(params![now.0, i64::try_from(limit).unwrap_or(i64::MAX)])?;
+        let mut due = Vec::new();
+        while let Some(row) = rows.next()? {
+            due.push(event(row)?);
+        }
+        Ok(due)
+    }
+
+    /// Keeps who is still to be told of an event; with nobody left it goes.
+    pub(in crate::ledger) fn settle_event(&mut self, id: &str, deliveries: &[Delivery]) -> Result<(), StoreError> {
+        match deliveries.iter().map(|delivery| delivery.due.0).min() {
+            None => self
+                .connection
+                .prepare_cached("DELETE FROM events WHERE id = ?1")?
+                .execute([id])?,
+            Some(due) => {
+                let text = serde_json::to_string(deliveries).map_err(corrupt)?;
+                self.connection
+                    .prepare_cached("UPDATE events SET deliveries = ?2, due = ?3 WHERE id = ?1")?
+                    .execute(params![id, text, due])?
+            }
+        };
+        Ok(())
+    }
+
+    /// What is still to be told.
+    pub(in crate::ledger) fn event_count(&self) -> Result<EventCount, StoreError> {
+        let (open, oldest): (i64, Option<i64>) = self
+            .connection
+            .prepare_cached("SELECT count(*), min(at) FROM events")?
+            .query_row([], |row| Ok((row.get(0)?, row.get(1)?)))?;
+        let dropped: Option<i64> = self
+            .connection
+            .prepare_cached("SELECT dropped FROM event_accounts WHERE account = ''")?
+            .query_row([], |row| row.get(0))
+            .optional()?;
+        Ok(EventCount {
+            open: u64::try_from(open).map_err(corrupt)?,
+            oldest: oldest.map(Timestamp),
+            dropped: u64::try_from(dropped.unwrap_or(0)).map_err(corrupt)?,
+        })
+    }
+}
+
+fn raise_new(t: &Transaction<'_>, event: &Event, now: Timestamp) -> Result<(), StoreError> {
+    t.execute("DELETE FROM event_ids WHERE until < ?1", [now.0])?;
+    let new = t.execute(
+        "INSERT INTO event_ids (id, until) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING",
+        params![event.id, now.0.saturating_add(REMEMBERED_MS)],
+    )?;
+    if new > 0 {
+        let named = (Some(event.id.as_str()), event.kind);
+        raise(t, named, event.account.as_ref(), &event.data, event.at)?;
+    }
+    Ok(())
+}
+
+/// Events of keys that are raised in one transaction.
+const RAISED_AT_ONCE: usize = 1_000;
+
+fn event(row: &Row<'_>) -> Result<Event, StoreError> {
+    let kind: String = row.get(1)?;
+    let account: String = row.get(3)?;
+    Ok(Event {
+        id: row.get(0)?,
+        kind: kind.parse().map_err(corrupt)?,
+        at: Timestamp(row.get(2)?),
+        account: match account.as_str() {
+            "" => None,
+            name => Some(name.parse().map_err(corrupt)?),
+        },
+        data: serde_json::from_str(&row.get::<_, String>(4)?).map_err(corrupt)?,
+        deliveries: serde_json::from_str(&row.get::<_, String>(5)?).map_err(corrupt)?,
+    })
+}
