@@ -9,18 +9,24 @@ mod idempotency;
 pub mod import;
 pub mod mistakes;
 mod network;
+mod operator;
 mod provider;
 mod raw;
 mod receipts;
+mod remote;
 mod shape;
+mod stripe;
 mod traces;
 mod values;
 mod variable;
+mod wallet;
+pub(crate) mod webhooks;
 
 use std::path::Path;
 
 use self::checked::checked;
-use self::error::{explain, line_of, nearest, placed, repeated};
+pub(crate) use self::error::{explain, nearest};
+use self::error::{line_of, placed, repeated};
 use self::raw::Raw;
 use crate::pure::catalogue::Catalogue;
 use crate::pure::time::Timestamp;
@@ -31,8 +37,15 @@ pub use self::idempotency::Idempotency;
 pub use self::network::Network;
 pub use self::provider::{BaseUrl, CostFrom, Credential, OnDisconnect, Provider};
 pub use self::receipts::Receipts;
+pub use self::remote::RemoteGateway;
+pub use self::stripe::StripeHook;
 pub use self::traces::{Collector, Sample, Traces};
-pub use self::values::{AccessLog, BodyMemoryLimits, Config, Refresh, Store, TierRules, Timeouts, TlsFiles};
+pub use self::values::{
+    AccessLog, BodyMemoryLimits, Config, OperatorListener, Refresh, Store, SuspendedStreams, TierRules, Timeouts,
+    TlsFiles,
+};
+pub use self::wallet::Wallet;
+pub use self::webhooks::Webhook;
 
 impl Config {
     /// Reads and checks the file.

@@ -9,13 +9,17 @@ use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
 use super::{
-    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, idempotency, receipts,
-    traces,
+    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, idempotency, operator,
+    receipts, stripe, traces, wallet, webhooks,
 };
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
 
-pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Option<String>) -> Result<Config, String> {
+pub(super) fn checked(
+    path: &Path,
+    mut raw: Raw,
+    environment: &dyn Fn(&str) -> Option<String>,
+) -> Result<Config, String> {
     let base_path = raw.base_path.trim_end_matches('/').to_owned();
     if !(base_path.is_empty() || base_path.starts_with('/')) || base_path.contains(['?', '#', ' ']) {
         return Err(format!(
@@ -31,6 +35,17 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
             raw.body_bytes_max
         ));
     }
+    let (listen, admin_listen) = (
+        address("listen", &raw.listen)?,
+        address("admin_listen", &raw.admin_listen)?,
+    );
+    let operator = operator::checked(&mut raw)?;
+    check_ports(
+        &raw,
+        listen,
+        admin_listen,
+        operator.as_ref().map(|operator| operator.address),
+    )?;
     checked_gathering(raw.whole_answer_bytes_max, raw.gathered_bytes_max)?;
     let body_memory = checked_body_memory(&raw)?;
     if raw.key_prefix.is_empty()
@@ -66,29 +81,20 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         .traces
         .map(|traces| traces::checked(traces, environment))
         .transpose()?;
+    let stripe = raw
+        .stripe
+        .map(|raw_stripe| stripe::checked(raw_stripe, &raw.currency, operator.is_some(), environment))
+        .transpose()?;
     let store = match raw.store {
         Some(text) => checked_store(&text)?,
         None => Store::Sqlite(raw.data_dir.join("ledger.db")),
     };
-    let (listen, admin_listen) = (
-        address("listen", &raw.listen)?,
-        address("admin_listen", &raw.admin_listen)?,
-    );
-    if meet(listen, admin_listen) {
-        // The key that somebody wrote has a line.
-        let key = match raw.admin_listen == Raw::default().admin_listen {
-            true => "listen",
-            false => "admin_listen",
-        };
-        return Err(format!(
-            "{key}: listen ({listen}) and admin_listen ({admin_listen}) are one port: each needs its own"
-        ));
-    }
     Ok(Config {
         path: path.to_owned(),
         listen,
         admin_listen,
-        admin_hosts: checked_hosts(raw.admin_hosts)?,
+        admin_hosts: checked_hosts("admin_hosts", raw.admin_hosts)?,
+        operator,
         base_path,
         threads: raw.threads,
         data_dir: raw.data_dir,
@@ -106,6 +112,7 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         body_memory,
         tls: raw.tls,
         drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
+        suspended_streams: raw.suspended_streams,
         trusted_proxies,
         auth_failures_per_minute: raw.auth_failures_per_minute,
         connections_max: raw.connections_max,
@@ -117,6 +124,9 @@ pub(super) fn checked(path: &Path, raw: Raw, environment: &dyn Fn(&str) -> Optio
         audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
         catalogue_refresh,
         traces: traces.unwrap_or_default(),
+        stripe,
+        wallet: wallet::checked(raw.wallet)?,
+        webhooks: webhooks::checked(raw.webhooks, environment)?,
     })
 }
 
@@ -259,9 +269,41 @@ fn checked_timeouts(raw: &RawTimeouts) -> Result<Timeouts, String> {
     })
 }
 
-fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
+pub(super) fn address(key: &str, text: &str) -> Result<SocketAddr, String> {
     text.parse()
         .map_err(|_| format!("{key}: {text:?} is not an address such as 127.0.0.1:8080"))
+}
+
+/// Each listener has a port of its own.
+fn check_ports(raw: &Raw, listen: SocketAddr, admin: SocketAddr, operator: Option<SocketAddr>) -> Result<(), String> {
+    // The key that somebody wrote has a line.
+    let admin_key = match raw.admin_listen == Raw::default().admin_listen {
+        true => "listen",
+        false => "admin_listen",
+    };
+    let pairs = [
+        (admin_key, ("listen", Some(listen)), ("admin_listen", Some(admin))),
+        (
+            "operator_listen",
+            ("listen", Some(listen)),
+            ("operator_listen", operator),
+        ),
+        (
+            "operator_listen",
+            ("admin_listen", Some(admin)),
+            ("operator_listen", operator),
+        ),
+    ];
+    for (key, (one, one_at), (other, other_at)) in pairs {
+        if let (Some(one_at), Some(other_at)) = (one_at, other_at)
+            && meet(one_at, other_at)
+        {
+            return Err(format!(
+                "{key}: {one} ({one_at}) and {other} ({other_at}) are one port: each needs its own"
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Whether two listeners would want the same port of the same address. Of port 0 each gets one of its own.
@@ -276,18 +318,19 @@ fn meet(one: SocketAddr, other: SocketAddr) -> bool {
 /// Most bytes that `body_memory_…` may be: 16 TiB.
 const BODY_MEMORY_MAX: u64 = 1 << 44;
 
-fn checked_hosts(hosts: Vec<String>) -> Result<Vec<String>, String> {
+pub(super) fn checked_hosts(key: &str, hosts: Vec<String>) -> Result<Vec<String>, String> {
     let is_name = |host: &String| {
         let is_part = |byte: u8| byte.is_ascii_alphanumeric() || b"-._".contains(&byte);
         !host.is_empty() && host.len() <= 253 && host.bytes().all(is_part)
     };
     match hosts.iter().find(|host| !is_name(host)) {
         Some(host) => Err(format!(
-            "admin_hosts: {host:?} is not a name such as gw1.example.com, without a port"
+            "{key}: {host:?} is not a name such as gw1.example.com, without a port"
         )),
-        None if hosts.len() > ADMIN_HOSTS_MAX => Err(format!("admin_hosts: more than {ADMIN_HOSTS_MAX} names")),
+        None if hosts.len() > HOSTS_MAX => Err(format!("{key}: more than {HOSTS_MAX} names")),
         None => Ok(hosts),
     }
 }
 
-const ADMIN_HOSTS_MAX: usize = 64;
+/// Names by which a listener may be asked.
+const HOSTS_MAX: usize = 64;

@@ -53,7 +53,7 @@ pub(super) fn repeated(path: &Path, text: &str) -> Option<ConfigError> {
 }
 
 /// Puts the nearest known key behind serde's message about an unknown one, in place of the whole list.
-pub(super) fn explain(message: &str) -> String {
+pub(crate) fn explain(message: &str) -> String {
     let Some((before, rest)) = message.split_once("unknown field `") else {
         return in_words(message);
     };
@@ -122,7 +122,7 @@ pub(super) fn key_of(problem: &str) -> Option<Vec<String>> {
     (!path.is_empty()).then_some(path)
 }
 
-pub(super) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
+pub(crate) fn nearest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> String {
     known
         .map(|name| (strsim::damerau_levenshtein(unknown, name), name))
         .min()

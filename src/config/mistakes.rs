@@ -227,7 +227,7 @@ fn without(text: &str, path: &[String]) -> Option<String> {
     // Of these a part is not enough: what is left without it would be a mistake of its own.
     let whole_at = match path.first().map(String::as_str) {
         Some("providers") => 2,
-        Some("tls" | "catalogue_refresh" | "traces") => 1,
+        Some("tls" | "operator_tls" | "catalogue_refresh" | "traces" | "stripe") => 1,
         _ => path.len(),
     };
     let path = path.get(..whole_at).unwrap_or(path);

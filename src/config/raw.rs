@@ -5,11 +5,14 @@ use std::path::PathBuf;
 
 use serde::Deserialize;
 
-use super::TlsFiles;
 use super::idempotency::RawIdempotency;
 use super::provider::RawProvider;
 use super::receipts::RawReceipts;
+use super::stripe::RawStripe;
 use super::traces::RawTraces;
+use super::wallet::RawWallet;
+use super::webhooks::RawWebhook;
+use super::{SuspendedStreams, TlsFiles};
 use crate::pure::money::{Credits, Markup};
 
 #[derive(Deserialize)]
@@ -18,6 +21,9 @@ pub(super) struct Raw {
     pub(super) listen: String,
     pub(super) admin_listen: String,
     pub(super) admin_hosts: Vec<String>,
+    pub(super) operator_listen: Option<String>,
+    pub(super) operator_tls: Option<TlsFiles>,
+    pub(super) operator_hosts: Vec<String>,
     pub(super) base_path: String,
     pub(super) threads: usize,
     pub(super) data_dir: PathBuf,
@@ -37,6 +43,7 @@ pub(super) struct Raw {
     pub(super) body_memory_bytes_per_address_max: Option<u64>,
     pub(super) tls: Option<TlsFiles>,
     pub(super) drain_seconds: u64,
+    pub(super) suspended_streams: SuspendedStreams,
     pub(super) trusted_proxies: Vec<String>,
     pub(super) auth_failures_per_minute: u64,
     pub(super) connections_max: usize,
@@ -48,6 +55,9 @@ pub(super) struct Raw {
     pub(super) audit_seconds: u64,
     pub(super) catalogue_refresh: Option<RawRefresh>,
     pub(super) traces: Option<RawTraces>,
+    pub(super) stripe: Option<RawStripe>,
+    pub(super) wallet: RawWallet,
+    pub(super) webhooks: Vec<RawWebhook>,
 }
 
 #[derive(Deserialize)]
@@ -115,6 +125,9 @@ impl Default for Raw {
             listen: "127.0.0.1:8080".to_owned(),
             admin_listen: "127.0.0.1:9090".to_owned(),
             admin_hosts: Vec::new(),
+            operator_listen: None,
+            operator_tls: None,
+            operator_hosts: Vec::new(),
             base_path: "/api/v1".to_owned(),
             threads: 2,
             data_dir: "data".into(),
@@ -134,13 +147,17 @@ impl Default for Raw {
             body_memory_bytes_per_address_max: None,
             tls: None,
             drain_seconds: 120,
+            suspended_streams: SuspendedStreams::default(),
             unready_seconds: 0,
             access_log: "stdout".to_owned(),
             receipts: RawReceipts::default(),
             idempotency: RawIdempotency::default(),
             audit_seconds: 300,
             catalogue_refresh: None,
+            stripe: None,
             traces: None,
+            wallet: RawWallet::default(),
+            webhooks: Vec::new(),
             trusted_proxies: Vec::new(),
             auth_failures_per_minute: 60,
             connections_max: 10_000,

@@ -73,7 +73,37 @@ fn each_mistake_names_its_key() {
             "listen: \"0.0.0.0:9090\"",
             "listen: listen (0.0.0.0:9090) and admin_listen (127.0.0.1:9090) are one port",
         ),
+        (
+            "operator_listen: \"127.0.0.1:9090\"",
+            "operator_listen: admin_listen (127.0.0.1:9090) and operator_listen (127.0.0.1:9090) are one port",
+        ),
+        ("operator_listen: here", "operator_listen: \"here\" is not an address"),
+        (
+            "operator_tls: { cert: a, key: b }",
+            "operator_tls: there is no operator_listen",
+        ),
+        (
+            "operator_hosts: [a.example]",
+            "operator_hosts: there is no operator_listen",
+        ),
+        (
+            "stripe: { secret_env: SET_STRIPE }",
+            "stripe: there is no operator_listen",
+        ),
+        (
+            "stripe: { secret_env: SET_STRIPE }\noperator_listen: 127.0.0.1:1\ncurrency: credits",
+            "stripe: currency: \"credits\" is not a currency's code",
+        ),
+        (
+            "stripe: { secret_env: whsec_9f8a7b6c5d4e3f2a1b0c }\noperator_listen: 127.0.0.1:1",
+            "not the secret itself",
+        ),
+        (
+            "stripe: { secret: x }\noperator_listen: 127.0.0.1:1",
+            "unknown key secret",
+        ),
         ("threads: 0", "threads"),
+        ("suspended_streams: stop", "stop"),
         ("tiers: { free: { rpm: 0 } }", "tiers.free"),
         ("tiers: { gold: { rpm: 1 } }", "unknown key gold"),
         ("providers: { p: { base_url: \"ftp://x\" } }", "providers.p: base_url"),
@@ -101,6 +131,11 @@ fn each_mistake_names_its_key() {
             "body_memory_bytes_per_address_max",
         ),
         ("key_prefix: \"\"", "key_prefix"),
+        ("wallet: { top_up_url: \"ftp://pay.example\" }", "wallet.top_up_url"),
+        (
+            "wallet: { top_up: \"https://pay.example\" }",
+            "did you mean top_up_url?",
+        ),
         ("traces: { endpoint: here }", "traces.endpoint"),
         ("traces: { }", "endpoint"),
         (
@@ -217,6 +252,29 @@ fn a_key_that_stands_twice_is_a_mistake_with_its_line() {
             "{error}"
         );
     }
+}
+
+#[test]
+fn a_listener_of_operators_is_there_when_it_is_wanted() {
+    assert_eq!(
+        parse("").unwrap().operator,
+        None,
+        "a gateway that is upgraded opens no new port"
+    );
+    let wanted = parse("operator_listen: 127.0.0.1:1\noperator_hosts: [ops.example.com]").unwrap();
+    let operator = wanted.operator.unwrap();
+    assert_eq!(operator.address, "127.0.0.1:1".parse().unwrap());
+    assert_eq!(
+        (operator.tls, operator.hosts),
+        (None, vec!["ops.example.com".to_owned()])
+    );
+    let error = parse("operator_listen: 127.0.0.1:1\noperator_hosts: [\"a:1\"]").unwrap_err();
+    assert!(
+        error
+            .to_string()
+            .starts_with("t.yaml:2: operator_hosts: \"a:1\" is not a name"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -11,7 +11,11 @@ use super::idempotency::Idempotency;
 use super::network::Network;
 use super::provider::Provider;
 use super::receipts::Receipts;
+use super::remote::RemoteGateway;
+use super::stripe::StripeHook;
 use super::traces::Traces;
+use super::wallet::Wallet;
+use super::webhooks::Webhook;
 use crate::pure::ids::Tier;
 use crate::pure::limits::Limits;
 use crate::pure::money::{Credits, Markup};
@@ -27,6 +31,8 @@ pub struct Config {
     pub admin_listen: SocketAddr,
     /// Names with a dot by which it may be asked, beside addresses.
     pub admin_hosts: Vec<String>,
+    /// Where operators work; none: nowhere but on this machine.
+    pub operator: Option<OperatorListener>,
     /// In front of every path of the interface, such as `/api/v1`; no slash at its end.
     pub base_path: String,
     /// Worker threads.
@@ -61,6 +67,8 @@ pub struct Config {
     pub tls: Option<TlsFiles>,
     /// How long a stop waits for running streams.
     pub drain: Duration,
+    /// What becomes of the running streams of an account that is suspended or closed.
+    pub suspended_streams: SuspendedStreams,
     /// Whose `X-Forwarded-For` is believed.
     pub trusted_proxies: Vec<Network>,
     /// Failed authentications a minute that are forgiven to one address.
@@ -83,6 +91,23 @@ pub struct Config {
     pub catalogue_refresh: Option<Refresh>,
     /// Whether and where traces are sent.
     pub traces: Traces,
+    /// How Stripe's messages are known; none: there is no hook for them.
+    pub stripe: Option<StripeHook>,
+    /// What the wallet's pages show.
+    pub wallet: Wallet,
+    /// Who is told of events.
+    pub webhooks: Vec<Webhook>,
+}
+
+/// Where operators connect, when they may.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OperatorListener {
+    /// Its address.
+    pub address: SocketAddr,
+    /// Certificate and key when it speaks TLS.
+    pub tls: Option<TlsFiles>,
+    /// Names with a dot by which it may be asked, beside addresses.
+    pub hosts: Vec<String>,
 }
 
 /// How the catalogue follows a provider's list of models.
@@ -107,6 +132,17 @@ pub struct BodyMemoryLimits {
     pub per_address: u64,
 }
 
+/// What becomes of the running streams of an account that is suspended or closed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SuspendedStreams {
+    /// They go on to their end.
+    #[default]
+    Finish,
+    /// They are ended with an error event, and billed for what was delivered.
+    End,
+}
+
 /// Where the access log goes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum AccessLog {
@@ -125,6 +161,8 @@ pub enum Store {
     Sqlite(PathBuf),
     /// A Redis of some form; the whole address.
     Redis(String),
+    /// That of a gateway elsewhere: only commands work on it, by its operator's API.
+    Remote(RemoteGateway),
 }
 
 /// What applies to a tier.
@@ -176,7 +214,7 @@ impl Config {
     pub fn keeps_receipts(&self) -> bool {
         let in_ledger = match self.store {
             Store::Sqlite(_) => self.receipts.keep_days,
-            Store::Redis(_) => self.receipts.per_account_max,
+            Store::Redis(_) | Store::Remote(_) => self.receipts.per_account_max,
         };
         in_ledger > 0 || self.receipts.files.is_some()
     }
