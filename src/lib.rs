@@ -6,10 +6,11 @@
 //!
 //! # Map
 //!
-//! - `cli`: the commands. [`server`]: the process: what a start opens, stop, listeners, upgrades, reload, audit, admin.
+//! - `cli`: the commands. [`server`]: the process: what a start opens, stop, listeners, upgrades, reload, audit, admin, operators.
 //! - [`gateway`]: one request, as a plugin of Pingora's proxy ([`Tollgate`]): `gateway::mod` has the hooks in Pingora's order. `access`: who
 //!   asks and whether they may; `upstream`: providers, targets, what their answers and failures mean; [`gateway::transport`] carries an
-//!   admitted call and drives the hooks on the way; `billing`: the meter and the settlement; `api`: the gateway's own endpoints.
+//!   admitted call and drives the hooks on the way; `billing`: the meter and the settlement; `api`: the gateway's own endpoints, and the pages for
+//!   those who pay; the operators' are in `server::console`.
 //! - [`net`]: connections, buffers, pools, names and certificates. It knows nothing of credit or models.
 //! - [`telemetry`]: what an operator sees: metrics, access log, traces. It counts, and decides nothing.
 //! - [`ledger`]: one contract and two stores: accounts in memory over a SQLite file, and Redis. The operator's commands reach the process
@@ -43,7 +44,7 @@
 //!
 //! - `pure` imports nothing of this crate but `pure`: no tokio, no Pingora, no file, socket, clock or float. Held by a build without the
 //!   feature `serve`, and by `tests/tidy`, which also holds the direction of all other imports.
-//! - Only [`pure::policy`] makes a `Permit`: its fields are private. Only `access::admit` asks for a `Hold`; only `billing::settle`, or a
+//! - Only [`pure::policy`] makes a `Permit`: its fields are private. Only `access::admit` asks for a `Hold` (and the demo, for a day of invented calls before its gateway runs); only `billing::settle`, or a
 //!   recovery of what a dead process left, resolves one, and every way a request can end leads there: an answer, a failure, a client that
 //!   left, a dropped task. A `Hold` is taken by value, and one that is dropped gives its credit back (`tests/it/holds.rs`).
 //! - The journal comes first: an entry before a hold, the call's number and the tokens before they are sent, the debit before the ledger

@@ -1,4 +1,4 @@
-//! The listener's TLS: certificate chain and private key, read when the configuration is.
+//! The TLS of a listener: certificate chain and private key, read when the configuration is.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,13 +18,14 @@ pub(crate) struct Certificate {
 }
 
 impl Certificate {
-    /// Reads both files.
+    /// Reads both files, of the configuration's key `name`, for connections that speak one of these protocols.
     ///
     /// # Errors
     /// When one cannot be read or holds nothing of its kind, or when the key is not the certificate's.
-    pub(crate) fn load(files: &TlsFiles) -> Result<Certificate, String> {
-        let unreadable =
-            |key: &str, path: &Path, error: &dyn std::fmt::Display| format!("tls.{key}: {}: {error}", path.display());
+    pub(crate) fn load(name: &str, files: &TlsFiles, protocols: &[&[u8]]) -> Result<Certificate, String> {
+        let unreadable = |key: &str, path: &Path, error: &dyn std::fmt::Display| {
+            format!("{name}.{key}: {}: {error}", path.display())
+        };
         let certificates = CertificateDer::pem_file_iter(&files.cert)
             .and_then(Iterator::collect::<Result<Vec<_>, _>>)
             .map_err(|error| unreadable("cert", &files.cert, &error))?;
@@ -34,11 +35,11 @@ impl Certificate {
         let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable("key", &files.key, &error))?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
-            .map_err(|error| format!("tls: {error}"))?
+            .map_err(|error| format!("{name}: {error}"))?
             .with_no_client_auth()
             .with_single_cert(certificates, key)
             .map_err(|error| unreadable("cert", &files.cert, &error))?;
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Certificate {
             acceptor: Acceptor::from_server_config(Arc::new(config)),
         })
@@ -50,3 +51,8 @@ impl std::fmt::Debug for Certificate {
         f.write_str("Certificate")
     }
 }
+
+/// What clients of the interface may speak, as TLS names it.
+pub(crate) const HTTP_1_AND_2: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// What operators speak.
+pub(crate) const HTTP_1: [&[u8]; 1] = [b"http/1.1"];

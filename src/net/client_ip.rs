@@ -26,6 +26,15 @@ pub(crate) fn client(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> 
     client
 }
 
+/// Whether the client came over TLS, as a trusted proxy says: the last entry of `X-Forwarded-Proto`, which is the nearest proxy's.
+pub(crate) fn is_over_tls(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]) -> bool {
+    let peer = peer.to_canonical();
+    let last = headers.get_all(FORWARDED_PROTO).iter().next_back();
+    let entry = last.and_then(|line| line.to_str().ok()?.rsplit(',').next());
+    entry.is_some_and(|entry| entry.trim().eq_ignore_ascii_case("https"))
+        && trusted.iter().any(|network| network.contains(peer))
+}
+
 /// What limits count by: an IPv4 address, or the network of 2^64 addresses that is given to one customer in IPv6.
 pub(crate) fn group(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
@@ -46,6 +55,7 @@ fn parse(entry: &str) -> Option<IpAddr> {
 }
 
 const FORWARDED_FOR: &str = "x-forwarded-for";
+const FORWARDED_PROTO: &str = "x-forwarded-proto";
 /// Stands for a line that is no text: no address, so that nothing left of it is believed.
 const UNREADABLE: &str = "?";
 /// Proxies that a request may have passed.
@@ -95,6 +105,27 @@ mod tests {
                 expected,
                 "{peer} {lines:?} {trusted:?}"
             );
+        }
+    }
+
+    #[test]
+    fn only_trusted_proxies_say_that_it_was_tls() {
+        let trusted: Vec<Network> = vec!["10.0.0.0/8".parse().unwrap()];
+        for (peer, lines, expected) in [
+            ("10.0.0.1", &["https"][..], true),
+            ("::ffff:10.0.0.1", &["http, HTTPS"], true),
+            ("10.0.0.1", &["http", "https"], true),
+            ("10.0.0.1", &["https, http"], false),
+            ("10.0.0.1", &["https", "http"], false),
+            ("10.0.0.1", &[], false),
+            ("198.51.100.7", &["https"], false),
+        ] {
+            let mut headers = HeaderMap::new();
+            for line in lines {
+                headers.append(FORWARDED_PROTO, line.parse().unwrap());
+            }
+            let is_tls = is_over_tls(peer.parse().unwrap(), &headers, &trusted);
+            assert_eq!(is_tls, expected, "{peer} {lines:?}");
         }
     }
 

@@ -2,8 +2,6 @@
 //! ends or another takes over: during a stop `/readyz` says 503 while the calls that still run come to their end.
 
 use std::collections::BTreeMap;
-use std::io::ErrorKind;
-use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -21,6 +19,7 @@ use tokio::sync::watch;
 use super::admin_connections::Connections;
 use super::admin_host::{NOT_OURS, is_ours};
 use super::audit_task::Audited;
+use super::place::Place;
 use crate::clock::Clock;
 use crate::gateway::access::body_memory::BodyMemory;
 use crate::gateway::shutdown::Lifecycle;
@@ -46,37 +45,6 @@ pub struct Admin {
     pub(crate) series: Mutex<Series>,
 }
 
-/// Where the admin listener is to listen. An address that is in use is tried until it is free: in an upgrade the process before has it for
-/// a while.
-#[derive(Debug)]
-pub(crate) struct AdminPlace {
-    address: SocketAddr,
-    listener: Option<TcpListener>,
-}
-
-impl AdminPlace {
-    /// # Errors
-    /// When the address cannot be had for another reason than that it is in use.
-    pub(crate) fn bind(address: SocketAddr) -> std::io::Result<AdminPlace> {
-        let listener = match bind(address) {
-            Ok(listener) => Some(listener),
-            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
-            Err(error) => {
-                return Err(std::io::Error::new(
-                    error.kind(),
-                    format!("admin_listen: {address}: {error}"),
-                ));
-            }
-        };
-        Ok(AdminPlace { address, listener })
-    }
-
-    /// Whether another process has the address, and this one waits for it.
-    pub(crate) fn is_taken(&self) -> bool {
-        self.listener.is_none()
-    }
-}
-
 impl Admin {
     /// The metrics, as Prometheus reads them.
     ///
@@ -90,26 +58,18 @@ impl Admin {
     ///
     /// # Errors
     /// When the thread cannot be started.
-    pub(crate) fn listen(self, place: AdminPlace) -> std::io::Result<()> {
-        let AdminPlace { address, listener } = place;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let serve = move || {
-            let listener = listener.unwrap_or_else(|| bind_at_last(address));
-            runtime.block_on(async move {
-                match tokio::net::TcpListener::from_std(listener) {
-                    Ok(listener) => self.serve(listener).await,
-                    Err(error) => log::error!("admin_listen: {address}: {error}"),
-                }
-            });
-        };
-        let thread = std::thread::Builder::new().name("admin".to_owned());
-        thread.spawn(serve).map(|_| ())
+    pub(crate) fn listen(self: Arc<Admin>, place: Place) -> std::io::Result<()> {
+        place.serve("admin", async move |listener| self.serve_on(listener).await)
     }
 
     /// Serves connections of `listener`, each in a task of its own, until another process takes over.
     pub async fn serve(self, listener: tokio::net::TcpListener) {
+        Arc::new(self).serve_on(listener).await;
+    }
+
+    async fn serve_on(self: Arc<Admin>, listener: tokio::net::TcpListener) {
         let mut handed_over = self.life.handed_over();
-        let (app, connections) = (Arc::new(self), Arc::new(Connections::default()));
+        let (app, connections) = (self, Arc::new(Connections::default()));
         #[expect(
             clippy::disallowed_methods,
             reason = "it ends with the listener, which it holds weakly, and has nothing to lose"
@@ -172,7 +132,7 @@ impl Admin {
         self.series.lock().unwrap_or_else(PoisonError::into_inner).push(sample);
     }
 
-    fn gauges(&self) -> Gauges {
+    pub(super) fn gauges(&self) -> Gauges {
         let (snapshot, now) = (self.snapshot.load(), self.clock.now());
         let secs = |since: i64| since.max(0) / 1000;
         let mut breakers: Vec<(String, String, bool)> = Vec::new();
@@ -212,6 +172,7 @@ impl Admin {
             reload_refused: self.telemetry.reload_is_refused(),
             audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
             below_zero: audit.and_then(|audit| audit.below_zero),
+            deliveries: self.telemetry.deliveries.figures(now.0),
             lines: self.telemetry.lines(),
             spans: self.telemetry.spans(),
         }
@@ -264,22 +225,6 @@ fn answer(status: StatusCode, kind: HeaderValue, body: impl Into<Vec<u8>>) -> Re
     response
 }
 
-fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let listener = TcpListener::bind(address)?;
-    listener.set_nonblocking(true)?;
-    Ok(listener)
-}
-
-fn bind_at_last(address: SocketAddr) -> TcpListener {
-    loop {
-        std::thread::sleep(BIND_EVERY);
-        if let Ok(listener) = bind(address) {
-            log::info!("admin_listen: {address} is free now");
-            return listener;
-        }
-    }
-}
-
 const PLAIN: HeaderValue = HeaderValue::from_static("text/plain; charset=utf-8");
 const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
@@ -290,5 +235,3 @@ const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4
 /// From the beginning of a connection, or from its last answer, to the next answer's end.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// How long nobody may be at the address in an upgrade.
-const BIND_EVERY: Duration = Duration::from_millis(10);

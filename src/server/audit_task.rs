@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use crate::clock::Clock;
 use crate::ledger::Ledger;
+use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport};
+use crate::ledger::events::unbalanced;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
 
@@ -72,6 +74,12 @@ async fn found(ledger: &Ledger, clock: &Clock) -> Result<Audit, AdminError> {
         let (account, rule) = (&finding.account, &finding.rule);
         let (expected, found) = (finding.expected, finding.found);
         log::error!("MONEY: the books of {account} do not balance: {rule}: {expected} expected, {found} found");
+    }
+    if !findings.is_empty() {
+        let event = unbalanced(&findings, clock.now());
+        if let Err(error) = ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
+            log::warn!("no event tells of it: {error}");
+        }
     }
     Ok(Audit {
         at: clock.now(),

@@ -5,12 +5,15 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
-use super::admin::{Admin, AdminPlace};
+use super::admin::Admin;
 use super::audit_task::Audited;
 use super::journal_task::JournalTask;
+use super::operator::Operator;
+use super::place::Place;
 use super::refresh;
 use super::reload::Reloader;
 use super::upgrade::{Start, Step};
+use super::webhooks::Webhooks;
 use crate::config::Config;
 use crate::gateway::Tollgate;
 use crate::gateway::state::Books;
@@ -30,11 +33,12 @@ pub(crate) struct Opened {
     log: access_log::Writer,
     traces: otlp::Exporter,
     receipts: Option<Arc<ReceiptFiles>>,
-    admin: AdminPlace,
+    admin: Place,
+    operator: Option<Place>,
 }
 
-/// Opens everything but the ledger: resolves the providers' names, opens access log, traces and journal, and binds `admin_listen`.
-/// Blocks.
+/// Opens everything but the ledger: resolves the providers' names, opens access log, traces and journal, and binds `admin_listen` and
+/// `operator_listen`. Blocks.
 ///
 /// # Errors
 /// When one of them cannot be opened; it may be called again then. Without a journal paid calls are refused until one can be made: a
@@ -57,12 +61,20 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
         let start = |folder: &PathBuf| ReceiptFiles::start(folder, keep_days, tollgate.clock().clone());
         Ok::<_, StartError>((log, traces, config.receipts.files.as_ref().map(start).transpose()?))
     })?;
-    let admin = Step::Admin.take(|| AdminPlace::bind(config.admin_listen).map_err(StartError::from))?;
-    if admin.is_taken() {
-        let address = config.admin_listen;
+    let (admin, operator) = Step::Admin.take(|| {
+        let operator = config.operator.as_ref();
+        let operator = operator.map(|operator| Place::bind("operator_listen", operator.address));
+        let admin = Place::bind("admin_listen", config.admin_listen)?;
+        Ok::<_, StartError>((admin, operator.transpose()?))
+    })?;
+    for (key, address) in [Some(&admin), operator.as_ref()]
+        .into_iter()
+        .flatten()
+        .filter_map(Place::taken)
+    {
         match start {
-            Start::Upgrade => log::info!("admin_listen: {address} is the other process' until that goes"),
-            Start::Fresh => log::warn!("admin_listen: {address} is in use; it is tried until it is free"),
+            Start::Upgrade => log::info!("{key}: {address} is the other process' until that goes"),
+            Start::Fresh => log::warn!("{key}: {address} is in use; it is tried until it is free"),
         }
     }
     let journal = Step::Journal.take(|| {
@@ -80,6 +92,7 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
         traces,
         receipts,
         admin,
+        operator,
     })
 }
 
@@ -110,7 +123,8 @@ pub(crate) fn open_books<'t>(tollgate: &'t Tollgate, opened: &Opened) -> Result<
     Ok(tollgate.with_books(Books { ledger, journal }))
 }
 
-/// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit and the admin listener.
+/// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit, and the listeners
+/// of monitoring and of operators.
 /// `hang_up` asks for a reload.
 ///
 /// # Errors
@@ -126,6 +140,7 @@ pub(crate) fn start_beside(
         mut traces,
         receipts,
         admin: place,
+        operator,
         ..
     } = opened;
     let snapshot = tollgate.snapshot();
@@ -133,15 +148,21 @@ pub(crate) fn start_beside(
         log::warn!("{warning}");
     }
     let audited = Arc::default();
-    admin(tollgate, books, Arc::clone(&audited)).listen(place)?;
+    let admin = Arc::new(admin(tollgate, books, Arc::clone(&audited)));
+    Arc::clone(&admin).listen(place)?;
+    if let Some(place) = operator {
+        Operator::new(admin).listen(place)?;
+    }
     let (config, telemetry) = (&snapshot.config, tollgate.telemetry());
     Reloader::new(tollgate.current(), tollgate.upstreams().clone(), tollgate.environment())
         .observed_by(telemetry)
         .watch(hang_up)?;
     refresh::watch(tollgate.current(), telemetry)?;
+    let mut webhooks = Webhooks::start(tollgate.current(), &books.ledger, tollgate.clock(), telemetry)?;
     let mut journal = JournalTask::start(&books.journal, &books.ledger)?;
     tollgate.closed_by(Box::new(move |books| {
         journal.stop();
+        webhooks.stop();
         books.ledger.close();
         books.journal.close();
         if let Some(receipts) = &receipts {
@@ -159,6 +180,11 @@ impl Tollgate {
     /// What an admin listener answers from, for a host that has its own; none before the books are open. It knows of no audit.
     pub fn admin(&self) -> Option<Admin> {
         Some(admin(self, self.books().ok()?, Arc::default()))
+    }
+
+    /// What a listener of operators answers from, for a host that has its own; none before the books are open.
+    pub fn operator(&self) -> Option<Operator> {
+        self.admin().map(|admin| Operator::new(Arc::new(admin)))
     }
 }
 

@@ -79,16 +79,19 @@ enum HeldBy {
     Other(SocketAddr),
     /// The gateway that runs with this `data_dir`: its port, its ledger.
     Running,
-    /// The same, and it is `admin_listen`, which a start waits for.
+    /// The same, and it is `admin_listen` or `operator_listen`, which a start waits for.
     AdminOfRunning,
 }
 
 /// Each thing is tried when it is asked for.
 fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> {
     type Try = fn(&Config) -> Result<()>;
-    let tries: [(&str, Try); 6] = [
+    let tries: [(&str, Try); 8] = [
         ("listen", |config| can_be_bound(config.listen)),
         ("admin_listen", |config| can_be_bound(config.admin_listen)),
+        ("operator_listen", |config| {
+            operator_address(config).map_or(Ok(()), can_be_bound)
+        }),
         ("data_dir", |config| {
             named(&config.data_dir, can_be_made(&config.data_dir))
         }),
@@ -97,15 +100,20 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
             Some(folder) => named(folder, can_be_made(folder)),
             None => Ok(()),
         }),
+        ("stripe.secret_env", |config| match &config.stripe {
+            Some(hook) => hook.secret().map(drop).map_err(Error::other),
+            None => Ok(()),
+        }),
         ("store", store),
     ];
     tries.into_iter().filter_map(move |(key, try_it)| {
         let error = try_it(config).err()?;
         let held_by = match (error.kind(), key) {
-            (ErrorKind::AddrInUse, "admin_listen") if is_running => HeldBy::AdminOfRunning,
+            (ErrorKind::AddrInUse, "admin_listen" | "operator_listen") if is_running => HeldBy::AdminOfRunning,
             (ErrorKind::AddrInUse | ErrorKind::ResourceBusy, _) if is_running => HeldBy::Running,
             (ErrorKind::AddrInUse, "listen") => HeldBy::Other(config.listen),
             (ErrorKind::AddrInUse, "admin_listen") => HeldBy::Other(config.admin_listen),
+            (ErrorKind::AddrInUse, "operator_listen") => operator_address(config).map_or(HeldBy::Nobody, HeldBy::Other),
             _ => HeldBy::Nobody,
         };
         Some(Problem {
@@ -113,6 +121,10 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
             held_by,
         })
     })
+}
+
+fn operator_address(config: &Config) -> Option<SocketAddr> {
+    config.operator.as_ref().map(|operator| operator.address)
 }
 
 fn can_be_bound(address: SocketAddr) -> Result<()> {

@@ -1,5 +1,6 @@
 //! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -73,7 +74,7 @@ impl Reloader {
         match self.read(&old.config) {
             Ok(new) => {
                 report(&old, &new);
-                if new.config.catalogue != old.config.catalogue || new.config.tls != old.config.tls {
+                if !files(&new.config).eq(files(&old.config)) {
                     self.seen = stamps(&new.config);
                 }
                 current.store(Arc::new(new));
@@ -140,6 +141,7 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
     let keys = [
         ("listen", old.listen != new.listen),
         ("admin_listen", old.admin_listen != new.admin_listen),
+        ("operator_listen", operator_address(old) != operator_address(new)),
         ("threads", old.threads != new.threads),
         ("data_dir", old.data_dir != new.data_dir),
         ("store", old.store != new.store),
@@ -156,13 +158,20 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
         .collect()
 }
 
+fn operator_address(config: &Config) -> Option<SocketAddr> {
+    config.operator.as_ref().map(|operator| operator.address)
+}
+
 fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
-    let of_tls = config.tls.iter().flat_map(|tls| [&tls.cert, &tls.key]);
-    [&config.path, &config.catalogue]
-        .into_iter()
-        .chain(of_tls)
-        .map(|path| (path.clone(), stamp(path)))
-        .collect()
+    files(config).map(|path| (path.clone(), stamp(path))).collect()
+}
+
+/// The files that a configuration rests on.
+fn files(config: &Config) -> impl Iterator<Item = &PathBuf> {
+    let operator_tls = config.operator.iter().flat_map(|operator| &operator.tls);
+    let of_tls = config.tls.iter().chain(operator_tls);
+    let of_tls = of_tls.flat_map(|tls| [&tls.cert, &tls.key]);
+    [&config.path, &config.catalogue].into_iter().chain(of_tls)
 }
 
 fn stamp(path: &Path) -> Stamp {
@@ -189,6 +198,7 @@ mod tests {
         for (text, key) in [
             ("listen: 127.0.0.1:1", "listen"),
             ("admin_listen: 127.0.0.1:1", "admin_listen"),
+            ("operator_listen: 127.0.0.1:1", "operator_listen"),
             ("threads: 7", "threads"),
             ("store: redis://127.0.0.1:1/0", "store"),
             ("access_log: off", "access_log"),

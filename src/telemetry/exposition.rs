@@ -3,6 +3,7 @@
 //! A sample of Prometheus is a double: amounts are exact to 15 significant digits, token counts to 2^53. The ledger's own figures stay exact.
 
 mod money;
+mod webhooks;
 
 use std::collections::BTreeMap;
 
@@ -12,6 +13,7 @@ use prometheus::process_collector::ProcessCollector;
 use prometheus::proto::{Bucket, Counter, Gauge, LabelPair, Metric, MetricFamily, MetricType};
 
 use super::counters::{Figures, TargetFigures};
+use super::deliveries::DeliveryFigures;
 use super::record::{STORE, TargetName};
 use crate::ledger::store_metrics::StoreMetrics;
 use crate::pure::histogram::Histogram;
@@ -57,6 +59,8 @@ pub struct Gauges {
     pub lines: (u64, u64),
     /// Spans of traces: exported, not taken by the collector, dropped.
     pub spans: [u64; 3],
+    /// Webhooks.
+    pub deliveries: DeliveryFigures,
 }
 
 /// The whole page.
@@ -72,6 +76,7 @@ pub fn page(figures: &Figures, gauges: &Gauges) -> Result<String, prometheus::Er
     page.upstreams(figures, gauges);
     page.times(figures, gauges);
     page.catalogue(gauges);
+    page.webhooks(gauges);
     page.0.extend(ProcessCollector::for_self().collect());
     TextEncoder::new().encode_to_string(&page.0)
 }

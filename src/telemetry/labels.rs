@@ -33,6 +33,8 @@ pub enum RouteName {
     Health,
     /// The OpenAPI description.
     Description,
+    /// The pages for browsers and their files: the wallet, the list of prices.
+    Page,
     /// A browser's question before its request.
     Preflight,
 }
@@ -72,6 +74,7 @@ impl RouteName {
             RouteName::PublicModels => "public_models",
             RouteName::Health => "health",
             RouteName::Description => "description",
+            RouteName::Page => "page",
             RouteName::Preflight => "preflight",
         }
     }
@@ -117,6 +120,7 @@ pub(super) fn reason(error: &ApiError) -> Option<&'static str> {
         ApiError::LimitSpent(_) => "key_limit_spent",
         ApiError::QuotaExceeded { .. } => "quota_exceeded",
         ApiError::Forbidden(_) => "forbidden",
+        ApiError::AccountStopped(stop) => stop.name(),
         ApiError::NotFound(_) => "not_found",
         ApiError::MethodNotAllowed { .. } => "method_not_allowed",
         ApiError::RateLimited { limit, .. } => limit.name(),

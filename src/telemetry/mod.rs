@@ -7,6 +7,7 @@
 pub mod access_log;
 mod collector;
 pub mod counters;
+pub mod deliveries;
 pub mod exposition;
 mod labels;
 mod log_format;
@@ -23,6 +24,7 @@ use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use self::counters::Figures;
+use self::deliveries::Deliveries;
 use self::record::{Record, TargetName};
 use self::trace::{Traced, Tracer};
 use crate::clock::Clock;
@@ -53,6 +55,8 @@ pub struct Telemetry {
     tracer: OnceLock<Tracer>,
     /// Spans that were sent, that the collector did not take, and that were dropped because too many waited.
     spans: [AtomicU64; 3],
+    /// What became of events for webhooks.
+    pub deliveries: Deliveries,
 }
 
 /// One thread's counts, on cache lines of their own.
@@ -101,6 +105,7 @@ impl Default for Telemetry {
             refreshed_at: AtomicI64::new(0),
             tracer: OnceLock::new(),
             spans: Default::default(),
+            deliveries: Deliveries::default(),
         }
     }
 }

@@ -1,0 +1,64 @@
+// The operator's API from its own page: a session in a cookie that no script can read, and its token in each request that writes.
+
+import { exact } from "/console/dom.js";
+
+let csrf = "";
+let who = null;
+let rights = [];
+let onLoss = () => {};
+
+export const operator = () => who;
+export const whenLost = act => { onLoss = act; };
+
+export class Refused extends Error {
+  constructor(status, message, field) { super(message); this.status = status; this.field = field; }
+}
+
+// What the role may do, as the session says it; the API decides, this only keeps from offering what it would refuse.
+export const may = right => rights.includes(right);
+
+export async function ask(method, path, body) {
+  const headers = {};
+  if (body !== undefined) headers["content-type"] = "application/json";
+  if (method !== "GET") headers["x-csrf-token"] = csrf;
+  let answer;
+  try {
+    answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin" });
+  } catch {
+    throw new Refused(0, "There is no answer: whether it was done is not known. The same form can be sent again, it counts once.");
+  }
+  const text = await answer.text();
+  let read = null;
+  try { read = text ? exact(text) : {}; } catch { /* An answer of something in between. */ }
+  if (answer.ok && read !== null) return read;
+  const error = new Refused(answer.status, read?.error?.message ?? `The answer has the status ${answer.status}.`, read?.error?.metadata?.field);
+  if (answer.status === 401 && who !== null) {
+    forget();
+    onLoss();
+  }
+  throw error;
+}
+
+export const get = (path, query = {}) => {
+  const set = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return ask("GET", set.length ? `${path}?${new URLSearchParams(set)}` : path);
+};
+export const account = name => `/v1/accounts/${encodeURIComponent(name)}`;
+
+function forget() { csrf = ""; who = null; rights = []; }
+function signed(session) { ({ csrf, operator: who, rights } = session); return who; }
+
+// The session of before, when the page was loaded anew; null when there is none.
+export async function resume() {
+  try { return signed(await ask("GET", "/v1/session")); } catch (error) { if (error.status === 401) return null; throw error; }
+}
+export async function signIn(token) { return signed(await ask("POST", "/v1/session", { token })); }
+export async function signOut() {
+  try { await ask("DELETE", "/v1/session"); } finally { forget(); }
+}
+
+// A reference that no other form has: made once for a form, so that what it posts counts once.
+export function reference() {
+  const bytes = crypto.getRandomValues(new Uint8Array(10));
+  return "console-" + [...bytes].map(byte => byte.toString(16).padStart(2, "0")).join("");
+}

@@ -1,0 +1,107 @@
+// Forms in dialogs: each error stands at its field, Escape leaves, a second click while the first is under way does nothing.
+
+import { copier, el } from "/console/dom.js";
+
+let numbers = 0;
+
+function control(field, id) {
+  const described = [field.hint && `${id}-hint`, `${id}-error`].filter(Boolean).join(" ");
+  const set = { id, name: field.name, required: field.required, autocomplete: "off", "aria-describedby": described };
+  if (field.type === "select") return el("select", set, ...field.options.map(([value, text]) => el("option", { value, text, selected: value === field.value })));
+  if (field.type === "area") {
+    const area = el("textarea", { ...set, rows: field.rows ?? 3, spellcheck: "false" });
+    area.value = field.value ?? "";
+    return area;
+  }
+  return el("input", { ...set, type: field.type ?? "text", value: field.value, inputmode: field.inputmode, maxlength: field.length, spellcheck: "false", autocapitalize: "none", checked: field.type === "checkbox" && field.value });
+}
+
+// A field with its label, its hint, and the place of its error.
+export function fieldOf(field) {
+  const id = `f${numbers += 1}`, input = control(field, id);
+  const error = el("p", { class: "error", id: `${id}-error`, "aria-live": "polite" });
+  const hint = field.hint ? el("p", { class: "hint", id: `${id}-hint`, text: field.hint }) : null;
+  const box = field.type === "checkbox" ? el("div", {}, el("label", { class: "check" }, input, field.label), hint, error)
+    : el("div", { class: "field" }, el("label", { for: id, text: field.label }), input, hint, error);
+  const fail = text => {
+    error.textContent = text ?? "";
+    if (text) input.setAttribute("aria-invalid", "true"); else input.removeAttribute("aria-invalid");
+  };
+  const value = () => (field.type === "checkbox" ? input.checked : field.type === "password" || field.type === "area" ? input.value : input.value.trim());
+  const check = () => {
+    const problem = field.required && value() === "" ? `${field.label} is missing.` : field.check?.(value());
+    fail(problem);
+    return !problem;
+  };
+  return { name: field.name, box, input, value, check, fail };
+}
+
+const DECIMAL = /^-?\d{1,9}(\.\d{1,12})?$/;
+export const amount = { inputmode: "decimal", check: text => (text === "" || DECIMAL.test(text) ? null : "An amount is digits, such as 12.50, with at most 12 behind the point.") };
+
+// Fields and a button; `send(values)` does it, and its error goes to the field that it is about.
+export function formOf({ fields, act, danger, send, also = [] }) {
+  const made = fields.map(fieldOf), problem = el("p", { class: "notice bad", role: "alert" });
+  const button = el("button", { type: "submit", class: danger ? "danger" : "main", text: act });
+  const form = el("form", { novalidate: true }, ...made.map(field => field.box), problem, el("div", { class: "acts" }, button, ...also));
+  let busy = false;
+  form.addEventListener("submit", async event => {
+    event.preventDefault();
+    if (busy) return;
+    problem.replaceChildren();
+    const wrong = made.filter(field => !field.check());
+    if (wrong.length) { wrong[0].input.focus(); return; }
+    busy = true;
+    button.setAttribute("aria-disabled", "true");
+    try {
+      await send(Object.fromEntries(made.map(field => [field.name, field.value()])));
+    } catch (error) {
+      const about = made.find(field => error.field === field.name || new RegExp(`^(the )?${field.name}\\b`, "i").test(error.message));
+      if (about) { about.fail(error.message); about.input.focus(); } else problem.textContent = error.message;
+    } finally {
+      busy = false;
+      button.removeAttribute("aria-disabled");
+    }
+  });
+  return { form, fields: made };
+}
+
+// A dialog that is gone once it is closed; resolves to what `close` was given, or null.
+function dialogOf(title, build) {
+  return new Promise(resolve => {
+    const id = `d${numbers += 1}`, before = document.activeElement;
+    let result = null;
+    const dialog = el("dialog", { "aria-labelledby": id });
+    const close = value => { result = value; dialog.close(); };
+    dialog.append(el("h2", { id, text: title, tabindex: -1 }), ...build(close));
+    dialog.addEventListener("close", () => {
+      dialog.remove();
+      if (before?.isConnected) before.focus();
+      resolve(result);
+    });
+    document.body.append(dialog);
+    dialog.showModal();
+    (dialog.querySelector("input, select, textarea") ?? dialog.querySelector("h2")).focus();
+  });
+}
+
+const cancel = close => el("button", { type: "button", text: "Cancel", on: { click: () => close(null) } });
+
+export function formDialog({ title, about, fields, act, danger, send }) {
+  return dialogOf(title, close => {
+    const { form } = formOf({ fields, act, danger, send: async values => close(await send(values) ?? true), also: [cancel(close)] });
+    return [...(about ? [el("p", { text: about })] : []), form];
+  });
+}
+
+// Asks before something that cannot be taken back.
+export const confirmDialog = (title, about, act, send) => formDialog({ title, about, fields: [], act, danger: true, send });
+
+// Shows a text that is told once.
+export function secretDialog(title, text, name) {
+  return dialogOf(title, close => [
+    el("p", { text: `This is the only time that ${name} is shown: the gateway keeps no more than its digest.` }),
+    el("pre", { class: "secret", tabindex: 0, role: "region", "aria-label": name, data: { secret: "yes" }, text }),
+    el("div", { class: "acts" }, copier(() => text, name), el("button", { type: "button", class: "main", text: "I have kept it", on: { click: () => close(true) } })),
+  ]);
+}

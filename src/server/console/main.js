@@ -1,0 +1,71 @@
+// The console: who is signed in, which view the address names, and what was just done.
+
+import { $, el, say } from "/console/dom.js";
+import { may, operator, resume, signIn, signOut, whenLost } from "/console/api.js";
+import { formOf } from "/console/forms.js";
+import { place, showBy, takeTold } from "/console/place.js";
+import { accountsView } from "/console/accounts.js";
+import { accountView } from "/console/account.js";
+import { callsView } from "/console/calls.js";
+import { modelsView, providersView } from "/console/catalogue.js";
+import { logView, operatorsView } from "/console/log.js";
+import { statusView } from "/console/status.js";
+
+const VIEWS = [["accounts", "Accounts", accountsView], ["calls", "Calls", callsView], ["models", "Models", modelsView], ["providers", "Providers", providersView],
+  ["log", "Log", logView], ["operators", "Operators", operatorsView], ["status", "Status", statusView]];
+let turn = 0;
+
+function navigation(view) {
+  const entries = VIEWS.filter(([id]) => id !== "operators" || may("manage"));
+  $("nav").replaceChildren(...entries.map(([id, title]) => el("a", { href: `#/${id}`, text: title, "aria-current": id === view ? "page" : undefined })));
+  $("operator").textContent = `${operator().name} · ${operator().role}`;
+  $("nav").hidden = $("who").hidden = false;
+}
+
+function draw(title, ...nodes) {
+  const heading = el("h1", { tabindex: -1, text: title }), notice = el("p", { class: "notice", role: "status", id: "notice", tabindex: -1 });
+  document.title = `${title} · Tollgate console`;
+  $("main").replaceChildren(heading, notice, ...nodes);
+  const told = takeTold();
+  if (told !== null) { say(notice, told); notice.focus(); } else heading.focus();
+}
+
+async function show() {
+  const mine = turn += 1, { view, name, query } = place();
+  if (operator() === null) { signInView(); return; }
+  navigation(view);
+  delete document.body.dataset.view;
+  const found = VIEWS.find(([id]) => id === view);
+  const make = view === "accounts" && name ? accountView : found?.[2];
+  try {
+    if (!make) throw new Error("There is no such page.");
+    const { title, nodes } = await make({ name, query });
+    if (mine !== turn) return;
+    draw(title, ...nodes);
+  } catch (error) {
+    if (mine !== turn || operator() === null) return;
+    console.info(error);
+    draw(found?.[1] ?? "Console", el("p", { class: "notice bad", role: "alert", text: error.message }), el("div", { class: "acts" }, el("button", { type: "button", text: "Try again", on: { click: show } })));
+  }
+  document.body.dataset.view = view;
+}
+
+function signInView(text) {
+  $("nav").hidden = $("who").hidden = true;
+  const { form } = formOf({
+    fields: [{ name: "token", label: "Operator's token", type: "password", required: true, hint: "As `tollgate operator create NAME --role ROLE` has shown it. It is kept in no place; the session ends after 12 hours." }],
+    act: "Sign in",
+    send: async ({ token }) => { await signIn(token.trim()); await show(); },
+  });
+  draw("Sign in", form);
+  if (text) say($("notice"), text, true);
+  form.querySelector("input").focus();
+  document.body.dataset.view = "sign-in";
+}
+
+showBy(show);
+whenLost(() => { turn += 1; signInView("The session has ended. Sign in again."); });
+$("leave").addEventListener("click", async () => { try { await signOut(); } finally { turn += 1; signInView(); } });
+$("skip").addEventListener("click", event => { event.preventDefault(); $("main").focus(); });
+addEventListener("hashchange", show);
+try { await resume(); await show(); } catch (error) { signInView(error.message); }

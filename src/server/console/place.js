@@ -1,0 +1,37 @@
+// Where the console is: the address behind `#`, and what is to be told at the next view.
+
+let show = async () => {};
+let told = null;
+
+export const showBy = act => { show = act; };
+
+// `#/accounts/acme?x=y` as its parts.
+export function place() {
+  const [path, query] = location.hash.replace(/^#\/?/, "").split("?");
+  const [view, ...rest] = path.split("/");
+  let name = null;
+  try { name = rest.length ? decodeURIComponent(rest.join("/")) : null; } catch { /* No address of ours. */ }
+  return { view: view || "accounts", name, query: Object.fromEntries(new URLSearchParams(query ?? "")) };
+}
+
+export function link(view, name, query = {}) {
+  const set = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
+  return `#/${view}${name ? `/${encodeURIComponent(name)}` : ""}${set.length ? `?${new URLSearchParams(set)}` : ""}`;
+}
+
+export function goTo(view, name, query) {
+  const hash = link(view, name, query);
+  if (location.hash === hash) show(); else location.hash = hash;
+}
+
+// Says what was done, and shows the view as it is now.
+export async function done(text) {
+  told = text;
+  await show();
+}
+
+export function takeTold() {
+  const text = told;
+  told = null;
+  return text;
+}

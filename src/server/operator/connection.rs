@@ -1,0 +1,126 @@
+//! One connection of operators: request after request, each with a time for its head and another for its answer. Heads are read here and not
+//! by Pingora's own application, which writes one that is broken into the log, with the token in it.
+
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use http::{Response, Version, header};
+use pingora::apps::{HttpPersistentSettings, HttpServerApp, ReusedHttpStream};
+use pingora::protocols::http::ServerSession;
+use pingora::server::ShutdownWatch;
+
+use super::answer::Answer;
+use super::connections::Place;
+use super::exchange::{self, Came};
+use super::state::Operator;
+use crate::net::head_limit::HeadLimit;
+use crate::pure::error::operator::OperatorError;
+
+/// One connection.
+pub(super) struct Connection {
+    pub(super) desk: Arc<Operator>,
+    pub(super) peer: IpAddr,
+    pub(super) is_tls: bool,
+    pub(super) limit: Arc<HeadLimit>,
+    pub(super) place: Place,
+}
+
+#[async_trait]
+impl HttpServerApp for Connection {
+    async fn process_new_http(
+        self: &Arc<Self>,
+        mut session: ServerSession,
+        _shutdown: &ShutdownWatch,
+    ) -> Option<ReusedHttpStream> {
+        self.limit.begin();
+        let times = self.desk.times;
+        match tokio::time::timeout(times.head, session.read_request()).await.ok()? {
+            Ok(true) => {}
+            Ok(false) => return None,
+            Err(error) => {
+                // What else the error says is the head as it came.
+                log::debug!("an operator's request cannot be read: {}", error.etype().as_str());
+                self.refuse(
+                    &mut session,
+                    &OperatorError::bad("The head of the request cannot be read."),
+                )
+                .await;
+                return None;
+            }
+        }
+        let request = session.req_header();
+        let is_chunked = request.headers.contains_key(header::TRANSFER_ENCODING);
+        // Whoever stands in front may have seen another end of such a request.
+        if is_chunked || request.version != Version::HTTP_11 {
+            session.set_keepalive(None);
+        }
+        let came = Came {
+            peer: self.peer,
+            is_tls: self.is_tls,
+            is_misframed: self.limit.head_came(is_chunked).is_err(),
+            place: &self.place,
+        };
+        let answered = tokio::time::timeout(times.answer, exchange::respond(&self.desk, &mut session, came)).await;
+        match answered {
+            Ok(response) => write(&mut session, response).await?,
+            Err(_) => {
+                let late = "It takes too long. What was begun comes to its end: see /v1/log.";
+                self.refuse(&mut session, &OperatorError::Ledger(late.to_owned())).await;
+                return None;
+            }
+        }
+        self.place.answered();
+        let settings = HttpPersistentSettings::for_session(&session);
+        // What is left of a body that nobody read is read first.
+        let finished = tokio::time::timeout(times.answer, session.finish()).await.ok()?;
+        let stream = finished.ok()??;
+        Some(ReusedHttpStream::from_reusable_stream(stream, settings))
+    }
+}
+
+impl Connection {
+    /// Answers with an error, after which the connection ends.
+    async fn refuse(&self, session: &mut ServerSession, error: &OperatorError) {
+        session.set_keepalive(None);
+        let id = self.desk.clock().request_id().to_string();
+        write(session, Answer::refusal(error).finished(&id, false)).await;
+        session.shutdown().await;
+    }
+}
+
+async fn write(session: &mut ServerSession, response: Response<Vec<u8>>) -> Option<()> {
+    let (head, body) = response.into_parts();
+    let written = async {
+        session.write_response_header(Box::new(head.into())).await?;
+        match body.is_empty() {
+            true => Ok(()),
+            false => session.write_response_body(body.into(), true).await,
+        }
+    };
+    let written: Result<(), Box<pingora::Error>> = written.await;
+    if let Err(error) = &written {
+        log::debug!("an answer to an operator was not taken: {}", error.etype().as_str());
+    }
+    written.ok()
+}
+
+/// How long parts of an exchange may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// From the beginning of a connection, or from its last answer, until a head is there.
+    pub head: Duration,
+    /// From there to the answer.
+    pub answer: Duration,
+}
+
+impl Default for Times {
+    /// A minute each.
+    fn default() -> Times {
+        Times {
+            head: Duration::from_secs(60),
+            answer: Duration::from_secs(60),
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! The gateway itself: settings that clients of this API need, models with their prices, providers, state, maintenance.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::{Credential, Provider};
+use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::pure::catalogue::{Model, Target};
+use crate::pure::error::ApiError;
+use crate::pure::error::operator::OperatorError;
+use crate::pure::ids::Tier;
+use crate::pure::money::Markup;
+use crate::pure::prices::PriceTable;
+use crate::server::operator::answer::{Answer, JSON};
+use crate::server::operator::call::{Call, expect};
+use crate::server::operator::shown::{Amount, Page};
+
+#[derive(Serialize)]
+struct Settings<'c> {
+    version: &'static str,
+    currency: &'c str,
+    key_prefix: &'c str,
+    base_path: &'c str,
+    tiers: BTreeMap<&'static str, TierShown>,
+}
+
+#[derive(Serialize)]
+struct TierShown {
+    rpm: u64,
+    tpm: u64,
+    concurrency: u64,
+    monthly_quota: Amount,
+}
+
+pub(in crate::server::operator) async fn settings(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let config = &call.snapshot.config;
+    let tiers = Tier::ALL.map(|tier| {
+        let rules = config.tier(tier);
+        let shown = TierShown {
+            rpm: rules.limits.rpm,
+            tpm: rules.limits.tpm,
+            concurrency: rules.limits.concurrency,
+            monthly_quota: rules.monthly_quota.into(),
+        };
+        (tier.name(), shown)
+    });
+    Ok(Answer::json(&Settings {
+        version: env!("CARGO_PKG_VERSION"),
+        currency: &config.currency,
+        key_prefix: &config.key_prefix,
+        base_path: &config.base_path,
+        tiers: BTreeMap::from(tiers),
+    }))
+}
+
+#[derive(Serialize)]
+struct ModelShown<'m> {
+    id: &'m str,
+    name: &'m str,
+    provider: &'m str,
+    tier: Tier,
+    modality: &'m str,
+    context_length: u64,
+    max_completion_tokens: u64,
+    purposes: Vec<&'m str>,
+    aliases: Vec<&'m str>,
+    /// What callers pay for a token.
+    pricing: &'m PriceTable,
+    /// What the provider charges for it: the usual prices, without the markup.
+    provider_pricing: BTreeMap<&'static str, String>,
+    targets: Vec<TargetShown<'m>>,
+}
+
+#[derive(Serialize)]
+struct TargetShown<'m> {
+    provider: &'m str,
+    model: &'m str,
+    weight: Option<u32>,
+}
+
+impl<'m> ModelShown<'m> {
+    fn of(model: &'m Model, markup: Markup) -> ModelShown<'m> {
+        let row = model.prices.usual();
+        let sides = [("prompt", row.pricing.prompt), ("completion", row.pricing.completion)];
+        let kinds = row.kinds.named().into_iter();
+        let prices = sides
+            .into_iter()
+            .chain(kinds.filter_map(|(name, price)| Some((name, price?))))
+            .chain(row.kinds.request.map(|price| ("request", price)));
+        ModelShown {
+            id: &model.id,
+            name: &model.name,
+            provider: &model.provider,
+            tier: model.tier,
+            modality: &model.modality,
+            context_length: model.context_length,
+            max_completion_tokens: model.max_completion_tokens,
+            purposes: model.purposes.iter().map(|purpose| purpose.name()).collect(),
+            aliases: model.aliases.iter().map(|alias| &**alias).collect(),
+            pricing: &model.prices,
+            provider_pricing: prices
+                .map(|(name, price)| (name, price.without_markup(markup).to_string()))
+                .collect(),
+            targets: model.targets.iter().map(TargetShown::of).collect(),
+        }
+    }
+}
+
+impl<'m> TargetShown<'m> {
+    fn of(target: &'m Target) -> TargetShown<'m> {
+        TargetShown {
+            provider: &target.provider,
+            model: &target.model,
+            weight: target.weight.map(std::num::NonZeroU32::get),
+        }
+    }
+}
+
+pub(in crate::server::operator) async fn models(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let (catalogue, markup) = (&call.snapshot.catalogue, call.snapshot.config.markup);
+    let models = catalogue.models().iter().map(|model| ModelShown::of(model, markup));
+    Ok(Answer::json(&Page {
+        data: models.collect(),
+        next: None,
+    }))
+}
+
+#[derive(Serialize)]
+struct ProviderShown<'p> {
+    name: &'p str,
+    address: &'p str,
+    /// Whether its credential is there.
+    on: bool,
+    targets: Vec<TargetState>,
+}
+
+#[derive(Serialize)]
+struct TargetState {
+    model: String,
+    /// Passed over since it failed.
+    breaker_open: bool,
+    /// Its last answer refused the gateway's own credential.
+    credential_refused: bool,
+}
+
+pub(in crate::server::operator) async fn providers(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let gauges = call.desk.admin.gauges();
+    let shown = |provider: &'_ Provider| -> Vec<TargetState> {
+        let own = gauges.breakers.iter().filter(|(name, _, _)| *name == provider.name);
+        own.map(|(name, model, open)| TargetState {
+            model: model.clone(),
+            breaker_open: *open,
+            credential_refused: gauges
+                .credentials_refused
+                .get(&(name.clone(), model.clone()))
+                .copied()
+                .unwrap_or_default(),
+        })
+        .collect()
+    };
+    let providers = call.snapshot.config.providers.values();
+    let data = providers.map(|provider| ProviderShown {
+        name: &provider.name,
+        address: &provider.base_url.authority,
+        on: !matches!(provider.credential, Credential::Missing(_)),
+        targets: shown(provider),
+    });
+    Ok(Answer::json(&Page {
+        data: data.collect(),
+        next: None,
+    }))
+}
+
+/// The state, as the status page of `admin_listen` reads it.
+pub(in crate::server::operator) async fn status(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let status = call.desk.admin.status().map_err(|error| {
+        log::error!("the status cannot be written: {error}");
+        OperatorError::Api(ApiError::Internal)
+    })?;
+    Ok(Answer::body(JSON, status))
+}
+
+#[derive(Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+struct Maintenance {
+    on: bool,
+}
+
+pub(in crate::server::operator) async fn maintenance(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let on = call.desk.ledger().in_maintenance();
+    Ok(Answer::json(&Maintenance { on }))
+}
+
+pub(in crate::server::operator) async fn set_maintenance(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let Maintenance { on } = call.json()?;
+    let on = expect(call.run(AdminOp::Maintenance { on }).await?, |reply| match reply {
+        AdminReply::Maintenance { on } => Some(on),
+        _ => None,
+    })?;
+    Ok(Answer::json(&Maintenance { on }))
+}

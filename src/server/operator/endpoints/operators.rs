@@ -1,0 +1,92 @@
+//! Operators, and the log of what they did.
+
+use serde::Deserialize;
+
+use super::keys::random;
+use crate::ledger::admin::operators::{ACTS_MAX, ActQuery, OperatorOp, OperatorRecord};
+use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::pure::error::operator::OperatorError;
+use crate::pure::operator::{self, Role};
+use crate::server::operator::answer::Answer;
+use crate::server::operator::call::{Call, expect};
+use crate::server::operator::fields::Lasting;
+use crate::server::operator::shown::{ActShown, OperatorShown, Page};
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct New {
+    name: String,
+    role: Role,
+    #[serde(default)]
+    expires_in: Option<Lasting>,
+}
+
+pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let new: New = call.json()?;
+    let expires_in_ms = new.expires_in.map(Lasting::above_zero).transpose();
+    let token = operator::token(random()?);
+    let op = OperatorOp::Create {
+        digest: token.digest().to_hex(),
+        name: new.name,
+        role: new.role,
+        expires_in_ms: expires_in_ms.map_err(|problem| OperatorError::bad(format!("{problem}.")))?,
+    };
+    let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
+    let place = format!("/v1/operators/{}", record.id);
+    let shown = OperatorShown::of(record, call.desk.clock().now()).revealing(token.reveal());
+    Ok(Answer::json(&shown).created(&place))
+}
+
+pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let op = AdminOp::Operator(OperatorOp::List);
+    let operators = expect(call.run(op).await?, |reply| match reply {
+        AdminReply::Operators { operators } => Some(operators),
+        _ => None,
+    })?;
+    let now = call.desk.clock().now();
+    Ok(Answer::json(&Page {
+        data: operators
+            .into_iter()
+            .map(|record| OperatorShown::of(record, now))
+            .collect(),
+        next: None,
+    }))
+}
+
+pub(in crate::server::operator) async fn revoke(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let id = call.name();
+    let digits = id.strip_prefix("op_").unwrap_or_default();
+    if digits.len() != 16 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(OperatorError::not_found("There is no operator of that id."));
+    }
+    let op = OperatorOp::Revoke { id: id.to_owned() };
+    let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
+    Ok(Answer::json(&OperatorShown::of(record, call.desk.clock().now())))
+}
+
+pub(in crate::server::operator) async fn log(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let query = call.query(&["account", "before", "limit"])?;
+    let op = OperatorOp::Log(ActQuery {
+        limit: query.limit(LIMIT, ACTS_MAX)?,
+        before: query.text("before").map(str::to_owned),
+        account: query.read_as("account")?,
+    });
+    let page = expect(call.run(AdminOp::Operator(op)).await?, |reply| match reply {
+        AdminReply::Acts(page) => Some(page),
+        _ => None,
+    })?;
+    Ok(Answer::json(&Page {
+        data: page.acts.into_iter().map(ActShown::from).collect(),
+        next: page.next,
+    }))
+}
+
+fn one(reply: AdminReply) -> Option<OperatorRecord> {
+    match reply {
+        AdminReply::Operator(record) => Some(record),
+        _ => None,
+    }
+}
+
+/// Acts on a page by default.
+const LIMIT: u32 = 50;

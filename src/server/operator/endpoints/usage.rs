@@ -1,0 +1,76 @@
+//! What accounts have used, and what their calls cost.
+
+use serde::Serialize;
+
+use crate::gateway::api::endpoints::generations::{Generation, LIMIT};
+use crate::gateway::api::endpoints::usage::summary;
+use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
+use crate::ledger::query::is_place;
+use crate::pure::error::operator::OperatorError;
+use crate::pure::ids::{AccountId, KeyId};
+use crate::server::operator::answer::{Answer, JSON};
+use crate::server::operator::call::{Call, expect};
+use crate::server::operator::fields::KeyName;
+use crate::server::operator::shown::{Amount, Page};
+
+pub(in crate::server::operator) async fn usage(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let query = call.query(&["account", "key", "from", "to", "period", "group_by"])?;
+    let account: AccountId = query.needed("account")?;
+    let key: Option<KeyName> = query.read_as("key")?;
+    is_there(call, &account).await?;
+    let today = call.desk.clock().now().day();
+    let key = key.as_ref().map(|key| &key.0);
+    let body = summary::<Amount>(call.desk.ledger(), &account, key, query.pairs(), today).await?;
+    Ok(Answer::body(JSON, body))
+}
+
+/// A call, with whose it is.
+#[derive(Serialize)]
+struct CallShown<'r> {
+    account: &'r AccountId,
+    key: &'r KeyId,
+    #[serde(flatten)]
+    generation: Generation<'r, Amount>,
+}
+
+pub(in crate::server::operator) async fn generations(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let query = call.query(&["account", "key", "model", "id", "before", "limit"])?;
+    let account: AccountId = query.needed("account")?;
+    let before = query.text("before");
+    if before.is_some_and(|place| !is_place(place)) {
+        return Err(OperatorError::bad("before must be what `next` of another page says."));
+    }
+    let key: Option<KeyName> = query.read_as("key")?;
+    let asked = ReceiptQuery {
+        before: before.map(str::to_owned),
+        model: query.text("model").map(str::to_owned),
+        named: query.text("id").map(str::to_owned),
+        key: key.map(|key| key.0),
+        ..ReceiptQuery::newest(
+            &account,
+            query.limit(u32::try_from(LIMIT).unwrap_or(RECEIPTS_MAX), RECEIPTS_MAX)?,
+        )
+    };
+    is_there(call, &account).await?;
+    let is_met = asked.clone();
+    let page = expect(call.run(AdminOp::Receipts(asked)).await?, |reply| match reply {
+        AdminReply::Receipts(page) => Some(page),
+        _ => None,
+    })?;
+    let receipts = page.receipts.iter().filter(|receipt| is_met.is_met_by(receipt));
+    let data = receipts.map(|receipt| CallShown {
+        account: &account,
+        key: &receipt.billed.key,
+        generation: Generation::done(receipt),
+    });
+    Ok(Answer::json(&Page {
+        data: data.collect(),
+        next: page.next,
+    }))
+}
+
+/// Whether there is such an account: usage and receipts of none are nothing, which would be an answer about an account.
+async fn is_there(call: &Call<'_>, account: &AccountId) -> Result<(), OperatorError> {
+    let account = account.clone();
+    call.run(AdminOp::AccountShow { account }).await.map(drop)
+}

@@ -1,0 +1,107 @@
+//! The listener of operators: connections within bounds, each greeted over TLS where that is configured. It has a thread and a runtime of
+//! its own, so that nothing that operators do takes a moment of a call's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use pingora::apps::ServerApp;
+use pingora::protocols::Stream;
+use pingora::protocols::l4::stream::Stream as L4Stream;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
+
+use super::connection::Connection;
+use super::connections::Connections;
+use super::state::Operator;
+use crate::net::bounded_stream::BoundedStream;
+use crate::net::head_limit::HeadLimit;
+use crate::server::place::Place;
+
+impl Operator {
+    /// Serves at a place that was bound until the process ends.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn listen(self, place: Place) -> std::io::Result<()> {
+        place.serve("operator", async move |listener| self.serve(listener).await)
+    }
+
+    /// Serves connections of `listener`, each in a task of its own, until another process takes over.
+    pub async fn serve(self, listener: TcpListener) {
+        let mut handed_over = self.admin.life.handed_over();
+        let (desk, connections) = (Arc::new(self), Arc::new(Connections::default()));
+        // Pingora's own stop is nothing to this listener.
+        let (_running, stopping) = watch::channel(false);
+        loop {
+            let accepted = tokio::select! {
+                accepted = listener.accept() => accepted,
+                _ = handed_over.wait_for(|handed| *handed) => break,
+            };
+            let (socket, peer) = match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    log::warn!("the listener of operators cannot accept: {error}");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            };
+            let peer = peer.ip();
+            let is_proxy = {
+                let trusted = &desk.snapshot().config.trusted_proxies;
+                trusted.iter().any(|proxy| proxy.contains(peer.to_canonical()))
+            };
+            // The socket of one for which there is no room is closed.
+            let Some(place) = connections.enter(peer, is_proxy) else {
+                continue;
+            };
+            let (desk, stopping, number) = (Arc::clone(&desk), stopping.clone(), place.number());
+            #[expect(
+                clippy::disallowed_methods,
+                reason = "a connection has nothing to lose: a command that it began runs in a task of its own"
+            )]
+            let served = tokio::spawn(async move {
+                let limit = HeadLimit::new();
+                let greeted = tokio::time::timeout(GREETED_WITHIN, greet(&desk, socket, &limit)).await;
+                let Ok(Some((stream, is_tls))) = greeted else { return };
+                let connection = Arc::new(Connection {
+                    desk,
+                    peer,
+                    is_tls,
+                    limit,
+                    place,
+                });
+                // It ends with its last request.
+                drop(connection.process_new(stream, &stopping).await);
+            });
+            connections.runs(number, served.abort_handle());
+        }
+        // The address is the other process' now; commands that were begun come to their end.
+        drop(listener);
+        if tokio::time::timeout(ENDED_WITHIN, desk.idle()).await.is_err() {
+            log::warn!("commands of operators outlived the listener");
+        }
+    }
+}
+
+/// Over TLS, where the configuration says so.
+async fn greet(desk: &Operator, socket: TcpStream, limit: &Arc<HeadLimit>) -> Option<(Stream, bool)> {
+    let snapshot = desk.snapshot();
+    let write_max = snapshot.config.timeouts.write;
+    let (socket, limit) = (L4Stream::from(socket), Arc::clone(limit));
+    let Some(certificate) = &snapshot.operator_certificate else {
+        return Some((Box::new(BoundedStream::of_client(socket, limit, write_max)), false));
+    };
+    match certificate.acceptor.tls_handshake(socket).await {
+        Ok(secure) => Some((Box::new(BoundedStream::of_client(secure, limit, write_max)), true)),
+        Err(error) => {
+            log::debug!("a TLS handshake of an operator failed: {error}");
+            None
+        }
+    }
+}
+
+/// How long a TLS handshake may take.
+const GREETED_WITHIN: Duration = Duration::from_secs(10);
+/// How long commands that run may keep a listener that ends.
+const ENDED_WITHIN: Duration = Duration::from_secs(60);
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);

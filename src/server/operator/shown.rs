@@ -1,0 +1,265 @@
+//! How the operator's API shows what the ledger has: amounts as decimal text, moments in RFC 3339.
+
+use std::collections::BTreeMap;
+
+use serde::{Serialize, Serializer};
+use serde_json::Value;
+
+use crate::config::{Config, Network};
+use crate::ledger::KeyRecord;
+use crate::ledger::admin::AccountView;
+use crate::ledger::admin::credits::{CreditEntry, CreditKind};
+use crate::ledger::admin::operators::{Act, Actor, OperatorRecord};
+use crate::ledger::terms::AccountStatus;
+use crate::pure::ids::{AccountId, KeyId, Tier};
+use crate::pure::money::Credits;
+use crate::pure::operator::Role;
+use crate::pure::policy::{DomainPattern, ModelPattern};
+use crate::pure::spend::{Reset, SpendLimit};
+use crate::pure::time::Timestamp;
+
+/// An amount as exact decimal text.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Amount(pub(super) Credits);
+
+impl From<Credits> for Amount {
+    fn from(credits: Credits) -> Amount {
+        Amount(credits)
+    }
+}
+
+impl Serialize for Amount {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(&self.0)
+    }
+}
+
+/// A page of a list.
+#[derive(Serialize)]
+pub(super) struct Page<T> {
+    pub(super) data: Vec<T>,
+    /// Where the next page begins; null when this was the last.
+    pub(super) next: Option<String>,
+}
+
+/// An account.
+#[derive(Serialize)]
+pub(super) struct AccountShown {
+    name: AccountId,
+    tier: Tier,
+    status: AccountStatus,
+    balance: Amount,
+    held: Amount,
+    available: Amount,
+    monthly_quota: Amount,
+    /// Whether the quota is the account's own and not its tier's.
+    own_quota: bool,
+    monthly_used: Amount,
+    low_balance: Option<Amount>,
+    metadata: BTreeMap<String, String>,
+    open_calls: u64,
+    created_at: String,
+    currency: String,
+}
+
+impl AccountShown {
+    pub(super) fn of(view: AccountView, config: &Config) -> AccountShown {
+        let (record, figures) = (view.record, view.figures);
+        let of_tier = config.tier(record.tier).monthly_quota;
+        AccountShown {
+            name: record.id,
+            tier: record.tier,
+            status: record.terms.status,
+            balance: figures.balance.into(),
+            held: figures.held.into(),
+            available: figures.balance.saturating_sub(figures.held).into(),
+            monthly_quota: record.monthly_quota.unwrap_or(of_tier).into(),
+            own_quota: record.monthly_quota.is_some(),
+            monthly_used: figures.monthly_used.into(),
+            low_balance: record.terms.low_balance.map(Amount),
+            metadata: record.terms.metadata,
+            open_calls: view.open_holds,
+            created_at: record.created.to_string(),
+            currency: config.currency.clone(),
+        }
+    }
+}
+
+/// A key. Its text is told at its creation alone.
+#[derive(Serialize)]
+pub(super) struct KeyShown {
+    id: KeyId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    key: Option<String>,
+    account: AccountId,
+    state: State,
+    label: Option<String>,
+    tier: Option<Tier>,
+    domains: Vec<DomainPattern>,
+    rpm: Option<u64>,
+    tpm: Option<u64>,
+    concurrency: Option<u64>,
+    limit: Option<Amount>,
+    limit_reset: Option<Reset>,
+    end_user_limit: Option<Amount>,
+    end_user_limit_reset: Option<Reset>,
+    models: Vec<ModelPattern>,
+    addresses: Vec<Network>,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+}
+
+/// Whether a key or a token opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Active,
+    Expired,
+    Revoked,
+}
+
+impl State {
+    fn of(revoked: Option<Timestamp>, expires: Option<Timestamp>, now: Timestamp) -> State {
+        match (revoked, expires) {
+            (Some(_), _) => State::Revoked,
+            (None, Some(expires)) if expires <= now => State::Expired,
+            (None, _) => State::Active,
+        }
+    }
+}
+
+impl KeyShown {
+    pub(super) fn of(record: KeyRecord, now: Timestamp) -> KeyShown {
+        let settings = record.settings;
+        let parts = |limit: Option<SpendLimit>| {
+            let amount = limit.map(|limit| Amount(limit.amount));
+            (amount, limit.map(|limit| limit.reset))
+        };
+        let (limit, limit_reset) = parts(settings.limit);
+        let (end_user_limit, end_user_limit_reset) = parts(settings.end_user_limit);
+        KeyShown {
+            id: record.id,
+            key: None,
+            account: record.account,
+            state: State::of(record.revoked, record.expires, now),
+            label: settings.label,
+            tier: record.tier,
+            domains: record.domains,
+            rpm: record.limits.rpm,
+            tpm: record.limits.tpm,
+            concurrency: record.limits.concurrency,
+            limit,
+            limit_reset,
+            end_user_limit,
+            end_user_limit_reset,
+            models: settings.models,
+            addresses: settings.addresses,
+            created_at: record.created.to_string(),
+            expires_at: record.expires.map(|at| at.to_string()),
+            revoked_at: record.revoked.map(|at| at.to_string()),
+        }
+    }
+
+    /// The same for its new owner: the only answer with the key's text.
+    pub(super) fn revealing(self, key: &str) -> KeyShown {
+        KeyShown {
+            key: Some(key.to_owned()),
+            ..self
+        }
+    }
+}
+
+/// A credit entry.
+#[derive(Serialize)]
+pub(super) struct EntryShown {
+    time: String,
+    kind: CreditKind,
+    amount: Amount,
+    reference: String,
+    note: Option<String>,
+    /// Right after it; null for entries of before it was kept.
+    balance: Option<Amount>,
+}
+
+impl From<CreditEntry> for EntryShown {
+    fn from(entry: CreditEntry) -> EntryShown {
+        EntryShown {
+            time: entry.at.to_string(),
+            kind: entry.kind,
+            amount: entry.amount.into(),
+            reference: entry.reference,
+            note: entry.note,
+            balance: entry.balance.map(Amount),
+        }
+    }
+}
+
+/// An operator.
+#[derive(Serialize)]
+pub(super) struct OperatorShown {
+    id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<String>,
+    name: String,
+    role: Role,
+    state: State,
+    created_at: String,
+    expires_at: Option<String>,
+    revoked_at: Option<String>,
+}
+
+impl OperatorShown {
+    pub(super) fn of(record: OperatorRecord, now: Timestamp) -> OperatorShown {
+        OperatorShown {
+            state: State::of(record.revoked, record.expires, now),
+            id: record.id,
+            token: None,
+            name: record.name,
+            role: record.role,
+            created_at: record.created.to_string(),
+            expires_at: record.expires.map(|at| at.to_string()),
+            revoked_at: record.revoked.map(|at| at.to_string()),
+        }
+    }
+
+    /// The same for them: the only answer with the token's text.
+    pub(super) fn revealing(self, token: &str) -> OperatorShown {
+        OperatorShown {
+            token: Some(token.to_owned()),
+            ..self
+        }
+    }
+}
+
+/// An act of the log.
+#[derive(Serialize)]
+pub(super) struct ActShown {
+    id: String,
+    time: String,
+    actor: Actor,
+    action: String,
+    account: Option<AccountId>,
+    subject: Option<String>,
+    request: Value,
+    before: Value,
+    after: Value,
+    error: Option<String>,
+}
+
+impl From<Act> for ActShown {
+    fn from(act: Act) -> ActShown {
+        ActShown {
+            id: act.id,
+            time: act.at.to_string(),
+            actor: act.actor,
+            action: act.action,
+            account: act.account,
+            subject: act.subject,
+            request: act.request,
+            before: act.before,
+            after: act.after,
+            error: act.error,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! What the listener of operators answers from.
+
+use std::sync::Arc;
+
+use futures::future::BoxFuture;
+use tokio::sync::Semaphore;
+
+use super::connection::Times;
+use super::sessions::Sessions;
+use crate::clock::Clock;
+use crate::gateway::access::auth_throttle::AuthThrottle;
+use crate::gateway::snapshot::Snapshot;
+use crate::ledger::Ledger;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::server::admin::Admin;
+
+/// The state of the operator's API; `serve` answers connections from it.
+pub struct Operator {
+    /// Knows configuration, ledger and figures.
+    pub(super) admin: Arc<Admin>,
+    /// Failures of operators are their own: wrong keys of clients keep no operator out.
+    pub(super) throttle: AuthThrottle,
+    pub(super) sessions: Sessions,
+    /// Places for commands that run: one whose client has gone comes to its end all the same.
+    pub(super) running: Arc<Semaphore>,
+    pub(super) times: Times,
+}
+
+impl Operator {
+    /// Over what the admin listener of the same gateway answers from.
+    pub fn new(admin: Arc<Admin>) -> Operator {
+        Operator {
+            admin,
+            throttle: AuthThrottle::new(),
+            sessions: Sessions::default(),
+            running: Arc::new(Semaphore::new(COMMANDS_MAX as usize)),
+            times: Times::default(),
+        }
+    }
+
+    /// The same with other times for the parts of an exchange.
+    #[must_use]
+    pub fn within(self, times: Times) -> Operator {
+        Operator { times, ..self }
+    }
+
+    pub(super) fn snapshot(&self) -> Arc<Snapshot> {
+        self.admin.snapshot.load_full()
+    }
+
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.admin.ledger
+    }
+
+    /// Runs a command on the ledger. In a box of its own type: what it needs of a store is deep, and not to be part of each endpoint.
+    pub(super) fn run(&self, op: AdminOp) -> BoxFuture<'static, Result<AdminReply, AdminError>> {
+        let ledger = self.admin.ledger.clone();
+        Box::pin(async move { ledger.run(op).await })
+    }
+
+    /// Returns once no command runs.
+    pub(super) async fn idle(&self) {
+        // An error: nobody waits for places any more.
+        drop(self.running.acquire_many(COMMANDS_MAX).await);
+    }
+
+    pub(super) fn clock(&self) -> &Clock {
+        &self.admin.clock
+    }
+}
+
+/// Most commands of operators that run at once.
+const COMMANDS_MAX: u32 = 64;

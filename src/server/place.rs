@@ -1,0 +1,78 @@
+//! Where a listener beside the public one listens, and the thread that it has to itself: the calls' threads know nothing of it.
+
+use std::io::ErrorKind;
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// Where such a listener is to listen. An address that is in use is tried until it is free: in an upgrade the process before has it for
+/// a while.
+#[derive(Debug)]
+pub(crate) struct Place {
+    /// Its key in the configuration.
+    key: &'static str,
+    address: SocketAddr,
+    listener: Option<TcpListener>,
+}
+
+impl Place {
+    /// # Errors
+    /// When the address cannot be had for another reason than that it is in use.
+    pub(crate) fn bind(key: &'static str, address: SocketAddr) -> std::io::Result<Place> {
+        let listener = match bind(address) {
+            Ok(listener) => Some(listener),
+            Err(error) if error.kind() == ErrorKind::AddrInUse => None,
+            Err(error) => {
+                return Err(std::io::Error::new(error.kind(), format!("{key}: {address}: {error}")));
+            }
+        };
+        Ok(Place { key, address, listener })
+    }
+
+    /// The key and the address, where another process has that, and this one waits for it.
+    pub(crate) fn taken(&self) -> Option<(&'static str, SocketAddr)> {
+        self.listener.is_none().then_some((self.key, self.address))
+    }
+
+    /// Serves on a thread and a runtime of its own, once the address can be had.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn serve(
+        self,
+        thread: &str,
+        serve: impl AsyncFnOnce(tokio::net::TcpListener) + Send + 'static,
+    ) -> std::io::Result<()> {
+        let Place { key, address, listener } = self;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let work = move || {
+            let listener = listener.unwrap_or_else(|| bind_at_last(key, address));
+            runtime.block_on(async move {
+                match tokio::net::TcpListener::from_std(listener) {
+                    Ok(listener) => serve(listener).await,
+                    Err(error) => log::error!("{key}: {address}: {error}"),
+                }
+            });
+        };
+        let thread = std::thread::Builder::new().name(thread.to_owned());
+        thread.spawn(work).map(|_| ())
+    }
+}
+
+fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}
+
+fn bind_at_last(key: &str, address: SocketAddr) -> TcpListener {
+    loop {
+        std::thread::sleep(BIND_EVERY);
+        if let Ok(listener) = bind(address) {
+            log::info!("{key}: {address} is free now");
+            return listener;
+        }
+    }
+}
+
+/// How long nobody may be at the address in an upgrade.
+const BIND_EVERY: Duration = Duration::from_millis(10);

@@ -1,0 +1,275 @@
+//! Tells webhooks of events, on a thread and a runtime of its own: no call ever waits for it, and what is raised waits in the ledger.
+//!
+//! Events that are due are claimed from the ledger for a while. Each is sent to its webhooks at once, and what is left of it goes back into
+//! the ledger: who is still to be told, and when. A process that dies in between has told nobody, or has told somebody who is told again.
+
+mod message;
+mod receiver;
+mod send;
+mod watch;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use futures::future::join_all;
+use tokio::task::JoinSet;
+
+use self::message::Message;
+use self::receiver::Receiver;
+use self::watch::Watch;
+use crate::clock::{Clock, monotonic};
+use crate::config::Webhook;
+use crate::failpoints::point;
+use crate::gateway::snapshot::Snapshot;
+use crate::ledger::Ledger;
+use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::events::KEEP_MS;
+use crate::telemetry::Telemetry;
+use crate::telemetry::deliveries::Delivery as Fate;
+
+/// The thread, for whoever stops the process.
+#[derive(Debug)]
+pub(crate) struct Webhooks {
+    stops: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// What the thread works with.
+pub(crate) struct Dispatcher {
+    pub(crate) snapshot: Weak<ArcSwap<Snapshot>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) clock: Clock,
+    pub(crate) telemetry: Arc<Telemetry>,
+    /// By their url; those that were once configured are kept, for there are few.
+    pub(crate) receivers: HashMap<String, Arc<Receiver>>,
+}
+
+impl Webhooks {
+    /// Starts telling, until the snapshot is gone or [`Webhooks::stop`] is called. Webhooks are read anew from each snapshot.
+    ///
+    /// # Errors
+    /// When the thread cannot be started.
+    pub(crate) fn start(
+        snapshot: &Arc<ArcSwap<Snapshot>>,
+        ledger: &Ledger,
+        clock: &Clock,
+        telemetry: &Arc<Telemetry>,
+    ) -> std::io::Result<Webhooks> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let stops = Arc::new(AtomicBool::new(false));
+        let mut dispatcher = Dispatcher {
+            snapshot: Arc::downgrade(snapshot),
+            ledger: ledger.clone(),
+            clock: clock.clone(),
+            telemetry: Arc::clone(telemetry),
+            receivers: HashMap::new(),
+        };
+        let until = Arc::clone(&stops);
+        let work = move || {
+            runtime.block_on(dispatcher.run(&until));
+            // A name that is still looked up is waited for no longer.
+            runtime.shutdown_background();
+        };
+        let thread = std::thread::Builder::new().name("webhooks".to_owned());
+        Ok(Webhooks {
+            stops,
+            thread: Some(thread.spawn(work)?),
+        })
+    }
+
+    /// Claims no more, and waits a moment for what is being sent. Blocks; to be called before the ledger is closed.
+    pub(crate) fn stop(&mut self) {
+        self.stops.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            log::error!("the thread that tells webhooks panicked");
+        }
+    }
+}
+
+impl Drop for Webhooks {
+    fn drop(&mut self) {
+        self.stops.store(true, Ordering::Relaxed);
+    }
+}
+
+impl Dispatcher {
+    async fn run(&mut self, stops: &AtomicBool) {
+        let (mut telling, mut watch) = (JoinSet::new(), Watch::default());
+        let mut looked: Option<std::time::Instant> = None;
+        while !stops.load(Ordering::Relaxed) {
+            let Some(snapshot) = self.snapshot.upgrade().map(|snapshot| snapshot.load_full()) else {
+                return;
+            };
+            watch.look(&snapshot, &self.ledger, &self.clock).await;
+            if !snapshot.config.webhooks.is_empty() {
+                if looked.is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
+                    looked = Some(monotonic());
+                    self.count().await;
+                }
+                self.tell_due(&snapshot, &mut telling).await;
+            }
+            drop(snapshot);
+            tokio::time::sleep(LOOK_EVERY).await;
+            while telling.try_join_next().is_some() {}
+        }
+        let all = async { while telling.join_next().await.is_some() {} };
+        // What is not done by then is claimed again by the next process.
+        drop(tokio::time::timeout(STOP_MAX, all).await);
+    }
+
+    /// Claims what is due, as far as there is room, and begins to tell it.
+    pub(crate) async fn tell_due(&mut self, snapshot: &Snapshot, telling: &mut JoinSet<()>) {
+        let webhooks = &snapshot.config.webhooks;
+        let room = TELLING_MAX.saturating_sub(telling.len());
+        let Some(limit) = u32::try_from(room).ok().filter(|room| *room > 0) else {
+            return;
+        };
+        let lease_ms = LEASE_MS;
+        let events = match self.run_op(EventOp::Claim { limit, lease_ms }).await {
+            Ok(AdminReply::Events { events }) => events,
+            Ok(_) => return log::error!("a claim of events has an answer of another kind"),
+            Err(error) => return log::debug!("events cannot be claimed: {error}"),
+        };
+        point("webhook-claim", "after");
+        for event in events {
+            let told = Telling {
+                receivers: self.receivers_of(&event, webhooks),
+                event,
+                ledger: self.ledger.clone(),
+                clock: self.clock.clone(),
+                telemetry: Arc::clone(&self.telemetry),
+            };
+            telling.spawn(told.run());
+        }
+    }
+
+    /// Whom an event is to be told: with when, and how often it was tried.
+    fn receivers_of(&mut self, event: &Event, webhooks: &[Webhook]) -> Vec<(Delivery, Arc<Receiver>)> {
+        let first = event.deliveries.is_empty();
+        let only = event
+            .data
+            .get("url")
+            .and_then(|url| url.as_str())
+            .filter(|_| event.kind == EventKind::Test);
+        let is_meant = |webhook: &&Webhook| webhook.wants(event.kind) && only.is_none_or(|url| url == webhook.url);
+        let wants = webhooks.iter().filter(is_meant);
+        let mut all = Vec::new();
+        for webhook in wants {
+            let left = event.deliveries.iter().find(|delivery| delivery.url == webhook.url);
+            let delivery = match left {
+                Some(delivery) => delivery.clone(),
+                None if first => Delivery {
+                    url: webhook.url.clone(),
+                    failed: 0,
+                    due: event.at,
+                },
+                // It has it, or was not there yet.
+                None => continue,
+            };
+            all.push((delivery, self.receiver(webhook)));
+        }
+        all
+    }
+
+    fn receiver(&mut self, webhook: &Webhook) -> Arc<Receiver> {
+        let known = self.receivers.get(&webhook.url);
+        if let Some(known) = known.filter(|known| known.webhook == *webhook) {
+            return Arc::clone(known);
+        }
+        let receiver = Arc::new(Receiver::new(webhook.clone()));
+        self.receivers.insert(webhook.url.clone(), Arc::clone(&receiver));
+        receiver
+    }
+
+    async fn count(&self) {
+        match self.run_op(EventOp::Count).await {
+            Ok(AdminReply::EventCount(count)) => {
+                let oldest = count.oldest.map(|at| at.0);
+                let dropped = self.telemetry.deliveries.looked(count.open, oldest, count.dropped);
+                if dropped > 0 {
+                    log::error!(
+                        "{dropped} events were dropped before any webhook had them: too many were open, or they were too old"
+                    );
+                }
+            }
+            Ok(_) => log::error!("a count of events has an answer of another kind"),
+            Err(error) => log::debug!("events cannot be counted: {error}"),
+        }
+    }
+
+    async fn run_op(&self, op: EventOp) -> Result<AdminReply, AdminError> {
+        self.ledger.run(AdminOp::Event(op)).await
+    }
+}
+
+/// One event that is being told.
+struct Telling {
+    event: Event,
+    receivers: Vec<(Delivery, Arc<Receiver>)>,
+    ledger: Ledger,
+    clock: Clock,
+    telemetry: Arc<Telemetry>,
+}
+
+impl Telling {
+    async fn run(self) {
+        let message = Message::of(&self.event);
+        let tries = self
+            .receivers
+            .iter()
+            .map(|(delivery, receiver)| self.tell(delivery, receiver, &message));
+        let deliveries: Vec<Delivery> = join_all(tries).await.into_iter().flatten().collect();
+        point("webhook-settle", "before");
+        let settle = EventOp::Settle {
+            id: self.event.id.clone(),
+            account: self.event.account.clone(),
+            deliveries,
+        };
+        if let Err(error) = self.ledger.run(AdminOp::Event(settle)).await {
+            log::debug!(
+                "what became of the event {} cannot be kept, it is told again: {error}",
+                self.event.id
+            );
+        }
+        point("webhook-settle", "after");
+    }
+
+    /// Tells one webhook. What is left to do, if anything.
+    async fn tell(&self, delivery: &Delivery, receiver: &Receiver, message: &Message) -> Option<Delivery> {
+        let now = self.clock.now();
+        let Event { id, kind, at, .. } = &self.event;
+        if now.since(*at) > KEEP_MS {
+            log::error!(
+                "{} was not told of {kind} ({id}) for three days, and is not any more",
+                delivery.url
+            );
+            self.telemetry.deliveries.count(Fate::GivenUp);
+            return None;
+        }
+        if delivery.due > now {
+            return Some(delivery.clone());
+        }
+        receiver.tell(delivery, message, &self.clock, &self.telemetry).await
+    }
+}
+
+/// How often it is looked for what is due: a call of the ledger where there are webhooks, else nothing.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// How often open events are counted.
+const COUNT_EVERY: Duration = Duration::from_secs(5);
+/// Events that are told at once.
+const TELLING_MAX: usize = 1_024;
+/// For how long an event is claimed: longer than it waits for its turn and is sent.
+const LEASE_MS: i64 = 20_000;
+/// How long a stop waits for what is being sent.
+const STOP_MAX: Duration = Duration::from_secs(2);
+
+#[cfg(test)]
+mod tests;

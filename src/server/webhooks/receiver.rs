@@ -1,0 +1,155 @@
+//! One webhook: how many messages it gets at once, and how it rests when it does not take them. What is due to one that rests, or is busy,
+//! goes back into the ledger, so that a dead one holds up nobody else.
+
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+
+use super::message::Message;
+use super::send::{Sender, Unsent};
+use crate::clock::Clock;
+use crate::config::Webhook;
+use crate::ledger::admin::events::Delivery;
+use crate::pure::time::Timestamp;
+use crate::pure::webhook::pause_ms;
+use crate::telemetry::Telemetry;
+use crate::telemetry::deliveries::Delivery as Fate;
+
+/// A webhook, and how it does.
+#[derive(Debug)]
+pub(crate) struct Receiver {
+    pub(crate) webhook: Webhook,
+    sender: Sender,
+    turns: Semaphore,
+    state: Mutex<State>,
+    spread: RandomState,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Attempts in a row that failed.
+    failed: u32,
+    /// Until when it gets nothing, once it has failed often.
+    rests_until: Timestamp,
+}
+
+impl Receiver {
+    pub(super) fn new(webhook: Webhook) -> Receiver {
+        Receiver {
+            sender: Sender::new(),
+            webhook,
+            turns: Semaphore::new(AT_ONCE),
+            state: Mutex::default(),
+            spread: RandomState::new(),
+        }
+    }
+
+    /// Sends a message. What is left to do, if anything.
+    pub(super) async fn tell(
+        &self,
+        delivery: &Delivery,
+        message: &Message,
+        clock: &Clock,
+        telemetry: &Telemetry,
+    ) -> Option<Delivery> {
+        let later = |due: Timestamp| {
+            let due = due.plus_millis(self.spread_of(delivery, message, DEFERRED_SPREAD_MS));
+            Some(Delivery {
+                due,
+                ..delivery.clone()
+            })
+        };
+        if let Some(until) = self.rests(clock.now()) {
+            return later(until);
+        }
+        let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WITHIN, self.turns.acquire()).await else {
+            return later(clock.now());
+        };
+        let sent = self.sender.send(&self.webhook, message, clock.now()).await;
+        let now = clock.now();
+        match sent {
+            Ok(()) => {
+                self.took();
+                telemetry.deliveries.count(Fate::Delivered);
+                None
+            }
+            Err(Unsent::Gone) => {
+                log::warn!(
+                    "{} wants no more of {} ({}): 410",
+                    self.webhook.url,
+                    message.kind,
+                    message.id
+                );
+                telemetry.deliveries.count(Fate::GivenUp);
+                None
+            }
+            Err(Unsent::Failed(why)) => {
+                self.failed(&why, now);
+                telemetry.deliveries.count(Fate::Failed);
+                let failed = delivery.failed.saturating_add(1);
+                let spread = self.spread.hash_one((&message.id, failed));
+                Some(Delivery {
+                    failed,
+                    due: now.plus_millis(pause_ms(failed, spread)),
+                    ..delivery.clone()
+                })
+            }
+        }
+    }
+
+    /// Until when it gets nothing, if it rests. One message after each rest finds out whether it is back.
+    fn rests(&self, now: Timestamp) -> Option<Timestamp> {
+        let mut state = self.lock();
+        if state.failed < FAILED_MAX {
+            return None;
+        }
+        if state.rests_until > now {
+            return Some(state.rests_until);
+        }
+        state.rests_until = now.plus_millis(REST_MS_MAX);
+        None
+    }
+
+    fn took(&self) {
+        let mut state = self.lock();
+        if state.failed > 0 {
+            log::info!("{} takes events again", self.webhook.url);
+        }
+        *state = State::default();
+    }
+
+    fn failed(&self, why: &str, now: Timestamp) {
+        let mut state = self.lock();
+        if state.failed == 0 {
+            log::warn!("{} does not take events, they are sent again: {why}", self.webhook.url);
+        } else {
+            log::debug!("{} does not take an event: {why}", self.webhook.url);
+        }
+        state.failed = state.failed.saturating_add(1);
+        if let Some(over) = state.failed.checked_sub(FAILED_MAX) {
+            let rest = pause_ms(over.saturating_add(1), 0).min(REST_MS_MAX);
+            state.rests_until = now.plus_millis(rest);
+        }
+    }
+
+    fn spread_of(&self, delivery: &Delivery, message: &Message, most_ms: u64) -> i64 {
+        let spread = self.spread.hash_one((&message.id, delivery.due.0)) % most_ms;
+        i64::try_from(spread).unwrap_or(0)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Messages that a webhook gets at once.
+const AT_ONCE: usize = 8;
+/// How long a message waits for its turn.
+const TURN_WITHIN: Duration = Duration::from_secs(5);
+/// Over how long messages spread that were put off together.
+const DEFERRED_SPREAD_MS: u64 = 3_000;
+/// Failures in a row after which a webhook rests.
+const FAILED_MAX: u32 = 8;
+const REST_MS_MAX: i64 = 30_000;

@@ -1,0 +1,73 @@
+//! What became of events for webhooks.
+
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+/// Counts of a process, and what the ledger had at the last look.
+#[derive(Debug, Default)]
+pub struct Deliveries {
+    results: [AtomicU64; 3],
+    open: AtomicU64,
+    dropped: AtomicU64,
+    /// When the oldest open event happened, in milliseconds since 1970; 0 when there is none.
+    oldest: AtomicI64,
+}
+
+/// What became of one attempt, or of an event for one webhook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Delivery {
+    /// The receiver has it.
+    Delivered,
+    /// The receiver did not take it; it is sent again.
+    Failed,
+    /// It is not sent any more: too old, or the receiver wants no more of it.
+    GivenUp,
+}
+
+impl Deliveries {
+    /// One has come to its end.
+    pub fn count(&self, delivery: Delivery) {
+        let [delivered, failed, given_up] = &self.results;
+        let count = match delivery {
+            Delivery::Delivered => delivered,
+            Delivery::Failed => failed,
+            Delivery::GivenUp => given_up,
+        };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the ledger has: open events, when the oldest of them happened (milliseconds since 1970), and how many were dropped. Says how many
+    /// more were dropped than at the look before.
+    pub fn looked(&self, open: u64, oldest: Option<i64>, dropped: u64) -> u64 {
+        self.open.store(open, Ordering::Relaxed);
+        self.oldest.store(oldest.unwrap_or(0), Ordering::Relaxed);
+        let before = self.dropped.fetch_max(dropped, Ordering::Relaxed);
+        dropped.saturating_sub(before)
+    }
+
+    /// All of it, at `now` (milliseconds since 1970).
+    pub fn figures(&self, now: i64) -> DeliveryFigures {
+        let oldest = self.oldest.load(Ordering::Relaxed);
+        DeliveryFigures {
+            results: self.results.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            open: self.open.load(Ordering::Relaxed),
+            dropped: self.dropped.load(Ordering::Relaxed),
+            oldest_age_secs: match oldest {
+                0 => 0,
+                oldest => now.saturating_sub(oldest).max(0) / 1000,
+            },
+        }
+    }
+}
+
+/// What is told of webhooks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeliveryFigures {
+    /// Delivered, failed, given up.
+    pub results: [u64; 3],
+    /// Events that are still to be told to somebody.
+    pub open: u64,
+    /// Events that were dropped in the ledger.
+    pub dropped: u64,
+    /// The age of the oldest open event in seconds; 0 when there is none.
+    pub oldest_age_secs: i64,
+}
