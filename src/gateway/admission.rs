@@ -70,13 +70,13 @@ impl Admission {
     }
 
     /// By what the call will be billed.
-    pub(super) fn tariff<'a>(&'a self, body: &'a RequestBody, target: Option<&Candidate>) -> Tariff<'a> {
+    pub(super) fn tariff<'a>(&'a self, body: &'a RequestBody, target: Option<&'a Candidate>) -> Tariff<'a> {
         Tariff {
             model: self.permit.model(),
             body,
-            ceiling: self.ceiling,
+            ceiling: &self.ceiling,
             held: self.hold.amount(),
-            cost_markup: target.and_then(|target| target.upstream.cost_markup),
+            cost_markup: target.and_then(|target| target.upstream.cost_markup.as_ref()),
         }
     }
 

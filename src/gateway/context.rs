@@ -62,8 +62,8 @@ pub(super) enum Stage {
 
 /// An admitted call on its way. What few calls have is in boxes: a call is kept for as long as its stream runs.
 pub(super) struct Call {
-    pub(super) admission: Option<Admission>,
-    pub(super) body: RequestBody,
+    pub(super) admission: Option<Box<Admission>>,
+    pub(super) body: Arc<RequestBody>,
     /// Whose memory the body and its copies take.
     pub(super) body_owner: BodyOwner,
     pub(super) settler: Arc<Settler>,
@@ -251,7 +251,7 @@ impl Call {
         };
         let closed = ClosedCall {
             admission,
-            body: self.body.clone(),
+            body: Arc::clone(&self.body),
             meter,
             ending,
             target: self.attempt.take().map(|attempt| attempt.candidate),
@@ -260,8 +260,8 @@ impl Call {
     }
 }
 
-/// A call is kept for as long as its stream runs, and the allocator's next size is a quarter larger.
-const _: () = assert!(size_of::<Call>() <= 1024);
+/// A call is kept for as long as its stream runs, and of the allocator's next sizes few fit in what it takes at once.
+const _: () = assert!(size_of::<Call>() <= 320);
 
 impl Drop for Call {
     /// A request whose task is dropped (a runtime that ends, a panic in a hook) never reaches `logging`: its hold is closed here.

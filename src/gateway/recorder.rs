@@ -29,6 +29,7 @@ pub(super) fn name(route: &Route) -> RouteName {
         Route::PublicModels => RouteName::PublicModels,
         Route::Health => RouteName::Health,
         Route::Description => RouteName::Description,
+        Route::Page(_) => RouteName::Page,
     }
 }
 
@@ -68,7 +69,7 @@ pub(super) fn attempt(ctx: &mut Ctx) {
     let number = call.tried.len().saturating_add(1);
     if let Some(attempt) = &call.attempt {
         let (provider, model) = (&attempt.candidate.upstream.name, &attempt.candidate.model);
-        if let Some(Admission { recorder, .. }) = &mut call.admission {
+        if let Some(Admission { recorder, .. }) = call.admission.as_deref_mut() {
             recorder.attempt(provider, model, number);
             if let Some(trace) = recorder.trace() {
                 trace.tries(&attempt.candidate.upstream.server, model);

@@ -1,20 +1,21 @@
 //! What a request sees of configuration and catalogue: one consistent state, made when a file changes, not per request.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
+use super::api::document::Document;
 use super::api::openapi;
+use super::api::pages::Pages;
 use super::upstream::providers::{Upstream, Upstreams};
 use super::upstream::targets::{Candidate, Candidates};
 use crate::clock::Clock;
 use crate::config::{Config, ConfigError, Traces};
-use crate::net::certificates::Certificate;
+use crate::net::certificates::{Certificate, HTTP_1, HTTP_1_AND_2};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
-use crate::pure::ids::{Tier, hex};
+use crate::pure::hash_map::FastMap;
+use crate::pure::ids::Tier;
 use crate::pure::prices::PriceTable;
 use crate::pure::time::Timestamp;
 
@@ -27,12 +28,16 @@ pub struct Snapshot {
     pub catalogue: Catalogue,
     pub(crate) upstreams: BTreeMap<String, Arc<Upstream>>,
     /// The targets of each model, by its id.
-    pub(crate) candidates: HashMap<Arc<str>, Candidates>,
+    pub(crate) candidates: FastMap<Arc<str>, Candidates>,
     pub(crate) listings: Listings,
+    /// The pages for browsers, rendered.
+    pub(crate) pages: Pages,
     /// When the catalogue's file was changed last.
     pub(crate) catalogue_modified: Option<Timestamp>,
     /// What the listener greets with over TLS.
     pub(crate) certificate: Option<Certificate>,
+    /// What the listener of operators greets with over TLS.
+    pub(crate) operator_certificate: Option<Certificate>,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
 }
@@ -66,23 +71,6 @@ pub(crate) struct Listed {
     pub(crate) provider_key: String,
 }
 
-/// A rendered body with its entity tag.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Document {
-    pub(crate) body: Bytes,
-    pub(crate) etag: String,
-}
-
-impl Document {
-    pub(crate) fn new(body: String) -> Document {
-        let digest = hex(&Sha256::digest(body.as_bytes()));
-        Document {
-            etag: format!("\"{}\"", digest.get(..16).unwrap_or_default()),
-            body: Bytes::from(body),
-        }
-    }
-}
-
 impl Snapshot {
     /// Reads the catalogue that `config` names and renders the listings. `upstreams` keeps the connections' state over reloads.
     ///
@@ -91,6 +79,9 @@ impl Snapshot {
     /// read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
         let whole = config.load_catalogue()?;
+        if let Some(problem) = crate::config::webhooks::problems(&config).into_iter().next() {
+            return Err(config.mistake(problem));
+        }
         let mut warnings: Vec<String> = Vec::new();
         for provider in config.providers.values() {
             if let crate::config::Credential::Missing(variable) = &provider.credential {
@@ -120,10 +111,11 @@ impl Snapshot {
                 _ => {}
             }
         }
-        let certificate = config.tls.as_ref().map(Certificate::load).transpose();
-        let certificate = certificate.map_err(|problem| config.mistake(problem))?;
+        let certificate = certificate(&config).map_err(|problem| config.mistake(problem))?;
+        let operator_certificate = operator_certificate(&config).map_err(|problem| config.mistake(problem))?;
         let upstreams = upstreams.for_config(&config)?;
         let listings = Listings::render(&catalogue, &config.base_path);
+        let pages = Pages::render(&config);
         let catalogue_modified = config.catalogue_modified();
         let with_targets = |model: &Arc<Model>| (Arc::clone(&model.id), Candidates::of(&upstreams, model));
         let candidates = catalogue.models().iter().map(with_targets).collect();
@@ -133,8 +125,10 @@ impl Snapshot {
             upstreams,
             candidates,
             listings,
+            pages,
             catalogue_modified,
             certificate,
+            operator_certificate,
             warnings,
         })
     }
@@ -165,12 +159,25 @@ impl Snapshot {
 
 /// What [`Snapshot::load`] refuses beside the catalogue: all of it, and not only the first.
 pub fn problems(config: &Config) -> Vec<ConfigError> {
-    let certificate = config.tls.as_ref().and_then(|tls| Certificate::load(tls).err());
-    certificate
+    let certificates = [certificate(config).err(), operator_certificate(config).err()];
+    certificates
         .into_iter()
+        .flatten()
         .chain(super::upstream::providers::problems(config))
+        .chain(crate::config::webhooks::problems(config))
         .map(|problem| config.mistake(problem))
         .collect()
+}
+
+fn certificate(config: &Config) -> Result<Option<Certificate>, String> {
+    let load = |tls| Certificate::load("tls", tls, &HTTP_1_AND_2);
+    config.tls.as_ref().map(load).transpose()
+}
+
+fn operator_certificate(config: &Config) -> Result<Option<Certificate>, String> {
+    let load = |tls| Certificate::load("operator_tls", tls, &HTTP_1);
+    let tls = config.operator.as_ref().and_then(|operator| operator.tls.as_ref());
+    tls.map(load).transpose()
 }
 
 #[derive(Serialize)]

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use super::authenticate::store_failed;
 use super::refusal::refused;
 use crate::clock::Clock;
+use crate::config::SuspendedStreams;
 use crate::gateway::admission::{Admission, Priced};
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
@@ -23,7 +24,7 @@ use crate::pure::money::Credits;
 use crate::pure::policy::{self, Permit, Provenance, Refusal};
 use crate::pure::prices::HoldPrices;
 use crate::pure::prompt_count::counted_text_within;
-use crate::pure::request_body::{Endpoint, PromptBounds, RequestBody};
+use crate::pure::request_body::{Endpoint, PromptBounds, RequestBody, ResponseMode};
 use crate::pure::spend::{EndUserId, SpendLimits};
 use crate::pure::tokens::Encoding;
 use crate::pure::usage::PromptTokens;
@@ -146,20 +147,21 @@ pub(in crate::gateway) async fn admit(
     caller: Caller,
     permit: Permit,
     body: &RequestBody,
-) -> Result<Admission, Refused> {
+) -> Result<Box<Admission>, Refused> {
     let model = Arc::clone(permit.model());
     let spend = spend_limits(&caller, body)?;
     let bounds = prompt_bounds(access.snapshot, &model);
     let cheap = worst_case(&model, body, body.prompt_tokens_bound(&bounds));
     let mut worst = cheap;
-    let mut reply = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), false)).await?;
+    let reserved = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), false)).await?;
+    let (mut reply, mut wanted) = reserved;
     if let Some(spendable) = spendable(&reply, monthly_quota(access.snapshot, &caller), spend.as_deref()) {
         // What comes beyond the prompt that could be paid is not counted: a refusal must not cost more work the longer its prompt is.
         let payable = cheap.affordable_prompt(spendable, &model.prices.hold(PromptTokens(0), &body.asks()));
         worst = counted(&model, body, &bounds, &cheap, payable).await;
         if worst.prompt.0 <= payable {
             // The refusal that this follows was for credit or quota, and is counted.
-            reply = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), true)).await?;
+            (reply, wanted) = try_reserve(access, &caller, (&model, body), &worst, (spend.as_ref(), true)).await?;
         }
     }
     let hold = match reply {
@@ -174,12 +176,13 @@ pub(in crate::gateway) async fn admit(
             ));
         }
     };
-    if worst == cheap && hold.amount() < wanted(&worst, &model, body)? {
+    if worst == cheap && hold.amount() < wanted {
         // Less than the worst case is there. Now the prompt is worth counting: every token that it is shorter than its
         // bound is one more that the answer may have.
         worst = counted(&model, body, &bounds, &cheap, u64::MAX).await;
+        wanted = cost_of(&worst, &model, body)?;
     }
-    let cap = if hold.amount() >= wanted(&worst, &model, body)? {
+    let cap = if hold.amount() >= wanted {
         None
     } else {
         let each = worst
@@ -192,18 +195,17 @@ pub(in crate::gateway) async fn admit(
         }
         each
     };
-    let quota = monthly_quota(access.snapshot, &caller);
-    Ok(Admission {
+    Ok(Box::new(Admission {
+        quota: monthly_quota(access.snapshot, &caller),
         permit,
         caller,
-        quota,
         hold,
         cap,
         ceiling: Ceiling::of(&worst, cap.map(NonZeroU64::get)),
         recorder: Recorder::spent(),
         priced: (!model.prices.is_simple()).then(|| Box::new(Priced::held_by(hold_prices(&worst, &model, body)))),
         details: None,
-    })
+    }))
 }
 
 /// What a call that was refused could spend if none of the account's other calls ran. None where counting the prompt could not turn the
@@ -222,17 +224,21 @@ fn spendable(
             let limit = spend.and_then(|limits| limits.of(*spender))?;
             Some(limit.amount.saturating_sub(*spent)).filter(|left| *left > Credits::ZERO)
         }
-        Ok(_) | Err(Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_) | Denial::EndUsers(_)) => None,
+        Ok(_)
+        | Err(
+            Denial::Requests(_) | Denial::Tokens(_) | Denial::Concurrency(_) | Denial::EndUsers(_) | Denial::Stopped(_),
+        ) => None,
     }
 }
 
+/// Asks the ledger to hold the worst case's cost, which is told with its answer.
 async fn try_reserve(
     access: &LedgerAccess<'_>,
     caller: &Caller,
     (model, body): (&Model, &RequestBody),
     worst: &WorstCase,
     (spend, is_counted): (Option<&Arc<SpendLimits>>, bool),
-) -> Result<Result<crate::ledger::Hold, Denial>, Refused> {
+) -> Result<(Result<crate::ledger::Hold, Denial>, Credits), Refused> {
     let range = worst
         .hold(&hold_prices(worst, model, body))
         .map_err(|error| too_dear(&error))?;
@@ -261,10 +267,15 @@ async fn try_reserve(
         end_user: spend.and_then(|limits| limits.end_user()),
     };
     let entry = access.journal.begin(&intent, body.bytes()).map_err(store_failed)?;
-    caller
-        .reserve_journaled(&request, entry)
+    let on_stop = match body.mode() {
+        ResponseMode::Stream => access.snapshot.config.suspended_streams,
+        ResponseMode::Whole => SuspendedStreams::Finish,
+    };
+    let reply = caller
+        .reserve_until(&request, entry, on_stop)
         .await
-        .map_err(|error| store_failed(error).into())
+        .map_err(store_failed)?;
+    Ok((reply, range.wanted))
 }
 
 fn worst_case(model: &Model, body: &RequestBody, prompt: u64) -> WorstCase {
@@ -339,7 +350,11 @@ fn hold_prices(worst: &WorstCase, model: &Model, body: &RequestBody) -> HoldPric
     model.prices.hold(worst.prompt, &body.asks())
 }
 
-fn wanted(worst: &WorstCase, model: &Model, body: &RequestBody) -> Result<Credits, Refused> {
+/// What the worst case costs.
+///
+/// # Errors
+/// 400 where that is more than any account can hold.
+fn cost_of(worst: &WorstCase, model: &Model, body: &RequestBody) -> Result<Credits, Refused> {
     worst
         .hold(&hold_prices(worst, model, body))
         .map(|range| range.wanted)

@@ -18,7 +18,7 @@ use crate::pure::ids::KeyDigest;
 use crate::pure::time::Timestamp;
 
 /// What is known of those who could not authenticate.
-pub(in crate::gateway) struct AuthThrottle {
+pub(crate) struct AuthThrottle {
     failures: Rate,
     /// Well-formed keys that the store did not know, each with when that is forgotten.
     unknown: Mutex<HashMap<KeyDigest, Timestamp>>,
@@ -28,7 +28,7 @@ pub(in crate::gateway) struct AuthThrottle {
 
 /// What may be done with a well-formed key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::gateway) enum KeyCheck {
+pub(crate) enum KeyCheck {
     /// Ask the ledger.
     Ask,
     /// The store did not know it a moment ago.
@@ -39,7 +39,7 @@ pub(in crate::gateway) enum KeyCheck {
 
 impl AuthThrottle {
     /// Counts failures in windows of a minute.
-    pub(in crate::gateway) fn new() -> AuthThrottle {
+    pub(crate) fn new() -> AuthThrottle {
         AuthThrottle::counting_each(WINDOW)
     }
 
@@ -52,13 +52,7 @@ impl AuthThrottle {
     }
 
     /// What may be done with a key from `address`, where `most` failures a minute are forgiven.
-    pub(in crate::gateway) fn check(
-        &self,
-        digest: &KeyDigest,
-        address: Option<IpAddr>,
-        most: u64,
-        now: Timestamp,
-    ) -> KeyCheck {
+    pub(crate) fn check(&self, digest: &KeyDigest, address: Option<IpAddr>, most: u64, now: Timestamp) -> KeyCheck {
         let (slot, tag) = place(digest);
         let opened = self.opened.get(slot);
         if opened.is_some_and(|opened| opened.load(Ordering::Relaxed) == tag) {
@@ -74,7 +68,7 @@ impl AuthThrottle {
     }
 
     /// The key opened.
-    pub(in crate::gateway) fn opened(&self, digest: &KeyDigest) {
+    pub(crate) fn opened(&self, digest: &KeyDigest) {
         let (slot, tag) = place(digest);
         if let Some(opened) = self.opened.get(slot)
             && opened.load(Ordering::Relaxed) != tag
@@ -83,8 +77,18 @@ impl AuthThrottle {
         }
     }
 
+    /// The key opens no longer: it is as one that the store does not know.
+    pub(crate) fn has_ended(&self, digest: &KeyDigest, now: Timestamp) {
+        let (slot, tag) = place(digest);
+        if let Some(opened) = self.opened.get(slot) {
+            // Another key that has opened since keeps the slot.
+            let _kept = opened.compare_exchange(tag, 0, Ordering::Relaxed, Ordering::Relaxed);
+        }
+        self.is_unknown(digest, now);
+    }
+
     /// The store knows no such key.
-    pub(in crate::gateway) fn is_unknown(&self, digest: &KeyDigest, now: Timestamp) {
+    pub(crate) fn is_unknown(&self, digest: &KeyDigest, now: Timestamp) {
         let mut unknown = self.unknown();
         if unknown.len() >= UNKNOWN_MAX {
             unknown.clear();
@@ -93,7 +97,7 @@ impl AuthThrottle {
     }
 
     /// One more failure from `address`: 401, or 429 once there were more than `most` in this minute.
-    pub(in crate::gateway) fn failed(&self, address: Option<IpAddr>, most: u64) -> ApiError {
+    pub(crate) fn failed(&self, address: Option<IpAddr>, most: u64) -> ApiError {
         if count(self.failures.observe(&who(address), 1)) <= most {
             return ApiError::Unauthenticated(KeyFault::Invalid);
         }
@@ -185,6 +189,19 @@ mod tests {
         }
         assert_eq!(throttle.check(&digest(5), address, 1, NOW), KeyCheck::Ask);
         assert_eq!(throttle.check(&digest(6), address, 1, NOW), KeyCheck::Limited);
+    }
+
+    #[test]
+    fn a_key_that_has_ended_is_asked_for_no_longer() {
+        let throttle = AuthThrottle::new();
+        throttle.opened(&digest(5));
+        throttle.has_ended(&digest(5), NOW);
+        assert_eq!(throttle.check(&digest(5), None, 9, NOW), KeyCheck::Unknown);
+        let later = NOW.plus_millis(UNKNOWN_MS);
+        assert_eq!(throttle.check(&digest(5), None, 9, later), KeyCheck::Ask);
+        throttle.opened(&digest(6));
+        throttle.has_ended(&digest(5), NOW);
+        assert_eq!(throttle.check(&digest(6), None, 0, NOW), KeyCheck::Ask, "another key's");
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub(in crate::gateway) struct AuthContext<'a> {
 /// failed too often, unless it has opened before.
 ///
 /// # Errors
-/// 401; 429 when the address has failed too often; 503 when the store cannot say.
+/// 401; 403 when the account is stopped; 429 when the address has failed too often; 503 when the store cannot say.
 pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &AuthContext<'_>) -> Result<Caller, ApiError> {
     let text = bearer(headers)?;
     let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
@@ -52,7 +52,10 @@ pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &AuthContext<
     };
     let caller = found.checked(guard.clock.now()).ok_or_else(failed)?;
     guard.auth_throttle.opened(&digest);
-    Ok(caller)
+    match caller.account.terms.status.stop() {
+        None => Ok(caller),
+        Some(stop) => Err(ApiError::AccountStopped(stop)),
+    }
 }
 
 /// Where the request says it comes from. That is not looked for where the key is not locked to domains.

@@ -288,10 +288,11 @@ fn checked(
     bytes: Bytes,
     endpoint: Endpoint,
     from: Provenance<'_>,
-) -> Result<(Permit, RequestBody), ApiError> {
+) -> Result<(Permit, Arc<RequestBody>), ApiError> {
     let snapshot = Arc::clone(&ctx.snapshot);
     admit::address_allows(caller, ctx.client)?;
     let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
+    let body = Arc::new(body);
     let permit = admit::permit(&snapshot, caller, &body, endpoint, from);
     recorder::model(ctx, permit.as_ref().ok(), &body);
     trace::request_params(ctx, &body);

@@ -24,7 +24,11 @@ pub(in crate::gateway) fn check(session: &mut ServerSession, ctx: &Ctx) -> Resul
     checked
 }
 
-fn checked(session: &ServerSession) -> Result<(), ApiError> {
+/// The same for who keeps no call: what is wrong with the head by itself.
+///
+/// # Errors
+/// As [`check`].
+pub(crate) fn checked(session: &ServerSession) -> Result<(), ApiError> {
     let request = session.req_header();
     let (mut bytes, mut has_host) = (request.raw_path().len(), false);
     // Chunks are taken off; any other coding would be left on the body, or be read otherwise by someone in front.
@@ -58,7 +62,7 @@ fn checked(session: &ServerSession) -> Result<(), ApiError> {
 }
 
 /// What a body is told whose framing cannot be trusted.
-pub(in crate::gateway) const MISFRAMED: &str = "The body is not framed as HTTP wants it.";
+pub(crate) const MISFRAMED: &str = "The body is not framed as HTTP wants it.";
 /// Largest head of a request, in bytes.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 /// What stands between and behind the name and the value of a field.

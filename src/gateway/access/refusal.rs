@@ -41,6 +41,7 @@ pub(in crate::gateway) fn refused(
                 rate: Some(rate),
             }
         }
+        Denial::Stopped(stop) => ApiError::AccountStopped(stop).into(),
         Denial::EndUsers(rate) => Refused {
             error: ApiError::RateLimited {
                 limit: LimitKind::EndUsers,

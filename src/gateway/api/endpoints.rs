@@ -1,9 +1,9 @@
 //! The gateway's own endpoints: balance, usage, receipts, listings, health.
 
-mod generations;
+pub(crate) mod generations;
 mod listings;
 mod parameters;
-mod usage;
+pub(crate) mod usage;
 
 use pingora::protocols::http::ServerSession;
 use serde::Serialize;
@@ -51,6 +51,10 @@ pub(in crate::gateway) async fn public(session: &mut ServerSession, ctx: &Ctx, r
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Description => Ok(responses::document(session, ctx, &ctx.snapshot.listings.description).await?),
+        Route::Page(page) => {
+            let (document, media_type) = ctx.snapshot.pages.get(*page).ok_or(ApiError::Internal)?;
+            Ok(responses::page(session, ctx, document, media_type).await?)
+        }
         _ => Ok(responses::json(session, ctx, "{\"status\":\"ok\"}".to_owned()).await?),
     }
 }
@@ -118,7 +122,9 @@ pub(in crate::gateway) async fn for_caller(
             let listed = listed.ok_or_else(|| ApiError::NotFound("There is no such model for this key.".to_owned()))?;
             Ok(responses::json(session, ctx, listed.openai.clone()).await?)
         }
-        Route::PublicModels | Route::Health | Route::Description | Route::Model(_) => Err(ApiError::Internal.into()),
+        Route::PublicModels | Route::Health | Route::Description | Route::Page(_) | Route::Model(_) => {
+            Err(ApiError::Internal.into())
+        }
     }
 }
 

@@ -11,8 +11,9 @@ use pingora::protocols::http::ServerSession;
 use pingora::{ErrorType, OrErr};
 
 use super::cors;
+use super::document::Document;
+use super::pages;
 use crate::gateway::context::Ctx;
-use crate::gateway::snapshot::Document;
 use crate::gateway::transport::deadline::write_within;
 use crate::gateway::upstream::media_type::{EVENT_STREAM, JSON};
 use crate::pure::error::WireError;
@@ -188,6 +189,28 @@ pub(crate) async fn replay(
 
 /// Answers with a rendered document, or 304 when the caller has it.
 pub(crate) async fn document(session: &mut ServerSession, ctx: &Ctx, document: &Document) -> pingora::Result<()> {
+    known(session, ctx, document, headers(), JSON).await
+}
+
+/// Answers with a page for a browser, or a file of one.
+pub(crate) async fn page(
+    session: &mut ServerSession,
+    ctx: &Ctx,
+    document: &Document,
+    media_type: &'static str,
+) -> pingora::Result<()> {
+    let mut headers = headers();
+    pages::guard(&mut headers);
+    known(session, ctx, document, headers, HeaderValue::from_static(media_type)).await
+}
+
+async fn known(
+    session: &mut ServerSession,
+    ctx: &Ctx,
+    document: &Document,
+    mut headers: HeaderMap,
+    media_type: HeaderValue,
+) -> pingora::Result<()> {
     take_short_body(session).await;
     let known = session
         .req_header()
@@ -199,7 +222,6 @@ pub(crate) async fn document(session: &mut ServerSession, ctx: &Ctx, document: &
             .map(|tag| tag.trim().trim_start_matches("W/"))
             .any(|tag| tag == "*" || tag == document.etag)
     });
-    let mut headers = headers();
     let etag = HeaderValue::from_str(&document.etag).or_err(ErrorType::InternalError, "an etag")?;
     headers.insert(header::ETAG, etag);
     headers.insert(header::CACHE_CONTROL, REVALIDATE);
@@ -207,7 +229,7 @@ pub(crate) async fn document(session: &mut ServerSession, ctx: &Ctx, document: &
     if same {
         return write_head(session, ctx, head(StatusCode::NOT_MODIFIED, headers)).await;
     }
-    headers.insert(header::CONTENT_TYPE, JSON);
+    headers.insert(header::CONTENT_TYPE, media_type);
     headers.insert(header::CONTENT_LENGTH, HeaderValue::from(document.body.len()));
     write(session, ctx, StatusCode::OK, headers, document.body.clone()).await
 }

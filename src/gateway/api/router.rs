@@ -1,5 +1,6 @@
 //! From a path and method to what is asked for.
 
+use super::pages::Page;
 use crate::pure::error::ApiError;
 use crate::pure::request_body::Endpoint;
 
@@ -32,6 +33,8 @@ pub(crate) enum Route {
     OpenAiModels,
     /// `GET {base}/models/{id}`, OpenAI's shape.
     OpenAiModel(String),
+    /// `GET {base}/wallet`, `GET {base}/prices`, and their files.
+    Page(Page),
 }
 
 impl Route {
@@ -45,7 +48,10 @@ impl Route {
 
     /// Whether the path is open to everyone.
     pub(crate) fn is_public(&self) -> bool {
-        matches!(self, Route::PublicModels | Route::Health | Route::Description)
+        matches!(
+            self,
+            Route::PublicModels | Route::Health | Route::Description | Route::Page(_)
+        )
     }
 
     /// What lies at `path`.
@@ -70,7 +76,12 @@ impl Route {
             "/openapi.json" => Route::Description,
             "/key" => Route::Key,
             "/models" => Route::OpenAiModels,
+            "/wallet" => Route::Page(Page::Wallet),
+            "/prices" => Route::Page(Page::Prices),
             other => {
+                if let Some(name) = other.strip_prefix("/wallet/") {
+                    return Page::file(name).map(Route::Page).ok_or_else(unknown);
+                }
                 let id = other
                     .strip_prefix("/models/")
                     .filter(|id| !id.is_empty())
@@ -126,7 +137,12 @@ mod tests {
             at("/api/v1/models/a%2Fb%3Afree").unwrap(),
             Route::OpenAiModel("a/b:free".into())
         );
+        assert_eq!(at("/api/v1/wallet").unwrap(), Route::Page(Page::Wallet));
+        assert!(matches!(at("/api/v1/wallet/page.css"), Ok(Route::Page(Page::File(_)))));
         for unknown in [
+            "/api/v1/wallet/",
+            "/api/v1/wallet/wallet.html",
+            "/api/v1/prices/prices.js",
             "/",
             "/api/v1",
             "/api/v1/",

@@ -72,24 +72,24 @@ pub(super) async fn page(books: &Books, caller: &Caller, query: &[(String, Strin
 
 #[derive(Serialize)]
 struct One<'a> {
-    data: Generation<'a>,
+    data: Generation<'a, Credits>,
 }
 
 #[derive(Serialize)]
 struct Page<'a> {
-    data: Vec<Generation<'a>>,
+    data: Vec<Generation<'a, Credits>>,
     next: Option<String>,
 }
 
-/// What is said of a call. What the gateway does not know is null.
+/// What is said of a call, with amounts as `M`. What the gateway does not know is null.
 #[derive(Default, Serialize)]
-struct Generation<'a> {
+pub(crate) struct Generation<'a, M> {
     id: String,
     upstream_id: Option<&'a str>,
     status: Status,
-    total_cost: Option<Credits>,
-    usage: Option<Credits>,
-    hold: Option<Credits>,
+    total_cost: Option<M>,
+    usage: Option<M>,
+    hold: Option<M>,
     prices: Option<Prices>,
     billed_by: Option<BilledBy>,
     created_at: Option<String>,
@@ -112,8 +112,8 @@ struct Generation<'a> {
     native_tokens_completion_images: Option<u64>,
     native_tokens_reasoning: Option<u64>,
     native_tokens_cached: Option<u64>,
-    cache_discount: Option<Credits>,
-    upstream_inference_cost: Option<Credits>,
+    cache_discount: Option<M>,
+    upstream_inference_cost: Option<M>,
     is_byok: bool,
     request_id: String,
     session_id: Option<&'a str>,
@@ -170,17 +170,18 @@ struct Prices {
     request: Option<String>,
 }
 
-impl<'a> Generation<'a> {
-    fn done(receipt: &'a Receipt) -> Generation<'a> {
+impl<'a, M: From<Credits> + Default> Generation<'a, M> {
+    /// Of one that was billed.
+    pub(crate) fn done(receipt: &'a Receipt) -> Generation<'a, M> {
         let Receipt { resolved, billed } = receipt;
         let call = &billed.call;
         let span = |from: Option<Timestamp>, to: Option<Timestamp>| Some(to?.since(from?).max(0));
         Generation {
             upstream_id: call.upstream_id.as_deref(),
             status: Status::Done,
-            total_cost: Some(billed.cost),
-            usage: Some(billed.cost),
-            hold: billed.held,
+            total_cost: Some(billed.cost.into()),
+            usage: Some(billed.cost.into()),
+            hold: billed.held.map(M::from),
             prices: prices(receipt),
             billed_by: Some(billed.billed_by()),
             resolved_at: text(*resolved),
@@ -212,14 +213,14 @@ impl<'a> Generation<'a> {
         }
     }
 
-    fn running(call: &RunningCall) -> Generation<'a> {
+    fn running(call: &RunningCall) -> Generation<'a, M> {
         Generation {
-            hold: Some(call.held),
+            hold: Some(call.held.into()),
             ..Generation::of(call.id)
         }
     }
 
-    fn of(id: RequestId) -> Generation<'a> {
+    fn of(id: RequestId) -> Generation<'a, M> {
         Generation {
             id: id.to_string(),
             request_id: id.to_string(),
@@ -258,6 +259,6 @@ fn text(at: Timestamp) -> Option<String> {
 }
 
 /// How many calls a page has by default.
-const LIMIT: u64 = 20;
+pub(crate) const LIMIT: u64 = 20;
 /// The longest name of a call: what is kept of an answer's own id is shorter.
 const NAME_CHARS_MAX: usize = 256;

@@ -10,14 +10,16 @@ use crate::clock::Clock;
 use crate::gateway::access::authenticate::store_failed;
 use crate::gateway::snapshot::to_json;
 use crate::gateway::state::Books;
-use crate::ledger::Caller;
 use crate::ledger::query::{EndUserQuery, EndUserRow, EndUserUsage, KeyedRow, UsageQuery};
+use crate::ledger::{Caller, Ledger};
 use crate::pure::error::ApiError;
+use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Days, Period};
 
+/// Amounts are told as `M`.
 #[derive(Serialize)]
-struct UsageSummary<'a> {
+struct UsageSummary<'a, M> {
     /// None where the days were chosen.
     period: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -26,18 +28,18 @@ struct UsageSummary<'a> {
     to: Option<String>,
     total_requests: u64,
     total_tokens: u64,
-    total_cost: Credits,
-    by_model: Vec<UsageByModel>,
+    total_cost: M,
+    by_model: Vec<UsageByModel<M>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    groups: Option<Vec<Group>>,
+    groups: Option<Vec<Group<M>>>,
 }
 
 #[derive(Default, Serialize)]
-struct UsageByModel {
+struct UsageByModel<M> {
     model: String,
     requests: u64,
     tokens: u64,
-    cost: Credits,
+    cost: M,
 }
 
 /// What usage is put together by.
@@ -57,7 +59,7 @@ enum Column {
 
 /// The sums of one model, key, day or end user.
 #[derive(Debug, Default, PartialEq, Serialize)]
-struct Group {
+struct Group<M> {
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +73,34 @@ struct Group {
     tokens: u64,
     prompt_tokens: u64,
     completion_tokens: u64,
-    cost: Credits,
+    cost: M,
+}
+
+impl UsageByModel<Credits> {
+    fn told<M: From<Credits>>(self) -> UsageByModel<M> {
+        UsageByModel {
+            model: self.model,
+            requests: self.requests,
+            tokens: self.tokens,
+            cost: M::from(self.cost),
+        }
+    }
+}
+
+impl Group<Credits> {
+    fn told<M: From<Credits>>(self) -> Group<M> {
+        Group {
+            model: self.model,
+            key: self.key,
+            day: self.day,
+            end_user: self.end_user,
+            requests: self.requests,
+            tokens: self.tokens,
+            prompt_tokens: self.prompt_tokens,
+            completion_tokens: self.completion_tokens,
+            cost: M::from(self.cost),
+        }
+    }
 }
 
 impl GroupBy {
@@ -93,7 +122,7 @@ impl Column {
         }
     }
 
-    fn group(self, name: String) -> Group {
+    fn group(self, name: String) -> Group<Credits> {
         let mut group = Group::default();
         let place = match self {
             Column::Model => &mut group.model,
@@ -120,16 +149,30 @@ pub(super) async fn usage(
     caller: &Caller,
     query: &[(String, String)],
 ) -> Result<String, ApiError> {
-    let Asked { days, groups } = asked(query, clock.now().day())?;
-    let of_key = own_key(caller);
+    let account = &caller.account.id;
+    summary::<Credits>(&books.ledger, account, own_key(caller), query, clock.now().day()).await
+}
+
+/// The usage of an account, or of one of its keys, as a query asks for it, with amounts as `M`.
+///
+/// # Errors
+/// 400 for a query that cannot be, 503 when the ledger cannot say.
+pub(crate) async fn summary<M: From<Credits> + Serialize>(
+    ledger: &Ledger,
+    account: &AccountId,
+    of_key: Option<&KeyId>,
+    query: &[(String, String)],
+    today: Day,
+) -> Result<String, ApiError> {
+    let Asked { days, groups } = asked(query, today)?;
     let ask = async |by_key: bool| {
         let query = UsageQuery {
-            account: caller.account.id.clone(),
+            account: account.clone(),
             key: of_key.cloned(),
             days,
             by_key,
         };
-        books.ledger.usage_of(query).await.map_err(store_failed)
+        ledger.usage_of(query).await.map_err(store_failed)
     };
     let rows = ask(false).await?;
     let groups = match groups {
@@ -138,11 +181,11 @@ pub(super) async fn usage(
         Some(GroupBy::Rows(by)) => Some(grouped(by, &rows)?),
         Some(GroupBy::EndUser) => {
             let query = EndUserQuery {
-                account: caller.account.id.clone(),
+                account: account.clone(),
                 key: of_key.cloned(),
                 days,
             };
-            Some(by_end_user(books.ledger.end_users(query).await.map_err(store_failed)?)?)
+            Some(by_end_user(ledger.end_users(query).await.map_err(store_failed)?)?)
         }
     };
     let (from, to) = match days {
@@ -160,9 +203,9 @@ pub(super) async fn usage(
         to: to.map(|day| day.to_string()),
         total_requests: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.requests)),
         total_tokens: by_model.iter().fold(0, |sum, row| sum.saturating_add(row.tokens)),
-        total_cost,
-        by_model,
-        groups,
+        total_cost: M::from(total_cost),
+        by_model: by_model.into_iter().map(UsageByModel::told).collect(),
+        groups: groups.map(|groups| groups.into_iter().map(Group::told).collect()),
     }))
 }
 
@@ -208,8 +251,8 @@ fn day(query: &[(String, String)], name: &str) -> Result<Option<Day>, ApiError> 
     parameter(query, name)?.map(read).transpose()
 }
 
-fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel>, ApiError> {
-    let mut by_model: BTreeMap<String, UsageByModel> = BTreeMap::new();
+fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel<Credits>>, ApiError> {
+    let mut by_model: BTreeMap<String, UsageByModel<Credits>> = BTreeMap::new();
     for KeyedRow { row, .. } in rows {
         let sum = by_model.entry(row.model.clone()).or_default();
         sum.model = row.model;
@@ -224,8 +267,8 @@ fn by_model(rows: Vec<KeyedRow>) -> Result<Vec<UsageByModel>, ApiError> {
 }
 
 /// In the order of their names.
-fn grouped(by: Column, rows: &[KeyedRow]) -> Result<Vec<Group>, ApiError> {
-    let mut groups: BTreeMap<String, Group> = BTreeMap::new();
+fn grouped(by: Column, rows: &[KeyedRow]) -> Result<Vec<Group<Credits>>, ApiError> {
+    let mut groups: BTreeMap<String, Group<Credits>> = BTreeMap::new();
     for keyed in rows {
         let (name, row) = (by.name(keyed), &keyed.row);
         let group = groups.entry(name.clone()).or_insert_with(|| by.group(name));
@@ -240,7 +283,7 @@ fn grouped(by: Column, rows: &[KeyedRow]) -> Result<Vec<Group>, ApiError> {
 
 /// # Errors
 /// 400 where there is more than is summed up.
-fn by_end_user(usage: EndUserUsage) -> Result<Vec<Group>, ApiError> {
+fn by_end_user(usage: EndUserUsage) -> Result<Vec<Group<Credits>>, ApiError> {
     let rows = match usage {
         EndUserUsage::Sums(rows) => rows,
         EndUserUsage::Beyond(bound) => {

@@ -23,6 +23,11 @@ pub(super) fn headers() -> Value {
         "x-original-request-id": { "description": "That call's id.", "schema": { "type": "string", "format": "uuid" } },
         "cache-control": text("How long the answer holds."),
         "etag": text("The entity tag."),
+        "content-security-policy": text("What the page may load and run."),
+        "x-frame-options": text("The page stands in no frame."),
+        "referrer-policy": text("The page tells nobody where it was."),
+        "x-content-type-options": text("The media type is what it says."),
+        "cross-origin-opener-policy": text("No other page holds on to it."),
         "vary": text("What the answer depends on."),
         "access-control-allow-origin": text("The page's origin."),
         "access-control-expose-headers": text("The headers that a page's script may read."),
@@ -34,7 +39,7 @@ pub(super) fn meaning(status: u16) -> &'static str {
         400 => "The request is malformed, or names what there is not.",
         401 => "The key is missing, wrong, expired or revoked.",
         402 => "Too little credit, or the month's quota is used up.",
-        403 => "The tier or the domain lock forbids it.",
+        403 => "The tier or the domain lock forbids it, or the account is suspended or closed (`metadata.reason`).",
         404 => "There is no such model, or no such call.",
         408 => "The body did not arrive in time.",
         409 => {
@@ -55,6 +60,16 @@ pub(super) const EVERYWHERE: [&str; 4] = [
     "vary",
     "access-control-allow-origin",
     "access-control-expose-headers",
+];
+/// What a page has beside its entity tag.
+pub(super) const PAGE: [&str; 7] = [
+    "etag",
+    "cache-control",
+    "content-security-policy",
+    "x-frame-options",
+    "referrer-policy",
+    "x-content-type-options",
+    "cross-origin-opener-policy",
 ];
 pub(super) const RATES: [&str; 6] = [
     "x-ratelimit-limit-requests",

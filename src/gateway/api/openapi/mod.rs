@@ -7,11 +7,12 @@ mod parameters;
 
 use serde_json::{Map, Value, json};
 
-use self::answers::{EVERYWHERE, RATES, headers, meaning};
+use self::answers::{EVERYWHERE, PAGE, RATES, headers, meaning};
 use self::parameters::{
-    BEFORE, CALL, FROM, GROUP_BY, ID, IDEMPOTENCY_KEY, LIMIT, OF_MODEL, PAGE, PER_PAGE, PERIOD, PURPOSE, Parameter,
-    SEARCH, TO,
+    BEFORE, CALL, FROM, GROUP_BY, ID, IDEMPOTENCY_KEY, LIMIT, OF_MODEL, PAGE as PAGE_NUMBER, PER_PAGE, PERIOD, PURPOSE,
+    Parameter, SEARCH, TO,
 };
+use super::pages::HTML;
 use super::router::Route;
 
 /// One operation.
@@ -37,6 +38,8 @@ enum Answer {
     Events,
     /// JSON or events, as the body asks.
     Either,
+    /// A page for a browser, with an entity tag.
+    Page,
 }
 
 const fn get(
@@ -70,7 +73,7 @@ const fn post(path: &'static str, summary: &'static str, body: &'static str, ok:
 }
 
 /// The paths of the interface, and those that OpenAI's clients use.
-const OPERATIONS: [Operation; 18] = [
+const OPERATIONS: [Operation; 20] = [
     post(
         "/llm/chat",
         "Chat completion; streams when `stream` is true",
@@ -136,7 +139,7 @@ const OPERATIONS: [Operation; 18] = [
     get(
         "/llm/public/models",
         "All models, by pages",
-        &[PAGE, PER_PAGE, SEARCH],
+        &[PAGE_NUMBER, PER_PAGE, SEARCH],
         Answer::Json("PublicModels"),
         &[400],
     ),
@@ -174,6 +177,20 @@ const OPERATIONS: [Operation; 18] = [
         Answer::Document("Description"),
         &[],
     ),
+    get(
+        "/wallet",
+        "A page on which who has a key sees its money",
+        &[],
+        Answer::Page,
+        &[],
+    ),
+    get(
+        "/prices",
+        "The public list of models and prices, as a page",
+        &[],
+        Answer::Page,
+        &[],
+    ),
 ];
 
 /// The document, as text.
@@ -200,6 +217,12 @@ pub(in crate::gateway) fn document(base_path: &str) -> String {
         },
     });
     document.to_string()
+}
+
+impl Answer {
+    fn has_tag(&self) -> bool {
+        matches!(self, Answer::Document(_) | Answer::Page)
+    }
 }
 
 impl Operation {
@@ -233,15 +256,18 @@ impl Operation {
             "name": "if-none-match", "in": "header", "schema": { "type": "string" },
             "description": "An entity tag: 304 when nothing has changed.",
         });
-        matches!(self.ok, Answer::Document(_)).then_some(tag)
+        self.ok.has_tag().then_some(tag)
     }
 
     fn responses(&self) -> Map<String, Value> {
         let own: &[u16] = if self.is_open() { &[] } else { &[401, 403, 429, 503] };
         let mut responses = Map::new();
         responses.insert("200".to_owned(), self.ok());
-        if let Answer::Document(_) = self.ok {
-            let headers = self.header_names(&["etag", "cache-control"]);
+        if self.ok.has_tag() {
+            let headers = self.header_names(match self.ok {
+                Answer::Page => &PAGE,
+                _ => &["etag", "cache-control"],
+            });
             responses.insert(
                 "304".to_owned(),
                 json!({ "description": "Nothing has changed.", "headers": headers }),
@@ -262,6 +288,7 @@ impl Operation {
         let content = match self.ok {
             Answer::Json(schema) | Answer::Document(schema) => json(schema),
             Answer::Events => json!({ "text/event-stream": events() }),
+            Answer::Page => json!({ HTML: { "schema": { "type": "string" } } }),
             Answer::Either => {
                 let mut both = json("ChatCompletion");
                 if let Some(both) = both.as_object_mut() {
@@ -272,6 +299,7 @@ impl Operation {
         };
         let headers: &[&str] = match self.ok {
             Answer::Document(_) => &["etag", "cache-control"],
+            Answer::Page => &PAGE,
             _ if self.body.is_some() => &["cache-control", "idempotency-replayed", "x-original-request-id"],
             _ => &["cache-control"],
         };
