@@ -1,15 +1,20 @@
 //! `tollgate account`: make, change and show accounts.
 
+use std::collections::BTreeMap;
+
 use clap::{Args, Subcommand};
 use serde::Serialize;
 
-use super::arguments::{Quota, quota};
+use super::arguments::{LowBalance, Quota, metadata, quota};
 use super::failure::Failure;
 use super::key::{KeyShown, key_table};
 use super::ledger::ask;
-use super::output::{Align, Answer, Format, Show, Table, facts};
+use super::output::{Align, Answer, Format, Show, Table, facts, line};
+use super::statement::{self, StatementArgs};
 use crate::config::Config;
+use crate::ledger::admin::accounts::{ACCOUNTS_MAX, AccountOp, AccountPage, AccountQuery};
 use crate::ledger::admin::{AccountView, AdminOp, AdminReply};
+use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::pure::ids::{AccountId, Tier};
 use crate::pure::money::Credits;
 
@@ -28,8 +33,12 @@ pub(super) enum AccountCommand {
         monthly_quota: Option<Credits>,
     },
     /// Change an account; what is left out stays
-    #[command(after_help = "Examples:\n  tollgate account set acme --tier enterprise\n  \
-                            tollgate account set acme --monthly-quota default")]
+    #[command(
+        override_usage = "tollgate account set [OPTIONS] <NAME>",
+        after_help = "Examples:\n  tollgate account set acme --tier enterprise\n  \
+                            tollgate account set acme --monthly-quota default\n  \
+                            tollgate account set acme --low-balance 5 --meta crm=4711"
+    )]
     Set {
         /// Its name
         name: AccountId,
@@ -41,8 +50,44 @@ pub(super) enum AccountCommand {
         /// Its name
         name: AccountId,
     },
-    /// List all accounts
-    List,
+    /// List accounts: all of them, or a page of those that are looked for
+    #[command(after_help = "Examples:\n  tollgate account list\n  tollgate account list --search acme --limit 20")]
+    List(ListArgs),
+    /// Refuse an account's calls with 403 until it is resumed
+    #[command(after_help = "Its running streams go on, unless the configuration says `suspended_streams: end`.")]
+    Suspend {
+        /// Its name
+        name: AccountId,
+    },
+    /// Let a suspended account call again
+    Resume {
+        /// Its name
+        name: AccountId,
+    },
+    /// Close an account for good
+    #[command(
+        after_help = "Its calls are refused with 403. It gets no keys, and no credit but corrections and\n\
+        refunds, and cannot be opened again. Its books, usage and receipts stay."
+    )]
+    Close {
+        /// Its name
+        name: AccountId,
+    },
+    /// Show what happened to an account's balance, to the last digit
+    Statement(StatementArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// Only names with this text in them, whatever the case
+    #[arg(long, value_name = "TEXT")]
+    search: Option<String>,
+    /// Only those after this name: what the page before ended with
+    #[arg(long, value_name = "NAME")]
+    after: Option<AccountId>,
+    /// The most of a page, up to 200 [default: a page has 200]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    limit: Option<u32>,
 }
 
 #[derive(Debug, Args)]
@@ -54,6 +99,71 @@ pub(super) struct Changes {
     /// Credits it may spend in a month; `default`: its tier's
     #[arg(long, value_name = "AMOUNT|default", allow_negative_numbers = true)]
     monthly_quota: Option<Quota>,
+    /// Below it, an event tells that the balance is low
+    #[arg(long, value_name = "AMOUNT|none", allow_negative_numbers = true)]
+    low_balance: Option<LowBalance>,
+    /// A note to keep; empty: it goes; repeatable
+    #[arg(long = "meta", value_name = "NAME=VALUE", value_parser = metadata)]
+    metadata: Vec<(String, Option<String>)>,
+}
+
+impl Changes {
+    /// What they change of its terms.
+    fn terms(&self) -> Option<TermsChange> {
+        let change = TermsChange {
+            status: None,
+            low_balance_pico: self.low_balance.map(|low| match low {
+                LowBalance::Below(amount) => Some(amount.pico()),
+                LowBalance::None => None,
+            }),
+            metadata: self.metadata.iter().cloned().collect(),
+        };
+        (change != TermsChange::default()).then_some(change)
+    }
+}
+
+fn status(account: AccountId, status: AccountStatus) -> AdminOp {
+    let change = TermsChange {
+        status: Some(status),
+        ..TermsChange::default()
+    };
+    AdminOp::Account(AccountOp::Terms { account, change })
+}
+
+/// Changes an account: tier and quota, or terms, or both one after the other. The last command is for the caller to give.
+fn set(account: AccountId, changes: &Changes, config: &Config) -> Result<AdminOp, Failure> {
+    let terms = changes.terms();
+    let set = AdminOp::AccountSet {
+        account: account.clone(),
+        tier: changes.tier,
+        quota_pico: changes.monthly_quota.map(|quota| match quota {
+            Quota::Own(amount) => Some(amount.pico()),
+            Quota::OfTier => None,
+        }),
+    };
+    let sets = changes.tier.is_some() || changes.monthly_quota.is_some();
+    match terms {
+        None => Ok(set),
+        Some(change) => {
+            if sets {
+                ask(config, set)?;
+            }
+            Ok(AdminOp::Account(AccountOp::Terms { account, change }))
+        }
+    }
+}
+
+impl ListArgs {
+    fn op(self) -> AdminOp {
+        if self.search.is_none() && self.after.is_none() && self.limit.is_none() {
+            return AdminOp::AccountList;
+        }
+        AdminOp::Account(AccountOp::Page(AccountQuery {
+            after: self.after,
+            limit: self.limit.unwrap_or(ACCOUNTS_MAX),
+            search: self.search,
+        }))
+    }
 }
 
 pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
@@ -67,30 +177,21 @@ pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> R
             tier,
             quota_pico: monthly_quota.map(Credits::pico),
         },
-        AccountCommand::Set { name, changes } => AdminOp::AccountSet {
-            account: name,
-            tier: changes.tier,
-            quota_pico: changes.monthly_quota.map(|quota| match quota {
-                Quota::Own(amount) => Some(amount.pico()),
-                Quota::OfTier => None,
-            }),
-        },
+        AccountCommand::Set { name, changes } => set(name, &changes, config)?,
         AccountCommand::Show { name } => AdminOp::AccountShow { account: name },
-        AccountCommand::List => AdminOp::AccountList,
+        AccountCommand::List(args) => args.op(),
+        AccountCommand::Suspend { name } => status(name, AccountStatus::Suspended),
+        AccountCommand::Resume { name } => status(name, AccountStatus::Active),
+        AccountCommand::Close { name } => status(name, AccountStatus::Closed),
+        AccountCommand::Statement(args) => return statement::run(args, config, format),
     };
     match ask(config, op)? {
         AdminReply::Account(view) => Answer::of(&AccountShown::of(view, config), format),
         AdminReply::Accounts { accounts } => {
-            let accounts = accounts.into_iter().map(|view| AccountShown::of(view, config).line);
-            let currency = config.currency.clone();
-            Answer::of(
-                &AccountsShown {
-                    currency,
-                    accounts: accounts.collect(),
-                },
-                format,
-            )
+            let page = AccountPage { accounts, next: None };
+            Answer::of(&AccountsShown::of(page, config, false), format)
         }
+        AdminReply::AccountPage(page) => Answer::of(&AccountsShown::of(page, config, true), format),
         _ => Err(Failure::wrong_reply()),
     }
 }
@@ -108,12 +209,30 @@ struct AccountShown {
 struct AccountsShown {
     currency: String,
     accounts: Vec<AccountLine>,
+    /// What the next page is after.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<AccountId>,
+    #[serde(skip)]
+    is_page: bool,
+}
+
+impl AccountsShown {
+    fn of(page: AccountPage, config: &Config, is_page: bool) -> AccountsShown {
+        let accounts = page.accounts.into_iter();
+        AccountsShown {
+            currency: config.currency.clone(),
+            accounts: accounts.map(|view| AccountShown::of(view, config).line).collect(),
+            next: page.next,
+            is_page,
+        }
+    }
 }
 
 #[derive(Serialize)]
 struct AccountLine {
     name: AccountId,
     tier: Tier,
+    status: AccountStatus,
     balance: Credits,
     held: Credits,
     available: Credits,
@@ -122,7 +241,11 @@ struct AccountLine {
     /// Whether the quota is the account's own and not its tier's.
     own_quota: bool,
     open_calls: u64,
+    low_balance: Option<Credits>,
+    metadata: BTreeMap<String, String>,
     created: String,
+    /// The same, by the name that it has elsewhere.
+    created_at: String,
 }
 
 impl AccountShown {
@@ -132,6 +255,7 @@ impl AccountShown {
         let line = AccountLine {
             name: record.id,
             tier: record.tier,
+            status: record.terms.status,
             balance: figures.balance,
             held: figures.held,
             available: figures.balance.saturating_sub(figures.held),
@@ -139,7 +263,10 @@ impl AccountShown {
             monthly_quota: record.monthly_quota.unwrap_or(of_tier),
             own_quota: record.monthly_quota.is_some(),
             open_calls: view.open_holds,
+            low_balance: record.terms.low_balance,
+            metadata: record.terms.metadata,
             created: record.created.to_string(),
+            created_at: record.created.to_string(),
         };
         AccountShown {
             line,
@@ -157,6 +284,7 @@ impl Show for AccountShown {
         let mut text = facts(&[
             ("account", account.name.to_string()),
             ("tier", account.tier.name().to_owned()),
+            ("status", account.status.name().to_owned()),
             ("balance", money(account.balance)),
             (
                 "held",
@@ -165,8 +293,18 @@ impl Show for AccountShown {
             ("available", money(account.available)),
             ("month used", money(account.monthly_used)),
             ("month quota", format!("{} ({whose})", money(account.monthly_quota))),
+            (
+                "low balance",
+                account.low_balance.map_or_else(|| "none".to_owned(), money),
+            ),
             ("created", account.created.clone()),
         ]);
+        for (name, value) in &account.metadata {
+            line(
+                &mut text,
+                format_args!("{name} = {}", value.replace(char::is_control, " ")),
+            );
+        }
         if self.keys.is_empty() {
             text.push_str(&format!("\nno keys: tollgate key create --account {}\n", account.name));
         } else {
@@ -180,26 +318,39 @@ impl Show for AccountShown {
 impl Show for AccountsShown {
     fn text(&self) -> String {
         if self.accounts.is_empty() {
-            return "no accounts: tollgate account create NAME --tier free\n".to_owned();
+            return match self.is_page {
+                true => "no such accounts\n".to_owned(),
+                false => "no accounts: tollgate account create NAME --tier free\n".to_owned(),
+            };
         }
-        let mut table = Table::new(&[
+        let is_active = |account: &AccountLine| account.status == AccountStatus::Active;
+        let all_active = self.accounts.iter().all(is_active);
+        let mut columns = vec![
             ("ACCOUNT", Align::Left),
             ("TIER", Align::Left),
             ("BALANCE", Align::Point),
             ("HELD", Align::Point),
             ("MONTH USED", Align::Point),
             ("QUOTA", Align::Point),
-        ]);
+        ];
+        columns.extend((!all_active).then_some(("STATUS", Align::Left)));
+        let mut table = Table::new(&columns);
         for account in &self.accounts {
-            table.row(vec![
+            let mut row = vec![
                 account.name.to_string(),
                 account.tier.name().to_owned(),
                 account.balance.to_string(),
                 account.held.to_string(),
                 account.monthly_used.to_string(),
                 account.monthly_quota.to_string(),
-            ]);
+            ];
+            row.extend((!all_active).then(|| account.status.name().to_owned()));
+            table.row(row);
         }
-        table.text()
+        let mut text = table.text();
+        if let Some(next) = &self.next {
+            text.push_str(&format!("\nmore: --after {next}\n"));
+        }
+        text
     }
 }

@@ -2,6 +2,7 @@
 
 use std::str::FromStr;
 
+use crate::ledger::admin::credits::CreditKind;
 use crate::pure::ids::KeyId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Period};
@@ -17,6 +18,13 @@ pub(super) struct Lifetime {
 pub(super) enum Quota {
     Own(Credits),
     OfTier,
+}
+
+/// From where on an account's balance is low.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LowBalance {
+    Below(Credits),
+    None,
 }
 
 impl FromStr for Lifetime {
@@ -43,6 +51,17 @@ impl FromStr for Lifetime {
             Some(millis) => Ok(Lifetime { millis }),
             None => Err("the time is longer than 36500d; leave it out for a key that does not expire".to_owned()),
         }
+    }
+}
+
+impl FromStr for LowBalance {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<LowBalance, String> {
+        if text == "none" {
+            return Ok(LowBalance::None);
+        }
+        quota(text).map(LowBalance::Below)
     }
 }
 
@@ -73,6 +92,28 @@ pub(super) fn amount(text: &str) -> Result<Credits, String> {
         return Err("the amount must be above 0".to_owned());
     }
     Ok(amount)
+}
+
+/// An amount above or below 0.
+pub(super) fn change(text: &str) -> Result<Credits, String> {
+    let amount: Credits = text.parse().map_err(|error| format!("{error}"))?;
+    if amount == Credits::ZERO {
+        return Err("the amount must not be 0".to_owned());
+    }
+    Ok(amount)
+}
+
+/// What a credit entry is.
+pub(super) fn shown_kind(text: &str) -> Result<CreditKind, String> {
+    text.parse()
+}
+
+/// A name and its value for an account's metadata; an empty value takes the name away.
+pub(super) fn metadata(text: &str) -> Result<(String, Option<String>), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), (!value.is_empty()).then(|| value.to_owned()))),
+        _ => Err(format!("{text:?} is not NAME=VALUE")),
+    }
 }
 
 /// A rate limit: at least 1, and small enough for every store to count exactly.
@@ -106,6 +147,8 @@ pub(super) fn day(text: &str) -> Result<Day, String> {
     Day::parse(text).ok_or_else(|| format!("{text:?} is not a day such as 2026-11-20"))
 }
 
+/// Where help lists what goes with every command.
+pub(super) const EVERYWHERE: &str = "With every command";
 /// 36500 days.
 const LIFETIME_MILLIS_MAX: i64 = 36_500 * 86_400_000;
 const LIMIT_MAX: u64 = 1 << 53;
@@ -156,6 +199,13 @@ mod tests {
         }
         assert_eq!("default".parse(), Ok(Quota::OfTier));
         assert_eq!("0".parse(), Ok(Quota::Own(Credits::ZERO)));
+        assert_eq!("none".parse(), Ok(LowBalance::None));
+        assert!("-1".parse::<LowBalance>().is_err());
+        assert_eq!(change("-2.5").unwrap().pico(), -2_500_000_000_000);
+        assert!(change("0").is_err() && change("x").is_err());
+        assert_eq!(metadata("a=b=c"), Ok(("a".to_owned(), Some("b=c".to_owned()))));
+        assert_eq!(metadata("a="), Ok(("a".to_owned(), None)));
+        assert!(metadata("=b").is_err() && metadata("a").is_err());
         assert!("-1".parse::<Quota>().is_err() && "Default".parse::<Quota>().is_err());
     }
 

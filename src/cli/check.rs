@@ -1,6 +1,6 @@
 //! `tollgate check`: would the gateway start with this configuration, and what would be missing?
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 
 use serde::Serialize;
@@ -40,6 +40,7 @@ impl Findings {
             Store::Sqlite(path) => format!("embedded, in {}", path.display()),
             // The address may have a password in it.
             Store::Redis(_) => "Redis".to_owned(),
+            Store::Remote(_) => "elsewhere".to_owned(),
         };
         self.passed.push(format!("{}: it is valid", config.path.display()));
         self.passed
@@ -79,7 +80,7 @@ impl Findings {
         let demo = demo::running_here().and_then(|conf| Config::load(&conf).ok());
         for (address, problem) in &found.taken {
             match &demo {
-                Some(demo) if [demo.listen, demo.admin_listen].contains(address) => self.warnings.push(format!(
+                Some(demo) if addresses(demo).any(|own| own == *address) => self.warnings.push(format!(
                     "{problem}: the demo that runs here has it; stop that before you start this"
                 )),
                 _ => self.errors.push(problem.to_string()),
@@ -100,6 +101,15 @@ impl Findings {
             let address = config.admin_listen;
             self.warnings.push(format!(
                 "admin_listen: {address} is reachable from outside and asks for no key: keep it behind a firewall"
+            ));
+        }
+        if let Some(operator) = &config.operator
+            && operator.tls.is_none()
+            && !operator.address.ip().is_loopback()
+        {
+            let address = operator.address;
+            self.warnings.push(format!(
+                "operator_listen: {address} takes operators' tokens over plain HTTP: set operator_tls, or put a proxy with TLS in front"
             ));
         }
         if config.tls.is_none() && !config.listen.ip().is_loopback() {
@@ -165,6 +175,12 @@ impl Show for Findings {
     fn problems(&self) -> Vec<String> {
         self.errors.clone()
     }
+}
+
+/// Where a gateway listens.
+fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
+    let operator = config.operator.iter().map(|operator| operator.address);
+    [config.listen, config.admin_listen].into_iter().chain(operator)
 }
 
 /// Every mistake of a configuration that cannot be used, and not only the first.

@@ -2,9 +2,12 @@
 //!
 //! It writes only into its data directory. The other commands work on it with `--conf`.
 
+mod customers;
 mod files;
 mod greeting;
+mod operator;
 mod simulated;
+mod traffic;
 
 use std::io::ErrorKind;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
@@ -23,6 +26,7 @@ use super::key::{create_plain, random};
 use super::ledger::{ask, open};
 use super::output::{Answer, Format};
 use super::serve::{Environment, gateway};
+use crate::clock::Clock;
 use crate::config::{self, AccessLog, Config};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::control::LedgerAccess;
@@ -34,7 +38,7 @@ use crate::server::open::StartError;
 
 #[derive(Debug, Args)]
 #[command(
-    after_help = "Examples:\n  tollgate demo\n  tollgate demo --listen 127.0.0.1:0 --json\n  \
+    after_help = "Examples:\n  tollgate demo\n  tollgate demo --with-traffic\n  tollgate demo --listen 127.0.0.1:0 --json\n  \
     OPENAI_API_KEY=sk-… tollgate demo\n\n\
     It needs no configuration: it writes its own into the data directory and prints\n\
     its path, for the other commands' --conf.\n\n\
@@ -63,6 +67,9 @@ pub(super) struct DemoArgs {
     /// Never ask a real provider
     #[arg(long)]
     simulated: bool,
+    /// Begin with a day of invented traffic; answers are simulated
+    #[arg(long)]
+    with_traffic: bool,
 }
 
 pub(super) fn run(args: &DemoArgs, format: Format) -> Result<Answer, Failure> {
@@ -83,13 +90,14 @@ impl Demo {
     fn prepare(args: &DemoArgs, environment: Environment) -> Result<Demo, Failure> {
         let folder = folder(&args.data_dir)?;
         free_ledger(&folder)?;
-        let (listen, admin_listen) = addresses(args.listen)?;
+        let (listen, [admin_listen, operator_listen]) = addresses(args.listen)?;
         let layout = Layout {
             folder,
             listen,
             admin_listen,
+            operator_listen,
         };
-        let real = if args.simulated {
+        let real = if args.simulated || args.with_traffic {
             None
         } else {
             real(&layout, environment)?
@@ -98,17 +106,25 @@ impl Demo {
             Some(config) => (config, None),
             None => simulate(&layout).map(|(config, simulated)| (config, Some(simulated)))?,
         };
+        if args.with_traffic {
+            with_traffic(&config, &layout.folder)?;
+        }
         let key = account_with_key(&config, &layout.folder)?;
         let live = on_sale(&config, &config.load_catalogue()?);
         let model = live
             .default_for(Purpose::Chat)
             .ok_or_else(|| Failure::new("no model of the purpose chat is on sale: try `tollgate demo --simulated`"))?;
+        let operator_token = operator::with_token(&config, &layout.folder)?;
+        let base_url = format!("http://{}{}", reachable(config.listen), config.base_path);
         let greeting = Greeting {
-            base_url: format!("http://{}{}", reachable(config.listen), config.base_path),
+            wallet: format!("{base_url}/wallet"),
+            base_url,
             key: key.reveal().to_owned(),
             account: ACCOUNT,
             conf: config.path.clone(),
             status_page: format!("http://{}/", reachable(config.admin_listen)),
+            console: format!("http://{}/", reachable(operator_listen)),
+            operator_token: operator_token.reveal().to_owned(),
             model: model.id.to_string(),
             simulated: simulated.is_some(),
         };
@@ -166,7 +182,7 @@ fn free_ledger(folder: &Path) -> Result<(), Failure> {
 }
 
 /// Where the gateway is to listen. Its server cannot say which port it got, so free ones are looked for here.
-fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, SocketAddr), Failure> {
+fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, [SocketAddr; 2]), Failure> {
     let failed = |address: SocketAddr, error: std::io::Error| {
         Failure::new(format!(
             "cannot listen on {address}: {error}; choose another with --listen ADDRESS:PORT"
@@ -181,14 +197,16 @@ fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, SocketAddr), Fai
         Some(address) => (address, TcpListener::bind(address)),
         None => (loopback(LISTEN_PORT), usual(LISTEN_PORT)),
     };
-    // Both are open until both are known, so that they differ.
+    // All are open until all are known, so that they differ.
     let bound = bound.map_err(|error| failed(listen, error))?;
     let admin = usual(ADMIN_PORT).map_err(|error| failed(loopback(ADMIN_PORT), error))?;
+    let operator = usual(OPERATOR_PORT).map_err(|error| failed(loopback(OPERATOR_PORT), error))?;
+    let address = |listener: &TcpListener, port| listener.local_addr().map_err(|error| failed(loopback(port), error));
     let listen = bound.local_addr().map_err(|error| failed(listen, error))?;
-    let admin_listen = admin
-        .local_addr()
-        .map_err(|error| failed(loopback(ADMIN_PORT), error))?;
-    Ok((listen, admin_listen))
+    Ok((
+        listen,
+        [address(&admin, ADMIN_PORT)?, address(&operator, OPERATOR_PORT)?],
+    ))
 }
 
 /// The address by which this machine reaches a listener.
@@ -256,14 +274,25 @@ fn account_with_key(config: &Config, folder: &Path) -> Result<ApiKey, Failure> {
         reference: "demo-start".to_owned(),
     };
     ask(config, add)?;
-    if let Some(key) = files::kept_key(folder, &config.key_prefix)
+    if let Some(key) = files::kept(folder, files::KEY, &config.key_prefix)
         && is_good(config, &account, &key)?
     {
         return Ok(key);
     }
     let key = create_plain(config, account)?;
-    files::keep_key(folder, &key)?;
+    files::keep(folder, files::KEY, &key)?;
     Ok(key)
+}
+
+/// The day before the first start, unless the ledger has it.
+fn with_traffic(config: &Config, folder: &Path) -> Result<(), Failure> {
+    let demo = ACCOUNT.parse().map_err(|error| Failure::new(format!("{error}")))?;
+    let catalogue = config.load_catalogue()?;
+    let path = folder.join(files::LEDGER);
+    match traffic::make(config, &path, &catalogue, Clock::System.now(), &demo)? {
+        Some(key) => files::keep(folder, files::KEY, &key),
+        None => Ok(()),
+    }
 }
 
 fn is_good(config: &Config, account: &AccountId, key: &ApiKey) -> Result<bool, Failure> {
@@ -285,6 +314,7 @@ const ACCOUNT: &str = "demo";
 const CREDIT_PICO: i64 = 10_000_000_000_000;
 const LISTEN_PORT: u16 = 8080;
 const ADMIN_PORT: u16 = 9090;
+const OPERATOR_PORT: u16 = 9091;
 /// Credentials with which the demo asks the real providers.
 const REAL: [&str; 2] = ["OPENAI_API_KEY", "OPENROUTER_API_KEY"];
 

@@ -44,6 +44,7 @@ impl From<AdminError> for Failure {
             AdminError::NoAccount(_) => "; `tollgate account list` shows all accounts",
             AdminError::AccountExists(_) => "; `tollgate account set` changes it",
             AdminError::NoKey => "; `tollgate key list NAME` shows the ids of an account's keys",
+            AdminError::NoOperator(_) => "; `tollgate operator list` shows all operators",
             AdminError::ReferenceConflict(_) => "; each payment needs a reference of its own",
             AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
         };

@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::arguments::{Lifetime, key_id, limit};
 use super::failure::Failure;
+use super::key_rotate::{self, RotateArgs};
 use super::key_settings::{SettingsArgs, SettingsShown};
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, line};
@@ -43,6 +44,8 @@ pub(super) enum KeyCommand {
         #[command(flatten)]
         settings: SettingsArgs,
     },
+    /// Make a new key in place of one, which holds on for a while
+    Rotate(RotateArgs),
     /// List an account's keys; they are shown by their ids
     List {
         /// The account's name
@@ -108,6 +111,7 @@ pub(super) fn run(command: KeyCommand, config: &Config, format: Format) -> Resul
                 _ => Err(Failure::wrong_reply()),
             }
         }
+        KeyCommand::Rotate(args) => key_rotate::run(&args, config, format),
         KeyCommand::Revoke { key_or_id } => {
             let key = named(&key_or_id)?;
             match ask(config, AdminOp::KeyRevoke { key })? {
@@ -168,7 +172,7 @@ pub(super) fn random() -> Result<[u8; 32], Failure> {
 }
 
 /// What the operator means. A key is known by its checksum, whatever its prefix was when it was made. The text itself is in no error.
-fn named(text: &str) -> Result<KeyRef, Failure> {
+pub(super) fn named(text: &str) -> Result<KeyRef, Failure> {
     let prefix = text.len().checked_sub(KEY_DIGITS).and_then(|at| text.get(..at));
     if let Some(key) = prefix.and_then(|prefix| ApiKey::parse(prefix, text)) {
         return Ok(KeyRef::Digest(key.digest().to_hex()));

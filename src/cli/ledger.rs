@@ -13,10 +13,13 @@ use serde::Serialize;
 
 use super::failure::Failure;
 use super::output::{Align, Answer, Format, Show, Table, counted, facts};
+use super::remote;
+use super::user::this_user;
 use crate::clock::{Clock, monotonic};
-use crate::config::{Config, Store};
-use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
-use crate::ledger::control::LedgerAccess;
+use crate::config::{Config, RemoteGateway, Store};
+use crate::ledger::admin::Acted;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
+use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
 use crate::ledger::journal::recover::recover;
 use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
@@ -44,16 +47,56 @@ pub(super) enum LedgerCommand {
     Reconcile(reconcile::ReconcileArgs),
 }
 
-/// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file.
+/// Asks the ledger of the configuration: by its owner's control socket while a gateway runs, else by its file. What writes is an act of
+/// this user's.
 pub(super) fn ask(config: &Config, op: AdminOp) -> Result<AdminReply, Failure> {
-    Ok(access(config)?.run(op)?)
+    access(config)?.run(op)
 }
 
-fn access(config: &Config) -> Result<LedgerAccess, StoreError> {
-    match &config.store {
-        Store::Sqlite(path) => open(path),
-        Store::Redis(_) => LedgerAccess::to(config),
+fn run_as_this_user(access: &LedgerAccess, op: AdminOp) -> Result<AdminReply, Failure> {
+    if !op.is_act() {
+        return Ok(access.run(op)?);
     }
+    let actor = this_user();
+    match access.run(AdminOp::By(Box::new(Acted { actor, op }))) {
+        // Without an entry in the log nothing is done.
+        Err(AdminError::Invalid(why)) if why.starts_with(UNKNOWN_COMMAND) => Err(Failure::new(
+            "the gateway that owns the ledger is of an earlier version and cannot log who does what, so nothing was done: \
+             upgrade the gateway first",
+        )),
+        answered => Ok(answered?),
+    }
+}
+
+/// The way to a ledger.
+enum Way {
+    /// On this machine, or in Redis.
+    Here(LedgerAccess),
+    /// By a gateway elsewhere.
+    There(RemoteGateway),
+}
+
+impl Way {
+    fn run(&self, op: AdminOp) -> Result<AdminReply, Failure> {
+        match self {
+            Way::Here(access) => run_as_this_user(access, op),
+            Way::There(gateway) => remote::ask(gateway, &op),
+        }
+    }
+}
+
+fn access(config: &Config) -> Result<Way, Failure> {
+    if let Store::Remote(gateway) = &config.store {
+        return Ok(Way::There(gateway.clone()));
+    }
+    here(config).map(Way::Here)
+}
+
+fn here(config: &Config) -> Result<LedgerAccess, Failure> {
+    Ok(match &config.store {
+        Store::Sqlite(path) => open(path)?,
+        Store::Redis(_) | Store::Remote(_) => LedgerAccess::to(config)?,
+    })
 }
 
 pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
@@ -75,7 +118,7 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
 }
 
 fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
-    let access = access(config)?;
+    let access = here(config)?;
     let done_now = match &access {
         LedgerAccess::Own(ledger) => {
             if let Some(folder) = &config.receipts.files {
@@ -87,7 +130,7 @@ fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
         }
         LedgerAccess::Socket(_) => RecoverReport::default(),
     };
-    let AdminReply::Recovered(mut report) = access.run(AdminOp::Recover)? else {
+    let AdminReply::Recovered(mut report) = run_as_this_user(&access, AdminOp::Recover)? else {
         return Err(Failure::wrong_reply());
     };
     if let LedgerAccess::Own(ledger) = &access {

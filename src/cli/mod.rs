@@ -11,15 +11,21 @@ mod credits;
 mod demo;
 mod failure;
 mod key;
+mod key_rotate;
 mod key_settings;
 mod ledger;
 mod maintenance;
+mod operator;
 mod output;
 mod process;
+mod remote;
 mod serve;
 mod shell;
+mod statement;
 mod top;
 mod usage;
+mod user;
+mod webhook;
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -27,8 +33,10 @@ use std::path::{Path, PathBuf};
 
 use clap::{Parser, Subcommand};
 
+use self::arguments::EVERYWHERE;
 use self::failure::{Failure, without_keys};
 use self::output::{Answer, Format};
+use self::remote::RemoteArgs;
 use crate::config::Config;
 
 /// What a run of the program leaves to be written, and how it ends.
@@ -46,12 +54,14 @@ pub struct Outcome {
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, after_help = EXAMPLES, disable_help_subcommand = true)]
 struct Cli {
-    /// The configuration file [default: conf/tollgate.yaml]
+    /// The configuration [default: conf/tollgate.yaml]
     #[arg(long, global = true, value_name = "FILE", env = "TOLLGATE_CONF", hide_env_values = true, help_heading = EVERYWHERE)]
     conf: Option<PathBuf>,
     /// Answer in JSON, with exact amounts
     #[arg(long, global = true, help_heading = EVERYWHERE)]
     json: bool,
+    #[command(flatten)]
+    remote: RemoteArgs,
     #[command(subcommand)]
     command: Command,
 }
@@ -64,15 +74,18 @@ enum Command {
     Demo(demo::DemoArgs),
     /// Check the configuration, the catalogue and the credentials
     Check,
-    /// Make, change and show accounts: who pays
+    /// Make, change, suspend and show accounts: who pays
     #[command(subcommand)]
     Account(account::AccountCommand),
-    /// Add credit to an account
+    /// Add, correct and list the credit of accounts
     #[command(subcommand)]
     Credits(credits::CreditsCommand),
     /// Make, list and revoke keys: what callers present
     #[command(subcommand)]
     Key(key::KeyCommand),
+    /// Make, list and revoke operators; show who did what
+    #[command(subcommand)]
+    Operator(operator::OperatorCommand),
     /// Show what an account has used, by model and day
     Usage(usage::UsageArgs),
     /// Show receipts: what calls cost, and why
@@ -85,6 +98,9 @@ enum Command {
     Catalogue(catalogue::CatalogueCommand),
     /// Refuse calls with 503 while you work on something, or take them again
     Maintenance(maintenance::MaintenanceArgs),
+    /// Show webhooks and try them: who is told of events
+    #[command(subcommand)]
+    Webhook(webhook::WebhookCommand),
     /// Watch what the gateway does now: calls, spend, the slowest providers
     Top(top::TopArgs),
     /// Write the completions of a shell to standard output
@@ -108,7 +124,7 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
     let note = cli
         .conf
         .is_none()
-        .then(|| cli.command.note())
+        .then(|| cli.command.note().filter(|_| !cli.remote.is_set()))
         .flatten()
         .filter(|_| format == Format::Text)
         .unwrap_or_default();
@@ -138,10 +154,12 @@ impl Command {
             Command::Account(_)
             | Command::Credits(_)
             | Command::Key(_)
+            | Command::Operator(_)
             | Command::Usage(_)
             | Command::Generations(_)
             | Command::Ledger(_)
             | Command::Maintenance(_)
+            | Command::Webhook(_)
             | Command::Top(_) => true,
             Command::Serve(_)
             | Command::Demo(_)
@@ -158,9 +176,39 @@ impl Command {
     }
 }
 
+impl Command {
+    /// Whether it can be given to a gateway elsewhere.
+    fn may_be_remote(&self) -> bool {
+        match self {
+            Command::Account(_)
+            | Command::Credits(_)
+            | Command::Key(_)
+            | Command::Usage(_)
+            | Command::Generations(_)
+            | Command::Ledger(_)
+            | Command::Operator(_)
+            | Command::Maintenance(_) => true,
+            Command::Serve(_)
+            | Command::Demo(_)
+            | Command::Check
+            | Command::Catalogue(_)
+            | Command::Webhook(_)
+            | Command::Top(_)
+            | Command::Completions(_)
+            | Command::Man => false,
+        }
+    }
+}
+
 fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
     let conf = cli.conf.unwrap_or_else(|| PathBuf::from(CONF));
-    let config = || load(&conf);
+    if cli.remote.is_set() && !cli.command.may_be_remote() {
+        return Err(Failure::new(
+            "this command works on the gateway's own machine alone: leave out --operator",
+        ));
+    }
+    let remote = cli.remote.config()?;
+    let config = || remote.clone().map_or_else(|| load(&conf), Ok);
     match cli.command {
         Command::Serve(args) => serve::run(&args, config()?),
         Command::Demo(args) => demo::run(&args, format),
@@ -168,11 +216,13 @@ fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
         Command::Account(command) => account::run(command, &config()?, format),
         Command::Credits(command) => credits::run(command, &config()?, format),
         Command::Key(command) => key::run(command, &config()?, format),
+        Command::Operator(command) => operator::run(command, &config()?, format),
         Command::Usage(args) => usage::run(args, &config()?, format),
         Command::Generations(args) => ledger::receipts::run(&args, &config()?, format),
         Command::Ledger(command) => ledger::run(&command, &config()?, format),
         Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
         Command::Maintenance(args) => maintenance::run(&args, &config()?, format),
+        Command::Webhook(command) => webhook::run(command, &config()?, format),
         Command::Top(args) => top::run(&args, &config()?, format),
         Command::Completions(args) => shell::completions(&args, format),
         Command::Man => shell::man(format),
@@ -232,6 +282,8 @@ fn start_log(command: &Command) {
     for module in ["pingora_core", "h2", "rustls"] {
         builder.filter_module(module, log::LevelFilter::Warn);
     }
+    // At any level it writes a head that it cannot read.
+    builder.filter_module("pingora_core::apps", log::LevelFilter::Off);
     // It writes an error for each client that leaves while its request is read; what fails of ours is logged by the hooks.
     builder.filter_module("pingora_proxy", log::LevelFilter::Off);
     // It only fails when a log exists already, as it does in tests; then that one serves.
@@ -240,7 +292,6 @@ fn start_log(command: &Command) {
 
 /// The configuration, when nothing names another.
 const CONF: &str = "conf/tollgate.yaml";
-const EVERYWHERE: &str = "With every command";
 const EXAMPLES: &str = "\
 Examples:
   tollgate demo                                          see it work

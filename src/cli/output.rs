@@ -80,6 +80,15 @@ pub(super) fn line(text: &mut String, arguments: std::fmt::Arguments<'_>) {
     text.push('\n');
 }
 
+/// The text with every control character written out: what somebody sent must not steer a terminal.
+pub(super) fn plain(text: &str) -> String {
+    let each = |c: char| match c.is_control() {
+        true => c.escape_default().collect::<String>(),
+        false => c.to_string(),
+    };
+    text.chars().map(each).collect()
+}
+
 /// `1 call`, `2 calls`.
 pub(super) fn counted(number: u64, one: &str) -> String {
     match number {
@@ -98,7 +107,7 @@ impl Table {
 
     /// Adds a row; it has as many cells as there are columns.
     pub(super) fn row(&mut self, cells: Vec<String>) {
-        self.rows.push(cells);
+        self.rows.push(cells.iter().map(|cell| plain(cell)).collect());
     }
 
     pub(super) fn text(&self) -> String {
@@ -173,6 +182,13 @@ const FIRST_MIN: usize = 12;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_cell_does_not_steer_the_terminal() {
+        let mut table = Table::new(&[("A", Align::Left), ("B", Align::Right)]);
+        table.row(vec!["\u{1b}[2Jx".into(), "\u{9b}1\r\n".into()]);
+        assert_eq!(table.text(), "A                     B\n\\u{1b}[2Jx  \\u{9b}1\\r\\n\n");
+    }
 
     #[test]
     fn columns_meet_and_long_names_get_their_own_line() {

@@ -314,7 +314,9 @@ total          3       9          12  1.700000000001
     assert_eq!(place.json("ledger audit").1["balanced"], true);
 }
 
+mod accounts;
 mod generations;
 mod key_limits;
+mod operators;
 mod receipts;
 mod wrong;

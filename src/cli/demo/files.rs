@@ -15,6 +15,7 @@ pub(super) struct Layout {
     pub(super) folder: PathBuf,
     pub(super) listen: SocketAddr,
     pub(super) admin_listen: SocketAddr,
+    pub(super) operator_listen: SocketAddr,
 }
 
 /// Who answers the demo's calls.
@@ -51,11 +52,12 @@ impl Layout {
     }
 
     /// The keys that differ from the shipped configuration, with their values in YAML.
-    fn settings(&self, catalogue: &Path) -> Result<[(&'static str, String); 5], Failure> {
+    fn settings(&self, catalogue: &Path) -> Result<[(&'static str, String); 6], Failure> {
         let ledger = utf8(&self.folder.join(LEDGER))?.to_owned();
         Ok([
             ("listen", quoted(&self.listen.to_string())?),
             ("admin_listen", quoted(&self.admin_listen.to_string())?),
+            ("operator_listen", quoted(&self.operator_listen.to_string())?),
             ("data_dir", quoted(utf8(&self.folder)?)?),
             ("store", quoted(&format!("sqlite://{ledger}"))?),
             ("catalogue", quoted(utf8(catalogue)?)?),
@@ -86,20 +88,28 @@ impl Layout {
                 None => text.push_str(&format!("{line}\n")),
             }
         }
+        // What the shipped one leaves to its default.
+        let is_there = |name: &str| {
+            REAL_CONF
+                .lines()
+                .any(|line| line.split_once(':').is_some_and(|(key, _)| key == name))
+        };
+        for (name, value) in settings.iter().filter(|(name, _)| !is_there(name)) {
+            text.push_str(&format!("{name}: {value}\n"));
+        }
         Ok(text)
     }
 }
 
-/// Puts `text` in the place of what an earlier demo wrote.
-/// The key of the last start, when it was kept.
-pub(super) fn kept_key(folder: &Path, prefix: &str) -> Option<ApiKey> {
-    let text = std::fs::read_to_string(folder.join(KEY)).ok()?;
+/// The key or token of the last start, when it was kept.
+pub(super) fn kept(folder: &Path, name: &str, prefix: &str) -> Option<ApiKey> {
+    let text = std::fs::read_to_string(folder.join(name)).ok()?;
     ApiKey::parse(prefix, text.trim())
 }
 
-/// Keeps the key for the next start, in a file that nobody else can read.
-pub(super) fn keep_key(folder: &Path, key: &ApiKey) -> Result<(), Failure> {
-    let path = folder.join(KEY);
+/// Keeps a key or token for the next start, in a file that nobody else can read.
+pub(super) fn keep(folder: &Path, name: &str, key: &ApiKey) -> Result<(), Failure> {
+    let path = folder.join(name);
     let kept = || {
         let mut file = std::fs::OpenOptions::new()
             .write(true)
@@ -112,6 +122,7 @@ pub(super) fn keep_key(folder: &Path, key: &ApiKey) -> Result<(), Failure> {
     kept().map_err(|error| Failure::new(format!("cannot write {}: {error}", path.display())))
 }
 
+/// Puts `text` in the place of what an earlier demo wrote.
 fn replace(path: &Path, text: &str) -> Result<(), Failure> {
     let failed = |error: std::io::Error| Failure::new(format!("cannot write {}: {error}", path.display()));
     match std::fs::read_to_string(path) {
@@ -144,7 +155,9 @@ fn utf8(path: &Path) -> Result<&str, Failure> {
 /// The ledger's file name.
 pub(super) const LEDGER: &str = "ledger.db";
 pub(super) const CONF: &str = "tollgate.yaml";
-const KEY: &str = "key";
+/// File names of what is kept for the next start.
+pub(super) const KEY: &str = "key";
+pub(super) const TOKEN: &str = "operator-token";
 /// What the generated configuration names as the simulated provider's credential.
 pub(super) const SIMULATED_KEY: &str = "TOLLGATE_SIMULATED_KEY";
 /// First line of every file of the demo; only files that begin with it are replaced.

@@ -22,6 +22,12 @@ pub(super) struct Greeting {
     pub(super) conf: PathBuf,
     /// Where the gateway is seen at work.
     pub(super) status_page: String,
+    /// Where operators work.
+    pub(super) console: String,
+    /// With which they sign in there.
+    pub(super) operator_token: String,
+    /// Where who has the key sees its money.
+    pub(super) wallet: String,
     #[serde(skip)]
     pub(super) model: String,
     #[serde(skip)]
@@ -62,6 +68,9 @@ impl Greeting {
             account,
             conf,
             status_page,
+            console,
+            operator_token,
+            wallet,
             model,
             simulated,
         } = self;
@@ -85,6 +94,8 @@ impl Greeting {
              key       {key}\n\
              account   {account}, tier pro, prepaid credit\n\
              status    {status_page}\n\
+             console   {console}  (sign in with {operator_token})\n\
+             wallet    {wallet}  (open it with the key)\n\
              \n\
              A streamed completion:\n\
              \n\

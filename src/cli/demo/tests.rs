@@ -12,6 +12,7 @@ fn args(folder: &tempfile::TempDir, listen: &str) -> DemoArgs {
         listen: Some(listen.parse().unwrap()),
         data_dir: folder.path().join("demo"),
         simulated: false,
+        with_traffic: false,
     }
 }
 
@@ -87,6 +88,8 @@ fn a_demo_is_set_up_from_nothing_and_again() {
 
     let second = Demo::prepare(&args, no_environment).unwrap();
     assert_eq!(first.greeting.key, second.greeting.key, "the key was kept");
+    assert_eq!(first.greeting.operator_token, second.greeting.operator_token);
+    assert!(first.greeting.operator_token.starts_with("tgop_"));
     let AdminReply::Account(view) = ask(
         &config,
         AdminOp::AccountShow {
@@ -110,6 +113,64 @@ fn a_demo_is_set_up_from_nothing_and_again() {
         first.greeting.key, third.greeting.key,
         "the one that was kept is revoked"
     );
+}
+
+#[test]
+fn a_day_of_traffic_is_what_its_calls_would_have_left() {
+    let folder = tempfile::tempdir().unwrap();
+    let args = DemoArgs {
+        with_traffic: true,
+        ..args(&folder, "127.0.0.1:0")
+    };
+    let before = Clock::System.now();
+    let first = Demo::prepare(&args, no_environment).unwrap();
+    let audit = |config: &Config| match ask(config, AdminOp::Audit).unwrap() {
+        AdminReply::Audit(report) => report,
+        other => panic!("{other:?}"),
+    };
+    let report = audit(&first.config);
+    assert_eq!((report.accounts, report.findings), (9, Vec::new()));
+    let receipts = |account: &str| {
+        let query = crate::ledger::admin::ReceiptQuery::newest(&account.parse().unwrap(), 1_000);
+        match ask(&first.config, AdminOp::Receipts(query)).unwrap() {
+            AdminReply::Receipts(page) => page.receipts,
+            other => panic!("{other:?}"),
+        }
+    };
+    let acme = receipts("acme");
+    assert!(acme.len() > 300, "{}", acme.len());
+    let (day, now) = (before.plus_millis(-86_400_000), Clock::System.now());
+    let mut hours: Vec<i64> = Vec::new();
+    for receipt in &acme {
+        let call = &receipt.billed.call;
+        assert!(day <= call.created.unwrap() && call.ended.unwrap() <= now);
+        assert!(call.created < call.first_byte && call.first_byte <= call.ended);
+        assert!(receipt.billed.cost <= receipt.billed.held.unwrap());
+        hours.push(receipt.resolved.since(day) / 3_600_000);
+    }
+    hours.sort_unstable();
+    hours.dedup();
+    assert!(hours.len() >= 18, "calls in {} hours", hours.len());
+    assert!(!receipts("demo").is_empty());
+    let AdminReply::Account(poor) = ask(
+        &first.config,
+        AdminOp::AccountShow {
+            account: "fjord".parse().unwrap(),
+        },
+    )
+    .unwrap() else {
+        panic!("not an account");
+    };
+    assert!(
+        poor.figures.balance.pico() < 100_000_000_000,
+        "{}",
+        poor.figures.balance
+    );
+
+    let second = Demo::prepare(&args, no_environment).unwrap();
+    assert_eq!(first.greeting.key, second.greeting.key);
+    assert_eq!(receipts("acme").len(), acme.len(), "a second start adds nothing");
+    assert_eq!(audit(&second.config).findings, Vec::new());
 }
 
 #[test]
@@ -143,6 +204,9 @@ fn the_greeting_comes_when_the_gateway_answers() {
         key: "K".into(),
         base_url: "B".into(),
         status_page: "S".into(),
+        console: "C".into(),
+        operator_token: "T".into(),
+        wallet: "W".into(),
         model: "m".into(),
         ..demo.greeting
     };
@@ -152,7 +216,7 @@ fn the_greeting_comes_when_the_gateway_answers() {
     let value: Value = serde_json::from_str(&json).unwrap();
     assert_eq!(
         value,
-        serde_json::json!({"base_url": "B", "key": "K", "account": "demo", "conf": conf, "status_page": "S"})
+        serde_json::json!({"base_url": "B", "key": "K", "account": "demo", "conf": conf, "status_page": "S", "console": "C", "operator_token": "T", "wallet": "W"})
     );
     let text = greeting.written(Format::Text).unwrap();
     for part in [
@@ -161,6 +225,9 @@ fn the_greeting_comes_when_the_gateway_answers() {
         "B/llm/balance",
         "B/llm/usage",
         "B/llm/public/models",
+        "console   C",
+        "sign in with T",
+        "wallet    W",
         &conf,
     ] {
         assert!(text.contains(part), "{part} is not in {text}");

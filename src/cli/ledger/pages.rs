@@ -2,18 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use super::Way;
 use crate::cli::failure::Failure;
 use crate::clock::monotonic;
 use crate::config::{Config, Store};
 use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
-use crate::ledger::control::LedgerAccess;
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::Receipt;
 
 /// The way to the ledger for one who asks often. The embedded ledger's file is given up now and then, for others that wait for it.
 pub(super) struct Pages<'c> {
     config: &'c Config,
-    access: Option<(LedgerAccess, Instant)>,
+    access: Option<(Way, Instant)>,
 }
 
 impl<'c> Pages<'c> {

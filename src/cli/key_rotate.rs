@@ -1,0 +1,98 @@
+//! `tollgate key rotate`: a new key in place of one, which holds on for a while.
+
+use clap::Args;
+use serde::Serialize;
+
+use super::arguments::Lifetime;
+use super::failure::Failure;
+use super::key::{named, random};
+use super::ledger::ask;
+use super::output::{Answer, Format, Show};
+use crate::config::Config;
+use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
+use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId};
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Examples:\n  tollgate key rotate key_0123456789abcdef --overlap 24h\n  \
+    tollgate key rotate \"$LEAKED_KEY\" --overlap 0\n\n\
+    The new key has the account, tier, domains, limits, settings and expiry of the old one. That\n\
+    one works until the overlap is over, or until its own expiry if that comes first; with an\n\
+    overlap of 0 it is revoked at once. A limit of what the key may spend holds for both\n\
+    together: what the old key has spent counts, and they spend one limit, not two. Limits a\n\
+    minute are each key's own."
+)]
+pub(super) struct RotateArgs {
+    /// The key's id, or the key itself
+    key_or_id: String,
+    /// How long the old key holds on: 24h, 7d; 0: not at all
+    #[arg(long, value_name = "TIME", value_parser = overlap, default_value = "24h")]
+    overlap: i64,
+}
+
+/// A time as it is typed, in milliseconds, or 0.
+fn overlap(text: &str) -> Result<i64, String> {
+    match text {
+        "0" => Ok(0),
+        _ => text.parse::<Lifetime>().map(|lifetime| lifetime.millis),
+    }
+}
+
+pub(super) fn run(args: &RotateArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+    let key = named(&args.key_or_id)?;
+    let replaces = match &key {
+        KeyRef::Id(id) => id.clone(),
+        KeyRef::Digest(hex) => {
+            KeyId::of(&KeyDigest::from_hex(hex).ok_or_else(|| Failure::new("the key cannot be read"))?)
+        }
+    };
+    let new = ApiKey::from_random(&config.key_prefix, random()?);
+    let op = AdminOp::KeyRotate {
+        key,
+        digest: new.digest().to_hex(),
+        overlap_ms: args.overlap,
+    };
+    let AdminReply::Key(record) = ask(config, op)? else {
+        return Err(Failure::wrong_reply());
+    };
+    Answer::of(
+        &Rotated {
+            key: new.reveal(),
+            id: record.id,
+            account: record.account,
+            replaces,
+            overlap_seconds: args.overlap / 1_000,
+        },
+        format,
+    )
+}
+
+/// A key for its owner, once.
+#[derive(Serialize)]
+struct Rotated<'k> {
+    key: &'k str,
+    id: KeyId,
+    account: AccountId,
+    replaces: KeyId,
+    overlap_seconds: i64,
+}
+
+impl Show for Rotated<'_> {
+    fn text(&self) -> String {
+        let Rotated { key, id, replaces, .. } = self;
+        let old = match self.overlap_seconds {
+            0 => format!("{replaces} is revoked"),
+            seconds => format!("{replaces} works for {} more, or until its own expiry", time(seconds)),
+        };
+        format!("key  {key}\nid   {id}\n\nKeep the key now: it is shown once. {old}.\n")
+    }
+}
+
+fn time(seconds: i64) -> String {
+    for (unit, size) in [("d", 86_400), ("h", 3_600), ("m", 60)] {
+        if seconds % size == 0 {
+            return format!("{}{unit}", seconds / size);
+        }
+    }
+    format!("{seconds}s")
+}

@@ -1,0 +1,314 @@
+//! `tollgate operator`: who may use the operator's interface, and the log of what was done. A token is made here, shown once, and only its
+//! digest leaves this process.
+
+use clap::{Args, Subcommand};
+use serde::Serialize;
+use serde_json::Value;
+
+use super::arguments::Lifetime;
+use super::failure::Failure;
+use super::key::random;
+use super::ledger::ask;
+use super::output::{Align, Answer, Format, Show, Table, facts, line, plain};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::ledger::admin::operators::{Act, ActQuery, Actor, OperatorOp, OperatorRecord};
+use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::pure::ids::AccountId;
+use crate::pure::operator::{Role, token};
+
+#[derive(Debug, Subcommand)]
+pub(super) enum OperatorCommand {
+    /// Make an operator and show its token, once
+    #[command(after_help = "Examples:\n  tollgate operator create anna --role admin\n  \
+        tollgate operator create shop --role billing --expires-in 90d\n\n\
+        read reads everything and changes nothing; support may suspend accounts and manage keys;\n\
+        billing may add and correct credit; admin may do all there is.\n\n\
+        Only a digest of the token is stored: one that is lost cannot be shown again, only revoked\n\
+        and replaced.")]
+    Create {
+        /// What it is called: 1 to 64 characters
+        name: String,
+        /// What it may do: admin, billing, support or read
+        #[arg(long)]
+        role: Role,
+        /// How long its token works: 90d, 12h [default: for ever]
+        #[arg(long, value_name = "TIME")]
+        expires_in: Option<Lifetime>,
+    },
+    /// List all operators, revoked ones too
+    List,
+    /// Revoke an operator's token for good; it is refused within a second
+    Revoke {
+        /// The operator's id: op_ and 16 hexadecimal digits
+        id: String,
+    },
+    /// Show the log: who did what, with what was there before and after
+    #[command(after_help = "Examples:\n  tollgate operator log\n  \
+        tollgate operator log --account acme --limit 10 --json\n\n\
+        The newest act is first. Commands of this program are acts of the operator `cli`; what only\n\
+        reads is not logged. An act with the error `unknown` is one whose end was never written: the\n\
+        process died, or the store failed.")]
+    Log(LogArgs),
+}
+
+#[derive(Debug, Args)]
+pub(super) struct LogArgs {
+    /// Only what is about this account
+    #[arg(long, value_name = "NAME")]
+    account: Option<AccountId>,
+    /// How many acts, 1 to 1000
+    #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    limit: u32,
+    /// Only acts before this one: `next` of the page before
+    #[arg(long, value_name = "ID")]
+    before: Option<String>,
+}
+
+pub(super) fn run(command: OperatorCommand, config: &Config, format: Format) -> Result<Answer, Failure> {
+    match command {
+        OperatorCommand::Create { name, role, expires_in } => {
+            let token = token(random()?);
+            let op = OperatorOp::Create {
+                digest: token.digest().to_hex(),
+                name,
+                role,
+                expires_in_ms: expires_in.map(|lifetime| lifetime.millis),
+            };
+            let operator = OperatorShown::of(operator(config, op)?);
+            let token = token.reveal();
+            Answer::of(&Created { token, operator }, format)
+        }
+        OperatorCommand::Revoke { id } => {
+            let revoked = operator(config, OperatorOp::Revoke { id })?;
+            Answer::of(&Revoked(OperatorShown::of(revoked)), format)
+        }
+        OperatorCommand::List => match ask(config, AdminOp::Operator(OperatorOp::List))? {
+            AdminReply::Operators { operators } => {
+                let operators = operators.into_iter().map(OperatorShown::of).collect();
+                Answer::of(&OperatorsShown { operators }, format)
+            }
+            _ => Err(Failure::wrong_reply()),
+        },
+        OperatorCommand::Log(LogArgs { account, limit, before }) => {
+            let query = ActQuery { limit, before, account };
+            match ask(config, AdminOp::Operator(OperatorOp::Log(query)))? {
+                AdminReply::Acts(page) => {
+                    let acts = page.acts.into_iter().map(ActShown::of).collect();
+                    let next = page.next;
+                    Answer::of(&ActsShown { acts, next }, format)
+                }
+                _ => Err(Failure::wrong_reply()),
+            }
+        }
+    }
+}
+
+fn operator(config: &Config, op: OperatorOp) -> Result<OperatorRecord, Failure> {
+    match ask(config, AdminOp::Operator(op))? {
+        AdminReply::Operator(record) => Ok(record),
+        _ => Err(Failure::wrong_reply()),
+    }
+}
+
+/// A token for its new owner: the only place that shows one.
+#[derive(Serialize)]
+struct Created<'t> {
+    token: &'t str,
+    #[serde(flatten)]
+    operator: OperatorShown,
+}
+
+impl Show for Created<'_> {
+    fn text(&self) -> String {
+        let Created { token, operator } = self;
+        let expires = operator.expires.clone().unwrap_or_else(|| "never".to_owned());
+        let mut text = facts(&[
+            ("token", (*token).to_owned()),
+            ("id", operator.id.clone()),
+            ("name", operator.name.clone()),
+            ("role", operator.role.name().to_owned()),
+            ("expires", expires),
+        ]);
+        text.push_str("\nKeep the token now: it is shown once. The id is for lists and for revoking it.\n");
+        text
+    }
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Revoked(OperatorShown);
+
+impl Show for Revoked {
+    fn text(&self) -> String {
+        format!("{} ({}) is revoked\n", self.0.id, self.0.name)
+    }
+}
+
+#[derive(Serialize)]
+struct OperatorsShown {
+    operators: Vec<OperatorShown>,
+}
+
+/// An operator as lists show it.
+#[derive(Serialize)]
+struct OperatorShown {
+    id: String,
+    name: String,
+    role: Role,
+    state: State,
+    created: String,
+    expires: Option<String>,
+    revoked: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum State {
+    Active,
+    Expired,
+    Revoked,
+}
+
+impl OperatorShown {
+    fn of(record: OperatorRecord) -> OperatorShown {
+        let state = match record.revoked {
+            Some(_) => State::Revoked,
+            None if record.is_good(Clock::System.now()) => State::Active,
+            None => State::Expired,
+        };
+        OperatorShown {
+            state,
+            id: record.id,
+            name: record.name,
+            role: record.role,
+            created: record.created.to_string(),
+            expires: record.expires.map(|at| at.to_string()),
+            revoked: record.revoked.map(|at| at.to_string()),
+        }
+    }
+}
+
+impl Show for OperatorsShown {
+    fn text(&self) -> String {
+        if self.operators.is_empty() {
+            return "no operators: tollgate operator create NAME --role admin\n".to_owned();
+        }
+        let columns = ["OPERATOR", "NAME", "ROLE", "STATE", "EXPIRES"].map(|title| (title, Align::Left));
+        let mut table = Table::new(&columns);
+        for operator in &self.operators {
+            let state = match operator.state {
+                State::Active => "active",
+                State::Expired => "expired",
+                State::Revoked => "revoked",
+            };
+            table.row(vec![
+                operator.id.clone(),
+                operator.name.clone(),
+                operator.role.name().to_owned(),
+                state.to_owned(),
+                operator.expires.clone().unwrap_or_else(|| "never".to_owned()),
+            ]);
+        }
+        table.text()
+    }
+}
+
+#[derive(Serialize)]
+struct ActsShown {
+    acts: Vec<ActShown>,
+    next: Option<String>,
+}
+
+/// An act as the log shows it.
+#[derive(Serialize)]
+struct ActShown {
+    id: String,
+    time: String,
+    actor: Actor,
+    action: String,
+    account: Option<AccountId>,
+    subject: Option<String>,
+    request: Value,
+    before: Value,
+    after: Value,
+    error: Option<String>,
+}
+
+impl ActShown {
+    fn of(act: Act) -> ActShown {
+        ActShown {
+            id: act.id,
+            time: act.at.to_string(),
+            actor: act.actor,
+            action: act.action,
+            account: act.account,
+            subject: act.subject,
+            request: act.request,
+            before: act.before,
+            after: act.after,
+            error: act.error,
+        }
+    }
+
+    fn write(&self, text: &mut String) {
+        let Actor {
+            id,
+            name,
+            role,
+            address,
+        } = &self.actor;
+        let from = address.as_ref().map(|address| format!(" from {address}"));
+        told(text, format_args!("{}  {}  {}", self.id, self.time, self.action));
+        told(
+            text,
+            format_args!("  by       {name} ({id}, {role}){}", from.unwrap_or_default()),
+        );
+        if let Some(account) = &self.account {
+            told(text, format_args!("  account  {account}"));
+        }
+        if let Some(subject) = &self.subject {
+            told(text, format_args!("  subject  {subject}"));
+        }
+        for (name, before, after) in changes(&self.before, &self.after) {
+            told(text, format_args!("  {name}: {before} -> {after}"));
+        }
+        if let Some(error) = &self.error {
+            if !self.request.is_null() {
+                told(text, format_args!("  request  {}", self.request));
+            }
+            told(text, format_args!("  error    {error}"));
+        }
+    }
+}
+
+impl Show for ActsShown {
+    fn text(&self) -> String {
+        let mut text = String::new();
+        if self.acts.is_empty() {
+            text.push_str("no acts\n");
+        }
+        self.acts.iter().for_each(|act| act.write(&mut text));
+        if let Some(next) = &self.next {
+            line(&mut text, format_args!("\nmore: --before {next}"));
+        }
+        text
+    }
+}
+
+/// Appends a line of the log, in which there may be what somebody sent.
+fn told(text: &mut String, arguments: std::fmt::Arguments<'_>) {
+    line(text, format_args!("{}", plain(&arguments.to_string())));
+}
+
+/// What an act changed: of something that was there, each of its fields that is another one afterwards.
+fn changes(before: &Value, after: &Value) -> Vec<(String, Value, Value)> {
+    let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else {
+        return Vec::new();
+    };
+    let differs = |(name, after): (&String, &Value)| {
+        let before = before.get(name).unwrap_or(&Value::Null);
+        (before != after).then(|| (name.clone(), before.clone(), after.clone()))
+    };
+    after.iter().filter_map(differs).collect()
+}

@@ -1,0 +1,207 @@
+//! `--operator URL`: commands go to the operator's API of a gateway elsewhere.
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use bytes::{Bytes, BytesMut};
+use clap::Args;
+use http::header::{self, HeaderMap, HeaderValue};
+use http::{Method, Uri};
+use pingora::connectors::http::Connector;
+use pingora::http::RequestHeader;
+use pingora::protocols::http::client::HttpSession;
+use pingora::upstreams::peer::HttpPeer;
+
+use super::arguments::EVERYWHERE;
+use super::failure::Failure;
+use crate::config::{BaseUrl, Config, RemoteGateway, environment};
+use crate::gateway::upstream::providers::read_ca;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+
+/// Where commands go.
+#[derive(Clone, Debug, Args)]
+pub(super) struct RemoteArgs {
+    /// Work on the gateway there, with the token in TOLLGATE_OPERATOR_TOKEN
+    #[arg(long, global = true, value_name = "URL", help_heading = EVERYWHERE)]
+    operator: Option<String>,
+    /// With --operator: trust this certificate authority
+    #[arg(long, global = true, value_name = "FILE", help_heading = EVERYWHERE)]
+    ca: Option<PathBuf>,
+    /// With --operator: allow http:// to other machines
+    #[arg(long, global = true, help_heading = EVERYWHERE)]
+    insecure: bool,
+}
+
+impl RemoteArgs {
+    /// Whether commands go elsewhere.
+    pub(super) fn is_set(&self) -> bool {
+        self.operator.is_some()
+    }
+
+    /// What stands in the place of a configuration of this machine; nothing when that is meant.
+    pub(super) fn config(&self) -> Result<Option<Config>, Failure> {
+        let Some(url) = &self.operator else { return Ok(None) };
+        let gateway = self.gateway(url)?;
+        let settings = exchange(&gateway, Method::GET, "/v1/settings", Bytes::new())?;
+        let settings = String::from_utf8(settings.to_vec()).map_err(|_| other_form(&gateway))?;
+        Config::of_remote(gateway.clone(), &settings)
+            .map(Some)
+            .map_err(|_| other_form(&gateway))
+    }
+
+    fn gateway(&self, url: &str) -> Result<RemoteGateway, Failure> {
+        let url = BaseUrl::parse(url).map_err(|problem| Failure::new(format!("--operator: {problem}")))?;
+        let is_loopback = url.host == "localhost" || url.host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback());
+        if !url.tls && !is_loopback && !self.insecure {
+            return Err(Failure::new(
+                "--operator: the token would go over plain HTTP to another machine: use https://, or --insecure if that is meant",
+            ));
+        }
+        let token = environment(TOKEN).filter(|token| !token.trim().is_empty());
+        let token = token.ok_or_else(|| {
+            Failure::new(format!(
+                "{TOKEN} is not set: it holds the operator's token, which begins with tgop_"
+            ))
+        })?;
+        Ok(RemoteGateway {
+            url,
+            token: token.trim().to_owned(),
+            ca_file: self.ca.clone(),
+        })
+    }
+}
+
+/// Asks the ledger of a gateway elsewhere.
+pub(super) fn ask(gateway: &RemoteGateway, op: &AdminOp) -> Result<AdminReply, Failure> {
+    let body = serde_json::to_vec(op)?;
+    let answer = exchange(gateway, Method::POST, "/v1/commands", Bytes::from(body))?;
+    let reply: Result<AdminReply, AdminError> = serde_json::from_slice(&answer).map_err(|_| other_form(gateway))?;
+    Ok(reply?)
+}
+
+/// One request, and the body of its answer when that is 200. Blocks.
+fn exchange(gateway: &RemoteGateway, method: Method, path: &str, body: Bytes) -> Result<Bytes, Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime.map_err(|error| Failure::new(format!("no request can be made: {error}")))?;
+    let answered =
+        runtime.block_on(async { tokio::time::timeout(ANSWERED_WITHIN, send(gateway, method, path, body)).await });
+    let (status, body) = answered.map_err(|_| unreached(gateway, &"it does not answer"))??;
+    match status {
+        200 => Ok(body),
+        401 => Err(Failure::new(format!(
+            "{} does not take the token of {TOKEN}: it is wrong, expired or revoked",
+            gateway.url.authority
+        ))),
+        status => Err(refused(gateway, status, &body)),
+    }
+}
+
+async fn send(gateway: &RemoteGateway, method: Method, path: &str, body: Bytes) -> Result<(u16, Bytes), Failure> {
+    let said = |error: Box<pingora::Error>| unreached(gateway, &error);
+    let mut session = connect(gateway).await?;
+    let request = head(gateway, method, path, body.len())?;
+    session.write_request_header(Box::new(request)).await.map_err(said)?;
+    if !body.is_empty() {
+        session.write_request_body(body, true).await.map_err(said)?;
+    }
+    session.finish_request_body().await.map_err(said)?;
+    session.read_response_header().await.map_err(said)?;
+    let status = session.response_header().map_or(0, |head| head.status.as_u16());
+    let mut answer = BytesMut::new();
+    while let Some(piece) = session.read_response_body().await.map_err(said)? {
+        if answer.len().saturating_add(piece.len()) > ANSWER_BYTES_MAX {
+            return Err(unreached(gateway, &"its answer is too long"));
+        }
+        answer.extend_from_slice(&piece);
+    }
+    Ok((status, answer.freeze()))
+}
+
+/// Connects to the first address of the gateway's name that takes the connection.
+async fn connect(gateway: &RemoteGateway) -> Result<HttpSession<()>, Failure> {
+    let BaseUrl { host, port, .. } = &gateway.url;
+    let addresses = tokio::net::lookup_host((host.as_str(), *port))
+        .await
+        .map_err(|error| unreached(gateway, &error))?;
+    let connector = Connector::new(None);
+    let mut refused = unreached(gateway, &"its name has no address");
+    for address in addresses {
+        match connector.get_http_session(&peer(gateway, address)?).await {
+            Ok((session, _)) => return Ok(session),
+            Err(error) => refused = unreached(gateway, &error),
+        }
+    }
+    Err(refused)
+}
+
+fn peer(gateway: &RemoteGateway, address: SocketAddr) -> Result<HttpPeer, Failure> {
+    let BaseUrl { tls, host, .. } = &gateway.url;
+    let name = if *tls { host.clone() } else { String::new() };
+    let mut peer = HttpPeer::new(address, *tls, name);
+    peer.options.connection_timeout = Some(CONNECTED_WITHIN);
+    peer.options.total_connection_timeout = Some(CONNECTED_WITHIN.saturating_mul(2));
+    if let Some(path) = &gateway.ca_file {
+        peer.options.ca = Some(read_ca(path).map_err(|problem| Failure::new(format!("--ca: {problem}")))?);
+    }
+    Ok(peer)
+}
+
+fn head(gateway: &RemoteGateway, method: Method, path: &str, length: usize) -> Result<RequestHeader, Failure> {
+    let unusable = |what: &str| Failure::new(format!("{what} cannot stand in a request"));
+    let uri: Uri = format!("{}{path}", gateway.url.path)
+        .parse()
+        .map_err(|_| unusable("the path of --operator"))?;
+    let mut token = HeaderValue::from_str(&format!("Bearer {}", gateway.token)).map_err(|_| unusable(TOKEN))?;
+    token.set_sensitive(true);
+    let host = HeaderValue::from_str(&gateway.url.authority).map_err(|_| unusable("the host of --operator"))?;
+    let mut headers = HeaderMap::new();
+    headers.insert(header::HOST, host);
+    headers.insert(header::AUTHORIZATION, token);
+    headers.insert(header::USER_AGENT, USER_AGENT);
+    if length > 0 {
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::CONTENT_LENGTH, HeaderValue::from(length));
+    }
+    let (mut parts, ()) = http::Request::new(()).into_parts();
+    parts.method = method;
+    parts.uri = uri;
+    parts.headers = headers;
+    Ok(RequestHeader::from(parts))
+}
+
+fn unreached(gateway: &RemoteGateway, why: &dyn std::fmt::Display) -> Failure {
+    Failure::new(format!(
+        "the gateway at {} cannot be asked: {why}",
+        gateway.url.authority
+    ))
+}
+
+fn other_form(gateway: &RemoteGateway) -> Failure {
+    Failure::new(format!(
+        "{} answers in another form: is it operator_listen of a Tollgate of this version?",
+        gateway.url.authority
+    ))
+}
+
+/// An error in the interface's shape is told in its own words.
+fn refused(gateway: &RemoteGateway, status: u16, body: &[u8]) -> Failure {
+    let told: Option<serde_json::Value> = serde_json::from_slice(body).ok();
+    let message = told.as_ref().and_then(|told| told.pointer("/error/message")?.as_str());
+    match message {
+        Some(message) => Failure::new(format!("{} answers {status}: {message}", gateway.url.authority)),
+        None => Failure::new(format!(
+            "{} answers {status}: is it operator_listen of a Tollgate?",
+            gateway.url.authority
+        )),
+    }
+}
+
+/// The variable that holds the token: on a command line everybody on the machine could read it.
+const TOKEN: &str = "TOLLGATE_OPERATOR_TOKEN";
+const CONNECTED_WITHIN: Duration = Duration::from_secs(5);
+/// As long as the other side gives an answer.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+/// A list of a million accounts.
+const ANSWER_BYTES_MAX: usize = 512 << 20;
+const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));

@@ -1,0 +1,231 @@
+//! Suspending and closing accounts, their terms, corrections, lists and statements, on the file and through its owner.
+
+use super::*;
+
+fn tidied(text: &str) -> String {
+    text.lines()
+        .map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ") + "\n")
+        .collect()
+}
+
+/// Words with blanks in them are given as they are.
+fn run(place: &Place, words: &[&str]) -> Outcome {
+    let conf = place.conf();
+    let words = ["tollgate"].into_iter().chain(words.iter().copied());
+    let conf = ["--conf".into(), conf.into_os_string()];
+    execute(words.map(OsString::from).chain(conf))
+}
+
+fn business(place: &Place) {
+    for name in ["acme", "acme-2", "bob"] {
+        let (_, made) = place.json(&format!("account create {name} --tier pro"));
+        assert_eq!(
+            (&made["status"], &made["low_balance"]),
+            (&Value::from("active"), &Value::Null)
+        );
+    }
+    let (_, added) = place.json("credits add acme 10.5 --reference A");
+    assert_eq!(
+        (&added["kind"], &added["added"]),
+        (&Value::from("top_up"), &Value::from(true))
+    );
+    let noted = [
+        "credits",
+        "add",
+        "acme",
+        "2",
+        "--reference",
+        "B",
+        "--kind",
+        "bonus",
+        "--note",
+        "for the wait",
+        "--json",
+    ];
+    let outcome = run(place, &noted);
+    let bonus: Value = serde_json::from_str(&outcome.stdout).unwrap_or_else(|_| panic!("{outcome:?}"));
+    assert_eq!(
+        (&bonus["kind"], &bonus["note"]),
+        (&Value::from("bonus"), &Value::from("for the wait"))
+    );
+    let (text, again) = place.json("credits add acme 2 --reference B --kind bonus");
+    assert!(
+        again["added"] == false && text.contains("\"note\":\"for the wait\""),
+        "{text}"
+    );
+    assert!(
+        place
+            .error("credits add acme 2 --reference B")
+            .contains("another amount or kind")
+    );
+
+    let taken = place.run("credits correct acme -2.50 --reference C");
+    assert_eq!(taken.stdout, "took 2.5 USD from acme: the balance is 10 USD\n");
+    let short = place.error("credits correct acme -10.000000000001 --reference D");
+    assert!(
+        short.contains("-10.000000000001 is more than is available: 10, with 0 held"),
+        "{short}"
+    );
+    let (text, _) = place.json("credits correct acme -10.000000000001 --reference D --kind refund --allow-negative");
+    assert!(text.contains("\"balance\":-0.000000000001,"), "{text}");
+    let (text, _) = place.json("credits correct acme 1.000000000001 --reference E");
+    assert!(text.contains("\"balance\":1,"), "{text}");
+    assert!(
+        place
+            .error("credits correct acme 1 --reference F --kind bonus")
+            .contains("credits add")
+    );
+    for bad in [
+        "credits correct acme 0 --reference F",
+        "credits add acme -1 --reference F",
+        "credits add acme 1 --reference F --kind gift",
+    ] {
+        assert_eq!(place.run(bad).status, 2, "{bad}");
+    }
+
+    let (text, list) = place.json("credits list acme --limit 2");
+    assert_eq!(
+        (
+            list["entries"].as_array().unwrap().len(),
+            &list["entries"][0]["reference"]
+        ),
+        (2, &Value::from("E"))
+    );
+    assert!(text.contains("\"kind\":\"refund\",\"amount\":-10.000000000001,\"reference\":\"D\",\"note\":null,\"balance\":-0.000000000001}"), "{text}");
+    let next = list["next"].as_str().unwrap();
+    let (_, rest) = place.json(&format!("credits list acme --before {next}"));
+    assert_eq!(
+        (rest["entries"].as_array().unwrap().len(), &rest["next"]),
+        (3, &Value::Null)
+    );
+    let table = place.run("credits list acme --limit 2").stdout;
+    assert!(
+        table.contains("refund") && table.ends_with("more: --before \"D\"\n"),
+        "{table}"
+    );
+    assert!(place.run("credits list bob").stdout.starts_with("no credit: "));
+    assert!(place.error("credits list nobody").contains("nobody"));
+
+    statements(place);
+    terms(place);
+}
+
+fn statements(place: &Place) {
+    let (text, statement) = place.json("account statement acme");
+    assert_eq!(
+        (
+            statement["entries"].as_array().unwrap().len(),
+            statement["debits"].as_array().unwrap().len()
+        ),
+        (5, 0)
+    );
+    assert!(
+        text.contains("\"opening_balance\":0,") && text.ends_with("\"closing_balance\":1}\n"),
+        "{text}"
+    );
+    let (_, before) = place.json("account statement acme --from 2026-01-01 --to 2026-01-31");
+    assert_eq!(
+        (
+            before["closing_balance"].to_string().as_str(),
+            before["entries"].as_array().unwrap().len()
+        ),
+        ("0", 0)
+    );
+    let csv = place.run("account statement acme --csv").stdout;
+    let mut reader = csv::ReaderBuilder::new().flexible(false).from_reader(csv.as_bytes());
+    let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
+    assert_eq!(rows.len(), 7);
+    let amounts = rows
+        .iter()
+        .filter(|row| &row[0] == "entry")
+        .map(|row| row[3].parse::<Credits>().unwrap().pico());
+    assert_eq!(amounts.sum::<i64>(), 1_000_000_000_000);
+    assert_eq!((&rows[0][4], &rows[6][4]), ("0", "1"));
+    let both = place.run("account statement acme --csv --json");
+    assert!(
+        both.status == 1 && both.stderr.contains("either CSV or JSON"),
+        "{both:?}"
+    );
+    let text = tidied(&place.run("account statement acme").stdout);
+    assert!(
+        text.contains("opening balance 0 USD\nclosing balance 1 USD\n"),
+        "{text}"
+    );
+    assert!(
+        place
+            .error("account statement acme --from 2026-02-01 --to 2026-01-31")
+            .contains("after the last")
+    );
+    assert!(
+        place
+            .error("account statement acme --from 2020-01-01 --to 2026-01-31")
+            .contains("at most 367 days")
+    );
+    assert_eq!(place.run("account statement acme --from yesterday").status, 2);
+}
+
+fn terms(place: &Place) {
+    let (_, set) = place.json("account set acme --tier lite --low-balance 0.5 --meta crm=4711 --meta plan=a=b");
+    assert_eq!(
+        (&set["tier"], set["low_balance"].to_string().as_str()),
+        (&Value::from("lite"), "0.5")
+    );
+    assert_eq!(
+        (&set["metadata"]["crm"], &set["metadata"]["plan"]),
+        (&Value::from("4711"), &Value::from("a=b"))
+    );
+    let (_, set) = place.json("account set acme --low-balance none --meta crm=");
+    assert_eq!(
+        (&set["low_balance"], set["metadata"].as_object().unwrap().len()),
+        (&Value::Null, 1)
+    );
+    let shown = tidied(&place.run("account show acme").stdout);
+    assert!(
+        shown.contains("status active\n") && shown.contains("plan = a=b\n"),
+        "{shown}"
+    );
+    assert_eq!(place.run("account set acme --meta crm").status, 2);
+    assert_eq!(place.run("account set acme").status, 2, "nothing to change");
+
+    let (_, page) = place.json("account list --search ACME --limit 1");
+    assert_eq!(
+        (&page["accounts"][0]["name"], &page["next"]),
+        (&Value::from("acme"), &Value::from("acme"))
+    );
+    let (_, page) = place.json("account list --search acme --after acme");
+    assert_eq!(
+        (&page["accounts"][0]["name"], page.get("next")),
+        (&Value::from("acme-2"), None)
+    );
+    assert!(!place.run("account list").stdout.contains("STATUS"));
+    assert_eq!(place.run("account list --search zoe").stdout, "no such accounts\n");
+
+    let (_, suspended) = place.json("account suspend acme");
+    assert_eq!(suspended["status"], "suspended");
+    assert!(place.run("account list").stdout.contains("suspended"));
+    assert_eq!(place.json("account resume acme").1["status"], "active");
+    assert_eq!(place.json("account close acme").1["status"], "closed");
+    assert!(place.error("account resume acme").contains("cannot be opened again"));
+    assert!(place.error("key create --account acme").contains("closed"));
+    assert!(place.error("credits add acme 1 --reference Z").contains("closed"));
+    assert_eq!(
+        place.json("credits correct acme -1 --reference Z --kind refund").1["added"],
+        true
+    );
+    assert_eq!(place.json("usage acme --period all").1["total_requests"], 0);
+    assert!(place.error("account suspend nobody").contains("nobody"));
+    assert_eq!(place.json("ledger audit").1["balanced"], true);
+}
+
+#[test]
+fn an_account_is_run_as_a_business_on_the_file() {
+    business(&Place::new());
+}
+
+#[test]
+fn an_account_is_run_as_a_business_through_the_gateway_that_owns_the_file() {
+    let place = Place::new();
+    let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+    control::listen(&store).unwrap();
+    business(&place);
+}
