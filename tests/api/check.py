@@ -1,4 +1,5 @@
-"""Runs Schemathesis, with all its checks, over the description that a gateway serves: the real binary, with a provider that answers everything.
+"""Runs Schemathesis, with all its checks, over the descriptions that a gateway serves, to clients and to operators: the real binary, with a
+provider that answers everything.
 
 The provider is this file's own, since a real one refuses much of what a generator makes up, and what is asked here is what the gateway does.
 """
@@ -13,6 +14,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
@@ -71,7 +73,7 @@ def binary() -> str:
     return os.environ.get("TOLLGATE_BIN") or str(target / "debug" / "tollgate")
 
 
-def configuration(folder: Path, provider: int, listen: int) -> Path:
+def configuration(folder: Path, provider: int, listen: int, **keys) -> Path:
     """Everything is affordable and allowed, so that an answer is about the request alone."""
     plenty = {"rpm": 1_000_000_000, "tpm": 1_000_000_000_000_000, "concurrency": 1_000_000, "monthly_quota": "9000000"}
     conf = {
@@ -84,7 +86,7 @@ def configuration(folder: Path, provider: int, listen: int) -> Path:
         "tiers": {"enterprise": plenty},
         # Schemathesis presents thousands of wrong keys.
         "auth_failures_per_minute": 1_000_000_000,
-    }
+    } | keys
     # JSON is YAML too.
     purposes = ["chat", "vision", "code", "fast", "router", "planner", "executor", "embedding", "free", "slide", "slot_extract"]
 
@@ -121,42 +123,91 @@ def wait_until_healthy(base_url: str, gateway: subprocess.Popen):
             time.sleep(0.05)
 
 
-def main() -> int:
+@contextmanager
+def running(**keys):
+    """A gateway with these keys in its configuration, below a folder of its own; it is stopped at the end."""
     provider = ThreadingHTTPServer(("127.0.0.1", 0), Provider)
     threading.Thread(target=provider.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="tollgate-api-") as name:
         folder, listen = Path(name), free_port()
-        conf = configuration(folder, provider.server_address[1], listen)
+        conf = configuration(folder, provider.server_address[1], listen, **keys)
         base_url = f"http://127.0.0.1:{listen}/api/v1"
         with (folder / "log").open("wb") as log:
             gateway = subprocess.Popen([binary(), "serve", "--conf", conf], stdin=subprocess.DEVNULL, stdout=log, stderr=log)
         try:
             wait_until_healthy(base_url, gateway)
-            command(conf, "account", "create", "api", "--tier", "enterprise")
-            command(conf, "credits", "add", "api", "1000000", "--reference", "first")
-            key = command(conf, "key", "create", "--account", "api")["key"]
-            schemathesis = [
-                str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(HERE / "schemathesis.toml"), "run",
-                f"{base_url}/openapi.json", "--header", f"Authorization: Bearer {key}", "--checks", "all", "--max-examples", EXAMPLES,
-                "--seed", os.environ.get("TOLLGATE_API_SEED", "1"), "--suppress-health-check", "all", "--request-timeout", "20",
-                "--continue-on-failure", *sys.argv[1:],
-            ]  # fmt: skip
-            # Made-up models are asked for as often as real ones: the hooks put these in.
-            environment = os.environ | {"SCHEMATHESIS_HOOKS": "hooks", "PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1"}
-            status = subprocess.run(schemathesis, cwd=folder, env=environment, timeout=RUN_SECONDS_MAX, check=False).returncode
+            yield gateway, conf, base_url
             if gateway.poll() is not None:
                 print("the gateway ended by itself; its log:")
                 print((folder / "log").read_text(errors="replace")[-5_000:])
-                return 1
+                sys.exit(1)
             gateway.send_signal(signal.SIGTERM)
             ended = gateway.wait(COMMAND_SECONDS_MAX)
             audit = command(conf, "ledger", "audit")
-            print(f"the gateway ended with {ended}; audit: {json.dumps(audit)}")
-            return status or ended
+            print(f"the gateway ended with {ended}; audit: {json.dumps(audit)}", flush=True)
+            if ended or not audit["balanced"]:
+                sys.exit(1)
         finally:
             if gateway.poll() is None:
                 gateway.kill()
                 gateway.wait()
+
+
+def schemathesis(description: str, token: str, config: str, hooks: str, folder: Path, **variables) -> int:
+    words = [
+        str(Path(sys.executable).with_name("schemathesis")), "--config-file", str(HERE / config), "run", description, "--header",
+        f"Authorization: Bearer {token}", "--checks", "all", "--max-examples", EXAMPLES, "--seed", os.environ.get("TOLLGATE_API_SEED", "1"),
+        "--suppress-health-check", "all", "--request-timeout", "20", "--continue-on-failure", *sys.argv[1:],
+    ]  # fmt: skip
+    environment = os.environ | variables | {"SCHEMATHESIS_HOOKS": hooks, "PYTHONPATH": str(HERE), "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(words, cwd=folder, env=environment, timeout=RUN_SECONDS_MAX, check=False).returncode
+
+
+def for_clients() -> int:
+    with running() as (_, conf, base_url):
+        command(conf, "account", "create", "api", "--tier", "enterprise")
+        command(conf, "credits", "add", "api", "1000000", "--reference", "first")
+        key = command(conf, "key", "create", "--account", "api")["key"]
+        # Made-up models are asked for as often as real ones: the hooks put these in.
+        return schemathesis(f"{base_url}/openapi.json", key, "schemathesis.toml", "hooks", conf.parent)
+
+
+def for_operators(store: str | None) -> int:
+    listen = f"127.0.0.1:{free_port()}"
+    keys = {"operator_listen": listen} | ({"store": store} if store else {})
+    with running(**keys) as (_, conf, _):
+        command(conf, "account", "create", "acme", "--tier", "enterprise")
+        operator = command(conf, "operator", "create", "Schemathesis", "--role", "admin")
+        description = f"http://{listen}/v1/openapi.json"
+        own = operator["id"]
+        return schemathesis(description, operator["token"], "operators.toml", "operators", conf.parent, TOLLGATE_API_OPERATOR=own)
+
+
+@contextmanager
+def redis():
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="tollgate-api-redis-") as folder:
+        words = ["redis-server", "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--appendonly", "yes", "--maxmemory-policy", "noeviction"]
+        server = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        try:
+            deadline = time.monotonic() + START_SECONDS_MAX
+            while True:
+                with socket.socket() as probe:
+                    if probe.connect_ex(("127.0.0.1", port)) == 0:
+                        break
+                if server.poll() is not None or time.monotonic() > deadline:
+                    sys.exit("redis-server does not answer")
+                time.sleep(0.05)
+            yield f"redis://127.0.0.1:{port}/0"
+        finally:
+            server.kill()
+            server.wait()
+
+
+def main() -> int:
+    status = for_clients() or for_operators(None)
+    with redis() as store:
+        return status or for_operators(store)
 
 
 if __name__ == "__main__":

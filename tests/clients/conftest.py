@@ -32,6 +32,9 @@ CALL_SECONDS_MAX = 20
 # With these set the demo would serve the real provider; the tests want the simulated one. The tracing ones would call out.
 HIDDEN_ENVIRONMENT = ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "OPENAI_BASE_URL", "OPENAI_ORG_ID", "OPENAI_PROJECT_ID")
 
+# Of webhooks whose secret_env is TOLLGATE_TEST_WEBHOOK_SECRET.
+WEBHOOK_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
+
 
 def binary() -> Path:
     if path := os.environ.get("TOLLGATE_BIN"):
@@ -201,6 +204,7 @@ def environment():
         os.environ.pop(name, None)
     for name in ("LANGSMITH_TRACING", "LANGCHAIN_TRACING_V2"):
         os.environ[name] = "false"
+    os.environ["TOLLGATE_TEST_WEBHOOK_SECRET"] = WEBHOOK_SECRET
 
 
 @pytest.fixture(scope="session")

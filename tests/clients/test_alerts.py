@@ -32,6 +32,7 @@ SCRAPES_EVERY = "500ms"
 LESS = {
     "tollgate_audit_age_seconds > 3600": f"tollgate_audit_age_seconds > {3600 // TIMES}",
     "tollgate_journal_age_seconds > 3600": f"tollgate_journal_age_seconds > {3600 // TIMES}",
+    "tollgate_webhook_oldest_event_age_seconds > 3600": f"tollgate_webhook_oldest_event_age_seconds > {3600 // TIMES}",
     "tollgate_unsettled_debits > 5000": "tollgate_unsettled_debits > 5",
 }
 # The slowest alert takes the shortened hour; the rest is for a busy machine.
@@ -236,10 +237,13 @@ CAUSES = {
                 "TollgateCatalogueOld",
                 "TollgateCatalogueRefreshFails",
                 "TollgateAccessLogDrops",
+                "TollgateWebhooksBehind",
             }
         ),
         {
             "access_log": "/dev/full",
+            # Nobody listens there. The secret is one of the environment that the gateway has.
+            "webhooks": [{"url": "http://127.0.0.1:1/", "secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET", "allow_private": True}],
             # The provider does not answer this.
             "catalogue_refresh": {"provider": "faulty", "rules": str(ROOT / "conf/import.yaml"), "every_minutes": 1440},
         },

@@ -8,6 +8,7 @@ NETWORK = "it needs a network"
 NOT_RUN = {
     ("conf/README.md", "tollgate serve"): "it runs until it is stopped, on ports that may be taken; tests/it starts it in many ways",
     ("conf/README.md", "curl -s https://openrouter.ai/api/v1/models > models.json"): NETWORK,
+    ("conf/README.md", "TOLLGATE_OPERATOR_TOKEN=tgop_… tollgate account show acme --operator https://ops.example.com:9091"): NETWORK,
     ("conf/README.md", "install -m 755 target/release/tollgate /usr/local/bin/"): INSTALLS,
     ("conf/README.md", "systemctl daemon-reload && systemctl enable --now tollgate"): INSTALLS,
     ("conf/README.md", "docker build -f conf/docker/Dockerfile -t tollgate ."): NETWORK,

@@ -10,7 +10,7 @@ use crate::harness::client::ask;
 use crate::harness::{Gateway, KeySpec, Reply, Setup, Upstream};
 
 /// The paths that need a key, with the method of each.
-const PROTECTED: [(Method, &str); 15] = [
+pub const PROTECTED: [(Method, &str); 15] = [
     (Method::POST, "/llm/chat/stream"),
     (Method::POST, "/llm/chat"),
     (Method::POST, "/llm/embeddings"),
@@ -214,7 +214,7 @@ async fn the_open_paths_need_no_key_and_mind_no_wrong_one() {
     let upstream = Upstream::unused().await;
     let gateway = Gateway::over(&upstream).await;
     for key in ["", "nonsense"] {
-        for path in ["/llm/public/models", "/llm/health"] {
+        for path in ["/llm/public/models", "/llm/health", "/wallet", "/prices"] {
             gateway.http1.with_key(key).get(path).await.ok();
         }
     }

@@ -6,7 +6,7 @@ use crate::harness::client::ask;
 use crate::harness::{Gateway, Upstream};
 
 /// All paths of the interface and the aliases for OpenAI's clients, with the methods that they take.
-pub(crate) const PATHS: [(&str, &str); 18] = [
+pub(crate) const PATHS: [(&str, &str); 20] = [
     ("/openapi.json", "GET, HEAD, OPTIONS"),
     ("/llm/chat/stream", "POST, OPTIONS"),
     ("/llm/chat", "POST, OPTIONS"),
@@ -25,6 +25,8 @@ pub(crate) const PATHS: [(&str, &str); 18] = [
     ("/embeddings", "POST, OPTIONS"),
     ("/models", "GET, HEAD, OPTIONS"),
     ("/models/acme/small", "GET, HEAD, OPTIONS"),
+    ("/wallet", "GET, HEAD, OPTIONS"),
+    ("/prices", "GET, HEAD, OPTIONS"),
 ];
 
 #[tokio::test]

@@ -97,7 +97,7 @@ fn completions_and_the_man_page_know_every_command() {
     let man = run(&["man"]);
     for shell in ["bash", "zsh", "fish"] {
         let script = run(&["completions", shell]);
-        for command in ["serve", "account", "catalogue", "maintenance", "top"] {
+        for command in ["serve", "account", "catalogue", "maintenance", "webhook", "top"] {
             assert!(
                 script.contains(command) && man.contains(&command.to_uppercase()),
                 "{shell} {command}"

@@ -108,6 +108,10 @@ async fn head_is_answered_like_get_without_the_body() {
         "/models",
         "/models/acme/small",
         "/models/none/such",
+        "/wallet",
+        "/wallet/page.css",
+        "/wallet/none",
+        "/prices",
         "/llm/nothing",
     ] {
         raw.send(http(&gateway, "HEAD", path, "", "")).await;

@@ -41,7 +41,7 @@ impl Files {
 }
 
 /// A connection of a client that trusts this authority and offers these protocols.
-async fn connect(
+pub async fn connect(
     address: SocketAddr,
     authority: &Authority,
     protocols: &[&str],
@@ -63,6 +63,14 @@ async fn connect(
         TlsConnector::from(Arc::new(config)).connect(name, socket),
     )
     .await
+}
+
+/// Sends a request that closes the connection, and gives all that comes back.
+pub async fn exchange(stream: &mut TlsStream<TcpStream>, request: &str) -> String {
+    stream.write_all(request.as_bytes()).await.unwrap();
+    let mut answer = Vec::new();
+    while matches!(within("an answer", stream.read_buf(&mut answer)).await, Ok(read) if read > 0) {}
+    String::from_utf8(answer).unwrap()
 }
 
 async fn check_healthy(stream: &mut TlsStream<TcpStream>) {

@@ -8,6 +8,7 @@
     reason = "a test fails by panicking, its tables print the case at hand, and nothing here is anyone's interface"
 )]
 
+mod acts;
 mod attacks;
 mod auth;
 mod bad_input;
@@ -55,6 +56,8 @@ mod names;
 mod natives;
 mod nodes;
 mod openapi;
+mod operator_api;
+mod pages;
 mod plugin;
 mod price_incidents;
 mod price_kinds;
@@ -67,11 +70,13 @@ mod shapes;
 mod sticky;
 mod stream_shapes;
 mod streams;
+mod suspended;
 mod telemetry;
 mod tls;
 mod traces;
 mod unchanged;
 mod upstream_faults;
 mod upstream_safety;
+mod webhooks;
 mod whole_answers;
 mod wrong_keys;

@@ -208,10 +208,13 @@ async fn maintenance_is_503_for_calls_to_models_alone() {
         "/llm/balance",
         "/llm/usage",
         "/llm/generations",
+        "/key",
         "/llm/models",
         "/llm/health",
         "/llm/public/models",
         "/models",
+        "/wallet",
+        "/prices",
     ] {
         gateway.http1.get(path).await.ok();
     }

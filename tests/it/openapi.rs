@@ -284,6 +284,8 @@ async fn every_answer_is_as_it_is_described() {
         ),
         ("/llm/health", Method::GET, "/llm/health".into(), "", String::new()),
         ("/openapi.json", Method::GET, "/openapi.json".into(), "", String::new()),
+        ("/wallet", Method::GET, "/wallet".into(), "", String::new()),
+        ("/prices", Method::GET, "/prices".into(), "", String::new()),
         ("/models", Method::GET, "/models".into(), &good, String::new()),
         (
             "/models/{id}",

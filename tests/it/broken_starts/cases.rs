@@ -185,7 +185,7 @@ pub(super) const WRONG_FILES: [Case; 10] = [
 ];
 
 /// Ports, owners and servers.
-pub(super) const WRONG_SURROUNDINGS: [Case; 10] = [
+pub(super) const WRONG_SURROUNDINGS: [Case; 11] = [
     case(
         "a port that is taken",
         At::Conf("listen"),
@@ -203,6 +203,17 @@ pub(super) const WRONG_SURROUNDINGS: [Case; 10] = [
         |place| {
             let port = TcpListener::bind("127.0.0.1:0").unwrap();
             place.set("admin_listen", &port.local_addr().unwrap().to_string());
+            place.held.push(Box::new(port));
+        },
+    ),
+    case(
+        "an operators' port that is taken",
+        At::Conf("operator_listen"),
+        "Address already in use",
+        |place| {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap();
+            let address = port.local_addr().unwrap();
+            place.conf.push_str(&format!("operator_listen: {address}\n"));
             place.held.push(Box::new(port));
         },
     ),

@@ -10,7 +10,7 @@ use super::process::{Ground, Site, journals};
 use super::record::Outcome;
 use super::upstream::{Pace, Provider};
 use crate::harness::eventually;
-use crate::harness::redis_server::RedisServer;
+use crate::harness::redis_server::{RedisServer, free_port};
 
 async fn upgraded_under_load(ground: Ground) {
     let pace = Pace {
@@ -77,10 +77,28 @@ async fn an_upgrade_hands_over_the_admin_listener() {
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
+    answered_over_an_upgrade(&mut site, &url, "").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_hands_over_the_listener_of_operators() {
+    let provider = Provider::quick().await;
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut site = Site::new(Ground::Sqlite, &provider, |conf| {
+        conf["operator_listen"] = address.clone().into();
+    });
+    site.start(&[]);
+    let operator = site.command(&["operator", "create", "anna", "--role", "read"]);
+    let url = format!("http://{address}/v1/status");
+    answered_over_an_upgrade(&mut site, &url, operator["token"].as_str().unwrap()).await;
+}
+
+async fn answered_over_an_upgrade(site: &mut Site, url: &str, token: &str) {
     let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
     // When the process that answers began, and whether it is ready.
     let scrape = async || {
-        let state: Value = client.get(&url).send().await.ok()?.json().await.ok()?;
+        let asked = client.get(url).bearer_auth(token).send();
+        let state: Value = asked.await.ok()?.json().await.ok()?;
         let began = state["at_ms"].as_i64()? - state["uptime_ms"].as_i64()?;
         Some((began, state["ready"].as_bool()?))
     };

@@ -454,6 +454,16 @@ impl Gateway {
         assert_eq!(upstream.connections(), 0, "an upstream was asked");
     }
 
+    /// Serves operators on a free port until the test ends.
+    pub async fn operators(&self) -> SocketAddr {
+        self.served.operators().await
+    }
+
+    /// The same with other times for the parts of an exchange.
+    pub async fn operators_within(&self, times: tollgate::server::operator::Times) -> SocketAddr {
+        self.served.operators_within(times).await
+    }
+
     /// The page of metrics as it is now.
     pub fn metrics(&self) -> Metrics {
         Metrics::read(&self.metrics_page())

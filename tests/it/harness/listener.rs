@@ -18,17 +18,32 @@ use tollgate::ledger::Ledger;
 use tollgate::ledger::journal::Journal;
 use tollgate::server::admin::Admin;
 use tollgate::server::listener::Listener;
+use tollgate::server::operator::Times;
 use tollgate::telemetry::Telemetry;
 
 /// The task that accepts connections.
 pub struct Served {
     /// What the admin listener would answer from.
     pub admin: Admin,
+    tollgate: tollgate::Tollgate,
     serving: AbortHandle,
     _stop: watch::Sender<bool>,
 }
 
 impl Served {
+    /// Serves operators on a free port of loopback until the test ends.
+    pub async fn operators(&self) -> SocketAddr {
+        self.operators_within(Times::default()).await
+    }
+
+    /// The same with other times.
+    pub async fn operators_within(&self, times: Times) -> SocketAddr {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(self.tollgate.operator().unwrap().within(times).serve(listener));
+        address
+    }
+
     /// Ends it, and drops every connection where it stands.
     pub fn abort(&self) {
         self.serving.abort();
@@ -46,7 +61,7 @@ pub async fn serve(
 ) -> (Served, SocketAddr) {
     let tollgate = tollgate::Tollgate::over(snapshot, ledger, journal, clock, telemetry);
     let admin = tollgate.admin().unwrap();
-    let app = Arc::new(Listener::new(tollgate, &Arc::new(ServerConf::default())));
+    let app = Arc::new(Listener::new(tollgate.clone(), &Arc::new(ServerConf::default())));
     let socket = TcpSocket::new_v4().unwrap();
     if let Some(bytes) = send_buffer_bytes {
         // Accepted connections have it too.
@@ -72,6 +87,7 @@ pub async fn serve(
     });
     let served = Served {
         admin,
+        tollgate,
         serving: serving.abort_handle(),
         _stop: stop,
     };

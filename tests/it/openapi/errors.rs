@@ -1,6 +1,6 @@
 //! Every error that the gateway can answer with stands in the description.
 
-use tollgate::pure::error::{AccountShortage, ApiError, CreditShortage, KeyFault, LimitKind};
+use tollgate::pure::error::{AccountShortage, AccountStop, ApiError, CreditShortage, KeyFault, LimitKind};
 use tollgate::pure::idempotency::KeyRefusal;
 use tollgate::pure::ids::RequestId;
 use tollgate::pure::money::Credits;
@@ -37,6 +37,8 @@ fn errors() -> Vec<ApiError> {
             in_flight: false,
         }),
         ApiError::Forbidden(text()),
+        ApiError::AccountStopped(AccountStop::Suspended),
+        ApiError::AccountStopped(AccountStop::Closed),
         ApiError::NotFound(text()),
         ApiError::MethodNotAllowed { allow: "GET" },
         ApiError::RateLimited {
@@ -65,7 +67,7 @@ fn errors() -> Vec<ApiError> {
         match error {
             ApiError::BadRequest(_) | ApiError::BodyTooLarge { .. } | ApiError::HeadTooLarge { .. } => {}
             ApiError::BodyTimeout | ApiError::Unauthenticated(_) | ApiError::InsufficientCredits(_) => {}
-            ApiError::AccountShort(_) | ApiError::LimitSpent(_) => {}
+            ApiError::AccountShort(_) | ApiError::LimitSpent(_) | ApiError::AccountStopped(_) => {}
             ApiError::QuotaExceeded { .. } | ApiError::Forbidden(_) | ApiError::NotFound(_) => {}
             ApiError::MethodNotAllowed { .. } | ApiError::RateLimited { .. } | ApiError::KeyRepeated(_) => {}
             ApiError::Internal => {}

@@ -4,7 +4,7 @@ use rust_decimal::Decimal;
 use serde_json::json;
 
 use super::{COMPLETION, PROMPT, READ, WRITE, WRITE_1H, body, cached, check, cost, gateway, pricing};
-use crate::harness::catalogue::SMALL;
+use crate::harness::catalogue::{SMALL, cost as catalogue_cost};
 use crate::harness::told::told_cost;
 use crate::harness::{Reply, Setup, Upstream};
 
@@ -81,5 +81,23 @@ async fn what_comes_after_the_end_changes_no_bill() {
         told_cost(answer.text().split("[DONE]").next().unwrap()),
         Some(gateway.spent().await)
     );
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn a_stream_without_its_end_is_told_as_it_is_debited() {
+    // Its report is behind the text of 52 tokens, and the upstream ends it as if it were whole, without a word of its end.
+    let report = json!({ "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [],
+        "usage": { "prompt_tokens": 47, "completion_tokens": 47, "total_tokens": 34 } });
+    let stream = (0..52).fold(Reply::stream().role(), |stream, _| stream.text(" word"));
+    let upstream = Upstream::always(stream.event(&report.to_string()).end()).await;
+    let gateway = Setup::over(&upstream).start().await;
+    let body = json!({ "model": SMALL, "stream": true, "stream_options": { "include_usage": true },
+        "messages": [{ "role": "user", "content": "word ".repeat(100) }] });
+    let answer = gateway.http1.post("/llm/chat", body.to_string()).await.ok();
+    assert!(answer.text().ends_with("data: [DONE]\n\n"), "{}", answer.text());
+    let spent = gateway.spent().await;
+    assert_eq!(told_cost(answer.text()), Some(spent), "{}", answer.text());
+    assert_eq!(spent, catalogue_cost(SMALL, 47, 52));
     gateway.check_books().await;
 }

@@ -1,0 +1,102 @@
+// What the tests of the pages share: a demo of the real binary, a real browser, axe, and hands that know a keyboard only.
+// playwright-core and axe-core are resolved from the working directory, which is where tests/run has installed them.
+
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import readline from "node:readline";
+
+const installed = createRequire(path.join(process.cwd(), "package.json"));
+const { chromium } = installed("playwright-core");
+const AXE = readFileSync(installed.resolve("axe-core/axe.min.js"), "utf8");
+const root = path.resolve(import.meta.dirname, "../..");
+const BINARY = process.env.TOLLGATE_BIN ?? path.resolve(root, process.env.CARGO_TARGET_DIR ?? "target", "debug/tollgate");
+export const SHOTS = path.join(process.cwd(), "screenshots");
+export const SCHEMES = ["light", "dark"];
+const TABS_MAX = 400, UNTIL_MS_MAX = 30_000;
+
+// A demo in a folder of its own, with what it greets with.
+export async function demo(...words) {
+  const folder = mkdtempSync(path.join(tmpdir(), "tollgate-pages-")), log = path.join(folder, "gateway.log");
+  mkdirSync(SHOTS, { recursive: true });
+  const env = { ...process.env, OPENAI_API_KEY: "", OPENROUTER_API_KEY: "" };
+  const gateway = spawn(BINARY, ["demo", "--simulated", "--json", "--listen", "127.0.0.1:0", "--data-dir", path.join(folder, "data"), ...words], { stdio: ["ignore", "pipe", openSync(log, "w")], env });
+  const lines = readline.createInterface({ input: gateway.stdout });
+  const [line] = await Promise.race([once(lines, "line"), once(gateway, "exit").then(() => [""])]);
+  assert.ok(line, `the demo does not start:\n${readFileSync(log, "utf8")}`);
+  const stop = async () => {
+    const ended = gateway.exitCode === null ? once(gateway, "exit") : null;
+    gateway.kill("SIGTERM");
+    await ended;
+    rmSync(folder, { recursive: true, force: true });
+  };
+  return { ...JSON.parse(line), folder, stop };
+}
+
+export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
+
+// A page, and what its scripts complained of: refused requests are the browser's own words and no complaint.
+export async function pageOf(browser, width, height = 900) {
+  const context = await browser.newContext({ viewport: { width, height }, acceptDownloads: true });
+  const page = await context.newPage(), problems = [];
+  page.on("pageerror", error => problems.push(String(error)));
+  page.on("console", message => message.type() === "error" && !message.text().startsWith("Failed to load resource") && problems.push(message.text()));
+  return { context, page, problems };
+}
+
+// axe finds nothing in either colour scheme, and nothing is wider than the window.
+export async function isSound(page, name) {
+  for (const colorScheme of SCHEMES) {
+    await page.emulateMedia({ colorScheme });
+    // By the debugger: the page's own policy lets no script of a test in.
+    await page.evaluate(AXE);
+    const { violations } = await page.evaluate(() => axe.run());
+    assert.deepEqual(violations.map(one => `${one.id}: ${one.nodes.map(node => node.html).join(" | ")}`), [], `${name}, ${colorScheme}`);
+    const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
+    assert.ok(overflow <= 0, `${name} is ${overflow} pixels wider than the window`);
+    await page.screenshot({ path: path.join(SHOTS, `${name}-${page.viewportSize().width}-${colorScheme}.png`), fullPage: true });
+  }
+  await page.emulateMedia({ colorScheme: "light" });
+}
+
+// Asks until it is so; files are looked at every few seconds.
+export async function until(isSo) {
+  for (const end = Date.now() + UNTIL_MS_MAX; !(await isSo()); await new Promise(resolve => setTimeout(resolve, 50))) assert.ok(Date.now() < end, `not within ${UNTIL_MS_MAX} ms: ${isSo}`);
+}
+
+// What has the focus: its name as it is read out, roughly.
+export const focused = page => page.evaluate(() => {
+  const one = document.activeElement;
+  const label = one.getAttribute("aria-label") ?? one.labels?.[0]?.textContent ?? one.textContent;
+  const box = one.getBoundingClientRect();
+  return { tag: one.tagName.toLowerCase(), id: one.id, name: (label ?? "").trim(), shown: box.width > 0 && box.height > 0, ring: getComputedStyle(one).outlineStyle };
+});
+
+// Goes on with the Tab key until what has the focus is called so; it must be seen there.
+export async function tabTo(page, name, tag) {
+  for (let tabs = 0; tabs < TABS_MAX; tabs += 1) {
+    const now = await focused(page);
+    if (now.name === name && (tag === undefined || now.tag === tag)) {
+      assert.ok(now.shown, `${name} has the focus and is not seen`);
+      return;
+    }
+    await page.keyboard.press("Tab");
+  }
+  assert.fail(`the Tab key does not lead to ${name}`);
+}
+
+export async function press(page, name, tag) {
+  await tabTo(page, name, tag);
+  await page.keyboard.press("Enter");
+}
+
+// Types into a field that the Tab key leads to, in place of what stands there.
+export async function fill(page, name, text) {
+  await tabTo(page, name);
+  await page.keyboard.press("Control+a");
+  await page.keyboard.type(text);
+}

@@ -1,0 +1,81 @@
+//! What operators make works at once, and a command is answered as the ledger answers it.
+
+use serde_json::{Value, json};
+use tollgate::ledger::admin::{AdminOp, AdminReply};
+use tollgate::pure::ids::AccountId;
+use tollgate::pure::operator::Role;
+
+use super::{Desk, GROUNDS, of};
+
+fn account(name: &str) -> AccountId {
+    name.parse().unwrap()
+}
+
+#[tokio::test]
+async fn what_an_operator_makes_works_and_what_is_revoked_does_not() {
+    for ground in GROUNDS {
+        let desk = Desk::over(ground).await;
+        let made = desk
+            .admin("POST", "/v1/operators", json!({ "name": "Ann", "role": "billing" }))
+            .await
+            .done(201);
+        let (id, token) = (made["id"].as_str().unwrap(), made["token"].as_str().unwrap());
+        desk.ask(
+            token,
+            "POST",
+            "/v1/accounts/acme/credits",
+            r#"{"amount":"1","reference":"x"}"#,
+        )
+        .await
+        .done(201);
+        let listed = desk.get("/v1/operators").await;
+        let own = listed["data"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .find(|operator| operator["id"] == id);
+        assert_eq!(own.unwrap()["state"], "active");
+        assert!(own.unwrap().get("token").is_none() && !listed.to_string().contains(token));
+        let revoked = desk
+            .admin("DELETE", &format!("/v1/operators/{id}"), Value::Null)
+            .await
+            .done(200);
+        assert_eq!(revoked["state"], "revoked");
+        desk.ask(token, "GET", "/v1/accounts", "")
+            .await
+            .error(401, "authentication_error");
+    }
+}
+
+#[tokio::test]
+async fn a_command_is_answered_as_the_ledger_answers_it() {
+    for ground in GROUNDS {
+        let desk = Desk::over(ground).await;
+        let show = AdminOp::AccountShow {
+            account: account("acme"),
+        };
+        let asked = desk
+            .admin("POST", "/v1/commands", serde_json::to_value(&show).unwrap())
+            .await
+            .done(200);
+        let reply: Result<AdminReply, tollgate::ledger::admin::AdminError> = serde_json::from_value(asked).unwrap();
+        assert_eq!(reply, Ok(desk.gateway.run(show).await));
+        let nobody = AdminOp::AccountShow {
+            account: account("nobody"),
+        };
+        let asked = desk
+            .admin("POST", "/v1/commands", serde_json::to_value(&nobody).unwrap())
+            .await
+            .done(200);
+        assert_eq!(asked, json!({ "Err": { "error": "no_account", "text": "nobody" } }));
+        let add = json!({ "op": "credits_add", "account": "acme", "amount": 5, "reference": "by-command" });
+        desk.ask(&of(Role::Billing), "POST", "/v1/commands", &add.to_string())
+            .await
+            .done(200);
+        let last = &desk.get("/v1/log?limit=1").await["data"][0];
+        assert_eq!(
+            (&last["action"], &last["subject"]),
+            (&json!("credits.post"), &json!("by-command"))
+        );
+    }
+}

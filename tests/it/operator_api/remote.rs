@@ -1,0 +1,195 @@
+//! `tollgate --operator URL`: the commands of the real binary, on a gateway elsewhere.
+
+use std::process::{Command, Output};
+
+use serde_json::{Value, json};
+use tollgate::pure::operator::Role;
+
+use super::{Desk, GROUNDS, Ground, of, token_of};
+
+impl Desk {
+    /// Runs the binary in an empty folder, as an operator.
+    async fn command(&self, token: &str, words: &[&str]) -> Output {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command
+            .args(words)
+            .args(["--operator", &format!("http://{}", self.address)])
+            .env("TOLLGATE_OPERATOR_TOKEN", token)
+            .env_remove("TOLLGATE_CONF")
+            .current_dir(folder.path());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap())
+            .await
+            .unwrap();
+        assert_eq!(
+            std::fs::read_dir(folder.path()).unwrap().count(),
+            0,
+            "it left something behind"
+        );
+        output
+    }
+
+    async fn json_of(&self, role: Role, words: &[&str]) -> Value {
+        let words = [words, &["--json"]].concat();
+        let output = self.command(&of(role), &words).await;
+        let stderr = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success(), "{words:?}: {stderr}");
+        serde_json::from_slice(&output.stdout).unwrap()
+    }
+
+    /// What is said of a command that fails.
+    async fn complaint(&self, token: &str, words: &[&str]) -> String {
+        let output = self.command(token, words).await;
+        assert_eq!(output.status.code(), Some(1), "{words:?}: {output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_work_on_a_gateway_elsewhere() {
+    for ground in GROUNDS {
+        let desk = Desk::with(ground, |conf| {
+            conf["currency"] = "EUR".into();
+            conf["tiers"]["pro"] = json!({ "monthly_quota": "77" });
+        })
+        .await;
+        let made = desk
+            .json_of(Role::Admin, &["account", "create", "globex", "--tier", "pro"])
+            .await;
+        assert_eq!(
+            (&made["currency"], made["monthly_quota"].to_string()),
+            (&json!("EUR"), "77".to_owned())
+        );
+        desk.json_of(Role::Admin, &["account", "set", "globex", "--monthly-quota", "5"])
+            .await;
+        let added = desk
+            .json_of(
+                Role::Billing,
+                &["credits", "add", "globex", "10.5", "--reference", "r1"],
+            )
+            .await;
+        assert_eq!(
+            (&added["added"], added["balance"].to_string()),
+            (&json!(true), "10.5".to_owned())
+        );
+        let key = desk
+            .json_of(Role::Support, &["key", "create", "--account", "globex", "--rpm", "7"])
+            .await;
+        let balance = desk
+            .gateway
+            .http1
+            .with_key(key["key"].as_str().unwrap())
+            .get("/llm/balance")
+            .await;
+        assert_eq!(balance.number("balance"), "10.5", "the key works");
+        let id = key["id"].as_str().unwrap();
+        desk.json_of(Role::Support, &["key", "set", id, "--label", "x"]).await;
+        let keys = desk.json_of(Role::Read, &["key", "list", "globex"]).await;
+        assert_eq!(
+            (&keys["keys"][0]["label"], &keys["keys"][0]["rpm"]),
+            (&json!("x"), &json!(7))
+        );
+        desk.json_of(Role::Support, &["key", "revoke", id]).await;
+        let shown = desk.json_of(Role::Read, &["account", "show", "globex"]).await;
+        assert_eq!(
+            (shown["balance"].to_string(), &shown["keys"][0]["state"]),
+            ("10.5".to_owned(), &json!("revoked"))
+        );
+        desk.json_of(Role::Support, &["account", "suspend", "globex"]).await;
+        desk.json_of(Role::Support, &["account", "resume", "globex"]).await;
+        let words = [
+            "credits",
+            "correct",
+            "globex",
+            "-0.5",
+            "--reference",
+            "fix",
+            "--note",
+            "typed twice",
+        ];
+        desk.json_of(Role::Billing, &words).await;
+        let statement = desk.json_of(Role::Read, &["account", "statement", "globex"]).await;
+        assert_eq!(statement["entries"].as_array().unwrap().len(), 2, "{statement}");
+        let made = desk
+            .json_of(Role::Admin, &["operator", "create", "Ann", "--role", "read"])
+            .await;
+        let token = made["token"].as_str().unwrap();
+        assert!(desk.command(token, &["account", "list"]).await.status.success());
+        desk.json_of(Role::Admin, &["operator", "revoke", made["id"].as_str().unwrap()])
+            .await;
+        desk.json_of(Role::Read, &["operator", "log"]).await;
+        desk.json_of(Role::Read, &["account", "list"]).await;
+        desk.json_of(Role::Read, &["usage", "globex"]).await;
+        desk.json_of(Role::Read, &["generations", "globex"]).await;
+        assert_eq!(desk.json_of(Role::Read, &["ledger", "audit"]).await["balanced"], true);
+        desk.json_of(Role::Admin, &["ledger", "repair"]).await;
+        assert_eq!(
+            desk.json_of(Role::Admin, &["maintenance", "on"]).await["maintenance"],
+            true
+        );
+        desk.json_of(Role::Admin, &["maintenance", "off"]).await;
+        let log = desk.get("/v1/log").await;
+        let acts = log["data"].as_array().unwrap();
+        assert_eq!(acts.len(), 13, "{ground:?} {log}");
+        assert!(
+            acts.iter()
+                .all(|act| act["actor"]["id"].as_str().unwrap().starts_with("op_")),
+            "{log}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_keeps_a_command_from_a_gateway_is_said() {
+    let desk = Desk::over(Ground::Embedded).await;
+    let admin = of(Role::Admin);
+    for (token, words, says) in [
+        (token_of(99), &["account", "list"][..], "wrong, expired or revoked"),
+        (
+            String::new(),
+            &["account", "list"],
+            "TOLLGATE_OPERATOR_TOKEN is not set",
+        ),
+        (
+            of(Role::Read),
+            &["key", "create", "--account", "acme"],
+            "answers 403: The role read may not do this: it takes support or admin",
+        ),
+        (
+            of(Role::Support),
+            &["credits", "add", "acme", "1", "--reference", "x"],
+            "it takes billing or admin",
+        ),
+        (
+            admin.clone(),
+            &["account", "show", "nobody"],
+            "no account is named nobody",
+        ),
+        (admin.clone(), &["ledger", "recover"], "own machine alone"),
+        (admin.clone(), &["serve"], "own machine alone"),
+        (admin.clone(), &["check"], "own machine alone"),
+        (admin.clone(), &["top"], "own machine alone"),
+    ] {
+        let said = desk.complaint(&token, words).await;
+        assert!(said.contains(says), "{words:?}: {said}");
+        assert!(token.is_empty() || !said.contains(&token), "{said}");
+    }
+    let elsewhere = |url: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
+        command
+            .args(["account", "list", "--operator", url])
+            .env("TOLLGATE_OPERATOR_TOKEN", &admin);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    for (url, says) in [
+        ("http://203.0.113.1:9091", "plain HTTP to another machine"),
+        ("http://127.0.0.1:1", "cannot be asked"),
+        ("ftp://x", "--operator"),
+        (&format!("http://{}", desk.gateway.address), "answers 404"),
+    ] {
+        let said = elsewhere(url);
+        assert!(said.contains(says), "{url}: {said}");
+    }
+}

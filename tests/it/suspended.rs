@@ -1,0 +1,182 @@
+//! Accounts whose operator has stopped them: their calls are refused, and their running streams end where that is configured.
+
+use reqwest::Method;
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+use tollgate::ledger::admin::AdminOp;
+use tollgate::ledger::admin::accounts::AccountOp;
+use tollgate::ledger::terms::{AccountStatus, TermsChange};
+
+use crate::auth::PROTECTED;
+use crate::bounds::billed;
+use crate::chat::{PROMPT, request};
+use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::client::ask;
+use crate::harness::redis_server::RedisServer;
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, deltas, eventually, within};
+
+const WORDS: u64 = 6;
+const REST: u64 = 4;
+
+async fn set(gateway: &Gateway, status: AccountStatus) {
+    let change = TermsChange {
+        status: Some(status),
+        ..TermsChange::default()
+    };
+    let account = gateway.account().await.record.id;
+    gateway
+        .run(AdminOp::Account(AccountOp::Terms { account, change }))
+        .await;
+}
+
+/// On either store.
+fn stores() -> [Option<RedisServer>; 2] {
+    [None, Some(RedisServer::start())]
+}
+
+fn on(setup: Setup, redis: Option<&RedisServer>) -> Setup {
+    match redis {
+        Some(redis) => setup.redis(&redis.url()),
+        None => setup,
+    }
+}
+
+#[tokio::test]
+async fn a_stopped_account_is_refused_everywhere_with_a_reason_of_its_own() {
+    for redis in stores() {
+        let upstream = Upstream::always(Reply::chat("Hi", PROMPT, 1)).await;
+        let gateway = on(Setup::over(&upstream), redis.as_ref()).start().await;
+        gateway.http1.get("/llm/balance").await.ok();
+        for (status, word) in [
+            (AccountStatus::Suspended, "suspended"),
+            (AccountStatus::Closed, "closed"),
+        ] {
+            set(&gateway, status).await;
+            for (method, path) in PROTECTED {
+                for client in [&gateway.http1, &gateway.h2c] {
+                    let answer = ask(client.request(method.clone(), path).body(request(SMALL))).await;
+                    let error = answer.error(403, "permission_error");
+                    assert_eq!(error["message"], format!("This account is {word}."), "{path}");
+                    assert_eq!(
+                        error["metadata"],
+                        json!({ "reason": format!("account_{word}") }),
+                        "{path}"
+                    );
+                    assert_eq!(answer.header("x-should-retry"), "false");
+                }
+            }
+            // A key that never was is no more than that.
+            ask(gateway.http1.with_key("tg_x").request(Method::GET, "/llm/balance"))
+                .await
+                .error(401, "authentication_error");
+            let metrics = gateway.metrics();
+            let reason = format!("account_{word}");
+            assert!(metrics.sum("tollgate_denials_total", &[("reason", &reason)]) > Decimal::ZERO);
+            if status == AccountStatus::Suspended {
+                set(&gateway, AccountStatus::Active).await;
+                gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
+            }
+        }
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 1));
+        gateway.check_books().await;
+    }
+}
+
+fn body(content: &str) -> String {
+    json!({ "model": SMALL, "messages": [{ "role": "user", "content": content }], "max_tokens": 50 }).to_string()
+}
+
+fn words(reply: Reply, count: u64) -> Reply {
+    (0..count).fold(reply, |reply, _| reply.text(" word"))
+}
+
+/// Streams are read to their middle when their account is stopped.
+async fn middle_of(gateway: &Gateway) -> (crate::harness::answer::Events, Vec<String>) {
+    let mut events = gateway.http1.stream("/llm/chat/stream", body("Hello")).await.ok();
+    let mut read = Vec::new();
+    while read.len() <= usize::try_from(WORDS).unwrap() {
+        read.push(events.next().await.unwrap());
+    }
+    (events, read)
+}
+
+#[tokio::test]
+async fn a_running_stream_ends_when_its_account_is_stopped_where_that_is_configured() {
+    for redis in stores() {
+        let upstream = Upstream::always(words(Reply::stream().role(), WORDS).silence()).await;
+        let setup = Setup::over(&upstream).conf(|conf| conf["suspended_streams"] = json!("end"));
+        let gateway = on(setup, redis.as_ref()).start().await;
+        let (events, mut read) = middle_of(&gateway).await;
+        set(&gateway, AccountStatus::Suspended).await;
+        // Its upstream is silent: it is ended all the same.
+        read.extend(within("the end of the stream", events.rest()).await);
+        let [.., error, done] = read.as_slice() else {
+            panic!("{read:?}")
+        };
+        assert_eq!(done, "[DONE]");
+        let error: Value = serde_json::from_str(error).unwrap();
+        assert_eq!(
+            (&error["error"]["code"], &error["error"]["type"]),
+            (&json!(403), &json!("permission_error"))
+        );
+        assert_eq!(error["error"]["message"], "This account is suspended.");
+        upstream.hung_up().await;
+        assert_eq!(deltas(&read).matches(" word").count() as u64, WORDS);
+        billed(&gateway).await;
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, WORDS), "what was delivered");
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn a_running_stream_finishes_by_default() {
+    for redis in stores() {
+        for setting in [None, Some("finish")] {
+            let cue = Cue::new();
+            let begun = words(Reply::stream().role(), WORDS).wait(&cue);
+            let reply = words(begun, REST).finish().usage(PROMPT, WORDS + REST).done();
+            let upstream = Upstream::always(reply).await;
+            let setup = Setup::over(&upstream).conf(|conf| {
+                if let Some(setting) = setting {
+                    conf["suspended_streams"] = json!(setting);
+                }
+            });
+            let gateway = on(setup, redis.as_ref()).start().await;
+            let (events, mut read) = middle_of(&gateway).await;
+            set(&gateway, AccountStatus::Suspended).await;
+            gateway.http1.get("/llm/balance").await.error(403, "permission_error");
+            cue.give();
+            read.extend(events.rest().await);
+            assert!(!read.concat().contains("\"error\""), "{read:?}");
+            assert_eq!(deltas(&read).matches(" word").count() as u64, WORDS + REST);
+            assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, WORDS + REST));
+            gateway.check_books().await;
+            // The next one has an account of its own name on the same store.
+            if redis.is_some() {
+                break;
+            }
+        }
+    }
+}
+
+/// Of an answer that is not streamed nothing is there before its end.
+#[tokio::test]
+async fn a_whole_answer_is_never_cut() {
+    for redis in stores() {
+        let cue = Cue::new();
+        let upstream = Upstream::always(Reply::default().wait(&cue).and(Reply::chat("Hi", PROMPT, 3))).await;
+        let setup = Setup::over(&upstream).conf(|conf| conf["suspended_streams"] = json!("end"));
+        let gateway = on(setup, redis.as_ref()).start().await;
+        let client = gateway.http1.clone();
+        let call = tokio::spawn(async move { client.post("/llm/chat", request(SMALL)).await });
+        eventually("the upstream is asked", async || {
+            (!upstream.seen().is_empty()).then_some(())
+        })
+        .await;
+        set(&gateway, AccountStatus::Suspended).await;
+        cue.give();
+        call.await.unwrap().ok();
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 3));
+        gateway.check_books().await;
+    }
+}
