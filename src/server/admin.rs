@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use super::admin_connections::Connections;
 use super::admin_host::{NOT_OURS, is_ours};
 use super::audit_task::Audited;
-use super::place::Place;
+use super::place::{Place, send_at_once};
 use crate::clock::Clock;
 use crate::gateway::access::body_memory::BodyMemory;
 use crate::gateway::shutdown::Lifecycle;
@@ -90,6 +90,7 @@ impl Admin {
                     continue;
                 }
             };
+            send_at_once(&socket);
             let (app, stopping, place) = (Arc::clone(&app), stopping.clone(), connections.enter());
             let number = place.number();
             #[expect(

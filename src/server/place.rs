@@ -58,6 +58,13 @@ impl Place {
     }
 }
 
+/// Has an answer's last bytes leave at once: they would wait up to 40 ms until the client acknowledges those before.
+pub(crate) fn send_at_once(socket: &tokio::net::TcpStream) {
+    if let Err(error) = socket.set_nodelay(true) {
+        log::debug!("a connection sends with delays: {error}");
+    }
+}
+
 fn bind(address: SocketAddr) -> std::io::Result<TcpListener> {
     let listener = TcpListener::bind(address)?;
     listener.set_nonblocking(true)?;

@@ -15,7 +15,7 @@ use super::connections::Connections;
 use super::state::Operator;
 use crate::net::bounded_stream::BoundedStream;
 use crate::net::head_limit::HeadLimit;
-use crate::server::place::Place;
+use crate::server::place::{Place, send_at_once};
 
 impl Operator {
     /// Serves at a place that was bound until the process ends.
@@ -45,6 +45,7 @@ impl Operator {
                     continue;
                 }
             };
+            send_at_once(&socket);
             let peer = peer.ip();
             let is_proxy = {
                 let trusted = &desk.snapshot().config.trusted_proxies;

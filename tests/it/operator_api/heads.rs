@@ -96,3 +96,21 @@ async fn a_name_that_somebody_else_may_own_is_not_this_listeners() {
         assert_eq!(told(request.header("host", host)).await.status, status, "{host}");
     }
 }
+
+/// With Nagle's algorithm what is sent behind a head waits until the client acknowledges that, which clients delay by 40 ms.
+#[tokio::test]
+async fn no_answer_waits_for_the_acknowledgement_of_its_first_bytes() {
+    let desk = Desk::over(Ground::Embedded).await;
+    let answered = async || {
+        let asked = std::time::Instant::now();
+        let script = desk.admin("GET", "/console/account.js", Value::Null).await;
+        assert!(script.status == 200 && script.text.len() > 2_000, "{script:?}");
+        asked.elapsed()
+    };
+    let mut took = Vec::new();
+    for _ in 0..41 {
+        took.push(answered().await);
+    }
+    took.sort_unstable();
+    assert!(took[20] < std::time::Duration::from_millis(30), "{:?}", took[20]);
+}
