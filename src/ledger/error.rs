@@ -13,3 +13,9 @@ pub enum StoreError {
     #[error("the ledger's store holds something unreadable: {0}")]
     Corrupt(String),
 }
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> StoreError {
+        StoreError::Unavailable(error.to_string())
+    }
+}

@@ -15,6 +15,7 @@ mod receipt_bounds;
 mod receipts;
 mod spending;
 mod terms;
+mod told;
 mod usage;
 
 use std::collections::{BTreeMap, HashMap};
@@ -24,12 +25,12 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-pub(super) use self::events::Told;
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
 pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
+pub(super) use self::told::Told;
 use self::usage::UsageSums;
 use super::admin::AuditFinding;
 use super::query::{KeyedRow, UsageQuery};
@@ -76,12 +77,6 @@ pub(super) struct AccountDebit {
     pub(super) spent: SpendSums,
     /// The account's `low_balance`.
     pub(super) low: Option<Credits>,
-}
-
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> StoreError {
-        StoreError::Unavailable(error.to_string())
-    }
 }
 
 impl Database {

@@ -9,6 +9,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
+use super::told::Told;
 use super::{AccountDebit, Database, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
@@ -17,15 +18,6 @@ use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEM
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
-
-/// What was told of an account's refused calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::ledger) struct Told {
-    /// That one was refused for lack of credit, since credit came in last.
-    pub(in crate::ledger) exhausted: bool,
-    /// That one was refused by this month's quota.
-    pub(in crate::ledger) quota: Option<(Month, Credits)>,
-}
 
 /// Adds what files of earlier versions do not have. Those versions read and write such a file all the same, and raise nothing.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {

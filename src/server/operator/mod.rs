@@ -21,6 +21,7 @@ mod routes;
 mod sessions;
 mod shown;
 mod state;
+mod times;
 
-pub use self::connection::Times;
 pub use self::state::Operator;
+pub use self::times::Times;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
-use super::connection::Times;
 use super::sessions::Sessions;
+use super::times::Times;
 use crate::clock::Clock;
 use crate::gateway::access::auth_throttle::AuthThrottle;
 use crate::gateway::snapshot::Snapshot;

@@ -1,0 +1,81 @@
+//! Where this gateway has heard of events that are still to be told.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use super::admission_breaker::millis;
+use super::script::PREFIX;
+use crate::pure::ids::AccountId;
+use crate::pure::time::Timestamp;
+
+/// Where there may be events.
+#[derive(Debug, Default)]
+pub(super) struct OpenPlaces {
+    /// With the time at which the next one is due.
+    places: Mutex<HashMap<Place, Timestamp>>,
+    /// When all accounts were looked through, and 0 when they are to be.
+    pub(super) searched_ms: AtomicU64,
+    /// Nothing is heard of: this user of Redis may not listen.
+    is_deaf: AtomicBool,
+}
+
+/// Where events are kept: with an account, or by themselves.
+pub(super) type Place = Option<AccountId>;
+
+impl OpenPlaces {
+    pub(super) fn lock(&self) -> MutexGuard<'_, HashMap<Place, Timestamp>> {
+        self.places.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// One was raised there.
+    pub(super) fn heard(&self, key: &str) {
+        if let Some(place) = place_of(key) {
+            self.due(place, Timestamp(0));
+        }
+    }
+
+    /// Whether it is heard where events are raised.
+    pub(super) fn hears(&self, hears: bool) {
+        self.is_deaf.store(!hears, Ordering::Relaxed);
+    }
+
+    pub(super) fn search_every_ms(&self) -> u64 {
+        millis(match self.is_deaf.load(Ordering::Relaxed) {
+            true => SEARCH_DEAF_EVERY,
+            false => SEARCH_EVERY,
+        })
+    }
+
+    /// Something may have been raised that was not heard.
+    pub(super) fn doubt(&self) {
+        self.searched_ms.store(0, Ordering::Relaxed);
+    }
+
+    pub(super) fn due(&self, place: Place, at: Timestamp) {
+        let mut places = self.lock();
+        let due = places.entry(place).or_insert(at);
+        *due = (*due).min(at);
+    }
+
+    pub(super) fn due_at(&self, now: Timestamp) -> Vec<Place> {
+        let places = self.lock();
+        let mut due: Vec<(&Place, &Timestamp)> = places.iter().filter(|(_, due)| **due <= now).collect();
+        due.sort_by_key(|(_, due)| **due);
+        due.into_iter().map(|(place, _)| place.clone()).collect()
+    }
+}
+
+/// The place of a key; none for one that is no place.
+fn place_of(key: &str) -> Option<Place> {
+    match key.strip_prefix(PREFIX)? {
+        "events" => Some(None),
+        name => name.strip_prefix('{')?.strip_suffix('}')?.parse().ok().map(Some),
+    }
+}
+
+/// How often all accounts are looked through for events that were not heard of.
+const SEARCH_EVERY: Duration = Duration::from_secs(3_600);
+/// The same where nothing is heard of.
+const SEARCH_DEAF_EVERY: Duration = Duration::from_secs(30);
