@@ -111,15 +111,18 @@ impl Reports {
         })
     }
 
-    /// What kinds of tokens the reports say that `usage` consists of. Reads and writes of a cache that together do not fit in the prompt, and
-    /// reasoning, sound and images that do not fit in the completion, are not believed: then those tokens are of no such kind. Of sound and images there
-    /// are as many as is left: what was read from a cache is counted there.
+    /// What kinds of tokens the reports say that `usage` consists of. Reads and writes of a cache that together do not fit in the prompt, sound
+    /// and images that do not, and reasoning, sound and images that do not fit in the completion, are not believed: then those tokens are of no such
+    /// kind. Of sound and images of a prompt there are as many as its reads and writes leave: what was read from a cache is counted there.
     pub fn kinds(&self, usage: Usage) -> TokenKinds {
         let mut kinds = self.kinds;
         let written = kinds.cache_write.max(kinds.cache_write_1h);
         kinds.cache_write = written.saturating_sub(kinds.cache_write_1h);
         if kinds.cache_read.saturating_add(written) > usage.prompt.0 {
             (kinds.cache_read, kinds.cache_write, kinds.cache_write_1h) = (0, 0, 0);
+        }
+        if kinds.audio.saturating_add(kinds.image) > usage.prompt.0 {
+            (kinds.audio, kinds.image) = (0, 0);
         }
         let of_completion = [kinds.reasoning, kinds.audio_output, kinds.image_output];
         if of_completion.into_iter().fold(0, u64::saturating_add) > usage.completion.0 {

@@ -9,6 +9,7 @@ use crate::harness::told::told_cost;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 mod reports;
+mod told;
 
 const PROMPT: &str = "0.000003";
 const COMPLETION: &str = "0.000015";

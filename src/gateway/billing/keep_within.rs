@@ -61,6 +61,8 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         (Some(why), _) => EarlyEnd::from(why),
         (None, Passing::Within) => return,
         (None, Passing::BeyondClient) => EarlyEnd::Maximum,
+        // More could not be billed: what it costs was told.
+        (None, Passing::BeyondHold) if meter.has_told() => return,
         (None, Passing::BeyondHold) => match raise(meter, admission, extension) {
             Some(end) => end,
             None => return,

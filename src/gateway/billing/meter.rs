@@ -1,16 +1,16 @@
 //! The meter of one answer: the tap over the passing bytes, and what it makes of a stream's end.
 
 use bytes::{Bytes, BytesMut};
-use rust_decimal::Decimal;
 
 use super::early_end::EarlyEnd;
+use super::metered::{Metered, read};
 use crate::pure::bill::Tariff;
 use crate::pure::charge::{Ceiling, Passing};
 use crate::pure::error::ApiError;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Usage};
+use crate::pure::usage::{CompletionTokens, PromptTokens};
 
 /// The tap of an answer that has begun.
 pub(in crate::gateway) struct Meter {
@@ -56,32 +56,6 @@ pub(in crate::gateway) enum Passed {
         /// The code in the error object that came.
         code: Option<u16>,
     },
-}
-
-/// What is known of an answer's use once it is over.
-pub(in crate::gateway) struct Metered {
-    /// The provider's report of both sides.
-    pub(in crate::gateway) reported: Option<Usage>,
-    /// The provider's report of the prompt alone.
-    pub(in crate::gateway) prompt: Option<PromptTokens>,
-    /// What kinds of tokens they consist of.
-    pub(in crate::gateway) kinds: TokenKinds,
-    /// The tier by which the provider served it, as that says.
-    pub(in crate::gateway) tier: Option<Box<str>>,
-    /// What the provider says that it cost.
-    pub(in crate::gateway) cost: Option<Decimal>,
-    /// Tokens counted in what was delivered.
-    pub(in crate::gateway) delivered: CompletionTokens,
-    /// The upstream said that it failed, or what came was no answer.
-    pub(in crate::gateway) is_error: bool,
-    /// The answer came to its end.
-    pub(in crate::gateway) is_complete: bool,
-    /// Whether anything was passed on.
-    pub(in crate::gateway) began: bool,
-    /// Reports that were not believed.
-    pub(in crate::gateway) rejected_reports: u64,
-    /// One of them gave a completion that the answer cannot have.
-    pub(in crate::gateway) is_implausible: bool,
 }
 
 impl Meter {
@@ -195,6 +169,11 @@ impl Meter {
         }
     }
 
+    /// The client was told what the answer costs, for good.
+    pub(in crate::gateway) fn has_told(&self) -> bool {
+        matches!(&self.tap, Tap::Stream(tap) if tap.told_bill().is_some())
+    }
+
     /// More was admitted: the hold was raised.
     pub(in crate::gateway) fn extend(&mut self, ceiling: Ceiling) {
         self.ceiling = ceiling;
@@ -305,6 +284,7 @@ impl Meter {
                     is_complete: tap.finished(),
                     is_implausible: tap.is_implausible(),
                     began,
+                    told: tap.told_bill(),
                     ..metered
                 }
             }
@@ -321,6 +301,7 @@ impl Meter {
                     is_complete: tap.complete(),
                     is_implausible: tap.is_implausible(),
                     began,
+                    told: whole.cost.told_bill(),
                     ..metered
                 }
             }
@@ -334,7 +315,7 @@ impl Whole {
         if self.tap.is_cut() {
             return Passed::Cut;
         }
-        let is_answer = self.tap.complete() && !self.tap.is_error();
+        let is_answer = self.tap.complete() && self.tap.is_object() && !self.tap.is_error();
         if !self.passes && !is_answer {
             let code = self.tap.error_code();
             return Passed::NoAnswer { code };
@@ -349,22 +330,6 @@ impl Whole {
             is_error: self.tap.is_error(),
             ..read(self.tap.reports(), None)
         }
-    }
-}
-
-fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
-    Metered {
-        reported,
-        prompt: reports.prompt(),
-        kinds: reports.kinds_of(reported),
-        tier: None,
-        cost: reported.and_then(|usage| reports.cost_of(usage)),
-        rejected_reports: reports.rejected(),
-        delivered: CompletionTokens(0),
-        is_error: false,
-        is_complete: false,
-        is_implausible: false,
-        began: false,
     }
 }
 

@@ -7,5 +7,6 @@ pub(crate) mod early_end;
 pub(crate) mod extend;
 pub(crate) mod keep_within;
 pub(crate) mod meter;
+mod metered;
 pub(crate) mod receipt;
 pub(crate) mod settle;

@@ -1,7 +1,7 @@
 //! What the gateway knows of a call that is over, for its receipt.
 
 use super::closed_call::{ClosedCall, Ending};
-use super::meter::Metered;
+use super::metered::Metered;
 use crate::clock::Clock;
 use crate::gateway::admission::Admission;
 use crate::gateway::upstream::targets::Candidate;

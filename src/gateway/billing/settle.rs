@@ -6,7 +6,7 @@ use std::thread::JoinHandle;
 
 use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
-use super::meter::Metered;
+use super::metered::Metered;
 use super::receipt;
 use crate::clock::Clock;
 use crate::gateway::admission::{Admission, Priced};
@@ -90,6 +90,10 @@ impl Settler {
                 tier: metered.tier.take(),
                 cost: metered.cost.zip(markup),
             }));
+        }
+        if let Some(bill) = metered.told {
+            self.describe(&mut closed, upstream_id, Some(&metered));
+            return debit_told(closed.admission, bill);
         }
         let charge = charge(&metered, closed.ending);
         if charge != Charge::Nothing {
@@ -193,10 +197,14 @@ fn charge(metered: &Metered, ending: Ending) -> Charge {
     }
     match ending {
         _ if delivered => Charge::PromptToCount,
-        Ending::UpstreamFailed => Charge::Nothing,
+        Ending::UpstreamFailed if !metered.is_complete => Charge::Nothing,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
-        Ending::Complete | Ending::Dropped if !metered.began => Charge::Nothing,
-        Ending::Complete | Ending::ClientGone | Ending::DrainEnded { .. } | Ending::Dropped => Charge::PromptToCount,
+        Ending::Complete | Ending::Dropped | Ending::UpstreamFailed if !metered.began => Charge::Nothing,
+        Ending::Complete
+        | Ending::UpstreamFailed
+        | Ending::ClientGone
+        | Ending::DrainEnded { .. }
+        | Ending::Dropped => Charge::PromptToCount,
     }
 }
 
@@ -223,15 +231,16 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
     raise_and_debit(admission, usage, debit, lifecycle);
 }
 
+/// Debits the bill that the client was told.
+fn debit_told(mut admission: Box<Admission>, bill: Bill) {
+    let priced = admission.priced.take();
+    debit_bill(admission, bill, &used(bill.usage, priced.as_deref()));
+}
+
 /// Debits what was used as far as it was admitted. The rest is the operator's loss.
 fn debit(mut admission: Box<Admission>, usage: Usage) {
     let priced = admission.priced.take();
-    let used = Used {
-        usage,
-        kinds: priced.as_ref().map_or_else(TokenKinds::default, |priced| priced.kinds),
-        tier: priced.as_ref().and_then(|priced| priced.tier.as_deref()),
-        cost: priced.as_ref().and_then(|priced| priced.cost),
-    };
+    let used = used(usage, priced.as_deref());
     let prices = &admission.permit.model().prices;
     match bill(prices, &admission.ceiling, admission.hold.amount(), &used) {
         Ok(bill) => debit_bill(admission, bill, &used),
@@ -239,6 +248,15 @@ fn debit(mut admission: Box<Admission>, usage: Usage) {
             log::error!("MONEY: request {}: {error}; what it held is taken", admission.hold.id());
             debit_hold(admission);
         }
+    }
+}
+
+fn used(usage: Usage, priced: Option<&Priced>) -> Used<'_> {
+    Used {
+        usage,
+        kinds: priced.map_or_else(TokenKinds::default, |priced| priced.kinds),
+        tier: priced.and_then(|priced| priced.tier.as_deref()),
+        cost: priced.and_then(|priced| priced.cost),
     }
 }
 

@@ -8,6 +8,7 @@
 //! Called by the gateway between authentication and admission, and again by each attempt at an upstream ([`RequestBody::edit`]).
 //! It never decides what a request costs, and it knows no model.
 
+mod controls;
 mod conversation;
 mod edit;
 mod end_user;
@@ -17,6 +18,7 @@ mod fuzz;
 mod members;
 mod parse;
 mod parts;
+mod pieces;
 mod priced;
 mod prompt;
 mod scalar;
@@ -37,7 +39,8 @@ pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
 use members::{Maximum, Names, Session, StreamOptions};
-use prompt::{Piece, Prompt, count};
+use pieces::Piece;
+use prompt::{Prompt, count};
 use scan::Span;
 
 /// Where a request came in.

@@ -5,12 +5,14 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 use super::fields::{self, Field, FieldSet, Read, Rule};
-use super::priced::{CACHE_CONTROL, PricedFields};
-use super::prompt::{self, Piece, Prompt, ToolOwner, count};
+use super::pieces::Piece;
+use super::priced::PricedFields;
+use super::prompt::{self, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
 use super::values::{boolean, positive};
 use super::{
-    BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, end_user, fold, text,
+    BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, controls, end_user, fold,
+    text,
 };
 
 impl RequestBody {
@@ -197,7 +199,7 @@ impl<'a> Reader<'a> {
                     (Read::Functions, _) => {
                         let value = scan.value()?;
                         self.add_tool_bytes(value.span);
-                        Ok(())
+                        self.note_controls(value)
                     }
                 }
             }
@@ -239,7 +241,11 @@ impl<'a> Reader<'a> {
         }
         let value = fold::value_without_maximum(scan, self.bytes)?;
         self.add_other_bytes(value);
-        Ok(())
+        match self.endpoint {
+            Endpoint::Embeddings => Ok(()),
+            _ if controls::is_clients_own(key, self.bytes) => Ok(()),
+            Endpoint::Chat | Endpoint::ChatStream => self.note_controls(value),
+        }
     }
 
     fn other_value(&mut self, scan: &mut Scanner<'_>) -> Result<Value, Fault> {
@@ -267,11 +273,21 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    /// Notes each `cache_control` within a value that some upstream may read there.
+    fn note_controls(&mut self, value: Value) -> Result<(), Fault> {
+        let (bytes, refused, priced) = (self.bytes, &mut self.refused, &mut self.priced);
+        controls::find_within(value, bytes, &mut |piece| {
+            if let Piece::CacheControl(value) = piece {
+                priced.note_write_within(refused, value, bytes);
+            }
+        })
+    }
+
     fn read_messages(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         let (bytes, prompt) = (self.bytes, &mut self.prompt);
         let (refused, priced) = (&mut self.refused, &mut self.priced);
         prompt::walk_messages(scan, bytes, &mut |piece| match piece {
-            Piece::CacheControl(value) => note_write(refused, priced, value, bytes),
+            Piece::CacheControl(value) => priced.note_write_within(refused, value, bytes),
             piece => prompt.add(piece),
         })
     }
@@ -280,7 +296,7 @@ impl<'a> Reader<'a> {
         let (bytes, refused, priced) = (self.bytes, &mut self.refused, &mut self.priced);
         let (span, owner) = prompt::walk_tools(scan, bytes, &mut |piece| {
             if let Piece::CacheControl(value) = piece {
-                note_write(refused, priced, value, bytes);
+                priced.note_write_within(refused, value, bytes);
             }
         })?;
         if owner == ToolOwner::Upstream
@@ -364,15 +380,6 @@ impl<'a> Reader<'a> {
             tokens,
         })
     }
-}
-
-/// A `cache_control` within a message or a tool: refused, as at the top, unless it has a price.
-#[cold]
-fn note_write(refused: &mut FieldSet, priced: &mut PricedFields, value: Span, bytes: &[u8]) {
-    if let Some(field) = fields::find(CACHE_CONTROL.as_bytes()) {
-        refused.insert(field);
-    }
-    priced.note_write(value, bytes);
 }
 
 const INCLUDE_USAGE: &str = "stream_options.include_usage";

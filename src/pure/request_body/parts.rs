@@ -1,10 +1,10 @@
 //! The members of a message and the parts of its content: text, images, sounds, files, and what is none of these.
 
-use super::fold;
+use super::pieces::{PartKind, Piece, found_control, found_value};
 use super::priced::CACHE_CONTROL;
-use super::prompt::{PartKind, Piece, found_control, found_value};
 use super::scan::{Fault, Kind, Scanner, Text, Value};
 use super::text;
+use super::{controls, fold};
 
 /// Reads the value of a message's member.
 #[inline]
@@ -33,7 +33,7 @@ pub(super) fn walk_message_member(
         found(Piece::Part(kind));
     }
     found_value(value, found);
-    Ok(())
+    controls::find_within(value, bytes, found)
 }
 
 fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)) -> Result<(), Fault> {
@@ -42,7 +42,9 @@ fn walk_parts(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece
         if scan.peek() == Some(b'{') {
             walk_part(scan, bytes, found)?;
         } else {
-            found_value(scan.value()?, found);
+            let value = scan.value()?;
+            found_value(value, found);
+            controls::find_within(value, bytes, found)?;
         }
     }
     Ok(())
@@ -99,7 +101,9 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
                     bytes,
                     &["type", "image_url", "input_audio", "file", "text", CACHE_CONTROL],
                 )?;
-                found_value(scan.value()?, found);
+                let value = scan.value()?;
+                found_value(value, found);
+                controls::find_within(value, bytes, found)?;
             }
         }
     }
@@ -164,7 +168,9 @@ fn walk_bytes(
             found_control(scan.value()?, found);
         } else {
             fold::check(key, bytes, &[name, CACHE_CONTROL])?;
-            found_value(scan.value()?, found);
+            let value = scan.value()?;
+            found_value(value, found);
+            controls::find_within(value, bytes, found)?;
         }
     }
     Ok(())

@@ -31,8 +31,17 @@ impl PricedFields {
         }
     }
 
+    /// A `cache_control` within a message or a tool: refused, as at the top, unless it has a price.
+    #[cold]
+    pub(super) fn note_write_within(&mut self, refused: &mut FieldSet, value: Span, bytes: &[u8]) {
+        if let Some(field) = fields::find(CACHE_CONTROL.as_bytes()) {
+            refused.insert(field);
+        }
+        self.note_write(value, bytes);
+    }
+
     /// A `cache_control`, wherever it stands.
-    pub(super) fn note_write(&mut self, value: Span, bytes: &[u8]) {
+    fn note_write(&mut self, value: Span, bytes: &[u8]) {
         self.writes = self.writes.max(writes(value.of(bytes)));
     }
 }

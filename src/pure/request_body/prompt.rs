@@ -4,36 +4,10 @@
 
 use super::fields::{self, Read, Rule};
 use super::parts::walk_message_member;
+use super::pieces::{PartKind, Piece, found_control, found_value};
 use super::priced::CACHE_CONTROL;
-use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value, Walk};
-use super::{BodyError, Endpoint, RequestBody, fold, text};
-
-/// A part of the prompt, as the walk over messages finds it.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Piece {
-    /// A message begins.
-    Message,
-    /// A string that the model sees.
-    Text(Text),
-    /// JSON that the model sees in some rendering.
-    Json(Span),
-    /// A part that is not text: how many tokens it is cannot be told from its bytes.
-    Part(PartKind),
-    /// The bytes of such a part within the request (base64), which are no text.
-    PartBytes(Span),
-    /// A `cache_control` that is not null, which the model does not see.
-    CacheControl(Span),
-}
-
-/// A kind of part that is not text.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PartKind {
-    Image,
-    Audio,
-    File,
-    /// A film, or a kind that is not known: only the context window bounds it.
-    Unknown,
-}
+use super::scan::{Fault, Kind, Scanner, Span, Text, Value, Walk};
+use super::{BodyError, Endpoint, RequestBody, controls, fold, text};
 
 /// How much prompt a request holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -184,10 +158,14 @@ pub(super) fn walk_tools(
                 }
             } else if text::is(key, bytes, "function") {
                 functions = true;
+                controls::find_within(value, bytes, found)?;
             } else if text::is(key, bytes, CACHE_CONTROL) {
                 found_control(value, found);
             } else {
                 fold::check(key, bytes, &["type", "function", CACHE_CONTROL])?;
+                if !controls::is_clients_own(key, bytes) {
+                    controls::find_within(value, bytes, found)?;
+                }
             }
         }
         if !typed && !functions {
@@ -292,26 +270,6 @@ fn read_ids(scan: &mut Scanner<'_>, bytes: &[u8], ids: &mut Walk, prompt: &mut P
         if !scan.next_element(ids)? {
             return Ok(());
         }
-    }
-}
-
-/// A `cache_control`; null asks for nothing.
-pub(super) fn found_control(value: Value, found: &mut impl FnMut(Piece)) {
-    if value.kind != Kind::Null {
-        found(Piece::CacheControl(value.span));
-    }
-}
-
-#[inline]
-pub(super) fn found_value(value: Value, found: &mut impl FnMut(Piece)) {
-    match value.kind {
-        Kind::Text(Spelling::Plain | Spelling::Escaped) => {
-            if let Some(text) = value.text() {
-                found(Piece::Text(text));
-            }
-        }
-        Kind::Object | Kind::Array => found(Piece::Json(value.span)),
-        Kind::Number | Kind::True | Kind::False | Kind::Null => {}
     }
 }
 

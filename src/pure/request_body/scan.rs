@@ -105,6 +105,14 @@ impl<'a> Scanner<'a> {
         }
     }
 
+    /// One that goes on at `offset`, where a value begins that was read before.
+    pub(super) fn at(bytes: &'a [u8], offset: u32) -> Scanner<'a> {
+        Scanner {
+            rest: bytes.get(wide(offset)..).unwrap_or_default(),
+            ..Scanner::new(bytes)
+        }
+    }
+
     /// Bytes read so far. The caller sees to it that a body is no longer than `u32::MAX` bytes.
     #[inline]
     pub(super) fn offset(&self) -> u32 {

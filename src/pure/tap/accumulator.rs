@@ -49,6 +49,8 @@ pub(super) struct Seen {
     /// A report of the completion that is believed.
     pub(super) completion: bool,
     /// Both sides as the last report has them.
+    pub(super) last_sides: (Figure, Figure),
+    /// Both sides as the usage object in the document's root has them.
     pub(super) sides: (Figure, Figure),
 }
 
@@ -118,12 +120,18 @@ impl Reading {
     pub(super) fn close(&mut self, node: Node) {
         match node {
             Node::Usage => {
-                self.seen.sides = (self.report.prompt, self.report.completion);
+                self.seen.last_sides = (self.report.prompt, self.report.completion);
                 self.seen.completion |= self.reports.add(std::mem::take(&mut self.report));
             }
             Node::Choice => self.counter.end_choice(),
             _ => {}
         }
+    }
+
+    /// The usage object in the document's root has ended, before this place.
+    pub(super) fn end_usage(&mut self, offset: usize) {
+        self.spans.usage.end = offset;
+        self.seen.sides = self.seen.last_sides;
     }
 
     /// A string that is kept ended; `None`: it is longer than any that means something.

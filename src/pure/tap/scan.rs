@@ -172,12 +172,14 @@ impl Scanner {
             }
             (State::KeyOrEnd | State::AfterValue, b'}') if self.in_object() => {
                 let node = self.node();
-                match (self.depth, node) {
+                let depth = self.depth;
+                let state = self.close(node, reading);
+                match (depth, node) {
                     (1, Node::Answer) => reading.spans.end = offset,
-                    (2, Node::Usage) => reading.spans.usage.end = offset,
+                    (2, Node::Usage) => reading.end_usage(offset),
                     _ => {}
                 }
-                self.close(node, reading)
+                state
             }
             (State::ValueOrEnd | State::AfterValue, b']') if !self.in_object() => self.close(self.node(), reading),
             _ => State::Broken,

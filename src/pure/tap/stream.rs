@@ -85,6 +85,10 @@ pub struct StreamTap {
     told: Option<ToldUse>,
     /// A usage came that more may follow.
     reports_often: bool,
+    /// The client read a usage without a cost after what it was told.
+    has_untold_usage: bool,
+    /// What it costs was told for good: `[DONE]` passes, or has passed.
+    has_end: bool,
     /// The prompt, where it was counted for the client to be told.
     counted_prompt: Option<PromptTokens>,
 }
@@ -134,6 +138,8 @@ impl StreamTap {
             reported_at: 0,
             told: None,
             reports_often: false,
+            has_untold_usage: false,
+            has_end: false,
             counted_prompt: None,
         }
     }
@@ -275,6 +281,8 @@ impl StreamTap {
             && let Some(usage) = self.event_usage(tariff)
         {
             verdict = Verdict::Retell(usage);
+        } else if verdict != Verdict::LeaveOut {
+            self.has_untold_usage |= self.reading.spans.usage.end > 0;
         }
         self.scanner.reset();
         self.terminal = Terminal::Maybe(0);

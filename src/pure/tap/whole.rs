@@ -94,6 +94,11 @@ impl WholeTap {
         self.reading.seen.choices == Choices::Some && !self.reading.seen.error
     }
 
+    /// It is an object, as every answer is.
+    pub fn is_object(&self) -> bool {
+        self.reading.spans.end > 0
+    }
+
     /// It stopped before its end: what there is could still become a whole document, or there is nothing.
     pub fn is_cut(&self) -> bool {
         !self.scanner.is_complete() && !self.scanner.is_broken()

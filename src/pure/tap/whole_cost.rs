@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::usage_object::{ToldUsage, retold};
 use super::{Forward, WholeTap};
-use crate::pure::bill::Tariff;
+use crate::pure::bill::{Bill, Tariff};
 use crate::pure::usage::{PromptTokens, Usage};
 
 /// Puts the cost into one whole answer as it passes its tap.
@@ -19,6 +19,8 @@ pub struct WholeCost {
     /// What waits: the answer from its usage on.
     tail: Vec<u8>,
     counted_prompt: Option<PromptTokens>,
+    /// What was told.
+    told: Option<Bill>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +38,11 @@ impl WholeCost {
     /// The prompt, where it was counted for the client to be told.
     pub fn counted_prompt(&self) -> Option<PromptTokens> {
         self.counted_prompt
+    }
+
+    /// The bill that stands in the answer: it is owed as it is, whatever comes after that.
+    pub fn told_bill(&self) -> Option<Bill> {
+        self.told
     }
 
     /// One chunk passes the tap: what leaves in its place.
@@ -93,7 +100,9 @@ impl WholeCost {
             true => self.told(tap, tariff),
             false => None,
         };
-        retold(bytes, from..to, tap.sides(), told.as_ref())
+        let retold = retold(bytes, from..to, tap.sides(), told.as_ref())?;
+        self.told = told.map(|told| told.bill);
+        Some(retold)
     }
 
     /// The last chunk of an answer without a usage, with one.
@@ -104,6 +113,7 @@ impl WholeCost {
         let brace = tap.spans().end.checked_sub(1)?.checked_sub(begin)?;
         let told = self.told(tap, tariff).filter(|_| tap.is_answer())?;
         let (before, after) = chunk.split_at_checked(brace)?;
+        self.told = Some(told.bill);
         Some([before, b",\"usage\":", &told.object(), after].concat())
     }
 

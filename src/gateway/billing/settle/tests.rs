@@ -14,6 +14,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         kinds: TokenKinds::default(),
         tier: None,
         cost: None,
+        told: None,
         delivered: CompletionTokens(delivered),
         is_error: false,
         is_complete: false,

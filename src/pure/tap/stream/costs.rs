@@ -6,7 +6,7 @@
 use std::ops::Range;
 
 use super::StreamTap;
-use crate::pure::bill::Tariff;
+use crate::pure::bill::{Bill, Tariff};
 use crate::pure::tap::accumulator::Choices;
 use crate::pure::tap::usage_object::{ToldUsage, retold};
 use crate::pure::usage::{CompletionTokens, Figure, PromptTokens, Reports, Usage};
@@ -35,6 +35,13 @@ pub struct ToldUse {
     pub tier: Option<Box<str>>,
 }
 
+impl ToldUse {
+    /// The bill that the client was told.
+    pub fn bill(&self) -> Bill {
+        self.told.bill
+    }
+}
+
 impl StreamTap {
     /// The usage in the event at hand, where there is one that can be told otherwise than it came.
     pub(super) fn event_usage(&self, tariff: Option<&Tariff<'_>>) -> Option<EventUsage> {
@@ -43,10 +50,12 @@ impl StreamTap {
         // Who reports before its end reports after it too.
         let ends_all = seen.finish && tariff.body.choices() == 1 && !self.reports_often;
         let follows_end = self.finished && seen.choices != Choices::Some;
+        // Who did not ask for the usage chunk, which is left out, is not told what it would correct.
+        let may_be_last = seen.completion && !self.done && !self.options.drop_usage_chunk;
         Some(EventUsage {
             span: (span.start, span.end),
             sides: seen.sides,
-            is_last: seen.completion && !self.done && (ends_all || follows_end),
+            is_last: may_be_last && (ends_all || follows_end),
         })
     }
 
@@ -62,6 +71,7 @@ impl StreamTap {
             _ => None,
         };
         self.reports_often |= !usage.is_last;
+        self.has_untold_usage = true;
         let retold_event = in_data(event, usage.span.0..usage.span.1, |object| {
             retold(object, 0..object.len(), usage.sides, told.as_ref())
         })?;
@@ -71,14 +81,18 @@ impl StreamTap {
         Some(retold_event)
     }
 
-    /// What is to be told before `[DONE]`: the usage with its cost, when the client asked for one and was told none, or another.
+    /// What is to be told before `[DONE]`: the usage with its cost, when the client asked for one and was told none, or another, or read one
+    /// without a cost since. Before another `[DONE]` there is nothing.
     pub(super) fn last_usage(&mut self, tariff: Option<&Tariff<'_>>) -> Vec<u8> {
+        if std::mem::replace(&mut self.has_end, true) {
+            return Vec::new();
+        }
         let Some(tariff) = tariff.filter(|_| !self.options.drop_usage_chunk) else {
             return Vec::new();
         };
         let delivered = self.delivered();
         let reported = self.reported_at_end();
-        let usage = match (reported, delivered.0 > 0 || self.finished) {
+        let usage = match (reported, delivered.0 > 0 || self.finished()) {
             (Some(reported), _) => reported,
             (None, true) => {
                 let prompt = self.reading.reports.prompt();
@@ -93,7 +107,7 @@ impl StreamTap {
             (None, false) => return Vec::new(),
         };
         match self.told(usage, reported.is_some(), tariff) {
-            Some(told) if self.told.as_ref().is_none_or(|before| before.told != told) => {
+            Some(told) if self.has_untold_usage || self.told.as_ref().is_none_or(|before| before.told != told) => {
                 self.tell(told, reported);
                 told.event(&self.reading.identity)
             }
@@ -101,12 +115,19 @@ impl StreamTap {
         }
     }
 
-    /// What the bill that the client was told last is made of: that is what is billed, once the stream has its end.
+    /// What the bill that the client was told last is made of, when the stream has its end and no text came after it.
     pub fn told_use(&self) -> Option<&ToldUse> {
-        self.told.as_ref().filter(|_| self.done || self.closed)
+        let told = self.told.as_ref()?;
+        (self.has_end || (self.closed && told.delivered == self.delivered())).then_some(told)
+    }
+
+    /// The bill that the client was told at the end of the stream: it is owed as it is, whatever comes after that.
+    pub fn told_bill(&self) -> Option<Bill> {
+        self.told.as_ref().filter(|_| self.has_end).map(ToldUse::bill)
     }
 
     fn tell(&mut self, told: ToldUsage, reported: Option<Usage>) {
+        self.has_untold_usage = false;
         self.told = Some(ToldUse {
             told,
             reports: self.reading.reports,

@@ -1,0 +1,52 @@
+//! What a meter knows of an answer's use once the answer is over.
+
+use rust_decimal::Decimal;
+
+use crate::pure::bill::Bill;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Usage};
+
+/// What is known of an answer's use once it is over.
+pub(in crate::gateway) struct Metered {
+    /// The provider's report of both sides.
+    pub(in crate::gateway) reported: Option<Usage>,
+    /// The provider's report of the prompt alone.
+    pub(in crate::gateway) prompt: Option<PromptTokens>,
+    /// What kinds of tokens they consist of.
+    pub(in crate::gateway) kinds: TokenKinds,
+    /// The tier by which the provider served it, as that says.
+    pub(in crate::gateway) tier: Option<Box<str>>,
+    /// What the provider says that it cost.
+    pub(in crate::gateway) cost: Option<Decimal>,
+    /// The bill that the client was told at the answer's end.
+    pub(in crate::gateway) told: Option<Bill>,
+    /// Tokens counted in what was delivered.
+    pub(in crate::gateway) delivered: CompletionTokens,
+    /// The upstream said that it failed, or what came was no answer.
+    pub(in crate::gateway) is_error: bool,
+    /// The answer came to its end.
+    pub(in crate::gateway) is_complete: bool,
+    /// Whether anything was passed on.
+    pub(in crate::gateway) began: bool,
+    /// Reports that were not believed.
+    pub(in crate::gateway) rejected_reports: u64,
+    /// One of them gave a completion that the answer cannot have.
+    pub(in crate::gateway) is_implausible: bool,
+}
+
+/// What reports say of an answer of which `reported` is believed; the rest of it is to be filled in.
+pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
+    Metered {
+        reported,
+        prompt: reports.prompt(),
+        kinds: reports.kinds_of(reported),
+        tier: None,
+        cost: reported.and_then(|usage| reports.cost_of(usage)),
+        rejected_reports: reports.rejected(),
+        told: None,
+        delivered: CompletionTokens(0),
+        is_error: false,
+        is_complete: false,
+        is_implausible: false,
+        began: false,
+    }
+}
