@@ -5,9 +5,11 @@ import { exact } from "/console/dom.js";
 let csrf = "";
 let who = null;
 let rights = [];
+let unit = "";
 let onLoss = () => {};
 
 export const operator = () => who;
+export const currency = () => unit;
 export const whenLost = act => { onLoss = act; };
 
 export class Refused extends Error {
@@ -46,7 +48,7 @@ export const get = (path, query = {}) => {
 export const account = name => `/v1/accounts/${encodeURIComponent(name)}`;
 
 function forget() { csrf = ""; who = null; rights = []; }
-function signed(session) { ({ csrf, operator: who, rights } = session); return who; }
+function signed(session) { ({ csrf, operator: who, rights, currency: unit } = session); return who; }
 
 // The session of before, when the page was loaded anew; null when there is none.
 export async function resume() {
