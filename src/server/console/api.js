@@ -45,6 +45,12 @@ export const get = (path, query = {}) => {
   const set = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return ask("GET", set.length ? `${path}?${new URLSearchParams(set)}` : path);
 };
+// A command of the ledger that reads: for what no path of its own tells yet.
+export async function command(op) {
+  const { Ok: reply } = await ask("POST", "/v1/commands", op);
+  if (reply === undefined) throw new Refused(503, "The ledger does not say it right now.");
+  return reply;
+}
 export const account = name => `/v1/accounts/${encodeURIComponent(name)}`;
 
 function forget() { csrf = ""; who = null; rights = []; }

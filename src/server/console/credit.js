@@ -14,7 +14,7 @@ export function creditSection(facts, page, isOlder) {
     { title: "Kind", word: true, of: row => row.kind.replace("_", "-") },
     { title: "Amount", number: true, of: row => row.amount },
     { title: "Reference", wide: true, of: row => row.reference },
-    { title: "Note", of: row => row.note },
+    { title: "Note", wide: true, of: row => row.note },
     { title: "Balance after", number: true, wide: true, of: row => row.balance },
   ];
   return el("section", { data: { part: "credit" } }, el("h2", { tabindex: -1, text: isOlder ? "Older credit" : "Newest credit" }), table("Credit, newest first", columns, page.data, "No credit was ever added."),

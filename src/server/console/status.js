@@ -1,13 +1,13 @@
 // Whether the books balance, whether calls are taken, and how the gateway does.
 
-import { count, counted, el, table, tile } from "/console/dom.js";
-import { ask, get, may } from "/console/api.js";
+import { count, counted, el, moment, table, tile } from "/console/dom.js";
+import { ask, command, get, may } from "/console/api.js";
 import { confirmDialog } from "/console/forms.js";
 import { done } from "/console/place.js";
 import { openBreakers } from "/console/catalogue.js";
 
 export async function statusView() {
-  const [audit, maintenance, providers, now] = await Promise.all([get("/v1/audit"), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status")]);
+  const [audit, maintenance, providers, now, events] = await Promise.all([get("/v1/audit"), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
   const findings = audit.findings ?? [], open = providers.data.reduce((all, one) => all + openBreakers(one), 0);
   const look = good => ({ look: good ? "good" : "bad" });
   const columns = [{ title: "Account", of: row => row.account }, { title: "Rule", of: row => row.rule }, { title: "Expected", number: true, of: row => row.expected }, { title: "Found", number: true, of: row => row.found }];
@@ -24,7 +24,9 @@ export async function statusView() {
       tile("Breakers open", String(open), look(open === 0), open === 0 ? "every target is asked" : "targets that are passed over"),
       tile("In flight", count(now.in_flight), {}, `${counted(now.ledger.holds_open, "hold")} of ${now.ledger.held} ${now.currency}`),
       tile("Requests", count(now.totals.requests), {}, `${counted(now.totals.errors, "error")}, ${count(now.totals.denials)} refused, since this gateway started`),
-      tile("Spent", now.totals.cost, { unit: now.currency }, "since this gateway started")),
+      tile("Spent", now.totals.cost, { unit: now.currency }, "since this gateway started"),
+      tile("Events for webhooks", count(events.open), events.dropped > 0 ? look(false) : {}, events.open > 0 ? `kept until webhooks have them, for three days at most; the oldest is of ${moment(events.oldest)} UTC` : "none waits",
+        ...(events.dropped > 0 ? [`${counted(events.dropped, "event")} dropped: nobody took them in time`] : []))),
     now.alarms.length ? el("ul", { class: "plain" }, ...now.alarms.map(text => el("li", { class: "notice bad", text }))) : el("p", { class: "notice", text: "No alarm." }),
     may("manage") ? el("div", { class: "acts" }, el("button", { type: "button", class: maintenance.on ? "main" : "danger", text: maintenance.on ? "End maintenance" : "Begin maintenance", on: { click: turn } })) : null,
     findings.length ? table("What does not balance", columns, findings) : null,
