@@ -58,14 +58,18 @@ export async function pageOf(browser, width, height = 900) {
   return { context, page, problems };
 }
 
+// What axe finds. By the debugger: the page's own policy lets no script of a test in.
+export async function barriers(page) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => axe.run());
+  return violations.map(one => `${one.id}: ${one.nodes.map(node => node.html).join(" | ")}`);
+}
+
 // axe finds nothing in either colour scheme, and nothing is wider than the window.
 export async function isSound(page, name) {
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
-    // By the debugger: the page's own policy lets no script of a test in.
-    await page.evaluate(AXE);
-    const { violations } = await page.evaluate(() => axe.run());
-    assert.deepEqual(violations.map(one => `${one.id}: ${one.nodes.map(node => node.html).join(" | ")}`), [], `${name}, ${colorScheme}`);
+    assert.deepEqual(await barriers(page), [], `${name}, ${colorScheme}`);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
     assert.ok(overflow <= 0, `${name} is ${overflow} pixels wider than the window`);
     assert.deepEqual(await clipped(page), [], `${name}: what does not fit in its place`);
@@ -104,6 +108,7 @@ export async function tabTo(page, name, tag) {
     const now = await focused(page);
     if (now.name === name && (tag === undefined || now.tag === tag)) {
       assert.ok(now.shown, `${name} has the focus and is not seen`);
+      assert.notEqual(now.ring, "none", `${name} has the focus, and nothing around it says so`);
       return;
     }
     await page.keyboard.press("Tab");
