@@ -243,6 +243,17 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
       await isSound(page, "console-account-busy");
     });
 
+    await step("no answer, and one again", async () => {
+      await page.context().setOffline(true);
+      await press(page, "Models", "a");
+      await page.waitForSelector("main [role=alert]:not(:empty)");
+      assert.equal(await page.textContent("main [role=alert]"), "There is no answer. Try again in a moment.");
+      await isSound(page, "console-no-answer");
+      await page.context().setOffline(false);
+      await press(page, "Try again");
+      await page.waitForFunction(() => document.querySelectorAll("main tbody tr").length > 1);
+    });
+
     await step("sign out", async () => {
       await press(page, "Sign out");
       await viewIs(page, "sign-in");
@@ -253,6 +264,28 @@ for (const [width, number, failing] of [[1280, 4217, "simulated/mini"], [400, 73
     await page.context().close();
   });
 }
+
+test("what may have been done is not said to be safe to do again, but for credit", async () => {
+  const name = shop(5), { page, context, problems } = await pageOf(browser, 1280);
+  await signIn(page);
+  await toAccount(page, name);
+  await page.click("text=Create a key");
+  await context.setOffline(true);
+  await page.click("dialog button[type=submit]");
+  await page.waitForSelector("dialog [role=alert]:not(:empty)");
+  assert.match(await page.textContent("dialog [role=alert]"), /whether it was done is not known.*log/);
+  await page.keyboard.press("Escape");
+  await page.click("text=Add credit");
+  await page.fill("dialog input[name=amount]", "7");
+  await page.click("dialog button[type=submit]");
+  await page.waitForSelector("dialog [role=alert]:not(:empty)");
+  assert.match(await page.textContent("dialog [role=alert]"), /its reference counts once/);
+  await context.setOffline(false);
+  await page.click("dialog button[type=submit]");
+  await told(page, "The balance is 7.");
+  assert.deepEqual(problems, []);
+  await context.close();
+});
 
 test("a role is offered what it may do, and nothing else", async () => {
   const acts = { read: [], support: ["Suspend", "Create a key"], billing: ["Add credit", "Correct credit"], admin: ["Add credit", "Correct credit", "Suspend", "Change terms", "Close", "Create a key"] };

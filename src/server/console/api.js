@@ -27,7 +27,7 @@ export async function ask(method, path, body) {
   try {
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin" });
   } catch {
-    throw new Refused(0, "There is no answer: whether it was done is not known. The same form can be sent again, it counts once.");
+    throw new Refused(0, noAnswer(method, body));
   }
   const text = await answer.text();
   let read = null;
@@ -39,6 +39,12 @@ export async function ask(method, path, body) {
     onLoss();
   }
   throw error;
+}
+
+// What was only read can be read again; of what writes, credit alone has a reference by which it counts once.
+function noAnswer(method, body) {
+  if (method === "GET") return "There is no answer. Try again in a moment.";
+  return `There is no answer: whether it was done is not known. ${body?.reference ? "The same form can be sent again: its reference counts once." : "Look into the log before it is sent again."}`;
 }
 
 export const get = (path, query = {}) => {
