@@ -193,14 +193,19 @@ fn addresses(wanted: Option<SocketAddr>) -> Result<(SocketAddr, [SocketAddr; 2])
         Err(error) if error.kind() == ErrorKind::AddrInUse => TcpListener::bind(loopback(0)),
         bound => bound,
     };
+    // Who takes any port starts several at once: two that find the usual ones free would both take them.
+    let beside = |port| match wanted {
+        Some(address) if address.port() == 0 => TcpListener::bind(loopback(0)),
+        _ => usual(port),
+    };
     let (listen, bound) = match wanted {
         Some(address) => (address, TcpListener::bind(address)),
         None => (loopback(LISTEN_PORT), usual(LISTEN_PORT)),
     };
     // All are open until all are known, so that they differ.
     let bound = bound.map_err(|error| failed(listen, error))?;
-    let admin = usual(ADMIN_PORT).map_err(|error| failed(loopback(ADMIN_PORT), error))?;
-    let operator = usual(OPERATOR_PORT).map_err(|error| failed(loopback(OPERATOR_PORT), error))?;
+    let admin = beside(ADMIN_PORT).map_err(|error| failed(loopback(ADMIN_PORT), error))?;
+    let operator = beside(OPERATOR_PORT).map_err(|error| failed(loopback(OPERATOR_PORT), error))?;
     let address = |listener: &TcpListener, port| listener.local_addr().map_err(|error| failed(loopback(port), error));
     let listen = bound.local_addr().map_err(|error| failed(listen, error))?;
     Ok((

@@ -4,7 +4,7 @@
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync } from "node:fs";
+import { mkdirSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { tmpdir } from "node:os";
 import path from "node:path";
@@ -37,6 +37,16 @@ export async function demo(...words) {
   return { ...JSON.parse(line), folder, stop };
 }
 
+// Would show itself if any of it were taken for markup.
+export const SCRIPT = "<img src=x onerror=window.broken=1><script>window.broken=1</script>";
+
+// Puts a model into the demo's catalogue whose id, name and provider are not to be trusted; the gateway sees it by itself.
+export function sellModel(gateway, id) {
+  const catalogue = path.join(path.dirname(gateway.conf), "catalogue.yaml"), text = JSON.stringify(SCRIPT);
+  const entry = `  - { id: ${JSON.stringify(id)}, name: ${text}, provider: ${text}, description: x, context_length: 1000, max_completion_tokens: 100, modality: "text->text", pricing: { prompt: "0", completion: "0" }, tier: free, purposes: [chat], targets: [ { provider: simulated, model: chat } ] }`;
+  writeFileSync(catalogue, readFileSync(catalogue, "utf8").replace("models:\n", `models:\n${entry}\n`));
+}
+
 export const launch = () => chromium.launch({ executablePath: process.env.CHROMIUM ?? "/usr/bin/chromium", args: ["--no-sandbox", "--disable-gpu"] });
 
 // A page, and what its scripts complained of: refused requests are the browser's own words and no complaint.
@@ -48,20 +58,36 @@ export async function pageOf(browser, width, height = 900) {
   return { context, page, problems };
 }
 
+// What axe finds. By the debugger: the page's own policy lets no script of a test in.
+export async function barriers(page) {
+  await page.evaluate(AXE);
+  const { violations } = await page.evaluate(() => axe.run());
+  return violations.map(one => `${one.id}: ${one.nodes.map(node => node.html).join(" | ")}`);
+}
+
 // axe finds nothing in either colour scheme, and nothing is wider than the window.
 export async function isSound(page, name) {
   for (const colorScheme of SCHEMES) {
     await page.emulateMedia({ colorScheme });
-    // By the debugger: the page's own policy lets no script of a test in.
-    await page.evaluate(AXE);
-    const { violations } = await page.evaluate(() => axe.run());
-    assert.deepEqual(violations.map(one => `${one.id}: ${one.nodes.map(node => node.html).join(" | ")}`), [], `${name}, ${colorScheme}`);
+    assert.deepEqual(await barriers(page), [], `${name}, ${colorScheme}`);
     const overflow = await page.evaluate(() => document.documentElement.scrollWidth - window.innerWidth);
     assert.ok(overflow <= 0, `${name} is ${overflow} pixels wider than the window`);
-    await page.screenshot({ path: path.join(SHOTS, `${name}-${page.viewportSize().width}-${colorScheme}.png`), fullPage: true });
+    assert.deepEqual(await clipped(page), [], `${name}: what does not fit in its place`);
+    await shot(page, `${name}-${page.viewportSize().width}-${colorScheme}`);
   }
   await page.emulateMedia({ colorScheme: "light" });
 }
+
+// Of a dialog what the window shows, of a page all of it.
+export async function shot(page, name) {
+  await page.screenshot({ path: path.join(SHOTS, `${name}.png`), fullPage: (await page.locator("dialog[open]").count()) === 0 });
+}
+
+// Tables that can be read only by moving them, and buttons whose words are cut.
+const clipped = page => page.$$eval(".scroll, button, .button", boxes => boxes.filter(box => box.checkVisibility() && box.scrollWidth > box.clientWidth + 1).map(box => box.getAttribute("aria-label") ?? box.textContent));
+
+// The rows of tables; what a narrow screen has below them is no row of its own.
+export const ROWS = "tbody tr:not(.more)";
 
 // Asks until it is so; files are looked at every few seconds.
 export async function until(isSo) {
@@ -82,6 +108,7 @@ export async function tabTo(page, name, tag) {
     const now = await focused(page);
     if (now.name === name && (tag === undefined || now.tag === tag)) {
       assert.ok(now.shown, `${name} has the focus and is not seen`);
+      assert.notEqual(now.ring, "none", `${name} has the focus, and nothing around it says so`);
       return;
     }
     await page.keyboard.press("Tab");
@@ -98,5 +125,5 @@ export async function press(page, name, tag) {
 export async function fill(page, name, text) {
   await tabTo(page, name);
   await page.keyboard.press("Control+a");
-  await page.keyboard.type(text);
+  if (text === "") await page.keyboard.press("Delete"); else await page.keyboard.type(text);
 }

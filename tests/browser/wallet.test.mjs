@@ -2,21 +2,25 @@
 
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFileSync, writeFileSync } from "node:fs";
+import { mkdirSync, readdirSync, readFileSync, symlinkSync, writeFileSync } from "node:fs";
 import path from "node:path";
 import { after, before, test } from "node:test";
 import { promisify } from "node:util";
-import { demo, fill, focused, isSound, launch, pageOf, press, tabTo, until } from "./support.mjs";
+import { demo, fill, focused, isSound, launch, pageOf, press, ROWS, SCRIPT, sellModel, tabTo, until } from "./support.mjs";
 
 const run = promisify(execFile);
-const SCRIPT = "<img src=x onerror=window.broken=1><script>window.broken=1</script>";
 // A model's id that wants to be markup, and a shell's command.
 const MODEL = "evil/<img/src=x/onerror=window.broken=1>'$(touch${IFS}broken)'`touch<broken`";
-let gateway, browser;
+// OpenAI's clients, as tests/run has installed them.
+const MODULES = process.env.TOLLGATE_NODE_MODULES ?? path.resolve("..", "node-clients/node_modules"), PYTHON = process.env.TOLLGATE_PYTHON ?? path.resolve("..", "venv-clients/bin/python");
+let gateway, browser, lines;
 
 before(async () => {
   gateway = await demo("--with-traffic");
   browser = await launch();
+  lines = path.join(gateway.folder, "lines");
+  mkdirSync(lines);
+  symlinkSync(MODULES, path.join(lines, "node_modules"));
 });
 
 after(async () => {
@@ -33,6 +37,15 @@ async function open(page) {
   await page.waitForSelector("body[data-ready]");
 }
 
+// Runs lines as somebody does who has pasted them: into a shell, or into a file. What they print.
+async function paste(name, text) {
+  const env = { ...process.env, OPENAI_API_KEY: "", OPENAI_BASE_URL: "" };
+  if (name === "curl") return (await run("sh", ["-c", text], { cwd: lines, env })).stdout;
+  const file = name === "Python" ? "pasted.py" : "pasted.mjs";
+  writeFileSync(path.join(lines, file), text);
+  return (await run(name === "Python" ? PYTHON : process.execPath, [file], { cwd: lines, env })).stdout;
+}
+
 for (const width of [1280, 400]) {
   test(`the wallet by keyboard alone, at ${width} pixels`, async () => {
     const { page, context, problems } = await pageOf(browser, width), asked = [];
@@ -42,6 +55,7 @@ for (const width of [1280, 400]) {
     await fill(page, "API key", "tg_wrong");
     await page.keyboard.press("Enter");
     await page.waitForFunction(() => document.querySelector("#key-error").textContent);
+    await isSound(page, "wallet-wrong-key");
     assert.equal((await focused(page)).id, "key");
     assert.equal(await page.getAttribute("#key", "aria-invalid"), "true");
     await fill(page, "API key", gateway.key);
@@ -61,16 +75,18 @@ for (const width of [1280, 400]) {
     const first = JSON.parse(await ask("/llm/generations?limit=1")).data[0];
     assert.ok((await page.textContent("#calls tbody tr")).includes(first.model));
     await press(page, "Older calls");
-    await page.waitForFunction(() => document.querySelectorAll("#calls tbody tr").length === 40);
+    await page.waitForFunction(() => document.querySelectorAll("#calls tbody tr:not(.more)").length === 40);
     await tabTo(page, "Only of the model");
     await page.keyboard.type("simulated/pro");
-    await page.waitForFunction(() => [...document.querySelectorAll("#calls tbody td:nth-child(2)")].every(cell => cell.textContent === "simulated/pro"));
+    await page.waitForFunction(() => [...document.querySelectorAll("#calls tbody tr:not(.more) td:nth-child(2)")].every(cell => cell.textContent === "simulated/pro"));
 
-    // The lines work as they are shown.
-    const lines = await page.textContent("[data-snippet=curl] pre");
-    assert.ok(lines.includes(gateway.base_url) && lines.includes(gateway.key));
-    const { stdout } = await run("sh", ["-c", lines], { cwd: gateway.folder });
-    assert.equal(JSON.parse(stdout).object, "chat.completion", stdout);
+    // Lines that are copied work where they are pasted.
+    await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+    await press(page, "Copy the curl lines");
+    await page.waitForFunction(() => document.querySelector("[data-snippet=curl] button").textContent === "Copied");
+    const copied = await page.evaluate(() => navigator.clipboard.readText());
+    assert.ok(copied.includes(gateway.base_url) && copied.includes(gateway.key));
+    assert.equal(JSON.parse(await paste("curl", copied)).object, "chat.completion");
     await tabTo(page, "with my key in the lines");
     await page.keyboard.press("Space");
     assert.ok(!(await page.textContent("#snippets")).includes(gateway.key));
@@ -79,6 +95,7 @@ for (const width of [1280, 400]) {
     const places = await page.evaluate(() => [location.href, document.cookie, JSON.stringify(localStorage), JSON.stringify(sessionStorage)]);
     for (const text of [...places, ...asked]) assert.ok(!text.includes(gateway.key), text);
     for (const url of asked) assert.ok(url.startsWith(gateway.base_url) || url.startsWith("data:"), `the page asked for ${url}`);
+    await isSound(page, "wallet-filtered");
     await press(page, "Forget the key");
     assert.equal((await focused(page)).id, "key");
     assert.ok(!(await page.content()).includes(gateway.key));
@@ -92,20 +109,19 @@ for (const width of [1280, 400]) {
     await page.waitForSelector("body[data-ready]");
     await isSound(page, "prices");
     const { models } = JSON.parse(await ask("/llm/public/models?per_page=500", ""));
-    assert.equal(await page.locator("tbody tr").count(), models.length);
+    assert.equal(await page.locator(ROWS).count(), models.length);
     assert.ok((await page.textContent("tbody")).includes("17.25"), "a million completion tokens of simulated/pro");
     await fill(page, "Search", "embed");
-    await page.waitForFunction(() => document.querySelectorAll("tbody tr").length === 1);
+    await page.waitForFunction(() => document.querySelectorAll("tbody tr:not(.more)").length === 1);
     assert.deepEqual(problems, []);
     await context.close();
   });
 }
 
 test("names are text in pages and in shells, and the operator's link leads to where credit is paid", async () => {
-  const conf = readFileSync(gateway.conf, "utf8"), catalogue = path.join(path.dirname(gateway.conf), "catalogue.yaml");
+  const conf = readFileSync(gateway.conf, "utf8");
   writeFileSync(gateway.conf, `${conf}\nwallet: { name: ${JSON.stringify(SCRIPT.slice(0, 60))}, top_up_url: "https://pay.example/?a=1&b=2" }\n`);
-  const entry = `models:\n  - { id: ${JSON.stringify(MODEL)}, name: ${JSON.stringify(SCRIPT)}, provider: ${JSON.stringify(SCRIPT)}, description: x, context_length: 1000, max_completion_tokens: 100, modality: "text->text", pricing: { prompt: "0", completion: "0" }, tier: free, purposes: [chat], targets: [ { provider: simulated, model: chat } ] }\n`;
-  writeFileSync(catalogue, readFileSync(catalogue, "utf8").replace("models:\n", entry));
+  sellModel(gateway, MODEL);
   const { page, context, problems } = await pageOf(browser, 1280);
   const isThere = async () => (await ask("/llm/public/models?per_page=500", "")).includes("window.broken") && (await ask("/wallet")).includes("pay.example");
   await until(isThere);
@@ -113,15 +129,16 @@ test("names are text in pages and in shells, and the operator's link leads to wh
   assert.equal(await page.textContent(".brand"), SCRIPT.slice(0, 60));
   assert.equal(await page.getAttribute("#tiles a", "href"), "https://pay.example/?a=1&b=2");
   assert.ok((await page.textContent("#models")).includes(SCRIPT));
-  await page.selectOption("#model", MODEL);
-  for (const [name, command] of [["curl", "sh"], ["python", "python3"], ["node", "node"]]) {
-    const lines = await page.textContent(`[data-snippet=${name}] pre`);
-    if (command === "sh") assert.equal(JSON.parse((await run("sh", ["-c", lines], { cwd: gateway.folder })).stdout).object, "chat.completion");
-    // The others need OpenAI's clients: tests/documents runs such lines. Here their literals are read back.
-    if (command === "python3") assert.equal((await run("python3", ["-c", `import ast,sys\nprint([n.value for n in ast.walk(ast.parse(sys.argv[1])) if isinstance(n, ast.keyword) and n.arg == "model"][0].value, end="")`, lines])).stdout, MODEL);
-    if (command === "node") assert.equal(Function(`return ${/model: (".*")/.exec(lines)[1]}`)(), MODEL);
+  // Of every kind of model, in every language, with a name that is a command in one of them.
+  for (const model of ["simulated/chat", "simulated/embed", MODEL]) {
+    await page.selectOption("#model", model);
+    for (const name of ["curl", "Python", "Node"]) {
+      const told = await paste(name, await page.textContent(`[data-snippet=${name.toLowerCase()}] pre`));
+      const wanted = model === "simulated/embed" ? (name === "curl" ? /"object":"list"/ : /^2 vectors of \d+\n$/) : name === "curl" ? /"object":"chat.completion"/ : /^This is Tollgate.s simulated provider/;
+      assert.match(told, wanted, `${name}, ${model}`);
+    }
   }
-  await assert.rejects(async () => readFileSync(path.join(gateway.folder, "broken")), { code: "ENOENT" });
+  assert.deepEqual(readdirSync(lines).sort(), ["node_modules", "pasted.mjs", "pasted.py"], "a name was taken for a command");
   await page.goto(`${gateway.base_url}/prices`);
   await page.waitForSelector("body[data-ready]");
   assert.ok((await page.textContent("tbody")).includes(MODEL));

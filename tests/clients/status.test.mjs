@@ -8,6 +8,7 @@ import { tmpdir } from "node:os";
 import path from "node:path";
 import readline from "node:readline";
 import { after, before, test } from "node:test";
+import { barriers, SCHEMES } from "../browser/support.mjs";
 
 // The client is installed in the directory that the test is started in.
 const { chromium } = createRequire(path.join(process.cwd(), "package.json"))("playwright-core");
@@ -109,6 +110,11 @@ for (const [width, height] of [[1280, 900], [500, 860], [400, 860]]) {
       await page.waitForFunction(before => document.body.dataset.at !== before, await page.getAttribute("body", "data-at"));
     }
     assert.deepEqual(await brokenWords(page), []);
+    for (const colorScheme of SCHEMES) {
+      await page.emulateMedia({ colorScheme });
+      assert.deepEqual(await barriers(page), [], colorScheme);
+      await page.screenshot({ path: path.join(SHOTS, `status-${width}-${colorScheme}.png`), fullPage: true });
+    }
 
     const metrics = async () => (await fetch(admin + "/metrics")).text();
     // Debits are committed in groups: the figures stand still once none is left.

@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use super::*;
 use crate::config::Credential;
+use crate::pure::receipt::CallEnding;
 
 fn args(folder: &tempfile::TempDir, listen: &str) -> DemoArgs {
     DemoArgs {
@@ -116,6 +117,28 @@ fn a_demo_is_set_up_from_nothing_and_again() {
 }
 
 #[test]
+fn demos_on_any_port_do_not_meet_on_the_usual_ones() {
+    let folders = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    // Neither listens yet: each has found its ports free.
+    let demos = folders
+        .each_ref()
+        .map(|folder| Demo::prepare(&args(folder, "127.0.0.1:0"), no_environment).unwrap());
+    let mut taken: Vec<SocketAddr> = Vec::new();
+    for Demo { config, .. } in &demos {
+        let operators = config.operator.as_ref().unwrap().address;
+        taken.extend([config.listen, config.admin_listen, operators]);
+    }
+    taken.sort_unstable();
+    taken.dedup();
+    assert_eq!(taken.len(), 6, "{taken:?}");
+    assert!(
+        taken
+            .iter()
+            .all(|address| ![ADMIN_PORT, OPERATOR_PORT].contains(&address.port()))
+    );
+}
+
+#[test]
 fn a_day_of_traffic_is_what_its_calls_would_have_left() {
     let folder = tempfile::tempdir().unwrap();
     let args = DemoArgs {
@@ -148,6 +171,16 @@ fn a_day_of_traffic_is_what_its_calls_would_have_left() {
         assert!(receipt.billed.cost <= receipt.billed.held.unwrap());
         hours.push(receipt.resolved.since(day) / 3_600_000);
     }
+    let ended = |ending| {
+        acme.iter()
+            .filter(|receipt| receipt.billed.call.ending == Some(ending))
+            .count()
+    };
+    let (left, failed) = (ended(CallEnding::ClientGone), ended(CallEnding::UpstreamFailed));
+    assert!(
+        (1..40).contains(&left) && (1..20).contains(&failed),
+        "{left} left, {failed} failed"
+    );
     hours.sort_unstable();
     hours.dedup();
     assert!(hours.len() >= 18, "calls in {} hours", hours.len());

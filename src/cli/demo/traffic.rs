@@ -112,7 +112,7 @@ impl Day<'_> {
             {
                 payments.pop();
                 self.until(Timestamp(at));
-                self.pay(customer, amount)?;
+                self.pay(customer, amount, LAST_INVOICE.saturating_sub(payments.len()))?;
             }
             self.until(start.plus_millis(planned.at));
             let (Some(customer), Some(callers)) = (customers.get(planned.customer), callers.get(planned.customer))
@@ -169,9 +169,10 @@ impl Day<'_> {
         self.store.run_blocking(acted).map(drop).map_err(Failure::from)
     }
 
-    fn pay(&self, customer: &Customer, whole: i64) -> Result<(), Failure> {
-        let reference = format!("invoice-{}", self.clock.now().0 / 1_000);
-        self.post(customer.name, CreditKind::TopUp, (whole, &reference), None)
+    fn pay(&self, customer: &Customer, whole: i64, invoice: usize) -> Result<(), Failure> {
+        let reference = format!("invoice-{invoice}");
+        let note = if whole < 25 { "Paid by card." } else { "Bank transfer." };
+        self.post(customer.name, CreditKind::TopUp, (whole, &reference), Some(note))
     }
 
     fn post(
@@ -241,7 +242,12 @@ impl Day<'_> {
         } else {
             0
         };
-        let is_left = is_chat && self.dice.below(25) == 0;
+        let ending = match self.dice.below(100) {
+            0..=3 if is_chat => CallEnding::ClientGone,
+            4 | 5 if is_chat => CallEnding::UpstreamFailed,
+            _ => CallEnding::Complete,
+        };
+        let is_cut = ending != CallEnding::Complete;
         let most = usage(prompt, completion.max(1_000));
         let rules = self.config.tier(caller.tier());
         let wanted = model
@@ -268,7 +274,7 @@ impl Day<'_> {
         self.clock.advance(millis(first));
         let first_byte = self.clock.now();
         self.clock.advance(millis(completion * 12));
-        let billed = usage(prompt, if is_left { completion / 2 } else { completion });
+        let billed = usage(prompt, if is_cut { completion / 2 } else { completion });
         let cost = model
             .pricing
             .cost(billed)
@@ -293,13 +299,9 @@ impl Day<'_> {
                 first_byte: Some(first_byte),
                 ended: Some(self.clock.now()),
                 streamed: Some(is_chat),
-                ending: Some(if is_left {
-                    CallEnding::ClientGone
-                } else {
-                    CallEnding::Complete
-                }),
-                reported_prompt: (!is_left).then_some(billed.prompt),
-                reported_completion: (!is_left).then_some(billed.completion),
+                ending: Some(ending),
+                reported_prompt: (!is_cut).then_some(billed.prompt),
+                reported_completion: (!is_cut).then_some(billed.completion),
                 counted_completion: Some(billed.completion),
                 pricing: Some(model.pricing),
                 ..CallDetails::default()
@@ -379,6 +381,8 @@ fn now_or_never<T>(work: impl Future<Output = T>) -> Result<T, Failure> {
 
 const HOUR_MS: i64 = 3_600_000;
 const DAY_MS: i64 = 24 * HOUR_MS;
+/// The number of the newest invoice.
+const LAST_INVOICE: usize = 1_117;
 /// Before now nothing more begins: the last call has ended by then.
 const LAST_MS: i64 = 60_000;
 /// How busy an hour of UTC is.

@@ -1,7 +1,7 @@
 // One account: its credit, what it spends, its statement, keys and calls, and what may be done with it.
 
 import { byDay } from "/console/chart.js";
-import { count, days, el, moment, sum, table, today } from "/console/dom.js";
+import { behind, count, counted, days, decimal, el, idText, moment, pico, sum, table, tile, today } from "/console/dom.js";
 import { account, ask, get, may } from "/console/api.js";
 import { confirmDialog, fieldOf } from "/console/forms.js";
 import { done, link } from "/console/place.js";
@@ -10,26 +10,27 @@ import { callColumns } from "/console/calls.js";
 import { creditSection, post } from "/console/credit.js";
 import { keysSection } from "/console/keys.js";
 
-const CALLS = 10;
+const CALLS = 10, NEWEST = 5;
 
 export async function accountView({ name, query }) {
   const range = { from: query.from || today(29), to: query.to || today() };
   const [facts, statement, credits, keys, calls] = await Promise.all([get(account(name)), get(`${account(name)}/statement`, range),
-    get(`${account(name)}/credits`, { limit: 20, before: query.credits }), get(`${account(name)}/keys`), get("/v1/generations", { account: name, limit: CALLS })]);
+    get(`${account(name)}/credits`, { limit: query.credits ? 20 : NEWEST, before: query.credits }), get(`${account(name)}/keys`), get("/v1/generations", { account: name, limit: CALLS })]);
+  const asked = query.from || query.to ? "statement" : query.credits ? "credit" : null;
   return {
     title: name,
+    focus: asked && `[data-part=${asked}] h2`,
     nodes: [el("p", {}, status(facts), ` tier ${facts.tier} · made ${moment(facts.created_at)} UTC`), tiles(facts), acts(facts), spend(facts, statement, range),
-      creditSection(facts, credits), statementSection(facts, statement, range), keysSection(facts, keys), callsSection(name, calls)],
+      creditSection(facts, credits, Boolean(query.credits)), statementSection(facts, statement, range), keysSection(facts, keys), callsSection(name, calls)],
   };
 }
 
 function tiles(facts) {
-  const tile = (title, value, text) => el("div", { class: "tile" }, el("h3", { text: title }), el("b", { class: value.length > 13 ? "long" : undefined, text: value }), text ? el("p", { text }) : null);
-  const metadata = Object.entries(facts.metadata ?? {});
+  const metadata = Object.entries(facts.metadata ?? {}), unit = facts.currency;
   return el("section", {}, el("h2", { class: "vh", text: "Credit now" }), el("div", { class: "tiles" },
-    tile("Balance", `${facts.balance} ${facts.currency}`, facts.low_balance === null || facts.low_balance === undefined ? null : `low below ${facts.low_balance}`),
-    tile("Held by running calls", facts.held, `${facts.open_calls} calls now; ${facts.available} available`),
-    tile("Used this month", facts.monthly_used, `of ${facts.monthly_quota}${facts.own_quota ? "" : ", the tier's quota"}`)),
+    tile("Balance", facts.balance, { unit }, facts.low_balance === null || facts.low_balance === undefined ? "no warning of low credit" : `low below ${facts.low_balance}`),
+    tile("Held by running calls", facts.held, { unit }, `${counted(facts.open_calls, "call")} now; ${facts.available} available`),
+    tile("Used this month", facts.monthly_used, { unit }, `of ${facts.monthly_quota}${facts.own_quota ? "" : ", the tier's quota"}`)),
     metadata.length ? el("dl", { class: "facts" }, ...metadata.flatMap(([name, value]) => [el("dt", { text: name }), el("dd", { text: value })])) : null);
 }
 
@@ -74,17 +75,24 @@ function statementSection(facts, statement, range) {
     { title: "Reference", wide: true, of: row => row.reference }, { title: "Note", wide: true, of: row => row.note }, { title: "Balance", number: true, wide: true, of: row => row.balance },
   ];
   const debits = [
-    { title: "Day", time: true, of: row => row.day }, { title: "Model", of: row => row.model }, { title: "Calls", number: true, wide: true, of: row => count(row.requests) },
+    { title: "Day", time: true, of: row => row.day }, { title: "Model", name: true, of: row => idText(row.model) }, { title: "Calls", number: true, wide: true, of: row => count(row.requests) },
     { title: "Tokens", number: true, wide: true, of: row => count(row.tokens ?? row.prompt_tokens + row.completion_tokens) }, { title: "Cost", number: true, of: row => row.cost },
   ];
-  const line = (title, value) => [el("dt", { text: title }), el("dd", { text: value })];
+  const debited = pico(sum(statement.debits.map(row => row.cost)));
+  const lines = [["Opening balance", statement.opening_balance], ["Credit entries", sum(statement.entries.map(row => row.amount))], ["Debits", decimal(-debited)], ["Closing balance", statement.closing_balance]];
   const csv = `${account(facts.name)}/statement?${new URLSearchParams({ ...range, format: "csv" })}`;
-  return el("section", { data: { part: "statement" } }, el("h2", { text: "Statement" }), rangeForm(facts.name, range),
-    el("dl", { class: "facts" }, ...line("Opening balance", statement.opening_balance), ...line("Credit entries", sum(statement.entries.map(row => row.amount))),
-      ...line("Debits", sum(statement.debits.map(row => row.cost))), ...line("Closing balance", statement.closing_balance)),
-    el("p", {}, el("a", { href: csv, download: `statement-${facts.name}-${range.from}-${range.to}.csv`, text: "Download it as CSV" })),
+  return el("section", { data: { part: "statement", ...range } }, el("h2", { tabindex: -1, text: "Statement" }), el("p", { text: `${range.from} to ${range.to}, days of UTC; amounts in ${facts.currency}.` }), rangeForm(facts.name, range), sums(lines),
+    el("div", { class: "acts" }, el("a", { class: "button", href: csv, download: `statement-${facts.name}-${range.from}-${range.to}.csv`, text: "Download it as CSV" }), el("button", { type: "button", text: "Print it", on: { click: () => print() } })),
     el("h3", { text: "Credit entries" }), table("Credit entries of the statement", entries, statement.entries, "None in these days."),
-    el("h3", { text: "Debits by day and model" }), table("Debits of the statement", debits, statement.debits, "None in these days."));
+    el("h3", { text: "Debits by day and model" }), table("Debits of the statement", debits, statement.debits, "None in these days."),
+    el("p", { class: "printed small dim", text: `As of ${moment(Date.now())} UTC` }));
+}
+
+// Lines that add up to the last one, their points below each other.
+function sums(lines) {
+  const most = Math.max(...lines.map(([, value]) => behind(value) ?? 0));
+  const pad = own => (own < most ? (own === 0 ? "." : "") + "0".repeat(most - own) : undefined);
+  return el("dl", { class: "sum" }, ...lines.flatMap(([title, value]) => [el("dt", { text: title }), el("dd", { text: value, "data-pad": pad(behind(value) ?? 0) })]));
 }
 
 function callsSection(name, calls) {

@@ -1,7 +1,7 @@
 // The accounts: search, pages, and making one.
 
 import { el, table } from "/console/dom.js";
-import { account, ask, get, may } from "/console/api.js";
+import { account, ask, currency, get, may } from "/console/api.js";
 import { amount, fieldOf, formDialog } from "/console/forms.js";
 import { done, goTo, link } from "/console/place.js";
 
@@ -18,7 +18,7 @@ export async function accountsView({ query }) {
     { title: "Account", of: row => el("a", { href: link("accounts", row.name), text: row.name }) },
     { title: "Status", word: true, of: status },
     { title: "Tier", wide: true, of: row => row.tier },
-    { title: "Balance", number: true, of: row => row.balance },
+    { title: `Balance, ${currency()}`, number: true, of: row => row.balance },
     { title: "Held", number: true, wide: true, of: row => row.held },
     { title: "Used this month", number: true, wide: true, of: row => row.monthly_used },
   ];
@@ -26,7 +26,7 @@ export async function accountsView({ query }) {
     title: "Accounts",
     nodes: [
       el("div", { class: "row" }, form, may("manage") ? el("button", { type: "button", class: "main", text: "Create an account", on: { click: create } }) : null),
-      table("Accounts", columns, page.data, query.search ? "No account's name has this text in it." : "There is no account yet."),
+      table("Accounts", columns, page.data, query.search ? `No account's name has “${query.search}” in it.` : "There is no account yet."),
       el("div", { class: "acts" },
         query.after ? el("a", { class: "button", href: link("accounts", null, { search: query.search }), text: "First page" }) : null,
         page.next ? el("a", { class: "button", href: link("accounts", null, { search: query.search, after: page.next }), text: "Next page" }) : null),

@@ -5,9 +5,11 @@ import { exact } from "/console/dom.js";
 let csrf = "";
 let who = null;
 let rights = [];
+let unit = "";
 let onLoss = () => {};
 
 export const operator = () => who;
+export const currency = () => unit;
 export const whenLost = act => { onLoss = act; };
 
 export class Refused extends Error {
@@ -25,7 +27,7 @@ export async function ask(method, path, body) {
   try {
     answer = await fetch(path, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), cache: "no-store", credentials: "same-origin" });
   } catch {
-    throw new Refused(0, "There is no answer: whether it was done is not known. The same form can be sent again, it counts once.");
+    throw new Refused(0, noAnswer(method, body));
   }
   const text = await answer.text();
   let read = null;
@@ -39,14 +41,26 @@ export async function ask(method, path, body) {
   throw error;
 }
 
+// What was only read can be read again; of what writes, credit alone has a reference by which it counts once.
+function noAnswer(method, body) {
+  if (method === "GET") return "There is no answer. Try again in a moment.";
+  return `There is no answer: whether it was done is not known. ${body?.reference ? "The same form can be sent again: its reference counts once." : "Look into the log before it is sent again."}`;
+}
+
 export const get = (path, query = {}) => {
   const set = Object.entries(query).filter(([, value]) => value !== "" && value !== null && value !== undefined);
   return ask("GET", set.length ? `${path}?${new URLSearchParams(set)}` : path);
 };
+// A command of the ledger that reads: for what no path of its own tells yet.
+export async function command(op) {
+  const { Ok: reply } = await ask("POST", "/v1/commands", op);
+  if (reply === undefined) throw new Refused(503, "The ledger does not say it right now.");
+  return reply;
+}
 export const account = name => `/v1/accounts/${encodeURIComponent(name)}`;
 
 function forget() { csrf = ""; who = null; rights = []; }
-function signed(session) { ({ csrf, operator: who, rights } = session); return who; }
+function signed(session) { ({ csrf, operator: who, rights, currency: unit } = session); return who; }
 
 // The session of before, when the page was loaded anew; null when there is none.
 export async function resume() {

@@ -1,7 +1,7 @@
 // Models with what they cost the operator and what they are sold at, and the providers with their breakers.
 
-import { count, el, million, pricesCell, table } from "/console/dom.js";
-import { get } from "/console/api.js";
+import { count, el, idText, million, pricesCell, table } from "/console/dom.js";
+import { currency, get } from "/console/api.js";
 import { fieldOf } from "/console/forms.js";
 
 export async function modelsView() {
@@ -11,9 +11,9 @@ export async function modelsView() {
   const show = () => {
     const text = search.value().toLowerCase();
     const shown = models.filter(model => [model.id, model.name, model.provider].some(part => String(part ?? "").toLowerCase().includes(text)));
-    found.textContent = `${shown.length} of ${models.length} models; prices for a million tokens`;
+    found.textContent = `${shown.length} of ${models.length} models; prices in ${currency()} for a million tokens`;
     const columns = [
-      { title: "Model", of: model => el("div", {}, el("div", { text: model.name ?? model.id }), el("code", { class: "dim small", text: model.id })) },
+      { title: "Model", name: true, of: model => el("div", {}, el("div", { text: model.name ?? model.id }), el("code", { class: "dim small" }, idText(model.id))) },
       { title: "Sold: prompt", number: true, of: model => million(model.pricing?.prompt) },
       { title: "Sold: completion", number: true, of: model => million(model.pricing?.completion) },
       { title: "Provider's: prompt", number: true, wide: true, of: model => million(model.provider_pricing?.prompt) },

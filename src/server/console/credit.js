@@ -8,17 +8,18 @@ import { done, link } from "/console/place.js";
 const ADDED = [["top_up", "Top-up: paid for"], ["bonus", "Bonus: given"]];
 const CORRECTED = [["correction", "Correction: puts a mistake right"], ["refund", "Refund: paid back"]];
 
-export function creditSection(facts, page) {
+export function creditSection(facts, page, isOlder) {
   const columns = [
     { title: "Time (UTC)", time: true, of: row => moment(row.time) },
     { title: "Kind", word: true, of: row => row.kind.replace("_", "-") },
     { title: "Amount", number: true, of: row => row.amount },
     { title: "Reference", wide: true, of: row => row.reference },
-    { title: "Note", of: row => row.note },
+    { title: "Note", wide: true, of: row => row.note },
     { title: "Balance after", number: true, wide: true, of: row => row.balance },
   ];
-  return el("section", { data: { part: "credit" } }, el("h2", { text: "Credit entries" }), table("Credit entries, newest first", columns, page.data, "None."),
-    page.next ? el("p", {}, el("a", { class: "button", href: link("accounts", facts.name, { credits: page.next }), text: "Older entries" })) : null);
+  return el("section", { data: { part: "credit" } }, el("h2", { tabindex: -1, text: isOlder ? "Older credit" : "Newest credit" }), table("Credit, newest first", columns, page.data, "No credit was ever added."),
+    el("div", { class: "acts" }, isOlder ? el("a", { class: "button", href: link("accounts", facts.name), text: "Newest credit" }) : null,
+      page.next ? el("a", { class: "button", href: link("accounts", facts.name, { credits: page.next }), text: "Older credit" }) : null));
 }
 
 export async function post(facts, first) {

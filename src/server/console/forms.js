@@ -20,7 +20,7 @@ function control(field, id) {
 export function fieldOf(field) {
   const id = `f${numbers += 1}`, input = control(field, id);
   const error = el("p", { class: "error", id: `${id}-error`, "aria-live": "polite" });
-  const hint = field.hint ? el("p", { class: "hint", id: `${id}-hint`, text: field.hint }) : null;
+  const hint = field.hint ? el("p", { class: "hint", id: `${id}-hint` }, ...[field.hint].flat()) : null;
   const box = field.type === "checkbox" ? el("div", {}, el("label", { class: "check" }, input, field.label), hint, error)
     : el("div", { class: "field" }, el("label", { for: id, text: field.label }), input, hint, error);
   const fail = text => {

@@ -30,9 +30,9 @@ export async function logView({ query }) {
   const form = el("form", { class: "row", on: { submit: event => { event.preventDefault(); goTo("log", null, { account: field.value() }); } } }, field.box, el("button", { type: "submit", text: "Show" }));
   const columns = [
     { title: "Time (UTC)", time: true, of: act => moment(act.time) },
-    { title: "Who", of: act => el("div", {}, el("div", { text: act.actor.name }), el("div", { class: "dim small", text: [act.actor.role, act.actor.address].filter(Boolean).join(", ") })) },
-    { title: "What", of: act => el("div", {}, el("code", { text: act.action }), act.error ? el("div", { class: "bad small", text: act.error }) : null) },
-    { title: "About", of: act => el("div", {}, act.account ? el("a", { href: link("accounts", act.account), text: act.account }) : null, act.subject ? el("div", { class: "small", text: act.subject }) : null) },
+    { title: "Who", wide: true, of: act => el("div", {}, el("div", { text: act.actor.name }), el("div", { class: "dim small", text: [act.actor.role, act.actor.address].filter(Boolean).join(", ") })) },
+    { title: "What", name: true, of: act => el("div", {}, el("code", { text: act.action }), act.error ? el("div", { class: "bad small", text: act.error }) : null) },
+    { title: "About", name: true, of: act => el("div", {}, act.account ? el("a", { href: link("accounts", act.account), text: act.account }) : null, act.subject ? el("div", { class: "small", text: act.subject }) : null) },
     { title: "Change", wide: true, of: change },
   ];
   return { title: "Log", nodes: [form, table("What operators did, newest first", columns, page.data, "Nothing was done yet."),

@@ -22,12 +22,12 @@ function navigation(view) {
   $("nav").hidden = $("who").hidden = false;
 }
 
-function draw(title, ...nodes) {
+function draw(title, nodes, focus) {
   const heading = el("h1", { tabindex: -1, text: title }), notice = el("p", { class: "notice", role: "status", id: "notice", tabindex: -1 });
   document.title = `${title} · Tollgate console`;
   $("main").replaceChildren(heading, notice, ...nodes);
   const told = takeTold();
-  if (told !== null) { say(notice, told); notice.focus(); } else heading.focus();
+  if (told !== null) { say(notice, told); notice.focus(); } else ((focus && document.querySelector(focus)) || heading).focus();
 }
 
 async function show() {
@@ -39,13 +39,13 @@ async function show() {
   const make = view === "accounts" && name ? accountView : found?.[2];
   try {
     if (!make) throw new Error("There is no such page.");
-    const { title, nodes } = await make({ name, query });
+    const { title, nodes, focus } = await make({ name, query });
     if (mine !== turn) return;
-    draw(title, ...nodes);
+    draw(title, nodes, focus);
   } catch (error) {
     if (mine !== turn || operator() === null) return;
     console.info(error);
-    draw(found?.[1] ?? "Console", el("p", { class: "notice bad", role: "alert", text: error.message }), el("div", { class: "acts" }, el("button", { type: "button", text: "Try again", on: { click: show } })));
+    draw(found?.[1] ?? "Console", [el("p", { class: "notice bad", role: "alert", text: error.message }), el("div", { class: "acts" }, el("button", { type: "button", text: "Try again", on: { click: show } }))]);
   }
   document.body.dataset.view = view;
 }
@@ -53,11 +53,11 @@ async function show() {
 function signInView(text) {
   $("nav").hidden = $("who").hidden = true;
   const { form } = formOf({
-    fields: [{ name: "token", label: "Operator's token", type: "password", required: true, hint: "As `tollgate operator create NAME --role ROLE` has shown it. It is kept in no place; the session ends after 12 hours." }],
+    fields: [{ name: "token", label: "Operator's token", type: "password", required: true, hint: [el("code", { text: "tollgate operator create NAME --role ROLE" }), " has shown it. The page does not keep it; the session ends after 12 hours."] }],
     act: "Sign in",
     send: async ({ token }) => { await signIn(token.trim()); await show(); },
   });
-  draw("Sign in", form);
+  draw("Sign in", [form]);
   if (text) say($("notice"), text, true);
   form.querySelector("input").focus();
   document.body.dataset.view = "sign-in";

@@ -1,15 +1,15 @@
 // Whether the books balance, whether calls are taken, and how the gateway does.
 
-import { count, el, table } from "/console/dom.js";
-import { ask, get, may } from "/console/api.js";
+import { count, counted, el, moment, table, tile } from "/console/dom.js";
+import { ask, command, get, may } from "/console/api.js";
 import { confirmDialog } from "/console/forms.js";
 import { done } from "/console/place.js";
 import { openBreakers } from "/console/catalogue.js";
 
 export async function statusView() {
-  const [audit, maintenance, providers, now] = await Promise.all([get("/v1/audit"), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status")]);
+  const [audit, maintenance, providers, now, events] = await Promise.all([get("/v1/audit"), get("/v1/maintenance"), get("/v1/providers"), get("/v1/status"), command({ op: "event", event_op: "count" })]);
   const findings = audit.findings ?? [], open = providers.data.reduce((all, one) => all + openBreakers(one), 0);
-  const tile = (title, value, good, text) => el("div", { class: "tile" }, el("h3", { text: title }), el("b", { class: good === null ? undefined : good ? "good" : "bad", text: value }), text ? el("p", { text }) : null);
+  const look = good => ({ look: good ? "good" : "bad" });
   const columns = [{ title: "Account", of: row => row.account }, { title: "Rule", of: row => row.rule }, { title: "Expected", number: true, of: row => row.expected }, { title: "Found", number: true, of: row => row.found }];
   const turn = async () => {
     const on = !maintenance.on;
@@ -19,12 +19,14 @@ export async function statusView() {
   };
   return { title: "Status", nodes: [
     el("h2", { class: "vh", text: "Now" }), el("div", { class: "tiles" },
-      tile("The books", findings.length ? "do not balance" : "balance", !findings.length, `${audit.accounts} accounts were audited now`),
-      tile("Calls", maintenance.on ? "maintenance" : "are taken", !maintenance.on, null),
-      tile("Breakers open", String(open), open === 0, "targets that are passed over"),
-      tile("In flight", count(now.in_flight), null, `${now.ledger.holds_open} holds of ${now.ledger.held} ${now.currency}`),
-      tile("Requests", count(now.totals.requests), null, `${count(now.totals.errors)} errors, ${count(now.totals.denials)} refused, since this gateway started`),
-      tile("Spent", now.totals.cost, null, `${now.currency} since this gateway started`)),
+      tile("The books", findings.length ? "do not balance" : "balance", look(!findings.length), `${counted(audit.accounts, "account")} audited now`),
+      tile("Calls", maintenance.on ? "are refused" : "are taken", look(!maintenance.on), maintenance.on ? "maintenance is on" : "maintenance is off"),
+      tile("Breakers open", String(open), look(open === 0), open === 0 ? "every target is asked" : "targets that are passed over"),
+      tile("In flight", count(now.in_flight), {}, `${counted(now.ledger.holds_open, "hold")} of ${now.ledger.held} ${now.currency}`),
+      tile("Requests", count(now.totals.requests), {}, `${counted(now.totals.errors, "error")}, ${count(now.totals.denials)} refused, since this gateway started`),
+      tile("Spent", now.totals.cost, { unit: now.currency }, "since this gateway started"),
+      tile("Events for webhooks", count(events.open), events.dropped > 0 ? look(false) : {}, events.open > 0 ? `kept until webhooks have them, for three days at most; the oldest is of ${moment(events.oldest)} UTC` : "none waits",
+        ...(events.dropped > 0 ? [`${counted(events.dropped, "event")} dropped: nobody took them in time`] : []))),
     now.alarms.length ? el("ul", { class: "plain" }, ...now.alarms.map(text => el("li", { class: "notice bad", text }))) : el("p", { class: "notice", text: "No alarm." }),
     may("manage") ? el("div", { class: "acts" }, el("button", { type: "button", class: maintenance.on ? "main" : "danger", text: maintenance.on ? "End maintenance" : "Begin maintenance", on: { click: turn } })) : null,
     findings.length ? table("What does not balance", columns, findings) : null,

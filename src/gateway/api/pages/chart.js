@@ -1,6 +1,6 @@
 // Charts as SVG, each with the table of its figures behind it.
 
-import { count, decimal, el, height, pico, svg, table } from "./dom.js";
+import { count, decimal, el, height, idText, pico, svg, table } from "./dom.js";
 
 const SERIES_MAX = 6;
 const WIDTH = 720, HEIGHT = 176, LEFT = 8, BOTTOM = 20, TOP = 18;
@@ -25,6 +25,7 @@ export function byDay(title, all, rows, currency) {
   const scale = value => (top > 0n ? (height(decimal(value)) / height(decimal(top))) * (HEIGHT - TOP - BOTTOM) : 0);
   const step = (WIDTH - LEFT) / Math.max(all.length, 1), wide = Math.max(Math.min(step * 0.72, 48), 1);
   const total = decimal(totals.reduce((a, b) => a + b, 0n));
+  if (rows.every(row => (pico(row.cost) ?? 0n) === 0n)) return el("figure", {}, el("figcaption", { text: `${title}: 0 ${currency}` }), el("p", { class: "dim", text: `Nothing was spent from ${all[0]} to ${all.at(-1)}.` }));
   const picture = svg("svg", { class: "chart", viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img", "aria-label": `${title}: ${total} ${currency} from ${all[0]} to ${all.at(-1)}` });
   picture.append(svg("line", { x1: 0, x2: WIDTH, y1: HEIGHT - BOTTOM, y2: HEIGHT - BOTTOM }));
   all.forEach((day, i) => {
@@ -39,7 +40,7 @@ export function byDay(title, all, rows, currency) {
     });
     picture.append(bar);
   });
-  const axis = el("div", { class: "axis small dim", "aria-hidden": "true" }, el("span", { text: all[0] ?? "" }), el("span", { text: top > 0n ? `highest day ${decimal(top)} ${currency}` : "nothing was spent" }), el("span", { text: all.at(-1) ?? "" }));
+  const axis = el("div", { class: "axis small dim", "aria-hidden": "true" }, el("span", { text: all[0] ?? "" }), el("span", { text: `highest day ${decimal(top)} ${currency}` }), el("span", { text: all.at(-1) ?? "" }));
   const legend = el("ul", { class: "legend" }, ...shown.map((name, i) => el("li", {}, key(i), name)));
   const columns = [{ title: "Day", of: row => row.day, time: true }, ...shown.map((name, i) => ({ title: name || "Cost", number: true, of: row => decimal(row.parts[i]) })),
     ...(shown.length > 1 ? [{ title: "All", number: true, of: row => decimal(row.total) }] : [])];
@@ -56,12 +57,12 @@ function key(i) {
 export function byName(title, rows, currency) {
   const sorted = [...rows].sort((a, b) => { const [x, y] = [pico(a.cost) ?? 0n, pico(b.cost) ?? 0n]; return x < y ? 1 : x > y ? -1 : 0; });
   const top = height(sorted[0]?.cost);
-  const columns = [{ title: "Model", of: row => row.name }, { title: "Calls", number: true, of: row => count(row.requests) }, { title: "Tokens", number: true, of: row => count(row.tokens) },
+  const columns = [{ title: "Model", name: true, of: row => idText(row.name) }, { title: "Calls", number: true, of: row => count(row.requests) }, { title: "Tokens", number: true, of: row => count(row.tokens) },
     { title: `Cost, ${currency}`, number: true, of: row => row.cost }];
   const bars = el("div", { class: "bars", "aria-hidden": "true" });
-  sorted.slice(0, 12).forEach((row, i) => {
+  sorted.slice(0, 12).forEach(row => {
     const long = top > 0 ? Math.max((height(row.cost) / top) * 100, height(row.cost) > 0 ? 0.5 : 0) : 0;
-    bars.append(el("div", {}, el("span", { text: row.name }), svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none" }, svg("rect", { class: `s${i >= SERIES_MAX ? 6 : i}`, width: long.toFixed(2), height: 10 })), el("span", { text: row.cost })));
+    bars.append(el("div", {}, el("span", { text: row.name }), svg("svg", { viewBox: "0 0 100 10", preserveAspectRatio: "none" }, svg("rect", { class: "s0", width: long.toFixed(2), height: 10 })), el("span", { text: row.cost })));
   });
   return el("figure", {}, el("figcaption", { text: title }), sorted.length ? bars : el("p", { class: "dim", text: "Nothing was spent." }),
     el("details", {}, el("summary", { text: "The figures as a table" }), table(title, columns, sorted, "Nothing was spent.")));

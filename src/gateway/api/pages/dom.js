@@ -16,6 +16,9 @@ export function el(name, set = {}, ...children) {
   return made;
 }
 
+// An id that may be broken after its separators alone, where there is room for a part of it.
+export const idText = text => el("span", {}, ...String(text).split(/(?<=[/:@_])/).flatMap((part, at) => (at ? [el("wbr"), part] : [part])));
+
 export const $ = id => document.getElementById(id);
 
 export function svg(name, set = {}, ...children) {
@@ -57,6 +60,7 @@ export function shifted(text, places) {
 }
 
 export const count = number => Number(number ?? 0).toLocaleString("en-US");
+export const counted = (number, one) => `${count(number)} ${one}${Number(number) === 1 ? "" : "s"}`;
 export const moment = at => {
   const time = at === null || at === undefined ? NaN : new Date(at).getTime();
   return Number.isNaN(time) ? "–" : new Date(time).toISOString().slice(0, 19).replace("T", " ");
@@ -68,19 +72,38 @@ export function days(from, to) {
   return found;
 }
 
-// A table: columns are { title, number, wide, time, word, of: row => text or element }.
+// A figure and what is said of it.
+export function tile(title, value, { unit, look } = {}, ...notes) {
+  const long = String(value).length > 13 ? "long" : null;
+  return el("div", { class: "tile" }, el("h3", { text: title }), el("b", { class: [look, long].filter(Boolean).join(" ") || undefined }, String(value), unit ? el("small", { text: ` ${unit}` }) : null),
+    ...notes.map(note => (typeof note === "string" ? el("p", { text: note }) : note)));
+}
+
+// How many digits a number has behind its point; null when it is none.
+export const behind = text => { const found = /^-?[\d,]+(?:\.(\d+))?$/.exec(text); return found && (found[1]?.length ?? 0); };
+const EMPTY = ["", "–"];
+
+// A table: columns are { title, number, wide, time, word, name, of: row => text or element }. Numbers of a column have their points below each other. On a
+// narrow screen the wide columns stand below their row, by their titles.
 export function table(caption, columns, rows, empty) {
-  const look = column => [column.number && "n", column.wide && "wide", column.time && "t", column.word && "w"].filter(Boolean).join(" ") || undefined;
-  const cell = (column, row) => {
-    const value = column.of(row), box = el("td", { class: look(column) });
-    if (value instanceof Node) box.append(value); else box.textContent = value === null || value === undefined ? "–" : String(value);
+  const look = column => [column.number && "n", column.wide && "wide", column.time && "t", column.word && "w", column.name && "m"].filter(Boolean).join(" ") || undefined;
+  const shown = (column, row) => { const value = column.of(row); return value instanceof Node ? value : value === null || value === undefined ? "–" : String(value); };
+  const digits = columns.map(column => (column.number ? Math.max(0, ...rows.map(row => behind(shown(column, row)) ?? 0)) : 0));
+  const cell = (column, row, at) => {
+    const value = shown(column, row), box = el("td", { class: look(column) }, value), own = digits[at] > 0 ? behind(value) : null;
+    if (own !== null && own < digits[at]) box.dataset.pad = (own === 0 ? "." : "") + "0".repeat(digits[at] - own);
     return box;
   };
+  const wide = columns.filter(column => column.wide);
+  const more = row => {
+    const parts = wide.map(column => [column.title, shown(column, row)]).filter(([, value]) => !EMPTY.includes(value));
+    return el("tr", { class: "more" }, el("td", { colspan: columns.length - wide.length }, el("dl", {}, ...parts.map(([title, value]) => el("div", {}, el("dt", { text: title }), el("dd", {}, value))))));
+  };
   const head = el("tr", {}, ...columns.map(column => el("th", { scope: "col", class: look(column), text: column.title || undefined }, column.title ? null : el("span", { class: "vh", text: "Acts" }))));
-  const body = el("tbody", {}, ...(rows.length ? rows.map(row => el("tr", {}, ...columns.map(column => cell(column, row))))
+  const body = el("tbody", {}, ...(rows.length ? rows.flatMap(row => [el("tr", {}, ...columns.map((column, at) => cell(column, row, at))), ...(wide.length ? [more(row)] : [])])
     : [el("tr", {}, el("td", { class: "dim", colspan: columns.length, text: empty ?? "None." }))]));
   return el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": caption },
-    el("table", {}, el("caption", { class: "vh", text: caption }), el("thead", {}, head), body));
+    el("table", { class: wide.length ? "folds" : undefined }, el("caption", { class: "vh", text: caption }), el("thead", {}, head), body));
 }
 
 // Says something to those who see and those who listen.

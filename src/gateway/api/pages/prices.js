@@ -1,6 +1,6 @@
 // The public list of models and prices: what `GET {base}/llm/public/models` says, as a table.
 
-import { $, count, el, million, pricesCell, table } from "./dom.js";
+import { $, count, el, idText, million, pricesCell, table } from "./dom.js";
 
 const PER_PAGE = 500, PAGES_MAX = 40;
 let models = [];
@@ -10,7 +10,7 @@ function show() {
   const found = models.filter(model => [model.id, model.name, model.provider].some(text => String(text).toLowerCase().includes(search)));
   $("found").textContent = search ? `${found.length} of ${models.length} models` : `${models.length} models`;
   const columns = [
-    { title: "Model", of: model => el("div", {}, el("div", { text: model.name }), el("code", { class: "dim", text: model.id })) },
+    { title: "Model", of: model => el("div", {}, el("div", { text: model.name }), el("code", { class: "dim" }, idText(model.id))) },
     { title: "Prompt", number: true, of: model => million(model.pricing.prompt) },
     { title: "Completion", number: true, of: model => million(model.pricing.completion) },
     { title: "Context", number: true, wide: true, of: model => count(model.context_length) },

@@ -1,7 +1,7 @@
 // The wallet: what a key's account has and spends. The key stands in `key` and nowhere else.
 
 import { byDay, byName } from "./chart.js";
-import { $, copier, count, days, el, exact, million, moment, pricesCell, say, sum, table, today } from "./dom.js";
+import { $, copier, count, counted, days, el, exact, idText, million, moment, pricesCell, say, sum, table, tile, today } from "./dom.js";
 
 const base = new URL(".", location.href).href.replace(/\/$/, "");
 let currency = document.body.dataset.currency;
@@ -25,21 +25,17 @@ async function ask(path) {
   return read;
 }
 
-function tile(title, value, ...notes) {
-  return el("div", { class: "tile" }, el("h3", { text: title }), el("b", { class: value.length > 13 ? "long" : undefined, text: value }), ...notes);
-}
-const note = text => el("p", { text });
-
 function showCredit(balance, own) {
   currency = balance.currency;
   const [used, quota] = [Number(balance.monthly_used), Number(balance.monthly_quota)];
   const pay = document.body.dataset.topUp;
   const limit = own.limit === null ? "no limit of its own" : `${own.limit_remaining} of ${own.limit} ${currency} left${own.limit_reset ? ` (${own.limit_reset})` : ""}`;
+  const unit = currency, meter = el("meter", { min: 0, max: quota || 1, value: Math.min(used, quota || 1), "aria-label": "Part of the month's quota that is used" });
   $("tiles").replaceChildren(
-    tile("Balance", `${balance.balance} ${currency}`, pay ? el("a", { class: "button main", href: pay, rel: "noreferrer noopener", text: "Top up" }) : null),
-    tile("Held by running calls", `${balance.held} ${currency}`, note("given back when a call ends, but for what it costs")),
-    tile("This month", `${balance.monthly_used} ${currency}`, el("meter", { min: 0, max: quota || 1, value: Math.min(used, quota || 1), "aria-label": "Part of the month's quota that is used" }), note(`of ${balance.monthly_quota} ${currency}`)),
-    tile("This key", own.label ?? own.id, note(limit), note(`used ${own.usage_daily} today, ${own.usage} ${currency} in all`), note(`tier ${balance.tier}; ${count(own.rate_limit.requests)} calls a minute${own.expires_at ? `; expires ${moment(own.expires_at)}` : ""}`)));
+    tile("Balance", balance.balance, { unit }, ...(pay ? [el("a", { class: "button main", href: pay, rel: "noreferrer noopener", text: "Top up" })] : [])),
+    tile("Held by running calls", balance.held, { unit }, "given back when a call ends, but for what it costs"),
+    tile("Used this month", balance.monthly_used, { unit }, meter, `of ${balance.monthly_quota} ${currency}`),
+    tile("This key", own.label ?? own.id, {}, limit, `used ${own.usage_daily} today, ${own.usage} ${currency} in all`, `tier ${balance.tier}; ${counted(own.rate_limit.requests, "call")} a minute${own.expires_at ? `; expires ${moment(own.expires_at)} UTC` : ""}`));
 }
 
 async function showSpend() {
@@ -55,7 +51,7 @@ const ENDINGS = { complete: "complete", client_gone: "the client left", drain_en
 function showCalls() {
   const columns = [
     { title: "Time (UTC)", time: true, of: call => moment(call.created_at) },
-    { title: "Model", of: call => call.model },
+    { title: "Model", name: true, of: call => idText(call.model) },
     { title: "Tokens in", number: true, wide: true, of: call => count(call.tokens_prompt) },
     { title: "Tokens out", number: true, wide: true, of: call => count(call.tokens_completion) },
     { title: `Cost, ${currency}`, number: true, of: call => call.total_cost },
@@ -63,7 +59,7 @@ function showCalls() {
     { title: "Id", wide: true, of: call => el("code", { class: "small", text: call.id }) },
   ];
   const shown = sum(calls.map(call => call.total_cost));
-  $("calls").replaceChildren(el("p", { class: "dim small", text: calls.length ? `${calls.length} calls, ${shown} ${currency}` : "" }),
+  $("calls").replaceChildren(el("p", { class: "dim small", text: calls.length ? `${counted(calls.length, "call")} here, ${shown} ${currency} together` : "" }),
     table("Calls and what they cost", columns, calls, "No call yet, or no receipts are kept."));
   $("more").hidden = next === null;
 }
@@ -114,7 +110,7 @@ function showModels(first) {
   if (models.some(model => model.id === first)) $("model").value = first;
   $("of-model").replaceChildren(el("option", { value: "", text: "all models" }), ...options(models));
   const columns = [
-    { title: "Model", of: model => el("div", {}, el("div", { text: model.name }), el("code", { class: "dim", text: model.id })) },
+    { title: "Model", of: model => el("div", {}, el("div", { text: model.name }), el("code", { class: "dim" }, idText(model.id))) },
     { title: "Prompt", number: true, of: model => million(model.pricing.prompt) },
     { title: "Completion", number: true, of: model => million(model.pricing.completion) },
     { title: "Context", number: true, wide: true, of: model => count(model.context_length) },
