@@ -1,4 +1,5 @@
-//! Named points at which a test kills its process as `kill -9` would, or makes it fail or wait. A release build has none.
+//! Named points at which a test kills its process as `kill -9` would, or makes it fail or wait. A release build has none,
+//! unless it has the feature `failpoints`, which is for tests alone.
 //!
 //! `TOLLGATE_CRASH_AT=debit:after:3` kills the process when it passes the point `debit`, side `after`, for the third time.
 //! `TOLLGATE_FAIL_AT=upgrade-ledger` makes what is done at that point an error. `TOLLGATE_STALL_AT=raise` holds the thread up there for half
@@ -8,9 +9,9 @@
 /// Kills the process when a test asked for it at this point.
 #[inline]
 pub(crate) fn point(name: &str, side: &str) {
-    #[cfg(debug_assertions)]
+    #[cfg(any(debug_assertions, feature = "failpoints"))]
     armed::pass(name, side);
-    #[cfg(not(debug_assertions))]
+    #[cfg(not(any(debug_assertions, feature = "failpoints")))]
     let _ = (name, side);
 }
 
@@ -19,7 +20,7 @@ pub(crate) fn point(name: &str, side: &str) {
 /// # Errors
 /// Only then.
 pub(crate) fn fault(name: &str) -> std::io::Result<()> {
-    #[cfg(debug_assertions)]
+    #[cfg(any(debug_assertions, feature = "failpoints"))]
     if std::env::var("TOLLGATE_FAIL_AT").is_ok_and(|at| at == name) {
         return Err(std::io::Error::other(format!("a test's fault at {name}")));
     }
@@ -29,14 +30,14 @@ pub(crate) fn fault(name: &str) -> std::io::Result<()> {
 
 /// Holds the thread up when a test asked for it at this point.
 pub(crate) fn stall(name: &str) {
-    #[cfg(debug_assertions)]
+    #[cfg(any(debug_assertions, feature = "failpoints"))]
     if std::env::var("TOLLGATE_STALL_AT").is_ok_and(|at| at == name) {
         std::thread::sleep(std::time::Duration::from_millis(500));
     }
     let _ = name;
 }
 
-#[cfg(debug_assertions)]
+#[cfg(any(debug_assertions, feature = "failpoints"))]
 mod armed {
     use std::sync::OnceLock;
     use std::sync::atomic::{AtomicI64, Ordering};

@@ -219,16 +219,28 @@ def test_async_client(gateway):
 
 def test_async_calls_at_once(gateway):
     async def one(client, number):
-        stream = await client.chat.completions.create(model=CHAT, messages=said(f"Count to {number}."), stream=True)
+        # Each answer has a length and a vector of its own, so another call's would be seen.
+        tokens = 5 + number
+        stream = await client.chat.completions.create(
+            model=CHAT, messages=said(f"simulate:tokens={tokens} Count."), stream=True, stream_options={"include_usage": True}
+        )
         chunks = [chunk async for chunk in stream]
-        assert chunks[-1].choices[0].finish_reason == "stop"
+        assert chunks[-2].choices[0].finish_reason == "stop"
+        assert chunks[-1].usage.completion_tokens == tokens
+        assert len({chunk.id for chunk in chunks}) == 1
         return chunks[0].id
 
     async def scenario():
         async with gateway.demo.async_client() as client:
-            return await asyncio.gather(*(one(client, number) for number in range(4)))
+            texts = [f"text {number}" for number in range(8)]
+            alone = [(await client.embeddings.create(model=EMBED, input=text)).data[0].embedding for text in texts]
+            ids = await asyncio.gather(*(one(client, number) for number in range(8)))
+            at_once = await asyncio.gather(*(client.embeddings.create(model=EMBED, input=text) for text in texts))
+            assert [answer.data[0].embedding for answer in at_once] == alone
+            assert len({tuple(embedding) for embedding in alone}) == len(texts)
+            return ids
 
-    assert len(set(asyncio.run(scenario()))) == 4
+    assert len(set(asyncio.run(scenario()))) == 8
 
 
 # --- Errors arrive as the client's exceptions ------------------------------------------------------------------------------------------

@@ -8,10 +8,10 @@ use serde_json::json;
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::h2_upstream::{Frame, H2Upstream};
-use crate::harness::reply::{Cue, Reply};
+use crate::harness::reply::{Cue, Reply, whole_chat};
 use crate::harness::tls::Authority;
 use crate::harness::told::without_cost;
-use crate::harness::{Gateway, Raw, Setup, Upstream, deltas};
+use crate::harness::{Gateway, Raw, Setup, Upstream, deltas, eventually};
 
 const WHOLE: &str = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hi"}}],"usage":{"prompt_tokens":9,"completion_tokens":1}}"#;
 const HELLO: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"Hello\"}}]}\n\n";
@@ -40,14 +40,29 @@ async fn over(answers: Vec<crate::harness::h2_upstream::Answer>) -> (H2Upstream,
 
 #[tokio::test]
 async fn calls_at_once_share_one_connection() {
-    let (upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End])]).await;
+    let cue = Cue::new();
+    let gated = vec![Frame::Wait(cue.clone()), Frame::Own, Frame::End];
+    let (upstream, gateway) = over(vec![(JSON, vec![Frame::Data(WHOLE), Frame::End]), (JSON, gated)]).await;
     gateway.http1.post("/llm/chat", request(SMALL)).await.ok();
-    let answers = join_all((0..20).map(|_| gateway.http1.post("/llm/chat", request(SMALL)))).await;
-    assert!(
-        answers
-            .into_iter()
-            .all(|answer| without_cost(answer.ok().text()) == WHOLE)
-    );
+    let own = |number: usize| format!("call {number} of 20");
+    let calls = (0..20).map(|number| {
+        let body = json!({ "model": SMALL, "messages": [{ "role": "user", "content": own(number) }] });
+        gateway.http1.post("/llm/chat", body.to_string())
+    });
+    // None is answered before all have been asked.
+    let all_asked = async {
+        eventually("all are asked", async || (upstream.seen().len() == 21).then_some(())).await;
+        cue.give_all();
+    };
+    let (answers, ()) = futures::join!(join_all(calls), all_asked);
+    for (number, answer) in answers.into_iter().enumerate() {
+        let expected = whole_chat(&own(number), Some((9, 1))).to_string();
+        assert_eq!(
+            without_cost(answer.ok().text()),
+            expected,
+            "it is another call's answer"
+        );
+    }
     assert_eq!(upstream.connections(), 1);
     for (head, body) in upstream.seen() {
         assert_eq!(head.uri.path(), "/v1/chat/completions");

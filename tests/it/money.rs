@@ -31,6 +31,21 @@ struct Call {
     model: &'static str,
     /// Prompt and completion tokens that must be billed; none when it must cost nothing.
     owed: Option<(u64, u64)>,
+    /// What stands in its own answer, and in no other.
+    own: String,
+}
+
+impl Call {
+    /// An answer's text is the answer to this call and to no other.
+    #[track_caller]
+    fn check_own(&self, text: &str) {
+        let marks: Vec<&str> = text
+            .match_indices("own-")
+            .map(|(at, _)| &text[at..at + self.own.len()])
+            .collect();
+        let expected: &[&str] = if self.owed.is_some() { &[&self.own] } else { &[] };
+        assert_eq!(marks, expected, "{} got {text}", self.body);
+    }
 }
 
 /// Any call. What the upstream is to do stands in the call's own text.
@@ -38,13 +53,15 @@ fn any_call(random: &mut Random) -> Call {
     let model = [FREE, SMALL, LARGE, TWIN, EMBED][random.below(5) as usize];
     let (prompt, completion) = (random.below(3_000), random.below(2_000));
     let fate = ["answers", "answers", "answers", "refuses", "fails", "errs"][random.below(6) as usize];
-    let says = format!("{fate} {prompt} {completion}");
+    let own = format!("own-{:010}", random.below(1 << 31));
+    let says = format!("{fate} {prompt} {completion} {own}");
     if model == EMBED {
         return Call {
             path: "/llm/embeddings",
             body: json!({ "model": model, "input": [says] }).to_string(),
             model,
             owed: (fate == "answers").then_some((prompt, 0)),
+            own,
         };
     }
     let path = ["/llm/chat", "/llm/chat/stream", "/chat/completions"][random.below(3) as usize];
@@ -57,6 +74,7 @@ fn any_call(random: &mut Random) -> Call {
         body: body.to_string(),
         model,
         owed: (fate == "answers").then_some((prompt, completion)),
+        own,
     }
 }
 
@@ -68,16 +86,20 @@ fn obey(body: &Value) -> Reply {
         .unwrap();
     let mut words = says.split(' ');
     let fate = words.next().unwrap();
-    let mut tokens = words.map(|word| word.parse::<u64>().unwrap());
-    let (prompt, completion) = (tokens.next().unwrap(), tokens.next().unwrap());
+    let mut next = || words.next().unwrap();
+    let tokens = |word: &str| word.parse::<u64>().unwrap();
+    let (prompt, completion, own) = (tokens(next()), tokens(next()), next());
     match fate {
         "refuses" => Reply::refusal(422, &[], "no"),
         "fails" => Reply::status(503),
         "errs" if body["stream"] == true => Reply::stream().role().close(),
         "errs" => Reply::default().close(),
-        _ if body["input"].is_array() => Reply::embeddings(1, prompt),
-        _ if body["stream"] == true => Reply::stream_of(&["some", " words"], prompt, completion),
-        _ => Reply::chat("some words", prompt, completion),
+        _ if body["input"].is_array() => Reply::json(&json!({
+            "object": "list", "model": "up-embed", "usage": { "prompt_tokens": prompt, "total_tokens": prompt },
+            "data": [{ "object": "embedding", "index": 0, "embedding": [0.25], "id": own }],
+        })),
+        _ if body["stream"] == true => Reply::stream_of(&["some words", &format!(" {own}")], prompt, completion),
+        _ => Reply::chat(&format!("some words {own}"), prompt, completion),
     }
 }
 
@@ -166,6 +188,7 @@ async fn after_any_mix_of_calls_the_balance_is_what_was_paid_in_less_the_formula
                 call.body,
                 answer.text()
             );
+            call.check_own(answer.text());
             calls.push(call);
             if number % 20 == 19 {
                 gateway.pay_in("0.000000000001", &format!("again-{number}")).await;
@@ -184,7 +207,9 @@ async fn calls_at_once_cost_what_they_cost_one_by_one() {
         let client = if number % 2 == 0 { &gateway.http1 } else { &gateway.h2c };
         client.post(call.path, call.body.clone())
     });
-    join_all(sent).await;
+    for (answer, call) in join_all(sent).await.iter().zip(&calls) {
+        call.check_own(answer.text());
+    }
     check(&gateway, &calls).await;
 }
 

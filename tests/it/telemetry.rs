@@ -1,13 +1,15 @@
 //! Metrics and the access log: what they say is what was done.
 
+mod told;
+
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rust_decimal::Decimal;
-use serde_json::{Value, json};
+use serde_json::Value;
 
+use self::told::{check_told, faulty, mixed_load};
 use crate::chat::{request, streaming};
-use crate::harness::catalogue::{EMBED, FREE, LARGE, SMALL, TWIN};
+use crate::harness::catalogue::{SMALL, TWIN};
 use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
 use crate::harness::{Cue, Gateway, KeySpec, Reply, Setup, Upstream, eventually};
@@ -41,67 +43,6 @@ fn figure(line: &str, name: &str) -> Option<Decimal> {
     (text != "null").then(|| text.parse().unwrap())
 }
 
-/// Answers of every kind, in turn: with and without usage, whole and streamed, refused, failed, cut.
-fn faulty(number: usize, stream: bool) -> Reply {
-    match (number % 7, stream) {
-        (0 | 1, false) => Reply::chat("Hello there", 9, 3),
-        (0 | 1, true) => Reply::stream_of(&["Hello", " there"], 9, 2),
-        (2, false) => Reply::chat_without_usage("No report of this"),
-        (2, true) => Reply::stream().role().text("No").text(" report").finish().done(),
-        (3, _) => Reply::status(500),
-        (4, _) => Reply::refusal(422, &[], "no such parameter"),
-        (5, true) => Reply::stream().role().text("It").text(" breaks").reset(),
-        (5, false) => Reply::default().reset(),
-        _ => Reply::status(429),
-    }
-}
-
-async fn mixed_load(gateway: &Gateway, other_key: &str) -> u64 {
-    let garbage = format!("{}x", gateway.key);
-    let sent = AtomicUsize::new(0);
-    let models = [SMALL, LARGE, TWIN, FREE];
-    let one = async |worker: usize| {
-        for round in 0..14 {
-            let model = models[(worker + round) % models.len()];
-            let client = if worker.is_multiple_of(2) {
-                &gateway.http1
-            } else {
-                &gateway.h2c
-            };
-            let client = match round {
-                3 => client.with_key(&garbage),
-                n if n % 2 == 1 => client.with_key(other_key),
-                _ => client.clone(),
-            };
-            sent.fetch_add(1, Ordering::Relaxed);
-            match round % 5 {
-                0 => drop(client.post("/llm/chat", request(model)).await),
-                1 => drop(client.get("/llm/balance").await),
-                2 => {
-                    let body = json!({ "model": EMBED, "input": ["a", "b"] }).to_string();
-                    drop(client.post("/llm/embeddings", body).await);
-                }
-                3 => {
-                    // A client that leaves after the first event, if there is one.
-                    let mut events = client.stream("/llm/chat", streaming(model)).await;
-                    if events.status == 200 {
-                        events.next().await;
-                    }
-                }
-                _ => {
-                    let request = client.post_request("/llm/chat/stream", request(model));
-                    // Some of the streams break, which is not this client's to complain about.
-                    if let Ok(answer) = request.send().await {
-                        drop(answer.bytes().await);
-                    }
-                }
-            }
-        }
-    };
-    futures::future::join_all((0..6).map(one)).await;
-    u64::try_from(sent.load(Ordering::Relaxed)).unwrap()
-}
-
 #[tokio::test]
 async fn metrics_access_log_usage_and_ledger_agree_after_a_mixed_load_with_faults() {
     let answer = |number: usize, seen: &crate::harness::upstream::Seen| {
@@ -114,7 +55,8 @@ async fn metrics_access_log_usage_and_ledger_agree_after_a_mixed_load_with_fault
     let (main, spare) = (Upstream::by(answer).await, Upstream::by(answer).await);
     let mut gateway = Setup::over(&main).spare(&spare).start().await;
     let other = gateway.new_key(KeySpec::default()).await;
-    let sent = mixed_load(&gateway, &other).await;
+    let told = mixed_load(&gateway, &other).await;
+    let sent = told.len() as u64;
     gateway.counted(sent).await;
     gateway.check_books().await;
 
@@ -128,6 +70,7 @@ async fn metrics_access_log_usage_and_ledger_agree_after_a_mixed_load_with_fault
         "the load was too small: {rows:?}"
     );
 
+    check_told(&told, &lines, &metrics);
     // The access log has a line for each request, and each line has all fields.
     assert_eq!(lines.len() as u64, sent + 1);
     for line in &lines {

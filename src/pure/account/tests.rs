@@ -3,6 +3,8 @@
 use super::*;
 use crate::pure::estimate::HoldRange;
 
+mod kept;
+
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 const P: ProducerId = ProducerId(1);
 

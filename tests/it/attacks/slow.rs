@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use serde_json::json;
 
-use crate::chat::request;
-use crate::harness::catalogue::SMALL;
+use crate::chat::{PROMPT, request};
+use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::process::open_connections;
 use crate::harness::{Gateway, Raw, Reply, Setup, Upstream, eventually, within};
 
@@ -113,18 +113,37 @@ fn endless() -> Reply {
     (0..6_400).fold(Reply::stream(), |reply, _| reply.chunk(&event))
 }
 
+/// It pays for what it took or could still have taken: what lies in the buffers between the two, and no more.
 #[tokio::test]
-async fn a_client_that_does_not_read_its_stream_is_left_and_billed() {
+async fn a_client_that_does_not_read_its_stream_is_left_and_billed_for_what_was_sent_to_it() {
     let upstream = Upstream::always(endless()).await;
-    let setup = Setup::over(&upstream).conf(|conf| conf["timeouts"]["write_ms"] = 200.into());
-    let gateway: Gateway = setup.start().await;
-    let mut raw = Raw::posted(&gateway, "/llm/chat/stream", &request(SMALL)).await;
+    let setup = Setup::over(&upstream).send_buffer_bytes(SEND_BUFFER);
+    let gateway: Gateway = setup
+        .conf(|conf| conf["timeouts"]["write_ms"] = 200.into())
+        .start()
+        .await;
+    let mut raw = Raw::connect_narrow(gateway.address).await;
+    raw.post(&gateway, "/llm/chat/stream", &request(SMALL)).await;
     assert_eq!(raw.head().await.status, 200);
     upstream.hung_up().await;
+    let took = raw.rest().await;
+    let words = took.windows(5).filter(|word| word == b"word ").count() as u64;
+    let buffered = u64::from(SEND_BUFFER) * 2 + GATEWAY_BUFFERS;
     let spent = gateway.spent().await;
-    assert!(spent > rust_decimal::Decimal::ZERO, "what was delivered is paid");
+    println!("{} bytes and {words} words taken, {spent} spent", took.len());
+    assert!(words > 0 && took.len() < 1 << 20, "{} bytes", took.len());
+    let (least, most) = (cost(SMALL, PROMPT, words), cost(SMALL, PROMPT, words + buffered / 5));
+    assert!(
+        least <= spent && spent <= most,
+        "{spent} for {words} words, not {least} to {most}"
+    );
     gateway.check_books().await;
 }
+
+/// What the gateway tells the kernel to keep of an answer; it keeps twice as much.
+const SEND_BUFFER: u32 = 16 << 10;
+/// The most that the gateway itself has of a stream that it has begun to write.
+const GATEWAY_BUFFERS: u64 = 32 << 10;
 
 #[tokio::test]
 async fn an_idle_connection_is_kept_for_its_time_and_then_closed() {
@@ -157,7 +176,10 @@ async fn connections_are_counted_in_all_and_by_address() {
         raw.answer().await.ok();
         open.push(raw);
     }
-    Raw::connect(gateway.address).await.closed().await;
+    let mut fourth = Raw::connect(gateway.address).await;
+    // It asks, so that it is not closed for its silence. The gateway may have closed it before.
+    let _gone = fourth.try_send(health).await;
+    fourth.closed().await;
     open.pop().unwrap().close();
     eventually("a place is free again", async || {
         let mut raw = Raw::connect(gateway.address).await;
@@ -177,5 +199,44 @@ async fn connections_are_counted_in_all_and_by_address() {
         raw.send(health).await;
         raw.answer().await.ok();
         open.push(raw);
+    }
+}
+
+/// The most in all, whoever they come from: an address of its own does not help, and neither does a trusted proxy.
+#[tokio::test]
+async fn no_more_connections_than_the_most_in_all_are_served() {
+    let upstream = Upstream::unused().await;
+    for proxies in [json!([]), json!(["127.0.0.0/8"])] {
+        let setup = Setup::over(&upstream).conf(|conf| {
+            conf["connections_max"] = 3.into();
+            conf["connections_per_address_max"] = 2.into();
+            conf["trusted_proxies"] = proxies;
+        });
+        let gateway = setup.start().await;
+        let health = "GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n";
+        let mut open = Vec::new();
+        for local in 1..=3 {
+            let mut raw = Raw::connect_from([127, 0, 0, local], gateway.address).await;
+            raw.send(health).await;
+            raw.answer().await.ok();
+            open.push(raw);
+        }
+        for local in 3..=6 {
+            let mut raw = Raw::connect_from([127, 0, 0, local], gateway.address).await;
+            let _gone = raw.try_send(health).await;
+            raw.closed().await;
+        }
+        // Those that have a place keep it.
+        for raw in &mut open {
+            raw.send(health).await;
+            raw.answer().await.ok();
+        }
+        open.pop().unwrap().close();
+        eventually("a place is free again", async || {
+            let mut raw = Raw::connect_from([127, 0, 0, 7], gateway.address).await;
+            raw.try_send(health).await.ok()?;
+            raw.try_answer().await.map(drop)
+        })
+        .await;
     }
 }

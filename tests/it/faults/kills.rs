@@ -32,15 +32,8 @@ fn random() -> u64 {
     u64::from(u16::from_le_bytes([a, b]))
 }
 
-async fn reconciled(site: &Site, load: &Load, provider: &Provider) {
-    let ledger = site.ledger();
-    let mut last = String::new();
-    let started = std::time::Instant::now();
-    while let Err(difference) = load.record.check(&ledger, provider) {
-        assert!(started.elapsed() < Duration::from_secs(15), "{difference}");
-        last.clone_from(&difference);
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+async fn reconciled(site: &Site, load: &mut Load, provider: &Provider) {
+    load.reconciled(site, provider).await;
     eventually("the dead process' journal is resolved", async || {
         (journals(&site.data_dir(), "journal") == 1).then_some(())
     })
@@ -61,7 +54,7 @@ async fn random_kills(ground: Ground) {
         site.kill();
         load.finish(running).await;
         site.start(&[]);
-        reconciled(&site, &load, &provider).await;
+        reconciled(&site, &mut load, &provider).await;
     }
     println!("{} calls", load.record.all().count());
     receipts_are_told_once(&site, &load, 50).await;
@@ -117,7 +110,7 @@ async fn kill_at(ground: Ground, point: &str, times: u32) {
     site.kill();
     load.finish(running).await;
     site.start(&[]);
-    reconciled(&site, &load, &provider).await;
+    reconciled(&site, &mut load, &provider).await;
 }
 
 macro_rules! killed_at {

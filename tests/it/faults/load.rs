@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::StreamExt;
 use serde_json::json;
@@ -11,7 +11,7 @@ use tollgate::pure::ids::ApiKey;
 
 use super::process::{Site, new_account};
 use super::record::{Call, Outcome, Record};
-use super::upstream::{MODEL, message, prompt_tokens};
+use super::upstream::{MODEL, Provider, answer_id, message, prompt_tokens};
 
 /// Workers and what they have seen.
 pub struct Load {
@@ -30,19 +30,22 @@ pub struct Running {
 }
 
 pub const CREDIT: &str = "100";
-
-pub fn account(worker: usize) -> String {
-    format!("worker-{worker}")
-}
+/// Far above what it takes, so that a slow machine fails no test.
+const BILLED_WITHIN: Duration = Duration::from_secs(20);
 
 impl Load {
     /// Makes the accounts.
     pub fn new(site: &Site, workers: usize) -> Load {
-        let ledger = site.ledger();
-        let keys = (0..workers).map(|worker| Arc::new(new_account(&ledger, &account(worker), CREDIT)));
+        Load::of(site, "worker", workers)
+    }
+
+    /// The same with accounts whose names begin with this.
+    pub fn of(site: &Site, name: &str, workers: usize) -> Load {
+        let (ledger, record) = (site.ledger(), Record::new(name, workers));
+        let keys = (0..workers).map(|worker| Arc::new(new_account(&ledger, &record.account(worker), CREDIT)));
         Load {
             keys: keys.collect(),
-            record: Record::new(workers),
+            record,
             next_call: Arc::new(AtomicU64::new(1)),
             client: reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap(),
             keeps_connections: false,
@@ -91,6 +94,50 @@ impl Load {
             self.record.keep(worker, calls);
         }
     }
+
+    /// The numbers of its calls begin there.
+    pub fn begin_at(&mut self, number: u64) {
+        self.next_call.store(number, Ordering::Relaxed);
+    }
+
+    /// One more call of the first worker, which is at rest.
+    pub async fn one_more(&mut self, site: &Site) -> Outcome {
+        let number = self.next_call.fetch_add(1, Ordering::Relaxed);
+        let call = one_call(&self.client, &site.base_url(), &self.keys[0], number).await;
+        let outcome = call.outcome;
+        self.record.keep(0, vec![call]);
+        outcome
+    }
+
+    /// Waits until the books say what every client got, and sees that they still do once one more call of each worker is billed: what is
+    /// written of an account is written in its order, so whatever was still on its way is in them by then.
+    pub async fn reconciled(&mut self, site: &Site, provider: &Provider) {
+        self.agrees(site, provider).await;
+        let (client, url) = (reqwest::Client::new(), site.base_url());
+        // Some tests make calls of their own, whose numbers are small.
+        self.next_call.fetch_max(1_000_000, Ordering::Relaxed);
+        let more = self.keys.iter().map(|key| {
+            let number = self.next_call.fetch_add(1, Ordering::Relaxed);
+            one_call(&client, &url, key, number)
+        });
+        for (worker, call) in futures::future::join_all(more).await.into_iter().enumerate() {
+            assert!(
+                matches!(call.outcome, Outcome::Whole { .. }),
+                "{call:?}: {}",
+                site.log()
+            );
+            self.record.keep(worker, vec![call]);
+        }
+        self.agrees(site, provider).await;
+    }
+
+    async fn agrees(&self, site: &Site, provider: &Provider) {
+        let (ledger, started) = (site.ledger(), Instant::now());
+        while let Err(difference) = self.record.check(&ledger, provider) {
+            assert!(started.elapsed() < BILLED_WITHIN, "{difference}");
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    }
 }
 
 impl Running {
@@ -131,6 +178,7 @@ pub async fn one_call(client: &reqwest::Client, url: &str, key: &ApiKey, number:
         match piece {
             Ok(piece) => text.extend_from_slice(&piece),
             Err(_) => {
+                check_own(&text, number);
                 call.outcome = Outcome::Cut {
                     received: received(&text),
                 };
@@ -138,6 +186,7 @@ pub async fn one_call(client: &reqwest::Client, url: &str, key: &ApiKey, number:
             }
         }
     }
+    check_own(&text, number);
     let whole = if streams {
         text.ends_with(b"data: [DONE]\n\n")
     } else {
@@ -151,6 +200,16 @@ pub async fn one_call(client: &reqwest::Client, url: &str, key: &ApiKey, number:
         (false, _) => Outcome::Cut { received },
     };
     call
+}
+
+/// All of an answer, as far as it came, is the answer to this call.
+fn check_own(text: &[u8], number: u64) {
+    let (text, own) = (String::from_utf8_lossy(text), answer_id(number));
+    for rest in text.split("\"id\":\"").skip(1) {
+        // An answer that was cut may end within its id.
+        let Some((id, _)) = rest.split_once('"') else { continue };
+        assert_eq!(id, own, "call {number} was given another call's answer: {text}");
+    }
 }
 
 /// Tokens of the answer's text as far as it came.

@@ -1,7 +1,7 @@
 //! Redis that dies and comes back without its last moments, or is away for long; a disk that is full.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::load::Load;
 use super::process::{BINARY, Ground, Site};
@@ -21,15 +21,6 @@ const OUTAGE: Duration = Duration::from_secs(4);
 
 fn outage() -> Duration {
     std::env::var("TOLLGATE_OUTAGE_SECONDS").map_or(OUTAGE, |text| Duration::from_secs(text.parse().unwrap()))
-}
-
-async fn reconciled(site: &Site, load: &Load, provider: &Provider) {
-    let ledger = site.ledger();
-    let started = Instant::now();
-    while let Err(difference) = load.record.check(&ledger, provider) {
-        assert!(started.elapsed() < Duration::from_secs(20), "{difference}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 fn redis_of(site: &mut Site) -> &mut RedisServer {
@@ -70,7 +61,7 @@ async fn a_redis_that_comes_back_without_its_last_moments_gets_them_again() {
     .await;
     load.finish(running).await;
     assert!(site.log().contains("sent again"), "{}", site.log());
-    reconciled(&site, &load, &provider).await;
+    load.reconciled(&site, &provider).await;
 }
 
 fn aof(server: &RedisServer) -> std::path::PathBuf {
@@ -112,7 +103,7 @@ async fn calls_in_flight_are_billed_when_a_redis_that_was_away_is_back() {
         .find(|call| !matches!(call.outcome, Outcome::Whole { .. } | Outcome::Refused(503)));
     assert!(others.is_none(), "calls in flight finish: {others:?}");
     assert!(grown < 64 << 10, "{grown} KiB more after {:?}", outage());
-    reconciled(&site, &load, &provider).await;
+    load.reconciled(&site, &provider).await;
 }
 
 /// The new master has not got the last debits: they are sent again.
@@ -146,7 +137,7 @@ async fn a_failover_to_a_replica_that_was_behind_loses_no_debit() {
     .await;
     load.finish(running).await;
     assert!(site.log().contains("sent again"), "{}", site.log());
-    reconciled(&site, &load, &provider).await;
+    load.reconciled(&site, &provider).await;
     super::told::receipts_are_told_once(&site, &load, 30).await;
 }
 
@@ -185,5 +176,5 @@ async fn a_full_disk_refuses_paid_calls_until_there_is_room() {
         .all()
         .find(|call| !matches!(call.outcome, Outcome::Whole { .. } | Outcome::Refused(503)));
     assert!(others.is_none(), "{others:?}");
-    reconciled(&site, &load, &provider).await;
+    load.reconciled(&site, &provider).await;
 }

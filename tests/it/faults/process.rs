@@ -36,14 +36,18 @@ pub struct Site {
     pub ground: Ground,
     pub port: u16,
     pub admin_port: u16,
+    /// The embedded ledger's file, as the tests reach it.
+    ledger_file: PathBuf,
     process: Option<Child>,
 }
 
 impl Site {
     /// A site in front of the provider; the configuration may be changed.
     pub fn new(ground: Ground, provider: &Provider, change: impl FnOnce(&mut Value)) -> Site {
+        let folder = TempDir::new().unwrap();
         let site = Site {
-            folder: TempDir::new().unwrap(),
+            ledger_file: folder.path().join("ledger.db"),
+            folder,
             ground,
             port: free_port(),
             admin_port: free_port(),
@@ -69,10 +73,24 @@ impl Site {
 
     fn store_text(&self) -> String {
         match &self.ground {
-            Ground::Sqlite => format!("sqlite://{}", self.path("ledger.db").display()),
+            Ground::Sqlite => format!("sqlite://{}", self.ledger_file.display()),
             Ground::Redis(server) => server.url(),
             Ground::Sentinels(servers) => servers.url(),
         }
+    }
+
+    /// Keeps the ledger in another file. Only before the first start.
+    pub fn keep_ledger_at(&mut self, file: PathBuf) {
+        self.ledger_file = file;
+        let text = std::fs::read_to_string(self.path("tollgate.yaml")).unwrap();
+        let mut conf: Value = serde_json::from_str(&text).unwrap();
+        conf["store"] = self.store_text().into();
+        std::fs::write(self.path("tollgate.yaml"), conf.to_string()).unwrap();
+    }
+
+    /// The same file under the name by which it is reached from outside the gateway.
+    pub fn reach_ledger_at(&mut self, file: PathBuf) {
+        self.ledger_file = file;
     }
 
     pub fn path(&self, name: &str) -> PathBuf {
@@ -198,7 +216,7 @@ impl Site {
     /// The ledger, through the gateway that runs on it.
     pub fn ledger(&self) -> Books {
         let open = || match &self.ground {
-            Ground::Sqlite => LedgerAccess::to_embedded(&self.path("ledger.db")).unwrap(),
+            Ground::Sqlite => LedgerAccess::to_embedded(&self.ledger_file).unwrap(),
             Ground::Redis(_) | Ground::Sentinels(_) => {
                 let patient = Options {
                     timeout: Duration::from_secs(10),
@@ -265,8 +283,8 @@ impl Books {
         }
     }
 
-    /// All receipts in the files, each once.
-    pub fn receipts_in_files(&self) -> Vec<Receipt> {
+    /// All receipts in the files of accounts whose names begin so, each once.
+    pub fn receipts_in_files(&self, accounts: &str) -> Vec<Receipt> {
         let mut seen = HashSet::new();
         let mut receipts = Vec::new();
         for file in std::fs::read_dir(&self.receipts).into_iter().flatten() {
@@ -274,6 +292,7 @@ impl Books {
             // The last line of a process that was killed may be torn.
             let lines = text
                 .lines()
+                .filter(|line| line.contains(accounts))
                 .filter_map(|line| serde_json::from_str::<Receipt>(line).ok());
             receipts
                 .extend(lines.filter(|r| seen.insert((r.billed.producer, r.billed.account.clone(), r.billed.number))));

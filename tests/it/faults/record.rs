@@ -8,7 +8,7 @@ use tollgate::pure::money::Credits;
 use tollgate::pure::receipt::Receipt;
 use tollgate::pure::time::{Day, Period};
 
-use super::load::{CREDIT, account};
+use super::load::CREDIT;
 use super::process::{Books, audit, view};
 use super::upstream::{MODEL, Provider};
 use crate::harness::catalogue::cost;
@@ -38,6 +38,7 @@ pub enum Outcome {
 
 /// All calls, by worker.
 pub struct Record {
+    name: String,
     calls: Vec<Vec<Call>>,
 }
 
@@ -46,13 +47,22 @@ pub struct Record {
 pub struct Range {
     pub least: Decimal,
     pub most: Decimal,
+    /// Requests of its usage.
+    pub requests_least: u64,
+    pub requests_most: u64,
 }
 
 impl Record {
-    pub fn new(workers: usize) -> Record {
+    pub fn new(name: &str, workers: usize) -> Record {
         Record {
+            name: format!("{name}-"),
             calls: vec![Vec::new(); workers],
         }
+    }
+
+    /// The name of a worker's account.
+    pub fn account(&self, worker: usize) -> String {
+        format!("{}{worker}", self.name)
     }
 
     pub fn keep(&mut self, worker: usize, calls: Vec<Call>) {
@@ -69,15 +79,18 @@ impl Record {
             let (least, most) = bounds(call, provider);
             range.least += least;
             range.most += most;
+            // A call that costs something is one request, and no call is two.
+            range.requests_least += u64::from(least > Decimal::ZERO);
+            range.requests_most += u64::from(most > Decimal::ZERO);
         }
         range
     }
 
     /// Whether every account has spent what its calls cost, and holds nothing. The first that has not, as a sentence.
     pub fn check(&self, ledger: &Books, provider: &Provider) -> Result<(), String> {
-        let in_files = ledger.receipts_in_files();
+        let in_files = ledger.receipts_in_files(&self.name);
         for worker in 0..self.calls.len() {
-            let name = account(worker);
+            let name = self.account(worker);
             let figures = view(ledger, &name);
             let (spent, range) = (spent(figures.figures.balance), self.range(worker, provider));
             if figures.open_holds > 0 || figures.figures.held > Credits::ZERO {
@@ -93,7 +106,10 @@ impl Record {
                     "{name} spent {spent}, not {range:?}; cut: {cut:?}, sent: {sent:?}"
                 ));
             }
-            check_receipts(ledger, &in_files, &name, spent)?;
+            let requests = check_receipts(ledger, &in_files, &name, spent)?;
+            if requests < range.requests_least || requests > range.requests_most {
+                return Err(format!("{name} has {requests} requests of usage, not {range:?}"));
+            }
         }
         let report = audit(ledger);
         if report.findings.is_empty() {
@@ -104,8 +120,9 @@ impl Record {
     }
 }
 
-/// Each number has one receipt, and the receipts are what the usage rows say and what was spent; so are those in the files.
-fn check_receipts(ledger: &Books, in_files: &[Receipt], name: &str, spent: Decimal) -> Result<(), String> {
+/// Each number has one receipt, and the receipts are what the usage rows say and what was spent; so are those in the files. How many
+/// requests the usage has.
+fn check_receipts(ledger: &Books, in_files: &[Receipt], name: &str, spent: Decimal) -> Result<u64, String> {
     let receipts = ledger.receipts(name);
     let numbers: BTreeSet<_> = receipts.iter().map(|r| (r.billed.producer, r.billed.number)).collect();
     if numbers.len() != receipts.len() {
@@ -160,7 +177,8 @@ fn check_receipts(ledger: &Books, in_files: &[Receipt], name: &str, spent: Decim
         );
         return Err(format!("the files lack {lost:?} of {name}, and have {foreign:?}"));
     }
-    Ok(())
+    let requests: Decimal = rows.values().map(|[requests, ..]| *requests).sum();
+    requests.try_into().map_err(|error| format!("{requests}: {error}"))
 }
 
 fn decimal(credits: Credits) -> Decimal {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 
 use rust_decimal::Decimal;
 
-use super::load::{CREDIT, Load, account};
+use super::load::{CREDIT, Load};
 use super::process::{Site, view};
 use crate::generations::{amount, one, page, text};
 use crate::harness::gateway::decimal;
@@ -40,7 +40,8 @@ pub async fn receipts_are_told_once(site: &Site, load: &Load, workers: usize) {
             let Some(next) = next else { break };
             before = format!("&before={next}");
         }
-        let left = decimal(view(&site.ledger(), &account(worker)).figures.balance);
-        assert_eq!(cost, CREDIT.parse::<Decimal>().unwrap() - left, "{}", account(worker));
+        let account = load.record.account(worker);
+        let left = decimal(view(&site.ledger(), &account).figures.balance);
+        assert_eq!(cost, CREDIT.parse::<Decimal>().unwrap() - left, "{account}");
     }
 }

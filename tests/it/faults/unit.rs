@@ -6,7 +6,7 @@ use std::os::fd::AsRawFd;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use super::load::{Load, one_call};
 use super::process::{BINARY, Ground, Site, journals};
@@ -253,11 +253,7 @@ async fn the_units_commands_start_reload_upgrade_under_load_and_stop() {
         .filter(|call| !matches!(call.outcome, Outcome::Whole { .. }));
     let others: Vec<_> = others.collect();
     assert!(others.is_empty(), "of {} calls: {others:?}", load.record.all().count());
-    let started = Instant::now();
-    while let Err(difference) = load.record.check(&site.ledger(), &provider) {
-        assert!(started.elapsed() < Duration::from_secs(10), "{difference}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    load.reconciled(&site, &provider).await;
 
     tokio::task::block_in_place(|| service.stop());
     service.main_ended().await;
@@ -295,11 +291,7 @@ async fn a_stop_after_an_upgrade_lets_the_old_process_end_its_calls() {
     drop(service);
     site.start(&[]);
     load.record.keep(0, vec![call]);
-    let started = Instant::now();
-    while let Err(difference) = load.record.check(&site.ledger(), &provider) {
-        assert!(started.elapsed() < Duration::from_secs(10), "{difference}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    load.reconciled(&site, &provider).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -43,16 +43,11 @@ async fn upgraded_under_load(ground: Ground) {
         others.len(),
         load.record.all().count()
     );
-    let ledger = site.ledger();
     eventually("the old process' journal is resolved", async || {
         (journals(&site.data_dir(), "journal") == 1).then_some(())
     })
     .await;
-    let started = Instant::now();
-    while let Err(difference) = load.record.check(&ledger, &provider) {
-        assert!(started.elapsed() < Duration::from_secs(10), "{difference}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    load.reconciled(&site, &provider).await;
 }
 
 /// Waits until the old process has ended by itself, which takes the seconds in which both accept connections.

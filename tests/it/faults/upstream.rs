@@ -91,6 +91,11 @@ pub fn message(call: u64) -> String {
     format!("call {call} please")
 }
 
+/// What the answer to a call is known by: no two calls have the same.
+pub fn answer_id(call: u64) -> String {
+    format!("answer-{call}")
+}
+
 async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent) -> std::io::Result<()> {
     let mut unread = Vec::new();
     loop {
@@ -115,7 +120,7 @@ async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent) -> std::io::Res
             tokio::time::sleep(pace.pause).await;
             let text = "apple".to_owned() + &" apple".repeat(usize::try_from(pace.tokens).unwrap() - 1);
             let answer = json!({
-                "id": "c", "object": "chat.completion", "created": 1, "model": "up-small", "usage": usage,
+                "id": answer_id(call), "object": "chat.completion", "created": 1, "model": "up-small", "usage": usage,
                 "choices": [{ "index": 0, "message": { "role": "assistant", "content": text }, "finish_reason": "stop" }],
             });
             let body = answer.to_string();
@@ -143,6 +148,7 @@ async fn stream(
         write_event(
             socket,
             &event(
+                call,
                 json!([{ "index": 0, "delta": { "content": " apple" }, "finish_reason": null }]),
                 None,
             ),
@@ -152,19 +158,23 @@ async fn stream(
     }
     write_event(
         socket,
-        &event(json!([{ "index": 0, "delta": {}, "finish_reason": "stop" }]), None),
+        &event(
+            call,
+            json!([{ "index": 0, "delta": {}, "finish_reason": "stop" }]),
+            None,
+        ),
     )
     .await?;
     if let Some(usage) = usage {
-        write_event(socket, &event(json!([]), Some(usage))).await?;
+        write_event(socket, &event(call, json!([]), Some(usage))).await?;
     }
     write_event(socket, "data: [DONE]\n\n").await?;
     socket.write_all(b"0\r\n\r\n").await
 }
 
-fn event(choices: Value, usage: Option<Value>) -> String {
+fn event(call: u64, choices: Value, usage: Option<Value>) -> String {
     let event = json!({
-        "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up-small", "choices": choices, "usage": usage,
+        "id": answer_id(call), "object": "chat.completion.chunk", "created": 1, "model": "up-small", "choices": choices, "usage": usage,
     });
     format!("data: {event}\n\n")
 }

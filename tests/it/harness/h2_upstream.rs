@@ -6,9 +6,10 @@ use std::sync::{Arc, Mutex};
 use bytes::{Bytes, BytesMut};
 use h2::server::SendResponse;
 use h2::{Reason, RecvStream, SendStream};
+use serde_json::Value;
 use tokio::net::{TcpListener, TcpStream};
 
-use super::reply::Cue;
+use super::reply::{Cue, whole_chat};
 use super::tls::Identity;
 use super::{eventually, within};
 
@@ -17,6 +18,8 @@ use super::{eventually, within};
 pub enum Frame {
     /// A DATA frame.
     Data(&'static str),
+    /// A DATA frame with a whole answer in which the call's own first message stands.
+    Own,
     /// Nothing more until the test gives the cue.
     Wait(Cue),
     /// The stream's clean end.
@@ -102,11 +105,11 @@ async fn converse(
             let body = read(body).await;
             let number = {
                 let mut log = log.lock().unwrap();
-                log.seen.push((parts, body));
+                log.seen.push((parts, body.clone()));
                 log.seen.len() - 1
             };
             let (content_type, frames) = answers[number.min(answers.len() - 1)].clone();
-            if let Some(reason) = answer(respond, content_type, frames).await {
+            if let Some(reason) = answer(respond, content_type, frames, &body).await {
                 log.lock().unwrap().cancelled.push(reason);
             }
         });
@@ -124,7 +127,12 @@ async fn read(mut body: RecvStream) -> Bytes {
 }
 
 /// Answers; the reason when the gateway resets the stream meanwhile.
-async fn answer(mut respond: SendResponse<Bytes>, content_type: &str, frames: Vec<Frame>) -> Option<Reason> {
+async fn answer(
+    mut respond: SendResponse<Bytes>,
+    content_type: &str,
+    frames: Vec<Frame>,
+    asked: &Bytes,
+) -> Option<Reason> {
     if content_type.is_empty() {
         if let Some(Frame::Reset(reason)) = frames.first() {
             respond.send_reset(*reason);
@@ -139,6 +147,12 @@ async fn answer(mut respond: SendResponse<Bytes>, content_type: &str, frames: Ve
     for frame in frames {
         match frame {
             Frame::Data(text) => stream.send_data(Bytes::from_static(text.as_bytes()), false).unwrap(),
+            Frame::Own => {
+                let asked: Value = serde_json::from_slice(asked).unwrap();
+                let said = asked["messages"][0]["content"].as_str().unwrap();
+                let body = whole_chat(said, Some((9, 1))).to_string();
+                stream.send_data(body.into(), false).unwrap();
+            }
             Frame::End => stream.send_data(Bytes::new(), true).unwrap(),
             Frame::Reset(reason) => stream.send_reset(reason),
             Frame::Wait(cue) => {

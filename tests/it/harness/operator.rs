@@ -36,10 +36,9 @@ impl Process {
     /// Writes the files and makes account and key, but starts nothing yet.
     pub fn prepare(upstream: &Upstream, change: impl FnOnce(&mut Value)) -> Process {
         let dir = TempDir::new().unwrap();
-        let (listen, admin_listen) = (free_address(), free_address());
         let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
         let mut conf = json!({
-            "listen": listen, "admin_listen": admin_listen,
+            "listen": free_address(), "admin_listen": free_address(),
             "data_dir": path("data"), "catalogue": path("catalogue.yaml"), "access_log": path("access.log"),
             "providers": {
                 "main": { "base_url": upstream.base_url() },
@@ -47,6 +46,8 @@ impl Process {
             },
         });
         change(&mut conf);
+        let address = |key: &str| conf[key].as_str().unwrap().parse().unwrap();
+        let (listen, admin_listen) = (address("listen"), address("admin_listen"));
         let catalogue = serde_yaml_ng::to_string(&catalogue::catalogue()).unwrap();
         std::fs::write(path("catalogue.yaml"), catalogue).unwrap();
         std::fs::write(path("tollgate.yaml"), conf.to_string()).unwrap();

@@ -28,6 +28,18 @@ impl Raw {
         }
     }
 
+    /// Connects from this address of loopback.
+    pub async fn connect_from(local: [u8; 4], address: SocketAddr) -> Raw {
+        let socket = TcpSocket::new_v4().unwrap();
+        socket.bind((local, 0).into()).unwrap();
+        let socket = socket.connect(address).await.unwrap();
+        socket.set_nodelay(true).unwrap();
+        Raw {
+            socket,
+            unread: Vec::new(),
+        }
+    }
+
     /// Connects with the smallest buffer that there is for what comes and is not read.
     pub async fn connect_narrow(address: SocketAddr) -> Raw {
         let socket = TcpSocket::new_v4().unwrap();
@@ -48,12 +60,22 @@ impl Raw {
     /// The same with this version and these fields, of a body of so many bytes as much as is there.
     pub async fn posted_as(gateway: &Gateway, path: &str, fields: &str, length: usize, body: &str) -> Raw {
         let mut raw = Raw::connect(gateway.address).await;
+        raw.post_as(gateway, path, fields, length, body).await;
+        raw
+    }
+
+    /// Posts this with a gateway's key.
+    pub async fn post(&mut self, gateway: &Gateway, path: &str, body: &str) {
+        self.post_as(gateway, path, "HTTP/1.1\r\nhost: x", body.len(), body)
+            .await;
+    }
+
+    async fn post_as(&mut self, gateway: &Gateway, path: &str, fields: &str, length: usize, body: &str) {
         let key = &gateway.key;
-        raw.send(format!(
+        self.send(format!(
             "POST /api/v1{path} {fields}\r\nauthorization: Bearer {key}\r\ncontent-length: {length}\r\n\r\n{body}"
         ))
         .await;
-        raw
     }
 
     /// Sends bytes as they are.
@@ -136,11 +158,16 @@ impl Raw {
         answer
     }
 
+    /// All that still comes until the connection's end, which may be a reset.
+    pub async fn rest(&mut self) -> Vec<u8> {
+        let mut rest = std::mem::take(&mut self.unread);
+        let _ended = within("the connection's end", self.socket.read_to_end(&mut rest)).await;
+        rest
+    }
+
     /// Checks that the gateway closes the connection and sends nothing more.
     pub async fn closed(&mut self) {
-        let mut rest = std::mem::take(&mut self.unread);
-        // A reset is a close too.
-        let _ended = within("the connection's end", self.socket.read_to_end(&mut rest)).await;
+        let rest = self.rest().await;
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
 

@@ -4,6 +4,7 @@
 mod chunks;
 mod early;
 mod framing;
+mod past_the_end;
 mod retries;
 mod unread;
 
