@@ -29,6 +29,7 @@ mod shared;
 mod spending;
 mod stoppable;
 mod take_back;
+mod told;
 mod writer;
 
 use self::load::take_lock;

@@ -24,7 +24,6 @@ use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, Transaction, params};
 
-pub(super) use self::events::Told;
 pub(super) use self::header::check as check_header;
 use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;

@@ -1,7 +1,7 @@
 //! Events for webhooks on the embedded ledger. What a debit or a credit entry crosses is written with it; a refused call has nothing that is
 //! written, so memory says which refusal is the first, and the ledger's thread writes that.
 
-use std::collections::HashMap;
+use std::sync::{Arc, PoisonError};
 
 use super::Embedded;
 use super::command::Command;
@@ -12,69 +12,10 @@ use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventOp};
 use crate::ledger::admin::{AdminError, AdminReply};
 use crate::ledger::events::{self, CLAIMED_MAX, Refused};
-use crate::ledger::sqlite::Told;
-use crate::pure::account::{AccountState, Denial};
+use crate::pure::account::Denial;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// What was told of an account's refused calls.
-#[derive(Debug, Default)]
-pub(super) struct ToldOf(Mutex<Told>);
-
-/// Which events were claimed, until when.
-pub(super) type Leases = HashMap<String, Timestamp>;
-
-impl ToldOf {
-    pub(super) fn new(told: Told) -> ToldOf {
-        ToldOf(Mutex::new(told))
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Told> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Credit has come in. Called while the account is locked in which it is now.
-    pub(super) fn credited(&self, _locked: &AccountState) {
-        self.lock().exhausted = false;
-    }
-
-    /// What is to be told of a refusal, if it is the first of its kind. Called while the account is locked that refused.
-    fn first(&self, denial: &Denial, quota: Credits, now: Timestamp) -> Option<Refused> {
-        match *denial {
-            Denial::Credit { available, held, .. } => {
-                let was_told = std::mem::replace(&mut self.lock().exhausted, true);
-                (!was_told).then_some(Refused::Credit { available, held })
-            }
-            Denial::Quota { used, held, .. } => {
-                let month = now.month();
-                let was = self.lock().quota.replace((month, quota));
-                let refused = Refused::Quota {
-                    month,
-                    quota,
-                    used,
-                    held,
-                };
-                (was != Some((month, quota))).then_some(refused)
-            }
-            Denial::Requests(_)
-            | Denial::Tokens(_)
-            | Denial::Concurrency(_)
-            | Denial::Spent { .. }
-            | Denial::EndUsers(_)
-            | Denial::Stopped(_) => None,
-        }
-    }
-
-    /// What could not be written is told by the next.
-    fn forget(&self, refused: &Refused) {
-        match refused {
-            Refused::Credit { .. } => self.lock().exhausted = false,
-            Refused::Quota { .. } => self.lock().quota = None,
-        }
-    }
-}
 
 impl Embedded {
     /// A call is refused. Called while the account is locked.

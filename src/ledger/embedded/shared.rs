@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use arc_swap::ArcSwap;
 
-use super::events::ToldOf;
 use super::keys::Keys;
 use super::operators::Operators;
 use super::owner::OwnedBy;
 use super::stoppable::Stoppable;
+use super::told::ToldOf;
 use crate::clock::Clock;
 use crate::ledger::admin::RecoverReport;
 use crate::ledger::cover::{Cover, Uncovered};

@@ -1,12 +1,12 @@
 //! The ledger's thread: commits queued debits in groups and runs the operator's commands.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::Command;
-use super::events::Leases;
 use super::keys;
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
@@ -18,6 +18,7 @@ use crate::ledger::sqlite::{AccountDebit, Database};
 use crate::ledger::{StoreError, control_socket};
 use crate::pure::hash_map::FastMap;
 use crate::pure::ids::AccountId;
+use crate::pure::time::Timestamp;
 
 /// The thread's state.
 pub(super) struct Committer {
@@ -42,7 +43,7 @@ pub(super) struct Committer {
     /// When idempotency keys are written that could not be, and looked through for those that have expired.
     keys_at: Option<Instant>,
     /// Events that were claimed, until when.
-    pub(super) leases: Leases,
+    pub(super) leases: HashMap<String, Timestamp>,
 }
 
 impl Committer {
@@ -66,7 +67,7 @@ impl Committer {
             sync_at: None,
             // What has expired before the start, and what was not written before the ledger was taken back.
             keys_at: Some(crate::clock::monotonic()),
-            leases: Leases::default(),
+            leases: HashMap::new(),
         }
     }
 

@@ -13,19 +13,10 @@ use super::{AccountDebit, Database, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind};
-use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused};
+use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
-
-/// What was told of an account's refused calls.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::ledger) struct Told {
-    /// That one was refused for lack of credit, since credit came in last.
-    pub(in crate::ledger) exhausted: bool,
-    /// That one was refused by this month's quota.
-    pub(in crate::ledger) quota: Option<(Month, Credits)>,
-}
 
 /// Adds what files of earlier versions do not have. Those versions read and write such a file all the same, and raise nothing.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
