@@ -6,7 +6,7 @@ use http::Uri;
 use serde::Deserialize;
 
 use super::error::nearest;
-use super::{Config, variable};
+use super::variable;
 use crate::pure::webhook::{EventKind, Secret, is_public};
 
 /// Somebody who is told of events.
@@ -35,8 +35,8 @@ pub struct Webhook {
 }
 
 /// What is wrong with webhooks for a gateway, though not for commands: a secret that is not set.
-pub(crate) fn problems(config: &Config) -> Vec<String> {
-    let numbered = config.webhooks.iter().enumerate();
+pub(crate) fn problems(webhooks: &[Webhook]) -> Vec<String> {
+    let numbered = webhooks.iter().enumerate();
     let unset = numbered.filter_map(|(at, webhook)| Some((at.saturating_add(1), webhook.unset.as_ref()?)));
     unset
         .map(|(number, variable)| format!("webhooks: number {number}: secret_env: {variable} is not set"))
@@ -220,7 +220,7 @@ mod tests {
     fn a_secret_that_is_not_set_keeps_a_gateway_from_starting_and_no_command() {
         let config = parse("{ url: 'https://x.example', secret_env: 'A,NOT' }").unwrap();
         assert_eq!(
-            super::problems(&config),
+            super::problems(&config.webhooks),
             ["webhooks: number 1: secret_env: NOT is not set"]
         );
     }

@@ -79,7 +79,7 @@ impl Snapshot {
     /// read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
         let whole = config.load_catalogue()?;
-        if let Some(problem) = crate::config::webhooks::problems(&config).into_iter().next() {
+        if let Some(problem) = crate::config::webhooks::problems(&config.webhooks).into_iter().next() {
             return Err(config.mistake(problem));
         }
         let mut warnings: Vec<String> = Vec::new();
@@ -164,7 +164,7 @@ pub fn problems(config: &Config) -> Vec<ConfigError> {
         .into_iter()
         .flatten()
         .chain(super::upstream::providers::problems(config))
-        .chain(crate::config::webhooks::problems(config))
+        .chain(crate::config::webhooks::problems(&config.webhooks))
         .map(|problem| config.mistake(problem))
         .collect()
 }
