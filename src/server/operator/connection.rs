@@ -3,7 +3,6 @@
 
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use http::{Response, Version, header};
@@ -104,23 +103,4 @@ async fn write(session: &mut ServerSession, response: Response<Vec<u8>>) -> Opti
         log::debug!("an answer to an operator was not taken: {}", error.etype().as_str());
     }
     written.ok()
-}
-
-/// How long parts of an exchange may take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    /// From the beginning of a connection, or from its last answer, until a head is there.
-    pub head: Duration,
-    /// From there to the answer.
-    pub answer: Duration,
-}
-
-impl Default for Times {
-    /// A minute each.
-    fn default() -> Times {
-        Times {
-            head: Duration::from_secs(60),
-            answer: Duration::from_secs(60),
-        }
-    }
 }

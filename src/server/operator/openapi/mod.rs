@@ -7,15 +7,15 @@ mod parameters;
 use serde_json::{Map, Value, json};
 
 use self::operations::{Described, OPERATIONS, Success};
-use super::routes::{Needs, ROUTES, Route, Takes};
+use super::route::{Needs, Route, Takes};
 use crate::pure::operator::Role;
 
-/// The document, as text.
-pub(super) fn document() -> String {
+/// The document of these routes, as text.
+pub(super) fn document(routes: &[Route]) -> String {
     let mut paths: Map<String, Value> = Map::new();
     for (described, route) in OPERATIONS
         .iter()
-        .filter_map(|described| Some((described, described.route()?)))
+        .filter_map(|described| Some((described, described.route(routes)?)))
     {
         let methods = paths.entry(described.path).or_insert_with(|| json!({}));
         if let Some(methods) = methods.as_object_mut() {
@@ -44,8 +44,8 @@ pub(super) fn document() -> String {
 
 impl Described {
     /// The route that it describes.
-    fn route(&self) -> Option<&'static Route> {
-        ROUTES
+    fn route<'r>(&self, routes: &'r [Route]) -> Option<&'r Route> {
+        routes
             .iter()
             .find(|route| route.path == self.path && route.method.as_str() == self.method)
     }
@@ -207,6 +207,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::server::operator::routes::ROUTES;
 
     #[test]
     fn every_route_is_described_and_nothing_else() {
@@ -221,14 +222,14 @@ mod tests {
             .collect();
         assert_eq!(routes, described);
         for described in &OPERATIONS {
-            let takes = described.route().unwrap().takes;
+            let takes = described.route(ROUTES).unwrap().takes;
             assert_eq!(described.body.is_some(), takes != Takes::Nothing, "{}", described.path);
         }
     }
 
     #[test]
     fn every_reference_leads_somewhere() {
-        let document: Value = serde_json::from_str(&document()).unwrap();
+        let document: Value = serde_json::from_str(&document(ROUTES)).unwrap();
         let text = document.to_string();
         let references: BTreeSet<&str> = text
             .split("\"$ref\":\"#")
