@@ -9,7 +9,6 @@ mod auth;
 mod body;
 mod call;
 mod connection;
-mod connections;
 mod endpoints;
 mod exchange;
 mod fields;
