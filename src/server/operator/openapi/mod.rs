@@ -8,6 +8,8 @@ use serde_json::{Map, Value, json};
 
 use self::operations::{Described, OPERATIONS, Success};
 use super::route::{Needs, Route, Takes};
+use crate::gateway::api::openapi::parts;
+use crate::gateway::api::openapi::parts::{content, header_references, schemas, takes};
 use crate::pure::operator::Role;
 
 /// The document of these routes, as text.
@@ -34,7 +36,7 @@ pub(super) fn document(routes: &[Route]) -> String {
         "servers": [{ "url": "/" }],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas(SCHEMAS, "the operator's API"),
             "headers": headers(),
             "securitySchemes": { "token": token },
         },
@@ -65,12 +67,8 @@ impl Described {
             "responses": self.responses(route),
             "security": security,
         });
-        if let (Some(schema), Some(operation)) = (self.body, operation.as_object_mut()) {
-            let content = json!({ "application/json": { "schema": reference("schemas", schema) } });
-            operation.insert(
-                "requestBody".to_owned(),
-                json!({ "required": true, "content": content }),
-            );
+        if let Some(schema) = self.body {
+            takes(&mut operation, schema);
         }
         operation
     }
@@ -100,12 +98,11 @@ impl Described {
     fn success(&self, status: u16) -> Value {
         let created: &[&str] = if status == 201 { &["location"] } else { &[] };
         let mut success = json!({ "description": "Done.", "headers": header_names(created) });
-        let schema = |name: &str| json!({ "application/json": { "schema": reference("schemas", name) } });
         let content = match self.ok {
             Success::Nothing => return success,
-            Success::Json(name) | Success::Created(name) | Success::CreatedOnce(name) => schema(name),
+            Success::Json(name) | Success::Created(name) | Success::CreatedOnce(name) => content(name),
             Success::Statement => {
-                let mut both = schema("Statement");
+                let mut both = content("Statement");
                 if let Some(both) = both.as_object_mut() {
                     both.insert("text/csv".to_owned(), json!({ "schema": { "type": "string" } }));
                 }
@@ -139,11 +136,7 @@ fn refusal(status: u16) -> Value {
         429 | 503 => &["retry-after"],
         _ => &[],
     };
-    json!({
-        "description": meaning(status),
-        "content": { "application/json": { "schema": reference("schemas", "Error") } },
-        "headers": header_names(headers),
-    })
+    parts::refusal(meaning(status), header_names(headers))
 }
 
 fn meaning(status: u16) -> &'static str {
@@ -167,11 +160,7 @@ fn meaning(status: u16) -> &'static str {
 
 /// These headers, and those of every answer.
 fn header_names(names: &[&str]) -> Value {
-    let all = names.iter().chain(&["x-request-id", "cache-control"]);
-    let all: Map<String, Value> = all
-        .map(|name| ((*name).to_owned(), reference("headers", name)))
-        .collect();
-    Value::Object(all)
+    header_references(names.iter().chain(&["x-request-id", "cache-control"]))
 }
 
 fn headers() -> Value {
@@ -181,17 +170,6 @@ fn headers() -> Value {
         "location": { "description": "Where it is.", "required": true, "schema": { "type": "string", "pattern": "^/v1/" } },
         "retry-after": { "description": "Seconds until a retry makes sense.", "schema": { "type": "integer", "minimum": 1 } },
         "www-authenticate": { "description": "How a token is sent.", "schema": { "const": "Bearer" } },
-    })
-}
-
-fn reference(kind: &str, name: &str) -> Value {
-    json!({ "$ref": format!("#/components/{kind}/{name}") })
-}
-
-fn schemas() -> Value {
-    serde_yaml_ng::from_str(SCHEMAS).unwrap_or_else(|error| {
-        log::error!("the schemas of the operator's API cannot be read: {error}");
-        Value::Null
     })
 }
 
