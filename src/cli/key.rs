@@ -14,6 +14,7 @@ use crate::config::Config;
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::{KeyChange, KeySettings};
+use crate::ledger::shown::CredentialState;
 use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::policy::DomainPattern;
@@ -219,7 +220,7 @@ struct Changed(KeyShown);
 pub(super) struct KeyShown {
     id: KeyId,
     account: AccountId,
-    state: KeyState,
+    state: CredentialState,
     tier: Option<Tier>,
     domains: Vec<DomainPattern>,
     rpm: Option<u64>,
@@ -232,26 +233,12 @@ pub(super) struct KeyShown {
     settings: SettingsShown,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum KeyState {
-    Active,
-    Expired,
-    Revoked,
-}
-
 impl KeyShown {
     pub(super) fn of(record: KeyRecord) -> KeyShown {
-        let now = Clock::System.now();
-        let state = match (record.revoked, record.expires) {
-            (Some(_), _) => KeyState::Revoked,
-            (None, Some(expires)) if expires <= now => KeyState::Expired,
-            (None, _) => KeyState::Active,
-        };
         KeyShown {
             id: record.id,
             account: record.account,
-            state,
+            state: CredentialState::of(record.revoked, record.expires, Clock::System.now()),
             tier: record.tier,
             domains: record.domains,
             rpm: record.limits.rpm,
@@ -289,13 +276,13 @@ pub(super) fn key_table(keys: &[KeyShown]) -> String {
         ("EXPIRES", Align::Left),
     ]);
     for key in keys {
-        let state = match key.state {
-            KeyState::Active => "active",
-            KeyState::Expired => "expired",
-            KeyState::Revoked => "revoked",
-        };
         let expires = key.expires.clone().unwrap_or_else(|| "never".to_owned());
-        table.row(vec![key.id.to_string(), state.to_owned(), key.created.clone(), expires]);
+        table.row(vec![
+            key.id.to_string(),
+            key.state.name().to_owned(),
+            key.created.clone(),
+            expires,
+        ]);
     }
     let rows = table.text();
     let mut lines = rows.lines();

@@ -12,8 +12,9 @@ use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, facts, line, plain};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::ledger::admin::operators::{Act, ActQuery, Actor, OperatorOp, OperatorRecord};
+use crate::ledger::admin::operators::{ActQuery, Actor, OperatorOp, OperatorRecord};
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::shown::{ActShown, CredentialState};
 use crate::pure::ids::AccountId;
 use crate::pure::operator::{Role, token};
 
@@ -94,7 +95,7 @@ pub(super) fn run(command: OperatorCommand, config: &Config, format: Format) -> 
             let query = ActQuery { limit, before, account };
             match ask(config, AdminOp::Operator(OperatorOp::Log(query)))? {
                 AdminReply::Acts(page) => {
-                    let acts = page.acts.into_iter().map(ActShown::of).collect();
+                    let acts = page.acts.into_iter().map(ActShown::from).collect();
                     let next = page.next;
                     Answer::of(&ActsShown { acts, next }, format)
                 }
@@ -156,29 +157,16 @@ struct OperatorShown {
     id: String,
     name: String,
     role: Role,
-    state: State,
+    state: CredentialState,
     created: String,
     expires: Option<String>,
     revoked: Option<String>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Active,
-    Expired,
-    Revoked,
-}
-
 impl OperatorShown {
     fn of(record: OperatorRecord) -> OperatorShown {
-        let state = match record.revoked {
-            Some(_) => State::Revoked,
-            None if record.is_good(Clock::System.now()) => State::Active,
-            None => State::Expired,
-        };
         OperatorShown {
-            state,
+            state: CredentialState::of(record.revoked, record.expires, Clock::System.now()),
             id: record.id,
             name: record.name,
             role: record.role,
@@ -197,16 +185,11 @@ impl Show for OperatorsShown {
         let columns = ["OPERATOR", "NAME", "ROLE", "STATE", "EXPIRES"].map(|title| (title, Align::Left));
         let mut table = Table::new(&columns);
         for operator in &self.operators {
-            let state = match operator.state {
-                State::Active => "active",
-                State::Expired => "expired",
-                State::Revoked => "revoked",
-            };
             table.row(vec![
                 operator.id.clone(),
                 operator.name.clone(),
                 operator.role.name().to_owned(),
-                state.to_owned(),
+                operator.state.name().to_owned(),
                 operator.expires.clone().unwrap_or_else(|| "never".to_owned()),
             ]);
         }
@@ -220,65 +203,34 @@ struct ActsShown {
     next: Option<String>,
 }
 
-/// An act as the log shows it.
-#[derive(Serialize)]
-struct ActShown {
-    id: String,
-    time: String,
-    actor: Actor,
-    action: String,
-    account: Option<AccountId>,
-    subject: Option<String>,
-    request: Value,
-    before: Value,
-    after: Value,
-    error: Option<String>,
-}
-
-impl ActShown {
-    fn of(act: Act) -> ActShown {
-        ActShown {
-            id: act.id,
-            time: act.at.to_string(),
-            actor: act.actor,
-            action: act.action,
-            account: act.account,
-            subject: act.subject,
-            request: act.request,
-            before: act.before,
-            after: act.after,
-            error: act.error,
-        }
+/// Appends an act, as the log shows it.
+fn write(act: &ActShown, text: &mut String) {
+    let Actor {
+        id,
+        name,
+        role,
+        address,
+    } = &act.actor;
+    let from = address.as_ref().map(|address| format!(" from {address}"));
+    told(text, format_args!("{}  {}  {}", act.id, act.time, act.action));
+    told(
+        text,
+        format_args!("  by       {name} ({id}, {role}){}", from.unwrap_or_default()),
+    );
+    if let Some(account) = &act.account {
+        told(text, format_args!("  account  {account}"));
     }
-
-    fn write(&self, text: &mut String) {
-        let Actor {
-            id,
-            name,
-            role,
-            address,
-        } = &self.actor;
-        let from = address.as_ref().map(|address| format!(" from {address}"));
-        told(text, format_args!("{}  {}  {}", self.id, self.time, self.action));
-        told(
-            text,
-            format_args!("  by       {name} ({id}, {role}){}", from.unwrap_or_default()),
-        );
-        if let Some(account) = &self.account {
-            told(text, format_args!("  account  {account}"));
+    if let Some(subject) = &act.subject {
+        told(text, format_args!("  subject  {subject}"));
+    }
+    for (name, before, after) in changes(&act.before, &act.after) {
+        told(text, format_args!("  {name}: {before} -> {after}"));
+    }
+    if let Some(error) = &act.error {
+        if !act.request.is_null() {
+            told(text, format_args!("  request  {}", act.request));
         }
-        if let Some(subject) = &self.subject {
-            told(text, format_args!("  subject  {subject}"));
-        }
-        for (name, before, after) in changes(&self.before, &self.after) {
-            told(text, format_args!("  {name}: {before} -> {after}"));
-        }
-        if let Some(error) = &self.error {
-            if !self.request.is_null() {
-                told(text, format_args!("  request  {}", self.request));
-            }
-            told(text, format_args!("  error    {error}"));
-        }
+        told(text, format_args!("  error    {error}"));
     }
 }
 
@@ -288,7 +240,7 @@ impl Show for ActsShown {
         if self.acts.is_empty() {
             text.push_str("no acts\n");
         }
-        self.acts.iter().for_each(|act| act.write(&mut text));
+        self.acts.iter().for_each(|act| write(act, &mut text));
         if let Some(next) = &self.next {
             line(&mut text, format_args!("\nmore: --before {next}"));
         }

@@ -38,6 +38,15 @@ pub(crate) enum Refused {
     },
 }
 
+/// What was told of an account's refused calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Told {
+    /// That one was refused for lack of credit, since credit came in last.
+    pub(super) exhausted: bool,
+    /// That one was refused by this month's quota.
+    pub(super) quota: Option<(Month, Credits)>,
+}
+
 impl Refused {
     pub(crate) fn kind(&self) -> EventKind {
         match self {

@@ -28,6 +28,7 @@ pub mod redis;
 mod refusals;
 mod remote;
 mod rotation;
+pub(crate) mod shown;
 pub mod sqlite;
 pub mod store_metrics;
 pub mod terms;

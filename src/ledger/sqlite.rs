@@ -15,7 +15,6 @@ mod receipt_bounds;
 mod receipts;
 mod spending;
 mod terms;
-mod told;
 mod usage;
 
 use std::collections::{BTreeMap, HashMap};
@@ -30,7 +29,6 @@ use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
 pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
-pub(super) use self::told::Told;
 use self::usage::UsageSums;
 use super::admin::AuditFinding;
 use super::query::{KeyedRow, UsageQuery};

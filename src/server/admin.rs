@@ -69,7 +69,7 @@ impl Admin {
 
     async fn serve_on(self: Arc<Admin>, listener: tokio::net::TcpListener) {
         let mut handed_over = self.life.handed_over();
-        let (app, connections) = (self, Arc::new(Connections::default()));
+        let (app, connections) = (self, Arc::new(Connections::of_admin()));
         #[expect(
             clippy::disallowed_methods,
             reason = "it ends with the listener, which it holds weakly, and has nothing to lose"
@@ -82,8 +82,8 @@ impl Admin {
                 accepted = listener.accept() => accepted,
                 _ = handed_over.wait_for(|handed| *handed) => return,
             };
-            let socket = match accepted {
-                Ok((socket, _)) => socket,
+            let (socket, peer) = match accepted {
+                Ok(accepted) => accepted,
                 Err(error) => {
                     log::warn!("the admin listener cannot accept: {error}");
                     tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -91,8 +91,11 @@ impl Admin {
                 }
             };
             send_at_once(&socket);
-            let (app, stopping, place) = (Arc::clone(&app), stopping.clone(), connections.enter());
-            let number = place.number();
+            // One makes room, for none of them works for an operator.
+            let Some(place) = connections.enter(peer.ip(), false) else {
+                continue;
+            };
+            let (app, stopping, number) = (Arc::clone(&app), stopping.clone(), place.number());
             #[expect(
                 clippy::disallowed_methods,
                 reason = "an answer of the admin listener has nothing to lose"

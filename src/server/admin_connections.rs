@@ -1,16 +1,28 @@
-//! The connections of the admin listener: at most so many, and for a new one the one that has been quiet for longest makes room. So
-//! nobody who holds connections open keeps a probe from its answer.
+//! The connections of the listeners of the admin and of operators: at most so many, and for a new one the one that has been quiet for
+//! longest makes room. So nobody who holds connections open keeps a probe from its answer.
+//!
+//! Operators come from elsewhere: of theirs at most so many are from one address, the one that leaves is of the address that has the most,
+//! and it is never one whose request runs for an operator who is known.
 
+use std::collections::HashMap;
+use std::net::IpAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 use tokio::task::AbortHandle;
 
 use crate::clock::monotonic;
+use crate::net::client_ip;
 
 /// Those that are open.
-#[derive(Debug, Default)]
-pub(super) struct Connections(Mutex<Open>);
+#[derive(Debug)]
+pub(super) struct Connections {
+    open: Mutex<Open>,
+    /// Most at once.
+    most: usize,
+    /// Most of them from one address; none: addresses do not count.
+    of_one_address: Option<usize>,
+}
 
 #[derive(Debug, Default)]
 struct Open {
@@ -21,8 +33,11 @@ struct Open {
 #[derive(Debug)]
 struct Connection {
     number: u64,
+    address: IpAddr,
     /// When it was taken in, or answered last.
     active: Instant,
+    /// Whether a request of an operator runs on it.
+    is_busy: bool,
     /// None until its task runs.
     task: Option<AbortHandle>,
 }
@@ -35,13 +50,38 @@ pub(super) struct Place {
 }
 
 impl Connections {
-    /// Takes one in. When there are [`OPEN_MAX`], the one that has been quiet for longest ends where it stands.
-    pub(super) fn enter(self: &Arc<Connections>) -> Place {
+    /// Of the admin listener.
+    pub(super) fn of_admin() -> Connections {
+        Connections {
+            open: Mutex::default(),
+            most: ADMIN_MAX,
+            of_one_address: None,
+        }
+    }
+
+    /// Of the listener of operators.
+    pub(super) fn of_operators() -> Connections {
+        Connections {
+            open: Mutex::default(),
+            most: OPERATORS_MAX,
+            of_one_address: Some(OF_ONE_ADDRESS_MAX),
+        }
+    }
+
+    /// Takes in one from `address`; none when there is no room for it and nobody can make some. `is_proxy`: it brings many clients, so it
+    /// counts in all alone.
+    pub(super) fn enter(self: &Arc<Connections>, address: IpAddr, is_proxy: bool) -> Option<Place> {
+        let address = client_ip::group(address);
         let mut open = self.lock();
-        if open.all.len() >= OPEN_MAX
-            && let Some(quiet) = (0..open.all.len()).min_by_key(|at| open.all.get(*at).map(|one| one.active))
-        {
-            let quiet = open.all.swap_remove(quiet);
+        let here = open.all.iter().filter(|one| one.address == address).count();
+        let leaves = match self.of_one_address {
+            Some(most) if !is_proxy && here >= most => Some(open.quietest(|one| one.address == address)?),
+            _ if open.all.len() < self.most => None,
+            Some(_) => Some(open.of_the_most()?),
+            None => Some(open.quietest(|_| true)?),
+        };
+        if let Some(leaves) = leaves {
+            let quiet = open.all.swap_remove(leaves);
             if let Some(task) = quiet.task {
                 task.abort();
             }
@@ -50,13 +90,15 @@ impl Connections {
         open.next = number.wrapping_add(1);
         open.all.push(Connection {
             number,
+            address,
             active: monotonic(),
+            is_busy: false,
             task: None,
         });
-        Place {
+        Some(Place {
             connections: Arc::clone(self),
             number,
-        }
+        })
     }
 
     /// This task serves the connection of that number.
@@ -70,7 +112,27 @@ impl Connections {
     }
 
     fn lock(&self) -> MutexGuard<'_, Open> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.open.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Open {
+    /// Where the one stands that has been quiet for longest of those that are meant.
+    fn quietest(&self, is_meant: impl Fn(&Connection) -> bool) -> Option<usize> {
+        let all = self.all.iter().enumerate();
+        let idle = all.filter(|(_, one)| !one.is_busy && is_meant(one));
+        idle.min_by_key(|(_, one)| one.active).map(|(at, _)| at)
+    }
+
+    /// The same of the address that has the most of those that can make room.
+    fn of_the_most(&self) -> Option<usize> {
+        let mut idle: HashMap<IpAddr, usize> = HashMap::new();
+        for one in self.all.iter().filter(|one| !one.is_busy) {
+            let count = idle.entry(one.address).or_default();
+            *count = count.saturating_add(1);
+        }
+        let most = idle.values().copied().max()?;
+        self.quietest(|one| idle.get(&one.address) == Some(&most))
     }
 }
 
@@ -79,11 +141,23 @@ impl Place {
         self.number
     }
 
+    /// A request of an operator who is known runs on it: it makes room for nobody.
+    pub(super) fn works(&self) {
+        self.change(|one| one.is_busy = true);
+    }
+
     /// It has answered.
     pub(super) fn answered(&self) {
+        self.change(|one| {
+            one.is_busy = false;
+            one.active = monotonic();
+        });
+    }
+
+    fn change(&self, how: impl FnOnce(&mut Connection)) {
         let mut open = self.connections.lock();
         if let Some(one) = open.all.iter_mut().find(|one| one.number == self.number) {
-            one.active = monotonic();
+            how(one);
         }
     }
 }
@@ -95,4 +169,77 @@ impl Drop for Place {
 }
 
 /// Most connections of the admin listener at once.
-pub(super) const OPEN_MAX: usize = 64;
+const ADMIN_MAX: usize = 64;
+/// Most connections of operators at once.
+const OPERATORS_MAX: usize = 256;
+/// Most of them from one address.
+const OF_ONE_ADDRESS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn from(number: u8) -> IpAddr {
+        IpAddr::from([203, 0, 113, number])
+    }
+
+    fn is_open(connections: &Connections, place: &Place) -> bool {
+        connections.lock().all.iter().any(|one| one.number == place.number)
+    }
+
+    #[test]
+    fn of_the_admin_listener_the_quietest_makes_room_whoever_has_the_most() {
+        let connections = Arc::new(Connections::of_admin());
+        let alone = connections.enter(from(1), false).unwrap();
+        let many: Vec<Place> = (1..ADMIN_MAX)
+            .map(|_| connections.enter(from(2), false).unwrap())
+            .collect();
+        many[0].answered();
+        let newcomers = [(); 2].map(|()| connections.enter(from(2), false).unwrap());
+        assert_eq!(connections.lock().all.len(), ADMIN_MAX);
+        assert!(!is_open(&connections, &alone), "the first to come is the quietest");
+        assert!(is_open(&connections, &many[0]) && !is_open(&connections, &many[1]));
+        assert!(newcomers.iter().all(|one| is_open(&connections, one)));
+    }
+
+    #[test]
+    fn an_address_makes_room_for_its_own_alone() {
+        let connections = Arc::new(Connections::of_operators());
+        let other = connections.enter(from(1), false).unwrap();
+        let first = connections.enter(from(2), false).unwrap();
+        first.works();
+        let many: Vec<Place> = (0..OF_ONE_ADDRESS_MAX * 3)
+            .map(|_| connections.enter(from(2), false).unwrap())
+            .collect();
+        assert_eq!(connections.lock().all.len(), OF_ONE_ADDRESS_MAX + 1);
+        assert!(is_open(&connections, &other) && is_open(&connections, &first));
+        assert!(!is_open(&connections, &many[0]) && is_open(&connections, many.last().unwrap()));
+    }
+
+    #[test]
+    fn the_address_with_the_most_makes_room_and_never_who_works() {
+        let connections = Arc::new(Connections::of_operators());
+        let working = connections.enter(from(1), false).unwrap();
+        working.works();
+        let quiet = connections.enter(from(2), false).unwrap();
+        let mut proxied: Vec<Place> = (2..OPERATORS_MAX)
+            .map(|_| connections.enter(from(9), true).unwrap())
+            .collect();
+        let newcomer = connections.enter(from(3), false).unwrap();
+        assert!(
+            [&working, &quiet, &newcomer]
+                .iter()
+                .all(|one| is_open(&connections, one))
+        );
+        assert!(!is_open(&connections, &proxied[0]), "the quietest of the most");
+        for place in [&quiet, &newcomer].into_iter().chain(&proxied) {
+            place.works();
+        }
+        assert!(connections.enter(from(4), false).is_none(), "all of them work");
+        proxied[5].answered();
+        assert!(connections.enter(from(4), false).is_some());
+        proxied.clear();
+        drop((working, quiet, newcomer));
+        assert!(connections.lock().all.is_empty());
+    }
+}

@@ -4,6 +4,34 @@ use crate::rules::circles::{self, Circle};
 use crate::rules::{direction, functions, text};
 use crate::tree::{Finding, Tree};
 
+/// A rule that the repository is not held to finds nothing, and one that no tree here breaks may find nothing either.
+#[test]
+fn every_rule_is_held_against_the_repository_and_broken_here() {
+    let sources = [
+        ("circles", include_str!("rules/circles.rs")),
+        ("direction", include_str!("rules/direction.rs")),
+        ("functions", include_str!("rules/functions.rs")),
+        ("text", include_str!("rules/text.rs")),
+    ];
+    let (held, broken) = (include_str!("main.rs"), include_str!("broken.rs"));
+    let listed = include_str!("rules/mod.rs").lines();
+    let modules = listed.filter_map(|line| line.strip_prefix("pub(crate) mod ")?.strip_suffix(';'));
+    assert!(modules.eq(sources.iter().map(|(module, _)| *module)));
+    let mut rules = 0;
+    for (module, source) in sources {
+        for rule in source.split("pub(crate) fn ").skip(1) {
+            let rule = format!("{module}::{}", &rule[..rule.find('(').unwrap()]);
+            assert!(
+                held.contains(&format!("rules::{rule}(")),
+                "{rule} is held against nothing"
+            );
+            assert!(broken.contains(&rule), "no tree breaks {rule}");
+            rules += 1;
+        }
+    }
+    assert_eq!(rules, held.matches("#[test]").count());
+}
+
 type Files = Vec<(&'static str, String)>;
 
 /// What is found in these files, as `path:line`.
@@ -113,13 +141,14 @@ fn an_item_that_is_passed_on_is_imported_from_where_it_is() {
 fn a_request_that_touches_files_is_found() {
     let files = [
         ("src/gateway/mod.rs", "//! G\nfn f() { std::fs::read(\"a\"); }\n"),
+        ("src/net/b.rs", "//! B\nuse tokio::fs::File;\n"),
         ("src/pure/a.rs", "//! A\nuse std::fs::File;\n"),
         ("src/server/mod.rs", "//! S\nuse std::fs::File;\n"),
         ("src/gateway/tests.rs", "//! T\nuse std::fs::File;\n"),
     ];
     assert_eq!(
         places(&files, text::file_system),
-        ["src/gateway/mod.rs:2", "src/pure/a.rs:2"]
+        ["src/gateway/mod.rs:2", "src/net/b.rs:2", "src/pure/a.rs:2"]
     );
 }
 
@@ -145,9 +174,19 @@ fn long_files_are_found_unless_they_say_why() {
     let plain = long("//! A file.");
     let reason = long("//! A file.\n//!\n//! Longer than 400 lines: one case after another.");
     let empty = long("//! A file.\n//!\n//! Longer than 400 lines: so.");
-    let files: Files = vec![("src/a.rs", plain), ("src/b.rs", reason), ("tests/c.rs", empty)];
+    let schemas = "# Objects.\n".to_owned() + &"A: 1\n".repeat(400);
+    let said = "# Objects. Longer than 400 lines: one object after another.\n".to_owned() + &"A: 1\n".repeat(400);
+    let files: Files = vec![
+        ("src/a.rs", plain),
+        ("src/b.rs", reason),
+        ("src/d.yaml", schemas.clone()),
+        ("src/e.yaml", said),
+        ("conf/f.yaml", schemas),
+        ("tests/c.rs", empty),
+    ];
     let files: Vec<(&str, &str)> = files.iter().map(|(path, text)| (*path, text.as_str())).collect();
-    assert_eq!(places(&files, text::lengths), ["src/a.rs:401", "tests/c.rs:401"]);
+    let long = ["src/a.rs:401", "src/d.yaml:401", "tests/c.rs:401"];
+    assert_eq!(places(&files, text::lengths), long);
 }
 
 #[test]
@@ -169,6 +208,7 @@ fn documents_that_are_not_here_and_names_by_number_are_found() {
         ("//! A\nfn d12_x() {}\n", 2),
         ("//! A\n// As clause 4.2 says.\n", 2),
         ("//! A, FIELD2 section 3.\n", 1),
+        ("//! A\n// §4.\n", 2),
     ];
     for (source, line) in cases {
         assert_eq!(
@@ -220,6 +260,7 @@ fn paths_of_a_machine_and_left_overs_are_found() {
         "open(\"/Users/me\")",
         "// TODO: later",
         "// FIXME",
+        "// XXX",
     ];
     for source in cases {
         assert_eq!(

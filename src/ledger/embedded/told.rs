@@ -1,9 +1,8 @@
-//! Which events about refused calls were told of an account: a refusal writes nothing, so memory says which is the first of its kind.
+//! What an account's operator was told of its refused calls: memory says which refusal is the first.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::ledger::events::Refused;
-use crate::ledger::sqlite::Told;
+use crate::ledger::events::{Refused, Told};
 use crate::pure::account::{AccountState, Denial};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;

@@ -26,14 +26,6 @@ use crate::ledger::events::{self, CLAIMED_MAX, REMEMBERED_MS};
 use crate::pure::ids::AccountId;
 use crate::pure::time::Timestamp;
 
-#[cfg(test)]
-impl super::RedisLedger {
-    /// The next claim looks through all accounts.
-    pub(in crate::ledger) fn looks_for_events(&self) {
-        self.shared.events.doubt();
-    }
-}
-
 impl Shared {
     pub(super) async fn event_op(&self, link: &Link, op: EventOp) -> Result<AdminReply, AdminError> {
         match op {

@@ -9,12 +9,11 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
-use super::told::Told;
 use super::{AccountDebit, Database, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind};
-use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused};
+use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};

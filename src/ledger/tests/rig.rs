@@ -14,7 +14,7 @@ use crate::ledger::redis::tests::book::RedisBook;
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::{Caller, Debit, Figures, Hold, Ledger, UsageRow, embedded};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
-use crate::pure::ids::{AccountId, ApiKey, RequestId, Tier};
+use crate::pure::ids::{AccountId, ApiKey, KeyDigest, RequestId, Tier};
 use crate::pure::limits::{LimitOverrides, Limits};
 use crate::pure::money::Credits;
 use crate::pure::receipt::Receipt;
@@ -171,6 +171,19 @@ pub(crate) fn caller_of(ledger: &Ledger, name: &str, balance: &str, limits: Limi
     run(ledger, create).unwrap();
     let found = block_on(ledger.authenticate(&digest)).unwrap().unwrap();
     found.checked(NOW).unwrap()
+}
+
+/// The command that makes a key of an account that has no rules of its own.
+pub(crate) fn key_create(account: &str, digest: &KeyDigest) -> AdminOp {
+    AdminOp::KeyCreate {
+        digest: digest.to_hex(),
+        account: account.parse().unwrap(),
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+        settings: Default::default(),
+    }
 }
 
 fn unique() -> [u8; 32] {

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use http::header::{self, HeaderMap};
 use pingora::protocols::http::ServerSession;
 
-use super::routes::Takes;
+use super::route::Takes;
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
 

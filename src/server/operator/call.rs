@@ -9,7 +9,7 @@ use serde::de::DeserializeOwned;
 
 use super::answer::wrong_reply;
 use super::auth::Known;
-use super::query::Query;
+use super::query::{QUOTED_MAX, Query};
 use super::rights::{self, Way};
 use super::state::Operator;
 use crate::config::explain;
@@ -176,8 +176,6 @@ fn brief(text: &str) -> &str {
     text.get(..text.floor_char_boundary(QUOTED_MAX)).unwrap_or_default()
 }
 
-/// Most bytes of a request that are sent back in an error.
-pub(super) const QUOTED_MAX: usize = 64;
 /// Problems of at most so many bytes are told as they are: names of fields that are known stand in them.
 const SAID_MAX: usize = 200;
 

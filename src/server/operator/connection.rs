@@ -11,11 +11,11 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::answer::Answer;
-use super::connections::Place;
 use super::exchange::{self, Came};
 use super::state::Operator;
 use crate::net::head_limit::HeadLimit;
 use crate::pure::error::operator::OperatorError;
+use crate::server::admin_connections::Place;
 
 /// One connection.
 pub(super) struct Connection {

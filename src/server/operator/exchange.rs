@@ -10,14 +10,15 @@ use super::answer::Answer;
 use super::auth::{self, Asking};
 use super::body;
 use super::call::Call;
-use super::connections::Place;
-use super::routes::{self, Needs, Route};
+use super::route::{Needs, Route};
+use super::routes;
 use super::state::Operator;
 use crate::clock::monotonic;
 use crate::gateway::access::head_check;
 use crate::net::client_ip;
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
+use crate::server::admin_connections::Place;
 use crate::server::admin_host::is_ours;
 
 /// How a request came.

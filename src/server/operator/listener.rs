@@ -11,10 +11,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 use super::connection::Connection;
-use super::connections::Connections;
 use super::state::Operator;
 use crate::net::bounded_stream::BoundedStream;
 use crate::net::head_limit::HeadLimit;
+use crate::server::admin_connections::Connections;
 use crate::server::place::{Place, send_at_once};
 
 impl Operator {
@@ -29,7 +29,7 @@ impl Operator {
     /// Serves connections of `listener`, each in a task of its own, until another process takes over.
     pub async fn serve(self, listener: TcpListener) {
         let mut handed_over = self.admin.life.handed_over();
-        let (desk, connections) = (Arc::new(self), Arc::new(Connections::default()));
+        let (desk, connections) = (Arc::new(self), Arc::new(Connections::of_operators()));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
         loop {

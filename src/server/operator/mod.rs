@@ -1,6 +1,6 @@
 //! `operator_listen`: the REST API by which operators work on the ledger from elsewhere, and the console's session.
 //!
-//! `routes` is the one table of what there is: path, method, who may, what answers, how it is described. `listener` takes connections,
+//! `routes` is the one table of what there is: each line is a `route` (path, method, who may, what answers). `listener` takes connections,
 //! `exchange` answers one request, `auth` says who asks, and `call` is what an endpoint is given: it runs every command of the ledger as
 //! the operator's own, once `rights` has said that their role may.
 
@@ -9,7 +9,6 @@ mod auth;
 mod body;
 mod call;
 mod connection;
-mod connections;
 mod endpoints;
 mod exchange;
 mod fields;
@@ -17,11 +16,10 @@ mod listener;
 mod openapi;
 mod query;
 mod rights;
+mod route;
 mod routes;
 mod sessions;
 mod shown;
 mod state;
-mod times;
 
-pub use self::state::Operator;
-pub use self::times::Times;
+pub use self::state::{Operator, Times};

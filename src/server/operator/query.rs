@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-use super::call::QUOTED_MAX;
 use crate::config::nearest;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::time::Day;
@@ -98,3 +97,6 @@ impl Query {
         &self.0
     }
 }
+
+/// Most bytes of a request that are sent back in an error.
+pub(super) const QUOTED_MAX: usize = 64;

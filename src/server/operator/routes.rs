@@ -2,54 +2,20 @@
 //!
 //! A new path is a line here, a function in `endpoints` (or in another room of the server: a page, a hook), and its description.
 
-use futures::future::BoxFuture;
+use std::future::ready;
+
 use http::Method;
 
 use super::answer::{Answer, JSON};
-use super::call::Call;
 use super::endpoints::{
     accounts, books, commands, credits, gateway, keys, operators, pages, session, statement, stripe, usage,
 };
 use super::fields::KeyName;
 use super::openapi;
+use super::route::{Needs, Route, Takes, delete, get, page, patch, post, route};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::AccountId;
 use crate::pure::operator::{Right, is_operator_id};
-
-/// A path and a method, and what becomes of them.
-pub(super) struct Route {
-    pub(super) method: Method,
-    /// With names in braces, each for one part of a path.
-    pub(super) path: &'static str,
-    pub(super) needs: Needs,
-    pub(super) takes: Takes,
-    pub(super) run: Run,
-}
-
-/// Who may.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Needs {
-    /// Everybody: what answers sees to it.
-    Nobody,
-    /// Every operator.
-    Operator,
-    /// An operator whose role has one of these rights. Which one is needed may depend on the request: each command is checked too.
-    OneOf(&'static [Right]),
-}
-
-/// What the body is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Takes {
-    /// There is none.
-    Nothing,
-    /// JSON. An endpoint is given its bytes as they came.
-    Json,
-    /// The same of a few KiB, from whoever asks.
-    ShortJson,
-}
-
-/// What answers.
-pub(super) type Run = for<'c> fn(&'c Call<'c>) -> BoxFuture<'c, Result<Answer, OperatorError>>;
 
 /// All there is.
 pub(super) const ROUTES: &[Route] = &[
@@ -98,7 +64,7 @@ pub(super) const ROUTES: &[Route] = &[
     get("/v1/session", |call| Box::pin(session::show(call))),
     delete("/v1/session", Needs::Operator, |call| Box::pin(session::close(call))),
     post("/v1/hooks/stripe", Needs::Nobody, |call| Box::pin(stripe::hear(call))),
-    get("/v1/openapi.json", |_| Box::pin(description())),
+    get("/v1/openapi.json", |_| Box::pin(ready(description()))),
     page("/", |_| Box::pin(pages::console())),
     page("/console/{file}", |call| Box::pin(pages::file(call))),
 ];
@@ -107,39 +73,8 @@ const MANAGE: Needs = Needs::OneOf(&[Right::Manage]);
 const CREDIT: Needs = Needs::OneOf(&[Right::Credit]);
 const KEYS: Needs = Needs::OneOf(&[Right::Keys]);
 
-async fn description() -> Result<Answer, OperatorError> {
-    Ok(Answer::body(JSON, openapi::document()))
-}
-
-const fn route(method: Method, path: &'static str, needs: Needs, takes: Takes, run: Run) -> Route {
-    Route {
-        method,
-        path,
-        needs,
-        takes,
-        run,
-    }
-}
-
-const fn get(path: &'static str, run: Run) -> Route {
-    route(Method::GET, path, Needs::Operator, Takes::Nothing, run)
-}
-
-/// Open to everybody: it says nothing of anybody.
-const fn page(path: &'static str, run: Run) -> Route {
-    route(Method::GET, path, Needs::Nobody, Takes::Nothing, run)
-}
-
-const fn post(path: &'static str, needs: Needs, run: Run) -> Route {
-    route(Method::POST, path, needs, Takes::Json, run)
-}
-
-const fn patch(path: &'static str, needs: Needs, run: Run) -> Route {
-    route(Method::PATCH, path, needs, Takes::Json, run)
-}
-
-const fn delete(path: &'static str, needs: Needs, run: Run) -> Route {
-    route(Method::DELETE, path, needs, Takes::Nothing, run)
+fn description() -> Result<Answer, OperatorError> {
+    Ok(Answer::body(JSON, openapi::document(ROUTES)))
 }
 
 /// What lies at a path.

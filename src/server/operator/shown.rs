@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use serde::{Serialize, Serializer};
-use serde_json::Value;
 
 use crate::config::{Config, Network};
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::AccountView;
 use crate::ledger::admin::credits::{CreditEntry, CreditKind};
-use crate::ledger::admin::operators::{Act, Actor, OperatorRecord};
+use crate::ledger::admin::operators::OperatorRecord;
+use crate::ledger::shown::CredentialState;
 use crate::ledger::terms::AccountStatus;
 use crate::pure::ids::{AccountId, KeyId, Tier};
 use crate::pure::money::Credits;
@@ -92,7 +92,7 @@ pub(super) struct KeyShown {
     #[serde(skip_serializing_if = "Option::is_none")]
     key: Option<String>,
     account: AccountId,
-    state: State,
+    state: CredentialState,
     label: Option<String>,
     tier: Option<Tier>,
     domains: Vec<DomainPattern>,
@@ -110,25 +110,6 @@ pub(super) struct KeyShown {
     revoked_at: Option<String>,
 }
 
-/// Whether a key or a token opens.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-enum State {
-    Active,
-    Expired,
-    Revoked,
-}
-
-impl State {
-    fn of(revoked: Option<Timestamp>, expires: Option<Timestamp>, now: Timestamp) -> State {
-        match (revoked, expires) {
-            (Some(_), _) => State::Revoked,
-            (None, Some(expires)) if expires <= now => State::Expired,
-            (None, _) => State::Active,
-        }
-    }
-}
-
 impl KeyShown {
     pub(super) fn of(record: KeyRecord, now: Timestamp) -> KeyShown {
         let settings = record.settings;
@@ -142,7 +123,7 @@ impl KeyShown {
             id: record.id,
             key: None,
             account: record.account,
-            state: State::of(record.revoked, record.expires, now),
+            state: CredentialState::of(record.revoked, record.expires, now),
             label: settings.label,
             tier: record.tier,
             domains: record.domains,
@@ -203,7 +184,7 @@ pub(super) struct OperatorShown {
     token: Option<String>,
     name: String,
     role: Role,
-    state: State,
+    state: CredentialState,
     created_at: String,
     expires_at: Option<String>,
     revoked_at: Option<String>,
@@ -212,7 +193,7 @@ pub(super) struct OperatorShown {
 impl OperatorShown {
     pub(super) fn of(record: OperatorRecord, now: Timestamp) -> OperatorShown {
         OperatorShown {
-            state: State::of(record.revoked, record.expires, now),
+            state: CredentialState::of(record.revoked, record.expires, now),
             id: record.id,
             token: None,
             name: record.name,
@@ -228,38 +209,6 @@ impl OperatorShown {
         OperatorShown {
             token: Some(token.to_owned()),
             ..self
-        }
-    }
-}
-
-/// An act of the log.
-#[derive(Serialize)]
-pub(super) struct ActShown {
-    id: String,
-    time: String,
-    actor: Actor,
-    action: String,
-    account: Option<AccountId>,
-    subject: Option<String>,
-    request: Value,
-    before: Value,
-    after: Value,
-    error: Option<String>,
-}
-
-impl From<Act> for ActShown {
-    fn from(act: Act) -> ActShown {
-        ActShown {
-            id: act.id,
-            time: act.at.to_string(),
-            actor: act.actor,
-            action: act.action,
-            account: act.account,
-            subject: act.subject,
-            request: act.request,
-            before: act.before,
-            after: act.after,
-            error: act.error,
         }
     }
 }

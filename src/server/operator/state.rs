@@ -1,12 +1,12 @@
 //! What the listener of operators answers from.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use tokio::sync::Semaphore;
 
 use super::sessions::Sessions;
-use super::times::Times;
 use crate::clock::Clock;
 use crate::gateway::access::auth_throttle::AuthThrottle;
 use crate::gateway::snapshot::Snapshot;
@@ -66,6 +66,25 @@ impl Operator {
 
     pub(super) fn clock(&self) -> &Clock {
         &self.admin.clock
+    }
+}
+
+/// How long parts of an exchange may take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// From the beginning of a connection, or from its last answer, until a head is there.
+    pub head: Duration,
+    /// From there to the answer.
+    pub answer: Duration,
+}
+
+impl Default for Times {
+    /// A minute each.
+    fn default() -> Times {
+        Times {
+            head: Duration::from_secs(60),
+            answer: Duration::from_secs(60),
+        }
     }
 }
 

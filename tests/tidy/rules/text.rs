@@ -2,14 +2,15 @@
 
 use crate::tree::{File, Finding, Tree};
 
-/// Files of Rust that are longer than a reader keeps in mind, and do not say why in their head.
+/// Files of Rust, and others of `src`, that are longer than a reader keeps in mind, and do not say why in their head.
 pub(crate) fn lengths(tree: &Tree) -> Vec<Finding> {
-    let is_long = |file: &&File| file.is_rust() && file.lines().count() > LINES_MAX && !says_why(file);
+    let counts = |file: &File| file.is_rust() || file.path.starts_with("src/");
+    let is_long = |file: &&File| counts(file) && file.lines().count() > LINES_MAX && !says_why(file);
     let tell = |file: &File| {
         let lines = file.lines().count();
         file.finding(
             LINES_MAX + 1,
-            format!("{lines} lines: split it, or say in its head `//! {WHY_LONG}` and why"),
+            format!("{lines} lines: split it, or say in its head `{WHY_LONG}` and why"),
         )
     };
     tree.files.iter().filter(is_long).map(tell).collect()
@@ -20,7 +21,8 @@ fn says_why(file: &File) -> bool {
         line.split_once(WHY_LONG)
             .is_some_and(|(_, reason)| reason.trim().len() > 20)
     };
-    file.text.lines().take_while(|line| line.starts_with("//!")).any(reason)
+    let mark = if file.is_rust() { "//!" } else { "#" };
+    file.text.lines().take_while(|line| line.starts_with(mark)).any(reason)
 }
 
 /// Files of Rust that do not begin with what they are for.

@@ -4,14 +4,16 @@
 
 mod answers;
 mod parameters;
+pub(crate) mod parts;
 
 use serde_json::{Map, Value, json};
 
 use self::answers::{EVERYWHERE, PAGE, RATES, headers, meaning};
 use self::parameters::{
     BEFORE, CALL, FROM, GROUP_BY, ID, IDEMPOTENCY_KEY, LIMIT, OF_MODEL, PAGE as PAGE_NUMBER, PER_PAGE, PERIOD, PURPOSE,
-    Parameter, SEARCH, TO,
+    SEARCH, TO,
 };
+use self::parts::{Parameter, content, header_references, reference, refusal, schemas, takes};
 use super::pages::HTML;
 use super::router::Route;
 
@@ -211,7 +213,7 @@ pub(in crate::gateway) fn document(base_path: &str) -> String {
         "servers": [{ "url": server }],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas(SCHEMAS, "the interface"),
             "headers": headers(),
             "securitySchemes": { "key": key },
         },
@@ -241,12 +243,8 @@ impl Operation {
             "responses": self.responses(),
             "security": if self.is_open() { json!([]) } else { json!([{ "key": [] }]) },
         });
-        if let (Some(schema), Some(operation)) = (self.body, operation.as_object_mut()) {
-            let content = json!({ "application/json": { "schema": reference("schemas", schema) } });
-            operation.insert(
-                "requestBody".to_owned(),
-                json!({ "required": true, "content": content }),
-            );
+        if let Some(schema) = self.body {
+            takes(&mut operation, schema);
         }
         operation
     }
@@ -283,14 +281,13 @@ impl Operation {
     }
 
     fn ok(&self) -> Value {
-        let json = |schema: &str| json!({ "application/json": { "schema": reference("schemas", schema) } });
         let events = || json!({ "schema": reference("schemas", "ChatCompletionEvents") });
         let content = match self.ok {
-            Answer::Json(schema) | Answer::Document(schema) => json(schema),
+            Answer::Json(schema) | Answer::Document(schema) => content(schema),
             Answer::Events => json!({ "text/event-stream": events() }),
             Answer::Page => json!({ HTML: { "schema": { "type": "string" } } }),
             Answer::Either => {
-                let mut both = json("ChatCompletion");
+                let mut both = content("ChatCompletion");
                 if let Some(both) = both.as_object_mut() {
                     both.insert("text/event-stream".to_owned(), events());
                 }
@@ -312,33 +309,14 @@ impl Operation {
             402 | 409 | 429 | 503 => &["cache-control", "x-should-retry", "retry-after"],
             _ => &["cache-control", "x-should-retry"],
         };
-        json!({
-            "description": meaning(status),
-            "content": { "application/json": { "schema": reference("schemas", "Error") } },
-            "headers": self.header_names(headers),
-        })
+        refusal(meaning(status), self.header_names(headers))
     }
 
     /// These headers, and those of every answer.
     fn header_names(&self, names: &[&str]) -> Value {
         let rates: &[&str] = if self.is_open() { &[] } else { &RATES };
-        let all = names.iter().chain(&EVERYWHERE).chain(rates);
-        let all: Map<String, Value> = all
-            .map(|name| ((*name).to_owned(), reference("headers", name)))
-            .collect();
-        Value::Object(all)
+        header_references(names.iter().chain(&EVERYWHERE).chain(rates))
     }
-}
-
-fn reference(kind: &str, name: &str) -> Value {
-    json!({ "$ref": format!("#/components/{kind}/{name}") })
-}
-
-fn schemas() -> Value {
-    serde_yaml_ng::from_str(SCHEMAS).unwrap_or_else(|error| {
-        log::error!("the schemas of the interface cannot be read: {error}");
-        Value::Null
-    })
 }
 
 const SCHEMAS: &str = include_str!("schemas.yaml");

@@ -1,16 +1,6 @@
 //! The parameters of operations.
 
-use serde_json::{Value, json};
-
-/// A parameter.
-pub(super) struct Parameter {
-    /// As requests write it.
-    name: &'static str,
-    place: &'static str,
-    /// In JSON.
-    schema: &'static str,
-    meaning: &'static str,
-}
+use super::parts::{Parameter, header, path, query};
 
 pub(super) const PAGE: Parameter = query(
     "page",
@@ -49,7 +39,8 @@ pub(super) const CALL: Parameter = query(
     "id",
     r#"{"type":"string","minLength":1,"maxLength":256}"#,
     "The x-request-id of an answer, or the answer's own id.",
-);
+)
+.required();
 pub(super) const LIMIT: Parameter = query(
     "limit",
     r#"{"type":"integer","minimum":1,"maximum":1000,"default":20}"#,
@@ -61,38 +52,13 @@ pub(super) const BEFORE: Parameter = query(
     "What `next` of the page before says.",
 );
 pub(super) const OF_MODEL: Parameter = query("model", r#"{"type":"string"}"#, "Only calls of the model with this id.");
-pub(super) const IDEMPOTENCY_KEY: Parameter = Parameter {
-    name: "idempotency-key",
-    place: "header",
-    schema: r#"{"type":"string","minLength":1,"maxLength":255,"pattern":"^[!-~]+$"}"#,
-    meaning: "A call with the same key and body within 24 hours is not made again: it gets the first one's answer.",
-};
-pub(super) const ID: Parameter = Parameter {
-    name: "id",
-    place: "path",
-    schema: r#"{"type":"string","minLength":1}"#,
-    meaning: "The model's id. Its slash may stand as it is.",
-};
-
-const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
-    Parameter {
-        name,
-        place: "query",
-        schema,
-        meaning,
-    }
-}
-
-impl Parameter {
-    fn is_required(&self) -> bool {
-        self.place == "path" || self.name == CALL.name
-    }
-
-    /// Its description.
-    pub(super) fn json(&self) -> Value {
-        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
-        json!({
-            "name": self.name, "in": self.place, "required": self.is_required(), "schema": schema, "description": self.meaning,
-        })
-    }
-}
+pub(super) const IDEMPOTENCY_KEY: Parameter = header(
+    "idempotency-key",
+    r#"{"type":"string","minLength":1,"maxLength":255,"pattern":"^[!-~]+$"}"#,
+    "A call with the same key and body within 24 hours is not made again: it gets the first one's answer.",
+);
+pub(super) const ID: Parameter = path(
+    "id",
+    r#"{"type":"string","minLength":1}"#,
+    "The model's id. Its slash may stand as it is.",
+);

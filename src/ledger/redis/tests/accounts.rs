@@ -15,7 +15,9 @@ use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::journal::Entry;
 use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::ledger::tests::redis_server::{RedisServer, until};
-use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, redis_of, run};
+use crate::ledger::tests::rig::{
+    audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, redis_of, run,
+};
 use crate::ledger::{Ledger, Uncovered};
 use crate::pure::error::AccountStop;
 use crate::pure::limits::LimitOverrides;
@@ -98,16 +100,7 @@ fn a_stop_works_on_every_node_within_a_second() {
     let (one, two) = (node(&server, patient()), node(&server, patient()));
     let digest = crate::pure::ids::ApiKey::from_random("tg_", [92; 32]).digest();
     let caller = caller_of(&one, "acme", "100", LimitOverrides::default());
-    let create = AdminOp::KeyCreate {
-        digest: digest.to_hex(),
-        account: "acme".parse().unwrap(),
-        tier: None,
-        domains: Vec::new(),
-        expires_in_ms: None,
-        limits: LimitOverrides::default(),
-        settings: Default::default(),
-    };
-    run(&one, create).unwrap();
+    run(&one, key_create("acme", &digest)).unwrap();
     let seen = || {
         block_on(two.authenticate(&digest))
             .unwrap()

@@ -2,7 +2,7 @@
 
 use futures::future::join_all;
 
-use super::{node, on_node, patient, request};
+use super::{RedisLedger, node, on_node, patient, request};
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::events::{EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply};
@@ -11,6 +11,13 @@ use crate::ledger::tests::cases::events::told;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, run};
 use crate::pure::limits::LimitOverrides;
+
+impl RedisLedger {
+    /// The next claim looks through all accounts.
+    pub(in crate::ledger) fn looks_for_events(&self) {
+        self.shared.events.doubt();
+    }
+}
 
 /// Three nodes, 2,000 callers around a threshold and the end of the credit: each is told once.
 #[test]

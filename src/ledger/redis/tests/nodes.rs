@@ -11,7 +11,9 @@ use crate::ledger::Ledger;
 use crate::ledger::admin::{AdminOp, KeyRef};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::{RedisServer, until};
-use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_id, run};
+use crate::ledger::tests::rig::{
+    audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, request_id, run,
+};
 use crate::ledger::tests::sequences::Book;
 use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
 use crate::pure::ids::{ApiKey, KeyId, Tier};
@@ -149,16 +151,7 @@ fn a_revocation_works_on_every_node_within_a_second() {
     caller_of(&one, "acme", "0", LimitOverrides::default());
     let keys = [[90; 32], [91; 32]].map(|random| ApiKey::from_random("tg_", random).digest());
     for digest in keys {
-        let create = AdminOp::KeyCreate {
-            digest: digest.to_hex(),
-            account: "acme".parse().unwrap(),
-            tier: None,
-            domains: Vec::new(),
-            expires_in_ms: None,
-            limits: LimitOverrides::default(),
-            settings: Default::default(),
-        };
-        run(&one, create).unwrap();
+        run(&one, key_create("acme", &digest)).unwrap();
     }
     let known = |digest| block_on(two.authenticate(&digest)).unwrap().unwrap();
     for digest in keys {

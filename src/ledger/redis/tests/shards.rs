@@ -5,11 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::request;
 use crate::clock::Clock;
-use crate::ledger::admin::AdminOp;
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::tests::redis_group::RedisCluster;
 use crate::ledger::tests::redis_server::until;
-use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, run};
+use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, key_create, run};
 use crate::ledger::{Caller, Ledger, StoreError, Uncovered};
 use crate::pure::account::ReserveRequest;
 use crate::pure::ids::{ApiKey, KeyDigest};
@@ -76,16 +75,7 @@ impl Ground {
         };
         let digests = (100..=255).map(|byte| ApiKey::from_random("tg_", [byte; 32]).digest());
         let digest = digests.into_iter().find(is_there).unwrap();
-        let create = AdminOp::KeyCreate {
-            digest: digest.to_hex(),
-            account: caller.account.id.clone(),
-            tier: None,
-            domains: Vec::new(),
-            expires_in_ms: None,
-            limits: LimitOverrides::default(),
-            settings: Default::default(),
-        };
-        run(&self.ledger, create).unwrap();
+        run(&self.ledger, key_create(caller.account.id.as_str(), &digest)).unwrap();
         digest
     }
 }

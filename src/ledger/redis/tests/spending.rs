@@ -9,7 +9,7 @@ use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig::{
-    audit, audit_is_clean, block_on, caller_of, credits, debit, on_workers, request_at, run,
+    audit, audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, request_at, run,
 };
 use crate::ledger::{Debit, KeyRecord, Ledger};
 use crate::pure::account::{ReserveRequest, Spent};
@@ -97,23 +97,13 @@ fn a_version_without_limits_does_not_let_a_limited_key_in() {
     let server = RedisServer::start();
     let ledger = node(&server, patient());
     let digest = ApiKey::from_random("tg_", [7; 32]).digest();
-    let account: crate::pure::ids::AccountId = "acme".parse().unwrap();
     let create = AdminOp::AccountCreate {
-        account: account.clone(),
+        account: "acme".parse().unwrap(),
         tier: Tier::Pro,
         quota_pico: None,
     };
     run(&ledger, create).unwrap();
-    let create = AdminOp::KeyCreate {
-        digest: digest.to_hex(),
-        account,
-        tier: None,
-        domains: Vec::new(),
-        expires_in_ms: None,
-        limits: LimitOverrides::default(),
-        settings: Default::default(),
-    };
-    run(&ledger, create).unwrap();
+    run(&ledger, key_create("acme", &digest)).unwrap();
     // What earlier versions read: the text of `record` as it stands.
     let earlier = || {
         let answer = server.ask(&format!("HGET {} record", key_name(&digest))).concat();

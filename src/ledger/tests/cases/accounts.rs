@@ -8,7 +8,7 @@ use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::journal::Entry;
 use crate::ledger::terms::{AccountStatus, AccountTerms, METADATA_MAX, TermsChange};
-use crate::ledger::tests::rig::{Rig, audit_is_clean, block_on, credits, debit, request, request_id};
+use crate::ledger::tests::rig::{Rig, audit_is_clean, block_on, credits, debit, key_create, request, request_id};
 use crate::ledger::{AccountRecord, Hold, Uncovered};
 use crate::pure::account::Denial;
 use crate::pure::error::AccountStop;
@@ -49,7 +49,7 @@ fn metadata(pairs: &[(&str, Option<&str>)]) -> TermsChange {
 pub(super) fn terms_are_kept_and_seen_at_once(rig: &Rig) {
     let digest = ApiKey::from_random("tg_", [210; 32]).digest();
     let caller = rig.caller("3");
-    rig.run(key(&digest.to_hex())).unwrap();
+    rig.run(key_create("acme", &digest)).unwrap();
     let seen = || {
         block_on(rig.ledger.authenticate(&digest))
             .unwrap()
@@ -119,18 +119,6 @@ pub(super) fn terms_are_kept_and_seen_at_once(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
-fn key(hex: &str) -> AdminOp {
-    AdminOp::KeyCreate {
-        digest: hex.to_owned(),
-        account: "acme".parse().unwrap(),
-        tier: None,
-        domains: Vec::new(),
-        expires_in_ms: None,
-        limits: LimitOverrides::default(),
-        settings: Default::default(),
-    }
-}
-
 pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) {
     let caller = rig.caller("10");
     rig.reserve(&caller, &request(1, "2")).unwrap().settle(debit("2"));
@@ -140,7 +128,10 @@ pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) 
     }
     status(rig, AccountStatus::Closed).unwrap();
     let digest = ApiKey::from_random("tg_", [211; 32]).digest();
-    assert!(matches!(rig.run(key(&digest.to_hex())), Err(AdminError::Invalid(_))));
+    assert!(matches!(
+        rig.run(key_create("acme", &digest)),
+        Err(AdminError::Invalid(_))
+    ));
     assert!(block_on(rig.ledger.authenticate(&digest)).unwrap().is_none());
     assert!(matches!(rig.credit(&caller, "1", "late"), Err(AdminError::Invalid(_))));
     let again = AdminReply::Credited {

@@ -1,7 +1,7 @@
 //! The operator's commands.
 
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
-use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, request};
+use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, key_create, request};
 use crate::pure::ids::{ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -156,16 +156,7 @@ pub(super) fn a_key_cannot_be_above_its_account(rig: &Rig) {
 pub(super) fn an_account_changes_at_once(rig: &Rig) {
     let digest = ApiKey::from_random("tg_", [203; 32]).digest();
     rig.caller("0");
-    let create = AdminOp::KeyCreate {
-        digest: digest.to_hex(),
-        account: "acme".parse().unwrap(),
-        tier: None,
-        domains: Vec::new(),
-        expires_in_ms: None,
-        limits: LimitOverrides::default(),
-        settings: Default::default(),
-    };
-    rig.run(create).unwrap();
+    rig.run(key_create("acme", &digest)).unwrap();
     let set = |tier, quota_pico| {
         rig.run(AdminOp::AccountSet {
             account: "acme".parse().unwrap(),

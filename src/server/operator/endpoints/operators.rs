@@ -5,12 +5,13 @@ use serde::Deserialize;
 use super::keys::random;
 use crate::ledger::admin::operators::{ACTS_MAX, ActQuery, OperatorOp, OperatorRecord};
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::shown::ActShown;
 use crate::pure::error::operator::OperatorError;
 use crate::pure::operator::{self, Role};
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect};
 use crate::server::operator::fields::Lasting;
-use crate::server::operator::shown::{ActShown, OperatorShown, Page};
+use crate::server::operator::shown::{OperatorShown, Page};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -7,15 +7,17 @@ mod parameters;
 use serde_json::{Map, Value, json};
 
 use self::operations::{Described, OPERATIONS, Success};
-use super::routes::{Needs, ROUTES, Route, Takes};
+use super::route::{Needs, Route, Takes};
+use crate::gateway::api::openapi::parts;
+use crate::gateway::api::openapi::parts::{content, header_references, schemas, takes};
 use crate::pure::operator::Role;
 
-/// The document, as text.
-pub(super) fn document() -> String {
+/// The document of these routes, as text.
+pub(super) fn document(routes: &[Route]) -> String {
     let mut paths: Map<String, Value> = Map::new();
     for (described, route) in OPERATIONS
         .iter()
-        .filter_map(|described| Some((described, described.route()?)))
+        .filter_map(|described| Some((described, described.route(routes)?)))
     {
         let methods = paths.entry(described.path).or_insert_with(|| json!({}));
         if let Some(methods) = methods.as_object_mut() {
@@ -34,7 +36,7 @@ pub(super) fn document() -> String {
         "servers": [{ "url": "/" }],
         "paths": paths,
         "components": {
-            "schemas": schemas(),
+            "schemas": schemas(SCHEMAS, "the operator's API"),
             "headers": headers(),
             "securitySchemes": { "token": token },
         },
@@ -44,8 +46,8 @@ pub(super) fn document() -> String {
 
 impl Described {
     /// The route that it describes.
-    fn route(&self) -> Option<&'static Route> {
-        ROUTES
+    fn route<'r>(&self, routes: &'r [Route]) -> Option<&'r Route> {
+        routes
             .iter()
             .find(|route| route.path == self.path && route.method.as_str() == self.method)
     }
@@ -65,12 +67,8 @@ impl Described {
             "responses": self.responses(route),
             "security": security,
         });
-        if let (Some(schema), Some(operation)) = (self.body, operation.as_object_mut()) {
-            let content = json!({ "application/json": { "schema": reference("schemas", schema) } });
-            operation.insert(
-                "requestBody".to_owned(),
-                json!({ "required": true, "content": content }),
-            );
+        if let Some(schema) = self.body {
+            takes(&mut operation, schema);
         }
         operation
     }
@@ -100,12 +98,11 @@ impl Described {
     fn success(&self, status: u16) -> Value {
         let created: &[&str] = if status == 201 { &["location"] } else { &[] };
         let mut success = json!({ "description": "Done.", "headers": header_names(created) });
-        let schema = |name: &str| json!({ "application/json": { "schema": reference("schemas", name) } });
         let content = match self.ok {
             Success::Nothing => return success,
-            Success::Json(name) | Success::Created(name) | Success::CreatedOnce(name) => schema(name),
+            Success::Json(name) | Success::Created(name) | Success::CreatedOnce(name) => content(name),
             Success::Statement => {
-                let mut both = schema("Statement");
+                let mut both = content("Statement");
                 if let Some(both) = both.as_object_mut() {
                     both.insert("text/csv".to_owned(), json!({ "schema": { "type": "string" } }));
                 }
@@ -139,11 +136,7 @@ fn refusal(status: u16) -> Value {
         429 | 503 => &["retry-after"],
         _ => &[],
     };
-    json!({
-        "description": meaning(status),
-        "content": { "application/json": { "schema": reference("schemas", "Error") } },
-        "headers": header_names(headers),
-    })
+    parts::refusal(meaning(status), header_names(headers))
 }
 
 fn meaning(status: u16) -> &'static str {
@@ -167,11 +160,7 @@ fn meaning(status: u16) -> &'static str {
 
 /// These headers, and those of every answer.
 fn header_names(names: &[&str]) -> Value {
-    let all = names.iter().chain(&["x-request-id", "cache-control"]);
-    let all: Map<String, Value> = all
-        .map(|name| ((*name).to_owned(), reference("headers", name)))
-        .collect();
-    Value::Object(all)
+    header_references(names.iter().chain(&["x-request-id", "cache-control"]))
 }
 
 fn headers() -> Value {
@@ -181,17 +170,6 @@ fn headers() -> Value {
         "location": { "description": "Where it is.", "required": true, "schema": { "type": "string", "pattern": "^/v1/" } },
         "retry-after": { "description": "Seconds until a retry makes sense.", "schema": { "type": "integer", "minimum": 1 } },
         "www-authenticate": { "description": "How a token is sent.", "schema": { "const": "Bearer" } },
-    })
-}
-
-fn reference(kind: &str, name: &str) -> Value {
-    json!({ "$ref": format!("#/components/{kind}/{name}") })
-}
-
-fn schemas() -> Value {
-    serde_yaml_ng::from_str(SCHEMAS).unwrap_or_else(|error| {
-        log::error!("the schemas of the operator's API cannot be read: {error}");
-        Value::Null
     })
 }
 
@@ -207,6 +185,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use crate::server::operator::routes::ROUTES;
 
     #[test]
     fn every_route_is_described_and_nothing_else() {
@@ -221,14 +200,14 @@ mod tests {
             .collect();
         assert_eq!(routes, described);
         for described in &OPERATIONS {
-            let takes = described.route().unwrap().takes;
+            let takes = described.route(ROUTES).unwrap().takes;
             assert_eq!(described.body.is_some(), takes != Takes::Nothing, "{}", described.path);
         }
     }
 
     #[test]
     fn every_reference_leads_somewhere() {
-        let document: Value = serde_json::from_str(&document()).unwrap();
+        let document: Value = serde_json::from_str(&document(ROUTES)).unwrap();
         let text = document.to_string();
         let references: BTreeSet<&str> = text
             .split("\"$ref\":\"#")

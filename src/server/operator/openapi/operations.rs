@@ -2,8 +2,9 @@
 
 use super::parameters::{
     ACCOUNT, AFTER, BEFORE, BEFORE_CALL, BEFORE_ENTRY, CALL_ID, FROM, GROUP_BY, KEY, KEY_ID, LIMIT_200, LIMIT_1000,
-    LIMIT_CALLS, MODEL, NAME, OF_ACCOUNT, OPERATOR_ID, PERIOD, Parameter, SEARCH, STATEMENT_FORMAT, TO,
+    LIMIT_CALLS, MODEL, NAME, OF_ACCOUNT, OPERATOR_ID, PERIOD, SEARCH, STATEMENT_FORMAT, TO,
 };
+use crate::gateway::api::openapi::parts::Parameter;
 
 /// One operation.
 pub(super) struct Described {

@@ -1,36 +1,6 @@
 //! The parameters of operations.
 
-use serde_json::{Value, json};
-
-/// A parameter.
-pub(super) struct Parameter {
-    name: &'static str,
-    place: &'static str,
-    is_required: bool,
-    /// In JSON.
-    schema: &'static str,
-    meaning: &'static str,
-}
-
-const fn query(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
-    Parameter {
-        name,
-        place: "query",
-        is_required: false,
-        schema,
-        meaning,
-    }
-}
-
-const fn path(name: &'static str, schema: &'static str, meaning: &'static str) -> Parameter {
-    Parameter {
-        name,
-        place: "path",
-        is_required: true,
-        schema,
-        meaning,
-    }
-}
+use crate::gateway::api::openapi::parts::{Parameter, path, query};
 
 pub(super) const NAME: Parameter = path("name", ACCOUNT_NAME, "The account's name.");
 pub(super) const KEY_ID: Parameter = path("id", ID_OF_KEY, "The key's id.");
@@ -39,10 +9,7 @@ pub(super) const OPERATOR_ID: Parameter = path(
     r#"{"type":"string","pattern":"^op_[0-9a-f]{16}$"}"#,
     "The operator's id.",
 );
-pub(super) const OF_ACCOUNT: Parameter = Parameter {
-    is_required: true,
-    ..query("account", ACCOUNT_NAME, "Whose.")
-};
+pub(super) const OF_ACCOUNT: Parameter = query("account", ACCOUNT_NAME, "Whose.").required();
 pub(super) const ACCOUNT: Parameter = query("account", ACCOUNT_NAME, "Only what is about this account.");
 pub(super) const KEY: Parameter = query("key", ID_OF_KEY, "Only calls with the key of this id.");
 pub(super) const MODEL: Parameter = query("model", r#"{"type":"string"}"#, "Only calls of the model with this id.");
@@ -97,13 +64,3 @@ const fn limit(schema: &'static str) -> Parameter {
 const ACCOUNT_NAME: &str = r##"{"$ref":"#/components/schemas/AccountName"}"##;
 const ID_OF_KEY: &str = r##"{"$ref":"#/components/schemas/KeyId"}"##;
 const DAY: &str = r##"{"$ref":"#/components/schemas/Day"}"##;
-
-impl Parameter {
-    /// Its description.
-    pub(super) fn json(&self) -> Value {
-        let schema: Value = serde_json::from_str(self.schema).unwrap_or_default();
-        json!({
-            "name": self.name, "in": self.place, "required": self.is_required, "schema": schema, "description": self.meaning,
-        })
-    }
-}
