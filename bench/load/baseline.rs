@@ -11,7 +11,7 @@ use pingora::{
     server::{RunArgs, Server, configuration::ServerConf},
 };
 
-use crate::Result;
+use crate::common::Result;
 
 /// Serves until the process is killed.
 pub(crate) fn serve(listen: SocketAddr, upstream: SocketAddr, threads: usize) -> Result<()> {

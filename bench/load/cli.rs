@@ -4,15 +4,15 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::{Parser, ValueEnum};
 
-use crate::{Result, waiting::Waiting};
+use crate::{common::Result, waiting::Waiting};
 
 /// Load-tests the gateway beside a bare Pingora pass-through, each as its own process, on loopback.
 ///
-/// Without a scenario it runs all of them but soak (with --quick, soak too). Figures go to a table, to JSON and to SVG plots.
+/// Without a scenario it runs all of them but instructions and soak (with --quick, soak too). Figures go to tables, to JSON and to SVG plots.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo bench --bench load --", bin_name = "cargo bench --bench load --")]
 pub(crate) struct Options {
-    /// What to run; without one: all but soak
+    /// What to run; without one: all but instructions and soak
     #[arg(value_enum)]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -32,27 +32,31 @@ pub(crate) struct Options {
     #[arg(long, requires = "against")]
     pub(crate) pid: Option<u32>,
 
-    /// Chat model to ask for
-    #[arg(long, default_value = "bench/chat")]
+    /// Chat model to ask the gateway of --against for
+    #[arg(long, default_value = "openai/gpt-4o-mini")]
     pub(crate) model: String,
 
-    /// Embedding model to ask for
-    #[arg(long, default_value = "bench/embed")]
+    /// Embedding model to ask the gateway of --against for
+    #[arg(long, default_value = "openai/text-embedding-3-small")]
     pub(crate) embedding_model: String,
 
-    /// Requests a second in the fixed-rate part (open loop, latency from the intended start)
+    /// Accounts that call, each with a key of its own [default: 1000]
+    #[arg(long, value_name = "N")]
+    pub(crate) accounts: Option<usize>,
+
+    /// Requests a second where they come at random times (open loop, latency from the intended start); streams are 20 times fewer
     #[arg(long, default_value_t = 1000)]
     pub(crate) rate: u32,
 
-    /// Connections in the saturated part (closed loop); streams at once in stream-burst are half of it
+    /// Connections in the saturated part (closed loop); streams at once without pauses are half of it
     #[arg(long, default_value_t = 64)]
     pub(crate) connections: usize,
 
-    /// Seconds of each measured round
+    /// Seconds of each measured round [default: 1]; twice as long where requests come at a rate, three times where streams are paced
     #[arg(long, value_name = "N")]
     pub(crate) seconds: Option<f64>,
 
-    /// Rounds of each subject; they alternate (A B, B A) and ratios are taken within a round: many short ones tell more
+    /// Rounds of each subject [default: 30]; they alternate (A B, B A) and ratios are taken within a round: many short ones tell more
     /// than few long ones where the machine's speed drifts
     #[arg(long, value_name = "N")]
     pub(crate) rounds: Option<usize>,
@@ -61,9 +65,9 @@ pub(crate) struct Options {
     #[arg(long, default_value_t = 1)]
     pub(crate) threads: usize,
 
-    /// Requests of soak
+    /// Seconds of soak for each gateway, at most 3600 [default: 600]
     #[arg(long, value_name = "N")]
-    pub(crate) requests: Option<u64>,
+    pub(crate) soak_seconds: Option<u64>,
 
     /// Idle streams of open, in ascending steps
     #[arg(long, value_delimiter = ',', value_name = "N,…")]
@@ -114,7 +118,9 @@ pub(crate) struct Options {
 /// A kind of load.
 #[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Scenario {
-    /// Whole answers: 1 KB in, 1.4 KB out; saturated, then at the fixed rate
+    /// Everything below
+    All,
+    /// Whole answers: 1 KB in, 1.4 KB out; saturated, then at the rate
     Whole,
     /// 100 KB in, 1.4 KB out
     Big,
@@ -122,8 +128,12 @@ pub(crate) enum Scenario {
     Embeddings,
     /// Streams with 20 ms between events
     StreamPaced,
-    /// Streams of 100 events without a pause
+    /// Streams of 100 events without pauses, all in one write; saturated, then at a rate
     StreamBurst,
+    /// The same with a write for each event
+    StreamEach,
+    /// The same saturated with tool calls, with logprobs, and with two choices
+    StreamForms,
     /// Idle streams: memory and open files
     Open,
     /// System calls a request and an event, counted by strace
@@ -136,7 +146,7 @@ pub(crate) enum Scenario {
     Strangers,
     /// All shapes at once
     Mixed,
-    /// Many mixed requests; memory and open files over time, then an audit (gateway only)
+    /// Mixed requests with cuts, errors, clients that leave and kill -9: each account's debits are computed and compared (gateway only)
     Soak,
 }
 
@@ -182,6 +192,15 @@ impl Options {
         if !(0.05..=3600.0).contains(&seconds) {
             return Err("--seconds must be between 0.05 and 3600".into());
         }
+        if self
+            .soak_seconds
+            .is_some_and(|seconds| !(1..=SOAK_SECONDS_MAX).contains(&seconds))
+        {
+            return Err(format!("--soak-seconds must be between 1 and {SOAK_SECONDS_MAX}").into());
+        }
+        if !(1..=ACCOUNTS_MAX).contains(&self.accounts()) {
+            return Err(format!("--accounts must be between 1 and {ACCOUNTS_MAX}").into());
+        }
         if self.threads == 0 || self.connections == 0 || self.rate == 0 || self.rounds == Some(0) {
             return Err("--threads, --connections, --rate and --rounds must be at least 1".into());
         }
@@ -192,17 +211,20 @@ impl Options {
     }
 
     pub(crate) fn scenarios(&self) -> Vec<Scenario> {
+        let all = Scenario::value_variants().iter().copied();
+        let all = all.filter(|scenario| *scenario != Scenario::All);
+        if self.scenarios.contains(&Scenario::All) {
+            return all.collect();
+        }
         if !self.scenarios.is_empty() {
             return self.scenarios.clone();
         }
-        let all = Scenario::value_variants().iter().copied();
-        // Each takes minutes that the other is for.
-        let left_out = if self.quick {
-            Scenario::Instructions
-        } else {
-            Scenario::Soak
+        // Each takes minutes that the others are for.
+        let left_out = match self.quick {
+            true => &[Scenario::Instructions][..],
+            false => &[Scenario::Instructions, Scenario::Soak],
         };
-        all.filter(|scenario| *scenario != left_out).collect()
+        all.filter(|scenario| !left_out.contains(scenario)).collect()
     }
 
     pub(crate) fn variants(&self) -> Vec<Variant> {
@@ -220,7 +242,7 @@ impl Options {
     }
 
     pub(crate) fn rounds(&self) -> usize {
-        self.rounds.unwrap_or(if self.quick { 1 } else { 11 })
+        self.rounds.unwrap_or(if self.quick { 1 } else { 30 })
     }
 
     pub(crate) fn length(&self) -> Duration {
@@ -252,8 +274,13 @@ impl Options {
         streams
     }
 
-    pub(crate) fn soak_requests(&self) -> u64 {
-        self.requests.unwrap_or(if self.quick { 2000 } else { 2_000_000 })
+    pub(crate) fn soak_length(&self) -> Duration {
+        Duration::from_secs(self.soak_seconds.unwrap_or(if self.quick { 3 } else { 600 }))
+    }
+
+    pub(crate) fn accounts(&self) -> usize {
+        let of_ours = self.accounts.unwrap_or(if self.quick { 20 } else { 1000 });
+        if self.against.is_some() { 1 } else { of_ours }
     }
 }
 
@@ -273,5 +300,7 @@ impl Variant {
     }
 }
 
+const SOAK_SECONDS_MAX: u64 = 3600;
+const ACCOUNTS_MAX: usize = 10_000;
 const CONNECTIONS_MAX: usize = 10_000;
 const STREAMS_MAX: usize = 25_000;

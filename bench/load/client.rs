@@ -11,8 +11,9 @@ use tokio::{
 };
 
 use crate::{
+    events::Events,
     process,
-    wire::{self, Chunked, EventCounter, Framing, Head, Malformed},
+    wire::{self, Chunked, Framing, Head, Malformed},
 };
 
 /// A request, ready to be sent, and what a right answer to it is.
@@ -29,6 +30,8 @@ pub(crate) enum Expect {
     Json,
     /// 200 with a stream that ends with `[DONE]`, of so many events if that is known.
     Stream { events: Option<u64> },
+    /// 200 with a stream that tells of an error at its end; or one of these statuses with an error object.
+    Broken(&'static [u16]),
     /// One of these statuses with an error object.
     Denied(&'static [u16]),
 }
@@ -62,9 +65,17 @@ pub(crate) enum Failure {
 
 /// Who hears of the events of a stream as they arrive.
 pub(crate) trait Listener {
-    /// `new` events have arrived; `delay_ns` ago the upstream wrote the last of them, if it says so. `Break` ends the
-    /// exchange with [`Failure::Stopped`].
-    fn events(&mut self, new: u64, delay_ns: Option<u64>) -> ControlFlow<()>;
+    /// What one read brought. `Break` ends the exchange with [`Failure::Stopped`].
+    fn events(&mut self, arrived: &Arrived<'_>) -> ControlFlow<()>;
+}
+
+/// Events that one read brought.
+pub(crate) struct Arrived<'a> {
+    /// When the read returned.
+    pub(crate) at_ns: u64,
+    pub(crate) events: u64,
+    /// Of each of them that the upstream wrote a time into, in their order, how long ago that was: content has one, the end has not.
+    pub(crate) delays_ns: &'a [u64],
 }
 
 /// A connection, used for one exchange after the other. After a failure it must be dropped.
@@ -72,6 +83,7 @@ pub(crate) struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
     body: Vec<u8>,
+    delays_ns: Vec<u64>,
     is_open: bool,
 }
 
@@ -83,6 +95,7 @@ impl Connection {
             stream,
             buffer: Vec::new(),
             body: Vec::new(),
+            delays_ns: Vec::new(),
             is_open: true,
         })
     }
@@ -94,30 +107,28 @@ impl Connection {
 
     /// Sends a request and reads the answer to its end.
     pub(crate) async fn exchange(&mut self, shot: &Shot, listener: &mut impl Listener) -> Result<Reply, Failure> {
-        self.stream.write_all(&shot.bytes).await?;
-        let head = loop {
-            if let Some(head) = wire::response_head(&self.buffer)? {
-                break head;
-            }
-            self.more().await?;
-        };
-        self.is_open = head.keep_alive && head.framing != Framing::UntilClose;
-        self.body.clear();
+        let head = self.send(&shot.bytes).await?;
         match (&shot.expect, head.status) {
             (Expect::Stream { events }, 200) => {
                 let counted = self.read_stream(&head, listener).await?;
-                if !counted.done {
-                    return Err(Failure::Body("a stream without [DONE]"));
+                if !counted.done || counted.failed {
+                    return Err(Failure::Body("a stream with an error, or without [DONE]"));
                 }
-                if let Some(expected) = events.filter(|expected| *expected != counted.events) {
-                    return Err(Failure::Events(counted.events, expected));
+                if let Some(expected) = events.filter(|expected| *expected != counted.count) {
+                    return Err(Failure::Events(counted.count, expected));
+                }
+            }
+            (Expect::Broken(_), 200) => {
+                let counted = self.read_stream(&head, listener).await?;
+                if !counted.failed {
+                    return Err(Failure::Body("a stream that broke, and does not say so"));
                 }
             }
             (Expect::Json, 200) => {
                 self.read_whole(&head).await?;
                 check_json(&self.body, b"\"usage\"")?;
             }
-            (Expect::Denied(statuses), status) if statuses.contains(&status) => {
+            (Expect::Denied(statuses) | Expect::Broken(statuses), status) if statuses.contains(&status) => {
                 self.read_whole(&head).await?;
                 // A limit lets the first calls pass.
                 check_json(&self.body, if status == 200 { b"{" } else { b"\"error\"" })?;
@@ -129,6 +140,27 @@ impl Connection {
             }
         }
         Ok(Reply { status: head.status })
+    }
+
+    /// Sends a request that is not measured. Returns the status and the body of its answer.
+    pub(crate) async fn ask(&mut self, request: &[u8]) -> Result<(u16, &[u8]), Failure> {
+        let head = self.send(request).await?;
+        self.read_whole(&head).await?;
+        Ok((head.status, &self.body))
+    }
+
+    /// Sends a request and reads the head of its answer.
+    async fn send(&mut self, request: &[u8]) -> Result<Head, Failure> {
+        self.stream.write_all(request).await?;
+        let head = loop {
+            if let Some(head) = wire::response_head(&self.buffer)? {
+                break head;
+            }
+            self.more().await?;
+        };
+        self.is_open = head.keep_alive && head.framing != Framing::UntilClose;
+        self.body.clear();
+        Ok(head)
     }
 
     /// Reads the body into `self.body`, and takes the message off the buffer.
@@ -162,16 +194,16 @@ impl Connection {
         self.finish(end)
     }
 
-    /// Reads a stream and tells the listener of its events.
-    async fn read_stream(&mut self, head: &Head, listener: &mut impl Listener) -> Result<EventCounter, Failure> {
-        let (mut coding, mut counter) = (Chunked::default(), EventCounter::default());
+    /// Reads a stream and tells the listener of its events. Returns what they were.
+    async fn read_stream(&mut self, head: &Head, listener: &mut impl Listener) -> Result<Events, Failure> {
+        let (mut coding, mut events) = (Chunked::default(), Events::default());
         let mut at = head.bytes;
         loop {
-            let before = counter.events;
-            let mut stamp = None;
+            let (at_ns, before) = (process::monotonic_ns(), events.count);
+            let delays_ns = &mut self.delays_ns;
+            delays_ns.clear();
             let mut take = |piece: &[u8]| {
-                counter.feed(piece);
-                stamp = wire::stamp(piece);
+                events.feed(piece, |stamp| delays_ns.push(at_ns.saturating_sub(stamp)));
             };
             let left = match head.framing {
                 Framing::Chunked => {
@@ -183,20 +215,23 @@ impl Connection {
                     None
                 }
             };
-            let new = counter.events - before;
-            let delay = stamp.map(|stamp| process::monotonic_ns().saturating_sub(stamp));
-            if new > 0 && listener.events(new, delay).is_break() {
+            let arrived = Arrived {
+                at_ns,
+                events: events.count - before,
+                delays_ns: &self.delays_ns,
+            };
+            if arrived.events > 0 && listener.events(&arrived).is_break() {
                 return Err(Failure::Stopped);
             }
             if let Some(end) = left {
                 self.finish(end)?;
-                return Ok(counter);
+                return Ok(events);
             }
             self.buffer.clear();
             at = 0;
             if !self.more_or_end().await? {
                 return if head.framing == Framing::UntilClose {
-                    Ok(counter)
+                    Ok(events)
                 } else {
                     Err(Failure::Closed)
                 };

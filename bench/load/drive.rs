@@ -1,9 +1,8 @@
 //! Puts load on one address for a while, in a closed loop (each connection sends its next request when it has its
-//! answer) or an open one (requests are due at fixed times, and latency counts from when they were due, so that a
+//! answer) or an open one (requests are due at random times, and latency counts from when they were due, so that a
 //! stalled gateway cannot hide behind requests that were never sent), and measures between two marks.
 
 use std::{
-    collections::BTreeMap,
     io,
     net::SocketAddr,
     ops::ControlFlow,
@@ -15,14 +14,15 @@ use std::{
     time::Duration,
 };
 
-use hdrhistogram::Histogram;
 use tokio::{sync::Notify, task::JoinSet};
 
 use crate::{
-    Result,
-    client::{Connection, Failure, Listener, Shot},
+    client::{Arrived, Connection, Failure, Listener, Shot},
+    common::Result,
     pacer::Pacer,
     process::monotonic_ns,
+    random::Random,
+    tally::Tally,
     waiting::Waiting,
 };
 
@@ -31,14 +31,14 @@ use crate::{
 pub(crate) enum Arrivals {
     /// When a connection has its answer.
     Closed,
-    /// So many a second, evenly.
-    Rate(u32),
+    /// So many a second on average, as callers come that know nothing of each other: a Poisson process. The same seed gives the same times.
+    Poisson { rate: u32, seed: u64 },
 }
 
 /// A load.
 pub(crate) struct Plan {
     pub(crate) address: SocketAddr,
-    /// Sent in turn by each connection.
+    /// Sent in turn by each connection; each begins at a place of its own.
     pub(crate) shots: Vec<Shot>,
     pub(crate) arrivals: Arrivals,
     pub(crate) connections: usize,
@@ -62,20 +62,6 @@ pub(crate) struct Outcome<M> {
     pub(crate) tally: Tally,
 }
 
-/// What the connections recorded; times in nanoseconds.
-#[derive(Clone)]
-pub(crate) struct Tally {
-    pub(crate) latency: Histogram<u64>,
-    pub(crate) first_event: Histogram<u64>,
-    /// From the upstream's write of an event to its arrival.
-    pub(crate) event_delay: Histogram<u64>,
-    /// How late the generator itself sent.
-    pub(crate) lag: Histogram<u64>,
-    pub(crate) statuses: BTreeMap<u16, u64>,
-    pub(crate) errors: BTreeMap<String, u64>,
-    pub(crate) reconnects: u64,
-}
-
 /// Runs a plan. `mark` is called when the measure begins and when it ends; `watch` about ten times a second between.
 pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64)) -> Result<Outcome<M>> {
     let plan = Arc::new(plan);
@@ -93,7 +79,7 @@ pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64
     };
 
     thread::sleep(plan.warm_up);
-    let (begun, first, before) = (monotonic_ns(), mark(), count());
+    let (first, begun, before) = (mark(), monotonic_ns(), count());
     enter(MEASURE);
     loop {
         let elapsed = Duration::from_nanos(monotonic_ns() - begun);
@@ -108,7 +94,7 @@ pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64
         watch(requests);
         thread::sleep((plan.length - elapsed).min(WATCH_EVERY));
     }
-    let (after, last, ended) = (count(), mark(), monotonic_ns());
+    let (after, ended, last) = (count(), monotonic_ns(), mark());
     enter(STOP);
 
     for thread in threads {
@@ -176,7 +162,7 @@ async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Resul
             plan: Arc::clone(plan),
             worker: Arc::clone(worker),
             connection: None,
-            next: number,
+            next: plan.shots.len() * (index + number * plan.workers) / plan.connections.max(1),
         };
         match plan.arrivals {
             Arrivals::Closed => {
@@ -190,11 +176,13 @@ async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Resul
                     client.closed().await;
                 })
             }
-            Arrivals::Rate(_) => tasks.spawn(client.open(Arc::clone(&queue))),
+            Arrivals::Poisson { .. } => tasks.spawn(client.open(Arc::clone(&queue))),
         };
     }
-    if let Arrivals::Rate(rate) = plan.arrivals {
-        pace(plan.workers, rate, index, worker, &queue).await?;
+    if let Arrivals::Poisson { rate, seed } = plan.arrivals {
+        // What several such processes bring together is one again.
+        let (rate, seed) = (f64::from(rate) / plan.workers as f64, seed * SEEDS + index as u64);
+        pace(rate, Random::new(seed), worker, &queue).await?;
     } else {
         while !worker.stopped() {
             tokio::time::sleep(LOOK_EVERY).await;
@@ -220,17 +208,17 @@ struct Queue {
     due: Notify,
 }
 
-/// Puts this worker's share of the arrivals into the queue when they are due.
-async fn pace(workers: usize, rate: u32, index: usize, worker: &Worker, queue: &Queue) -> io::Result<()> {
+/// Puts this worker's arrivals into the queue when they are due.
+async fn pace(rate: f64, mut random: Random, worker: &Worker, queue: &Queue) -> io::Result<()> {
     let pacer = Pacer::new()?;
     let begun = monotonic_ns();
-    let mut number = index as u64;
+    let mut after_ns = 0.0;
     while !worker.stopped() {
-        let at = begun + number * 1_000_000_000 / u64::from(rate);
+        after_ns += random.gap() * 1e9 / rate;
+        let at = begun + after_ns as u64;
         pacer.until(at).await?;
         queue.times.lock().unwrap_or_else(PoisonError::into_inner).push_back(at);
         queue.due.notify_one();
-        number += workers as u64;
         // When late, many are due at once: let the connections take them.
         tokio::task::yield_now().await;
     }
@@ -249,26 +237,35 @@ impl Client {
     async fn closed(mut self) {
         while !self.worker.stopped() {
             let begun = monotonic_ns();
-            self.exchange(begun).await;
+            self.exchange(begun, true).await;
         }
     }
 
     async fn open(mut self, queue: Arc<Queue>) {
+        let mut was_free = false;
         loop {
             let waiting = queue.due.notified();
             let at = queue.times.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             match at {
                 // What was due before the end is still sent: leaving it out would flatter a stalled gateway.
-                Some(at) => self.exchange(at).await,
+                Some(at) => {
+                    self.exchange(at, was_free).await;
+                    was_free = false;
+                }
                 None if self.worker.stopped() => return,
-                None => waiting.await,
+                None => {
+                    was_free = true;
+                    waiting.await;
+                }
             }
         }
     }
 
-    /// One exchange that was due at `due`, and its record.
-    async fn exchange(&mut self, due: u64) {
-        let Err(failure) = self.attempt(due).await else { return };
+    /// One exchange that was due at `due`, and its record. `was_free`: whether this connection waited for it, and not it for a connection.
+    async fn exchange(&mut self, due: u64, was_free: bool) {
+        let Err(failure) = self.attempt(due, was_free).await else {
+            return;
+        };
         self.connection = None;
         if !matches!(failure, Failure::Stopped) {
             self.worker.failed(&failure);
@@ -276,7 +273,7 @@ impl Client {
         }
     }
 
-    async fn attempt(&mut self, due: u64) -> std::result::Result<(), Failure> {
+    async fn attempt(&mut self, due: u64, was_free: bool) -> std::result::Result<(), Failure> {
         let connection = match self.connection.take().filter(Connection::is_open) {
             Some(connection) => self.connection.insert(connection),
             None => {
@@ -298,7 +295,11 @@ impl Client {
         if worker.phase.load(Relaxed) != WARM_UP {
             let mut tally = worker.tally();
             tally.latency.saturating_record(monotonic_ns().saturating_sub(due));
-            tally.lag.saturating_record(sent.saturating_sub(due));
+            if was_free {
+                tally.lag.saturating_record(sent.saturating_sub(due));
+            } else {
+                tally.queued += 1;
+            }
             *tally.statuses.entry(reply.status).or_default() += 1;
         }
         Ok(())
@@ -313,18 +314,19 @@ struct Hearing<'a> {
 }
 
 impl Listener for Hearing<'_> {
-    fn events(&mut self, new: u64, delay_ns: Option<u64>) -> ControlFlow<()> {
-        self.worker.events.fetch_add(new, Relaxed);
+    fn events(&mut self, arrived: &Arrived<'_>) -> ControlFlow<()> {
+        self.worker.events.fetch_add(arrived.events, Relaxed);
         let is_first = std::mem::take(&mut self.is_first);
-        if (is_first || delay_ns.is_some()) && self.worker.phase.load(Relaxed) == MEASURE {
+        let says = is_first || !arrived.delays_ns.is_empty();
+        if says && self.worker.phase.load(Relaxed) == MEASURE {
             let mut tally = self.worker.tally();
             if is_first {
                 tally
                     .first_event
-                    .saturating_record(monotonic_ns().saturating_sub(self.due));
+                    .saturating_record(arrived.at_ns.saturating_sub(self.due));
             }
-            if let Some(delay) = delay_ns {
-                tally.event_delay.saturating_record(delay);
+            for delay in arrived.delays_ns {
+                tally.event_delay.saturating_record(*delay);
             }
         }
         if self.worker.stopped() {
@@ -335,51 +337,8 @@ impl Listener for Hearing<'_> {
     }
 }
 
-impl Tally {
-    pub(crate) fn new() -> Self {
-        let empty = || Histogram::new_with_max(LATENCY_MAX_NS, 3).unwrap_or_else(|e| unreachable!("valid bounds: {e}"));
-        Self {
-            latency: empty(),
-            first_event: empty(),
-            event_delay: empty(),
-            lag: empty(),
-            statuses: BTreeMap::new(),
-            errors: BTreeMap::new(),
-            reconnects: 0,
-        }
-    }
-
-    /// Adds what another recorded.
-    pub(crate) fn add(&mut self, other: &Self) {
-        let Self {
-            latency,
-            first_event,
-            event_delay,
-            lag,
-            statuses,
-            errors,
-            reconnects,
-        } = other;
-        let pairs = [
-            (&mut self.latency, latency),
-            (&mut self.first_event, first_event),
-            (&mut self.event_delay, event_delay),
-            (&mut self.lag, lag),
-        ];
-        for (mine, theirs) in pairs {
-            mine.add(theirs)
-                .unwrap_or_else(|e| unreachable!("all have the same bounds: {e}"));
-        }
-        for (status, n) in statuses {
-            *self.statuses.entry(*status).or_default() += n;
-        }
-        for (kind, n) in errors {
-            *self.errors.entry(kind.clone()).or_default() += n;
-        }
-        self.reconnects += reconnects;
-    }
-}
-
+/// More than there are workers: each has a seed of its own.
+const SEEDS: u64 = 1_000;
 const WARM_UP: u8 = 0;
 const MEASURE: u8 = 1;
 const STOP: u8 = 2;
@@ -392,4 +351,3 @@ const FAILURE_PAUSE: Duration = Duration::from_millis(20);
 /// Failures of each worker without any success after which a run is given up.
 const FAILURES_MAX: u64 = 200;
 const ERROR_KINDS_MAX: usize = 20;
-const LATENCY_MAX_NS: u64 = 120_000_000_000;

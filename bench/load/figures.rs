@@ -2,10 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
-use crate::drive::Tally;
+use crate::{
+    cli::Variant,
+    disturbance::Disturbance,
+    statistics::{Estimate, Percentiles},
+    tally::Tally,
+};
 
 /// What a figure is counted in.
 #[derive(Serialize, Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +26,8 @@ pub(crate) struct Series {
     pub(crate) part: String,
     pub(crate) subject: String,
     pub(crate) unit: Unit,
+    /// Resident memory of the subject before its first request.
+    pub(crate) memory_at_start_kib: Option<u64>,
     /// Set by [`summarise`].
     pub(crate) summary: Option<Summary>,
     pub(crate) rounds: Vec<Round>,
@@ -42,12 +48,14 @@ pub(crate) struct Round {
     pub(crate) latency_us: Option<Percentiles>,
     pub(crate) first_event_us: Option<Percentiles>,
     pub(crate) event_delay_us: Option<Percentiles>,
-    /// How late the load generator itself was.
+    /// How late the load generator itself was, where it sends at given times.
     pub(crate) lag_us: Option<Percentiles>,
+    /// Requests that were due when all connections were busy.
+    pub(crate) queued: u64,
     pub(crate) memory_kib: Option<u64>,
     pub(crate) open_files: Option<u64>,
-    /// Cores kept busy by processes that are not the bench's.
-    pub(crate) others_busy: f64,
+    /// None where the kernel does not show it.
+    pub(crate) disturbance: Option<Disturbance>,
     pub(crate) statuses: BTreeMap<u16, u64>,
     pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) reconnects: u64,
@@ -64,44 +72,75 @@ pub(crate) struct CpuTimes {
     pub(crate) store: Option<f64>,
 }
 
-/// The usual points of a distribution.
-#[derive(Serialize, Clone, Copy, Debug)]
-pub(crate) struct Percentiles {
-    pub(crate) p50: f64,
-    pub(crate) p90: f64,
-    pub(crate) p99: f64,
-    pub(crate) p999: f64,
-    pub(crate) max: f64,
-}
-
-/// A median of several rounds and how far they lie apart: half of them between the quartiles.
-#[derive(Serialize, Clone, Copy, Debug)]
-pub(crate) struct Spread {
-    pub(crate) median: f64,
-    pub(crate) quartiles: [f64; 2],
-    pub(crate) min: f64,
-    pub(crate) max: f64,
-}
-
 /// What several rounds of one subject say. Percentiles are those of all its rounds together.
 #[derive(Serialize)]
 pub(crate) struct Summary {
     pub(crate) per_second: f64,
-    pub(crate) cpu_us: Option<Spread>,
-    /// The kernel's share of it, of all rounds together: of one it is too coarse.
+    /// Cores that the subject kept busy: at one for each of its threads it was saturated.
+    pub(crate) cores: Option<f64>,
+    /// CPU of the subject, of its store, and of both.
+    pub(crate) cpu_us: Option<Estimate>,
+    pub(crate) store_us: Option<Estimate>,
+    pub(crate) both_us: Option<Estimate>,
+    /// The kernel's share of the subject's, of all rounds together: of one it is too coarse.
     pub(crate) kernel_share: Option<f64>,
-    pub(crate) store_cpu_us: Option<f64>,
-    /// CPU relative to the baseline's in the same round.
-    pub(crate) cpu_ratio: Option<Spread>,
+    /// Next to each baseline in the same rounds, in the order of [`BASELINES`].
+    pub(crate) beside: Vec<Beside>,
     pub(crate) latency_us: Option<Percentiles>,
-    /// What it adds to the baseline's p50, p90 and p99 in the same round; only at a fixed rate, since latency in a
-    /// closed loop is throughput said otherwise.
-    pub(crate) added_us: Option<[Spread; 3]>,
+    pub(crate) lag_us: Option<Percentiles>,
+    pub(crate) queued_share: Option<f64>,
     pub(crate) first_event_us: Option<Percentiles>,
     pub(crate) event_delay_us: Option<Percentiles>,
+    /// Resident memory before the first request, and the most after a round.
+    pub(crate) memory_at_start_kib: Option<u64>,
     pub(crate) memory_kib: Option<u64>,
     pub(crate) errors: u64,
-    pub(crate) others_busy: f64,
+    pub(crate) others_cores: Option<f64>,
+}
+
+/// What a subject is next to a baseline.
+#[derive(Serialize)]
+pub(crate) struct Beside {
+    pub(crate) baseline: String,
+    /// CPU of subject and store over the baseline's.
+    pub(crate) both: Option<Estimate>,
+    /// The subject's alone, where it has a store.
+    pub(crate) alone: Option<Estimate>,
+    /// What it adds to p50 and p99 of latency; only at a given rate, since latency in a closed loop is throughput said otherwise.
+    pub(crate) latency_us: Option<[Estimate; 2]>,
+    pub(crate) first_event_us: Option<[Estimate; 2]>,
+    pub(crate) event_delay_us: Option<[Estimate; 2]>,
+}
+
+impl CpuTimes {
+    /// Of the subject and its store.
+    fn both(&self) -> Option<f64> {
+        Some(self.subject? + self.store.unwrap_or_default())
+    }
+}
+
+impl Beside {
+    fn of(baseline: &str, pairs: &[(&Round, &Round)]) -> Self {
+        let ratio = |of: fn(&CpuTimes) -> Option<f64>| {
+            let ratio = |(r, b): &(&Round, &Round)| Some(of(&r.cpu_us)? / b.cpu_us.both()?);
+            Estimate::of(pairs.iter().filter_map(ratio))
+        };
+        let added = |of: fn(&Round) -> Option<Percentiles>| {
+            let at = |point: fn(Percentiles) -> f64| {
+                let difference = |(r, b): &(&Round, &Round)| Some(point(of(r)?) - point(of(b)?));
+                Estimate::of(pairs.iter().filter_map(difference))
+            };
+            Some([at(|p| p.p50)?, at(|p| p.p99)?])
+        };
+        Self {
+            baseline: baseline.to_owned(),
+            both: ratio(CpuTimes::both),
+            alone: ratio(|cpu| cpu.store.and(cpu.subject)),
+            latency_us: added(|round| round.latency_us.filter(|_| round.lag_us.is_some())),
+            first_event_us: added(|round| round.first_event_us),
+            event_delay_us: added(|round| round.event_delay_us),
+        }
+    }
 }
 
 impl Series {
@@ -126,36 +165,38 @@ impl Series {
         (all > 0.0).then(|| kernel / all)
     }
 
-    /// What the rounds say, next to the baseline's. None without rounds.
-    fn summary(&self, baseline: Option<&Self>) -> Option<Summary> {
+    /// What the rounds say, next to those of the baselines. None without rounds.
+    fn summary(&self, baselines: &[&Self]) -> Option<Summary> {
         let rounds = &self.rounds;
-        let base = baseline.map_or(&[][..], |baseline| &baseline.rounds);
-        let paired: Vec<(&Round, &Round)> = rounds
-            .iter()
-            .filter_map(|r| Some((r, base.iter().find(|b| b.round == r.round)?)))
-            .collect();
-        let added = |point: fn(&Percentiles) -> f64| {
-            let difference = |(r, b): &(&Round, &Round)| {
-                let is_open = r.lag_us.is_some();
-                is_open.then_some(point(r.latency_us.as_ref()?) - point(b.latency_us.as_ref()?))
-            };
-            Spread::of(paired.iter().filter_map(difference))
+        let cpu = |of: fn(&CpuTimes) -> Option<f64>| Estimate::of(rounds.iter().filter_map(|round| of(&round.cpu_us)));
+        let beside = |baseline: &&Self| {
+            let same = |round: &Round| baseline.rounds.iter().find(|other| other.round == round.round);
+            let pairs: Vec<(&Round, &Round)> = rounds.iter().filter_map(|round| Some((round, same(round)?))).collect();
+            Beside::of(&baseline.subject, &pairs)
         };
-        let ratio = |(r, b): &(&Round, &Round)| Some(r.cpu_us.subject? / b.cpu_us.subject?);
-        let has_latency = rounds.iter().any(|round| round.latency_us.is_some());
+        let cores = |round: &Round| Some(round.cpu_us.subject? * self.per_second(round) / 1e6);
+        let has = |what: fn(&Round) -> bool| rounds.iter().any(what);
+        let (queued, requests) = (self.tally.queued, self.tally.latency.len());
         Some(Summary {
-            per_second: Spread::of(rounds.iter().map(|round| self.per_second(round)))?.median,
-            cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.subject)),
+            per_second: Estimate::of(rounds.iter().map(|round| self.per_second(round)))?.median,
+            cores: Estimate::of(rounds.iter().filter_map(cores)).map(|cores| cores.median),
+            cpu_us: cpu(|cpu| cpu.subject),
+            store_us: cpu(|cpu| cpu.store),
+            both_us: cpu(CpuTimes::both),
             kernel_share: self.kernel_share(),
-            store_cpu_us: Spread::of(rounds.iter().filter_map(|round| round.cpu_us.store)).map(|spread| spread.median),
-            cpu_ratio: Spread::of(paired.iter().filter_map(ratio)),
-            latency_us: Percentiles::of(&self.tally.latency).filter(|_| has_latency),
-            added_us: (|| Some([added(|p| p.p50)?, added(|p| p.p90)?, added(|p| p.p99)?]))(),
+            beside: baselines.iter().map(beside).collect(),
+            latency_us: Percentiles::of(&self.tally.latency).filter(|_| has(|round| round.latency_us.is_some())),
+            lag_us: Percentiles::of(&self.tally.lag).filter(|_| has(|round| round.lag_us.is_some())),
+            queued_share: (queued > 0 && requests > 0)
+                .then(|| queued as f64 / requests as f64)
+                .filter(|_| has(|round| round.lag_us.is_some())),
             first_event_us: Percentiles::of(&self.tally.first_event),
             event_delay_us: Percentiles::of(&self.tally.event_delay),
+            memory_at_start_kib: self.memory_at_start_kib,
             memory_kib: rounds.iter().filter_map(|round| round.memory_kib).max(),
             errors: rounds.iter().map(Round::errors).sum(),
-            others_busy: Spread::of(rounds.iter().map(|round| round.others_busy))?.median,
+            others_cores: Estimate::of(rounds.iter().filter_map(|round| Some(round.disturbance?.others_cores)))
+                .map(|cores| cores.median),
         })
     }
 }
@@ -184,55 +225,18 @@ impl Round {
     }
 }
 
-impl Percentiles {
-    /// Of a histogram of nanoseconds. None when it is empty.
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Option<Self> {
-        let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1000.0;
-        let full = !histogram.is_empty();
-        full.then(|| Self {
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p999: at(0.999),
-            max: at(1.0),
-        })
-    }
-}
-
-impl Spread {
-    /// None without values.
-    pub(crate) fn of(values: impl IntoIterator<Item = f64>) -> Option<Self> {
-        let mut values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
-        values.sort_by(f64::total_cmp);
-        let (min, max) = (*values.first()?, *values.last()?);
-        // Between two values the point is where a line between them is.
-        let at = |share: f64| {
-            let place = share * (values.len() - 1) as f64;
-            let (low, high) = (values[place.floor() as usize], values[place.ceil() as usize]);
-            low + (high - low) * place.fract()
-        };
-        Some(Self {
-            median: at(0.5),
-            quartiles: [at(0.25), at(0.75)],
-            min,
-            max,
-        })
-    }
-}
-
 /// Adds a round to the series it belongs to.
-pub(crate) fn add(all: &mut Vec<Series>, place: (&str, &str, &str), unit: Unit, round: Round, tally: &Tally) {
-    let (scenario, part, subject) = place;
+pub(crate) fn add(all: &mut Vec<Series>, place: &Place<'_>, round: Round, tally: &Tally) {
     let known = all
         .iter()
-        .position(|series| series.is_of(scenario, part) && series.subject == subject);
+        .position(|series| series.is_of(place.scenario, place.part) && series.subject == place.subject);
     let at = known.unwrap_or_else(|| {
-        let (scenario, part, subject) = (scenario.to_owned(), part.to_owned(), subject.to_owned());
         all.push(Series {
-            scenario,
-            part,
-            subject,
-            unit,
+            scenario: place.scenario.to_owned(),
+            part: place.part.to_owned(),
+            subject: place.subject.to_owned(),
+            unit: place.unit,
+            memory_at_start_kib: place.memory_at_start_kib,
             summary: None,
             rounds: Vec::new(),
             tally: Tally::new(),
@@ -244,16 +248,32 @@ pub(crate) fn add(all: &mut Vec<Series>, place: (&str, &str, &str), unit: Unit, 
     series.tally.add(tally);
 }
 
-/// Concludes from the rounds of each series and those of the subject `baseline` under the same load.
-pub(crate) fn summarise(all: &mut [Series], baseline: &str) {
-    let summaries: Vec<Option<Summary>> = all
-        .iter()
-        .map(|series| {
-            let is_base = |other: &&Series| other.is_of(&series.scenario, &series.part) && other.subject == baseline;
-            series.summary(all.iter().find(is_base).filter(|_| series.subject != baseline))
-        })
-        .collect();
+/// Which series a round belongs to.
+pub(crate) struct Place<'a> {
+    pub(crate) scenario: &'a str,
+    pub(crate) part: &'a str,
+    pub(crate) subject: &'a str,
+    pub(crate) unit: Unit,
+    pub(crate) memory_at_start_kib: Option<u64>,
+}
+
+/// Concludes from the rounds of each series and those of the baselines under the same load.
+pub(crate) fn summarise(all: &mut [Series]) {
+    let summary = |series: &Series| {
+        let is_base = |name: &String| {
+            all.iter()
+                .find(|other| other.is_of(&series.scenario, &series.part) && other.subject == *name)
+        };
+        let names: Vec<String> = BASELINES.iter().map(|variant| variant.name()).collect();
+        // A baseline is one to those behind it.
+        let before = names.iter().take_while(|name| **name != series.subject);
+        series.summary(&before.filter_map(is_base).collect::<Vec<_>>())
+    };
+    let summaries: Vec<Option<Summary>> = all.iter().map(summary).collect();
     for (series, summary) in all.iter_mut().zip(summaries) {
         series.summary = summary;
     }
 }
+
+/// What all others are compared with.
+pub(crate) const BASELINES: [Variant; 2] = [Variant::Baseline, Variant::BaselineJemalloc];

@@ -4,45 +4,90 @@ use std::{
     cell::Cell,
     env, fs,
     net::{SocketAddr, ToSocketAddrs},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
 use tempfile::TempDir;
 
 use crate::{
-    Result, allocator,
+    allocator,
+    catalogue::{Catalogue, Model},
     cli::{Options, Role, Variant},
+    common::Result,
     machine::Cores,
+    operator::Operator,
     process::{self, Ending, Process},
 };
+
+/// What a request needs to know of where it goes.
+#[derive(Clone)]
+pub(crate) struct Path {
+    /// Value of the Host header.
+    pub(crate) host: String,
+    /// What stands before `/chat/completions`.
+    pub(crate) base: String,
+}
 
 /// One thing under load.
 pub(crate) struct Subject {
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
-    /// Value of the Host header.
-    pub(crate) host: String,
-    /// What stands before `/chat/completions`.
-    pub(crate) base: String,
-    pub(crate) key: String,
+    pub(crate) path: Path,
+    /// Keys, one of each account; at least one.
+    pub(crate) callers: Vec<String>,
+    /// The accounts' names, where it is a gateway of this run.
+    pub(crate) accounts: Vec<String>,
     /// Keys that must be refused; none for a pass-through.
     pub(crate) refused: Vec<Refused>,
-    pub(crate) model: String,
-    pub(crate) embedding_model: String,
+    /// Models for chat and for embeddings; at least one of each.
+    pub(crate) models: Vec<String>,
+    pub(crate) embedding_models: Vec<String>,
     /// Whether the simulated upstream is behind it, so that the events of a stream are known.
     pub(crate) is_simulated: bool,
     /// Processes whose CPU and memory are the subject's.
     pub(crate) pids: Vec<u32>,
     /// Processes of its store.
     pub(crate) store_pids: Vec<u32>,
+    /// Resident memory before the first request.
+    pub(crate) memory_at_start_kib: Option<u64>,
+    /// Where operators work.
+    pub(crate) operator: Option<Operator>,
     /// What an operator would run to check the books.
     pub(crate) audit: Option<Audit>,
+    /// Starts the first of its processes again, after it was killed.
+    pub(crate) restart: Option<Restart>,
     /// Held so that they live for as long as the subject.
-    pub(crate) _processes: Vec<Process>,
+    pub(crate) processes: Vec<Process>,
 }
 
 impl Subject {
+    /// Kills its first process with SIGKILL and starts it again. Nothing where that is not known.
+    pub(crate) fn kill_and_restart(&mut self) -> Result<()> {
+        let Some(restart) = &self.restart else { return Ok(()) };
+        // Its port must be free, so it ends first.
+        if let Some(process) = self.processes.first_mut() {
+            process.kill();
+        }
+        let process = restart()?;
+        self.pids = process.family().to_vec();
+        if let Some(first) = self.processes.first_mut() {
+            *first = process;
+        }
+        Ok(())
+    }
+
+    /// Resident memory in KiB.
+    pub(crate) fn memory_kib(&self) -> Option<u64> {
+        let of_each = self.pids.iter().map(|pid| process::resident_kib(*pid));
+        of_each.sum::<Option<u64>>().filter(|kib| *kib > 0)
+    }
+
+    pub(crate) fn open_files(&self) -> Option<u64> {
+        let of_each = self.pids.iter().map(|pid| process::open_files(*pid));
+        of_each.sum::<Option<u64>>().filter(|files| *files > 0)
+    }
+
     /// Whether it is a Tollgate of this run, and no pass-through or deployed gateway.
     pub(crate) fn is_gateway(&self) -> bool {
         self.audit.is_some()
@@ -51,6 +96,9 @@ impl Subject {
 
 /// Checks the books of a gateway while it serves. Errors with what does not add up.
 pub(crate) type Audit = Box<dyn Fn() -> Result<String> + Send + Sync>;
+
+/// Starts a process as it was started before.
+pub(crate) type Restart = Box<dyn Fn() -> Result<Process>>;
 
 /// A key that must be refused, and how.
 pub(crate) struct Refused {
@@ -64,6 +112,8 @@ pub(crate) struct Fleet {
     pub(crate) options: Options,
     pub(crate) cores: Cores,
     pub(crate) upstream: SocketAddr,
+    models: Vec<String>,
+    embedding_models: Vec<String>,
     directory: TempDir,
     process: Process,
     counts: Cell<bool>,
@@ -83,10 +133,14 @@ impl Fleet {
         }
         let mut process = Process::start("upstream", command, &cores.load, Ending::Kill, directory.path())?;
         process.wait_listening(upstream)?;
+        let catalogue = Catalogue::read()?;
+        let ids = |models: Vec<Model>| models.into_iter().map(|model| model.id).collect();
         Ok(Self {
             options,
             cores,
             upstream,
+            models: ids(catalogue.chat),
+            embedding_models: ids(catalogue.embedding),
             directory,
             process,
             counts: Cell::new(false),
@@ -144,21 +198,27 @@ impl Fleet {
         Ok(Subject {
             name: "against".to_owned(),
             address: address.ok_or_else(|| format!("{host} has no address"))?,
-            host: host.to_owned(),
-            base: if path.is_empty() {
-                String::new()
-            } else {
-                format!("/{path}")
+            path: Path {
+                host: host.to_owned(),
+                base: if path.is_empty() {
+                    String::new()
+                } else {
+                    format!("/{path}")
+                },
             },
-            key: self.options.key.clone().unwrap_or_default(),
+            callers: vec![self.options.key.clone().unwrap_or_default()],
+            accounts: Vec::new(),
             refused: Vec::new(),
-            model: self.options.model.clone(),
-            embedding_model: self.options.embedding_model.clone(),
+            models: vec![self.options.model.clone()],
+            embedding_models: vec![self.options.embedding_model.clone()],
             is_simulated: false,
+            memory_at_start_kib: None,
             pids: self.options.pid.into_iter().collect(),
             store_pids: Vec::new(),
+            operator: None,
             audit: None,
-            _processes: Vec::new(),
+            restart: None,
+            processes: Vec::new(),
         })
     }
 
@@ -179,27 +239,35 @@ impl Fleet {
         Ok(self.pass_through(&name, address, vec![process]))
     }
 
-    /// A subject that passes on what it gets, so the requests are as the upstream takes them.
+    /// A subject that passes on what it gets, so the requests are as the upstream takes them: as many keys and models as a gateway's.
     pub(crate) fn pass_through(&self, name: &str, address: SocketAddr, processes: Vec<Process>) -> Subject {
+        let pids: Vec<u32> = processes.iter().flat_map(Process::family).copied().collect();
+        let key = |number| format!("{number:x<KEY_LENGTH$}");
         Subject {
             name: name.to_owned(),
             address,
-            host: address.to_string(),
-            base: "/api/v1".to_owned(),
-            key: "x".repeat(KEY_LENGTH),
+            path: Path {
+                host: address.to_string(),
+                base: "/api/v1".to_owned(),
+            },
+            callers: (0..self.options.accounts()).map(key).collect(),
+            accounts: Vec::new(),
             refused: Vec::new(),
-            model: self.options.model.clone(),
-            embedding_model: self.options.embedding_model.clone(),
+            models: self.models.clone(),
+            embedding_models: self.embedding_models.clone(),
             is_simulated: true,
-            pids: processes.iter().flat_map(Process::family).copied().collect(),
+            memory_at_start_kib: pids.iter().map(|pid| process::resident_kib(*pid)).sum(),
+            pids,
             store_pids: Vec::new(),
+            operator: None,
             audit: None,
-            _processes: processes,
+            restart: None,
+            processes,
         }
     }
 
     /// The directory of this run; it goes when the fleet does.
-    pub(crate) fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &std::path::Path {
         self.directory.path()
     }
 

@@ -11,87 +11,117 @@ use std::{
 };
 
 use crate::{
-    Result,
+    catalogue::{self, Catalogue},
     cli::Variant,
+    common::Result,
     fleet::{Fleet, Refused, Subject},
+    operator::{Account, Operator},
     process::{self, Ending, Process},
+    store,
 };
 
-/// Starts the gateway on the store that `variant` names.
+/// Starts the gateway on the store that `variant` names, with its accounts.
 pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
     let name = variant.name();
     let directory = fleet.directory(&name)?;
     let mut processes = Vec::new();
     let store = match variant {
         Variant::Redis => {
-            let (redis, address) = redis(fleet, &directory)?;
+            let (redis, address) = store::redis(fleet, &directory)?;
             processes.push(redis);
             format!("redis://{address}/0")
         }
         _ => format!("sqlite://{}", directory.join("ledger.db").display()),
     };
     let store_pids = processes.iter().flat_map(Process::family).copied().collect();
-    let address = process::free_address()?;
+    let places = Places {
+        listen: process::free_address()?,
+        admin: process::free_address()?,
+        operator: process::free_address()?,
+    };
+    let catalogue = Catalogue::read()?;
     let conf = directory.join("tollgate.yaml");
-    fs::write(directory.join("catalogue.yaml"), catalogue(fleet))?;
-    fs::write(&conf, configuration(fleet, address, &store, &directory)?)?;
+    fs::write(directory.join("catalogue.yaml"), catalogue::TEXT)?;
+    fs::write(&conf, configuration(fleet, &places, &store, &directory, &catalogue)?)?;
     let binary = fleet.options.binary.clone().unwrap_or_else(|| BINARY.into());
     let cli = Cli {
         binary,
         conf,
-        directory,
+        directory: directory.clone(),
     };
-    let (key, refused) = accounts(&cli)?;
+    let refused = refused(&cli)?;
+    let serve = Serve {
+        name: name.clone(),
+        cores: fleet.cores.subject.clone(),
+        logs: fleet.path().to_owned(),
+        listen: places.listen,
+    };
+    let (operator, accounts) = accounts(fleet.options.accounts(), &cli, &serve, &places)?;
 
-    let mut process = Process::start(
-        &name,
-        fleet.subject_command(cli.command(&["serve"])),
-        &fleet.cores.subject,
-        Ending::Kill,
-        fleet.path(),
-    )?;
-    process.wait_listening(address)?;
-    wait_healthy(address)?;
+    let process = serve.start(fleet.subject_command(cli.command(&["serve"])))?;
     let pids = process.family().to_vec();
     processes.insert(0, process);
-    let shared = fleet.pass_through(&name, address, processes);
+    let shared = fleet.pass_through(&name, places.listen, processes);
+    let again = cli.clone();
     Ok(Subject {
-        key,
+        callers: accounts.iter().map(|account| account.key.clone()).collect(),
+        accounts: accounts.into_iter().map(|account| account.name).collect(),
+        operator,
         refused,
+        memory_at_start_kib: pids.iter().map(|pid| process::resident_kib(*pid)).sum(),
         pids,
         store_pids,
         audit: Some(Box::new(move || Ok(cli.run(&["ledger", "audit"])?.trim().to_owned()))),
+        restart: Some(Box::new(move || serve.start(again.command(&["serve"])))),
         ..shared
     })
 }
 
-/// A redis-server that writes nothing to disk, on the cores of the load.
-fn redis(fleet: &Fleet, directory: &Path) -> Result<(Process, SocketAddr)> {
-    let address = process::free_address()?;
-    let mut command = Command::new("redis-server");
-    command.args([
-        "--bind",
-        "127.0.0.1",
-        "--port",
-        &address.port().to_string(),
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ]);
-    command.arg("--dir").arg(directory);
-    let mut process = Process::start(
-        "redis-server",
-        command,
-        &fleet.cores.load,
-        Ending::Terminate,
-        fleet.path(),
-    )?;
-    process.wait_listening(address)?;
-    Ok((process, address))
+/// Where a gateway listens.
+struct Places {
+    listen: SocketAddr,
+    admin: SocketAddr,
+    operator: SocketAddr,
+}
+
+/// How its process is started, for the first time and again.
+struct Serve {
+    name: String,
+    cores: Vec<usize>,
+    logs: PathBuf,
+    listen: SocketAddr,
+}
+
+impl Serve {
+    fn start(&self, command: Command) -> Result<Process> {
+        let mut process = Process::start(&self.name, command, &self.cores, Ending::Kill, &self.logs)?;
+        process.wait_listening(self.listen)?;
+        wait_healthy(self.listen)?;
+        Ok(process)
+    }
+}
+
+/// The accounts that call, with their keys: one by the command line, or many by the operators' interface of a process that serves for that
+/// alone, so that the one that is measured has had no request yet.
+fn accounts(wanted: usize, cli: &Cli, serve: &Serve, places: &Places) -> Result<(Option<Operator>, Vec<Account>)> {
+    if wanted == 1 {
+        let key = cli.made(&["key", "create", "--account", "bench"], "key")?;
+        let name = "bench".to_owned();
+        return Ok((None, vec![Account { name, key }]));
+    }
+    let token = cli.made(&["operator", "create", "bench", "--role", "admin"], "token")?;
+    let operator = Operator {
+        address: places.operator,
+        token,
+    };
+    let process = serve.start(cli.command(&["serve"]))?;
+    let accounts = operator.make_accounts(wanted)?;
+    process.terminate();
+    Ok((Some(operator), accounts))
 }
 
 /// The gateway's command line with one configuration.
+#[derive(Clone)]
 struct Cli {
     binary: PathBuf,
     conf: PathBuf,
@@ -113,27 +143,28 @@ impl Cli {
         process::run(self.command(arguments))
     }
 
-    /// Makes a key and returns it.
-    fn key(&self, arguments: &[&str]) -> Result<String> {
-        let printed = self.run(&[&["key", "create", "--json"], arguments].concat())?;
-        let value: serde_json::Value =
-            serde_json::from_str(&printed).map_err(|e| format!("`key create` printed {printed:?}: {e}"))?;
-        Ok(value["key"]
-            .as_str()
-            .ok_or_else(|| format!("`key create` printed no key: {printed}"))?
+    /// Makes something and returns what is told of it once.
+    fn made(&self, arguments: &[&str], secret: &str) -> Result<String> {
+        let printed = self.run(&[arguments, &["--json"]].concat())?;
+        let value: serde_json::Value = serde_json::from_str(&printed)
+            .map_err(|e| format!("`{}` printed {printed:?}: {e}", arguments.join(" ")))?;
+        let secret = value[secret].as_str();
+        Ok(secret
+            .ok_or_else(|| format!("`{}` printed none: {printed}", arguments.join(" ")))?
             .to_owned())
     }
 }
 
-/// Creates the accounts: one that may do everything, one without credit, one whose key may call once a minute.
-fn accounts(cli: &Cli) -> Result<(String, Vec<Refused>)> {
+/// Keys that are refused: of nobody, revoked, of an account without credit, one that may call once a minute.
+fn refused(cli: &Cli) -> Result<Vec<Refused>> {
     for name in ["bench", "broke"] {
         cli.run(&["account", "create", name, "--tier", "enterprise"])?;
     }
     cli.run(&["credits", "add", "bench", "1000000", "--reference", "bench"])?;
-    let revoked = cli.key(&["--account", "bench"])?;
+    let key = |arguments: &[&str]| cli.made(&[&["key", "create"], arguments].concat(), "key");
+    let revoked = key(&["--account", "bench"])?;
     cli.run(&["key", "revoke", &revoked])?;
-    let refused = vec![
+    Ok(vec![
         // Failed authentication is limited by client address, so a flood of it turns into 429.
         Refused {
             name: "garbage",
@@ -147,16 +178,15 @@ fn accounts(cli: &Cli) -> Result<(String, Vec<Refused>)> {
         },
         Refused {
             name: "broke",
-            key: cli.key(&["--account", "broke"])?,
+            key: key(&["--account", "broke"])?,
             statuses: &[402],
         },
         Refused {
             name: "limited",
-            key: cli.key(&["--account", "bench", "--rpm", "1"])?,
+            key: key(&["--account", "bench", "--rpm", "1"])?,
             statuses: &[429, 200],
         },
-    ];
-    Ok((cli.key(&["--account", "bench"])?, refused))
+    ])
 }
 
 fn wait_healthy(address: SocketAddr) -> Result<()> {
@@ -182,68 +212,42 @@ fn wait_healthy(address: SocketAddr) -> Result<()> {
     .into())
 }
 
-fn configuration(fleet: &Fleet, address: SocketAddr, store: &str, directory: &Path) -> Result<String> {
-    let (admin, at) = (process::free_address()?, directory.display());
-    let (threads, upstream) = (fleet.options.threads, fleet.upstream);
+fn configuration(
+    fleet: &Fleet,
+    places: &Places,
+    store: &str,
+    directory: &Path,
+    catalogue: &Catalogue,
+) -> Result<String> {
+    let (listen, admin, at) = (places.listen, places.admin, directory.display());
+    let (threads, providers) = (fleet.options.threads, catalogue.providers(fleet.upstream)?);
+    let markup = catalogue::MARKUP;
+    // An earlier release may know no operators: with one account it can be measured too.
+    let operators = match fleet.options.accounts() {
+        1 => String::new(),
+        _ => format!("operator_listen: {}\n", places.operator),
+    };
     let receipts = match fleet.options.without_receipts {
         true => "receipts: { keep_days: 0, per_account_max: 0 }\n",
         false => "",
     };
     Ok(format!(
-        r#"listen: {address}
+        r#"listen: {listen}
 admin_listen: {admin}
 base_path: /api/v1
 threads: {threads}
 data_dir: "{at}/data"
 store: "{store}"
 catalogue: "{at}/catalogue.yaml"
-markup: "1.15"
+markup: "{markup}"
 currency: USD
 connections_max: 1000000
 connections_per_address_max: 1000000
 providers:
-  sim: {{ base_url: "http://{upstream}/v1", on_disconnect: cancel }}
-tiers:
+{providers}tiers:
   enterprise: {{ rpm: 1000000000, tpm: 1000000000000, concurrency: 1000000, monthly_quota: "1000000" }}
-{receipts}"#
+{operators}{receipts}"#
     ))
-}
-
-fn catalogue(fleet: &Fleet) -> String {
-    let (chat, embed) = (&fleet.options.model, &fleet.options.embedding_model);
-    let names = "chat, vision, code, fast, router, planner, executor, free, slide, slot_extract";
-    let purposes: String = names
-        .split(", ")
-        .map(|purpose| format!("  {purpose}: {chat}\n"))
-        .collect();
-    format!(
-        r#"models:
-  - id: {chat}
-    name: Bench chat
-    provider: Bench
-    description: Answered by the simulated upstream
-    context_length: 1000000
-    max_completion_tokens: 16384
-    modality: text->text
-    pricing: {{ prompt: "0.00000015", completion: "0.0000006" }}
-    tier: free
-    purposes: [{names}]
-    targets: [ {{ provider: sim, model: sim-chat }} ]
-  - id: {embed}
-    name: Bench embeddings
-    provider: Bench
-    description: 1536 numbers from the simulated upstream
-    context_length: 8192
-    max_completion_tokens: 0
-    modality: text->embedding
-    pricing: {{ prompt: "0.00000002", completion: "0" }}
-    tier: free
-    purposes: [embedding]
-    targets: [ {{ provider: sim, model: sim-embed }} ]
-purposes:
-{purposes}  embedding: {embed}
-"#
-    )
 }
 
 /// The gateway built with this bench.

@@ -7,8 +7,9 @@ use h2::client::SendRequest;
 use tokio::net::TcpStream;
 
 use crate::{
-    client::{Failure, Listener, Shot},
-    wire::EventCounter,
+    client::{Arrived, Failure, Listener, Shot},
+    events::Events,
+    process,
 };
 
 /// A connection that carries up to [`STREAMS_MAX`] streams.
@@ -36,13 +37,18 @@ impl Http2 {
         if status != 200 {
             return Err(Failure::Status(status, String::new()));
         }
-        let (mut body, mut counter) = (answer.into_body(), EventCounter::default());
+        let (mut body, mut events) = (answer.into_body(), Events::default());
         while let Some(piece) = body.data().await {
             let piece = piece.map_err(broken)?;
             body.flow_control().release_capacity(piece.len()).map_err(broken)?;
-            let before = counter.events;
-            counter.feed(&piece);
-            if counter.events > before && listener.events(counter.events - before, None).is_break() {
+            let before = events.count;
+            events.feed(&piece, |_| {});
+            let arrived = Arrived {
+                at_ns: process::monotonic_ns(),
+                events: events.count - before,
+                delays_ns: &[],
+            };
+            if arrived.events > 0 && listener.events(&arrived).is_break() {
                 return Err(Failure::Stopped);
             }
         }

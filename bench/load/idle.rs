@@ -14,23 +14,22 @@ use std::{
 use tokio::sync::Semaphore;
 
 use crate::{
-    Result,
-    client::{Connection, Failure, Listener, Shot},
+    client::{Arrived, Connection, Failure, Listener, Shot},
+    common::{Result, say},
     fleet::{Fleet, Subject},
     http2::{self, Http2},
     measured::OpenStreams,
     report::Report,
     request::Shape,
-    say,
-    steady::{files, memory},
-    upstream::Script,
+    script::Script,
+    subjects,
 };
 
 /// Opens streams in steps on a fresh process of each subject. `files_max` is the limit of open files.
 pub(crate) fn run(fleet: &Fleet, files_max: u64, report: &mut Report) -> Result<()> {
     let files_max = usize::try_from(files_max)?;
     for variant in fleet.options.variants() {
-        let Some(subject) = crate::launch(fleet, variant, report) else {
+        let Some(subject) = subjects::launch(fleet, variant, report) else {
             continue;
         };
         measure(fleet, &subject, files_max, report)?;
@@ -57,13 +56,13 @@ fn measure(fleet: &Fleet, subject: &Subject, files_max: usize, report: &mut Repo
     if subject.pids.is_empty() {
         return Ok(());
     }
-    let before = memory(subject).unwrap_or_default();
+    let before = subject.memory_kib().unwrap_or_default();
     let crowd = Crowd::new()?;
-    let shot = Shape::Stream(Script {
-        events: EVENTS,
+    let shots = Shape::Stream(Script {
         pace_ms: if fleet.options.quick { PACE_QUICK_MS } else { PACE_MS },
+        ..Script::stream(EVENTS)
     })
-    .shot(subject);
+    .shots(subject);
     for asked in fleet.options.idle_streams() {
         let (wanted, shared) = possible(asked, files_max, subject.is_gateway());
         let name = &subject.name;
@@ -76,11 +75,11 @@ fn measure(fleet: &Fleet, subject: &Subject, files_max: usize, report: &mut Repo
                 "open: {shared} of the {wanted} streams of {name} share connections of HTTP/2, by the limit of open files"
             ));
         }
-        if let Err(error) = crowd.grow(subject.address, &shot, wanted, shared) {
+        if let Err(error) = crowd.grow(subject.address, &shots, wanted, shared) {
             report.note(format!("open {wanted} of {} given up: {error}", subject.name));
             break;
         }
-        let held = memory(subject).unwrap_or_default();
+        let held = subject.memory_kib().unwrap_or_default();
         let failed = crowd.failed();
         let open = OpenStreams {
             subject: subject.name.clone(),
@@ -88,7 +87,8 @@ fn measure(fleet: &Fleet, subject: &Subject, files_max: usize, report: &mut Repo
             memory_kib: held,
             memory_before_kib: before,
             kib_a_stream: held.saturating_sub(before) as f64 / wanted as f64,
-            open_files: files(subject),
+            open_files: subject.open_files(),
+            memory_at_start_kib: subject.memory_at_start_kib,
             errors: failed.len() as u64,
             first_error: failed.into_iter().next(),
         };
@@ -132,7 +132,7 @@ impl Crowd {
     }
 
     /// Opens streams until there are `wanted`, the last of them `shared` over HTTP/2, and waits until each has had two events.
-    fn grow(&self, address: SocketAddr, shot: &Shot, wanted: usize, shared: usize) -> Result<()> {
+    fn grow(&self, address: SocketAddr, shots: &[Shot], wanted: usize, shared: usize) -> Result<()> {
         let opening = Arc::new(Semaphore::new(OPENING_MAX));
         let mut connection = None;
         for index in self.asked.replace(wanted)..wanted {
@@ -141,7 +141,11 @@ impl Crowd {
                 connection = Some(self.runtime.block_on(Http2::open(address))?);
             }
             let connection = over_http2.and_then(|_| connection.clone());
-            let (seen, shot, opening) = (Arc::clone(&self.seen), shot.clone(), Arc::clone(&opening));
+            let (seen, shot, opening) = (
+                Arc::clone(&self.seen),
+                shots[index % shots.len()].clone(),
+                Arc::clone(&opening),
+            );
             self.runtime.spawn(async move {
                 let Ok(permit) = opening.acquire_owned().await else {
                     return;
@@ -200,10 +204,10 @@ struct Pulse {
 }
 
 impl Listener for Pulse {
-    fn events(&mut self, new: u64, _delay_ns: Option<u64>) -> ControlFlow<()> {
+    fn events(&mut self, arrived: &Arrived<'_>) -> ControlFlow<()> {
         self.permit = None;
         let before = self.events;
-        self.events += new;
+        self.events += arrived.events;
         if before < EVENTS_SETTLED && self.events >= EVENTS_SETTLED {
             self.seen.settled.fetch_add(1, Relaxed);
         }

@@ -6,27 +6,26 @@
 use std::{collections::HashMap, fs, process::Command, time::Duration};
 
 use crate::{
-    Result,
     cli::Variant,
+    common::{Result, say},
     drive::{self, Arrivals, Plan},
     figures::Unit,
     fleet::{Fleet, Subject},
     measured::{Instructions, Misses},
+    parts::{BURST, PACED, PACED_LENGTH},
     process,
     report::Report,
     request::{KILOBYTE, Shape},
-    say,
-    steady::{PACED, PACED_LENGTH},
-    upstream::Script,
+    subjects,
 };
 
 /// What callgrind has counted.
 #[derive(Clone, Copy, Default)]
-struct Counts {
-    instructions: u64,
-    code_misses: u64,
-    data_misses: u64,
-    last_misses: u64,
+pub(crate) struct Counts {
+    pub(crate) instructions: u64,
+    pub(crate) code_misses: u64,
+    pub(crate) data_misses: u64,
+    pub(crate) last_misses: u64,
 }
 
 impl Counts {
@@ -48,13 +47,9 @@ impl Counts {
 
 /// Counts for each subject that is a process of ours: whole answers and a burst, saturated, and a few streams at the pace of a reader.
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
-    let script = Script {
-        events: 100,
-        pace_ms: 0,
-    };
     let parts = [
         ("whole", Unit::Request, Shape::Whole { bytes: KILOBYTE }),
-        ("stream-burst", Unit::Event, Shape::Stream(script)),
+        ("stream-burst", Unit::Event, Shape::Stream(BURST)),
         ("stream-paced", Unit::Event, Shape::Stream(PACED)),
     ];
     let ours = |variant: &Variant| !matches!(variant, Variant::Direct | Variant::Nginx | Variant::Haproxy);
@@ -62,8 +57,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
         for (name, unit, shape) in parts {
             // A fresh process each: what was counted before is in the next count too.
             fleet.count_instructions(true);
-            let counted =
-                crate::subjects::launch(fleet, variant).and_then(|subject| count(fleet, &subject, unit, shape));
+            let counted = subjects::start(fleet, variant).and_then(|subject| count(fleet, &subject, unit, shape));
             fleet.count_instructions(false);
             match counted {
                 Ok((units, by_part)) => {
@@ -116,7 +110,7 @@ fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(
     let is_paced = matches!(shape, Shape::Stream(script) if script.pace_ms > 0);
     let load = |length| Plan {
         address: subject.address,
-        shots: vec![shape.shot(subject)],
+        shots: shape.shots(subject),
         arrivals: Arrivals::Closed,
         connections: if is_paced {
             PACED_STREAMS
@@ -156,7 +150,7 @@ fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(
 
 /// Reads a dump of callgrind (its manual, "Callgrind Format Specification"): how often a request's head was parsed, and what was counted
 /// in each part.
-fn read(dump: &str) -> (u64, HashMap<&'static str, Counts>) {
+pub(crate) fn read(dump: &str) -> (u64, HashMap<&'static str, Counts>) {
     let mut names: HashMap<&str, &str> = HashMap::new();
     let (mut requests, mut by_part) = (0, HashMap::<_, Counts>::new());
     let mut events = Vec::new();

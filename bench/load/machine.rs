@@ -1,42 +1,59 @@
-//! The machine that is measured on: its cores and who gets which, its limits, versions, and how busy others keep it.
+//! The machine that is measured on: its cores and who gets which, its limits and versions.
 
 use std::{fs, io, process::Command};
 
 use serde::Serialize;
 
-use crate::{
-    Result,
-    process::{self, Ticks},
-};
+use crate::common::Result;
 
-/// Which cores the measured process has and which the load, the upstream and the store share. Both empty: not pinned.
-#[derive(Serialize, Clone, Default)]
+/// Which cores the measured process has, which the load and the upstream share, and which the store. All empty: not pinned.
+#[derive(Serialize, Clone, Default, Debug, PartialEq, Eq)]
 pub(crate) struct Cores {
     pub(crate) subject: Vec<usize>,
     pub(crate) load: Vec<usize>,
+    /// One that nobody else has, where there are three; else those of the load.
+    pub(crate) store: Vec<usize>,
 }
 
 impl Cores {
-    /// The last `threads` cores for the subject and the others for the rest, where the machine has as many.
+    /// Of all cores that this process may use.
     pub(crate) fn split(threads: usize) -> Self {
-        let mut cores = allowed();
+        Self::of(allowed(), threads)
+    }
+
+    /// The last `threads` cores for the subject, the one before for the store, and the others for the rest, where there are as many.
+    pub(crate) fn of(mut cores: Vec<usize>, threads: usize) -> Self {
         if threads >= cores.len() {
             return Self::default();
         }
         let subject = cores.split_off(cores.len() - threads);
-        Self { subject, load: cores }
+        let store = if cores.len() > 1 {
+            cores.split_off(cores.len() - 1)
+        } else {
+            cores.clone()
+        };
+        Self {
+            subject,
+            load: cores,
+            store,
+        }
     }
 
     /// One line for the report.
     pub(crate) fn text(&self) -> String {
-        if self.subject.is_empty() {
-            return "not pinned: load and subject share all cores".to_owned();
+        let Self { subject, load, store } = self;
+        if subject.is_empty() {
+            return "not pinned: load, upstream, store and subject share all cores".to_owned();
         }
-        format!(
-            "subject pinned to core {}, load, upstream and store to {}",
-            list(&self.subject),
-            list(&self.load)
-        )
+        let (subject, others) = (list(subject), list(load));
+        if store == load {
+            format!("subject alone on core {subject}; load, upstream and store share core {others}")
+        } else {
+            format!(
+                "subject alone on core {subject}; store alone on core {}; load and upstream share core {others}",
+                list(store)
+            )
+        }
     }
 
     /// Threads of the load generator and of the upstream.
@@ -117,31 +134,6 @@ impl Machine {
              {pinning}; nice {nice}; load average at the start {load_average}"
         )
     }
-}
-
-/// Time that all cores were busy since boot, in nanoseconds, in steps of a clock tick.
-pub(crate) fn busy_ns() -> u64 {
-    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
-    let ticks: Vec<u64> = stat
-        .lines()
-        .next()
-        .unwrap_or_default()
-        .split_whitespace()
-        .skip(1)
-        .filter_map(|field| field.parse().ok())
-        .collect();
-    // user nice system idle iowait irq softirq steal; guest time is in user already.
-    let busy: u64 = ticks
-        .iter()
-        .enumerate()
-        .filter(|(field, _)| *field < 8 && !(3..=4).contains(field))
-        .map(|(_, n)| n)
-        .sum();
-    // SAFETY: the call reads one number.
-    let ticks_a_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) })
-        .unwrap_or(100)
-        .max(1);
-    busy * (1_000_000_000 / ticks_a_second)
 }
 
 /// Raises the limit of open files as far as it goes, for this process and those it starts. Returns the limit.
@@ -228,17 +220,6 @@ fn version(program: &str, flag: &str) -> Option<String> {
 
 fn list(cores: &[usize]) -> String {
     cores.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
-}
-
-/// CPU time of several processes together.
-pub(crate) fn cpu_ns(pids: &[u32]) -> u64 {
-    pids.iter().filter_map(|pid| process::cpu_ns(*pid)).sum()
-}
-
-/// CPU time of several processes together, by mode.
-pub(crate) fn cpu_ticks(pids: &[u32]) -> Ticks {
-    let ticks = pids.iter().filter_map(|pid| Ticks::read(*pid));
-    ticks.fold(Ticks::default(), Ticks::and)
 }
 
 const AUTOGROUP: &str = "/proc/self/autogroup";

@@ -1,5 +1,7 @@
 //! What scenarios measure beside rounds: what the report shows, and the figures keep.
 
+use std::collections::BTreeMap;
+
 use serde::Serialize;
 
 use crate::figures::Unit;
@@ -10,6 +12,8 @@ pub(crate) struct OpenStreams {
     pub(crate) subject: String,
     pub(crate) streams: usize,
     pub(crate) memory_kib: u64,
+    /// Before the first request.
+    pub(crate) memory_at_start_kib: Option<u64>,
     /// Warm, without streams.
     pub(crate) memory_before_kib: u64,
     /// What each stream added.
@@ -45,18 +49,31 @@ pub(crate) struct Misses {
     pub(crate) last: f64,
 }
 
-/// A long run of one subject.
+/// A long run of one gateway.
 #[derive(Serialize)]
 pub(crate) struct LongRun {
     pub(crate) subject: String,
     pub(crate) requests: u64,
+    /// Of them, by what happened.
+    pub(crate) by_kind: BTreeMap<String, u64>,
     pub(crate) seconds: f64,
-    pub(crate) errors: std::collections::BTreeMap<String, u64>,
+    /// How often the gateway was killed.
+    pub(crate) kills: usize,
+    pub(crate) accounts: usize,
+    /// Debits of all accounts as computed from what was sent and seen, in credits; two amounts where a kill left calls open.
+    pub(crate) computed: String,
+    /// And as the balances show them.
+    pub(crate) seen: String,
+    /// Calls that a kill left open: what they cost is known within bounds.
+    pub(crate) open_calls: u64,
+    /// Accounts whose debits differ, and how.
+    pub(crate) differences: Vec<String>,
+    pub(crate) errors: BTreeMap<String, u64>,
     pub(crate) samples: Vec<Sample>,
-    /// Change of memory from the end of the first tenth to the end, in percent.
+    /// Change of memory over the last half, in which nothing is killed, in percent.
     pub(crate) memory_growth_percent: Option<f64>,
     /// What the audit of the ledger said; None for a subject without one.
-    pub(crate) audit: Option<std::result::Result<String, String>>,
+    pub(crate) audit: Option<Result<String, String>>,
 }
 
 /// Memory and open files at one time.

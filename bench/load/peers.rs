@@ -3,8 +3,8 @@
 use std::{fs, process::Command};
 
 use crate::{
-    Result,
     cli::Variant,
+    common::Result,
     fleet::{Fleet, Subject},
     process::{self, Ending, Process},
 };

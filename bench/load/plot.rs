@@ -4,12 +4,7 @@ use std::path::Path;
 
 use plotters::prelude::*;
 
-use crate::{
-    Result,
-    drive::Tally,
-    figures::{Series, Spread},
-    report::Report,
-};
+use crate::{common::Result, figures::Series, report::Report, statistics::Estimate, tally::Tally};
 
 /// Writes the plots that the report has figures for into `out`.
 pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
@@ -17,9 +12,9 @@ pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
     while let Some(Series { scenario, part, .. }) = rest.first() {
         let (series, others) = rest.split_at(rest.iter().position(|s| !s.is_of(scenario, part)).unwrap_or(rest.len()));
         let file = |kind: &str| out.join(format!("{kind}-{scenario}-{}.svg", part.replace(['/', ' '], "-")));
-        let bars: Vec<(&Series, Spread)> = series
+        let bars: Vec<(&Series, Estimate)> = series
             .iter()
-            .filter_map(|s| Some((s, s.summary.as_ref()?.cpu_us?)))
+            .filter_map(|s| Some((s, s.summary.as_ref()?.both_us?)))
             .collect();
         if !bars.is_empty() {
             cpu_bars(&file("cpu"), &format!("{scenario}, {part}"), &bars)?;
@@ -39,15 +34,19 @@ pub(crate) fn write(report: &Report, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Bars of the medians, with a line between the quartiles.
-fn cpu_bars(file: &Path, title: &str, series: &[(&Series, Spread)]) -> Result<()> {
+/// Bars of the medians, with a line over the interval.
+fn cpu_bars(file: &Path, title: &str, series: &[(&Series, Estimate)]) -> Result<()> {
     let unit = series.first().map_or("", |(series, _)| series.unit.name());
-    let highest = series.iter().map(|(_, cpu)| cpu.quartiles[1]).fold(0.0, f64::max);
+    let ends = |cpu: &Estimate| cpu.interval.unwrap_or([cpu.median; 2]);
+    let highest = series.iter().map(|(_, cpu)| ends(cpu)[1]).fold(0.0, f64::max);
     let area = SVGBackend::new(file, SIZE).into_drawing_area();
     area.fill(&WHITE)?;
     let bars = f64::from(u32::try_from(series.len())?);
     let mut chart = ChartBuilder::on(&area)
-        .caption(format!("{title}: CPU microseconds a {unit}"), ("sans-serif", 20))
+        .caption(
+            format!("{title}: CPU microseconds a {unit}, with the store"),
+            ("sans-serif", 20),
+        )
         .margin(12)
         .x_label_area_size(34)
         .y_label_area_size(54)
@@ -61,16 +60,14 @@ fn cpu_bars(file: &Path, title: &str, series: &[(&Series, Spread)]) -> Result<()
     for (index, (series, cpu)) in series.iter().enumerate() {
         let left = f64::from(u32::try_from(index)?);
         let (middle, colour) = (left + 0.5, colour(&series.subject, index));
+        let [low, high] = ends(cpu);
         chart.draw_series([
             Rectangle::new([(left + 0.15, 0.0), (left + 0.85, cpu.median)], colour.filled()),
-            Rectangle::new(
-                [(middle - 0.004, cpu.quartiles[0]), (middle + 0.004, cpu.quartiles[1])],
-                BLACK.filled(),
-            ),
+            Rectangle::new([(middle - 0.004, low), (middle + 0.004, high)], BLACK.filled()),
         ])?;
-        let ratio = series.summary.as_ref().and_then(|summary| summary.cpu_ratio);
+        let ratio = series.summary.as_ref().and_then(|summary| summary.beside.first()?.both);
         let ratio = ratio.map_or_else(String::new, |ratio| format!(" ({:.2} x)", ratio.median));
-        let (x, top) = chart.backend_coord(&(left + 0.15, cpu.quartiles[1]));
+        let (x, top) = chart.backend_coord(&(left + 0.15, high));
         area.draw(&Text::new(
             format!("{:.2}{ratio}", cpu.median),
             (x, top - 18),

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::Result;
+use crate::common::Result;
 
 /// How a child is asked to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -92,6 +92,18 @@ impl Process {
         &self.family
     }
 
+    /// Ends it at once, and waits until it has.
+    pub(crate) fn kill(&mut self) {
+        // Errors mean that it has ended already.
+        self.child.kill().ok();
+        self.child.wait().ok();
+    }
+
+    /// Lets it end by itself, as an operator would stop it.
+    pub(crate) fn terminate(mut self) {
+        self.ending = Ending::Terminate;
+    }
+
     fn last_words(&self) -> String {
         let text = fs::read(&self.log).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).into_owned();
@@ -117,9 +129,7 @@ impl Drop for Process {
                 thread::sleep(Duration::from_millis(10));
             }
         }
-        // Errors mean that it has ended already.
-        self.child.kill().ok();
-        self.child.wait().ok();
+        self.kill();
     }
 }
 
@@ -194,12 +204,17 @@ pub(crate) struct Ticks {
 impl Ticks {
     /// Of a process.
     pub(crate) fn read(pid: u32) -> Option<Self> {
-        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, ITSELF)
     }
 
-    /// Of a text as `/proc/PID/stat` has it (proc_pid_stat(5)): the 14th field and the 15th.
-    fn parse(stat: &str) -> Option<Self> {
-        let mut fields = after_name(stat)?.split_whitespace().skip(11);
+    /// Of the children of a process that have ended and were waited for, such as those by which Redis writes its file anew.
+    pub(crate) fn read_of_children(pid: u32) -> Option<Self> {
+        Self::parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?, CHILDREN)
+    }
+
+    /// Of a text as `/proc/PID/stat` has it (proc_pid_stat(5)): the 14th field and the 15th, or those of the children.
+    pub(crate) fn parse(stat: &str, first: usize) -> Option<Self> {
+        let mut fields = after_name(stat)?.split_whitespace().skip(first - FIELDS_BEFORE);
         let mut next = || fields.next()?.parse().ok();
         Some(Self {
             user: next()?,
@@ -215,6 +230,11 @@ impl Ticks {
         }
     }
 
+    /// Both together.
+    pub(crate) fn ns(self) -> u64 {
+        (self.user + self.kernel) * tick_ns()
+    }
+
     /// The kernel's share of what was spent since `before`. None when nothing was.
     pub(crate) fn kernel_share_since(self, before: Self) -> Option<f64> {
         let user = self.user.saturating_sub(before.user);
@@ -222,6 +242,65 @@ impl Ticks {
         let all = user + kernel;
         (all > 0).then(|| kernel as f64 / all as f64)
     }
+}
+
+/// How often the threads of a process stopped running: because they waited, or because the kernel gave their core to others.
+#[derive(Clone, Copy, Default, Debug, PartialEq, Eq)]
+pub(crate) struct Switches {
+    pub(crate) voluntary: u64,
+    pub(crate) forced: u64,
+}
+
+impl Switches {
+    /// Of the threads that a process has. None when it is gone.
+    pub(crate) fn read(pid: u32) -> Option<Self> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).ok()?;
+        let of_task =
+            |task: io::Result<fs::DirEntry>| Self::parse(&fs::read_to_string(task.ok()?.path().join("status")).ok()?);
+        Some(tasks.filter_map(of_task).fold(Self::default(), Self::and))
+    }
+
+    /// Of a text as `/proc/PID/status` has it.
+    pub(crate) fn parse(status: &str) -> Option<Self> {
+        let of = |name: &str| first_number(status.lines().find_map(|line| line.strip_prefix(name))?);
+        Some(Self {
+            voluntary: of("voluntary_ctxt_switches:")?,
+            forced: of("nonvoluntary_ctxt_switches:")?,
+        })
+    }
+
+    /// Of several together.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            voluntary: self.voluntary + other.voluntary,
+            forced: self.forced + other.forced,
+        }
+    }
+
+    pub(crate) fn since(self, before: Self) -> Self {
+        Self {
+            voluntary: self.voluntary.saturating_sub(before.voluntary),
+            forced: self.forced.saturating_sub(before.forced),
+        }
+    }
+}
+
+/// Nanoseconds of a clock tick.
+pub(crate) fn tick_ns() -> u64 {
+    // SAFETY: the call reads one number.
+    let a_second = u64::try_from(unsafe { libc::sysconf(libc::_SC_CLK_TCK) });
+    1_000_000_000 / a_second.unwrap_or(100).max(1)
+}
+
+/// CPU time of several processes together.
+pub(crate) fn cpu_ns_of(pids: &[u32]) -> u64 {
+    pids.iter().filter_map(|pid| cpu_ns(*pid)).sum()
+}
+
+/// CPU time of several processes together, by mode.
+pub(crate) fn cpu_ticks_of(pids: &[u32]) -> Ticks {
+    let ticks = pids.iter().filter_map(|pid| Ticks::read(*pid));
+    ticks.fold(Ticks::default(), Ticks::and)
 }
 
 /// Resident memory of a process in KiB. None when it is gone.
@@ -307,5 +386,10 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
+/// Where a process' own times stand in its `stat`, and those of its children.
+pub(crate) const ITSELF: usize = 14;
+pub(crate) const CHILDREN: usize = 16;
+/// The number, the name and what [`after_name`] begins with, which is counted from 1.
+const FIELDS_BEFORE: usize = 3;
 const START_TIMEOUT: Duration = Duration::from_secs(15);
-const STOP_TIMEOUT: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);

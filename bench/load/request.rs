@@ -5,9 +5,11 @@ use serde_json::json;
 use tollgate::pure::ids::ApiKey;
 
 use crate::{
+    answers::WORDS,
     client::{Expect, Shot},
-    fleet::Subject,
-    upstream::Script,
+    fleet::{Path, Subject},
+    random::Random,
+    script::{Form, Script},
 };
 
 /// What a request looks like.
@@ -22,16 +24,26 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// A request of this shape with the subject's own key; another `key` to be refused with one of `denied`.
-    pub(crate) fn shot(self, subject: &Subject) -> Shot {
+    /// A request of this shape from each account of the subject, each for one of its models; fewer where they are long.
+    pub(crate) fn shots(self, subject: &Subject) -> Vec<Shot> {
+        let mut random = Random::new(SEED);
+        let fitting = BYTES_MAX / self.bytes().max(1);
+        (0..subject.callers.len().min(fitting))
+            .map(|place| self.shot(subject, place, &mut random))
+            .collect()
+    }
+
+    fn shot(self, subject: &Subject, place: usize, random: &mut Random) -> Shot {
         let expect = match self {
             Self::Whole { .. } | Self::Embeddings => Expect::Json,
             Self::Stream(script) => Expect::Stream {
                 events: subject.is_simulated.then(|| script.events_seen()),
             },
         };
+        let key = &subject.callers[place % subject.callers.len()];
+        let call = self.call(subject, random);
         Shot {
-            bytes: self.render(subject, &subject.key),
+            bytes: call.render(&subject.path, key),
             expect,
         }
     }
@@ -39,35 +51,99 @@ impl Shape {
     /// The same request with another key, that must be refused.
     pub(crate) fn denied(self, subject: &Subject, key: &str, statuses: &'static [u16]) -> Shot {
         Shot {
-            bytes: self.render(subject, key),
+            bytes: self.call(subject, &mut Random::new(SEED)).render(&subject.path, key),
             expect: Expect::Denied(statuses),
         }
     }
 
-    fn render(self, subject: &Subject, key: &str) -> Bytes {
-        let (path, body) = match self {
-            Self::Whole { bytes } => {
-                let body = json!({
-                    "model": subject.model, "max_tokens": 512, "temperature": 0.7,
-                    "messages": [{"role": "system", "content": "You are a bench."}, {"role": "user", "content": prose(bytes.saturating_sub(OTHER_BYTES))}],
-                });
-                ("chat/completions", body)
-            }
-            Self::Stream(script) => {
-                let body = json!({
-                    "model": subject.model, "max_tokens": 2048, "stream": true, "stream_options": {"include_usage": true},
-                    "messages": [{"role": "system", "content": script.text()}, {"role": "user", "content": prose(KILOBYTE - OTHER_BYTES)}],
-                });
-                ("chat/completions", body)
-            }
-            Self::Embeddings => (
-                "embeddings",
-                json!({"model": subject.embedding_model, "input": prose(KILOBYTE - OTHER_BYTES)}),
-            ),
+    /// For any of the subject's models.
+    fn call<'s>(self, subject: &'s Subject, random: &mut Random) -> Call<'s> {
+        let mut one_of = |models: &[String]| usize::try_from(random.below(models.len() as u64)).unwrap_or_default();
+        let (kind, script) = match self {
+            Self::Whole { .. } => (Kind::Whole, Script::whole()),
+            Self::Embeddings => (Kind::Embeddings, Script::whole()),
+            Self::Stream(script) => (Kind::Stream, script),
         };
-        let (body, host, base) = (body.to_string(), &subject.host, &subject.base);
+        let models = if kind == Kind::Embeddings {
+            &subject.embedding_models
+        } else {
+            &subject.models
+        };
+        Call {
+            kind,
+            model: &models[one_of(models)],
+            script,
+            text: prose(self.bytes()),
+        }
+    }
+
+    /// Of the prompt's text.
+    fn bytes(self) -> usize {
+        let body = if let Self::Whole { bytes } = self {
+            bytes
+        } else {
+            KILOBYTE
+        };
+        body.saturating_sub(OTHER_BYTES)
+    }
+}
+
+/// A request.
+pub(crate) struct Call<'a> {
+    pub(crate) kind: Kind,
+    pub(crate) model: &'a str,
+    pub(crate) script: Script,
+    /// What the user says, or what is embedded, behind the script.
+    pub(crate) text: String,
+}
+
+/// What answers it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Whole,
+    Stream,
+    Embeddings,
+}
+
+impl Call<'_> {
+    /// Its bytes as they are sent.
+    pub(crate) fn render(&self, path: &Path, key: &str) -> Bytes {
+        let Self {
+            model, script, text, ..
+        } = self;
+        let messages = json!([{"role": "system", "content": script.text()}, {"role": "user", "content": text}]);
+        let (endpoint, mut body) = match self.kind {
+            Kind::Whole => (
+                "chat/completions",
+                json!({"model": model, "max_tokens": 512, "temperature": 0.7, "messages": messages}),
+            ),
+            Kind::Stream => (
+                "chat/completions",
+                json!({
+                    "model": model, "max_tokens": 2048, "stream": true, "stream_options": {"include_usage": true},
+                    "messages": messages,
+                }),
+            ),
+            Kind::Embeddings => ("embeddings", json!({"model": model, "input": script.text() + text})),
+        };
+        match script.form {
+            Form::Plain | Form::Words => {}
+            Form::Choices => body["n"] = json!(script.form.choices()),
+            Form::Logprobs => {
+                body["logprobs"] = json!(true);
+                body["top_logprobs"] = json!(5);
+            }
+            Form::Tools => {
+                body["tool_choice"] = json!("required");
+                body["tools"] = json!([{"type": "function", "function": {
+                    "name": "report", "description": "Takes a report.",
+                    "parameters": {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]},
+                }}]);
+            }
+        }
+        let (body, Path { host, base }) = (body.to_string(), path);
         let head = format!(
-            "POST {base}/{path} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n\
+            "POST {base}/{endpoint} HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {key}\r\ncontent-type: application/json\r\n\
              accept: */*\r\nuser-agent: tollgate-bench\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
@@ -75,9 +151,9 @@ impl Shape {
     }
 }
 
-/// The mix: of ten requests five whole, one of 20 KB, two embeddings, two streams.
+/// The mix: of ten requests five whole, one of 20 KB, two embeddings, two streams. Each account sends one, if there are ten or more.
 pub(crate) fn mixed(subject: &Subject) -> Vec<Shot> {
-    let stream = Shape::Stream(Script { events: 20, pace_ms: 0 });
+    let stream = Shape::Stream(Script::stream(20));
     let (whole, big) = (Shape::Whole { bytes: KILOBYTE }, Shape::Whole { bytes: 20 * KILOBYTE });
     let shapes = [
         whole,
@@ -91,7 +167,11 @@ pub(crate) fn mixed(subject: &Subject) -> Vec<Shot> {
         whole,
         Shape::Embeddings,
     ];
-    shapes.iter().map(|shape| shape.shot(subject)).collect()
+    let mut random = Random::new(SEED);
+    let wanted = subject.callers.len().max(shapes.len());
+    (0..wanted)
+        .map(|place| shapes[place % shapes.len()].shot(subject, place, &mut random))
+        .collect()
 }
 
 /// Requests with keys that are none: half of them well-formed, half with a wrong checksum.
@@ -111,17 +191,12 @@ pub(crate) fn wrong_keys(subject: &Subject) -> Vec<Shot> {
 }
 
 /// Text of so many bytes that looks like prose, the same on every run.
-fn prose(bytes: usize) -> String {
+pub(crate) fn prose(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
-    let mut state = 1_u64;
+    let mut random = Random::new(SEED);
     while text.len() < bytes {
-        // Knuth's MMIX generator: any spread of words will do, as long as it repeats.
-        state = state
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        let word = usize::try_from(state >> 40).unwrap_or_default() % WORDS.len();
+        let word = usize::try_from(random.below(WORDS.len() as u64)).unwrap_or_default();
         text.push_str(WORDS[word]);
-        text.push(' ');
     }
     text.truncate(bytes);
     text
@@ -129,9 +204,7 @@ fn prose(bytes: usize) -> String {
 
 pub(crate) const KILOBYTE: usize = 1024;
 /// What a body has besides its text.
-const OTHER_BYTES: usize = 180;
-const WORDS: [&str; 40] = [
-    "the", "of", "and", "to", "in", "a", "is", "that", "for", "it", "as", "was", "with", "be", "by", "on", "not", "he",
-    "his", "but", "at", "are", "this", "have", "from", "or", "had", "an", "they", "which", "one", "were", "ledger",
-    "credit", "balance", "measure", "stream", "answer", "question", "gateway",
-];
+const OTHER_BYTES: usize = 270;
+/// Of all requests of a part.
+const BYTES_MAX: usize = 64 << 20;
+const SEED: u64 = 1;

@@ -1,167 +1,99 @@
-//! The scenarios of a steady load: what is sent, how, and the rounds in which the subjects take turns.
+//! A steady load: the rounds in which the subjects take turns, and what is measured in one.
 
-use std::{thread, time::Duration};
+use std::{cell::Cell, thread};
 
 use crate::{
-    Result,
-    cli::{Options, Scenario},
+    cli::Scenario,
     client::Shot,
-    drive::{self, Arrivals, Outcome, Plan, Tally},
-    figures::{self, CpuTimes, Percentiles, Round, Unit},
+    common::{Result, say},
+    disturbance::{self, Counted, Repeats},
+    drive::{self, Arrivals, Outcome, Plan},
+    figures::{self, CpuTimes, Place, Round, Unit},
     fleet::{Fleet, Subject},
-    machine,
+    parts::{self, Part},
     process::{self, Ticks},
     report::Report,
-    request::{self, KILOBYTE, Shape},
-    say,
-    upstream::Script,
+    statistics::Percentiles,
+    tally::Tally,
 };
 
-/// One kind of load of a scenario.
-struct Part {
-    name: String,
-    unit: Unit,
-    arrivals: Arrivals,
-    connections: usize,
-    shots: Shots,
-    /// What else is sent meanwhile, at its own rate; it is not measured.
-    beside: Option<(u32, Shots)>,
-}
-
-/// What is sent to a subject; None where the part does not apply to it.
-type Shots = Box<dyn Fn(&Subject) -> Option<Vec<Shot>>>;
-
-/// Runs a scenario on all subjects: A B, B A, so that what the machine does meanwhile meets all of them.
+/// Runs a scenario on all subjects: A B, B A, so that what the machine does meanwhile meets all of them. A round in which others disturbed
+/// one of them is measured again, for all of them.
 pub(crate) fn run(scenario: Scenario, fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> Result<()> {
     let scenario_name = scenario.name();
-    for part in parts(scenario, &fleet.options) {
-        for number in 1..=fleet.options.rounds() {
+    let rounds = fleet.options.rounds();
+    for part in parts::of(scenario, &fleet.options) {
+        let mut repeats = Repeats::default();
+        for number in 1..=rounds {
             let mut turns: Vec<&Subject> = subjects.iter().collect();
             if number % 2 == 0 {
                 turns.reverse();
             }
-            for subject in turns {
-                let Some(shots) = (part.shots)(subject) else { continue };
-                let place = (scenario_name.as_str(), part.name.as_str(), subject.name.as_str());
-                let (round, tally) = measure(scenario, &part, number, fleet, subject, shots)?;
-                progress(place, part.unit, &round, fleet.options.rounds());
-                figures::add(&mut report.series, place, part.unit, round, &tally);
+            let mut attempts = 0;
+            let measured = loop {
+                attempts += 1;
+                let (measured, reasons) = round(&scenario_name, &part, number, fleet, &turns)?;
+                // A quick run measures nothing that could be disturbed.
+                if fleet.options.quick || !repeats.again(&reasons, attempts, rounds) {
+                    break measured;
+                }
+                say(&format!(
+                    "{scenario_name} {}  round {number} again: {}",
+                    part.name,
+                    reasons.join(", ")
+                ));
+            };
+            for (subject, round, tally) in measured {
+                let place = Place {
+                    scenario: &scenario_name,
+                    part: &part.name,
+                    subject: &subject.name,
+                    unit: part.unit,
+                    memory_at_start_kib: subject.memory_at_start_kib,
+                };
+                figures::add(&mut report.series, &place, round, &tally);
             }
+        }
+        if !fleet.options.quick {
+            report.repeats.push((scenario_name.clone(), part.name, repeats));
         }
     }
     Ok(())
 }
 
-/// Some requests of all shapes, so that what is done once (buffers, tokenizers, connections) is done before anything is
-/// measured.
-pub(crate) fn break_in(fleet: &Fleet, subject: &Subject) -> Result<()> {
-    let plan = Plan {
-        address: subject.address,
-        shots: request::mixed(subject),
-        arrivals: Arrivals::Closed,
-        connections: 16,
-        workers: 1,
-        waiting: fleet.options.waiting(),
-        spread: Duration::ZERO,
-        warm_up: Duration::ZERO,
-        length: BREAK_IN_MAX,
-        requests_max: Some(BREAK_IN_REQUESTS),
-    };
-    let outcome = drive::run(plan, || (), |_| ())?;
-    match outcome.tally.errors.first_key_value() {
-        None => Ok(()),
-        Some((kind, n)) => Err(format!("{n} wrong answers: {kind}").into()),
+type Measured<'a> = Vec<(&'a Subject, Round, Tally)>;
+
+/// A turn of each subject, and what disturbed one of them.
+fn round<'a>(
+    scenario: &str,
+    part: &Part,
+    number: usize,
+    fleet: &Fleet,
+    turns: &[&'a Subject],
+) -> Result<(Measured<'a>, Vec<&'static str>)> {
+    let (mut all, mut reasons) = (Vec::new(), Vec::new());
+    for subject in turns {
+        let Some(shots) = (part.shots)(subject) else { continue };
+        let (round, tally) = measure(part, number, fleet, subject, shots)?;
+        if let Some(disturbance) = round.disturbance {
+            reasons.extend(disturbance.reasons(own_tasks(fleet)));
+        }
+        progress(
+            (scenario, &part.name, &subject.name),
+            part.unit,
+            &round,
+            fleet.options.rounds(),
+        );
+        all.push((*subject, round, tally));
     }
+    reasons.sort_unstable();
+    reasons.dedup();
+    Ok((all, reasons))
 }
 
-fn parts(scenario: Scenario, options: &Options) -> Vec<Part> {
-    let saturated = |shape: Shape, connections| Part {
-        name: "saturated".to_owned(),
-        unit: Unit::Request,
-        arrivals: Arrivals::Closed,
-        connections,
-        shots: Box::new(move |subject| Some(vec![shape.shot(subject)])),
-        beside: None,
-    };
-    let streams = |script: Script, connections| Part {
-        unit: Unit::Event,
-        ..saturated(Shape::Stream(script), connections)
-    };
-    let connections = options.connections;
-    match scenario {
-        Scenario::Whole => {
-            let whole = Shape::Whole { bytes: KILOBYTE };
-            let rate = Part {
-                name: format!("{}/s", options.rate),
-                arrivals: Arrivals::Rate(options.rate),
-                ..saturated(whole, connections)
-            };
-            vec![saturated(whole, connections), rate]
-        }
-        Scenario::Big => vec![saturated(
-            Shape::Whole { bytes: 100 * KILOBYTE },
-            connections.div_ceil(2),
-        )],
-        Scenario::Embeddings => vec![saturated(Shape::Embeddings, connections)],
-        Scenario::StreamPaced => {
-            vec![Part {
-                name: "20 ms".to_owned(),
-                ..streams(PACED, PACED_STREAMS)
-            }]
-        }
-        Scenario::StreamBurst => vec![streams(
-            Script {
-                events: 100,
-                pace_ms: 0,
-            },
-            connections.div_ceil(2),
-        )],
-        Scenario::Mixed => vec![Part {
-            shots: Box::new(|subject| Some(request::mixed(subject))),
-            ..saturated(Shape::Embeddings, connections)
-        }],
-        Scenario::Strangers => {
-            let part = |name: &str, beside: Option<(u32, Shots)>| Part {
-                name: name.to_owned(),
-                arrivals: Arrivals::Rate(options.rate),
-                shots: Box::new(gateways_only(Shape::Whole { bytes: KILOBYTE })),
-                beside,
-                ..saturated(Shape::Whole { bytes: KILOBYTE }, connections)
-            };
-            let wrong: Shots = Box::new(|subject| Some(request::wrong_keys(subject)));
-            vec![
-                part("without wrong keys", None),
-                part("100,000 wrong keys a minute", Some((WRONG_KEYS_A_SECOND, wrong))),
-            ]
-        }
-        Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
-        Scenario::Open | Scenario::Soak | Scenario::Syscalls | Scenario::Instructions => Vec::new(),
-    }
-}
-
-/// Nothing for a subject that knows no keys.
-fn gateways_only(shape: Shape) -> impl Fn(&Subject) -> Option<Vec<Shot>> {
-    move |subject| (!subject.refused.is_empty()).then(|| vec![shape.shot(subject)])
-}
-
-/// A flood with a key that is refused.
-fn denied(name: &'static str, connections: usize) -> Part {
-    let shots = move |subject: &Subject| {
-        let refused = subject.refused.iter().find(|refused| refused.name == name)?;
-        Some(vec![Shape::Whole { bytes: KILOBYTE }.denied(
-            subject,
-            &refused.key,
-            refused.statuses,
-        )])
-    };
-    Part {
-        name: name.to_owned(),
-        unit: Unit::Request,
-        arrivals: Arrivals::Closed,
-        connections,
-        shots: Box::new(shots),
-        beside: None,
-    }
+/// Threads of the bench's own processes that may want to run at once: of the subject, load and upstream, the load beside, and the store.
+fn own_tasks(fleet: &Fleet) -> usize {
+    fleet.options.threads + 2 * fleet.cores.load_threads() + 2
 }
 
 /// What is read at the beginning and the end of a measure.
@@ -171,63 +103,80 @@ struct Mark {
     upstream_ns: u64,
     load_ns: u64,
     store_ns: u64,
-    busy_ns: u64,
+    around: Around,
 }
 
 impl Mark {
-    fn read(fleet: &Fleet, subject: &Subject) -> Self {
+    /// What takes long to read is read outside of the measure: before the times where it begins, behind them where it ends.
+    fn read(fleet: &Fleet, subject: &Subject, begins: bool) -> Self {
+        let before = begins.then(|| Around::read(fleet, subject));
+        let children = |pid: &u32| Ticks::read_of_children(*pid);
+        let of_children = subject.store_pids.iter().filter_map(children);
+        let store_children_ns = of_children.fold(Ticks::default(), Ticks::and).ns();
         Self {
-            subject_ns: machine::cpu_ns(&subject.pids),
-            subject_ticks: machine::cpu_ticks(&subject.pids),
-            upstream_ns: machine::cpu_ns(fleet.upstream_pids()),
+            subject_ns: process::cpu_ns_of(&subject.pids),
+            subject_ticks: process::cpu_ticks_of(&subject.pids),
+            upstream_ns: process::cpu_ns_of(fleet.upstream_pids()),
             load_ns: process::cpu_ns(std::process::id()).unwrap_or_default(),
-            store_ns: machine::cpu_ns(&subject.store_pids),
-            busy_ns: machine::busy_ns(),
+            store_ns: process::cpu_ns_of(&subject.store_pids) + store_children_ns,
+            around: before.unwrap_or_else(|| Around::read(fleet, subject)),
         }
     }
 }
 
-fn measure(
-    scenario: Scenario,
-    part: &Part,
-    round: usize,
-    fleet: &Fleet,
-    subject: &Subject,
-    shots: Vec<Shot>,
-) -> Result<(Round, Tally)> {
-    let is_paced = scenario == Scenario::StreamPaced && !fleet.options.quick;
-    let spread = if is_paced { PACED_LENGTH } else { Duration::ZERO };
+/// What is read beside the times.
+struct Around {
+    counted: Option<Counted>,
+    memory_kib: Option<u64>,
+    open_files: Option<u64>,
+}
+
+impl Around {
+    fn read(fleet: &Fleet, subject: &Subject) -> Self {
+        let load = [std::process::id()];
+        let own = [&subject.pids[..], &subject.store_pids, fleet.upstream_pids(), &load].concat();
+        Self {
+            counted: Counted::read(&own),
+            memory_kib: subject.memory_kib(),
+            open_files: subject.open_files(),
+        }
+    }
+}
+
+fn measure(part: &Part, round: usize, fleet: &Fleet, subject: &Subject, shots: Vec<Shot>) -> Result<(Round, Tally)> {
+    // The same times for each subject of a round.
+    let seed = round as u64;
+    let arrivals = |rate: Option<u32>, seed| rate.map_or(Arrivals::Closed, |rate| Arrivals::Poisson { rate, seed });
     let plan = Plan {
         address: subject.address,
         shots,
-        arrivals: part.arrivals,
+        arrivals: arrivals(part.rate, seed),
         connections: part.connections,
         workers: fleet.cores.load_threads(),
         waiting: fleet.options.waiting(),
-        spread,
-        warm_up: fleet.options.warm_up() + spread,
-        length: fleet.options.length() * if spread.is_zero() { 1 } else { 3 },
+        spread: part.spread,
+        warm_up: fleet.options.warm_up() + part.spread,
+        length: fleet.options.length() * part.longer,
         requests_max: None,
     };
     let beside = part.beside.as_ref().and_then(|(rate, shots)| {
         Some(Plan {
-            address: subject.address,
             shots: shots(subject)?,
-            arrivals: Arrivals::Rate(*rate),
+            arrivals: arrivals(Some(*rate), seed + SEED_BESIDE),
             connections: BESIDE_CONNECTIONS,
             workers: 1,
-            waiting: fleet.options.waiting(),
-            spread: Duration::ZERO,
-            warm_up: Duration::ZERO,
+            spread: Default::default(),
+            warm_up: Default::default(),
             length: plan.warm_up + plan.length,
-            requests_max: None,
+            ..plan
         })
     });
     let beside = beside.map(|plan| thread::spawn(move || drive::run(plan, || (), |_| ())));
+    let (begins, mut runnable) = (Cell::new(true), Vec::new());
     let outcome = drive::run(
         plan,
-        || (Mark::read(fleet, subject), memory(subject), files(subject)),
-        |_| {},
+        || Mark::read(fleet, subject, begins.replace(false)),
+        |_| runnable.extend(disturbance::runnable()),
     )?;
     if let Some(beside) = beside {
         let beside = beside.join().map_err(|_| "the load beside panicked")??;
@@ -235,13 +184,11 @@ fn measure(
             return Err(format!("{n} wrong answers to what was sent beside: {kind}").into());
         }
     }
-    Ok(figures(part, round, subject, outcome))
+    Ok(figures(part, round, subject, outcome, &runnable))
 }
 
-type Marks = (Mark, Option<u64>, Option<u64>);
-
-fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>) -> (Round, Tally) {
-    let (first, (last, memory_kib, open_files)) = (outcome.marks.0.0, outcome.marks.1);
+fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Mark>, runnable: &[u64]) -> (Round, Tally) {
+    let (first, last) = outcome.marks;
     let units = if part.unit == Unit::Request {
         outcome.requests
     } else {
@@ -255,9 +202,8 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>
             ns as f64 / 1000.0 / units as f64
         }
     };
-    let ours = spent(|m| m.subject_ns) + spent(|m| m.upstream_ns) + spent(|m| m.load_ns) + spent(|m| m.store_ns);
-    let others = spent(|m| m.busy_ns).saturating_sub(ours) as f64 / 1e9 / outcome.seconds;
     let kernel_share = last.subject_ticks.kernel_share_since(first.subject_ticks);
+    let counted = first.around.counted.zip(last.around.counted);
     let tally = outcome.tally;
     let round = Round {
         round,
@@ -275,35 +221,16 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Marks>
         latency_us: Percentiles::of(&tally.latency).filter(|_| part.unit == Unit::Request),
         first_event_us: Percentiles::of(&tally.first_event),
         event_delay_us: Percentiles::of(&tally.event_delay),
-        lag_us: Percentiles::of(&tally.lag).filter(|_| part.arrivals != Arrivals::Closed),
-        memory_kib,
-        open_files,
-        others_busy: others,
+        lag_us: Percentiles::of(&tally.lag).filter(|_| part.rate.is_some()),
+        queued: if part.rate.is_some() { tally.queued } else { 0 },
+        memory_kib: last.around.memory_kib,
+        open_files: last.around.open_files,
+        disturbance: counted.map(|(first, last)| first.until(last, outcome.seconds, runnable)),
         statuses: tally.statuses.clone(),
         errors: tally.errors.clone(),
         reconnects: tally.reconnects,
     };
     (round, tally)
-}
-
-/// Resident memory of a subject in KiB.
-pub(crate) fn memory(subject: &Subject) -> Option<u64> {
-    subject
-        .pids
-        .iter()
-        .map(|pid| process::resident_kib(*pid))
-        .sum::<Option<u64>>()
-        .filter(|kib| *kib > 0)
-}
-
-/// Open files of a subject.
-pub(crate) fn files(subject: &Subject) -> Option<u64> {
-    subject
-        .pids
-        .iter()
-        .map(|pid| process::open_files(*pid))
-        .sum::<Option<u64>>()
-        .filter(|files| *files > 0)
 }
 
 fn progress(place: (&str, &str, &str), unit: Unit, round: &Round, rounds: usize) {
@@ -325,18 +252,6 @@ fn progress(place: (&str, &str, &str), unit: Unit, round: &Round, rounds: usize)
     ));
 }
 
-/// Keys that are refused, by the names that the gateway's set-up gives them.
-const DENIED: [&str; 4] = ["garbage", "revoked", "broke", "limited"];
-const BREAK_IN_REQUESTS: u64 = 1000;
-const BREAK_IN_MAX: Duration = Duration::from_secs(10);
-const PACED_STREAMS: usize = 50;
-/// A stream that comes at the speed at which it is read.
-pub(crate) const PACED: Script = Script {
-    events: 100,
-    pace_ms: 20,
-};
-/// From the first request of a paced stream's connection to its next one, and a step of the pace more: so each stream has a phase of its own.
-pub(crate) const PACED_LENGTH: Duration = Duration::from_millis((PACED.events as u64 + 1) * PACED.pace_ms as u64);
-/// 100,000 a minute.
-const WRONG_KEYS_A_SECOND: u32 = 1667;
+/// Apart from those of all rounds.
+const SEED_BESIDE: u64 = 1_000_000;
 const BESIDE_CONNECTIONS: usize = 16;

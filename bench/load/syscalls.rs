@@ -11,15 +11,14 @@ use std::{
 };
 
 use crate::{
-    Result,
+    common::{Result, say},
     drive::{self, Arrivals, Plan},
     figures::Unit,
     fleet::{Fleet, Subject},
     measured::SystemCalls,
+    parts::BURST,
     report::Report,
     request::{KILOBYTE, Shape},
-    say,
-    upstream::Script,
 };
 
 /// What is sent while system calls are counted.
@@ -42,13 +41,10 @@ pub(crate) fn run(fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> R
             arrivals,
         }
     };
-    let burst = Shape::Stream(Script {
-        events: 100,
-        pace_ms: 0,
-    });
+    let burst = Shape::Stream(BURST);
     let parts = [
         whole("saturated", Arrivals::Closed),
-        whole(&format!("{rate}/s"), Arrivals::Rate(rate)),
+        whole(&format!("{rate} a second"), Arrivals::Poisson { rate, seed: SEED }),
         Part {
             name: "stream-burst".to_owned(),
             unit: Unit::Event,
@@ -77,7 +73,7 @@ pub(crate) fn run(fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> R
 fn count(fleet: &Fleet, subject: &Subject, part: &Part) -> Result<SystemCalls> {
     let plan = Plan {
         address: subject.address,
-        shots: vec![part.shape.shot(subject)],
+        shots: part.shape.shots(subject),
         arrivals: part.arrivals,
         connections: fleet.options.connections,
         workers: fleet.cores.load_threads(),
@@ -183,7 +179,7 @@ impl Drop for Tracer {
 }
 
 /// Reads strace's summary: per cent, seconds, microseconds a call, calls, errors if any, name.
-fn parse(summary: &str) -> Vec<(String, u64)> {
+pub(crate) fn parse(summary: &str) -> Vec<(String, u64)> {
     let row = |line: &str| {
         let fields: Vec<&str> = line.split_whitespace().collect();
         let name = *fields.last()?;
@@ -193,6 +189,7 @@ fn parse(summary: &str) -> Vec<(String, u64)> {
     summary.lines().filter_map(row).collect()
 }
 
+const SEED: u64 = 1;
 /// A traced process is slow, and its connections shall be made before the count begins.
 const LENGTH_MIN: Duration = Duration::from_millis(500);
 const ATTACH_TIMEOUT: Duration = Duration::from_secs(5);

@@ -1,6 +1,5 @@
-//! The simulated upstream: a provider that answers at once and costs a few microseconds a request, so that what is
-//! measured is the proxy before it. What it shall answer stands in the request's first message (see [`Script`]), since a
-//! gateway passes that on unchanged while it rewrites the model and drops unknown headers.
+//! The simulated upstream: a provider that answers at once and costs a few microseconds a request, so that what is measured is the proxy
+//! before it. What it shall answer stands in the request (see [`Script`]).
 
 use std::{io, net::SocketAddr, sync::Arc, thread, time::Duration};
 
@@ -11,47 +10,12 @@ use tokio::{
 };
 
 use crate::{
-    Result, process,
+    answers::Answers,
+    common::Result,
+    script::{Ending, Script, Writes},
     waiting::Waiting,
     wire::{self, Chunked, Framing, Malformed},
 };
-
-/// What a request asks the simulated upstream to do, as text in the body: `sim events=100 pace_ms=20;`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Script {
-    /// Content events of the stream.
-    pub(crate) events: u32,
-    /// Pause before each event but the first; 0 writes the whole stream at once.
-    pub(crate) pace_ms: u32,
-}
-
-impl Script {
-    /// The text that stands for it.
-    pub(crate) fn text(self) -> String {
-        format!("sim events={} pace_ms={};", self.events, self.pace_ms)
-    }
-
-    /// The script in the beginning of a body. None for a whole answer.
-    fn find(body: &[u8]) -> Option<Self> {
-        let beginning = &body[..body.len().min(SCRIPT_WITHIN)];
-        let number = |name: &[u8]| {
-            let start = memmem::find(beginning, name)? + name.len();
-            let digits = beginning[start..].iter().take_while(|byte| byte.is_ascii_digit());
-            Some(digits.fold(0, |number: u32, digit| {
-                number.saturating_mul(10).saturating_add(u32::from(digit - b'0'))
-            }))
-        };
-        Some(Self {
-            events: number(b"sim events=")?,
-            pace_ms: number(b" pace_ms=")?,
-        })
-    }
-
-    /// Events that a client sees when it asked for usage: content, the finish, usage, `[DONE]`.
-    pub(crate) fn events_seen(self) -> u64 {
-        u64::from(self.events) + 3
-    }
-}
 
 /// Serves until the process is killed.
 pub(crate) fn serve(listen: SocketAddr, threads: usize, waiting: Waiting) -> Result<()> {
@@ -97,69 +61,6 @@ async fn accept(listener: std::net::TcpListener, answers: Arc<Answers>, waiting:
     }
 }
 
-/// What is answered, rendered once.
-struct Answers {
-    whole: Vec<u8>,
-    embeddings: Vec<u8>,
-    not_found: Vec<u8>,
-    stream_head: Vec<u8>,
-    /// A token each, taken in turn.
-    events: Vec<Vec<u8>>,
-    finish: Vec<u8>,
-    usage: Vec<u8>,
-    done: Vec<u8>,
-}
-
-impl Answers {
-    fn new() -> Self {
-        let text = "All of this was said by the simulated upstream, which says the same to everyone. ".repeat(14);
-        let whole = format!(
-            r#"{{"id":"chatcmpl-sim-0","object":"chat.completion","created":1760000000,"model":"sim","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}"}},"finish_reason":"stop"}}],"usage":{{"prompt_tokens":220,"completion_tokens":238,"total_tokens":458}}}}"#
-        );
-        let numbers = (0..1536)
-            .map(|i| format!("{:.8}", f64::from(i * 7919 % 2000 - 1000) / 10_007.0))
-            .collect::<Vec<_>>()
-            .join(",");
-        let embeddings = format!(
-            r#"{{"object":"list","data":[{{"object":"embedding","index":0,"embedding":[{numbers}]}}],"model":"sim","usage":{{"prompt_tokens":210,"total_tokens":210}}}}"#
-        );
-        Self {
-            whole: json("200 OK", &whole),
-            embeddings: json("200 OK", &embeddings),
-            not_found: json("404 Not Found", r#"{"error":{"code":404,"message":"the simulated upstream has no such path","type":"not_found_error"}}"#),
-            stream_head: b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncache-control: no-cache\r\ntransfer-encoding: chunked\r\n\r\n".to_vec(),
-            events: WORDS.iter().map(|word| chunk(&choice(&format!(r#""content":"{word}""#), "null"), "null")).collect(),
-            finish: chunk(&choice("", r#""stop""#), "null"),
-            usage: chunk("", r#"{"prompt_tokens":220,"completion_tokens":100,"total_tokens":320}"#),
-            done: { let mut out = Vec::new(); wire::push_chunk(&mut out, b"data: [DONE]\n\n"); out.extend_from_slice(b"0\r\n\r\n"); out },
-        }
-    }
-}
-
-fn json(status: &str, body: &str) -> Vec<u8> {
-    format!(
-        "HTTP/1.1 {status}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .into_bytes()
-}
-
-/// The one choice of an event.
-fn choice(delta: &str, finish_reason: &str) -> String {
-    format!(r#"{{"index":0,"delta":{{{delta}}},"logprobs":null,"finish_reason":{finish_reason}}}"#)
-}
-
-/// An event of a stream as one chunk, in the shape that OpenAI gives it, with room for a time.
-fn chunk(choice: &str, usage: &str) -> Vec<u8> {
-    let mut out = Vec::new();
-    let stamp = "0".repeat(wire::STAMP_DIGITS);
-    let event = format!(
-        r#"{{"id":"chatcmpl-sim-0123456789","object":"chat.completion.chunk","created":1760000000,"model":"sim-2026-01-01","service_tier":"default","system_fingerprint":"fp_0123456789","choices":[{choice}],"usage":{usage},"obfuscation":"{stamp}"}}"#
-    );
-    wire::push_chunk(&mut out, format!("data: {event}\n\n").as_bytes());
-    out
-}
-
 /// One keep-alive connection.
 struct Connection {
     stream: TcpStream,
@@ -169,22 +70,28 @@ struct Connection {
 }
 
 /// What a request asks for.
-enum Asked {
-    Whole,
-    Embeddings,
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Asked {
+    Whole(Script),
+    Embeddings(Script),
     Stream { script: Script, usage: bool },
+    Error,
     Nothing,
 }
 
 impl Connection {
     async fn serve(mut self) -> io::Result<()> {
+        let answers = Arc::clone(&self.answers);
         while let Some((asked, keep_alive)) = self.request().await? {
+            self.out.clear();
             match asked {
-                Asked::Whole => self.stream.write_all(&self.answers.whole).await?,
-                Asked::Embeddings => self.stream.write_all(&self.answers.embeddings).await?,
-                Asked::Nothing => self.stream.write_all(&self.answers.not_found).await?,
-                Asked::Stream { script, usage } => self.answer_stream(script, usage).await?,
+                Asked::Whole(script) => answers.whole.push(&mut self.out, script),
+                Asked::Embeddings(script) => answers.embeddings.push(&mut self.out, script),
+                Asked::Error => self.out.extend_from_slice(&answers.refused),
+                Asked::Nothing => self.out.extend_from_slice(&answers.not_found),
+                Asked::Stream { script, usage } => self.stream(&answers, script, usage).await?,
             }
+            self.flush().await?;
             if !keep_alive {
                 break;
             }
@@ -247,28 +154,40 @@ impl Connection {
         }
     }
 
-    async fn answer_stream(&mut self, script: Script, usage: bool) -> io::Result<()> {
-        let answers = Arc::clone(&self.answers);
-        self.out.clear();
+    /// Writes a stream, but for its last bytes, which are left in `out`.
+    async fn stream(&mut self, answers: &Answers, script: Script, usage: bool) -> io::Result<()> {
+        let Some(parts) = answers.stream(script.form) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
         self.out.extend_from_slice(&answers.stream_head);
         for event in 0..script.events {
             if script.pace_ms > 0 && event > 0 {
                 tokio::time::sleep(Duration::from_millis(script.pace_ms.into())).await;
             }
-            let start = self.out.len();
-            let token = usize::try_from(event).unwrap_or_default() % answers.events.len();
-            self.out.extend_from_slice(&answers.events[token]);
-            if script.pace_ms > 0 {
-                stamp(&mut self.out[start..]);
+            parts.push(&mut self.out, event);
+            if script.pace_ms > 0 || script.writes == Writes::Each {
                 self.flush().await?;
             }
         }
-        self.out.extend_from_slice(&answers.finish);
-        if usage {
-            self.out.extend_from_slice(&answers.usage);
+        match script.ending {
+            Ending::Done | Ending::Error => {
+                self.out.extend_from_slice(&parts.finish);
+                if usage {
+                    answers.usage.push(&mut self.out, script);
+                }
+                self.out.extend_from_slice(&answers.done);
+                Ok(())
+            }
+            Ending::Cut => {
+                self.flush().await?;
+                Err(io::ErrorKind::ConnectionAborted.into())
+            }
+            Ending::Stall => {
+                self.flush().await?;
+                // The other side says nothing more until it closes.
+                self.more().await
+            }
         }
-        self.out.extend_from_slice(&answers.done);
-        self.flush().await
     }
 
     async fn flush(&mut self) -> io::Result<()> {
@@ -278,24 +197,27 @@ impl Connection {
     }
 }
 
-fn asked(target: &[u8], body: &[u8]) -> Asked {
-    if target.ends_with(b"/embeddings") {
-        return Asked::Embeddings;
-    }
-    if !target.ends_with(b"/chat/completions") {
+/// What the request with this target and body asks for.
+pub(crate) fn asked(target: &[u8], body: &[u8]) -> Asked {
+    let Some(script) = Script::find(body) else {
         return Asked::Nothing;
-    }
-    match Script::find(body) {
-        None => Asked::Whole,
-        Some(script) => Asked::Stream {
-            script,
-            usage: wants_usage(body),
-        },
+    };
+    if script.ending == Ending::Error {
+        Asked::Error
+    } else if target.ends_with(b"/embeddings") {
+        Asked::Embeddings(script)
+    } else if !target.ends_with(b"/chat/completions") {
+        Asked::Nothing
+    } else if says_true(body, b"\"stream\"") {
+        let usage = says_true(body, b"\"include_usage\"");
+        Asked::Stream { script, usage }
+    } else {
+        Asked::Whole(script)
     }
 }
 
-fn wants_usage(body: &[u8]) -> bool {
-    let name = b"\"include_usage\"";
+/// Whether a field of this name, quotes and all, is true.
+fn says_true(body: &[u8], name: &[u8]) -> bool {
     memmem::find(body, name).is_some_and(|at| {
         let value = body[at + name.len()..]
             .trim_ascii_start()
@@ -305,38 +227,6 @@ fn wants_usage(body: &[u8]) -> bool {
     })
 }
 
-/// Writes the time into an event.
-fn stamp(event: &mut [u8]) {
-    let Some(place) = wire::stamp_place(event) else { return };
-    let mut now = process::monotonic_ns();
-    for digit in event[place].iter_mut().rev() {
-        *digit = b'0' + (now % 10) as u8;
-        now /= 10;
-    }
-}
-
 fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
 }
-
-/// A usual delta is one token.
-const WORDS: [&str; 16] = [
-    "The",
-    " answer",
-    " is",
-    " that",
-    " a",
-    " gateway",
-    " counts",
-    " what",
-    " it",
-    " delivers",
-    ",",
-    " and",
-    " nothing",
-    " else",
-    ".",
-    "\\n\\n",
-];
-/// The script stands in the first message.
-const SCRIPT_WITHIN: usize = 1024;

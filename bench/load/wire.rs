@@ -1,9 +1,8 @@
-//! As much of HTTP/1.1 and of server-sent events as the load generator and the simulated upstream need: heads, chunked
-//! bodies and the count of events. Not a general implementation: both ends are the bench's own or a gateway's.
+//! As much of HTTP/1.1 as the load generator and the simulated upstream need: heads and
+//! chunked bodies. Not a general implementation: both ends are the bench's own or a gateway's.
 
 use std::ops::Range;
 
-use memchr::{memchr, memmem};
 use thiserror::Error;
 
 /// Bytes that cannot be read as HTTP/1.1.
@@ -170,53 +169,6 @@ impl Chunk {
     }
 }
 
-/// Counts the events of a stream, whatever the pieces it arrives in.
-#[derive(Debug, Default)]
-pub(crate) struct EventCounter {
-    /// Events with data so far, `[DONE]` included.
-    pub(crate) events: u64,
-    /// Whether `[DONE]` was among them.
-    pub(crate) done: bool,
-    /// The beginning of a line that is not complete yet.
-    line: Vec<u8>,
-    has_data: bool,
-}
-
-impl EventCounter {
-    /// Takes the next bytes of the stream.
-    pub(crate) fn feed(&mut self, mut bytes: &[u8]) {
-        while let Some(end) = memchr(b'\n', bytes) {
-            let (line, rest) = bytes.split_at(end);
-            bytes = rest.get(1..).unwrap_or_default();
-            if self.line.is_empty() {
-                self.line_is(line);
-            } else {
-                self.keep(line);
-                let line = std::mem::take(&mut self.line);
-                self.line_is(&line);
-                self.line = line;
-                self.line.clear();
-            }
-        }
-        self.keep(bytes);
-    }
-
-    fn keep(&mut self, piece: &[u8]) {
-        let room = LINE_KEPT.saturating_sub(self.line.len());
-        self.line.extend_from_slice(&piece[..piece.len().min(room)]);
-    }
-
-    fn line_is(&mut self, line: &[u8]) {
-        let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() {
-            self.events += u64::from(std::mem::take(&mut self.has_data));
-        } else if line.starts_with(b"data:") {
-            self.has_data = true;
-            self.done |= matches!(line, b"data: [DONE]" | b"data:[DONE]");
-        }
-    }
-}
-
 /// Writes `bytes` as one chunk to the end of `out`.
 pub(crate) fn push_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(format!("{:x}\r\n", bytes.len()).as_bytes());
@@ -224,22 +176,4 @@ pub(crate) fn push_chunk(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// Where the time that the simulated upstream wrote into an event stands in `bytes`, if it does.
-pub(crate) fn stamp_place(bytes: &[u8]) -> Option<Range<usize>> {
-    let start = memmem::rfind(bytes, STAMP_BEFORE)? + STAMP_BEFORE.len();
-    (start + STAMP_DIGITS <= bytes.len()).then_some(start..start + STAMP_DIGITS)
-}
-
-/// The time in nanoseconds that the simulated upstream wrote into the last whole event of `bytes`. None without one.
-pub(crate) fn stamp(bytes: &[u8]) -> Option<u64> {
-    let digits = std::str::from_utf8(bytes.get(stamp_place(bytes)?)?).ok()?;
-    digits.parse().ok().filter(|stamp| *stamp > 0)
-}
-
-/// What stands before the time in a simulated event: a field that differs from event to event in real streams too.
-pub(crate) const STAMP_BEFORE: &[u8] = b"\"obfuscation\":\"";
-/// Digits of the time.
-pub(crate) const STAMP_DIGITS: usize = 20;
 const HEADERS_MAX: usize = 64;
-/// Bytes kept of an incomplete line: enough to tell what it is.
-const LINE_KEPT: usize = 64;

@@ -32,6 +32,13 @@ fn no_files_import_each_other_in_a_circle() {
 }
 
 #[test]
+fn no_files_of_the_load_bench_import_each_other_in_a_circle() {
+    let bench = Tree::of_repository().crate_of("bench/load/");
+    assert!(bench.files.len() > 20, "only {} files were found", bench.files.len());
+    check(&rules::circles::check(&bench, &[]));
+}
+
+#[test]
 fn no_file_is_too_long() {
     check(&rules::text::lengths(&Tree::of_repository()));
 }

@@ -63,6 +63,17 @@ impl Tree {
         }
     }
 
+    /// The Rust files below `folder`, as if it were the `src` of a crate: what it has of its own.
+    pub(crate) fn crate_of(self, folder: &str) -> Tree {
+        let below = |File { path, text }: File| {
+            let path = format!("src/{}", path.strip_prefix(folder)?);
+            path.ends_with(".rs").then_some(File { path, text })
+        };
+        Tree {
+            files: self.files.into_iter().filter_map(below).collect(),
+        }
+    }
+
     /// The Rust files of the crate.
     pub(crate) fn sources(&self) -> impl Iterator<Item = &File> {
         self.files

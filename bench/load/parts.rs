@@ -1,0 +1,167 @@
+//! The scenarios of a steady load: what is sent, how, and for how long.
+
+use std::time::Duration;
+
+use crate::{
+    cli::{Options, Scenario},
+    client::Shot,
+    figures::Unit,
+    fleet::Subject,
+    request::{self, KILOBYTE, Shape},
+    script::{Form, Script, Writes},
+};
+
+/// One kind of load of a scenario.
+pub(crate) struct Part {
+    pub(crate) name: String,
+    pub(crate) unit: Unit,
+    /// Requests a second; None: each connection sends its next request when it has its answer.
+    pub(crate) rate: Option<u32>,
+    pub(crate) connections: usize,
+    /// Rounds are so many times as long as they are said to be: where less happens in a second, it takes longer to know.
+    pub(crate) longer: u32,
+    /// The connections begin one after the other over this time.
+    pub(crate) spread: Duration,
+    pub(crate) shots: Shots,
+    /// What else is sent meanwhile, at its own rate; it is not measured.
+    pub(crate) beside: Option<(u32, Shots)>,
+}
+
+/// What is sent to a subject; None where the part does not apply to it.
+pub(crate) type Shots = Box<dyn Fn(&Subject) -> Option<Vec<Shot>>>;
+
+/// The parts of a scenario; none of one that is no steady load.
+pub(crate) fn of(scenario: Scenario, options: &Options) -> Vec<Part> {
+    let (connections, half) = (options.connections, options.connections.div_ceil(2));
+    let whole = Shape::Whole { bytes: KILOBYTE };
+    match scenario {
+        Scenario::Whole => {
+            let rate = at_rate(saturated(whole, connections), options.rate);
+            vec![saturated(whole, connections), rate]
+        }
+        Scenario::Big => vec![saturated(Shape::Whole { bytes: 100 * KILOBYTE }, half)],
+        Scenario::Embeddings => vec![saturated(Shape::Embeddings, connections)],
+        Scenario::StreamPaced => {
+            vec![Part {
+                name: "20 ms".to_owned(),
+                longer: PACED_LONGER,
+                spread: if options.quick { Duration::ZERO } else { PACED_LENGTH },
+                ..streams(PACED, PACED_STREAMS)
+            }]
+        }
+        Scenario::StreamBurst => bursts(BURST, half, options),
+        Scenario::StreamEach => bursts(BURST_EACH, half, options),
+        Scenario::StreamForms => [
+            (Form::Tools, "tool calls"),
+            (Form::Logprobs, "logprobs"),
+            (Form::Choices, "two choices"),
+        ]
+        .into_iter()
+        .map(|(form, name)| Part {
+            name: name.to_owned(),
+            ..streams(Script { form, ..BURST_EACH }, half)
+        })
+        .collect(),
+        Scenario::Mixed => vec![Part {
+            shots: Box::new(|subject| Some(request::mixed(subject))),
+            ..saturated(Shape::Embeddings, connections)
+        }],
+        Scenario::Strangers => {
+            let part = |name: &str, beside: Option<(u32, Shots)>| Part {
+                shots: Box::new(gateways_only(whole)),
+                beside,
+                name: name.to_owned(),
+                ..at_rate(saturated(whole, connections), options.rate)
+            };
+            let wrong: Shots = Box::new(|subject| Some(request::wrong_keys(subject)));
+            vec![
+                part("without wrong keys", None),
+                part("100,000 wrong keys a minute", Some((WRONG_KEYS_A_SECOND, wrong))),
+            ]
+        }
+        Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
+        Scenario::All | Scenario::Open | Scenario::Soak | Scenario::Syscalls | Scenario::Instructions => Vec::new(),
+    }
+}
+
+fn saturated(shape: Shape, connections: usize) -> Part {
+    Part {
+        name: "saturated".to_owned(),
+        unit: Unit::Request,
+        rate: None,
+        connections,
+        longer: 1,
+        spread: Duration::ZERO,
+        shots: Box::new(move |subject| Some(shape.shots(subject))),
+        beside: None,
+    }
+}
+
+fn at_rate(part: Part, rate: u32) -> Part {
+    Part {
+        name: format!("{rate} a second"),
+        rate: Some(rate),
+        longer: RATE_LONGER,
+        ..part
+    }
+}
+
+fn streams(script: Script, connections: usize) -> Part {
+    Part {
+        unit: Unit::Event,
+        ..saturated(Shape::Stream(script), connections)
+    }
+}
+
+/// Saturated, and at a rate at which a stream hardly waits for another one: only there is a delay not another word for throughput.
+fn bursts(script: Script, connections: usize, options: &Options) -> Vec<Part> {
+    let rate = (options.rate / STREAM_RATE_PART).max(1);
+    vec![
+        streams(script, connections),
+        at_rate(streams(script, connections), rate),
+    ]
+}
+
+/// Nothing for a subject that knows no keys.
+fn gateways_only(shape: Shape) -> impl Fn(&Subject) -> Option<Vec<Shot>> {
+    move |subject| (!subject.refused.is_empty()).then(|| shape.shots(subject))
+}
+
+/// A flood with a key that is refused.
+fn denied(name: &'static str, connections: usize) -> Part {
+    let shots = move |subject: &Subject| {
+        let refused = subject.refused.iter().find(|refused| refused.name == name)?;
+        let whole = Shape::Whole { bytes: KILOBYTE };
+        Some(vec![whole.denied(subject, &refused.key, refused.statuses)])
+    };
+    Part {
+        name: name.to_owned(),
+        shots: Box::new(shots),
+        ..saturated(Shape::Embeddings, connections)
+    }
+}
+
+/// Keys that are refused, by the names that the gateway's set-up gives them. The wrong ones come last: after so many of them the gateway looks
+/// up no key from this address that has not worked before.
+const DENIED: [&str; 4] = ["broke", "limited", "revoked", "garbage"];
+const PACED_STREAMS: usize = 50;
+/// A stream that comes at the speed at which it is read.
+pub(crate) const PACED: Script = Script {
+    pace_ms: 20,
+    ..Script::stream(100)
+};
+/// A stream without pauses, in one write.
+pub(crate) const BURST: Script = Script::stream(100);
+/// The same with a write for each event.
+pub(crate) const BURST_EACH: Script = Script {
+    writes: Writes::Each,
+    ..BURST
+};
+/// From the first request of a paced stream's connection to its next one, and a step of the pace more: so each stream has a phase of its own.
+pub(crate) const PACED_LENGTH: Duration = Duration::from_millis((PACED.events as u64 + 1) * PACED.pace_ms as u64);
+const PACED_LONGER: u32 = 3;
+const RATE_LONGER: u32 = 2;
+/// So many times fewer streams than whole answers: they have 100 events each.
+const STREAM_RATE_PART: u32 = 20;
+/// 100,000 a minute.
+const WRONG_KEYS_A_SECOND: u32 = 1667;

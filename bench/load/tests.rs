@@ -1,0 +1,64 @@
+//! The tests of the load bench: its parsers, its statistics, and what it computes that calls cost. The bench itself has no test harness, so
+//! they are a target of their own over the same files: `cargo test --test bench`.
+#![expect(
+    clippy::disallowed_methods,
+    clippy::unwrap_used,
+    dead_code,
+    reason = "what measures is not run here; a test fails by panicking"
+)]
+
+mod allocator;
+mod answers;
+mod baseline;
+mod bench;
+mod books;
+mod catalogue;
+mod cli;
+mod client;
+mod common;
+mod disturbance;
+mod drive;
+mod events;
+mod figures;
+mod fleet;
+mod gateway;
+mod http2;
+mod idle;
+mod instructions;
+mod machine;
+mod measured;
+mod operator;
+mod pacer;
+mod parts;
+mod peers;
+mod plot;
+mod prices;
+mod process;
+mod provenance;
+mod random;
+mod report;
+mod request;
+mod script;
+mod soak;
+mod soak_calls;
+mod statistics;
+mod steady;
+mod store;
+mod subjects;
+mod syscalls;
+mod tables;
+mod tally;
+mod upstream;
+mod waiting;
+mod wire;
+
+mod tests {
+    mod counters;
+    mod disturbance;
+    mod figures;
+    mod http;
+    mod options;
+    mod scripts;
+    mod soak;
+    mod statistics;
+}
