@@ -106,8 +106,8 @@ async fn a_stop_says_that_it_is_not_ready_before_it_takes_no_more_connections() 
         conf["unready_seconds"] = 2.into();
     })
     .await;
-    process.signal("TERM");
     let told = Instant::now();
+    process.signal("TERM");
     eventually("the gateway is not ready", async || {
         (process.admin.get("//readyz").await.status == 503).then_some(())
     })

@@ -32,6 +32,9 @@ fn credits_round_trip_as_text() {
     ] {
         assert_eq!(text.parse::<Credits>().unwrap().to_string(), text);
         assert_eq!(serde_json::to_string(&text.parse::<Credits>().unwrap()).unwrap(), text);
+        let mut written = b"cost: ".to_vec();
+        text.parse::<Credits>().unwrap().write_to(&mut written);
+        assert_eq!(String::from_utf8(written).unwrap(), format!("cost: {text}"));
     }
     assert_eq!("10.50".parse::<Credits>().unwrap().to_string(), "10.5");
 }

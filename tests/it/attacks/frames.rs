@@ -327,6 +327,7 @@ pub(super) async fn run_all(address: SocketAddr, key: &str) -> usize {
     let others = Client::h2c(address);
     let (table, mut wrong) = (table(key), Vec::new());
     for (name, expected, bytes) in &table {
+        println!("h2: {name}");
         let mut raw = Raw::connect(address).await;
         raw.try_send([PREFACE, &frame(SETTINGS, 0, 0, &NO_TABLE), bytes].concat())
             .await
@@ -344,7 +345,6 @@ pub(super) async fn run_all(address: SocketAddr, key: &str) -> usize {
                 other => found += &format!(", then {other}"),
             }
         }
-        println!("h2: {name}: {found}");
         if found != *expected {
             wrong.push(format!("{name}: {found} in place of {expected}"));
         }

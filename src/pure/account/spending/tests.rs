@@ -232,6 +232,16 @@ fn a_hold_is_raised_within_the_limits() {
 }
 
 #[test]
+fn a_call_that_costs_nothing_makes_no_end_user_known() {
+    let mut state = account(100);
+    let both = limits(Some(limit(50, Reset::Daily)), Some(("anna", limit(50, Reset::Daily))));
+    state.reserve(&request(1, NOW, 0, both.clone()), NOW).unwrap();
+    assert!(state.end_users_known() == 0 && !state.tracks(&key()));
+    state.reserve(&request(2, NOW, 1, both), NOW).unwrap();
+    assert!(state.end_users_known() == 1 && state.tracks(&key()));
+}
+
+#[test]
 fn end_users_are_as_many_as_are_counted() {
     let mut state = account(1_000_000);
     let day = SpendPeriod::Day(NOW.day());
