@@ -46,6 +46,7 @@ pub(super) enum AccountCommand {
         changes: Changes,
     },
     /// Show an account: balance, held credit, the month's spending, keys
+    #[command(after_help = "Example:\n  tollgate account show acme --json")]
     Show {
         /// Its name
         name: AccountId,
@@ -54,19 +55,22 @@ pub(super) enum AccountCommand {
     #[command(after_help = "Examples:\n  tollgate account list\n  tollgate account list --search acme --limit 20")]
     List(ListArgs),
     /// Refuse an account's calls with 403 until it is resumed
-    #[command(after_help = "Its running streams go on, unless the configuration says `suspended_streams: end`.")]
+    #[command(
+        after_help = "Example:\n  tollgate account suspend acme\n\nIts running streams go on, unless the configuration says `suspended_streams: end`."
+    )]
     Suspend {
         /// Its name
         name: AccountId,
     },
     /// Let a suspended account call again
+    #[command(after_help = "Example:\n  tollgate account resume acme")]
     Resume {
         /// Its name
         name: AccountId,
     },
     /// Close an account for good
     #[command(
-        after_help = "Its calls are refused with 403. It gets no keys, and no credit but corrections and\n\
+        after_help = "Example:\n  tollgate account close acme\n\nIts calls are refused with 403. It gets no keys, and no credit but corrections and\n\
         refunds, and cannot be opened again. Its books, usage and receipts stay."
     )]
     Close {

@@ -1,5 +1,6 @@
 //! The shapes of arguments, read once: durations, amounts, quotas, limits.
 
+use std::net::SocketAddr;
 use std::str::FromStr;
 
 use crate::ledger::admin::credits::CreditKind;
@@ -131,6 +132,12 @@ pub(super) fn period(text: &str) -> Result<Period, String> {
         let names: Vec<&str> = Period::ALL.into_iter().map(Period::name).collect();
         format!("{text:?} is not one of {}", names.join(", "))
     })
+}
+
+/// An address to listen on.
+pub(super) fn address(text: &str) -> Result<SocketAddr, String> {
+    text.parse()
+        .map_err(|_| format!("{text:?} is not an address such as 127.0.0.1:8080"))
 }
 
 /// A key's id.

@@ -1,6 +1,6 @@
 //! `tollgate check`: would the gateway start with this configuration, and what would be missing?
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::Path;
 
 use serde::Serialize;
@@ -32,6 +32,9 @@ struct Findings {
     warnings: Vec<String>,
     /// What is in order.
     passed: Vec<String>,
+    /// The demo that runs here has a port of it.
+    #[serde(skip)]
+    waits_for_demo: bool,
 }
 
 impl Findings {
@@ -77,13 +80,12 @@ impl Findings {
     fn see_surroundings(&mut self, config: &Config) {
         let found = preflight::for_check(config);
         self.errors.extend(found.problems.iter().map(ToString::to_string));
-        let demo = demo::running_here().and_then(|conf| Config::load(&conf).ok());
         for (address, problem) in &found.taken {
-            match &demo {
-                Some(demo) if addresses(demo).any(|own| own == *address) => self.warnings.push(format!(
-                    "{problem}: the demo that runs here has it; stop that before you start this"
-                )),
-                _ => self.errors.push(problem.to_string()),
+            if demo::has(*address) {
+                self.waits_for_demo = true;
+                self.warnings.push(format!("{problem}{}", demo::HAS_IT));
+            } else {
+                self.errors.push(problem.to_string());
             }
         }
         if found.is_running {
@@ -144,6 +146,9 @@ impl Findings {
             Credential::None => self
                 .passed
                 .push(format!("provider {name}: on without a credential, at {host}")),
+            Credential::Missing(variable) if variable == demo::SIMULATED_KEY => self.warnings.push(format!(
+                "provider {name} is switched off: only `tollgate demo` starts it"
+            )),
             Credential::Missing(variable) => self.warnings.push(format!(
                 "provider {name} is switched off: the environment variable {variable} is not set"
             )),
@@ -166,8 +171,10 @@ impl Show for Findings {
             lines.collect::<String>()
         };
         let mut text = lines("ok", &self.passed) + &lines("warning", &self.warnings);
-        if self.good {
-            text.push_str("\nthe gateway can be started: tollgate serve\n");
+        match (self.good, self.waits_for_demo) {
+            (false, _) => {}
+            (true, false) => text.push_str("\nthe gateway can be started: tollgate serve\n"),
+            (true, true) => text.push_str("\nthe gateway can be started once the demo has stopped: tollgate serve\n"),
         }
         text
     }
@@ -175,12 +182,6 @@ impl Show for Findings {
     fn problems(&self) -> Vec<String> {
         self.errors.clone()
     }
-}
-
-/// Where a gateway listens.
-fn addresses(config: &Config) -> impl Iterator<Item = SocketAddr> {
-    let operator = config.operator.iter().map(|operator| operator.address);
-    [config.listen, config.admin_listen].into_iter().chain(operator)
 }
 
 /// Every mistake of a configuration that cannot be used, and not only the first.

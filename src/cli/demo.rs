@@ -20,6 +20,7 @@ use clap::Args;
 use self::files::{Layout, Supply};
 use self::greeting::Greeting;
 use self::simulated::Simulated;
+use super::arguments::address;
 use super::catalogue::on_sale;
 use super::failure::Failure;
 use super::key::{create_plain, random};
@@ -59,7 +60,7 @@ use crate::server::open::StartError;
 )]
 pub(super) struct DemoArgs {
     /// Where to listen [default: 127.0.0.1:8080 or a free port]
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address)]
     listen: Option<SocketAddr>,
     /// Where its configuration and ledger are
     #[arg(long, value_name = "DIR", default_value = DATA_DIR)]
@@ -259,6 +260,18 @@ pub(super) fn running_here() -> Option<PathBuf> {
     control_socket::connect(&socket).ok().map(|_| folder.join(files::CONF))
 }
 
+/// Whether a demo that runs in this folder listens there.
+pub(super) fn has(address: SocketAddr) -> bool {
+    let config = running_here().and_then(|conf| Config::load(&conf).ok());
+    config.is_some_and(|config| {
+        let operator = config.operator.iter().map(|operator| operator.address);
+        [config.listen, config.admin_listen]
+            .into_iter()
+            .chain(operator)
+            .any(|own| own == address)
+    })
+}
+
 /// The account with its credit, made at the first start, and its key: the one of the last start while that is still there and good.
 fn account_with_key(config: &Config, folder: &Path) -> Result<ApiKey, Failure> {
     let account: AccountId = ACCOUNT.parse().map_err(|error| Failure::new(format!("{error}")))?;
@@ -314,6 +327,9 @@ fn is_good(config: &Config, account: &AccountId, key: &ApiKey) -> Result<bool, F
 /// Known to this process alone: the gateway asks with it, and the simulated provider answers nobody else.
 static CREDENTIAL: OnceLock<String> = OnceLock::new();
 
+pub(in crate::cli) use self::files::SIMULATED_KEY;
+/// What is said of a port that [`has`] is true of.
+pub(super) const HAS_IT: &str = ": the demo that runs here has it; stop that before you start this";
 const DATA_DIR: &str = "data/demo";
 const ACCOUNT: &str = "demo";
 const CREDIT_PICO: i64 = 10_000_000_000_000;

@@ -48,6 +48,7 @@ pub(super) enum KeyCommand {
     /// Make a new key in place of one, which holds on for a while
     Rotate(RotateArgs),
     /// List an account's keys; they are shown by their ids
+    #[command(after_help = "Example:\n  tollgate key list acme")]
     List {
         /// The account's name
         name: AccountId,

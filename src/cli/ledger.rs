@@ -28,18 +28,19 @@ use crate::pure::money::Credits;
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
     /// Check that the books balance; exit status 1 when they do not
-    #[command(after_help = "For each account: top-ups - debits = balance, sum of holds = held, usage = debits.")]
+    #[command(after_help = "Example:\n  tollgate ledger audit\n\n\
+        For each account: top-ups - debits = balance, sum of holds = held, usage = debits.")]
     Audit,
     /// Make counters what their entries say, such as a month's use what its days add up to
     #[command(
-        after_help = "Shows what was mended. Balances are never changed: what does not balance is for somebody to look at."
+        after_help = "Example:\n  tollgate ledger repair\n\nShows what was mended. Balances are never changed: what does not\n\
+            balance is for somebody to look at."
     )]
     Repair,
     /// Bill or give back what processes that died have left in their journals
-    #[command(
-        after_help = "A gateway does this when it starts. While one runs on the embedded ledger, this shows what its start did; \
-                            otherwise it does it now."
-    )]
+    #[command(after_help = "Example:\n  tollgate ledger recover\n\n\
+            A gateway does this when it starts. While one runs on the embedded ledger, this shows\n\
+            what its start did; otherwise it does it now.")]
     Recover,
     /// Show receipts: what calls cost, and why
     Receipts(receipts::ReceiptsArgs),

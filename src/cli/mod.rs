@@ -31,13 +31,14 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
+use clap::error::{ContextKind, ContextValue};
 use clap::{Parser, Subcommand};
 
 use self::arguments::EVERYWHERE;
 use self::failure::{Failure, without_keys};
 use self::output::{Answer, Format};
 use self::remote::RemoteArgs;
-use crate::config::Config;
+use crate::config::{Config, nearest};
 
 /// What a run of the program leaves to be written, and how it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,51 +74,56 @@ enum Command {
     /// Run a gateway to play with: account, credit, key, and lines to paste
     Demo(demo::DemoArgs),
     /// Check the configuration, the catalogue and the credentials
+    #[command(after_help = CHECK)]
     Check,
     /// Make, change, suspend and show accounts: who pays
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  tollgate account create acme --tier pro")]
     Account(account::AccountCommand),
     /// Add, correct and list the credit of accounts
-    #[command(subcommand)]
+    #[command(
+        subcommand,
+        after_help = "Example:\n  tollgate credits add acme 10.50 --reference INVOICE-7"
+    )]
     Credits(credits::CreditsCommand),
     /// Make, list and revoke keys: what callers present
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  tollgate key create --account acme")]
     Key(key::KeyCommand),
     /// Make, list and revoke operators; show who did what
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  tollgate operator create anna --role admin")]
     Operator(operator::OperatorCommand),
     /// Show what an account has used, by model and day
     Usage(usage::UsageArgs),
     /// Show receipts: what calls cost, and why
     Generations(ledger::receipts::ReceiptsArgs),
     /// Check the books, and what was left by processes that died
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  tollgate ledger audit")]
     Ledger(ledger::LedgerCommand),
     /// Check the list of models and prices
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  tollgate catalogue check")]
     Catalogue(catalogue::CatalogueCommand),
     /// Refuse calls with 503 while you work on something, or take them again
     Maintenance(maintenance::MaintenanceArgs),
     /// Show webhooks and try them: who is told of events
-    #[command(subcommand)]
+    #[command(subcommand, after_help = "Example:\n  tollgate webhook list")]
     Webhook(webhook::WebhookCommand),
     /// Watch what the gateway does now: calls, spend, the slowest providers
     Top(top::TopArgs),
     /// Write the completions of a shell to standard output
     Completions(shell::CompletionsArgs),
     /// Write the man page to standard output
+    #[command(after_help = "Example:\n  tollgate man | man -l -")]
     Man,
 }
 
 /// Reads the arguments (the first is the program's name) and does what they say. Only `serve` and `demo` write anything themselves;
 /// they return when the gateway has stopped.
 pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = asked_for_help(arguments.into_iter().collect());
     let cli = match Cli::try_parse_from(&arguments) {
         Ok(cli) => cli,
         // What cannot be read as a whole may still ask for JSON.
-        Err(error) if arguments.iter().any(|argument| argument == "--json") => return unparsed(&error, Format::Json),
-        Err(error) => return unparsed(&error, Format::Text),
+        Err(error) if arguments.iter().any(|argument| argument == "--json") => return unparsed(error, Format::Json),
+        Err(error) => return unparsed(error, Format::Text),
     };
     let format = if cli.json { Format::Json } else { Format::Text };
     start_log(&cli.command);
@@ -145,6 +151,15 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
             status: 1,
         },
     }
+}
+
+/// `tollgate help key create` is `tollgate key create --help`.
+fn asked_for_help(mut arguments: Vec<OsString>) -> Vec<OsString> {
+    if arguments.get(1).is_some_and(|word| word == "help") {
+        arguments.remove(1);
+        arguments.push("--help".into());
+    }
+    arguments
 }
 
 impl Command {
@@ -240,7 +255,8 @@ fn load(path: &Path) -> Result<Config, Failure> {
 }
 
 /// What clap has to say: help and version are answers, everything else is wrong usage.
-fn unparsed(error: &clap::Error, format: Format) -> Outcome {
+fn unparsed(mut error: clap::Error, format: Format) -> Outcome {
+    without_far_tips(&mut error);
     let styled = |terminal: bool| match terminal {
         true => error.render().ansi().to_string(),
         false => error.render().to_string(),
@@ -260,6 +276,22 @@ fn unparsed(error: &clap::Error, format: Format) -> Outcome {
     Outcome {
         stdout,
         ..Outcome::default()
+    }
+}
+
+/// Takes out a similar name that is not similar (`--operator` for `--port`), with the usage that is made of it.
+fn without_far_tips(error: &mut clap::Error) {
+    let word = |value: Option<&ContextValue>| match value {
+        Some(ContextValue::String(word)) => Some(word.clone()),
+        _ => None,
+    };
+    let typed = word(error.get(ContextKind::InvalidArg));
+    let meant = word(error.get(ContextKind::SuggestedArg));
+    if let (Some(typed), Some(meant)) = (typed, meant)
+        && nearest(&typed, std::iter::once(meant.as_str())).is_empty()
+    {
+        error.remove(ContextKind::SuggestedArg);
+        error.remove(ContextKind::Usage);
     }
 }
 
@@ -306,7 +338,18 @@ Examples:
 All commands work while the gateway runs and take effect within a second.
 Relative paths in the configuration count from the current directory. Errors go
 to standard error, with --json as {\"error\":{\"message\":…}}, one a line; the exit
-status is 1 for an error or a failed check and 2 for wrong usage.";
+status is 1 for an error or a failed check and 2 for wrong usage.
+
+Read on: `tollgate help COMMAND`; conf/README.md, which explains running a gateway;
+conf/tollgate.yaml, which describes each key of the configuration in its comments.";
+const CHECK: &str = "\
+Examples:
+  tollgate check
+  tollgate check --conf /etc/tollgate/tollgate.yaml --json
+
+It lists every mistake with file and line, warns of what is probably a slip, and tries
+what a start needs: ports, folders, the access log, the store. Nothing is made or changed.
+The exit status is 1 when `tollgate serve` would not start.";
 
 #[cfg(test)]
 mod tests;

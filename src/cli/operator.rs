@@ -38,8 +38,10 @@ pub(super) enum OperatorCommand {
         expires_in: Option<Lifetime>,
     },
     /// List all operators, revoked ones too
+    #[command(after_help = "Example:\n  tollgate operator list")]
     List,
     /// Revoke an operator's token for good; it is refused within a second
+    #[command(after_help = "Example:\n  tollgate operator revoke op_0123456789abcdef")]
     Revoke {
         /// The operator's id: op_ and 16 hexadecimal digits
         id: String,

@@ -1,9 +1,12 @@
 //! `tollgate serve`: the gateway, until it is told to stop.
 
 use std::ffi::OsString;
+use std::io::Error;
+use std::net::SocketAddr;
 
 use clap::Args;
 
+use super::demo;
 use super::failure::Failure;
 use super::output::Answer;
 use crate::config::{Config, environment};
@@ -15,7 +18,12 @@ use crate::server::upgrade::{Start, Successor};
 pub(super) type Environment = fn(&str) -> Option<String>;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Signals:\n  \
+#[command(after_help = "Examples:\n  tollgate check && tollgate serve\n  \
+    tollgate serve --conf /etc/tollgate/tollgate.yaml\n\n\
+    A start that cannot succeed ends at once, with status 1 and one line that names the\n\
+    cause, the file and the line. How it stops and is upgraded: conf/README.md, Starting\n\
+    and stopping.\n\n\
+    Signals:\n  \
     SIGTERM, SIGINT  stop: running calls may end, for drain_seconds at most\n  \
     SIGHUP           read configuration, catalogue and certificate again\n  \
     SIGUSR2          start the binary that is installed by now, as with --upgrade")]
@@ -28,8 +36,24 @@ pub(super) struct ServeArgs {
 pub(super) fn run(args: &ServeArgs, config: Config) -> Result<Answer, Failure> {
     let start = if args.upgrade { Start::Upgrade } else { Start::Fresh };
     let successor = super::process::program().map(|program| Successor::new(program, successor_arguments(&config)));
-    serve(config, environment, start, successor).map_err(|error| Failure::new(error.to_string()))?;
+    let operator = config.operator.iter().map(|operator| operator.address);
+    let addresses: Vec<SocketAddr> = [config.listen, config.admin_listen]
+        .into_iter()
+        .chain(operator)
+        .collect();
+    serve(config, environment, start, successor)
+        .map_err(|error| Failure::new(with_demo(error.to_string(), &addresses)))?;
     Ok(Answer::default())
+}
+
+/// Says so where the demo that runs here has the port.
+fn with_demo(error: String, addresses: &[SocketAddr]) -> String {
+    let is_taken =
+        |address: &&SocketAddr| error.contains(&format!("{address}: {}", Error::from_raw_os_error(libc::EADDRINUSE)));
+    match addresses.iter().find(is_taken) {
+        Some(address) if demo::has(*address) => error + demo::HAS_IT,
+        _ => error,
+    }
 }
 
 /// Of the process that takes the place of this one.

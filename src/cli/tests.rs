@@ -316,6 +316,7 @@ total          3       9          12  1.700000000001
 
 mod accounts;
 mod generations;
+mod help;
 mod key_limits;
 mod operators;
 mod receipts;

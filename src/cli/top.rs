@@ -22,7 +22,7 @@ use crate::pure::money::Credits;
     Ctrl-C ends it. LIVE are calls under way; rates and times are of the last interval.")]
 pub(super) struct TopArgs {
     /// Seconds between two looks
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
+    #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
     interval: u64,
     /// Look twice, print once, and end
     #[arg(long)]

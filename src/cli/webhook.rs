@@ -20,7 +20,8 @@ pub(super) enum WebhookCommand {
     /// Send a webhook.test to all webhooks, or to one
     #[command(
         after_help = "Example:\n  tollgate webhook test https://billing.example.com/tollgate\n\n\
-            The event is kept in the ledger, and a running gateway sends it within a second. `tollgate webhook list` shows whether it waits."
+            The event is kept in the ledger, and a running gateway sends it within a second.\n\
+            `tollgate webhook list` shows whether it waits."
     )]
     Test(TestArgs),
 }
@@ -62,7 +63,7 @@ fn test(args: TestArgs, config: &Config, format: Format) -> Result<Answer, Failu
         }
         None if config.webhooks.is_empty() => {
             return Err(Failure::new(
-                "no webhooks are configured: webhooks in the configuration",
+                "no webhooks are configured: see `webhooks:` in conf/tollgate.yaml",
             ));
         }
         Some(_) | None => {}
@@ -110,7 +111,7 @@ impl Show for WebhooksShown {
     fn text(&self) -> String {
         let mut text = String::new();
         if self.webhooks.is_empty() {
-            text.push_str("no webhooks: webhooks in the configuration\n");
+            text.push_str("no webhooks are configured: see `webhooks:` in conf/tollgate.yaml\n");
         } else {
             let mut table = Table::new(&[("WEBHOOK", Align::Left), ("EVENTS", Align::Left)]);
             for webhook in &self.webhooks {

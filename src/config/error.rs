@@ -34,8 +34,13 @@ impl ConfigError {
     pub(super) fn of_yaml(path: &Path, text: &str, error: &serde_yaml_ng::Error) -> ConfigError {
         let (problem, line) = placed(&explain(&error.to_string()));
         // The reader does not tell the line of a key at the top that it does not know, and of what misses a key that of its content.
+        // Of a mapping or a list that should be something else it tells the line of what is in it.
         let line = line.filter(|_| !problem.contains("missing field"));
-        let line = line.or_else(|| line_of(text, &problem));
+        let is_of_content = ["invalid type: map", "invalid type: sequence"].map(|words| problem.contains(words));
+        let line = match is_of_content.contains(&true) {
+            true => line_of(text, &problem).or(line),
+            false => line.or_else(|| line_of(text, &problem)),
+        };
         ConfigError::new(path, problem).at(line)
     }
 }
@@ -75,6 +80,7 @@ fn in_words(message: &str) -> String {
     };
     let (kind, place) = rest.split_at(rest.find(" at line ").unwrap_or(rest.len()));
     let kind = match kind {
+        "a sequence" => "a list",
         "usize" | "u64" | "u32" | "a nonzero u32" => "a whole number",
         kind if kind.starts_with("struct ") => "keys with values",
         kind => kind,
@@ -100,9 +106,24 @@ pub(super) fn said(error: &impl std::fmt::Display) -> String {
 
 /// The line of the key that a problem begins with, such as `providers.openai: api_key_env: …`.
 pub(super) fn line_of(text: &str, problem: &str) -> Option<usize> {
-    let path = key_of(problem)?;
+    line_of_path(text, &key_of(problem)?)
+}
+
+/// The line of the key at the end of a path, whose first part may be an entry of a list, such as `webhooks[1]`.
+pub(super) fn line_of_path(text: &str, path: &[String]) -> Option<usize> {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
-    yaml_lines::of_key(text, &path)
+    match path.split_first() {
+        Some((first, rest)) if let Some((list, number)) = entry_of(first) => {
+            yaml_lines::in_item(text, list, number, rest).or_else(|| yaml_lines::of_key(text, &[list]))
+        }
+        _ => yaml_lines::of_key(text, &path),
+    }
+}
+
+/// The list and the number of an entry, counted from 0.
+pub(super) fn entry_of(part: &str) -> Option<(&str, usize)> {
+    let (list, number) = part.strip_suffix(']')?.split_once('[')?;
+    Some((list, number.parse().ok()?))
 }
 
 /// The key that a problem begins with, or that it says is unknown, as a path.

@@ -31,13 +31,20 @@ pub struct Import {
     pub written: bool,
 }
 
+/// Reads the rules of an import.
+///
+/// # Errors
+/// When there are none in the file, or they have a mistake.
+pub(crate) fn read_rules(path: &Path) -> Result<Rules, ConfigError> {
+    Rules::parse(&super::read(path)?).map_err(|problem| ConfigError::new(path, problem))
+}
+
 /// Imports `list`, which was read from `source`, by the rules of a file.
 ///
 /// # Errors
 /// When the rules, the list, the catalogue as it is, or what would become of it has a mistake: the catalogue is left as it is.
 pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: Write) -> Result<Import, ConfigError> {
-    let rules_text = super::read(rules)?;
-    let rules = Rules::parse(&rules_text).map_err(|problem| ConfigError::new(rules, problem))?;
+    let rules = read_rules(rules)?;
     if !config.providers.contains_key(&rules.provider) {
         let problem = format!(
             "the rules name the provider {}, which is not configured",

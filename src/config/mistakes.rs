@@ -5,9 +5,9 @@ use std::path::Path;
 
 use serde_yaml_ng::{Mapping, Value};
 
-use super::error::{key_of, line_of, nearest, said};
+use super::error::{entry_of, key_of, line_of, line_of_path, nearest, said};
 use super::raw::Raw;
-use super::shape::{Mended, Step};
+use super::shape::{Mended, Step, steps};
 use super::{Config, ConfigError};
 use crate::pure::catalogue::{Catalogue, CatalogueError};
 use crate::pure::yaml_lines;
@@ -25,7 +25,7 @@ pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<S
     let mended = Mended::of(value, &|text| shape_of::<Raw>(text));
     let mistakes = mended.mistakes.iter().take(MISTAKES_MAX);
     let mut found: Vec<ConfigError> = mistakes
-        .map(|mistake| ConfigError::new(path, &mistake.problem).at(yaml_lines::of_key(text, &keys(&mistake.path))))
+        .map(|mistake| ConfigError::new(path, &mistake.problem).at(line_of_path(text, &parts(&mistake.path))))
         .collect();
     if let Ok(sound) = serde_yaml_ng::to_string(&mended.value) {
         found.extend(senseless(path, &sound, text, &mended, environment));
@@ -51,7 +51,7 @@ fn senseless(
             found.push(error);
             break;
         };
-        let steps: Vec<Step> = key.iter().cloned().map(Step::Key).collect();
+        let steps: Vec<Step> = key.iter().flat_map(|part| steps(part)).collect();
         if !mended.is_filled(&steps) {
             // The lines of a copy are not those of the file.
             let line = line_of(text, &format!("{}: ", key.join(".")));
@@ -222,6 +222,19 @@ fn keys(path: &[Step]) -> Vec<&str> {
         .collect()
 }
 
+/// The same with the entries of lists, as a message has them: `webhooks[1]`.
+fn parts(path: &[Step]) -> Vec<String> {
+    let mut parts: Vec<String> = Vec::new();
+    for step in path {
+        match (step, parts.last_mut()) {
+            (Step::Key(key), _) => parts.push(key.clone()),
+            (Step::Item(number), Some(list)) => list.push_str(&format!("[{number}]")),
+            (Step::Item(_), None) => {}
+        }
+    }
+    parts
+}
+
 /// The text without the deepest part of a path that it has.
 fn without(text: &str, path: &[String]) -> Option<String> {
     // Of these a part is not enough: what is left without it would be a mistake of its own.
@@ -230,7 +243,13 @@ fn without(text: &str, path: &[String]) -> Option<String> {
         Some("tls" | "operator_tls" | "catalogue_refresh" | "traces" | "stripe") => 1,
         _ => path.len(),
     };
-    let path = path.get(..whole_at).unwrap_or(path);
+    // An entry of a list is taken with all others: without it they would have other numbers.
+    let list = path.first().and_then(|first| entry_of(first));
+    let list = list.map(|(list, _)| [list.to_owned()]);
+    let path = match &list {
+        Some(list) => list,
+        None => path.get(..whole_at).unwrap_or(path),
+    };
     let mut whole: Value = serde_yaml_ng::from_str(text).ok()?;
     let depth = (1..=path.len()).rev().find(|depth| {
         let found = path.get(..*depth).and_then(|path| path.split_last());

@@ -122,7 +122,7 @@ fn blamed(problem: &str) -> (Vec<Step>, Blame) {
 }
 
 /// `targets[0].provider`, taken apart.
-fn steps(text: &str) -> Vec<Step> {
+pub(super) fn steps(text: &str) -> Vec<Step> {
     let mut path = Vec::new();
     for part in text.split('.') {
         let mut pieces = part.split('[');

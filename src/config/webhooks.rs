@@ -37,9 +37,11 @@ pub struct Webhook {
 /// What is wrong with webhooks for a gateway, though not for commands: a secret that is not set.
 pub(crate) fn problems(webhooks: &[Webhook]) -> Vec<String> {
     let numbered = webhooks.iter().enumerate();
-    let unset = numbered.filter_map(|(at, webhook)| Some((at.saturating_add(1), webhook.unset.as_ref()?)));
+    let unset = numbered.filter_map(|(at, webhook)| Some((at, webhook.unset.as_ref()?)));
     unset
-        .map(|(number, variable)| format!("webhooks: number {number}: secret_env: {variable} is not set"))
+        .map(|(number, variable)| {
+            format!("webhooks[{number}].secret_env: the environment variable {variable} is not set, or empty")
+        })
         .collect()
 }
 
@@ -71,13 +73,9 @@ pub(super) fn checked(
     }
     let mut all: Vec<Webhook> = Vec::new();
     for (number, raw) in raw.into_iter().enumerate() {
-        let one = webhook(raw, environment).map_err(|problem| format!("webhooks: number {}: {problem}", number + 1))?;
+        let one = webhook(raw, environment).map_err(|problem| format!("webhooks[{number}].{problem}"))?;
         if all.iter().any(|other| other.url == one.url) {
-            return Err(format!(
-                "webhooks: number {}: url: {} is there before",
-                number + 1,
-                one.url
-            ));
+            return Err(format!("webhooks[{number}].url: {} is there before", one.url));
         }
         all.push(one);
     }
@@ -221,7 +219,7 @@ mod tests {
         let config = parse("{ url: 'https://x.example', secret_env: 'A,NOT' }").unwrap();
         assert_eq!(
             super::problems(&config.webhooks),
-            ["webhooks: number 1: secret_env: NOT is not set"]
+            ["webhooks[0].secret_env: the environment variable NOT is not set, or empty"]
         );
     }
 

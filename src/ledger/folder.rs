@@ -31,11 +31,32 @@ pub(crate) fn make(folder: &Path) -> io::Result<()> {
 /// Whether files can be made in a folder once [`make`] has made it, as far as can be told without making anything.
 ///
 /// # Errors
-/// When it, or the first folder above it that is there, is none, or may not be written in.
+/// When it, or the first folder above it that is there, is none, may not be written in, or has no room on its disk.
 pub(crate) fn can_be_made(folder: &Path) -> io::Result<()> {
     let is_there = |folder: &&Path| folder.symlink_metadata().is_ok();
     let above = folder.ancestors().map(here).find(is_there);
-    takes_files(above.unwrap_or(here(Path::new(""))))
+    let above = above.unwrap_or(here(Path::new("")));
+    takes_files(above)?;
+    match free_bytes(above)? {
+        free if free < START_BYTES => Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            format!("the disk is full: {free} bytes are free, a start needs {START_BYTES}"),
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// What may still be written on the disk of a folder.
+fn free_bytes(folder: &Path) -> io::Result<u64> {
+    let path = CString::new(folder.as_os_str().as_bytes())?;
+    let mut about = std::mem::MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path is a string that lives until the call returns, and there is room for what is written.
+    if unsafe { libc::statvfs(path.as_ptr(), about.as_mut_ptr()) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the call has written all of it.
+    let about = unsafe { about.assume_init() };
+    Ok(about.f_bavail.saturating_mul(about.f_frsize))
 }
 
 /// Whether files can be made in a folder that is there.
@@ -94,6 +115,8 @@ fn copies_on_write(file: &File) -> io::Result<bool> {
     Ok(about.f_type == libc::BTRFS_SUPER_MAGIC)
 }
 
+/// Room for the journal's first files, 6 MiB, and the ledger's.
+const START_BYTES: u64 = 8 << 20;
 /// `FS_IOC_GETFLAGS` of linux/fs.h: a read of a long, whatever the kernel reads or writes.
 const GET_FLAGS: libc::Ioctl = libc::_IOR::<libc::c_long>(b'f' as u32, 1);
 /// `FS_IOC_SETFLAGS`.

@@ -4,10 +4,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use pingora::listeners::tls::Acceptor;
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::version::{TLS12, TLS13};
-use rustls_pki_types::pem::PemObject;
+use rustls::{Error, InconsistentKeys, ServerConfig};
+use rustls_pki_types::pem::{self, PemObject};
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::config::TlsFiles;
@@ -32,13 +32,22 @@ impl Certificate {
         if certificates.is_empty() {
             return Err(unreadable("cert", &files.cert, &"no certificate in it"));
         }
-        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| unreadable("key", &files.key, &error))?;
+        let key = PrivateKeyDer::from_pem_file(&files.key).map_err(|error| match error {
+            pem::Error::NoItemsFound => unreadable("key", &files.key, &"no private key in it"),
+            error => unreadable("key", &files.key, &error),
+        })?;
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&TLS13, &TLS12])
             .map_err(|error| format!("{name}: {error}"))?
             .with_no_client_auth()
             .with_single_cert(certificates, key)
-            .map_err(|error| unreadable("cert", &files.cert, &error))?;
+            .map_err(|error| match error {
+                Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+                    let of = format!("it is not the certificate of the key in {}", files.key.display());
+                    unreadable("cert", &files.cert, &of)
+                }
+                error => unreadable("cert", &files.cert, &error),
+            })?;
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.to_vec()).collect();
         Ok(Certificate {
             acceptor: Acceptor::from_server_config(Arc::new(config)),

@@ -6,6 +6,7 @@ pub(crate) mod chunk_check;
 pub(crate) mod client_ip;
 pub(crate) mod connection_pool;
 pub mod dns;
+pub(crate) mod error_text;
 pub(crate) mod hash_map;
 pub(crate) mod head_limit;
 pub(crate) mod upstream_io;

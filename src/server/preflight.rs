@@ -8,6 +8,7 @@ use std::path::Path;
 
 use super::socket::bind;
 use super::upgrade;
+use crate::config::import::read_rules;
 use crate::config::{AccessLog, Config, ConfigError};
 use crate::ledger::folder::{can_be_made, takes_files};
 use crate::ledger::{self, StoreError};
@@ -86,7 +87,7 @@ enum HeldBy {
 /// Each thing is tried when it is asked for.
 fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> {
     type Try = fn(&Config) -> Result<()>;
-    let tries: [(&str, Try); 8] = [
+    let tries: [(&str, Try); 9] = [
         ("listen", |config| can_be_bound(config.listen)),
         ("admin_listen", |config| can_be_bound(config.admin_listen)),
         ("operator_listen", |config| {
@@ -102,6 +103,12 @@ fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> 
         }),
         ("stripe.secret_env", |config| match &config.stripe {
             Some(hook) => hook.secret().map(drop).map_err(Error::other),
+            None => Ok(()),
+        }),
+        ("catalogue_refresh.rules", |config| match &config.catalogue_refresh {
+            Some(refresh) => read_rules(&refresh.rules)
+                .map(drop)
+                .map_err(|error| Error::other(error.to_string())),
             None => Ok(()),
         }),
         ("store", store),

@@ -19,6 +19,7 @@ use crate::config::import::{Import, Write, import};
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::upstream::media_type::JSON;
 use crate::gateway::upstream::providers::Upstream;
+use crate::net::error_text::ErrorText;
 use crate::pure::request_body::ResponseMode;
 use crate::telemetry::Telemetry;
 
@@ -69,7 +70,7 @@ fn tell(refreshed: &Result<Import, String>, telemetry: &Telemetry) {
 
 /// The answer of the provider's `/models`.
 async fn fetch(upstream: &Upstream) -> Result<String, String> {
-    let said = |error: Box<pingora::Error>| format!("{}: {error}", upstream.provider.name);
+    let said = |error: Box<pingora::Error>| format!("{}: {}", upstream.provider.name, ErrorText(&error));
     let peer = upstream
         .peer()
         .ok_or_else(|| format!("{} has no known address", upstream.provider.name))?;

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# A full disk on btrfs: paid calls are refused, the process lives, and calls are served again once there is room.
+# A full disk on btrfs: paid calls are refused, the process lives, says that it is ready within 100 ms and little in its log, and calls are
+# served again once there is room.
 #
 # Needs root, a loop device and mkfs.btrfs: without them it says so and ends with 77.
 set -euo pipefail
@@ -40,7 +41,19 @@ for _ in $(seq 300); do
     sleep 0.1
 done
 field() { python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))[sys.argv[2]])' "$place/greeting" "$1"; }
-key=$(field key) url=$(field base_url)
+key=$(field key) url=$(field base_url) admin=$(python3 - "$place/disk/demo/tollgate.yaml" <<'PYTHON'
+import re, sys
+print(re.search(r'^admin_listen: "([^"]+)"', open(sys.argv[1]).read(), re.M)[1])
+PYTHON
+)
+# A probe over a connection of its own: what it is told, and how long that takes at most, in milliseconds.
+slowest=0
+probe() {
+    local told
+    told=$(curl -s -m 5 -w ' %{time_total}' "http://$admin/readyz") || fail "no answer to a probe"
+    [ "${told%%$'\n'*}" = ready ] || fail "a probe was told: $told"
+    slowest=$(python3 -c 'import sys; print(max(int(sys.argv[1]), round(1000 * float(sys.argv[2]))))' "$slowest" "${told##* }")
+}
 ask() {
     curl -s -m 10 -o /dev/null -w '%{http_code}' "$url/llm/chat" -H "Authorization: Bearer $key" -H 'Content-Type: application/json' \
         -d '{"model":"simulated/chat","max_tokens":50,"messages":[{"role":"user","content":"hi"}]}' || true
@@ -51,6 +64,7 @@ for bytes in 1048576 65536 4096 512; do
     dd if=/dev/urandom of="$place/disk/fill.$bytes" bs="$bytes" 2>/dev/null || true
 done
 sync
+before=$(stat -c %s "$place/log")
 refused=0
 for _ in $(seq 40); do
     status=$(ask)
@@ -59,10 +73,23 @@ for _ in $(seq 40); do
         503) refused=$((refused + 1)) ;;
         *) fail "a call on a full disk was answered with $status" ;;
     esac
+    probe
     sync
     kill -0 "$process" 2>/dev/null || fail "the process has ended on a full disk"
 done
+# Whoever goes on asking does not fill the log, which may be on the same disk.
+for _ in $(seq 150); do ask >/dev/null; done
+[ "$slowest" -le 100 ] || fail "a probe waited for $slowest ms"
+grown=$(($(stat -c %s "$place/log") - before))
+[ "$grown" -lt 20000 ] || fail "the log has grown by $grown bytes"
 [ "$refused" -gt 0 ] || fail "the disk was not full: no call was refused"
+# A start in another folder of the same disk: status 1, one line, the same from `check`, and nothing is left.
+sed -e "s|$place/disk/demo|$place/disk/other|g" -e 's|^\([a-z_]*listen\): .*|\1: "127.0.0.1:0"|' "$place/disk/demo/tollgate.yaml" >"$place/other.yaml"
+sed -i "s|^catalogue: .*|catalogue: \"$place/disk/demo/catalogue.yaml\"|" "$place/other.yaml"
+timeout 5 "$tollgate" serve --conf "$place/other.yaml" >"$place/told" 2>&1 && fail "a gateway starts on a full disk"
+grep -q 'data_dir: .*the disk is full' "$place/told" && [ "$(wc -l <"$place/told")" = 1 ] || fail "a start says: $(cat "$place/told")"
+"$tollgate" check --conf "$place/other.yaml" 2>&1 | grep -qxF "$(cat "$place/told")" || fail "check says something else than $(cat "$place/told")"
+[ ! -e "$place/disk/other" ] || fail "a start on a full disk leaves $(ls "$place/disk/other")"
 rm "$place/disk"/fill.*
 for _ in $(seq 100); do
     status=$(ask)
@@ -71,4 +98,5 @@ for _ in $(seq 100); do
 done
 [ "$status" = 200 ] || fail "calls are still refused, with $status, though there is room again"
 "$tollgate" ledger audit --conf "$place/disk/demo/tollgate.yaml" >"$place/audit" || fail "the books do not balance: $(cat "$place/audit")"
-printf 'a full btrfs: %d of 40 calls refused, none lost; served again with room\n' "$refused"
+printf 'a full btrfs: %d of 40 calls refused, none lost; a probe waited for %d ms at most, the log grew by %d bytes; served again with room\n' \
+    "$refused" "$slowest" "$grown"

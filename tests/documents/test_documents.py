@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import urllib.request
+from datetime import UTC, datetime
 from pathlib import Path
 
 import commands
@@ -99,6 +100,27 @@ def test_a_newcomers_walk(place):
     status, output = place.run("command tollgate account list")
     assert status == 0 and "no accounts" in output, output
     assert "this was about the gateway of conf/tollgate.yaml; for the demo that runs here: --conf data/demo/tollgate.yaml" in output, output
+
+
+def test_queries_in_the_readmes_table_find_something(place):
+    """Each GET of the table with its example's query, in the demo after a call: 200, and lists of models and calls are not empty."""
+    place.open_shell(exported=True)
+    post = "curl -sf $TOLLGATE_URL/llm/chat -H \"Authorization: Bearer $TOLLGATE_KEY\" -H 'Content-Type: application/json' -d "
+    status, output = place.run(post + """'{"model":"simulated/chat","messages":[{"role":"user","content":"Hello"}]}'""")
+    assert status == 0, output
+    asked, today = 0, datetime.now(UTC)
+    for path in re.findall(r"`GET (/[^` ]+)`", markdown.read("README.md").partition("### Endpoints")[2].partition("### Errors")[0]):
+        if "…" in path or "{" in path or path == "/openapi.json":
+            continue
+        # The example's days are of another month than this one.
+        path = re.sub(r"from=[\d-]+&to=[\d-]+", f"from={today:%Y-%m-01}&to={today:%Y-%m-%d}", path)
+        status, output = place.run(f"curl -sf 'http://127.0.0.1:8080/api/v1{path}' -H \"Authorization: Bearer $TOLLGATE_KEY\"")
+        assert status == 0, f"{path}: {output}"
+        answer = json.loads(output)
+        for name in ("models", "data", "groups"):
+            assert answer.get(name, True), f"{path}: {output}"
+        asked += 1
+    assert asked > 7
 
 
 def test_every_block_is_known():

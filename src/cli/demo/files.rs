@@ -159,7 +159,7 @@ pub(super) const CONF: &str = "tollgate.yaml";
 pub(super) const KEY: &str = "key";
 pub(super) const TOKEN: &str = "operator-token";
 /// What the generated configuration names as the simulated provider's credential.
-pub(super) const SIMULATED_KEY: &str = "TOLLGATE_SIMULATED_KEY";
+pub(in crate::cli) const SIMULATED_KEY: &str = "TOLLGATE_SIMULATED_KEY";
 /// First line of every file of the demo; only files that begin with it are replaced.
 const WRITTEN: &str = "# Written by `tollgate demo` at each of its starts: what you change here is lost then.\n\n";
 const REAL_CONF: &str = include_str!("../../../conf/tollgate.yaml");

@@ -1,12 +1,14 @@
 //! Who is calling: from the `Authorization` header to a caller, or a 401 that says no more than it must.
 
 use std::net::IpAddr;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use http::HeaderMap;
 use http::header::{AUTHORIZATION, ORIGIN, REFERER};
 
 use super::auth_throttle::{AuthThrottle, KeyCheck};
-use crate::clock::Clock;
+use crate::clock::{Clock, monotonic};
 use crate::ledger::{Caller, Ledger, StoreError};
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::ApiKey;
@@ -79,10 +81,28 @@ pub(in crate::gateway) fn provenance<'a>(headers: &'a HeaderMap, caller: &Caller
 
 /// The answer when the ledger cannot be asked: never "allowed".
 pub(in crate::gateway) fn store_failed(error: StoreError) -> ApiError {
-    log::warn!("refused a call: {error}");
+    tell_seldom(&error);
     ApiError::Unavailable {
         message: "The ledger cannot be reached right now.",
         retry_after_secs: 2,
+    }
+}
+
+/// Each call meets the same failure, and says so in the metrics: the log has one line for a moment, with the number of those before.
+fn tell_seldom(error: &StoreError) {
+    static LAST: Mutex<(Option<Instant>, u64)> = Mutex::new((None, 0));
+    let mut last = LAST.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = monotonic();
+    let (told_at, untold) = *last;
+    if told_at.is_some_and(|at| now.saturating_duration_since(at) < TOLD_EVERY) {
+        last.1 = untold.saturating_add(1);
+        return;
+    }
+    *last = (Some(now), 0);
+    drop(last);
+    match untold {
+        0 => log::warn!("refused a call: {error}"),
+        _ => log::warn!("refused a call, and {untold} before: {error}"),
     }
 }
 
@@ -102,3 +122,6 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
         Err(ApiError::Unauthenticated(KeyFault::Missing))
     }
 }
+
+/// How often the log says that calls are refused for the store.
+const TOLD_EVERY: Duration = Duration::from_secs(5);

@@ -10,6 +10,7 @@ use super::head_check::MISFRAMED;
 use super::precheck::Precheck;
 use crate::config::Config;
 use crate::gateway::api::endpoints::Failed;
+use crate::gateway::api::responses::clients;
 use crate::pure::error::ApiError;
 
 /// The request's body, as long as the configuration allows. A long one is checked before it is taken, by what is known without it.
@@ -157,7 +158,7 @@ fn is_misframed(error: &pingora::Error) -> bool {
 /// Tells a client that waits for it to send its body (RFC 9110 section 10.1.1). Pingora forgets keep-alive over it.
 async fn proceed(session: &mut ServerSession) -> Result<(), Failed> {
     let keepalive = session.get_keepalive();
-    session.write_continue_response().await?;
+    clients(session.write_continue_response().await)?;
     session.set_keepalive(keepalive);
     Ok(())
 }

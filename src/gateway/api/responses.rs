@@ -14,7 +14,7 @@ use super::cors;
 use super::document::Document;
 use super::pages;
 use crate::gateway::context::Ctx;
-use crate::gateway::transport::deadline::write_within;
+use crate::gateway::transport::deadline::{is_stopped, write_within};
 use crate::gateway::upstream::media_type::{EVENT_STREAM, JSON};
 use crate::pure::error::WireError;
 use crate::pure::idempotency::Answer;
@@ -290,12 +290,17 @@ async fn write(
         session.write_response_header(Box::new(head)).await?;
         session.write_response_body(body, true).await
     });
-    write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await
+    clients(write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await)
 }
 
 async fn write_head(session: &mut ServerSession, ctx: &Ctx, head: ResponseHeader) -> pingora::Result<()> {
     let write = pin!(session.write_response_header(Box::new(head)));
-    write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await
+    clients(write_within(Some(ctx.snapshot.config.timeouts.write), || ctx.is_cut(), write).await)
+}
+
+/// What cannot be written to a client is the client's doing: it has left. A stop is not.
+pub(crate) fn clients<T>(written: pingora::Result<T>) -> pingora::Result<T> {
+    written.map_err(|error| if is_stopped(&error) { error } else { error.into_down() })
 }
 
 /// The status of an error's answer.

@@ -20,6 +20,7 @@ use crate::gateway::context::{Answer, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
 use crate::gateway::transport::deadline::{is_ended, is_stopped, write_within};
+use crate::net::error_text::ErrorText;
 use crate::pure::error::ApiError;
 
 /// Why an attempt, or the whole call, came to its end.
@@ -212,7 +213,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     if !is_left {
         return Next::End;
     }
-    log::log!(next, "request {id}: the next target is asked: {error}");
+    log::log!(next, "request {id}: the next target is asked: {}", ErrorText(error));
     Next::Another
 }
 
@@ -221,7 +222,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     let has_left = ctx.call().is_some_and(|call| call.client_has_left);
     if has_left || *error.esource() == ErrorSource::Downstream {
         // Clients that leave are normal traffic.
-        log::debug!("request {}: {error}", ctx.id);
+        log::debug!("request {}: {}", ctx.id, ErrorText(error));
         return 0;
     }
     let failure = told(ctx, error);
@@ -229,8 +230,9 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     let (id, path) = (ctx.id, session.req_header().uri.path());
     log::log!(
         level(&failure, error),
-        "request {id} {path} failed with {}: {error}",
-        wire.status
+        "request {id} {path} failed with {}: {}",
+        wire.status,
+        ErrorText(error)
     );
     let written = if !responses::has_begun(session) {
         ctx.recorder().failed(&failure);

@@ -13,6 +13,7 @@ use pingora::upstreams::peer::HttpPeer;
 
 use super::message::Message;
 use crate::config::Webhook;
+use crate::net::error_text::ErrorText;
 use crate::pure::time::Timestamp;
 use crate::pure::webhook::is_public;
 
@@ -62,7 +63,7 @@ impl Sender {
         let mut peer = HttpPeer::new(address, webhook.tls, sni);
         peer.options.connection_timeout = Some(CONNECT_MAX);
         peer.options.total_connection_timeout = Some(CONNECT_MAX);
-        let said = |error: Box<pingora::Error>| error.to_string();
+        let said = |error: Box<pingora::Error>| ErrorText(&error).to_string();
         let (mut session, _) = self.0.get_http_session(&peer).await.map_err(said)?;
         let head = head(webhook, message, now)?;
         session.write_request_header(Box::new(head)).await.map_err(said)?;

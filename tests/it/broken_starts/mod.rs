@@ -2,6 +2,7 @@
 //! file and the line, and leaves nothing behind. `tollgate check` says the same words.
 
 mod cases;
+mod newer;
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +13,9 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use self::cases::{WRONG_CATALOGUE, WRONG_FILES, WRONG_SURROUNDINGS, WRONG_TEXT};
+use self::newer::{WRONG_OPERATORS, WRONG_PAGES, WRONG_STRIPE, WRONG_WEBHOOKS};
 use crate::harness::redis_server::{RedisServer, free_port};
+use crate::harness::tls::Authority;
 
 /// A folder with a configuration that starts, until a case breaks it.
 struct Place {
@@ -21,6 +24,8 @@ struct Place {
     catalogue: String,
     /// What holds a port, a lock or a store for the time of the case.
     held: Vec<Box<dyn std::any::Any>>,
+    /// Variables with secrets.
+    environment: Vec<(&'static str, &'static str)>,
 }
 
 /// Where the mistake is to be seen.
@@ -66,6 +71,26 @@ fn a_start_without_its_files_says_which_and_where() {
 #[test]
 fn a_start_without_its_port_or_store_says_which_and_where() {
     fail_all(&WRONG_SURROUNDINGS);
+}
+
+#[test]
+fn a_start_with_a_mistake_about_its_operators_says_which_and_where() {
+    fail_all(&WRONG_OPERATORS);
+}
+
+#[test]
+fn a_start_with_a_mistake_about_webhooks_says_which_and_where() {
+    fail_all(&WRONG_WEBHOOKS);
+}
+
+#[test]
+fn a_start_with_a_mistake_about_payments_says_which_and_where() {
+    fail_all(&WRONG_STRIPE);
+}
+
+#[test]
+fn a_start_with_a_mistake_about_what_else_was_added_says_which_and_where() {
+    fail_all(&WRONG_PAGES);
 }
 
 fn fail_all(cases: &[Case]) {
@@ -121,6 +146,7 @@ impl Place {
             conf,
             catalogue,
             held: Vec::new(),
+            environment: Vec::new(),
         };
         (case.breaks)(&mut place);
         for (name, text) in [("tollgate.yaml", &place.conf), ("catalogue.yaml", &place.catalogue)] {
@@ -154,6 +180,21 @@ impl Place {
     fn set_path(&mut self, key: &str, name: &str) {
         let path = self.path(name).display().to_string();
         self.set(key, &path);
+    }
+
+    /// Adds lines at the end; `OPERATORS` is an address that is free.
+    fn add(&mut self, lines: &str) {
+        let address = format!("127.0.0.1:{}", free_port());
+        self.conf += &lines.replace("OPERATORS", &address).replace("ROOT", &self.root());
+    }
+
+    /// A certificate with its key, and another key.
+    fn certificates(&self) {
+        let authority = Authority::new();
+        let ((certificate, key), (_, other)) = (authority.pem_of("localhost"), authority.pem_of("localhost"));
+        for (name, text) in [("cert.pem", certificate), ("key.pem", key), ("other.pem", other)] {
+            fs::write(self.path(name), text).unwrap();
+        }
     }
 
     fn rename(&mut self, key: &str, to: &str) {
@@ -191,6 +232,7 @@ impl Place {
             .args(["5", env!("CARGO_BIN_EXE_tollgate"), command, "--conf"])
             .arg(self.path("tollgate.yaml"))
             .current_dir(self.folder.path())
+            .envs(self.environment.iter().copied())
             .output()
             .unwrap();
         let said = String::from_utf8(output.stderr).unwrap();

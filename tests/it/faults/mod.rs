@@ -10,6 +10,7 @@ mod record;
 mod told;
 mod upstream;
 
+mod folders;
 mod keyed;
 mod kills;
 mod outages;

@@ -120,7 +120,7 @@ async fn an_hour(ground: Ground) {
                 raw.head().await;
             }
             if resets {
-                raw.close();
+                raw.reset();
             }
         }
     }

@@ -171,6 +171,11 @@ impl Raw {
         assert_eq!(String::from_utf8_lossy(&rest), "");
     }
 
+    /// Resets the connection.
+    pub fn reset(self) {
+        self.socket.set_zero_linger().unwrap();
+    }
+
     /// Closes the connection, with what is unread.
     pub fn close(self) {
         drop(self);
