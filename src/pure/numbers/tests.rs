@@ -1,5 +1,6 @@
 //! Every history of a few calls: whatever is lost, doubled, late, killed, restored or forgotten, a number moves the balance once.
 
+mod producers;
 mod world;
 
 use std::collections::HashSet;
