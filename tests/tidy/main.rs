@@ -29,10 +29,6 @@ fn imports_point_down() {
 #[test]
 fn no_files_import_each_other_in_a_circle() {
     check(&rules::circles::check(&Tree::of_repository(), exceptions::CIRCLES));
-}
-
-#[test]
-fn no_files_of_the_load_bench_import_each_other_in_a_circle() {
     let bench = Tree::of_repository().crate_of("bench/load/");
     assert!(bench.files.len() > 20, "only {} files were found", bench.files.len());
     check(&rules::circles::check(&bench, &[]));
