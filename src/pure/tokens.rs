@@ -3,11 +3,13 @@
 //! The counts are those of OpenAI's own vocabularies, exactly; for other families they are the nearest there is. The
 //! worst case is linear in the length of the text. It never keeps or shows the text.
 
-use std::sync::LazyLock;
+mod layout;
+mod merges;
+mod splitter;
+mod tables;
+mod vocabulary;
 
-mod common;
-
-use common::CommonTokens;
+use vocabulary::Vocabulary;
 
 /// A vocabulary and the rule that splits text before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -23,6 +25,13 @@ impl Encoding {
     /// Whether the counts are those of the model's own tokenizer, by its id's provider.
     pub fn is_known_for(model_id: &str) -> bool {
         model_id.starts_with("openai/")
+    }
+
+    fn vocabulary(self) -> Vocabulary {
+        Vocabulary(match self {
+            Encoding::O200k => &tables::O200K,
+            Encoding::Cl100k => &tables::CL100K,
+        })
     }
 
     /// The encoding of a model's family, by its id, with or without `<provider>/` before it.
@@ -47,22 +56,24 @@ pub fn count(text: &str, encoding: Encoding) -> u64 {
 
 /// The same of bytes, whose faults of UTF-8 count as the replacement characters that a client shows for them.
 pub fn count_bytes(text: &[u8], encoding: Encoding) -> u64 {
-    let common = match encoding {
-        Encoding::O200k => &*O200K,
-        Encoding::Cl100k => &*CL100K,
-    };
-    if common.contains(text) {
+    let vocabulary = encoding.vocabulary();
+    if vocabulary.is_one(text) {
         return 1;
     }
     match std::str::from_utf8(text) {
-        Ok(text) => common.count(text),
-        Err(_) => common.count(&String::from_utf8_lossy(text)),
+        Ok(text) => vocabulary.count(text),
+        Err(_) => vocabulary.count(&String::from_utf8_lossy(text)),
     }
 }
 
-/// Loads the vocabulary, which the first count would otherwise wait for (tens of milliseconds).
-pub fn load(encoding: Encoding) {
-    count("", encoding);
+/// The lengths in bytes of the tokens of `text`, in order.
+pub fn lengths(text: &str, encoding: Encoding) -> impl Iterator<Item = usize> {
+    encoding.vocabulary().lengths(text)
+}
+
+/// The tables that a count reads. They lie in the file of the program, which it is good to have read before.
+pub fn tables(encoding: Encoding) -> [&'static [u8]; 3] {
+    encoding.vocabulary().0.bytes()
 }
 
 /// What the chat format adds to the texts of a prompt: so much a message, a token for each `name`, and the priming of
@@ -78,9 +89,6 @@ pub fn chat_overhead(messages: u64, names: u64) -> u64 {
 pub const TOKENS_PER_MESSAGE: u64 = 3;
 /// Tokens that prime the reply.
 pub const TOKENS_PER_REPLY: u64 = 3;
-
-static O200K: LazyLock<CommonTokens> = LazyLock::new(|| CommonTokens::new(bpe_openai::o200k_base()));
-static CL100K: LazyLock<CommonTokens> = LazyLock::new(|| CommonTokens::new(bpe_openai::cl100k_base()));
 
 const CL100K_MODELS: [&str; 6] = [
     "gpt-4",

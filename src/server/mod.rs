@@ -15,6 +15,7 @@ pub mod open;
 pub mod operator;
 pub(crate) mod place;
 pub(crate) mod preflight;
+pub(crate) mod read_ahead;
 pub(crate) mod refresh;
 pub mod reload;
 pub mod serve;

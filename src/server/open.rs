@@ -10,6 +10,7 @@ use super::audit_task::Audited;
 use super::journal_task::JournalTask;
 use super::operator::Operator;
 use super::place::Place;
+use super::read_ahead::read_ahead;
 use super::refresh;
 use super::reload::Reloader;
 use super::upgrade::{Start, Step};
@@ -49,9 +50,12 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
     Step::Providers.take(|| {
         tollgate.upstreams().resolve(Resolver::system());
         tollgate.upstreams().wait_for_names();
-        // Loading takes a while, which no caller should wait for.
-        tokens::load(Encoding::O200k);
-        tokens::load(Encoding::Cl100k);
+        // Whatever is read from the disk for a first count, no stream should wait for it.
+        for table in [Encoding::O200k, Encoding::Cl100k].into_iter().flat_map(tokens::tables) {
+            if let Err(error) = read_ahead(table) {
+                log::debug!("the tokenizers' tables are not read ahead: {error}");
+            }
+        }
         Ok::<_, StartError>(())
     })?;
     let (log, traces, receipts) = Step::Logs.take(|| {

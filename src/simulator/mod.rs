@@ -161,9 +161,8 @@ pub async fn serve(listener: TcpListener, options: Options, mut shutdown: watch:
 }
 
 impl SimulatedProvider {
-    /// A provider with these options. It loads the tokenizer, which takes some tens of milliseconds once in a process.
+    /// A provider with these options.
     pub fn new(options: Options) -> Self {
-        tokens::count("");
         let mut server_options = HttpServerOptions::default();
         server_options.h2c = true;
         SimulatedProvider {

@@ -1,8 +1,10 @@
 //! Token counts as OpenAI's o200k models count them, and text cut into its tokens.
 
+use crate::pure::tokens::{self, Encoding};
+
 /// How many tokens `text` has.
 pub(super) fn count(text: &str) -> u64 {
-    u64::try_from(bpe_openai::o200k_base().count(text)).unwrap_or(u64::MAX)
+    tokens::count(text, Encoding::O200k)
 }
 
 /// A text as a stream of fragments, each the next token. Where a token ends inside a character, it comes with the next one.
@@ -17,30 +19,25 @@ pub(super) struct Fragments {
 impl Fragments {
     /// The first `tokens_max` tokens of `text`.
     pub(super) fn of(text: &str, tokens_max: Option<u64>) -> Self {
-        Fragments::take(&bpe_openai::o200k_base().encode(text), tokens_max)
+        Fragments::take(&texts(text), tokens_max)
     }
 
     /// Exactly `tokens` tokens (less with a lower limit), of `text` over and over. It should begin with a space, so that its tokens do.
     pub(super) fn repeated(text: &str, tokens: usize, tokens_max: Option<u64>) -> Self {
-        let ids: Vec<u32> = bpe_openai::o200k_base()
-            .encode(text)
-            .into_iter()
-            .cycle()
-            .take(tokens)
-            .collect();
-        Fragments::take(&ids, tokens_max)
+        let repeated: Vec<&[u8]> = texts(text).into_iter().cycle().take(tokens).collect();
+        Fragments::take(&repeated, tokens_max)
     }
 
-    fn take(ids: &[u32], tokens_max: Option<u64>) -> Self {
+    fn take(tokens: &[&[u8]], tokens_max: Option<u64>) -> Self {
         let limit = tokens_max.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
         let mut fragments = Fragments {
-            cut: ids.len() > limit,
+            cut: tokens.len() > limit,
             ..Fragments::default()
         };
         let mut bytes = Vec::new();
-        for id in ids.iter().take(limit) {
+        for token in tokens.iter().take(limit) {
             fragments.tokens += 1;
-            bytes.extend_from_slice(bpe_openai::o200k_base().bpe.token_bytes(*id));
+            bytes.extend_from_slice(token);
             if let Ok(text) = std::str::from_utf8(&bytes) {
                 fragments.texts.push(text.to_owned());
                 bytes.clear();
@@ -55,6 +52,13 @@ impl Fragments {
     pub(super) fn text(&self) -> String {
         self.texts.concat()
     }
+}
+
+/// The texts of its tokens, some of which may be parts of characters.
+fn texts(text: &str) -> Vec<&[u8]> {
+    let mut rest = text.as_bytes();
+    let next = |length| rest.split_off(..length);
+    tokens::lengths(text, Encoding::O200k).map_while(next).collect()
 }
 
 #[cfg(test)]

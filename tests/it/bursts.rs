@@ -71,6 +71,17 @@ async fn events_that_come_at_once_leave_together() {
 }
 
 #[tokio::test]
+async fn others_have_their_turn_within_a_burst() {
+    let upstream = Upstream::always(words(200).finish().usage(50, 200).done().at_once()).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = asked(&gateway, "").await;
+    // The client shares the gateway's thread: what has come is what was passed on before it had its turn.
+    let came = raw.came();
+    read(&mut raw, 203).await;
+    assert!(came < 12_000, "{came} bytes were passed on without a pause");
+}
+
+#[tokio::test]
 async fn an_upstream_that_dies_within_a_burst_is_billed_for_what_the_client_got() {
     for count in [3, 4, 8, 40] {
         let upstream = Upstream::always(words(count).at_once().close()).await;

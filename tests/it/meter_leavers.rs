@@ -4,7 +4,6 @@ use std::time::{Duration, Instant};
 
 use rust_decimal::Decimal;
 use serde_json::json;
-use tollgate::pure::tokens::{self, Encoding};
 
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, cost};
@@ -34,8 +33,6 @@ async fn leave_after(client: &Client, events: u64) -> Instant {
 
 #[tokio::test]
 async fn cancel_a_client_gone_after_k_events_pays_the_prompt_and_k_events() {
-    // Else the first count would wait for it, and the upstream with it.
-    tokens::load(Encoding::O200k);
     for over_h2 in [false, true] {
         let mut delays = Vec::new();
         for events in 0..=EVENTS_MAX {

@@ -38,6 +38,7 @@ impl Tree {
         }
         for name in [
             "Cargo.toml",
+            "build.rs",
             "README.md",
             "CHANGELOG.md",
             ".clippy.toml",

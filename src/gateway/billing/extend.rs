@@ -26,6 +26,10 @@ pub(in crate::gateway) struct Extension {
 }
 
 /// Asks for more, or takes in what was answered. An end when there is no more; the answer goes on otherwise.
+///
+/// It is rare and needs 50 KiB of the stack, which each piece of each answer would else touch.
+#[cold]
+#[inline(never)]
 pub(super) fn raise(
     meter: &mut Meter,
     admission: &mut Admission,

@@ -175,6 +175,7 @@ where
             fill(plugin, session, ctx, client, upstream, &mut batch).await?
         };
         ends = batch.has_ended();
+        let is_full = batch.is_full();
         if batch.begins_unfinished() {
             plugin.begins_unfinished(ctx);
         }
@@ -189,6 +190,8 @@ where
         match failure {
             Some(error) => return Err(error),
             None if ends => return Ok(()),
+            // More of it is likely to be there. What others wait for comes first, such as the first event of a stream.
+            None if is_full => tokio::task::yield_now().await,
             None => {}
         }
     }

@@ -55,10 +55,57 @@ fn full(text: &str, encoding: Encoding) -> u64 {
     u64::try_from(tokenizer.count(text)).unwrap()
 }
 
+/// The full tokenizer's tokens, by their lengths.
+fn full_lengths(text: &str, encoding: Encoding) -> Vec<usize> {
+    let tokenizer = match encoding {
+        Encoding::O200k => bpe_openai::o200k_base(),
+        Encoding::Cl100k => bpe_openai::cl100k_base(),
+    };
+    let length = |token: &u32| tokenizer.bpe.token_len(*token);
+    tokenizer.encode(text).iter().map(length).collect()
+}
+
 #[track_caller]
 fn check(text: &str) {
     for encoding in [Encoding::O200k, Encoding::Cl100k] {
         assert_eq!(count(text, encoding), full(text, encoding), "{text:?} in {encoding:?}");
+        let lengths: Vec<usize> = lengths(text, encoding).collect();
+        assert_eq!(lengths, full_lengths(text, encoding), "{text:?} in {encoding:?}");
+    }
+}
+
+/// Each token on its own, and each with the one that has the next number: so all of the tables are read.
+#[test]
+fn every_token_counts_like_in_the_full_tokenizer() {
+    for (encoding, tokenizer) in [
+        (Encoding::O200k, bpe_openai::o200k_base()),
+        (Encoding::Cl100k, bpe_openai::cl100k_base()),
+    ] {
+        let count_of = u32::try_from(tokenizer.bpe.num_tokens()).unwrap();
+        let mut both = Vec::new();
+        for token in 0..count_of {
+            let start = both.len();
+            both.extend_from_slice(tokenizer.bpe.token_bytes(token));
+            for text in [&both[start..], &both] {
+                let text = String::from_utf8_lossy(text);
+                assert_eq!(
+                    count(&text, encoding),
+                    full(&text, encoding),
+                    "{text:?} in {encoding:?}"
+                );
+            }
+            both.drain(..start);
+        }
+    }
+}
+
+#[test]
+fn the_corpus_counts_like_in_the_full_tokenizer() {
+    for (_, text) in official::CORPUS {
+        check(text);
+        for line in text.lines() {
+            check(line);
+        }
     }
 }
 
@@ -114,6 +161,11 @@ proptest::proptest! {
     fn the_short_way_counts_any_text_alike(text in "( ?[A-Z]?[a-z]{1,9}[.,;:!?]?| {1,2}|'s|'t|\\PC{0,3}|[0-9]{1,4}|[\n\r\t/]){0,8}") {
         check(&text);
     }
+
+    #[test]
+    fn any_characters_count_alike(text in "(\\s|\\p{L}|\\p{M}|\\p{N}|\\p{S}|\\p{P}|.){0,40}") {
+        check(&text);
+    }
 }
 
 #[test]
@@ -151,7 +203,6 @@ fn hostile_megabytes_count_in_linear_time() {
     texts.push(random);
     for text in texts {
         for encoding in [Encoding::O200k, Encoding::Cl100k] {
-            load(encoding);
             let start = std::time::Instant::now();
             let tokens = count(&text, encoding);
             let spent = start.elapsed();

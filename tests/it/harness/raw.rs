@@ -93,6 +93,16 @@ impl Raw {
         !matches!(self.socket.try_read_buf(&mut self.unread), Err(error) if error.kind() == ErrorKind::WouldBlock)
     }
 
+    /// How much has come and was not taken, by now.
+    pub fn came(&mut self) -> usize {
+        while self
+            .socket
+            .try_read_buf(&mut self.unread)
+            .is_ok_and(|length| length > 0)
+        {}
+        self.unread.len()
+    }
+
     /// So many bytes of what comes next; none when the connection ends before.
     pub async fn try_take(&mut self, length: usize) -> Option<Bytes> {
         while self.unread.len() < length {

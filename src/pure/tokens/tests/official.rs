@@ -5,7 +5,7 @@ use tiktoken_rs::{CoreBPE, cl100k_base_singleton, o200k_base_singleton};
 use super::*;
 
 /// Name and text.
-const CORPUS: [(&str, &str); 5] = [
+pub(super) const CORPUS: [(&str, &str); 5] = [
     ("English", include_str!("../../../../tests/corpus/english.txt")),
     ("code", include_str!("../../../../tests/corpus/code.txt")),
     ("Chinese", include_str!("../../../../tests/corpus/chinese.txt")),
