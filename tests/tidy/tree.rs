@@ -38,7 +38,6 @@ impl Tree {
         }
         for name in [
             "Cargo.toml",
-            "build.rs",
             "README.md",
             "CHANGELOG.md",
             ".clippy.toml",

@@ -1,4 +1,4 @@
-//! How the tables of a vocabulary are laid out. The build script (`build.rs`) packs them, and looks whether they read as they should;
+//! How the tables of a vocabulary are laid out. The build script (`src/build.rs`) packs them, and looks whether they read as they should;
 //! `tables` reads them.
 
 /// No token.
