@@ -100,6 +100,8 @@ pub(super) fn run(command: CreditsCommand, config: &Config, format: Format) -> R
                 kind: args.kind,
                 note: args.note,
                 allow_negative: args.allow_negative,
+                as_available: false,
+                is_payment: false,
                 ..CreditPost::top_up(args.name, args.amount, args.reference)
             };
             posted(post, config, format)

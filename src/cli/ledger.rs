@@ -127,7 +127,12 @@ fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
                     .map_err(|error| StoreError::Unavailable(error.to_string()))?;
                 ledger.write_receipts_to(&files); // Its last owner is the ledger, whose end writes what is left.
             }
-            recover(&config.data_dir, ledger)
+            let mut report = recover(&config.data_dir, ledger);
+            if let Err(error) = run_as_this_user(&access, AdminOp::NoteRecovered(report.clone())) {
+                let unlogged = format!("the log does not say what was recovered: {error}");
+                report.refused.push(unlogged);
+            }
+            report
         }
         LedgerAccess::Socket(_) => RecoverReport::default(),
     };

@@ -202,12 +202,12 @@ impl Command {
             | Command::Generations(_)
             | Command::Ledger(_)
             | Command::Operator(_)
-            | Command::Maintenance(_) => true,
+            | Command::Maintenance(_)
+            | Command::Webhook(_) => true,
             Command::Serve(_)
             | Command::Demo(_)
             | Command::Check
             | Command::Catalogue(_)
-            | Command::Webhook(_)
             | Command::Top(_)
             | Command::Completions(_)
             | Command::Man => false,

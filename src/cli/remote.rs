@@ -12,6 +12,7 @@ use pingora::connectors::http::Connector;
 use pingora::http::RequestHeader;
 use pingora::protocols::http::client::HttpSession;
 use pingora::upstreams::peer::HttpPeer;
+use serde::de::DeserializeOwned;
 
 use super::arguments::EVERYWHERE;
 use super::failure::Failure;
@@ -78,6 +79,22 @@ pub(super) fn ask(gateway: &RemoteGateway, op: &AdminOp) -> Result<AdminReply, F
     let answer = exchange(gateway, Method::POST, "/v1/commands", Bytes::from(body))?;
     let reply: Result<AdminReply, AdminError> = serde_json::from_slice(&answer).map_err(|_| other_form(gateway))?;
     Ok(reply?)
+}
+
+/// What a path of a gateway elsewhere answers.
+pub(super) fn get<T: DeserializeOwned>(gateway: &RemoteGateway, path: &str) -> Result<T, Failure> {
+    let answer = exchange(gateway, Method::GET, path, Bytes::new())?;
+    serde_json::from_slice(&answer).map_err(|_| other_form(gateway))
+}
+
+/// The same with a body.
+pub(super) fn post<T: DeserializeOwned>(
+    gateway: &RemoteGateway,
+    path: &str,
+    body: &serde_json::Value,
+) -> Result<T, Failure> {
+    let answer = exchange(gateway, Method::POST, path, Bytes::from(body.to_string()))?;
+    serde_json::from_slice(&answer).map_err(|_| other_form(gateway))
 }
 
 /// One request, and the body of its answer when that is 200. Blocks.

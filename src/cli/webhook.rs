@@ -1,16 +1,18 @@
 //! `tollgate webhook`: who is told of events, and whether it arrives.
 
 use clap::{Args, Subcommand};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::failure::Failure;
 use super::ledger::ask;
 use super::output::{Align, Answer, Format, Show, Table, counted, line};
+use super::remote;
 use crate::clock::Clock;
-use crate::config::{Config, Webhook};
-use crate::ledger::admin::events::{Event, EventCount, EventKind, EventOp};
+use crate::config::{Config, Store, Webhook};
+use crate::ledger::admin::events::{EventCount, EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::events;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum WebhookCommand {
@@ -40,6 +42,10 @@ pub(super) fn run(command: WebhookCommand, config: &Config, format: Format) -> R
 }
 
 fn list(config: &Config, format: Format) -> Result<Answer, Failure> {
+    if let Store::Remote(gateway) = &config.store {
+        let shown: WebhooksShown = remote::get(gateway, "/v1/webhooks")?;
+        return Answer::of(&shown, format);
+    }
     let AdminReply::EventCount(EventCount { open, oldest, dropped }) = ask(config, AdminOp::Event(EventOp::Count))?
     else {
         return Err(Failure::wrong_reply());
@@ -54,6 +60,10 @@ fn list(config: &Config, format: Format) -> Result<Answer, Failure> {
 }
 
 fn test(args: TestArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
+    if let Store::Remote(gateway) = &config.store {
+        let raised: Raised = remote::post(gateway, "/v1/webhooks/test", &json!({ "url": args.url }))?;
+        return Answer::of(&raised, format);
+    }
     let known = |url: &String| config.webhooks.iter().any(|webhook| webhook.url == *url);
     match &args.url {
         Some(url) if !known(url) => {
@@ -68,9 +78,7 @@ fn test(args: TestArgs, config: &Config, format: Format) -> Result<Answer, Failu
         }
         Some(_) | None => {}
     }
-    let clock = Clock::System;
-    let id = format!("evt_{}", clock.request_id().to_string().replace('-', ""));
-    let event = Event::new(id, EventKind::Test, clock.now(), None, json!({ "url": args.url }));
+    let event = events::test(&Clock::System, args.url.as_deref());
     match ask(config, AdminOp::Event(EventOp::Raise(event)))? {
         AdminReply::Events { events } if events.len() == 1 => {
             let ids = events.into_iter().map(|event| event.id);
@@ -80,7 +88,7 @@ fn test(args: TestArgs, config: &Config, format: Format) -> Result<Answer, Failu
     }
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct WebhooksShown {
     webhooks: Vec<WebhookShown>,
     events_open: u64,
@@ -88,10 +96,10 @@ struct WebhooksShown {
     events_dropped: u64,
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct WebhookShown {
     url: String,
-    events: Vec<&'static str>,
+    events: Vec<String>,
     secrets: usize,
     allow_private: bool,
 }
@@ -100,7 +108,7 @@ impl WebhookShown {
     fn of(webhook: &Webhook) -> WebhookShown {
         WebhookShown {
             url: webhook.url.clone(),
-            events: webhook.events.iter().map(|kind| kind.name()).collect(),
+            events: webhook.events.iter().map(|kind| kind.name().to_owned()).collect(),
             secrets: webhook.secrets.len(),
             allow_private: webhook.allow_private,
         }
@@ -137,7 +145,7 @@ impl Show for WebhooksShown {
     }
 }
 
-#[derive(Serialize)]
+#[derive(Deserialize, Serialize)]
 struct Raised {
     id: String,
 }

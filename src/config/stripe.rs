@@ -14,6 +14,8 @@ pub struct StripeHook {
     secret: Result<String, String>,
     /// Decimals of the smallest unit of the configuration's currency.
     pub decimals: u32,
+    /// Whether a refund takes all of its amount, also below zero, and not what is available at most.
+    pub allow_negative: bool,
 }
 
 impl StripeHook {
@@ -36,6 +38,8 @@ impl fmt::Debug for StripeHook {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawStripe {
     secret_env: String,
+    #[serde(default)]
+    allow_negative: bool,
 }
 
 /// What was written, checked; `environment` gives the secret.
@@ -58,7 +62,11 @@ pub(super) fn checked(
         Some(secret) => Ok(secret),
     };
     let decimals = stripe::decimals(currency).map_err(|error| format!("stripe: currency: {error}"))?;
-    Ok(StripeHook { secret, decimals })
+    Ok(StripeHook {
+        secret,
+        decimals,
+        allow_negative: raw.allow_negative,
+    })
 }
 
 /// Stripe's secrets are longer; one that can be guessed is worse than none.

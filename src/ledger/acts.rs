@@ -200,9 +200,9 @@ fn told(op: &AdminOp) -> Result<Option<Told<'_>>, AdminError> {
         )),
         AdminOp::Maintenance { .. } => Some(("maintenance", None, None, About::Maintenance)),
         AdminOp::Repair => Some(("ledger.repair", None, None, About::Books)),
-        AdminOp::Recover => Some(("ledger.recover", None, None, About::Books)),
-        AdminOp::Account(AccountOp::Page(_))
-        | AdminOp::Credit(CreditOp::List { .. } | CreditOp::Statement { .. })
+        AdminOp::Recover | AdminOp::NoteRecovered(_) => Some(("ledger.recover", None, None, About::Books)),
+        AdminOp::Account(AccountOp::Page(_) | AccountOp::Stopped { .. })
+        | AdminOp::Credit(CreditOp::List { .. } | CreditOp::Statement { .. } | CreditOp::Find { .. })
         | AdminOp::Operator(OperatorOp::List | OperatorOp::Find { .. } | OperatorOp::Log(_))
         | AdminOp::AccountShow { .. }
         | AdminOp::AccountList

@@ -139,6 +139,8 @@ pub enum AdminOp {
     },
     /// Shows what start-up recovery would do or did: debits and holds of dead owners' journals.
     Recover,
+    /// Says what somebody has recovered by hand: it is done, and is logged.
+    NoteRecovered(RecoverReport),
     /// Makes a key with the account, tier, domains, limits and settings of another one, which holds on for a while.
     KeyRotate {
         /// Which.
@@ -219,6 +221,27 @@ pub struct ReceiptPage {
 }
 
 impl AdminOp {
+    /// Whether it reads and does nothing else: not even a reserve or a claim.
+    pub(in crate::ledger) fn only_reads(&self) -> bool {
+        match self {
+            AdminOp::AccountShow { .. }
+            | AdminOp::AccountList
+            | AdminOp::KeyList { .. }
+            | AdminOp::KeySpent { .. }
+            | AdminOp::Usage { .. }
+            | AdminOp::UsageOf(_)
+            | AdminOp::EndUsers(_)
+            | AdminOp::Receipts(_)
+            | AdminOp::Audit => true,
+            AdminOp::Account(op) => !matches!(op, AccountOp::Terms { .. }),
+            AdminOp::Credit(op) => !matches!(op, CreditOp::Post(_)),
+            AdminOp::Operator(op) => !matches!(op, OperatorOp::Create { .. } | OperatorOp::Revoke { .. }),
+            AdminOp::Event(op) => matches!(op, EventOp::Count),
+            AdminOp::By(acted) => acted.op.only_reads(),
+            _ => false,
+        }
+    }
+
     /// Whether it changes what must not be lost once it is acknowledged.
     pub fn writes(&self) -> bool {
         match self {
@@ -246,6 +269,7 @@ impl AdminOp {
             | AdminOp::Audit
             | AdminOp::Repair
             | AdminOp::Recover
+            | AdminOp::NoteRecovered(_)
             | AdminOp::Reserve(_) => false,
         }
     }

@@ -76,11 +76,11 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     }
     let listener = in_folder(&path, |short| UnixListener::bind(short)).map_err(unavailable)?;
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(unavailable)?;
-    let store = Arc::downgrade(store);
+    let (store, reading) = (Arc::downgrade(store), Arc::new(()));
     let serve = move || {
         for stream in listener.incoming() {
             let Some(store) = store.upgrade() else { return };
-            let answered = stream.and_then(|stream| answer(&stream, &store));
+            let answered = stream.and_then(|stream| answer(stream, store, &reading));
             if let Err(error) = answered {
                 log::warn!("control socket: {error}");
             }
@@ -93,22 +93,51 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn answer(stream: &UnixStream, store: &Embedded) -> std::io::Result<()> {
+/// Answers one command. What only reads is read on a thread of its own, one for each `reading`: whoever asks next does not wait for it, be it
+/// an act, or a call of the process before this one.
+fn answer(stream: UnixStream, store: Arc<Embedded>, reading: &Arc<()>) -> std::io::Result<()> {
     stream.set_read_timeout(Some(WAIT_MAX))?;
     stream.set_write_timeout(Some(WAIT_MAX))?;
     let mut line = String::new();
-    BufReader::new(stream.take(LINE_BYTES_MAX)).read_line(&mut line)?;
+    BufReader::new((&stream).take(LINE_BYTES_MAX)).read_line(&mut line)?;
     if line.is_empty() {
         return Ok(()); // A probe for whether somebody listens.
     }
-    let reply: Result<AdminReply, AdminError> = match serde_json::from_str::<AdminOp>(&line) {
-        Ok(op) => store.run_blocking(op),
-        Err(error) => Err(AdminError::Invalid(format!("{UNKNOWN_COMMAND}: {error}"))),
+    let op = match serde_json::from_str::<AdminOp>(&line) {
+        Ok(op) => op,
+        Err(error) => {
+            let unknown = AdminError::Invalid(format!("{UNKNOWN_COMMAND}: {error}"));
+            return tell(&stream, &Err(unknown));
+        }
     };
-    let mut text = serde_json::to_vec(&reply)?;
-    text.push(b'\n');
-    (&mut &*stream).write_all(&text)
+    if !op.only_reads() {
+        return tell(&stream, &store.run_blocking(op));
+    }
+    if Arc::strong_count(reading) > READS_MAX {
+        let busy = AdminError::Store("too much is read at once; ask again".to_owned());
+        return tell(&stream, &Err(busy));
+    }
+    let reading = Arc::clone(reading);
+    let read = move || {
+        if let Err(error) = tell(&stream, &store.run_blocking(op)) {
+            log::warn!("control socket: {error}");
+        }
+        drop(reading);
+    };
+    std::thread::Builder::new()
+        .name("control-read".to_owned())
+        .spawn(read)?;
+    Ok(())
 }
+
+fn tell(mut stream: &UnixStream, reply: &Result<AdminReply, AdminError>) -> std::io::Result<()> {
+    let mut text = serde_json::to_vec(reply)?;
+    text.push(b'\n');
+    stream.write_all(&text)
+}
+
+/// Reads that run at once.
+const READS_MAX: usize = 32;
 
 /// What an owner says first of a line that is no command that it knows: all versions do.
 pub(crate) const UNKNOWN_COMMAND: &str = "not a command";

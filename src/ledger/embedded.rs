@@ -7,6 +7,7 @@
 
 mod accounts;
 mod acts;
+mod audit;
 mod command;
 mod commands;
 mod credits;
@@ -22,12 +23,14 @@ mod operators;
 mod owner;
 mod preflight;
 mod queries;
+mod reads;
 mod receipts;
 mod reports;
 mod settle;
 mod shared;
 mod spending;
 mod stoppable;
+mod stops;
 mod take_back;
 mod told;
 mod writer;
@@ -39,12 +42,10 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use self::command::Command;
-use self::credits::CreditQuery;
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
 use self::writer::start_thread;
-use super::admin::accounts::AccountOp;
 use super::admin::{AdminError, AdminOp, AdminReply, RecoverReport};
 use super::journal::Entry;
 use super::sqlite::{Database, ReceiptBounds};
@@ -226,56 +227,19 @@ impl Embedded {
                 return asked;
             }
         }
-        if let Some(answer) = self.answer_beside(&op).await {
+        if let Some(answer) = self.read_beside(&op).await {
             return answer;
-        }
-        if let AdminOp::Receipts(query) = op {
-            let unknown = |_| AdminError::NoAccount(query.account.clone());
-            self.reported(&query.account).map_err(unknown)?;
-            let page = self.receipts(query).await;
-            return page
-                .map(AdminReply::Receipts)
-                .map_err(|error| AdminError::Store(error.to_string()));
-        }
-        if let AdminOp::Account(AccountOp::Page(query)) = &op {
-            return Ok(self.account_page(query));
-        }
-        if let Some(query) = CreditQuery::asked(&op) {
-            return self.credit_query(query).await;
         }
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
-        let reply = answer.await.map_err(|_| stopped())??;
-        let (reports, today) = (self.reports.clone(), self.shared.clock.now().day());
-        match reply {
-            AdminReply::Audit(report) => tokio::task::spawn_blocking(move || reports.witnessed(report, today))
-                .await
-                .map_err(|_| stopped())?,
-            other => Ok(other),
-        }
+        answer.await.map_err(|_| stopped())?
     }
 
     /// Runs an operator's command from a thread that is on no runtime.
     pub fn run_blocking(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        if let Some(answer) = self.answer_beside_blocking(&op) {
+        if let Some(answer) = self.read_beside_blocking(&op) {
             return answer;
         }
-        match &op {
-            AdminOp::Receipts(query) => return self.receipts_blocking(query),
-            AdminOp::EndUsers(query) => return self.end_users_blocking(query),
-            AdminOp::Account(AccountOp::Page(query)) => return Ok(self.account_page(query)),
-            _ => {}
-        }
-        if let Some(query) = CreditQuery::asked(&op) {
-            return self.credit_query_blocking(&query);
-        }
-        match self.ask_thread(op)? {
-            AdminReply::Audit(report) => self.reports.witnessed(report, self.shared.clock.now().day()),
-            other => Ok(other),
-        }
-    }
-
-    fn ask_thread(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         let (reply, answer) = tokio::sync::oneshot::channel();
         self.tell(Command::Admin { op, reply }).map_err(|_| stopped())?;
         answer.blocking_recv().map_err(|_| stopped())?

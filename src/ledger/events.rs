@@ -7,6 +7,7 @@ use super::KeyRecord;
 use super::admin::AuditFinding;
 use super::admin::credits::CreditKind;
 use super::admin::events::{Event, EventKind};
+use crate::clock::Clock;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
@@ -108,6 +109,12 @@ pub(crate) fn expiring(key: &KeyRecord, now: Timestamp) -> Option<Event> {
         Some(key.account.clone()),
         data,
     ))
+}
+
+/// The event by which somebody tries one webhook, or all.
+pub(crate) fn test(clock: &Clock, url: Option<&str>) -> Event {
+    let id = format!("evt_{}", clock.request_id().to_string().replace('-', ""));
+    Event::new(id, EventKind::Test, clock.now(), None, json!({ "url": url }))
 }
 
 /// The event of what an audit found: one id for the same findings of a day.

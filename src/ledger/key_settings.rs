@@ -100,6 +100,17 @@ impl KeySettings {
         self.addresses.is_empty() || address.is_some_and(is_listed)
     }
 
+    /// Whether a new key may have them. Only a rotation says what a key counts as.
+    ///
+    /// # Errors
+    /// Says what does not.
+    pub fn check_new(&self) -> Result<(), String> {
+        match self.counts_as {
+            Some(_) => Err("only a rotation says what a key counts as".to_owned()),
+            None => self.check(),
+        }
+    }
+
     /// Whether they keep to their bounds.
     ///
     /// # Errors

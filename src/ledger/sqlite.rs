@@ -4,6 +4,7 @@
 //! resolved. All of a group stand in one transaction, so the books balance at every moment on disk.
 
 mod acts;
+mod audit;
 pub(super) mod credits;
 mod events;
 mod header;
@@ -30,8 +31,6 @@ pub(super) use self::reader::Reader;
 pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
 use self::usage::UsageSums;
-use super::admin::AuditFinding;
-use super::query::{KeyedRow, UsageQuery};
 use super::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::account::KeptState;
 use crate::pure::hash_map::FastMap;
@@ -259,6 +258,10 @@ impl Database {
         if let Err(error) = self.connection.pragma_update(None, "synchronous", "NORMAL") {
             log::warn!("the ledger's file stays at full synchronisation: {error}");
         }
+        #[cfg(test)]
+        if std::mem::take(&mut self.fails_after_commit) {
+            return Err(StoreError::Unavailable("a test's".to_owned()));
+        }
         written
     }
 
@@ -274,11 +277,6 @@ impl Database {
             log.map_err(|error| StoreError::Unavailable(format!("{path}-wal: {error}")))?;
         }
         Ok(())
-    }
-
-    /// The usage that is asked for, seen from `today`.
-    pub(super) fn usage(&self, query: &UsageQuery, today: Day) -> Result<Vec<KeyedRow>, StoreError> {
-        usage::rows(&self.connection, query, today)
     }
 
     /// A setting's value.
@@ -299,38 +297,6 @@ impl Database {
             )?;
             Ok(())
         })
-    }
-
-    /// The rules that the file alone must keep: `top-ups - debits = balance`.
-    pub(super) fn audit(&self, findings: &mut Vec<AuditFinding>) -> Result<u64, StoreError> {
-        // The sums of a long life leave the range of an int64, so they are taken in two parts.
-        let mut statement = self.connection.prepare(&format!(
-            "SELECT id, balance,
-                    (SELECT coalesce(sum(amount / {PART}), 0) FROM topups WHERE account = id),
-                    (SELECT coalesce(sum(amount % {PART}), 0) FROM topups WHERE account = id),
-                    (SELECT coalesce(sum(cost / {PART}), 0) FROM usage WHERE account = id),
-                    (SELECT coalesce(sum(cost % {PART}), 0) FROM usage WHERE account = id) FROM accounts",
-        ))?;
-        let mut rows = statement.query([])?;
-        let mut accounts = 0;
-        while let Some(row) = rows.next()? {
-            accounts += 1;
-            let sum = |at: usize| -> Result<i128, rusqlite::Error> {
-                let (whole, rest): (i64, i64) = (row.get(at)?, row.get(at.saturating_add(1))?);
-                Ok(i128::from(whole) * i128::from(PART) + i128::from(rest))
-            };
-            let (balance, expected) = (row.get::<_, i64>(1)?, sum(2)? - sum(4)?);
-            if expected != i128::from(balance) {
-                findings.push(AuditFinding {
-                    account: row.get::<_, String>(0)?.parse().map_err(corrupt)?,
-                    rule: "top-ups - debits = balance".to_owned(),
-                    expected: super::records::clamped(expected),
-                    found: Credits::from_pico(balance),
-                });
-            }
-        }
-        self.audit_spending(findings)?;
-        Ok(accounts)
     }
 }
 

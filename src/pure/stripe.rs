@@ -73,7 +73,9 @@ pub fn verify(secret: &[u8], header: &str, body: &[u8], now: Timestamp) -> Resul
 pub enum Notice {
     /// A checkout was paid.
     Paid(Payment),
-    /// Money went back, or is in dispute: somebody has to look at it, for the message names no account.
+    /// What was paid goes back, or could not go back after all. Never empty.
+    Refunded(Vec<Refund>),
+    /// Money is in dispute, or went back in a way that cannot be told apart: somebody has to look at it.
     WentBack {
         /// Of the message.
         event: String,
@@ -108,6 +110,23 @@ pub struct Payment {
     pub amount_minor: i64,
 }
 
+/// Money that goes back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refund {
+    /// Of the message.
+    pub event: String,
+    /// The refund's id: what is taken for it is known by.
+    pub reference: String,
+    /// The id of the payment that it is of.
+    pub payment: String,
+    /// Three letters, as Stripe writes them.
+    pub currency: String,
+    /// In the currency's smallest unit; above 0.
+    pub amount_minor: i64,
+    /// Whether it came to nothing: the money is still there.
+    pub is_void: bool,
+}
+
 #[derive(Deserialize)]
 struct Event {
     id: String,
@@ -138,6 +157,88 @@ enum Intent {
     Whole { id: String },
 }
 
+#[derive(Deserialize)]
+struct RefundObject {
+    id: String,
+    payment_intent: Option<Intent>,
+    currency: String,
+    amount: i64,
+    status: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Charge {
+    payment_intent: Option<Intent>,
+    #[serde(default)]
+    refunds: Option<RefundList>,
+}
+
+#[derive(Deserialize)]
+struct RefundList {
+    data: Vec<RefundObject>,
+    #[serde(default)]
+    has_more: bool,
+}
+
+impl RefundObject {
+    /// None where it is of no payment of its own.
+    fn read(self, event: &str) -> Result<Option<Refund>, String> {
+        let Some(payment) = self.payment_intent.map(Intent::id) else {
+            return Ok(None);
+        };
+        if !is_id(&self.id) || !is_id(&payment) || self.amount <= 0 {
+            return Err("a refund has an id, a payment_intent and an amount above 0".to_owned());
+        }
+        Ok(Some(Refund {
+            event: event.to_owned(),
+            reference: self.id,
+            payment,
+            currency: self.currency,
+            amount_minor: self.amount,
+            is_void: matches!(self.status.as_deref(), Some("failed" | "canceled")),
+        }))
+    }
+}
+
+impl Intent {
+    fn id(self) -> String {
+        match self {
+            Intent::Id(id) | Intent::Whole { id } => id,
+        }
+    }
+}
+
+fn is_id(text: &str) -> bool {
+    (1..=REFERENCE_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
+/// A message about a refund, or about a charge with its refunds.
+fn refunded(event: String, kind: String, object: serde_json::Value) -> Result<Notice, String> {
+    let refunds = match kind.as_str() {
+        CHARGE_REFUNDED => {
+            let charge: Charge = serde_json::from_value(object).map_err(|error| error.to_string())?;
+            match charge.refunds {
+                // How much went back in all says not which refunds those are: each has a message of its own.
+                Some(list) if !list.data.is_empty() && !list.has_more => list.data,
+                _ => {
+                    let payment = charge.payment_intent.map(Intent::id);
+                    return Ok(Notice::WentBack { event, kind, payment });
+                }
+            }
+        }
+        _ => vec![serde_json::from_value(object).map_err(|error| error.to_string())?],
+    };
+    let read: Result<Option<Vec<Refund>>, String> = refunds.into_iter().map(|refund| refund.read(&event)).collect();
+    Ok(match read? {
+        Some(refunds) => Notice::Refunded(refunds),
+        None => Notice::WentBack {
+            event,
+            kind,
+            payment: None,
+        },
+    })
+}
+
 /// Reads a message whose signature was right.
 ///
 /// # Errors
@@ -146,7 +247,10 @@ pub fn read(body: &[u8]) -> Result<Notice, String> {
     let Event { id: event, kind, data } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     match kind.as_str() {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {}
-        "charge.refunded" | "charge.dispute.created" => {
+        CHARGE_REFUNDED | "refund.created" | "refund.updated" | "refund.failed" | "charge.refund.updated" => {
+            return refunded(event, kind, data.object);
+        }
+        "charge.dispute.created" => {
             let payment = data.object.get("payment_intent").and_then(serde_json::Value::as_str);
             let payment = payment.map(str::to_owned);
             return Ok(Notice::WentBack { event, kind, payment });
@@ -162,16 +266,15 @@ pub fn read(body: &[u8]) -> Result<Notice, String> {
         return Ok(Notice::Other { event, kind, why });
     }
     let reference = match checkout.payment_intent {
-        Some(Intent::Id(id) | Intent::Whole { id }) => id,
+        Some(intent) => intent.id(),
         None => {
             let why = "it has no payment of its own: a subscription's, say";
             return Ok(Notice::Other { event, kind, why });
         }
     };
-    let is_id = (1..=REFERENCE_BYTES_MAX).contains(&reference.len()) && reference.bytes().all(|b| b.is_ascii_graphic());
     let amount_minor = checkout.amount_total.filter(|amount| *amount > 0);
     match (checkout.currency, amount_minor) {
-        (Some(currency), Some(amount_minor)) if is_id => Ok(Notice::Paid(Payment {
+        (Some(currency), Some(amount_minor)) if is_id(&reference) => Ok(Notice::Paid(Payment {
             event,
             reference,
             account: checkout.client_reference_id,
@@ -213,7 +316,9 @@ pub fn amount(minor: i64, decimals: u32) -> Option<Credits> {
 pub const TOLERANCE_SECONDS: u64 = 300;
 /// The longest header, in bytes: Stripe sends two signatures at most.
 const HEADER_BYTES_MAX: usize = 2_048;
-const REFERENCE_BYTES_MAX: usize = 200;
+/// A reference of a credit entry may have 200; what says that a refund failed stands behind one of Stripe's.
+const REFERENCE_BYTES_MAX: usize = 180;
+const CHARGE_REFUNDED: &str = "charge.refunded";
 /// A credit has 10^12 parts.
 const PICO_DECIMALS: u32 = 12;
 

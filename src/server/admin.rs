@@ -177,6 +177,7 @@ impl Admin {
             audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
             below_zero: audit.and_then(|audit| audit.below_zero),
             deliveries: self.telemetry.deliveries.figures(now.0),
+            refunds_short: self.telemetry.refunds.all_short(),
             lines: self.telemetry.lines(),
             spans: self.telemetry.spans(),
         }

@@ -17,6 +17,7 @@ use super::deliveries::DeliveryFigures;
 use super::record::{STORE, TargetName};
 use crate::ledger::store_metrics::StoreMetrics;
 use crate::pure::histogram::Histogram;
+use crate::pure::money::Credits;
 
 /// What is not counted but looked up at each scrape.
 #[derive(Debug)]
@@ -61,6 +62,8 @@ pub struct Gauges {
     pub spans: [u64; 3],
     /// Webhooks.
     pub deliveries: DeliveryFigures,
+    /// What could not be taken for refunds.
+    pub refunds_short: Credits,
 }
 
 /// The whole page.

@@ -14,6 +14,7 @@ mod log_format;
 pub mod otlp;
 pub mod record;
 pub mod recorder;
+pub mod refunds;
 mod spans;
 pub mod status;
 pub mod trace;
@@ -26,6 +27,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use self::counters::Figures;
 use self::deliveries::Deliveries;
 use self::record::{Record, TargetName};
+use self::refunds::Refunds;
 use self::trace::{Traced, Tracer};
 use crate::clock::Clock;
 use crate::config::Sample;
@@ -57,6 +59,8 @@ pub struct Telemetry {
     spans: [AtomicU64; 3],
     /// What became of events for webhooks.
     pub deliveries: Deliveries,
+    /// What could not be taken for refunds.
+    pub refunds: Refunds,
 }
 
 /// One thread's counts, on cache lines of their own.
@@ -106,6 +110,7 @@ impl Default for Telemetry {
             tracer: OnceLock::new(),
             spans: Default::default(),
             deliveries: Deliveries::default(),
+            refunds: Refunds::default(),
         }
     }
 }

@@ -204,7 +204,11 @@ class FaultyGateway(Gateway):
         self.wrapper = wrapper
         address = self._configure(directory, settings)
         self.base_url = f"http://{address}/api/v1"
-        self._start(directory, "serve", "--conf", str(self.conf))
+        self.again(directory)
+
+    def again(self, directory: Path | None = None):
+        """Starts it: for the first time, or after it was killed."""
+        self._start(directory or self.directory, "serve", "--conf", str(self.conf))
 
         def health():
             assert self.process.poll() is None, f"the gateway ended with {self.process.returncode}; its log:\n{self.log_text()}"

@@ -4,6 +4,8 @@ Time runs TIMES as fast for the rules (`hastened`), so that half an hour of main
 times. A gateway to which nothing happens is loaded all the while, and nothing fires on it.
 """
 
+import hmac
+import itertools
 import json
 import os
 import re
@@ -19,7 +21,7 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import CALL_SECONDS_MAX, ROOT, START_SECONDS_MAX, Account, wait_for
+from conftest import CALL_SECONDS_MAX, ROOT, START_SECONDS_MAX, WEBHOOK_SECRET, Account, wait_for
 from faulty import MODEL, FaultyGateway
 from scraper import INSTALLED, MISSING, Prometheus, admin_address, free_port, rules
 
@@ -38,6 +40,7 @@ LESS = {
 # The slowest alert takes the shortened hour; the rest is for a busy machine.
 FIRES_SECONDS_MAX = 150
 PAUSE_SECONDS = 0.05
+STRIPE_PORT = free_port()
 # These measure the machine as well as the gateway, and it is busy: a scrape that takes longer than its interval is one that failed.
 MEASURE_THE_MACHINE = {"TollgateSlow", "TollgateStoreSlow", "TollgateDown"}
 
@@ -208,6 +211,29 @@ def credential_is_refused(place: Place, happening: Happening):
     assert call(place.account(), "unauthorized") == 500
 
 
+def refund_comes_late(place: Place, happening: Happening):
+    """What Stripe pays back was taken from the account meanwhile."""
+    account = place.account("1")
+    checkout = {"payment_status": "paid", "payment_intent": "pi_1", "client_reference_id": account.name, "amount_total": 500, "currency": "usd"}
+    refund = {"payment_intent": "pi_1", "amount": 500, "currency": "usd", "status": "succeeded"}
+
+    def told(kind: str, thing: dict):
+        body = json.dumps({"id": f"evt_{kind}", "type": kind, "data": {"object": thing}})
+        now = int(time.time())
+        signature = hmac.new(WEBHOOK_SECRET.encode(), f"{now}.{body}".encode(), "sha256").hexdigest()
+        headers = {"stripe-signature": f"t={now},v1={signature}", "content-type": "application/json"}
+        httpx.post(f"http://127.0.0.1:{STRIPE_PORT}/v1/hooks/stripe", content=body, headers=headers).raise_for_status()
+
+    told("checkout.session.completed", checkout)
+    place.gateway.command("credits", "correct", account.name, "-5", "--reference", "spent")
+    # A counter that Prometheus has never seen at 0 does not increase: each time there is another refund.
+    for number in itertools.count():
+        if not happening.wait():
+            return
+        told("refund.created", refund | {"id": f"re_{number}"})
+        time.sleep(1)
+
+
 def stop_hangs(place: Place, happening: Happening):
     """A call outlives the stop; then the process is killed."""
     in_background(place.account(), "slow/600", 1)
@@ -254,6 +280,11 @@ CAUSES = {
         frozenset({"TollgateUnbilled", "TollgateUsageReportsRejected", "TollgateErrors", "TollgateProviderFails"}),
     ),
     "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"})),
+    "refund": Cause(
+        refund_comes_late,
+        frozenset({"TollgateRefundShort"}),
+        {"operator_listen": f"127.0.0.1:{STRIPE_PORT}", "stripe": {"secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET"}},
+    ),
     "stop": Cause(stop_hangs, frozenset({"TollgateNotReady", "TollgateDown"})),
 }
 # A charge is never above its hold, so nothing that a provider or a client does raises these: they are alarms of a mistake of the gateway's.

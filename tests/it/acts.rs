@@ -4,9 +4,12 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::harness::catalogue::SMALL;
+use crate::harness::operator::Process;
 use crate::harness::redis_server::RedisServer;
+use crate::harness::{Reply, Upstream};
 
 fn tollgate(folder: &Path, words: &str, crash_at: Option<&str>) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tollgate"));
@@ -83,4 +86,53 @@ fn a_command_that_is_killed_leaves_an_entry_in_the_file() {
 fn a_command_that_is_killed_leaves_an_entry_in_redis() {
     let server = RedisServer::start();
     killed_in_the_middle(&format!("store: {:?}\n", server.url()));
+}
+
+/// A gateway is killed in the middle of a stream, and somebody recovers what it left by hand.
+async fn recovered_by_hand(store: Option<&str>) {
+    let upstream = Upstream::always(Reply::stream().role().text(" word").text(" word").silence()).await;
+    let mut process = Process::start(&upstream, |conf| {
+        if let Some(store) = store {
+            conf["store"] = store.into();
+        }
+    })
+    .await;
+    let body = json!({ "model": SMALL, "messages": [{ "role": "user", "content": "Hello" }], "max_tokens": 50 });
+    let mut events = process.client.stream("/llm/chat/stream", body.to_string()).await.ok();
+    for _ in 0..3 {
+        events.next().await.unwrap();
+    }
+    process.signal("KILL");
+    process.ended().await;
+    let acts = |process: &Process| -> Vec<Value> {
+        let log: Value = serde_json::from_str(&process.command(&["operator", "log", "--json"])).unwrap();
+        let acts = log["acts"].as_array().unwrap().clone();
+        acts.into_iter()
+            .filter(|act| act["action"] == "ledger.recover")
+            .collect()
+    };
+    assert_eq!(acts(&process), [] as [Value; 0]);
+    let report: Value = serde_json::from_str(&process.command(&["ledger", "recover", "--json"])).unwrap();
+    assert_eq!(report["settled"], 1, "{report}");
+    let logged = acts(&process);
+    assert_eq!(logged.len(), 1, "{logged:?}");
+    assert_eq!(
+        (&logged[0]["actor"]["id"], &logged[0]["error"]),
+        (&json!("cli"), &Value::Null)
+    );
+    assert_eq!(logged[0]["after"]["settled"], 1, "{logged:?}");
+    // Nothing is left, and nothing is logged of it.
+    let again: Value = serde_json::from_str(&process.command(&["ledger", "recover", "--json"])).unwrap();
+    assert_eq!((&again["settled"], acts(&process).len()), (&json!(0), 1));
+}
+
+#[tokio::test]
+async fn what_is_recovered_by_hand_is_logged_on_the_file() {
+    recovered_by_hand(None).await;
+}
+
+#[tokio::test]
+async fn what_is_recovered_by_hand_is_logged_in_redis() {
+    let server = RedisServer::start();
+    recovered_by_hand(Some(&server.url())).await;
 }

@@ -20,20 +20,20 @@ use crate::harness::{Reply, Upstream, eventually};
 
 /// Of one receiver.
 #[derive(Clone, Debug)]
-struct Got {
-    head: BTreeMap<String, String>,
-    body: Vec<u8>,
-    answered: u16,
+pub struct Got {
+    pub head: BTreeMap<String, String>,
+    pub body: Vec<u8>,
+    pub answered: u16,
 }
 
 /// Takes webhooks on a port of its own, and answers each by its number, beginning with 0.
-struct Receiver {
+pub struct Receiver {
     address: SocketAddr,
     got: Arc<Mutex<Vec<Got>>>,
 }
 
 impl Receiver {
-    async fn start(answer: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Receiver {
+    pub async fn start(answer: impl Fn(usize) -> u16 + Send + Sync + 'static) -> Receiver {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         Receiver::on(listener, answer)
     }
@@ -51,22 +51,22 @@ impl Receiver {
         Receiver { address, got }
     }
 
-    fn url(&self) -> String {
+    pub fn url(&self) -> String {
         format!("http://{}/hook?a=b", self.address)
     }
 
-    fn got(&self) -> Vec<Got> {
+    pub fn got(&self) -> Vec<Got> {
         self.got.lock().unwrap().clone()
     }
 
     /// What was taken, by its id.
-    fn taken(&self) -> BTreeMap<String, Value> {
+    pub fn taken(&self) -> BTreeMap<String, Value> {
         let taken = self.got().into_iter().filter(|got| (200..300).contains(&got.answered));
         taken.map(|got| (got.head["webhook-id"].clone(), got.json())).collect()
     }
 
     /// Waits for so many events.
-    async fn takes(&self, count: usize) -> BTreeMap<String, Value> {
+    pub async fn takes(&self, count: usize) -> BTreeMap<String, Value> {
         eventually("the receiver has the events", async || {
             Some(self.taken()).filter(|taken| taken.len() >= count)
         })
@@ -75,7 +75,7 @@ impl Receiver {
 }
 
 impl Got {
-    fn json(&self) -> Value {
+    pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap()
     }
 }
@@ -120,16 +120,16 @@ async fn take(mut socket: TcpStream, kept: &Mutex<Vec<Got>>, answer: &(dyn Fn(us
     drop(socket.write_all(text.as_bytes()).await);
 }
 
-const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
+pub const SECRET: &str = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw";
 const OLD_SECRET: &str = "whsec_AAECAwQFBgcICQoLDA0ODxAREhMUFRYX";
 
-fn webhooks(conf: &mut Value, urls: &[String]) {
+pub fn webhooks(conf: &mut Value, urls: &[String]) {
     let hook = |url: &String| json!({ "url": url, "secret_env": "NEW_SECRET,OLD_SECRET", "allow_private": true });
     conf["webhooks"] = urls.iter().map(hook).collect();
 }
 
 /// What starts a gateway with the secrets, and with this beside.
-fn words(process: &Process, environment: &[&str]) -> Vec<String> {
+pub fn words(process: &Process, environment: &[&str]) -> Vec<String> {
     let conf = process.path("tollgate.yaml").to_str().unwrap().to_owned();
     let (new, old) = (format!("NEW_SECRET={SECRET}"), format!("OLD_SECRET={OLD_SECRET}"));
     let mut words = vec!["env", &new, &old];
@@ -138,7 +138,7 @@ fn words(process: &Process, environment: &[&str]) -> Vec<String> {
     words.into_iter().map(str::to_owned).collect()
 }
 
-fn credit(process: &Process, reference: &str) {
+pub fn credit(process: &Process, reference: &str) {
     process.command(&["credits", "add", "acme", "1", "--reference", reference]);
 }
 
@@ -317,11 +317,13 @@ async fn inside_addresses_and_missing_secrets_are_refused() {
     let mut process = Process::prepare(&upstream, |conf| {
         conf["webhooks"] = json!([{ "url": "https://localhost:9/x", "secret_env": "NEW_SECRET" }]);
     });
-    let complaint = process.refused(&["check"]);
-    assert!(
-        complaint.contains("webhooks: number 1: secret_env: NEW_SECRET is not set"),
-        "{complaint}"
-    );
+    for words in [&["check"][..], &["serve"]] {
+        let complaint = process.refused(words);
+        assert!(
+            complaint.contains("webhooks: number 1: secret_env: NEW_SECRET is not set"),
+            "{complaint}"
+        );
+    }
     process.start_with(&words(&process, &[])).await;
     eventually("it is refused", async || {
         let log = std::fs::read_to_string(process.path("log")).unwrap();

@@ -189,6 +189,8 @@ impl Day<'_> {
             kind,
             note: note.map(str::to_owned),
             allow_negative: false,
+            as_available: false,
+            is_payment: false,
         })))
     }
 

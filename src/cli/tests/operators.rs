@@ -233,3 +233,19 @@ fn an_owner_of_an_earlier_version_has_to_be_upgraded_first() {
     assert_eq!(place.json("account list").1["accounts"], json!([]));
     owner.join().unwrap();
 }
+
+#[test]
+fn check_warns_of_operators_tokens_over_plain_http() {
+    let place = Place::new();
+    let before = std::fs::read_to_string(place.conf()).unwrap();
+    for (host, is_warned) in [("127.0.0.1", false), ("0.0.0.0", true)] {
+        let listener = std::net::TcpListener::bind((host, 0)).unwrap();
+        let address = listener.local_addr().unwrap();
+        drop(listener);
+        std::fs::write(place.conf(), format!("{before}operator_listen: {address}\n")).unwrap();
+        let (_, findings) = place.json("check");
+        let warnings = findings["warnings"].to_string();
+        let says = format!("operator_listen: {address} takes operators' tokens over plain HTTP");
+        assert_eq!(warnings.contains(&says), is_warned, "{warnings}");
+    }
+}

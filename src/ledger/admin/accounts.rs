@@ -19,6 +19,11 @@ pub enum AccountOp {
     },
     /// A page of accounts in the order of their names. Answers [`super::AdminReply::AccountPage`].
     Page(AccountQuery),
+    /// Which of these accounts may not call. Answers [`super::AdminReply::Accounts`] with those.
+    Stopped {
+        /// Whose names.
+        accounts: Vec<AccountId>,
+    },
 }
 
 /// Which accounts are asked for.

@@ -36,6 +36,13 @@ pub enum CreditOp {
         /// The last UTC day; not before the first, and at most [`STATEMENT_DAYS_MAX`] days in all.
         to: Day,
     },
+    /// Looks for an entry. Answers [`super::AdminReply::CreditFound`].
+    Find {
+        /// Whose; none: that of the payment that has this reference ([`CreditPost::is_payment`]).
+        account: Option<AccountId>,
+        /// What it is known by.
+        reference: String,
+    },
 }
 
 /// An entry to post.
@@ -56,6 +63,16 @@ pub struct CreditPost {
     /// Lets a correction or a refund take more than what is available.
     #[serde(default)]
     pub allow_negative: bool,
+    /// Takes what is available where that is less, were it nothing. The same reference and kind again change nothing then, whatever was taken.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub as_available: bool,
+    /// Its account can be found by its reference alone: that of a payment elsewhere.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub is_payment: bool,
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// What a credit entry is.
@@ -162,6 +179,8 @@ impl CreditPost {
             kind: CreditKind::TopUp,
             note: None,
             allow_negative: false,
+            as_available: false,
+            is_payment: false,
         }
     }
 
@@ -190,7 +209,17 @@ impl CreditPost {
 
     /// Whether this was posted before: as the entry of its reference.
     pub(in crate::ledger) fn is_same_as(&self, entry: &CreditEntry) -> bool {
-        (self.amount, self.kind) == (entry.amount, entry.kind)
+        let is_part = self.as_available && (self.amount..=Credits::ZERO).contains(&entry.amount);
+        self.kind == entry.kind && (self.amount == entry.amount || is_part)
+    }
+
+    /// What it takes of an account that has so much left beside its holds: all of it, unless that is more and it is content with less.
+    pub(in crate::ledger) fn amount_of(&self, available: Credits) -> Credits {
+        let all = Credits::ZERO.checked_sub(available.max(Credits::ZERO));
+        match all.filter(|_| self.as_available && !self.allow_negative) {
+            Some(all) => self.amount.max(all),
+            None => self.amount,
+        }
     }
 
     /// What is said where it would take more than there is.

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::ReceiptPage;
 use super::accounts::{AccountPage, AccountView};
-use super::credits::{CreditPage, Posted, Statement};
+use super::credits::{CreditEntry, CreditPage, Posted, Statement};
 use super::events::{Event, EventCount};
 use super::operators::{ActPage, OperatorRecord};
 use super::reports::{AuditFinding, AuditReport, RecoverReport};
@@ -86,6 +86,13 @@ pub enum AdminReply {
     Posted(Posted),
     /// Credit entries.
     CreditPage(CreditPage),
+    /// An entry that was looked for.
+    CreditFound {
+        /// Whose it is, where that is known.
+        account: Option<AccountId>,
+        /// The entry, if there is one.
+        entry: Option<CreditEntry>,
+    },
     /// A statement.
     Statement(Statement),
     /// An operator, made or revoked.
@@ -151,8 +158,8 @@ pub enum AdminError {
     /// Anything else that is wrong with the command.
     #[error("{0}")]
     Invalid(String),
-    /// It was written, but no replica has it yet: a fail-over may lose it.
-    #[error("not confirmed: {0}; run it again, a reference counts once")]
+    /// It was written, but no replica has it yet: a fail-over may lose it. The text says what holds.
+    #[error("not confirmed: {0}")]
     NotConfirmed(String),
     /// The store failed; whether the command took effect is unknown unless the text says so.
     #[error("the store failed: {0}")]

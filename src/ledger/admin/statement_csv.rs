@@ -63,13 +63,22 @@ impl Statement {
     }
 }
 
-/// A text that no spreadsheet takes for a formula.
+/// A text that no spreadsheet takes for a formula: nor what follows a semicolon in it, where that parts cells, as in many countries.
 fn plain(text: &str) -> String {
-    match text.starts_with(['=', '+', '-', '@', '\t', '\r']) {
-        true => format!("'{text}"),
-        false => text.to_owned(),
+    let (mut plain, mut begins) = (String::with_capacity(text.len()), true);
+    for character in text.chars() {
+        if begins && FORMULAS.contains(&character) {
+            plain.push('\'');
+        }
+        plain.push(character);
+        // Blanks and quotes in front of a formula do not help.
+        begins = character == ';' || (begins && (character.is_whitespace() || character == '"'));
     }
+    plain
 }
+
+/// What formulas begin with, also in the width of Chinese letters, which some spreadsheets read alike.
+const FORMULAS: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－', '＠'];
 
 const COLUMNS: [&str; 11] = [
     "row",
@@ -92,6 +101,11 @@ mod tests {
     use crate::pure::money::Credits;
     use crate::pure::time::{Day, Timestamp};
 
+    fn begins_formula(cell: &str) -> bool {
+        let cell = cell.trim_start_matches(|c: char| c.is_whitespace() || c == '"');
+        cell.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])
+    }
+
     /// Any text stands in its cell as it is, and the amounts add up to the last digit.
     #[test]
     fn it_reads_back_and_adds_up() {
@@ -102,6 +116,11 @@ mod tests {
             "-1+1",
             "@x",
             "\u{1f4b6}",
+            " =1+1",
+            "＝1+1",
+            "a;=HYPERLINK(\"x\");b",
+            "a; \"+1",
+            "1-1",
             "",
         ];
         let entry = |n: usize, note: &str| CreditEntry {
@@ -136,9 +155,19 @@ mod tests {
         let rows: Vec<csv::StringRecord> = reader.records().collect::<Result<_, _>>().unwrap();
         assert_eq!(rows.len(), texts.len() + 4);
         for (row, written) in rows.iter().skip(1).zip(texts) {
-            let told = row[6].strip_prefix('\'').unwrap_or(&row[6]);
-            assert_eq!(told, written);
-            assert!(!row[6].starts_with(['=', '+', '-', '@']), "{row:?}");
+            assert_eq!(row[6].replace('\'', ""), written);
+            assert!(!begins_formula(&row[6]), "{row:?}");
+        }
+        // Where semicolons part cells, none of those that they make is a formula either.
+        let mut reader = csv::ReaderBuilder::new()
+            .flexible(true)
+            .has_headers(false)
+            .delimiter(b';')
+            .quoting(false)
+            .from_reader(text.as_bytes());
+        for row in reader.records() {
+            let row = row.unwrap();
+            assert!(!row.iter().any(begins_formula), "{row:?}");
         }
         let pico = |cell: &str| cell.parse::<Credits>().unwrap().pico();
         let amounts = rows

@@ -3,8 +3,7 @@
 use std::ops::Bound;
 use std::sync::{Arc, PoisonError};
 
-use super::Embedded;
-use super::commands::failed;
+use super::commands::{failed, read_beside};
 use super::shared::{EmbeddedAccount, Shared};
 use super::writer::Committer;
 use crate::ledger::AccountRecord;
@@ -13,15 +12,9 @@ use crate::ledger::admin::{AccountView, AdminError, AdminReply};
 use crate::ledger::terms::TermsChange;
 use crate::pure::ids::AccountId;
 
-impl Embedded {
-    /// A page of accounts.
-    pub(super) fn account_page(&self, query: &AccountQuery) -> AdminReply {
-        AdminReply::AccountPage(self.shared.account_page(query))
-    }
-}
-
 impl Shared {
-    fn account_page(&self, query: &AccountQuery) -> AccountPage {
+    /// A page of accounts.
+    pub(super) fn account_page(&self, query: &AccountQuery) -> AccountPage {
         let limit = query.limit();
         let after = match &query.after {
             Some(after) => Bound::Excluded(after.clone()),
@@ -39,6 +32,14 @@ impl Shared {
         AccountPage::of(accounts, has_more)
     }
 
+    /// Those of some accounts that may not call.
+    pub(super) fn stopped(&self, names: &[AccountId]) -> Vec<AccountView> {
+        let accounts = self.accounts.read().unwrap_or_else(PoisonError::into_inner);
+        let those = names.iter().filter_map(|name| accounts.get(name));
+        let stopped = those.filter(|cell| cell.stop().is_some());
+        stopped.map(|cell| self.account_view(cell)).collect()
+    }
+
     /// An account without its keys.
     pub(super) fn account_view(&self, cell: &EmbeddedAccount) -> AccountView {
         AccountView {
@@ -54,7 +55,7 @@ impl Committer {
     pub(super) fn account_op(&mut self, op: AccountOp) -> Result<AdminReply, AdminError> {
         match op {
             AccountOp::Terms { account, change } => self.set_terms(&account, &change),
-            AccountOp::Page(query) => Ok(AdminReply::AccountPage(self.shared.account_page(&query))),
+            AccountOp::Page(_) | AccountOp::Stopped { .. } => Err(read_beside()),
         }
     }
 

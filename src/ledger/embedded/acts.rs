@@ -4,70 +4,16 @@ use std::sync::PoisonError;
 
 use serde_json::Value;
 
-use super::Embedded;
-use super::commands::failed;
+use super::commands::{failed, read_beside};
 use super::writer::Committer;
 use crate::failpoints::point;
-use crate::ledger::acts::{
-    About, Entry, account_value, check_name, key_value, not_logged, number_before, operator_value,
-};
+use crate::ledger::acts::{About, Entry, account_value, check_name, key_value, not_logged, operator_value};
 use crate::ledger::admin::Acted;
-use crate::ledger::admin::operators::{ActQuery, OPERATORS_MAX, OperatorOp, OperatorRecord};
+use crate::ledger::admin::operators::{OPERATORS_MAX, OperatorOp, OperatorRecord};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::sqlite::Database;
 use crate::pure::ids::KeyDigest;
 use crate::pure::operator::operator_id;
-
-impl Embedded {
-    /// What is answered beside the ledger's thread, from memory or by a read of the file; nothing for other commands.
-    pub(super) async fn answer_beside(&self, op: &AdminOp) -> Option<Result<AdminReply, AdminError>> {
-        match read_only(op)? {
-            OperatorOp::Log(query) => Some(self.log(query.clone()).await),
-            op => self.answer_from_memory(op),
-        }
-    }
-
-    /// The same for a thread that is on no runtime.
-    pub(super) fn answer_beside_blocking(&self, op: &AdminOp) -> Option<Result<AdminReply, AdminError>> {
-        match read_only(op)? {
-            OperatorOp::Log(query) => Some(number_before(query).and_then(|before| {
-                let page = self.reports.read(|reader| reader.acts(query, before));
-                page.map(AdminReply::Acts).map_err(failed)
-            })),
-            op => self.answer_from_memory(op),
-        }
-    }
-
-    fn answer_from_memory(&self, op: &OperatorOp) -> Option<Result<AdminReply, AdminError>> {
-        let operators = match op {
-            OperatorOp::Find { digest } => {
-                let digest = KeyDigest::from_hex(digest);
-                let found = digest.and_then(|digest| self.shared.operators.find(&digest));
-                found.into_iter().collect()
-            }
-            OperatorOp::List => self.shared.operators.all(),
-            OperatorOp::Create { .. } | OperatorOp::Revoke { .. } | OperatorOp::Log(_) => return None,
-        };
-        Some(Ok(AdminReply::Operators { operators }))
-    }
-
-    async fn log(&self, query: ActQuery) -> Result<AdminReply, AdminError> {
-        let before = number_before(&query)?;
-        let page = self.read(move |reader| reader.acts(&query, before)).await;
-        page.map(AdminReply::Acts).map_err(failed)
-    }
-}
-
-/// The command about operators, whoever gives it, if it only reads.
-fn read_only(op: &AdminOp) -> Option<&OperatorOp> {
-    let op = match op {
-        AdminOp::By(acted) => &acted.op,
-        op => op,
-    };
-    match op {
-        AdminOp::Operator(op @ (OperatorOp::List | OperatorOp::Find { .. } | OperatorOp::Log(_))) => Some(op),
-        _ => None,
-    }
-}
 
 impl Committer {
     /// Runs a command that somebody gives, and has the log say so.
@@ -160,7 +106,9 @@ impl Committer {
                     expires: expires_in_ms.map(|ms| created.plus_millis(ms)),
                     revoked: None,
                 };
-                self.database.insert_operator(&digest, &record).map_err(failed)?;
+                let written = self.database.insert_operator(&digest, &record);
+                let is_there = |database: &Database| database.has_operator(&record.id);
+                self.made(written, is_there, ("operator", &record.id))?;
                 self.shared.operators.put(digest, record.clone());
                 Ok(AdminReply::Operator(record))
             }
@@ -176,9 +124,7 @@ impl Committer {
                 self.shared.operators.put(digest, record.clone());
                 Ok(AdminReply::Operator(record))
             }
-            OperatorOp::List | OperatorOp::Find { .. } | OperatorOp::Log(_) => Err(AdminError::Invalid(
-                "what only reads is answered beside the ledger's thread".to_owned(),
-            )),
+            OperatorOp::List | OperatorOp::Find { .. } | OperatorOp::Log(_) => Err(read_beside()),
         }
     }
 }

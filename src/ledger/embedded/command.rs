@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
+use super::audit::Moment;
 use super::shared::EmbeddedAccount;
 use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
@@ -27,6 +28,8 @@ pub(super) enum Command {
     },
     /// Commit now, and say so.
     Flush(oneshot::Sender<Result<(), StoreError>>),
+    /// Commit, and say what is there at that moment.
+    Moment(Box<Moment>, oneshot::Sender<Result<Box<Moment>, StoreError>>),
     /// Say what the file has of a call's idempotency key.
     FindKey(Box<KeyedCall>, oneshot::Sender<Result<Found, StoreError>>),
     /// Write what waits of idempotency keys.

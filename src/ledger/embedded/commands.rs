@@ -10,8 +10,8 @@ use super::spending;
 use super::writer::Committer;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef, RecoverReport};
 use crate::ledger::key_settings::check_domains;
-use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::rotation::{Rotation, taken};
+use crate::ledger::sqlite::Database;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
 use crate::pure::account::{AccountState, Denial};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, Tier};
@@ -30,10 +30,6 @@ impl Committer {
                 tier,
                 quota_pico,
             } => self.set_account(&account, tier, quota_pico),
-            AdminOp::AccountShow { account } => self
-                .cell(&account)
-                .map(|cell| AdminReply::Account(self.view(&cell, true))),
-            AdminOp::AccountList => Ok(self.list_accounts()),
             AdminOp::CreditsAdd {
                 account,
                 amount,
@@ -68,29 +64,17 @@ impl Committer {
                     },
                 )
             }
-            AdminOp::KeyList { account } => {
-                self.cell(&account)?;
-                Ok(AdminReply::Keys {
-                    keys: self.keys_of(&account),
-                })
-            }
             AdminOp::KeySet { key, change } => self.set_key(&key, &change),
-            AdminOp::KeySpent { account, key, reset } => self.key_spent(&account, &key, reset),
             AdminOp::KeyRevoke { key } => self.revoke_key(&key),
-            AdminOp::Usage { account, key, period } => {
-                let rows = self.usage(&UsageQuery::of_period(account, key, period))?;
-                Ok(AdminReply::Usage {
-                    rows: KeyedRow::without_keys(rows),
-                })
-            }
-            AdminOp::UsageOf(query) => self.usage(&query).map(|rows| AdminReply::UsageOf { rows }),
-            AdminOp::EndUsers(query) => self.end_users(&query),
-            AdminOp::Receipts(query) => {
-                self.cell(&query.account)?;
-                self.commit().map_err(failed)?;
-                self.database.receipts(&query).map(AdminReply::Receipts).map_err(failed)
-            }
-            AdminOp::Audit => self.audit().map(AdminReply::Audit),
+            AdminOp::AccountShow { .. }
+            | AdminOp::AccountList
+            | AdminOp::KeyList { .. }
+            | AdminOp::KeySpent { .. }
+            | AdminOp::Usage { .. }
+            | AdminOp::UsageOf(_)
+            | AdminOp::EndUsers(_)
+            | AdminOp::Receipts(_)
+            | AdminOp::Audit => Err(read_beside()),
             AdminOp::Repair => self.repair(),
             AdminOp::Maintenance { on } => {
                 self.database
@@ -100,6 +84,7 @@ impl Committer {
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Recover => Ok(AdminReply::Recovered(self.recovered())),
+            AdminOp::NoteRecovered(report) => Ok(AdminReply::Recovered(report)),
             AdminOp::Account(op) => self.account_op(op),
             AdminOp::Credit(op) => self.credit_op(op),
             AdminOp::Operator(op) => self.operator(op),
@@ -183,20 +168,6 @@ impl Committer {
         Ok(AdminReply::Account(self.view(&cell, true)))
     }
 
-    fn list_accounts(&self) -> AdminReply {
-        let cells: Vec<Arc<EmbeddedAccount>> = self
-            .shared
-            .accounts
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .values()
-            .cloned()
-            .collect();
-        AdminReply::Accounts {
-            accounts: cells.iter().map(|cell| self.view(cell, false)).collect(),
-        }
-    }
-
     fn create_key(&mut self, digest: KeyDigest, record: KeyRecord) -> Result<AdminReply, AdminError> {
         let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
         if keys.contains_key(&digest) {
@@ -219,18 +190,16 @@ impl Committer {
             ));
         }
         check_domains(&record.domains).map_err(AdminError::Invalid)?;
-        record.settings.check().map_err(AdminError::Invalid)?;
-        self.database.insert_key(&digest, &record).map_err(failed)?;
+        record.settings.check_new().map_err(AdminError::Invalid)?;
+        let written = self.database.insert_key(&digest, &record);
+        let is_there = |database: &Database| database.has_key(&digest);
+        self.made(written, is_there, ("key", record.id.as_str()))?;
         spending::track(&cell, &record);
         let entry = KeyEntry {
             record: Arc::new(record.clone()),
             cell,
         };
-        self.shared
-            .keys
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(digest, entry);
+        self.shared.keep_key(digest, entry);
         Ok(AdminReply::Key(record))
     }
 
@@ -247,12 +216,32 @@ impl Committer {
         let mut record = KeyRecord::clone(&entry.record);
         record.revoked = record.revoked.or(Some(now));
         entry.record = Arc::new(record.clone());
-        self.shared
-            .keys
-            .write()
-            .unwrap_or_else(PoisonError::into_inner)
-            .insert(digest, entry);
+        self.shared.keep_key(digest, entry);
         Ok(AdminReply::Key(record))
+    }
+
+    /// A write of a key or an operator that failed may have reached the file all the same: that says so itself. Its text is shown with the
+    /// command's answer alone.
+    pub(super) fn made(
+        &self,
+        written: Result<(), StoreError>,
+        is_there: impl FnOnce(&Database) -> Result<bool, StoreError>,
+        (what, id): (&str, &str),
+    ) -> Result<(), AdminError> {
+        let Err(error) = written else { return Ok(()) };
+        #[cfg(test)]
+        let is_there = |database: &Database| match database.fails_to_look {
+            true => Err(StoreError::Unavailable("a test's".to_owned())),
+            false => is_there(database),
+        };
+        match is_there(&self.database) {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(AdminError::Store(format!("{error}; no {what} was made: run it again"))),
+            Err(_) => Err(AdminError::Store(format!(
+                "{error}; whether the {what} {id} was made is not known, and nobody has its text: once the file can be read, restart, \
+                 revoke it where a list shows it, and run it again"
+            ))),
+        }
     }
 
     /// What the start recovered.
@@ -267,20 +256,9 @@ impl Committer {
     pub(super) fn view(&self, cell: &EmbeddedAccount, with_keys: bool) -> AccountView {
         let mut view = self.shared.account_view(cell);
         if with_keys {
-            view.keys = self.keys_of(&view.record.id);
+            view.keys = self.shared.keys_of(cell);
         }
         view
-    }
-
-    fn keys_of(&self, account: &AccountId) -> Vec<KeyRecord> {
-        let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
-        let mut of: Vec<KeyRecord> = keys
-            .values()
-            .filter(|entry| entry.record.account == *account)
-            .map(|e| KeyRecord::clone(&e.record))
-            .collect();
-        of.sort_by(|a, b| (a.created, a.id.as_str()).cmp(&(b.created, b.id.as_str())));
-        of
     }
 }
 
@@ -293,4 +271,9 @@ fn checked_quota(pico: Option<i64>) -> Result<Option<Credits>, AdminError> {
 
 pub(super) fn failed(error: StoreError) -> AdminError {
     AdminError::Store(error.to_string())
+}
+
+/// What the ledger's thread says of a command that is none of its.
+pub(super) fn read_beside() -> AdminError {
+    AdminError::Invalid("what only reads is answered beside the ledger's thread".to_owned())
 }

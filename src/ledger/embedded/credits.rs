@@ -1,11 +1,7 @@
 //! Credit entries: an amount that takes something away is taken from memory first, where the holds are, and one that adds is added to the
 //! file first, so that at no moment more can be spent than both have.
 
-use tokio::sync::oneshot;
-
-use super::Embedded;
-use super::command::Command;
-use super::commands::failed;
+use super::commands::{failed, read_beside};
 use super::shared::EmbeddedAccount;
 use super::writer::Committer;
 use crate::ledger::StoreError;
@@ -16,7 +12,7 @@ use crate::ledger::sqlite::credits::{Untold, Written};
 use crate::pure::account::post::PostRefusal;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
-use crate::pure::time::Day;
+use crate::pure::time::{Day, Timestamp};
 
 impl From<Untold> for AdminError {
     fn from(untold: Untold) -> AdminError {
@@ -39,6 +35,10 @@ pub(super) enum CreditQuery {
         account: AccountId,
         days: (Day, Day),
     },
+    Find {
+        account: Option<AccountId>,
+        reference: String,
+    },
 }
 
 impl CreditQuery {
@@ -60,80 +60,48 @@ impl CreditQuery {
                 account,
                 days: (from, to),
             }),
+            CreditOp::Find { account, reference } => Ok(CreditQuery::Find { account, reference }),
         }
     }
 
-    fn account(&self) -> &AccountId {
+    pub(super) fn account(&self) -> Option<&AccountId> {
         match self {
-            CreditQuery::List { account, .. } | CreditQuery::Statement { account, .. } => account,
+            CreditQuery::List { account, .. } | CreditQuery::Statement { account, .. } => Some(account),
+            CreditQuery::Find { account, .. } => account.as_ref(),
         }
     }
 
     /// # Errors
     /// Says what is wrong with it.
-    fn check(&self) -> Result<(), AdminError> {
+    pub(super) fn check(&self) -> Result<(), AdminError> {
         match self {
-            CreditQuery::List { .. } => Ok(()),
+            CreditQuery::List { .. } | CreditQuery::Find { .. } => Ok(()),
             CreditQuery::Statement { days: (from, to), .. } => {
                 Statement::check_days(*from, *to).map_err(AdminError::Invalid)
             }
         }
     }
 
-    fn read(&self, reader: &Reader) -> Result<AdminReply, Untold> {
+    pub(super) fn read(&self, reader: &Reader) -> Result<AdminReply, Untold> {
         match self {
             CreditQuery::List { account, limit, before } => reader
                 .credits(account, *limit, before.as_deref())
                 .map(AdminReply::CreditPage),
             CreditQuery::Statement { account, days } => reader.statement(account, *days).map(AdminReply::Statement),
+            CreditQuery::Find { account, reference } => {
+                let (account, entry) = reader.credit_entry(account.as_ref(), reference)?;
+                Ok(AdminReply::CreditFound { account, entry })
+            }
         }
-    }
-}
-
-impl Embedded {
-    /// Reads beside the ledger's thread, which only writes out what is queued before.
-    pub(super) async fn credit_query(&self, query: CreditQuery) -> Result<AdminReply, AdminError> {
-        self.check_query(&query)?;
-        let (written, is_written) = oneshot::channel();
-        self.tell(Command::Flush(written)).map_err(failed)?;
-        is_written.await.map_err(|_| stopped())?.map_err(failed)?;
-        let reports = self.reports.clone();
-        let read = move || reports.read_as_asked(|reader| query.read(reader));
-        let read = tokio::task::spawn_blocking(read).await.map_err(|_| stopped())?;
-        Ok(read?)
-    }
-
-    /// The same from a thread that is on no runtime.
-    pub(super) fn credit_query_blocking(&self, query: &CreditQuery) -> Result<AdminReply, AdminError> {
-        self.check_query(query)?;
-        let (written, is_written) = oneshot::channel();
-        self.tell(Command::Flush(written)).map_err(failed)?;
-        is_written.blocking_recv().map_err(|_| stopped())?.map_err(failed)?;
-        Ok(self.reports.read_as_asked(|reader| query.read(reader))?)
-    }
-
-    fn check_query(&self, query: &CreditQuery) -> Result<(), AdminError> {
-        let unknown = |_| AdminError::NoAccount(query.account().clone());
-        self.reported(query.account()).map_err(unknown)?;
-        query.check()
     }
 }
 
 impl Committer {
     pub(super) fn credit_op(&mut self, op: CreditOp) -> Result<AdminReply, AdminError> {
-        let query = match CreditQuery::of(op) {
-            Ok(query) => query,
-            Err(post) => return self.post(&post).map(AdminReply::Posted),
-        };
-        self.cell(query.account())?;
-        query.check()?;
-        self.commit().map_err(failed)?;
-        Ok(match query {
-            CreditQuery::List { account, limit, before } => {
-                AdminReply::CreditPage(self.database.credits(&account, limit, before.as_deref())?)
-            }
-            CreditQuery::Statement { account, days } => AdminReply::Statement(self.database.statement(&account, days)?),
-        })
+        match CreditQuery::of(op) {
+            Err(post) => self.post(&post).map(AdminReply::Posted),
+            Ok(_) => Err(read_beside()),
+        }
     }
 
     /// A top-up as it was before entries had a kind.
@@ -175,9 +143,11 @@ impl Committer {
 
     fn post_new(&mut self, cell: &EmbeddedAccount, post: &CreditPost) -> Result<Written, AdminError> {
         let takes = post.amount < Credits::ZERO;
+        let mut post = post.clone();
         if takes {
-            take(cell, post, self.shared.clock.now())?;
+            post.amount = take(cell, &post, self.shared.clock.now())?;
         }
+        let post = &post;
         let written = self.write(post);
         let is_written = matches!(written, Ok(Written::Added(_)));
         let amount = match (takes, is_written) {
@@ -239,18 +209,14 @@ impl Committer {
     }
 }
 
-/// Takes an amount below zero from memory.
-fn take(cell: &EmbeddedAccount, post: &CreditPost, now: crate::pure::time::Timestamp) -> Result<(), AdminError> {
+/// Takes an amount below zero from memory. What it was: less than was asked for where the post is content with that.
+fn take(cell: &EmbeddedAccount, post: &CreditPost, now: Timestamp) -> Result<Credits, AdminError> {
     let mut state = cell.state();
     state.expire(now);
-    state
-        .post(post.amount, post.allow_negative)
-        .map_err(|refusal| match refusal {
-            PostRefusal::Short { available, held } => AdminError::Invalid(post.short(available, held)),
-            PostRefusal::OutOfRange => AdminError::Invalid(post.out_of_range()),
-        })
-}
-
-fn stopped() -> AdminError {
-    AdminError::Store("the ledger has stopped".to_owned())
+    let amount = post.amount_of(state.balance().saturating_sub(state.held()));
+    let taken = state.post(amount, post.allow_negative || amount == Credits::ZERO);
+    taken.map(|()| amount).map_err(|refusal| match refusal {
+        PostRefusal::Short { available, held } => AdminError::Invalid(post.short(available, held)),
+        PostRefusal::OutOfRange => AdminError::Invalid(post.out_of_range()),
+    })
 }

@@ -10,7 +10,7 @@ use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::KeyChange;
 use crate::ledger::{KeyRecord, StoreError};
 use crate::pure::account::Spent;
-use crate::pure::ids::{AccountId, KeyDigest, KeyId};
+use crate::pure::ids::{KeyDigest, KeyId};
 use crate::pure::spend::Reset;
 
 impl Embedded {
@@ -41,14 +41,6 @@ impl Embedded {
 }
 
 impl Committer {
-    pub(super) fn key_spent(&self, account: &AccountId, key: &KeyId, reset: Reset) -> Result<AdminReply, AdminError> {
-        let cell = self.cell(account)?;
-        let now = self.shared.clock.now();
-        let mut state = cell.state();
-        state.expire(now);
-        Ok(state.spent(key, reset.period(now.day())).into())
-    }
-
     pub(super) fn set_key(&mut self, key: &KeyRef, change: &KeyChange) -> Result<AdminReply, AdminError> {
         let found = {
             let keys = self.shared.keys.read().unwrap_or_else(PoisonError::into_inner);
@@ -86,8 +78,7 @@ impl Committer {
             record: Arc::new(record.clone()),
             cell: Arc::clone(cell),
         };
-        let mut keys = self.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        keys.insert(digest, entry);
+        self.shared.keep_key(digest, entry);
         AdminReply::Key(record)
     }
 }

@@ -2,12 +2,12 @@
 
 use std::sync::{Arc, PoisonError};
 
-use super::commands::failed;
 use super::shared::KeyEntry;
 use super::spending;
 use super::writer::Committer;
 use crate::ledger::admin::{AdminError, AdminReply, KeyRef};
 use crate::ledger::rotation::{Rotation, taken};
+use crate::ledger::sqlite::Database;
 
 impl Committer {
     pub(super) fn rotate_key(&mut self, key: &KeyRef, rotation: Rotation) -> Result<AdminReply, AdminError> {
@@ -29,15 +29,16 @@ impl Committer {
         let new = rotation.new_key(&old, counts_as, now)?;
         let old = rotation.old_key(&old, now);
         let pair = ((&rotation.digest, &new), (&old_digest, &old));
-        self.database.rotate_key(pair.0, pair.1).map_err(failed)?;
+        let written = self.database.rotate_key(pair.0, pair.1);
+        let is_there = |database: &Database| database.has_key(&rotation.digest);
+        self.made(written, is_there, ("new key", new.id.as_str()))?;
         spending::track(&cell, &new);
         let entry = |record| KeyEntry {
             record: Arc::new(record),
             cell: Arc::clone(&cell),
         };
-        let mut keys = self.shared.keys.write().unwrap_or_else(PoisonError::into_inner);
-        keys.insert(rotation.digest, entry(new.clone()));
-        keys.insert(old_digest, entry(old));
+        self.shared.keep_key(rotation.digest, entry(new.clone()));
+        self.shared.keep_key(old_digest, entry(old));
         Ok(AdminReply::Key(new))
     }
 }

@@ -38,6 +38,7 @@ impl Shared {
                 .get(&record.account)
                 .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
             spending::track(cell, &record);
+            cell.has_key(digest);
             keys.insert(
                 digest,
                 KeyEntry {

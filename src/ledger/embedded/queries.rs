@@ -9,7 +9,7 @@ use super::command::Command;
 use super::reports::REPORT_MAX;
 use super::shared::EmbeddedAccount;
 use crate::ledger::StoreError;
-use crate::ledger::admin::{AdminError, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery};
 use crate::ledger::sqlite::Reader;
 use crate::pure::ids::AccountId;
@@ -63,22 +63,6 @@ impl Embedded {
         self.flush().await?;
         let today = self.shared.clock.now().day();
         self.read(move |reader| reader.end_users(&query, today)).await
-    }
-
-    /// The same for a command, from a thread that is on no runtime.
-    pub(super) fn end_users_blocking(&self, query: &EndUserQuery) -> Result<AdminReply, AdminError> {
-        if self.reported(&query.account).is_err() {
-            return Err(AdminError::NoAccount(query.account.clone()));
-        }
-        let failed = |error: StoreError| AdminError::Store(error.to_string());
-        let (written, is_written) = oneshot::channel();
-        self.tell(Command::Flush(written)).map_err(failed)?;
-        let stopped = |_| AdminError::Store("the ledger has stopped".to_owned());
-        is_written.blocking_recv().map_err(stopped)?.map_err(failed)?;
-        let today = self.shared.clock.now().day();
-        let usage = self.reports.read(|reader| reader.end_users(query, today));
-        let usage = usage.map_err(failed)?;
-        Ok(AdminReply::EndUsers { usage })
     }
 
     pub(super) async fn page(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {

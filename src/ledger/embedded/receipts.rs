@@ -4,9 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use super::Embedded;
-use super::shared::billed;
+use super::shared::{EmbeddedAccount, billed};
 use crate::clock::monotonic;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
+use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
 use crate::ledger::query::{RunningCall, SETTLEMENT_WITHIN, Standing};
 use crate::ledger::{Debit, ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
@@ -23,7 +23,10 @@ impl Embedded {
         let asked = monotonic();
         loop {
             // Before the receipts are read: a settlement that comes between is among them.
-            let standing = self.standing(&query);
+            let standing = match self.reported(&query.account) {
+                Ok(cell) => standing(&cell, &query),
+                Err(_) => Standing::Gone,
+            };
             let page = tokio::time::timeout(super::reports::REPORT_MAX, self.page(query.clone()))
                 .await
                 .map_err(late)??;
@@ -31,39 +34,6 @@ impl Embedded {
                 Ok(page) => return Ok(page),
                 Err(()) => tokio::time::sleep(ASK_AGAIN).await,
             }
-        }
-    }
-
-    /// The same from a thread that is on no runtime.
-    pub(super) fn receipts_blocking(&self, query: &ReceiptQuery) -> Result<AdminReply, AdminError> {
-        let asked = monotonic();
-        loop {
-            let standing = self.standing(query);
-            let page = match self.ask_thread(AdminOp::Receipts(query.clone()))? {
-                AdminReply::Receipts(page) => page,
-                other => return Ok(other),
-            };
-            match answer(page, standing, asked.elapsed()) {
-                Ok(page) => return Ok(AdminReply::Receipts(page)),
-                Err(()) => std::thread::sleep(ASK_AGAIN),
-            }
-        }
-    }
-
-    /// What is known of the call that is asked for, if it is one, beside its receipt.
-    fn standing(&self, query: &ReceiptQuery) -> Standing {
-        let (Some(call), Ok(cell)) = (query.call(), self.reported(&query.account)) else {
-            return Standing::Gone;
-        };
-        let state = cell.state();
-        let held = call.id.and_then(|id| Some((id, state.held_by(id)?)));
-        match held {
-            Some((id, (held, scope))) => Standing::Held(RunningCall {
-                id,
-                held,
-                key: scope.key().cloned(),
-            }),
-            None => Standing::without_hold(&call, state.open_holds() > 0),
         }
     }
 
@@ -82,8 +52,25 @@ impl Embedded {
     }
 }
 
+/// What is known of the call that is asked for, if it is one, beside its receipt.
+pub(super) fn standing(cell: &EmbeddedAccount, query: &ReceiptQuery) -> Standing {
+    let Some(call) = query.call() else {
+        return Standing::Gone;
+    };
+    let state = cell.state();
+    let held = call.id.and_then(|id| Some((id, state.held_by(id)?)));
+    match held {
+        Some((id, (held, scope))) => Standing::Held(RunningCall {
+            id,
+            held,
+            key: scope.key().cloned(),
+        }),
+        None => Standing::without_hold(&call, state.open_holds() > 0),
+    }
+}
+
 /// The answer to whoever asked so long ago; none where it is to be asked again.
-fn answer(mut page: ReceiptPage, standing: Standing, waited: Duration) -> Result<ReceiptPage, ()> {
+pub(super) fn answer(mut page: ReceiptPage, standing: Standing, waited: Duration) -> Result<ReceiptPage, ()> {
     match standing {
         _ if !page.receipts.is_empty() || page.running.is_some() => {}
         Standing::Gone => {}
@@ -96,4 +83,4 @@ fn answer(mut page: ReceiptPage, standing: Standing, waited: Duration) -> Result
 
 type Named = (crate::pure::ids::RequestId, crate::pure::numbers::CallNumber);
 
-const ASK_AGAIN: Duration = Duration::from_millis(5);
+pub(super) const ASK_AGAIN: Duration = Duration::from_millis(5);

@@ -44,6 +44,8 @@ pub struct EmbeddedAccount {
     pub(super) record: ArcSwap<AccountRecord>,
     pub(super) state: Mutex<AccountState>,
     pub(super) numbers: AccountNumbers,
+    /// Its keys, in no order.
+    keys: Mutex<Vec<KeyDigest>>,
     /// Held by whoever reads the account's usage.
     pub(super) reporting: tokio::sync::Mutex<()>,
     /// What was told of its refused calls.
@@ -110,6 +112,33 @@ pub(super) struct QueuedDebit {
     pub(super) entry: Entry,
 }
 
+impl Shared {
+    /// Keeps a key as it is now.
+    pub(super) fn keep_key(&self, digest: KeyDigest, entry: KeyEntry) {
+        let cell = Arc::clone(&entry.cell);
+        let mut keys = self.keys.write().unwrap_or_else(PoisonError::into_inner);
+        if keys.insert(digest, entry).is_none() {
+            cell.has_key(digest);
+        }
+    }
+
+    /// The keys of an account, oldest first. Those of others are not looked at: whoever has many holds up nobody who has few.
+    pub(super) fn keys_of(&self, cell: &EmbeddedAccount) -> Vec<KeyRecord> {
+        let digests = cell.keys.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let mut of = Vec::new();
+        for some in digests.chunks(KEYS_AT_ONCE) {
+            let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+            let found = some.iter().filter_map(|digest| keys.get(digest));
+            of.extend(found.map(|entry| KeyRecord::clone(&entry.record)));
+        }
+        of.sort_by(|a, b| (a.created, a.id.as_str()).cmp(&(b.created, b.id.as_str())));
+        of
+    }
+}
+
+/// Keys that are read before whoever wants to change one may do so.
+const KEYS_AT_ONCE: usize = 256;
+
 impl EmbeddedAccount {
     pub(super) fn new(record: AccountRecord, state: AccountState) -> EmbeddedAccount {
         EmbeddedAccount {
@@ -117,10 +146,16 @@ impl EmbeddedAccount {
             record: ArcSwap::from_pointee(record),
             state: Mutex::new(state),
             numbers: AccountNumbers::default(),
+            keys: Mutex::default(),
             reporting: tokio::sync::Mutex::default(),
             told: ToldOf::default(),
             stoppable: Stoppable::default(),
         }
+    }
+
+    /// It has another key.
+    pub(super) fn has_key(&self, digest: KeyDigest) {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner).push(digest);
     }
 
     /// Changes its facts, which calls see from now on. Where it is stopped, its calls that are to end then end.

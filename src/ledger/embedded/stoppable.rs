@@ -27,6 +27,12 @@ impl Stoppable {
         covers.of_calls.push(Arc::downgrade(cover));
     }
 
+    /// Whether one of them runs.
+    pub(super) fn runs(&self) -> bool {
+        let covers = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        covers.of_calls.iter().any(|cover| cover.strong_count() > 0)
+    }
+
     /// The account is stopped.
     pub(super) fn end(&self, why: AccountStop) {
         let covers = std::mem::take(&mut *self.0.lock().unwrap_or_else(PoisonError::into_inner));

@@ -15,6 +15,7 @@ use super::load::take_lock;
 use super::owner::Owner;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared};
 use super::spending;
+use super::stops;
 use super::writer::start_thread;
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control_socket};
@@ -40,9 +41,10 @@ impl Embedded {
     pub(crate) fn hand_over(&self) -> Result<(), StoreError> {
         let (reply, answer) = oneshot::channel();
         self.tell(Command::HandOver(reply))?;
-        answer
-            .blocking_recv()
-            .map_err(|_| StoreError::Unavailable("the ledger has stopped".to_owned()))?
+        let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
+        answer.blocking_recv().map_err(stopped)??;
+        stops::watch(&self.shared, &self.path);
+        Ok(())
     }
 
     /// The successor serves: the ledger stays with it.
@@ -92,7 +94,10 @@ impl Shared {
                 .get(&record.account)
                 .ok_or_else(|| StoreError::Corrupt(format!("{} has no account", record.id)))?;
             let (record, cell) = (Arc::new(record), Arc::clone(cell));
-            known.insert(digest, KeyEntry { record, cell });
+            let of = Arc::clone(&cell);
+            if known.insert(digest, KeyEntry { record, cell }).is_none() {
+                of.has_key(digest);
+            }
         }
         self.maintenance.store(maintenance, Ordering::Relaxed);
         known

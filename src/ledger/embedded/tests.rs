@@ -313,7 +313,7 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
         .unwrap();
     let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
     let (_commands, inbox) = mpsc::channel();
-    let mut committer = Committer::new(Arc::clone(&shared), database, path, inbox);
+    let mut committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
     let cell = Arc::clone(&shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
     let queue = |cost: &str, sequence| {
         let debit = Debit {
@@ -356,10 +356,11 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
         days: crate::pure::time::Period::Today.into(),
         by_key: false,
     };
-    let calls = committer.database.usage(&query, NOW.day()).unwrap();
+    let reader = crate::ledger::sqlite::Reader::open(&path).unwrap();
+    let calls = reader.usage(&query, NOW.day()).unwrap();
     assert_eq!(calls.iter().map(|keyed| keyed.row.requests).sum::<u64>(), 2);
     let query = ReceiptQuery::newest(&stored.record.id, 9);
-    let receipts = committer.database.receipts(&query).unwrap().receipts;
+    let receipts = reader.page(&query).unwrap().receipts;
     assert_eq!(
         receipts.iter().map(|receipt| receipt.billed.number).collect::<Vec<_>>(),
         [2, 1]

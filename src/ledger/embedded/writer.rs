@@ -111,6 +111,11 @@ impl Committer {
                     self.write_keys();
                 }
                 // The asker may have gone.
+                Ok(Command::Moment(mut moment, taken)) => {
+                    let at_hand = self.commit().and_then(|()| moment.take(&self.shared));
+                    drop(taken.send(at_hand.map(|()| moment)));
+                }
+                // The asker may have gone.
                 Ok(Command::Flush(written)) => drop(written.send(self.commit())),
                 Err(mpsc::RecvTimeoutError::Timeout) => self.do_what_is_due(),
                 Ok(Command::Close) | Err(mpsc::RecvTimeoutError::Disconnected) => {

@@ -17,7 +17,20 @@ impl Shared {
         match op {
             AccountOp::Terms { account, change } => self.set_terms(link, &account, &change).await,
             AccountOp::Page(query) => self.account_page(link, &query).await.map(AdminReply::AccountPage),
+            AccountOp::Stopped { accounts } => self.those_stopped(link, &accounts).await,
         }
+    }
+
+    async fn those_stopped(&self, link: &Link, accounts: &[AccountId]) -> Result<AdminReply, AdminError> {
+        let mut stopped = Vec::new();
+        for account in accounts {
+            match self.view(link, account).await {
+                Ok(view) if view.record.terms.status.stop().is_some() => stopped.push(view),
+                Ok(_) | Err(AdminError::NoAccount(_)) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(AdminReply::Accounts { accounts: stopped })
     }
 
     async fn account_page(&self, link: &Link, query: &AccountQuery) -> Result<AccountPage, AdminError> {

@@ -12,8 +12,9 @@ use serde_json::Value;
 use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
-use super::server_health::maintenance_key;
+use super::server_health::{maintenance_key, operators_key};
 use super::shared::{Shared, key_name, read_record};
+use super::unconfirmed::Left;
 use crate::failpoints::point;
 use crate::ledger::StoreError;
 use crate::ledger::acts::{
@@ -76,6 +77,7 @@ impl Shared {
             return Err(refused);
         }
         point("act", "begun");
+        let left = Left::of(&op);
         let result = self.execute(&link, op).await;
         point("act", "done");
         let looked = match entry.needs_look(&result) {
@@ -90,8 +92,20 @@ impl Shared {
             return result;
         }
         let reply = result?;
-        self.confirm(&link, &[&acts]).await?;
-        Ok(reply)
+        let Err(error) = self.confirm(&link, &[&acts]).await else {
+            return Ok(reply);
+        };
+        let error = self.unconfirmed(&link, &left, error).await;
+        // What was revoked again is another act: that entry is complete.
+        entry.act.error = Some(error.to_string());
+        let account = entry.act.account.as_ref().map_or("", AccountId::as_str);
+        if let Err(error) = self.add_act(&link, (account, &text_of(&entry.act)?), KEPT, "").await {
+            log::error!(
+                "the log does not say that act {} was not confirmed: {error}",
+                begun.number
+            );
+        }
+        Err(error)
     }
 
     /// Ends an entry. False when the log does not say how it ended.
@@ -343,11 +357,6 @@ fn text_of(act: &Act) -> Result<String, StoreError> {
 
 /// What the log keeps: so many acts, and so many bytes of them.
 const KEPT: (u32, u64) = (ACTS_KEPT_IN_REDIS, ACTS_BYTES_KEPT_IN_REDIS);
-
-/// All operators.
-pub(super) fn operators_key() -> String {
-    format!("{PREFIX}operators")
-}
 
 /// The log, and its index by account. No account has such a name, so its slot is its own.
 fn acts_keys() -> [String; 2] {

@@ -5,13 +5,14 @@ mod reports;
 use std::sync::Arc;
 
 use super::account::{Account, account_keys, keys_of_account};
-use super::acts::operators_key;
+use super::credits::payment_key;
 use super::link::Link;
 use super::reply;
 use super::script::{self, PREFIX};
-use super::server_health::{Change, channel, maintenance_key};
+use super::server_health::{Change, channel, maintenance_key, operators_key};
 use super::shared::accounts_key;
 use super::shared::{Shared, key_name, read_record};
+use super::unconfirmed::Left;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
@@ -42,7 +43,11 @@ impl Shared {
             AdminOp::Maintenance { on } => Some(*on),
             _ => None,
         };
-        let mut reply = self.execute_on(&own, op).await?;
+        let left = Left::of(&op);
+        let mut reply = match self.execute_on(&own, op).await {
+            Ok(reply) => reply,
+            Err(error) => return Err(self.unconfirmed(&own, &left, error).await),
+        };
         let mut keys: Vec<&str> = keys.iter().map(String::as_str).collect();
         let made = match &mut reply {
             AdminReply::Key(key) => Some(key_id_key(&key.id)),
@@ -54,7 +59,10 @@ impl Shared {
             // Again: what this process heard of an earlier switch may have come in between.
             self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
         }
-        confirmed.map(|()| reply)
+        match confirmed {
+            Ok(()) => Ok(reply),
+            Err(error) => Err(self.unconfirmed(&own, &left, error).await),
+        }
     }
 
     async fn execute_on(&self, link: &Link, op: AdminOp) -> Result<AdminReply, AdminError> {
@@ -136,6 +144,7 @@ impl Shared {
             }
             AdminOp::Event(op) => self.event_op(link, op).await,
             AdminOp::Recover => self.recover(link).await.map(AdminReply::Recovered),
+            AdminOp::NoteRecovered(report) => Ok(AdminReply::Recovered(report)),
             AdminOp::Account(op) => self.account_op(link, op).await,
             AdminOp::Credit(op) => self.credit_op(link, op).await,
             AdminOp::Operator(op) => self.operator(link, op).await,
@@ -268,7 +277,7 @@ impl Shared {
         ),
     ) -> Result<AdminReply, AdminError> {
         let (tier, domains, expires_in_ms, limits, settings) = facts;
-        settings.check().map_err(AdminError::Invalid)?;
+        settings.check_new().map_err(AdminError::Invalid)?;
         check_domains(&domains).map_err(AdminError::Invalid)?;
         let of_account = self.view(link, &account).await?.record;
         let account_tier = of_account.tier;
@@ -340,7 +349,10 @@ fn written_keys(op: &AdminOp) -> Vec<String> {
         AdminOp::AccountCreate { account, .. } => of_account(account).chain([accounts_key()]).collect(),
         AdminOp::AccountSet { account, .. } | AdminOp::CreditsAdd { account, .. } => of_account(account).collect(),
         AdminOp::Account(AccountOp::Terms { account, .. }) => of_account(account).collect(),
-        AdminOp::Credit(CreditOp::Post(post)) => of_account(&post.account).collect(),
+        AdminOp::Credit(CreditOp::Post(post)) => {
+            let payment = post.is_payment.then(|| payment_key(&post.reference));
+            of_account(&post.account).chain(payment).collect()
+        }
         AdminOp::KeyCreate { digest, account, .. } => {
             let names = [Some(keys_of_account(account)), of_key(digest)];
             names.into_iter().flatten().collect()

@@ -6,7 +6,7 @@ use redis::Value;
 use super::account::{account_keys, credits_of_account};
 use super::link::Link;
 use super::reply::{self, corrupt};
-use super::script;
+use super::script::{self, PREFIX};
 use super::shared::Shared;
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::{
@@ -30,7 +30,44 @@ impl Shared {
                 let statement = self.statement(link, &account, (from, to)).await?;
                 Ok(AdminReply::Statement(statement))
             }
+            CreditOp::Find { account, reference } => {
+                let account = match account {
+                    Some(account) => Some(account),
+                    None => self.payer(link, &reference).await?,
+                };
+                let entry = match &account {
+                    Some(account) => self.credit_entry(link, account, &reference).await?,
+                    None => None,
+                };
+                Ok(AdminReply::CreditFound { account, entry })
+            }
         }
+    }
+
+    /// Whose payment has this reference, if it was posted as one.
+    async fn payer(&self, link: &Link, reference: &str) -> Result<Option<AccountId>, StoreError> {
+        let mut get = redis::cmd("GET");
+        get.arg(payment_key(reference));
+        let value = self.command(link, get).await?;
+        let account = reply::optional_text(&value)?.map(str::parse);
+        account
+            .transpose()
+            .map_err(|_| corrupt("a payment is of what is no account's name"))
+    }
+
+    async fn credit_entry(
+        &self,
+        link: &Link,
+        account: &AccountId,
+        reference: &str,
+    ) -> Result<Option<CreditEntry>, StoreError> {
+        let [name, _] = account_keys(account);
+        let mut get = redis::cmd("HGET");
+        get.arg(name).arg(field_of(reference));
+        let value = self.command(link, get).await?;
+        reply::optional_text(&value)?
+            .map(|text| entry(reference, text))
+            .transpose()
     }
 
     /// A top-up as it was before entries had a kind.
@@ -50,6 +87,12 @@ impl Shared {
         post.check().map_err(AdminError::Invalid)?;
         let [name, order] = account_keys(&post.account);
         let credits = credits_of_account(&post.account);
+        if post.is_payment {
+            // Before it: one that is found and not there does no harm, for it is looked at.
+            let mut set = redis::cmd("SET");
+            set.arg(payment_key(&post.reference)).arg(post.account.as_str());
+            self.command(link, set).await?;
+        }
         let flag = |is: bool| if is { "1" } else { "0" };
         let (now, pico) = (self.now_text(), post.amount.pico().to_string());
         let arguments = [
@@ -60,6 +103,7 @@ impl Shared {
             post.note.as_deref().unwrap_or_default(),
             flag(post.allow_negative),
             flag(post.kind.may_be_negative()),
+            flag(post.as_available),
         ];
         let keys = [name.as_str(), &order, &credits];
         let value = self.run_script(link, &script::POST, &keys, &arguments).await?;
@@ -145,6 +189,19 @@ impl Shared {
                 return Ok(found);
             }
         }
+    }
+}
+
+/// Where it stands whose payment a reference is of.
+pub(super) fn payment_key(reference: &str) -> String {
+    format!("{PREFIX}payment:{reference}")
+}
+
+/// The field of an account that has the entry of a reference, as scripts name it.
+fn field_of(reference: &str) -> String {
+    match reference {
+        "ier" => "t".to_owned(),
+        _ => format!("t{reference}"),
     }
 }
 

@@ -48,11 +48,12 @@ impl Shared {
         };
         let new = rotation.new_key(&old, counts_as, now)?;
         self.insert_key(link, &rotation.digest, &new).await?;
-        self.end_key(link, &old_digest, rotation).await?;
         let (of_account, of_id) = (keys_of_account(&new.account), key_id_key(&new.id));
-        let (new_name, old_name) = (key_name(&rotation.digest), key_name(&old_digest));
-        self.confirm(link, &[&account, &of_account, &of_id, &new_name, &old_name])
+        // The old one is ended once a fail-over cannot lose the new one.
+        self.confirm(link, &[&account, &of_account, &of_id, &key_name(&rotation.digest)])
             .await?;
+        self.end_key(link, &old_digest, rotation).await?;
+        self.confirm(link, &[&key_name(&old_digest)]).await?;
         Ok(AdminReply::Key(new))
     }
 

@@ -46,6 +46,7 @@ mod statement;
 mod stops;
 mod terms;
 mod topology;
+mod unconfirmed;
 mod url;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};

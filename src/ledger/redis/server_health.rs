@@ -55,6 +55,11 @@ pub(super) fn channel() -> String {
     format!("{PREFIX}changed")
 }
 
+/// All operators.
+pub(super) fn operators_key() -> String {
+    format!("{PREFIX}operators")
+}
+
 /// The name of the maintenance flag.
 pub(super) fn maintenance_key() -> String {
     format!("{PREFIX}maintenance")

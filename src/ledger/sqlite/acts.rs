@@ -75,6 +75,13 @@ impl Database {
         })
     }
 
+    /// Whether the file has an operator.
+    pub(in crate::ledger) fn has_operator(&self, id: &str) -> Result<bool, StoreError> {
+        let sql = "SELECT count(*) FROM operators WHERE id = ?1";
+        let count: i64 = self.connection.query_row(sql, [id], |row| row.get(0))?;
+        Ok(count > 0)
+    }
+
     /// Revokes an operator's token.
     pub(in crate::ledger) fn revoke_operator(&mut self, id: &str, at: Timestamp) -> Result<(), StoreError> {
         self.durably(|t| {

@@ -50,19 +50,17 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
              COMMIT;",
         )?;
     }
-    connection.execute_batch("CREATE INDEX IF NOT EXISTS topups_by_time ON topups (account, at, reference)")?;
+    connection.execute_batch(
+        "CREATE INDEX IF NOT EXISTS topups_by_time ON topups (account, at, reference);
+         CREATE INDEX IF NOT EXISTS topups_by_reference ON topups (reference);",
+    )?;
     Ok(())
 }
 
 impl Database {
     /// Posts an entry, once a reference. What is available is not looked at: memory knows the holds.
     pub(in crate::ledger) fn post(&mut self, post: &CreditPost, at: Timestamp) -> Result<Written, StoreError> {
-        let written = self.durably(|t| write(t, post, at));
-        #[cfg(test)]
-        if std::mem::take(&mut self.fails_after_commit) {
-            return Err(StoreError::Unavailable("a test's".to_owned()));
-        }
-        written
+        self.durably(|t| write(t, post, at))
     }
 
     /// The entry of a reference.
@@ -72,22 +70,6 @@ impl Database {
         reference: &str,
     ) -> Result<Option<CreditEntry>, StoreError> {
         entry_of(&self.connection, account, reference)
-    }
-
-    /// A page of entries.
-    pub(in crate::ledger) fn credits(
-        &self,
-        account: &AccountId,
-        limit: u32,
-        before: Option<&str>,
-    ) -> Result<CreditPage, Untold> {
-        page(&self.connection, account, limit, before)
-    }
-
-    /// A statement of what was committed.
-    pub(in crate::ledger) fn statement(&mut self, account: &AccountId, days: (Day, Day)) -> Result<Statement, Untold> {
-        let transaction = self.connection.transaction()?;
-        statement(&transaction, account, days)
     }
 }
 
@@ -100,6 +82,23 @@ impl Reader {
         before: Option<&str>,
     ) -> Result<CreditPage, Untold> {
         page(&self.connection, account, limit, before)
+    }
+
+    /// An entry, and whose it is; without an account, that of the one top-up that has the reference.
+    pub(in crate::ledger) fn credit_entry(
+        &self,
+        account: Option<&AccountId>,
+        reference: &str,
+    ) -> Result<(Option<AccountId>, Option<CreditEntry>), Untold> {
+        let account = match account {
+            Some(account) => Some(account.clone()),
+            None => payer(&self.connection, reference)?,
+        };
+        let entry = match &account {
+            Some(account) => entry_of(&self.connection, account, reference)?,
+            None => None,
+        };
+        Ok((account, entry))
     }
 
     /// A statement of what was committed.
@@ -148,6 +147,20 @@ fn entry_of(connection: &Connection, account: &AccountId, reference: &str) -> Re
     let mut statement = connection.prepare_cached(&sql)?;
     let mut rows = statement.query(params![account.as_str(), reference])?;
     rows.next()?.map(entry).transpose()
+}
+
+/// Whose top-up has a reference; nobody's where there is none.
+fn payer(connection: &Connection, reference: &str) -> Result<Option<AccountId>, Untold> {
+    let mut statement = connection.prepare_cached(
+        "SELECT account FROM topups WHERE reference = ?1 AND coalesce(kind, 'top_up') = 'top_up' LIMIT 2",
+    )?;
+    let mut rows = statement.query([reference])?;
+    let Some(row) = rows.next()? else { return Ok(None) };
+    let account: String = row.get(0)?;
+    if rows.next()?.is_some() {
+        return Err(Untold::Invalid(format!("several accounts have a top-up {reference:?}")));
+    }
+    Ok(Some(account.parse().map_err(corrupt)?))
 }
 
 fn page(connection: &Connection, account: &AccountId, limit: u32, before: Option<&str>) -> Result<CreditPage, Untold> {

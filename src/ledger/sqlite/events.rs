@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 use serde_json::Value;
 
-use super::{AccountDebit, Database, corrupt};
+use super::{AccountDebit, Database, Reader, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind};
@@ -234,7 +234,9 @@ impl Database {
         };
         Ok(())
     }
+}
 
+impl Reader {
     /// What is still to be told.
     pub(in crate::ledger) fn event_count(&self) -> Result<EventCount, StoreError> {
         let (open, oldest): (i64, Option<i64>) = self

@@ -60,6 +60,13 @@ impl Database {
         })
     }
 
+    /// Whether the file has a key.
+    pub(in crate::ledger) fn has_key(&self, digest: &KeyDigest) -> Result<bool, StoreError> {
+        let sql = "SELECT count(*) FROM keys WHERE digest = ?1";
+        let count: i64 = self.connection.query_row(sql, [digest.to_hex()], |row| row.get(0))?;
+        Ok(count > 0)
+    }
+
     /// Revokes a key.
     pub(in crate::ledger) fn revoke_key(&mut self, digest: &KeyDigest, at: Timestamp) -> Result<(), StoreError> {
         self.durably(|t| {

@@ -20,8 +20,6 @@ use rusqlite::{Connection, Row, Transaction, params};
 use super::receipt_bounds::ReceiptBounds;
 use super::{Database, corrupt};
 use crate::ledger::StoreError;
-use crate::ledger::admin::{ReceiptPage, ReceiptQuery};
-use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt};
 use crate::pure::time::{Day, Timestamp};
@@ -74,16 +72,6 @@ impl Database {
             bounds.bytes_max = bytes.parse().map_err(corrupt)?;
         }
         Ok(Some(bounds))
-    }
-
-    /// The receipts that are asked for.
-    pub(in crate::ledger) fn receipts(&self, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {
-        read::page(&self.connection, query)
-    }
-
-    /// Usage by end user, seen from `today`.
-    pub(in crate::ledger) fn end_users(&self, query: &EndUserQuery, today: Day) -> Result<EndUserUsage, StoreError> {
-        read::end_users(&self.connection, query, today)
     }
 
     /// Days for which receipts are kept; 0 when none are written.

@@ -99,6 +99,7 @@ cases! {
         both_keys_of_a_rotation_spend_one_limit,
         of_many_callers_with_both_keys_as_many_win_as_the_limit_lets,
         a_key_without_limits_leaves_nothing_to_its_successor,
+        a_new_key_counts_as_no_other,
     ],
     accounts: [
         terms_are_kept_and_seen_at_once,
@@ -110,6 +111,8 @@ cases! {
         an_entry_has_a_kind_a_note_and_a_balance,
         a_reference_is_one_entry_whatever_its_kind,
         what_is_held_is_not_taken_back,
+        what_is_content_with_less_takes_what_is_available,
+        a_payment_is_found_by_its_reference_alone,
         entries_are_listed_page_by_page,
         of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_for,
     ],

@@ -285,6 +285,8 @@ fn correct(
     let op = CreditOp::Post(CreditPost {
         kind: CreditKind::Correction,
         allow_negative: may_exceed,
+        as_available: false,
+        is_payment: false,
         ..CreditPost::top_up(
             name.parse().unwrap(),
             Credits::from_pico(pico),

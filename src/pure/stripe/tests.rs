@@ -112,6 +112,73 @@ fn a_paid_checkout_is_a_payment_and_nothing_else_is() {
 }
 
 #[test]
+fn a_refund_is_read_from_a_message_of_its_own_and_from_its_charge() {
+    let object = |status: &str| {
+        format!(
+            r#"{{"id":"re_1","object":"refund","amount":400,"currency":"usd","payment_intent":"pi_1","status":{status}}}"#
+        )
+    };
+    let event = |kind: &str, object: &str| format!(r#"{{"id":"evt_1","type":"{kind}","data":{{"object":{object}}}}}"#);
+    let refund = |is_void| Refund {
+        event: "evt_1".to_owned(),
+        reference: "re_1".to_owned(),
+        payment: "pi_1".to_owned(),
+        currency: "usd".to_owned(),
+        amount_minor: 400,
+        is_void,
+    };
+    for (status, is_void) in [
+        ("\"succeeded\"", false),
+        ("\"pending\"", false),
+        ("\"requires_action\"", false),
+        ("null", false),
+        ("\"failed\"", true),
+        ("\"canceled\"", true),
+    ] {
+        let expected = Ok(Notice::Refunded(vec![refund(is_void)]));
+        for kind in [
+            "refund.created",
+            "refund.updated",
+            "refund.failed",
+            "charge.refund.updated",
+        ] {
+            assert_eq!(
+                read(event(kind, &object(status)).as_bytes()),
+                expected,
+                "{kind} {status}"
+            );
+        }
+        let list = |has_more: bool| {
+            format!(
+                r#"{{"payment_intent":"pi_1","refunds":{{"data":[{}],"has_more":{has_more}}}}}"#,
+                object(status)
+            )
+        };
+        assert_eq!(read(event("charge.refunded", &list(false)).as_bytes()), expected);
+        // Not all of them are there: which ones is not guessed.
+        let notice = read(event("charge.refunded", &list(true)).as_bytes());
+        assert!(matches!(notice, Ok(Notice::WentBack { .. })), "{notice:?}");
+    }
+    let good = event("refund.created", &object("\"succeeded\""));
+    for (from, to) in [
+        ("400", "0"),
+        ("400", "-4"),
+        ("400", "4.5"),
+        ("400", "null"),
+        ("\"re_1\"", "\"\""),
+        ("\"re_1\"", "\"a b\""),
+        ("\"pi_1\"", "\"\""),
+        ("\"usd\"", "null"),
+    ] {
+        let broken = good.replacen(from, to, 1);
+        assert!(read(broken.as_bytes()).is_err(), "{broken}");
+    }
+    for cut in 0..good.len() {
+        assert!(read(&good.as_bytes()[..cut]).is_err(), "{cut}");
+    }
+}
+
+#[test]
 fn what_cannot_be_read_is_no_payment() {
     let text = String::from_utf8(checkout(
         "checkout.session.completed",

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
+use tokio::sync::oneshot;
 
 use super::answer::wrong_reply;
 use super::auth::Known;
@@ -15,8 +16,8 @@ use super::state::Operator;
 use crate::config::explain;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::admin::Acted;
-use crate::ledger::admin::operators::Actor;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::admin::operators::{Actor, OperatorOp, OperatorRecord};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
@@ -101,22 +102,35 @@ impl Call<'_> {
         actor: Actor,
         op: AdminOp,
     ) -> Result<Result<AdminReply, AdminError>, OperatorError> {
+        let (running, is_shown_once) = (self.desk.running.of(&op), makes_a_secret(&op));
         let op = match op.is_act() {
-            true => AdminOp::By(Box::new(Acted { actor, op })),
+            true => AdminOp::By(Box::new(Acted {
+                actor: actor.clone(),
+                op,
+            })),
             false => op,
         };
-        let (answer, running) = (self.desk.run(op), Arc::clone(&self.desk.running));
+        let (answer, ledger) = (self.desk.run(op), self.desk.ledger().clone());
         let place = running.acquire_owned().await.map_err(|_| internal())?;
+        let (told, heard) = oneshot::channel();
         #[expect(
             clippy::disallowed_methods,
             reason = "a command that was begun comes to its end, and into the log, whatever becomes of its connection"
         )]
-        let run = tokio::spawn(async move {
+        tokio::spawn(async move {
             let answer = answer.await;
             drop(place);
-            answer
+            if let Err(unheard) = told.send(answer)
+                && let Some(op) = unheard.ok().filter(|_| is_shown_once).and_then(unseen)
+            {
+                log::warn!("a key or a token was made for somebody who did not wait for it: it is revoked again");
+                let revoke = AdminOp::By(Box::new(Acted { actor, op }));
+                if let Err(error) = Box::pin(async move { ledger.run(revoke).await }).await {
+                    log::error!("it cannot be revoked: {error}; see the log of acts");
+                }
+            }
         });
-        run.await.map_err(|_| internal())
+        heard.await.map_err(|_| internal())
     }
 
     /// Checks that the operator may give a command: it can be done before the first of several.
@@ -147,6 +161,27 @@ impl Call<'_> {
     pub(super) fn known(&self) -> Result<&Known, OperatorError> {
         let known = self.known.as_ref();
         known.ok_or(OperatorError::Unauthenticated(KeyFault::Missing))
+    }
+}
+
+/// Whether it makes something whose text is in the answer alone.
+fn makes_a_secret(op: &AdminOp) -> bool {
+    matches!(
+        op,
+        AdminOp::KeyCreate { .. } | AdminOp::KeyRotate { .. } | AdminOp::Operator(OperatorOp::Create { .. })
+    )
+}
+
+/// What revokes what was made.
+fn unseen(reply: AdminReply) -> Option<AdminOp> {
+    match reply {
+        AdminReply::Key(key) if key.revoked.is_none() => Some(AdminOp::KeyRevoke {
+            key: KeyRef::Id(key.id),
+        }),
+        AdminReply::Operator(OperatorRecord { id, revoked: None, .. }) => {
+            Some(AdminOp::Operator(OperatorOp::Revoke { id }))
+        }
+        _ => None,
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::CreditOp;
-use crate::ledger::admin::events::EventOp;
+use crate::ledger::admin::events::{EventKind, EventOp};
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::pure::operator::Right;
@@ -27,12 +27,13 @@ pub(super) fn needed(op: &AdminOp) -> Way {
             Right::Keys
         }
         AdminOp::Maintenance { .. } | AdminOp::Repair | AdminOp::Recover => Right::Manage,
-        AdminOp::Operator(OperatorOp::Create { .. } | OperatorOp::Revoke { .. } | OperatorOp::List)
-        | AdminOp::Event(EventOp::Raise(_)) => Right::Manage,
+        AdminOp::Operator(OperatorOp::Create { .. } | OperatorOp::Revoke { .. } | OperatorOp::List) => Right::Manage,
+        // An event of another kind would tell receivers of what never was.
+        AdminOp::Event(EventOp::Raise(event)) if event.kind == EventKind::Test => Right::Manage,
         AdminOp::AccountShow { .. }
         | AdminOp::AccountList
-        | AdminOp::Account(AccountOp::Page(_))
-        | AdminOp::Credit(CreditOp::List { .. } | CreditOp::Statement { .. })
+        | AdminOp::Account(AccountOp::Page(_) | AccountOp::Stopped { .. })
+        | AdminOp::Credit(CreditOp::List { .. } | CreditOp::Statement { .. } | CreditOp::Find { .. })
         | AdminOp::KeySpent { .. }
         | AdminOp::KeyList { .. }
         | AdminOp::Usage { .. }
@@ -44,8 +45,9 @@ pub(super) fn needed(op: &AdminOp) -> Way {
         | AdminOp::Operator(OperatorOp::Log(_)) => Right::Read,
         // Who acts is said by the token alone; the others are between parts of the gateway.
         AdminOp::By(_)
+        | AdminOp::NoteRecovered(_)
         | AdminOp::Operator(OperatorOp::Find { .. })
-        | AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring)
+        | AdminOp::Event(EventOp::Raise(_) | EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring)
         | AdminOp::Reserve(_) => return Way::Closed,
     })
 }
@@ -94,6 +96,12 @@ mod tests {
             "0".repeat(64)
         );
         assert_eq!(op(&find), Way::Closed);
+        let raise = |kind: &str| {
+            let event = format!(r#"{{"id":"evt_1","kind":"{kind}","at":0,"account":null,"data":{{}}}}"#);
+            op(&format!(r#"{{"op":"event","event_op":"raise",{}"#, &event[1..]))
+        };
+        assert_eq!(raise("webhook.test"), Way::With(Right::Manage));
+        assert_eq!(raise("credits.added"), Way::Closed, "of what never was");
         assert_eq!(op(r#"{"op":"audit"}"#), Way::With(Right::Read));
         assert_eq!(op(r#"{"op":"repair"}"#), Way::With(Right::Manage));
     }

@@ -47,6 +47,10 @@ pub(super) const ROUTES: &[Route] = &[
     route(Method::PUT, "/v1/maintenance", MANAGE, Takes::Json, |call| {
         Box::pin(gateway::set_maintenance(call))
     }),
+    get("/v1/webhooks", |call| Box::pin(gateway::webhooks(call))),
+    post("/v1/webhooks/test", MANAGE, |call| {
+        Box::pin(gateway::test_webhook(call))
+    }),
     get("/v1/audit", |call| Box::pin(books::audit(call))),
     route(Method::POST, "/v1/repair", MANAGE, Takes::Nothing, |call| {
         Box::pin(books::repair(call))

@@ -22,7 +22,7 @@ pub struct Operator {
     pub(super) throttle: AuthThrottle,
     pub(super) sessions: Sessions,
     /// Places for commands that run: one whose client has gone comes to its end all the same.
-    pub(super) running: Arc<Semaphore>,
+    pub(super) running: Running,
     pub(super) times: Times,
 }
 
@@ -33,7 +33,7 @@ impl Operator {
             admin,
             throttle: AuthThrottle::new(),
             sessions: Sessions::default(),
-            running: Arc::new(Semaphore::new(COMMANDS_MAX as usize)),
+            running: Running::default(),
             times: Times::default(),
         }
     }
@@ -61,11 +61,42 @@ impl Operator {
     /// Returns once no command runs.
     pub(super) async fn idle(&self) {
         // An error: nobody waits for places any more.
-        drop(self.running.acquire_many(COMMANDS_MAX).await);
+        drop(self.running.acts.acquire_many(ACTS_MAX).await);
+        drop(self.running.reads.acquire_many(READS_MAX).await);
     }
 
     pub(super) fn clock(&self) -> &Clock {
         &self.admin.clock
+    }
+}
+
+/// Places for commands. Those of acts are for acts alone: what is read, however much and by however many, keeps nobody from acting.
+pub(super) struct Running {
+    acts: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    /// An audit reads all there is.
+    audits: Arc<Semaphore>,
+}
+
+impl Default for Running {
+    fn default() -> Running {
+        let places = |count: u32| Arc::new(Semaphore::new(count as usize));
+        Running {
+            acts: places(ACTS_MAX),
+            reads: places(READS_MAX),
+            audits: places(1),
+        }
+    }
+}
+
+impl Running {
+    /// The places of a command.
+    pub(super) fn of(&self, op: &AdminOp) -> Arc<Semaphore> {
+        Arc::clone(match op {
+            AdminOp::Audit => &self.audits,
+            op if op.is_act() => &self.acts,
+            _ => &self.reads,
+        })
     }
 }
 
@@ -88,5 +119,7 @@ impl Default for Times {
     }
 }
 
-/// Most commands of operators that run at once.
-const COMMANDS_MAX: u32 = 64;
+/// Most acts of operators that run at once.
+const ACTS_MAX: u32 = 64;
+/// Most reads of theirs.
+const READS_MAX: u32 = 8;

@@ -113,7 +113,7 @@ impl Dispatcher {
                     looked = Some(monotonic());
                     self.count().await;
                 }
-                self.tell_due(&snapshot, &mut telling).await;
+                self.tell_due(&snapshot.config.webhooks, &mut telling).await;
             }
             drop(snapshot);
             tokio::time::sleep(LOOK_EVERY).await;
@@ -125,8 +125,7 @@ impl Dispatcher {
     }
 
     /// Claims what is due, as far as there is room, and begins to tell it.
-    pub(crate) async fn tell_due(&mut self, snapshot: &Snapshot, telling: &mut JoinSet<()>) {
-        let webhooks = &snapshot.config.webhooks;
+    async fn tell_due(&mut self, webhooks: &[Webhook], telling: &mut JoinSet<()>) {
         let room = TELLING_MAX.saturating_sub(telling.len());
         let Some(limit) = u32::try_from(room).ok().filter(|room| *room > 0) else {
             return;

@@ -1,7 +1,17 @@
-//! A webhook that rests, and events that are too old.
+//! A webhook that rests, events that are too old, and a receiver that is away while gateways die: by a clock that moves when it is told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Mutex;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::*;
-use crate::ledger::admin::events::EventKind;
+use crate::ledger::admin::credits::{CreditOp, CreditPost};
+use crate::ledger::admin::events::{EventCount, EventKind};
+use crate::ledger::embedded::Embedded;
+use crate::pure::ids::Tier;
 use crate::pure::time::Timestamp;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
@@ -49,7 +59,6 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     );
     let listener = tokio::net::TcpListener::bind(address).await.unwrap();
     let answers = tokio::spawn(async move {
-        use tokio::io::{AsyncReadExt, AsyncWriteExt};
         let (mut socket, _) = listener.accept().await.unwrap();
         let mut bytes = [0; 4096];
         assert!(socket.read(&mut bytes).await.unwrap() > 0);
@@ -63,4 +72,177 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     answers.await.unwrap();
     let [delivered, failed, _] = telemetry.deliveries.figures(clock.now().0).results;
     assert_eq!((delivered, failed), (1, u64::from(delivery.failed)));
+}
+
+/// What a receiver got: id, time, signature and body of each message, and whether it took it.
+type Got = Arc<Mutex<Vec<([String; 3], Vec<u8>, bool)>>>;
+
+/// Takes messages, and answers 500 to every second or third.
+fn receive(listener: tokio::net::TcpListener, got: Got) {
+    tokio::spawn(async move {
+        while let Ok((mut socket, _)) = listener.accept().await {
+            let (mut bytes, mut piece) = (Vec::new(), [0; 4096]);
+            let begin = loop {
+                let length = socket.read(&mut piece).await.unwrap();
+                bytes.extend_from_slice(&piece[..length]);
+                if let Some(end) = bytes.windows(4).position(|four| four == b"\r\n\r\n") {
+                    break end + 4;
+                }
+                assert!(length > 0, "it ends in its head");
+            };
+            let head = String::from_utf8(bytes[..begin].to_vec()).unwrap().to_lowercase();
+            let whole = String::from_utf8(bytes[..begin].to_vec()).unwrap();
+            let field = |name: &str| {
+                let at = head.find(&format!("\r\n{name}: ")).unwrap() + name.len() + 4;
+                whole[at..].lines().next().unwrap().to_owned()
+            };
+            let length: usize = field("content-length").parse().unwrap();
+            while bytes.len() < begin + length {
+                let length = socket.read(&mut piece).await.unwrap();
+                assert!(length > 0, "it ends in its body");
+                bytes.extend_from_slice(&piece[..length]);
+            }
+            let is_taken = {
+                let mut got = got.lock().unwrap();
+                let number = got.len();
+                let is_taken = (number * 7 + number / 5) % 5 > 1;
+                let fields = ["webhook-id", "webhook-timestamp", "webhook-signature"].map(field);
+                got.push((fields, bytes[begin..].to_vec(), is_taken));
+                is_taken
+            };
+            let status = if is_taken { "204" } else { "500" };
+            // The gateway may have died.
+            drop(
+                socket
+                    .write_all(format!("HTTP/1.1 {status} X\r\ncontent-length: 0\r\n\r\n").as_bytes())
+                    .await,
+            );
+        }
+    });
+}
+
+/// A gateway's part that tells webhooks, over the file.
+struct Teller {
+    ledger: Ledger,
+    dispatcher: Dispatcher,
+}
+
+impl Teller {
+    fn start(path: &Path, clock: &Clock) -> Teller {
+        let ledger = Ledger::Embedded(Embedded::open(path, clock.clone()).unwrap());
+        let dispatcher = Dispatcher {
+            snapshot: Weak::new(),
+            ledger: ledger.clone(),
+            clock: clock.clone(),
+            telemetry: Arc::new(Telemetry::default()),
+            receivers: HashMap::new(),
+        };
+        Teller { ledger, dispatcher }
+    }
+
+    async fn run(&self, op: AdminOp) -> AdminReply {
+        self.ledger.run(op).await.unwrap()
+    }
+
+    async fn open(&self) -> u64 {
+        match self.run(AdminOp::Event(EventOp::Count)).await {
+            AdminReply::EventCount(EventCount { open, .. }) => open,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    async fn post(&self, number: u64) {
+        let amount = "1".parse().unwrap();
+        let post = CreditPost::top_up("acme".parse().unwrap(), amount, format!("r{number}"));
+        self.run(AdminOp::Credit(CreditOp::Post(post))).await;
+    }
+
+    /// Looks once, and dies after some steps of what is told, or sees that to its end.
+    async fn look(mut self, webhooks: &[Webhook], dies_after: Option<u64>, reopen: impl FnOnce() -> Teller) -> Teller {
+        let mut telling = JoinSet::new();
+        self.dispatcher.tell_due(webhooks, &mut telling).await;
+        let Some(steps) = dies_after else {
+            while telling.join_next().await.is_some() {}
+            return self;
+        };
+        for _ in 0..steps {
+            tokio::task::yield_now().await;
+        }
+        telling.shutdown().await;
+        let Teller { ledger, dispatcher } = self;
+        ledger.close();
+        drop((ledger, dispatcher));
+        reopen()
+    }
+}
+
+/// For an hour nobody listens, then every second or third message gets a 500; a gateway dies at each fifth look, and another one begins.
+#[tokio::test]
+async fn every_event_arrives_over_an_hour_without_a_receiver_and_many_deaths() {
+    const EVENTS: u64 = 60;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address: SocketAddr = listener.local_addr().unwrap();
+    drop(listener);
+    let webhooks = [webhook(&format!("http://{address}/x"))];
+    let (clock, got) = (Clock::manual(NOW), Got::default());
+    let mut teller = Teller::start(&path, &clock);
+    let (account, tier) = ("acme".parse().unwrap(), Tier::Pro);
+    let create = AdminOp::AccountCreate {
+        account,
+        tier,
+        quota_pico: None,
+    };
+    teller.run(create).await;
+    let mut looks = 0;
+    while looks < 720 || teller.open().await > 0 {
+        if looks < EVENTS {
+            teller.post(looks).await;
+        }
+        if looks == 720 {
+            assert_eq!(teller.open().await, EVENTS, "after an hour all of them wait");
+            receive(tokio::net::TcpListener::bind(address).await.unwrap(), Arc::clone(&got));
+        }
+        let dies_after = (looks % 5 == 3).then_some(looks % 17 * 3);
+        teller = teller
+            .look(&webhooks, dies_after, || Teller::start(&path, &clock))
+            .await;
+        clock.advance(5_000);
+        looks += 1;
+        assert!(looks < 5_000, "{} events still wait", teller.open().await);
+    }
+    let got = got.lock().unwrap();
+    let taken: BTreeSet<&str> = got
+        .iter()
+        .filter(|(.., taken)| *taken)
+        .map(|([id, ..], ..)| id.as_str())
+        .collect();
+    assert_eq!(
+        taken.len() as u64,
+        EVENTS,
+        "each of them, {} messages in all",
+        got.len()
+    );
+    let mut bodies: BTreeMap<&str, &[u8]> = BTreeMap::new();
+    for ([id, at, signature], body, _) in got.iter() {
+        assert_eq!(
+            *bodies.entry(id).or_insert(body),
+            body.as_slice(),
+            "an event is the same each time"
+        );
+        let [secret] = webhooks[0].secrets.as_slice() else {
+            panic!("one secret")
+        };
+        assert_eq!(*signature, secret.signature(id, at.parse().unwrap(), body));
+    }
+    assert_eq!(bodies.len() as u64, EVENTS, "an event has one id");
+    let references: BTreeSet<String> = bodies
+        .values()
+        .map(|body| {
+            let event: serde_json::Value = serde_json::from_slice(body).unwrap();
+            event["data"]["reference"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(references.len() as u64, EVENTS);
 }

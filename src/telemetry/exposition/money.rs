@@ -88,6 +88,9 @@ impl Page {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));
         }
+        let help = "What could not be taken for refunds, since it was spent or held: the operator's loss.";
+        let short = amount(i128::from(gauges.refunds_short.pico()));
+        self.counters("tollgate_refunds_short_credits_total", help, vec![counter(&[], short)]);
         if let Some((age, findings)) = gauges.audit {
             let help = "What the last audit of the books found: 0 when they balance.";
             self.gauge("tollgate_audit_findings", help, number(findings));

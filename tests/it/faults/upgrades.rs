@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use super::load::Load;
-use super::process::{Ground, Site, journals};
+use super::process::{Ground, Site, audit, journals, new_account, view};
 use super::record::Outcome;
-use super::upstream::{Pace, Provider};
+use super::upstream::{MODEL, Pace, Provider, message};
 use crate::harness::eventually;
 use crate::harness::redis_server::{RedisServer, free_port};
 
@@ -122,6 +122,85 @@ async fn answered_over_an_upgrade(site: &mut Site, url: &str, token: &str) {
 
 /// Less than a scrape's usual time-out, ten seconds, by far.
 const SCRAPE_GAP_MAX: Duration = Duration::from_secs(2);
+
+/// A stream runs in the process that was taken over, and its account is suspended at the other one.
+async fn suspended_after_an_upgrade(ground: Ground) {
+    let pace = Pace {
+        tokens: 4_000,
+        pause: Duration::from_millis(20),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(ground, &provider, |conf| conf["suspended_streams"] = "end".into());
+    site.start(&[]);
+    let keys = ["acme", "globex"].map(|name| new_account(&site.ledger(), name, "100"));
+    let client = reqwest::Client::new();
+    let mut streams = Vec::new();
+    for (number, key) in keys.iter().enumerate() {
+        let messages = json!([{ "role": "user", "content": message(u64::try_from(number).unwrap() + 1) }]);
+        let body = json!({ "model": MODEL, "stream": true, "messages": messages });
+        let call = client.post(format!("{}/llm/chat/stream", site.base_url()));
+        let call = call.bearer_auth(key.reveal()).json(&body);
+        let mut answer = call.send().await.unwrap();
+        assert_eq!(answer.status(), 200);
+        answer.chunk().await.unwrap().unwrap();
+        streams.push(answer);
+    }
+    let [mut acme, mut globex] = <[reqwest::Response; 2]>::try_from(streams).unwrap();
+    let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
+    let began = async || {
+        let state: Value = client.get(&url).send().await.ok()?.json().await.ok()?;
+        Some(state["at_ms"].as_i64()? - state["uptime_ms"].as_i64()?)
+    };
+    let first = began().await.unwrap();
+    let mut old = site.upgrade();
+    eventually("the new process serves", async || {
+        began().await.filter(|began| *began > first + 100).map(drop)
+    })
+    .await;
+    site.command(&["account", "suspend", "acme"]);
+    let suspended = Instant::now();
+    let mut end = Vec::new();
+    while let Some(piece) = acme.chunk().await.unwrap() {
+        end.extend_from_slice(&piece);
+        assert!(suspended.elapsed() < ENDS_WITHIN, "it runs on");
+    }
+    let end = String::from_utf8(end).unwrap();
+    assert!(
+        end.contains("This account is suspended.") && end.ends_with("data: [DONE]\n\n"),
+        "{end}"
+    );
+    assert!(
+        old.try_wait().unwrap().is_none(),
+        "it was the old process that ended it"
+    );
+    assert!(globex.chunk().await.unwrap().is_some(), "another account's runs on");
+    drop(globex);
+    old.kill().unwrap();
+    old.wait().unwrap();
+    let ledger = site.ledger();
+    eventually("nothing is held any more", async || {
+        (view(&ledger, "acme").open_holds == 0).then_some(())
+    })
+    .await;
+    assert!(
+        view(&ledger, "acme").figures.balance < "100".parse().unwrap(),
+        "what was delivered is billed"
+    );
+    assert_eq!(audit(&ledger).findings, []);
+}
+
+/// Of a suspension each gateway knows within a second; the rest is for a busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(3);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_the_old_process_ends_with_a_suspension_at_the_new_one_on_sqlite() {
+    suspended_after_an_upgrade(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stream_of_the_old_process_ends_with_a_suspension_at_the_new_one_on_redis() {
+    suspended_after_an_upgrade(Ground::Redis(RedisServer::start())).await;
+}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_without_a_gateway_says_so() {

@@ -49,11 +49,38 @@ impl Fleet {
     pub async fn selling(catalogue: &Value, count: usize, store: &str, tiers: Value, upstream: &Upstream) -> Fleet {
         let mut fleet = Fleet::prepared(store, tiers, upstream);
         std::fs::write(fleet.dir.path().join("catalogue.yaml"), catalogue.to_string()).unwrap();
-        for n in 0..count {
-            let node = fleet.node(n).await;
-            fleet.nodes.push(node);
-        }
+        fleet.grow(count).await;
         fleet
+    }
+
+    /// Changes what gateways that are started from now on are configured with.
+    pub fn configure(&mut self, change: impl FnOnce(&mut Value)) {
+        change(&mut self.conf);
+        self.write_conf("commands.yaml", free_port());
+    }
+
+    /// Sells what this catalogue has at gateways that are started from now on.
+    pub fn sells(&self, catalogue: &Value) {
+        std::fs::write(self.dir.path().join("catalogue.yaml"), catalogue.to_string()).unwrap();
+    }
+
+    /// Starts so many more gateways.
+    pub async fn grow(&mut self, count: usize) {
+        for n in self.nodes.len()..self.nodes.len() + count {
+            let node = self.node(n).await;
+            self.nodes.push(node);
+        }
+    }
+
+    /// A file of its folder.
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
+    /// A gateway's configuration.
+    pub fn conf_of(&self, n: usize) -> Value {
+        let text = std::fs::read_to_string(self.dir.path().join(format!("node-{n}.yaml"))).unwrap();
+        serde_json::from_str(&text).unwrap()
     }
 
     /// The same files, and nothing started.
@@ -193,6 +220,9 @@ impl Fleet {
         conf["listen"] = format!("127.0.0.1:{port}").into();
         let admin = SocketAddr::from(([127, 0, 0, 1], free_port()));
         conf["admin_listen"] = admin.to_string().into();
+        if conf["operator_listen"].is_string() {
+            conf["operator_listen"] = format!("127.0.0.1:{}", free_port()).into();
+        }
         let path = self.dir.path().join(name);
         std::fs::write(&path, conf.to_string()).unwrap();
         (path, admin)
@@ -209,6 +239,7 @@ fn binary(conf: &Path) -> Command {
         .arg("--conf")
         .arg(conf)
         .env_remove("RUST_LOG")
+        .env("FLEET_WEBHOOK_SECRET", "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw")
         .stdin(Stdio::null())
         .kill_on_drop(true);
     command

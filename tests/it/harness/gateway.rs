@@ -522,8 +522,11 @@ impl Gateway {
     }
 }
 
-/// The environment of a test's gateway: variables that begin with `SET_` are set, others are not.
+/// The environment of a test's gateway: variables that begin with `SET_` are set, others are not. Webhooks are signed with `SET_WEBHOOK`.
 fn environment(name: &str) -> Option<String> {
+    if name == "SET_WEBHOOK" {
+        return Some("whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw".to_owned());
+    }
     name.starts_with("SET_").then(|| format!("credential-{name}"))
 }
 

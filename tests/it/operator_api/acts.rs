@@ -76,6 +76,8 @@ fn post(amount: &str, kind: CreditKind, note: Option<&str>) -> AdminOp {
         kind,
         note: note.map(str::to_owned),
         allow_negative: false,
+        as_available: false,
+        is_payment: false,
     }))
 }
 

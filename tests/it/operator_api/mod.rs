@@ -7,10 +7,12 @@ mod framing;
 mod heads;
 mod input;
 mod lists;
+mod reads;
 mod remote;
 mod roles;
 mod session;
 mod stripe;
+mod stripe_refunds;
 
 use std::net::SocketAddr;
 

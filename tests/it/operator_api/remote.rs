@@ -45,12 +45,15 @@ impl Desk {
     }
 }
 
+const WEBHOOK: &str = "https://billing.example.com/tollgate";
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn commands_work_on_a_gateway_elsewhere() {
     for ground in GROUNDS {
         let desk = Desk::with(ground, |conf| {
             conf["currency"] = "EUR".into();
             conf["tiers"]["pro"] = json!({ "monthly_quota": "77" });
+            conf["webhooks"] = json!([{ "url": WEBHOOK, "secret_env": "SET_WEBHOOK" }]);
         })
         .await;
         let made = desk
@@ -128,9 +131,16 @@ async fn commands_work_on_a_gateway_elsewhere() {
             true
         );
         desk.json_of(Role::Admin, &["maintenance", "off"]).await;
+        let open = desk.json_of(Role::Read, &["webhook", "list"]).await["events_open"].clone();
+        let raised = desk.json_of(Role::Admin, &["webhook", "test", WEBHOOK]).await;
+        assert!(raised["id"].as_str().unwrap().starts_with("evt_"), "{raised}");
+        let list = desk.json_of(Role::Read, &["webhook", "list"]).await;
+        assert_eq!(list["webhooks"][0]["url"], WEBHOOK);
+        assert!(list["webhooks"][0]["events"].as_array().unwrap().len() > 6, "{list}");
+        assert_eq!(list["events_open"], open.as_u64().unwrap() + 1);
         let log = desk.get("/v1/log").await;
         let acts = log["data"].as_array().unwrap();
-        assert_eq!(acts.len(), 13, "{ground:?} {log}");
+        assert_eq!(acts.len(), 14, "{ground:?} {log}");
         assert!(
             acts.iter()
                 .all(|act| act["actor"]["id"].as_str().unwrap().starts_with("op_")),
@@ -164,6 +174,16 @@ async fn what_keeps_a_command_from_a_gateway_is_said() {
             admin.clone(),
             &["account", "show", "nobody"],
             "no account is named nobody",
+        ),
+        (
+            of(Role::Billing),
+            &["webhook", "test"],
+            "answers 403: The role billing may not do this: it takes admin",
+        ),
+        (
+            admin.clone(),
+            &["webhook", "test", "https://x.example"],
+            "no such webhook",
         ),
         (admin.clone(), &["ledger", "recover"], "own machine alone"),
         (admin.clone(), &["serve"], "own machine alone"),

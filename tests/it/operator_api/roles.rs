@@ -108,6 +108,8 @@ const ENDPOINTS: &[(&str, &str, &str, &str, &[Role])] = &[
     ("GET", "/v1/status", "/v1/status", "", ALL),
     ("GET", "/v1/maintenance", "/v1/maintenance", "", ALL),
     ("PUT", "/v1/maintenance", "/v1/maintenance", r#"{"on":false}"#, ADMIN),
+    ("GET", "/v1/webhooks", "/v1/webhooks", "", ALL),
+    ("POST", "/v1/webhooks/test", "/v1/webhooks/test", "{}", ADMIN),
     ("GET", "/v1/audit", "/v1/audit", "", ALL),
     ("POST", "/v1/repair", "/v1/repair", "", ADMIN),
     (

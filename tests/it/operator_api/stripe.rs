@@ -13,14 +13,14 @@ use crate::harness::operator::Process;
 use crate::harness::redis_server::{RedisServer, free_port};
 use crate::harness::{Reply, Upstream, eventually};
 
-const SECRET: &str = "credential-SET_STRIPE_SECRET";
+pub(super) const SECRET: &str = "credential-SET_STRIPE_SECRET";
 
-fn with_hook(conf: &mut Value) {
+pub(super) fn with_hook(conf: &mut Value) {
     conf["operator_listen"] = json!("127.0.0.1:9091");
     conf["stripe"] = json!({ "secret_env": "SET_STRIPE_SECRET" });
 }
 
-fn signature(secret: &str, at: i64, body: &str) -> String {
+pub(super) fn signature(secret: &str, at: i64, body: &str) -> String {
     let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).unwrap();
     mac.update(format!("{at}.{body}").as_bytes());
     let bytes = mac.finalize().into_bytes();
@@ -28,7 +28,7 @@ fn signature(secret: &str, at: i64, body: &str) -> String {
     format!("t={at},v1={hex}")
 }
 
-fn checkout(kind: &str, status: &str, payment: &str, account: &str, cents: i64) -> String {
+pub(super) fn checkout(kind: &str, status: &str, payment: &str, account: &str, cents: i64) -> String {
     json!({
         "id": format!("evt_{kind}_{payment}"), "object": "event", "type": kind, "livemode": true,
         "data": { "object": {
@@ -39,7 +39,7 @@ fn checkout(kind: &str, status: &str, payment: &str, account: &str, cents: i64) 
     .to_string()
 }
 
-const COMPLETED: &str = "checkout.session.completed";
+pub(super) const COMPLETED: &str = "checkout.session.completed";
 const SUCCEEDED: &str = "checkout.session.async_payment_succeeded";
 
 impl Desk {
@@ -47,17 +47,17 @@ impl Desk {
         self.gateway.clock.now().0 / 1_000
     }
 
-    async fn hook(&self, signature: &str, body: &str) -> Told {
+    pub(super) async fn hook(&self, signature: &str, body: &str) -> Told {
         let request = self.request("POST", "/v1/hooks/stripe");
         let request = request.header("content-type", "application/json; charset=utf-8");
         told(request.header("stripe-signature", signature).body(body.to_owned())).await
     }
 
-    async fn signed(&self, body: &str) -> Told {
+    pub(super) async fn signed(&self, body: &str) -> Told {
         self.hook(&signature(SECRET, self.seconds(), body), body).await
     }
 
-    async fn balance(&self, account: &str) -> String {
+    pub(super) async fn balance(&self, account: &str) -> String {
         let account = self.get(&format!("/v1/accounts/{account}")).await;
         account["balance"].as_str().unwrap().to_owned()
     }
@@ -209,7 +209,7 @@ async fn who_guesses_is_limited_and_without_a_secret_there_is_no_hook() {
 }
 
 /// A gateway's configuration with the hook at this port, and what it is started with.
-fn prepared(upstream: &Upstream, store: Option<&str>) -> (Process, u16) {
+pub(super) fn prepared(upstream: &Upstream, store: Option<&str>) -> (Process, u16) {
     let port = free_port();
     let process = Process::prepare(upstream, |conf| {
         with_hook(conf);
@@ -221,7 +221,7 @@ fn prepared(upstream: &Upstream, store: Option<&str>) -> (Process, u16) {
     (process, port)
 }
 
-fn words(conf: &Path, crash_at: &str) -> Vec<String> {
+pub(super) fn words(conf: &Path, crash_at: &str) -> Vec<String> {
     let (secret, crash) = (
         format!("SET_STRIPE_SECRET={SECRET}"),
         format!("TOLLGATE_CRASH_AT={crash_at}"),
@@ -241,7 +241,7 @@ fn words(conf: &Path, crash_at: &str) -> Vec<String> {
 }
 
 /// Sends a message by the machine's own time: whether it credited something, or why there is no answer.
-async fn send(port: u16, body: &str) -> Result<Value, reqwest::Error> {
+pub(super) async fn send(port: u16, body: &str) -> Result<Value, reqwest::Error> {
     let now = std::time::SystemTime::now();
     let now = now.duration_since(std::time::UNIX_EPOCH).unwrap().as_secs();
     let request = reqwest::Client::new().post(format!("http://127.0.0.1:{port}/v1/hooks/stripe"));
@@ -253,24 +253,24 @@ async fn send(port: u16, body: &str) -> Result<Value, reqwest::Error> {
     answer.json().await
 }
 
-async fn listens(port: u16) {
+pub(super) async fn listens(port: u16) {
     eventually("the operators' listener listens", async || {
         tokio::net::TcpStream::connect(("127.0.0.1", port)).await.ok().map(drop)
     })
     .await;
 }
 
-fn balance_of(process: &Process) -> String {
+pub(super) fn balance_of(process: &Process) -> String {
     let shown = process.command(&["account", "show", "acme", "--json"]);
     let shown: Value = serde_json::from_str(&shown).unwrap();
     shown["balance"].to_string()
 }
 
 /// Another gateway beside one, on the same Redis. It is killed when the test lets go of it.
-struct Beside(Child);
+pub(super) struct Beside(Child);
 
 impl Beside {
-    fn start(first: &Process, port: u16) -> Beside {
+    pub(super) fn start(first: &Process, port: u16) -> Beside {
         let conf = std::fs::read_to_string(first.path("tollgate.yaml")).unwrap();
         let mut conf: Value = serde_json::from_str(&conf).unwrap();
         for key in ["listen", "admin_listen"] {

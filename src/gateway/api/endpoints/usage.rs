@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::BoxFuture;
 use serde::Serialize;
 
 use super::own_key;
@@ -150,20 +151,44 @@ pub(super) async fn usage(
     query: &[(String, String)],
 ) -> Result<String, ApiError> {
     let account = &caller.account.id;
-    summary::<Credits>(&books.ledger, account, own_key(caller), query, clock.now().day()).await
+    summary::<Credits, _>(&books.ledger, account, own_key(caller), query, clock.now().day()).await
+}
+
+/// Where usage is read: at once, or in a turn of whoever asks.
+pub(crate) trait UsageBooks {
+    /// Why nothing is told.
+    type Error: From<ApiError>;
+
+    /// Usage by day and model.
+    fn usage(&self, query: UsageQuery) -> BoxFuture<'_, Result<Vec<KeyedRow>, Self::Error>>;
+
+    /// Usage by end user.
+    fn end_users(&self, query: EndUserQuery) -> BoxFuture<'_, Result<EndUserUsage, Self::Error>>;
+}
+
+impl UsageBooks for Ledger {
+    type Error = ApiError;
+
+    fn usage(&self, query: UsageQuery) -> BoxFuture<'_, Result<Vec<KeyedRow>, ApiError>> {
+        Box::pin(async { self.usage_of(query).await.map_err(store_failed) })
+    }
+
+    fn end_users(&self, query: EndUserQuery) -> BoxFuture<'_, Result<EndUserUsage, ApiError>> {
+        Box::pin(async { Ledger::end_users(self, query).await.map_err(store_failed) })
+    }
 }
 
 /// The usage of an account, or of one of its keys, as a query asks for it, with amounts as `M`.
 ///
 /// # Errors
 /// 400 for a query that cannot be, 503 when the ledger cannot say.
-pub(crate) async fn summary<M: From<Credits> + Serialize>(
-    ledger: &Ledger,
+pub(crate) async fn summary<M: From<Credits> + Serialize, B: UsageBooks>(
+    books: &B,
     account: &AccountId,
     of_key: Option<&KeyId>,
     query: &[(String, String)],
     today: Day,
-) -> Result<String, ApiError> {
+) -> Result<String, B::Error> {
     let Asked { days, groups } = asked(query, today)?;
     let ask = async |by_key: bool| {
         let query = UsageQuery {
@@ -172,7 +197,7 @@ pub(crate) async fn summary<M: From<Credits> + Serialize>(
             days,
             by_key,
         };
-        ledger.usage_of(query).await.map_err(store_failed)
+        books.usage(query).await
     };
     let rows = ask(false).await?;
     let groups = match groups {
@@ -185,7 +210,7 @@ pub(crate) async fn summary<M: From<Credits> + Serialize>(
                 key: of_key.cloned(),
                 days,
             };
-            Some(by_end_user(ledger.end_users(query).await.map_err(store_failed)?)?)
+            Some(by_end_user(books.end_users(query).await?)?)
         }
     };
     let (from, to) = match days {

@@ -1,12 +1,18 @@
 //! Credit entries whose write fails, or seems to: memory and the file agree all the same.
 
+use std::collections::BTreeMap;
+
 use super::*;
-use crate::ledger::admin::AdminError;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost, Posted};
+use crate::ledger::admin::operators::OperatorOp;
+use crate::ledger::admin::{AdminError, KeyRef};
 use crate::ledger::embedded::load::take_lock;
 use crate::ledger::embedded::shared::Shared;
 use crate::ledger::terms::{AccountStatus, TermsChange};
+use crate::pure::ids::KeyId;
+use crate::pure::limits::LimitOverrides;
+use crate::pure::operator::{Role, token};
 
 struct Thread {
     _folder: tempfile::TempDir,
@@ -174,4 +180,71 @@ fn terms_and_entries_outlive_the_process() {
     ];
     assert_eq!(told, expected);
     assert_eq!(audit(&store).findings, []);
+}
+
+fn create_key(number: u8) -> AdminOp {
+    AdminOp::KeyCreate {
+        digest: ApiKey::from_random("tg_", [number; 32]).digest().to_hex(),
+        account: "acme".parse().unwrap(),
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+        settings: Box::default(),
+    }
+}
+
+/// The text of a key is shown with the command's answer alone: it is there, it is not, or the error says that nobody knows.
+#[test]
+fn a_key_whose_write_failed_is_made_when_the_file_has_it() {
+    let mut thread = thread();
+    thread.committer.database.fails_after_commit = true;
+    let made = thread.committer.execute(create_key(11));
+    let Ok(AdminReply::Key(key)) = made else {
+        panic!("{made:?}")
+    };
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Id(key.id.clone()),
+        digest: ApiKey::from_random("tg_", [12; 32]).digest().to_hex(),
+        overlap_ms: 0,
+    };
+    thread.committer.database.fails_after_commit = true;
+    let rotated = thread.committer.execute(rotate);
+    assert!(matches!(rotated, Ok(AdminReply::Key(_))), "{rotated:?}");
+    let create = AdminOp::Operator(OperatorOp::Create {
+        digest: token([3; 32]).digest().to_hex(),
+        name: "anna".to_owned(),
+        role: Role::Read,
+        expires_in_ms: None,
+    });
+    thread.committer.database.fails_after_commit = true;
+    let created = thread.committer.execute(create);
+    assert!(matches!(created, Ok(AdminReply::Operator(_))), "{created:?}");
+    thread.committer.database.fails_after_commit = true;
+    thread.committer.database.fails_to_look = true;
+    let unknown = thread.committer.execute(create_key(14));
+    let Err(AdminError::Store(text)) = unknown else {
+        panic!("{unknown:?}")
+    };
+    assert!(
+        text.contains("whether the key key_") && text.contains("is not known, and nobody has its text"),
+        "{text}"
+    );
+    // Memory and file agree on what there is.
+    let path = thread.path.clone();
+    let keys = |shared: &Shared| -> BTreeMap<KeyId, bool> {
+        let keys = shared.keys.read().unwrap();
+        keys.values()
+            .map(|key| (key.record.id.clone(), key.record.revoked.is_some()))
+            .collect()
+    };
+    let before = keys(&thread.shared);
+    drop(thread.committer);
+    drop(thread.shared.lock.lock().unwrap().take());
+    let database = Database::open(&path).unwrap();
+    let mut again = keys(&Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
+    assert_eq!(again.len(), before.len() + 1, "the one of which nobody knows");
+    again.retain(|id, _| before.contains_key(id));
+    assert_eq!(again, before);
+    assert_eq!(before.get(&key.id), Some(&true));
 }

@@ -28,7 +28,8 @@ local function holds()
   -- Redis, which may be out of reach while a cluster moves the slot, and then nothing has changed.
   local function free_part(account, id, part)
     local held, key, periods, user, users = string.match(part, '^(%d+) (%S+) (%S+ %S+ %S+ %S+) ?(%S*) ?(%S*)$')
-    if held ~= '0' then
+    -- What cannot be read must not stop a settlement after its money has moved; the audit finds what it leaves.
+    if held and held ~= '0' then
       if user ~= '' and redis.call('HEXISTS', users, 'c' .. user) == 1 then
         redis.call('HINCRBY', users, 'c' .. user, '-' .. held)
       end

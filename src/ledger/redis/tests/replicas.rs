@@ -3,11 +3,15 @@
 use std::time::Duration;
 
 use super::{node, patient};
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::admin::operators::{Actor, OperatorOp};
+use crate::ledger::admin::{Acted, AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{caller_of, credits, run};
+use crate::ledger::{Caller, Ledger};
+use crate::pure::ids::{ApiKey, KeyId};
 use crate::pure::limits::LimitOverrides;
+use crate::pure::operator::{Role, token};
 
 /// A fail-over may follow at once: what no replica has is not acknowledged.
 #[test]
@@ -37,7 +41,7 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
         )
     };
     let revoke = || {
-        let key = crate::ledger::admin::KeyRef::Id(caller.key.id.clone());
+        let key = KeyRef::Id(caller.key.id.clone());
         run(&ledger, AdminOp::KeyRevoke { key })
     };
     assert!(matches!(
@@ -52,10 +56,10 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
     );
     assert!(matches!(revoke(), Err(AdminError::NotConfirmed(_))));
     // Without an entry that outlives a fail-over, nothing is done in somebody's name.
-    let actor = crate::ledger::admin::operators::Actor {
+    let actor = Actor {
         id: "cli".to_owned(),
         name: "anna".to_owned(),
-        role: crate::pure::operator::Role::Admin,
+        role: Role::Admin,
         address: None,
     };
     let op = AdminOp::CreditsAdd {
@@ -63,7 +67,7 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
         amount: credits("7"),
         reference: "third payment".to_owned(),
     };
-    let acted = crate::ledger::admin::Acted { actor, op };
+    let acted = Acted { actor, op };
     let acted = run(&ledger, AdminOp::By(Box::new(acted)));
     assert!(
         matches!(&acted, Err(AdminError::Store(text)) if text.contains("nothing was done")),
@@ -76,4 +80,151 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
         "{again:?}"
     );
     revoke().unwrap();
+}
+
+/// A ledger whose master has a replica.
+fn with_replica() -> (RedisServer, RedisServer, Ledger, Caller) {
+    let (server, replica) = (RedisServer::start(), RedisServer::start());
+    let options = Options {
+        timeout: Duration::from_millis(300),
+        ..patient()
+    };
+    let ledger = node(&server, options);
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
+    until("the replica follows", || {
+        let replication = server.ask("INFO replication");
+        replication.iter().any(|line| line.contains("state=online"))
+    });
+    (server, replica, ledger, caller)
+}
+
+fn new_key(number: u8) -> (String, KeyId) {
+    let digest = ApiKey::from_random("tg_", [number; 32]).digest();
+    (digest.to_hex(), KeyId::of(&digest))
+}
+
+fn create(caller: &Caller, digest: &str) -> AdminOp {
+    AdminOp::KeyCreate {
+        digest: digest.to_owned(),
+        account: caller.account.id.clone(),
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+        settings: Box::default(),
+    }
+}
+
+/// Which of the account's keys are good.
+fn good_keys(ledger: &Ledger, caller: &Caller) -> Vec<KeyId> {
+    let account = caller.account.id.clone();
+    let Ok(AdminReply::Keys { keys }) = run(ledger, AdminOp::KeyList { account }) else {
+        panic!("no keys");
+    };
+    let good = keys
+        .into_iter()
+        .filter(|key| key.revoked.is_none() && key.expires.is_none());
+    good.map(|key| key.id).collect()
+}
+
+fn unconfirmed(answer: Result<AdminReply, AdminError>) -> String {
+    match answer {
+        Err(AdminError::NotConfirmed(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// Its text is shown with the answer alone: a key of which nobody heard is no key, and the same command again makes the one that is used.
+#[test]
+fn what_was_made_and_not_confirmed_is_revoked_again() {
+    let (_server, replica, ledger, caller) = with_replica();
+    let first = good_keys(&ledger, &caller);
+    let ((lost, lost_id), (made, made_id)) = (new_key(1), new_key(2));
+    replica.freeze();
+    let said = unconfirmed(run(&ledger, create(&caller, &lost)));
+    assert!(
+        said.contains(&format!("the key {lost_id} was made, and is revoked again")),
+        "{said}"
+    );
+    let operator = |number: u8| {
+        AdminOp::Operator(OperatorOp::Create {
+            digest: token([number; 32]).digest().to_hex(),
+            name: "anna".to_owned(),
+            role: Role::Admin,
+            expires_in_ms: None,
+        })
+    };
+    let said = unconfirmed(run(&ledger, operator(1)));
+    assert!(
+        said.contains("the operator op_") && said.contains("is revoked again"),
+        "{said}"
+    );
+    assert_eq!(good_keys(&ledger, &caller), first);
+    replica.thaw();
+    assert!(matches!(run(&ledger, create(&caller, &made)), Ok(AdminReply::Key(_))));
+    assert!(matches!(run(&ledger, operator(2)), Ok(AdminReply::Operator(_))));
+    let mut both = [first, vec![made_id]].concat();
+    both.sort();
+    let mut good = good_keys(&ledger, &caller);
+    good.sort();
+    assert_eq!(good, both);
+    let Ok(AdminReply::Operators { operators }) = run(&ledger, AdminOp::Operator(OperatorOp::List)) else {
+        panic!("no operators");
+    };
+    let revoked: Vec<bool> = operators.iter().map(|operator| operator.revoked.is_some()).collect();
+    assert_eq!(revoked.iter().filter(|revoked| **revoked).count(), 1, "{operators:?}");
+}
+
+/// A key is ended when a fail-over cannot lose the one in its place: until then it holds on.
+#[test]
+fn a_rotation_that_is_not_confirmed_leaves_the_old_key_as_it_was() {
+    let (_server, replica, ledger, caller) = with_replica();
+    let old = caller.key.id.clone();
+    let rotate = |digest: &str, overlap_ms: i64| AdminOp::KeyRotate {
+        key: KeyRef::Id(old.clone()),
+        digest: digest.to_owned(),
+        overlap_ms,
+    };
+    replica.freeze();
+    for (number, overlap_ms) in [(1, 0), (2, 60_000)] {
+        let (digest, id) = new_key(number);
+        let said = unconfirmed(run(&ledger, rotate(&digest, overlap_ms)));
+        assert!(
+            said.contains(&format!("the new key {id} was made, and is revoked again")),
+            "{said}"
+        );
+        assert_eq!(good_keys(&ledger, &caller), std::slice::from_ref(&old), "{overlap_ms}");
+    }
+    replica.thaw();
+    let (digest, id) = new_key(3);
+    assert!(matches!(run(&ledger, rotate(&digest, 0)), Ok(AdminReply::Key(_))));
+    assert_eq!(good_keys(&ledger, &caller), [id]);
+}
+
+/// In somebody's name nothing is made without an entry in the log that a fail-over does not lose.
+#[test]
+fn a_key_is_made_in_nobodys_name_before_the_log_is_confirmed() {
+    let (_server, replica, ledger, caller) = with_replica();
+    let actor = Actor {
+        id: "cli".to_owned(),
+        name: "anna".to_owned(),
+        role: Role::Admin,
+        address: None,
+    };
+    let (digest, id) = new_key(1);
+    let act = AdminOp::By(Box::new(Acted {
+        actor,
+        op: create(&caller, &digest),
+    }));
+    replica.freeze();
+    let refused = run(&ledger, act.clone());
+    assert!(
+        matches!(&refused, Err(AdminError::Store(text)) if text.contains("nothing was done")),
+        "{refused:?}"
+    );
+    assert!(!good_keys(&ledger, &caller).contains(&id));
+    replica.thaw();
+    assert!(matches!(run(&ledger, act), Ok(AdminReply::Key(_))));
+    assert!(good_keys(&ledger, &caller).contains(&id));
 }

@@ -218,6 +218,85 @@ pub(super) fn what_is_held_is_not_taken_back(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+pub(super) fn what_is_content_with_less_takes_what_is_available(rig: &Rig) {
+    let caller = rig.caller("10");
+    let hold = rig.reserve(&caller, &request(1, "4")).unwrap();
+    let part = |amount: &str, reference: &str| CreditPost {
+        as_available: true,
+        ..entry(&caller, CreditKind::Refund, amount, reference)
+    };
+    let took = |post: Result<Posted, AdminError>| post.map(|posted| (posted.added, posted.entry.amount));
+    assert_eq!(took(post(rig, part("-2", "all"))), Ok((true, credits("-2"))));
+    assert_eq!(
+        took(post(rig, part("-7", "less"))),
+        Ok((true, credits("-4"))),
+        "what is held stays"
+    );
+    assert_eq!(took(post(rig, part("-7", "nothing"))), Ok((true, Credits::ZERO)));
+    hold.settle(debit("1"));
+    post(rig, entry(&caller, CreditKind::TopUp, "5", "more")).unwrap();
+    for (reference, amount) in [("all", "-2"), ("less", "-4"), ("nothing", "0")] {
+        assert_eq!(
+            took(post(rig, part("-7", reference))),
+            Ok((false, credits(amount))),
+            "{reference}"
+        );
+    }
+    // Less than was taken, another kind, and one that is not content with less are others.
+    let others = [
+        part("-1", "all"),
+        entry(&caller, CreditKind::Refund, "-7", "less"),
+        CreditPost {
+            kind: CreditKind::Correction,
+            ..part("-7", "less")
+        },
+    ];
+    for other in others {
+        assert!(matches!(post(rig, other), Err(AdminError::ReferenceConflict(_))));
+    }
+    assert_eq!(rig.figures(&caller).balance, credits("8"));
+    let below = CreditPost {
+        allow_negative: true,
+        ..part("-10", "below")
+    };
+    assert_eq!(post(rig, below).unwrap().balance, credits("-2"));
+    assert_eq!(
+        took(post(rig, part("-1", "of less than nothing"))),
+        Ok((true, Credits::ZERO))
+    );
+    assert_eq!(rig.figures(&caller).balance, credits("-2"));
+    let told = statement(rig, &caller, NOW.day(), NOW.day()).unwrap();
+    assert_eq!((told.opening, told.closing), (Credits::ZERO, credits("-2")));
+    audit_is_clean(&rig.ledger);
+}
+
+pub(super) fn a_payment_is_found_by_its_reference_alone(rig: &Rig) {
+    let [payer, other] = ["payer", "other"].map(|name| rig.caller_of(name, "1", LimitOverrides::default()));
+    let find = |account: Option<&Caller>, reference: &str| {
+        let account = account.map(|caller| caller.account.id.clone());
+        let reference = reference.to_owned();
+        match rig.run(AdminOp::Credit(CreditOp::Find { account, reference })) {
+            Ok(AdminReply::CreditFound { account, entry }) => (account, entry.map(|entry| entry.amount)),
+            other => panic!("{other:?}"),
+        }
+    };
+    let payment = CreditPost {
+        is_payment: true,
+        ..entry(&payer, CreditKind::TopUp, "7", "pi_1")
+    };
+    assert_eq!(find(None, "pi_1"), (None, None));
+    for added in [true, false] {
+        assert_eq!(post(rig, payment.clone()).unwrap().added, added);
+        assert_eq!(find(None, "pi_1"), (Some(payer.account.id.clone()), Some(credits("7"))));
+    }
+    assert_eq!(
+        find(Some(&payer), "first"),
+        (Some(payer.account.id.clone()), Some(credits("1")))
+    );
+    assert_eq!(find(Some(&other), "pi_1"), (Some(other.account.id.clone()), None));
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn entries_are_listed_page_by_page(rig: &Rig) {
     let caller = rig.caller("0");
     let mut expected = Vec::new();

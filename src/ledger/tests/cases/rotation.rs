@@ -271,3 +271,17 @@ pub(super) fn a_key_without_limits_leaves_nothing_to_its_successor(rig: &Rig) {
     assert_eq!(spent, credits("4"));
     audit_is_clean(&rig.ledger);
 }
+
+/// It would spend another key's limit, or count under a name that is no key's.
+pub(crate) fn a_new_key_counts_as_no_other(rig: &Rig) {
+    let known = limited(rig, 41, KeyChange::default());
+    for name in [known.key.id.as_str(), "a\nb", ""] {
+        let mut create = crate::ledger::tests::rig::key_create(known.account.id.as_str(), &digest(42));
+        if let AdminOp::KeyCreate { settings, .. } = &mut create {
+            settings.counts_as = Some(name.to_owned().into());
+        }
+        assert!(matches!(rig.run(create), Err(AdminError::Invalid(_))), "{name:?}");
+    }
+    assert!(block_on(rig.ledger.authenticate(&digest(42))).unwrap().is_none());
+    audit_is_clean(&rig.ledger);
+}

@@ -44,6 +44,8 @@ pub(in crate::server::operator) async fn post(call: &Call<'_>) -> Result<Answer,
         kind: post.kind,
         note: post.note.filter(|note| !note.is_empty()),
         allow_negative: post.allow_negative,
+        as_available: false,
+        is_payment: false,
     });
     let Posted { added, balance, entry } = expect(call.run(AdminOp::Credit(op)).await?, |reply| match reply {
         AdminReply::Posted(posted) => Some(posted),

@@ -1,11 +1,13 @@
-//! The gateway itself: settings that clients of this API need, models with their prices, providers, state, maintenance.
+//! The gateway itself: settings that clients of this API need, models with their prices, providers, state, maintenance, webhooks.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Credential, Provider};
+use crate::ledger::admin::events::EventOp;
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::events::test;
 use crate::pure::catalogue::{Model, Target};
 use crate::pure::error::ApiError;
 use crate::pure::error::operator::OperatorError;
@@ -199,4 +201,75 @@ pub(in crate::server::operator) async fn set_maintenance(call: &Call<'_>) -> Res
         _ => None,
     })?;
     Ok(Answer::json(&Maintenance { on }))
+}
+
+/// Webhooks, and what waits for them.
+#[derive(Serialize)]
+struct WebhooksShown<'c> {
+    webhooks: Vec<WebhookShown<'c>>,
+    events_open: u64,
+    oldest_event_at: Option<String>,
+    events_dropped: u64,
+}
+
+#[derive(Serialize)]
+struct WebhookShown<'c> {
+    url: &'c str,
+    events: Vec<&'static str>,
+    secrets: usize,
+    allow_private: bool,
+}
+
+pub(in crate::server::operator) async fn webhooks(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let count = expect(call.run(AdminOp::Event(EventOp::Count)).await?, |reply| match reply {
+        AdminReply::EventCount(count) => Some(count),
+        _ => None,
+    })?;
+    let configured = call.snapshot.config.webhooks.iter();
+    let webhooks = configured.map(|webhook| WebhookShown {
+        url: &webhook.url,
+        events: webhook.events.iter().map(|kind| kind.name()).collect(),
+        secrets: webhook.secrets.len(),
+        allow_private: webhook.allow_private,
+    });
+    Ok(Answer::json(&WebhooksShown {
+        webhooks: webhooks.collect(),
+        events_open: count.open,
+        oldest_event_at: count.oldest.map(|at| at.to_string()),
+        events_dropped: count.dropped,
+    }))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Tested {
+    /// None: all of them.
+    #[serde(default)]
+    url: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Raised {
+    id: String,
+}
+
+pub(in crate::server::operator) async fn test_webhook(call: &Call<'_>) -> Result<Answer, OperatorError> {
+    let Tested { url } = call.json()?;
+    let mut webhooks = call.snapshot.config.webhooks.iter();
+    let is_known = webhooks.any(|webhook| url.as_ref().is_none_or(|url| *url == webhook.url));
+    // Before whether there is one: who may not send one is told no more.
+    let event = test(call.desk.clock(), url.as_deref());
+    let op = AdminOp::Event(EventOp::Raise(event));
+    call.allowed(&op)?;
+    if !is_known {
+        return Err(OperatorError::not_found(
+            "There is no such webhook: see GET /v1/webhooks.",
+        ));
+    }
+    let events = expect(call.run(op).await?, |reply| match reply {
+        AdminReply::Events { events } => Some(events),
+        _ => None,
+    })?;
+    let ids = events.into_iter().map(|event| event.id);
+    Ok(Answer::json(&Raised { id: ids.collect() }))
 }

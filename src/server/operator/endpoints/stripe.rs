@@ -1,4 +1,4 @@
-//! Stripe's messages: what was paid there is credited here, once a payment.
+//! Stripe's messages: what was paid there is credited here, once a payment, and what went back is taken, once a refund.
 //!
 //! A message that is answered with anything but 200 is sent again for three days: so what somebody can mend meanwhile is refused, and what
 //! nobody can is accepted and told in the log.
@@ -8,22 +8,30 @@ use serde::Serialize;
 
 use crate::config::StripeHook;
 use crate::failpoints::point;
-use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost, Posted};
+use crate::ledger::admin::credits::{CreditEntry, CreditKind, CreditOp, CreditPost, Posted};
 use crate::ledger::admin::operators::Actor;
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
+use crate::pure::money::Credits;
 use crate::pure::operator::Role;
-use crate::pure::stripe::{self, Notice, Payment};
+use crate::pure::stripe::{self, Notice, Payment, Refund};
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect, refused};
+use crate::server::operator::shown::Amount;
 
 #[derive(Serialize)]
 struct Heard {
     received: bool,
     /// Whether this message has credited something: false for one that came before, too.
     credited: bool,
+    /// What this message has taken for a refund.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    taken: Option<Amount>,
+    /// What of it could not be taken, for it was spent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    short: Option<Amount>,
 }
 
 pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer, OperatorError> {
@@ -48,11 +56,12 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
     let notice = stripe::read(&call.body);
     match notice.map_err(|error| OperatorError::bad(format!("The message cannot be read: {error}.")))? {
         Notice::Paid(payment) => credit(call, hook, payment).await,
+        Notice::Refunded(refunds) => take_back(call, hook, refunds).await,
         Notice::WentBack { event, kind, payment } => {
             let payment = payment.unwrap_or_else(|| "a payment that it does not name".to_owned());
             log::warn!(
-                "MONEY: Stripe says {kind} of {payment} ({event}): nothing was taken from an account; \
-                 post a refund with tollgate credits correct if it is due"
+                "MONEY: Stripe says {kind} of {payment} ({event}), and names no refund: nothing was taken from an account; \
+                 refunds are taken by refund.created and refund.updated, and what else is due by tollgate credits correct"
             );
             Ok(heard(false))
         }
@@ -85,44 +94,157 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
         );
         return Ok(heard(false));
     };
-    let own = &call.snapshot.config.currency;
-    if !currency.eq_ignore_ascii_case(own) {
-        log::error!("MONEY: Stripe's payment {reference} ({event}) is in {currency:.8}, not in {own}: it is refused");
-        return Err(OperatorError::Conflict(format!(
-            "The payment's currency is not {own}, which accounts are in."
-        )));
-    }
-    let amount = stripe::amount(amount_minor, hook.decimals)
-        .ok_or_else(|| OperatorError::bad("The amount is beyond the range of a balance."))?;
-    let op = AdminOp::Credit(CreditOp::Post(CreditPost {
-        account,
-        amount,
-        reference,
-        kind: CreditKind::TopUp,
+    check_currency(call, &currency, &format!("payment {reference} ({event})"))?;
+    let post = CreditPost {
         note: Some(format!("Stripe {event:.100}")),
-        allow_negative: false,
-    }));
-    let actor = Actor {
-        id: "stripe".to_owned(),
-        name: "Stripe".to_owned(),
-        role: Role::Billing,
-        address: Some(call.address.to_string()),
+        is_payment: true,
+        ..CreditPost::top_up(account, amount_of(hook, amount_minor)?, reference)
     };
-    let posted = call.run_as(actor, op).await?.map_err(|error| {
+    let Posted { added, .. } = post_as_stripe(call, &event, post).await?;
+    Ok(heard(added))
+}
+
+/// Takes what went back from the account that had paid it, and gives it again where it came to nothing.
+async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> Result<Answer, OperatorError> {
+    let (mut taken, mut short, mut credited) = (Credits::ZERO, Credits::ZERO, false);
+    for refund in refunds {
+        let (event, id) = (refund.event.clone(), refund.reference.clone());
+        let payer = found(call, None, &refund.payment).await?.0;
+        let Some(account) = payer else {
+            let payment = &refund.payment;
+            log::error!(
+                "MONEY: Stripe's refund {id} ({event}) is of {payment}, which was not credited; Stripe sends it again"
+            );
+            return Err(OperatorError::not_found("The payment of this refund was not credited."));
+        };
+        check_currency(call, &refund.currency, &format!("refund {id} ({event})"))?;
+        let amount = amount_of(hook, refund.amount_minor)?;
+        if refund.is_void {
+            credited |= give_again(call, &refund, account).await?;
+            continue;
+        }
+        let post = CreditPost {
+            kind: CreditKind::Refund,
+            note: Some(format!("Stripe {event:.100}: {amount} of {}", refund.payment)),
+            allow_negative: hook.allow_negative,
+            as_available: true,
+            ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
+        };
+        let Posted { added, entry, .. } = post_as_stripe(call, &event, post).await?;
+        let (took, missing) = (negated(entry.amount)?, amount.saturating_add(entry.amount));
+        if added {
+            taken = taken.saturating_add(took);
+            short = short.saturating_add(missing);
+            call.desk.admin.telemetry.refunds.short(missing);
+        }
+        if missing > Credits::ZERO {
+            // Each time: whoever was to say so at first may have died.
+            log::error!(
+                "MONEY: of Stripe's refund {id} ({event}) {took} of {amount} was taken from {account}: {missing} is spent or \
+                 held, and is your loss unless the account pays it"
+            );
+        }
+    }
+    Ok(Answer::json(&Heard {
+        received: true,
+        credited,
+        taken: Some(taken.into()),
+        short: Some(short.into()),
+    }))
+}
+
+/// A refund came to nothing: what was taken for it is given again. Whether this message did so.
+async fn give_again(call: &Call<'_>, refund: &Refund, account: AccountId) -> Result<bool, OperatorError> {
+    let Refund { event, reference, .. } = refund;
+    let Some(entry) = found(call, Some(account.clone()), reference).await?.1 else {
+        // Messages come in any order: what says that it is taken may still be on its way.
+        let unknown = "Nothing was taken for this refund, or not yet.";
+        return Err(OperatorError::not_found(unknown));
+    };
+    let amount = negated(entry.amount)?;
+    if entry.kind != CreditKind::Refund || amount <= Credits::ZERO {
+        return Ok(false);
+    }
+    let post = CreditPost {
+        kind: CreditKind::Refund,
+        note: Some(format!("Stripe {event:.100}: the refund {reference} came to nothing")),
+        ..CreditPost::top_up(account, amount, format!("{reference} void"))
+    };
+    Ok(post_as_stripe(call, event, post).await?.added)
+}
+
+/// An entry, and whose it is.
+async fn found(
+    call: &Call<'_>,
+    account: Option<AccountId>,
+    reference: &str,
+) -> Result<(Option<AccountId>, Option<CreditEntry>), OperatorError> {
+    let reference = reference.to_owned();
+    let find = AdminOp::Credit(CreditOp::Find { account, reference });
+    let reply = call.run_as(actor(call), find).await?.map_err(|error| refused(&error))?;
+    let (account, entry) = expect(reply, |reply| match reply {
+        AdminReply::CreditFound { account, entry } => Some((account, entry)),
+        _ => None,
+    })?;
+    // Without an entry nothing was paid: the process that was to post it may have died.
+    let account = account.filter(|_| entry.is_some());
+    Ok((account, entry))
+}
+
+async fn post_as_stripe(call: &Call<'_>, event: &str, post: CreditPost) -> Result<Posted, OperatorError> {
+    let op = AdminOp::Credit(CreditOp::Post(post));
+    let posted = call.run_as(actor(call), op).await?.map_err(|error| {
         log::error!("MONEY: Stripe's message {event} cannot be credited: {error}; Stripe sends it again");
         refused(&error)
     })?;
     point("stripe", "credited");
-    let Posted { added, .. } = expect(posted, |reply| match reply {
+    expect(posted, |reply| match reply {
         AdminReply::Posted(posted) => Some(posted),
         _ => None,
-    })?;
-    Ok(heard(added))
+    })
+}
+
+fn actor(call: &Call<'_>) -> Actor {
+    Actor {
+        id: "stripe".to_owned(),
+        name: "Stripe".to_owned(),
+        role: Role::Billing,
+        address: Some(call.address.to_string()),
+    }
+}
+
+/// # Errors
+/// 409 for another currency than accounts have.
+fn check_currency(call: &Call<'_>, currency: &str, what: &str) -> Result<(), OperatorError> {
+    let own = &call.snapshot.config.currency;
+    if currency.eq_ignore_ascii_case(own) {
+        return Ok(());
+    }
+    log::error!("MONEY: Stripe's {what} is in {currency:.8}, not in {own}: it is refused");
+    Err(OperatorError::Conflict(format!(
+        "The payment's currency is not {own}, which accounts are in."
+    )))
+}
+
+fn amount_of(hook: &StripeHook, minor: i64) -> Result<Credits, OperatorError> {
+    stripe::amount(minor, hook.decimals).ok_or_else(out_of_range)
+}
+
+fn negated(amount: Credits) -> Result<Credits, OperatorError> {
+    Credits::ZERO.checked_sub(amount).ok_or_else(out_of_range)
+}
+
+fn out_of_range() -> OperatorError {
+    OperatorError::bad("The amount is beyond the range of a balance.")
 }
 
 fn heard(credited: bool) -> Answer {
-    let received = true;
-    Answer::json(&Heard { received, credited })
+    Answer::json(&Heard {
+        received: true,
+        credited,
+        taken: None,
+        short: None,
+    })
 }
 
 const SIGNATURE: HeaderName = HeaderName::from_static("stripe-signature");

@@ -1,11 +1,12 @@
 //! What accounts have used, and what their calls cost.
 
+use futures::future::BoxFuture;
 use serde::Serialize;
 
 use crate::gateway::api::endpoints::generations::{Generation, LIMIT};
-use crate::gateway::api::endpoints::usage::summary;
+use crate::gateway::api::endpoints::usage::{UsageBooks, summary};
 use crate::ledger::admin::{AdminOp, AdminReply, RECEIPTS_MAX, ReceiptQuery};
-use crate::ledger::query::is_place;
+use crate::ledger::query::{EndUserQuery, EndUserUsage, KeyedRow, UsageQuery, is_place};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::ids::{AccountId, KeyId};
 use crate::server::operator::answer::{Answer, JSON};
@@ -20,8 +21,20 @@ pub(in crate::server::operator) async fn usage(call: &Call<'_>) -> Result<Answer
     is_there(call, &account).await?;
     let today = call.desk.clock().now().day();
     let key = key.as_ref().map(|key| &key.0);
-    let body = summary::<Amount>(call.desk.ledger(), &account, key, query.pairs(), today).await?;
+    let body = summary::<Amount, _>(call, &account, key, query.pairs(), today).await?;
     Ok(Answer::body(JSON, body))
+}
+
+impl UsageBooks for Call<'_> {
+    type Error = OperatorError;
+
+    fn usage(&self, query: UsageQuery) -> BoxFuture<'_, Result<Vec<KeyedRow>, OperatorError>> {
+        Box::pin(async { expect(self.run(query.op()).await?, AdminReply::into_usage) })
+    }
+
+    fn end_users(&self, query: EndUserQuery) -> BoxFuture<'_, Result<EndUserUsage, OperatorError>> {
+        Box::pin(async { expect(self.run(AdminOp::EndUsers(query)).await?, AdminReply::into_end_users) })
+    }
 }
 
 /// A call, with whose it is.

@@ -78,7 +78,7 @@ const fn or(described: Described, also: &'static [u16]) -> Described {
 }
 
 /// All of them.
-pub(super) const OPERATIONS: [Described; 32] = [
+pub(super) const OPERATIONS: [Described; 34] = [
     or(
         described(
             "POST",
@@ -219,6 +219,23 @@ pub(super) const OPERATIONS: [Described; 32] = [
         &[],
         Some("Maintenance"),
         Success::Json("Maintenance"),
+    ),
+    get(
+        "/v1/webhooks",
+        "Who is told of events, and how many wait to be told",
+        &[],
+        "Webhooks",
+    ),
+    or(
+        described(
+            "POST",
+            "/v1/webhooks/test",
+            "Send a webhook.test to one webhook, or to all",
+            &[],
+            Some("WebhookTest"),
+            Success::Json("Raised"),
+        ),
+        &[404],
     ),
     get("/v1/audit", "Whether the books balance", &[], "Audit"),
     described(

@@ -1,0 +1,63 @@
+//! What becomes of the accounts whose calls run on in a process that has handed the ledger over: its successor is asked which of them were
+//! stopped, so that calls that are to end then do.
+
+use std::path::Path;
+use std::sync::{Arc, PoisonError, Weak};
+use std::time::Duration;
+
+use super::owner::Owner;
+use super::shared::{EmbeddedAccount, Shared};
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::control_socket;
+use crate::pure::ids::AccountId;
+
+/// Looks until the ledger is this process' again, or nobody has it any more.
+pub(super) fn watch(shared: &Arc<Shared>, path: &Path) {
+    let (shared, path) = (Arc::downgrade(shared), path.to_owned());
+    let work = move || watch_until_the_end(&shared, &path);
+    if let Err(error) = std::thread::Builder::new().name("stops".to_owned()).spawn(work) {
+        log::error!("calls of accounts that are stopped at the new process run on here: {error}");
+    }
+}
+
+fn watch_until_the_end(shared: &Weak<Shared>, path: &Path) {
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        match shared.upgrade() {
+            Some(shared) if shared.owner.now() != Owner::This => look(&shared, path),
+            Some(_) | None => return,
+        }
+    }
+}
+
+fn look(shared: &Shared, path: &Path) {
+    let socket = control_socket::socket_path(path);
+    for cells in running(shared).chunks(ASKED_AT_ONCE) {
+        let accounts: Vec<AccountId> = cells.iter().map(|cell| cell.record.load().id.clone()).collect();
+        let asked = control_socket::ask(&socket, &AdminOp::Account(AccountOp::Stopped { accounts }));
+        let stopped = match asked {
+            Ok(AdminReply::Accounts { accounts }) => accounts,
+            Ok(_) => return log::error!("the new process answers something else than which accounts are stopped"),
+            // It may not listen yet; the next look asks again.
+            Err(error) => return log::debug!("the new process does not say which accounts are stopped: {error}"),
+        };
+        for view in stopped {
+            let found = cells.iter().find(|cell| cell.record.load().id == view.record.id);
+            if let Some(cell) = found.filter(|_| shared.owner.now() == Owner::Successor) {
+                cell.set_record(view.record);
+            }
+        }
+    }
+}
+
+/// Accounts with calls that are to end when they are stopped.
+fn running(shared: &Shared) -> Vec<Arc<EmbeddedAccount>> {
+    let accounts = shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
+    let runs = accounts.values().filter(|cell| cell.stoppable.runs());
+    runs.cloned().collect()
+}
+
+const LOOK_EVERY: Duration = Duration::from_millis(250);
+/// Of so many the names fit in a line of the socket.
+const ASKED_AT_ONCE: usize = 1_000;

@@ -1,0 +1,107 @@
+//! What is said, and done, where a command was not confirmed. What it wrote stands, and the same command again is the same once more, unless it
+//! made a key or an operator's token: their texts are shown with the command's answer alone, so that nobody has them. Those are revoked again.
+
+use super::link::Link;
+use super::reply;
+use super::script;
+use super::server_health::{Change, channel, operators_key};
+use super::shared::{Shared, key_name};
+use crate::ledger::admin::operators::OperatorOp;
+use crate::ledger::admin::{AdminError, AdminOp};
+use crate::pure::ids::{KeyDigest, KeyId};
+use crate::pure::operator::operator_id;
+
+/// What a command leaves that was not confirmed.
+pub(super) enum Left {
+    /// A key that nobody has.
+    Key(KeyDigest),
+    /// The same in place of another one, which may have ended.
+    Successor(KeyDigest),
+    /// The operator of a token that nobody has.
+    Operator(String),
+    /// What stands there, and what to do about it.
+    Said(&'static str),
+}
+
+impl Left {
+    pub(super) fn of(op: &AdminOp) -> Left {
+        let digest = |hex: &str, left: fn(KeyDigest) -> Left| KeyDigest::from_hex(hex).map(left);
+        let left = match op {
+            AdminOp::KeyCreate { digest: hex, .. } => digest(hex, Left::Key),
+            AdminOp::KeyRotate { digest: hex, .. } => digest(hex, Left::Successor),
+            AdminOp::Operator(OperatorOp::Create { digest: hex, .. }) => {
+                digest(hex, |digest| Left::Operator(operator_id(&digest)))
+            }
+            AdminOp::AccountCreate { .. } => Some(Left::Said(
+                "the account is there, and a fail-over may lose it: if account show does not find it then, make it again",
+            )),
+            _ => None,
+        };
+        // Others set what they set, and a reference counts once.
+        left.unwrap_or(Left::Said(
+            "it is written; run it again, which counts once, until it is confirmed",
+        ))
+    }
+}
+
+impl Shared {
+    /// What is said of a command that ended with `error`, when what may be there of it that nobody has is revoked.
+    pub(super) async fn unconfirmed(&self, link: &Link, left: &Left, error: AdminError) -> AdminError {
+        let (why, is_store) = match &error {
+            AdminError::NotConfirmed(why) => (why, false),
+            AdminError::Store(why) => (why, true),
+            // It did nothing.
+            _ => return error,
+        };
+        let said = match left {
+            Left::Said(_) if is_store => return error,
+            Left::Said(what) => (*what).to_owned(),
+            Left::Key(digest) => {
+                let revoked = self.revoke_unseen(link, digest).await;
+                said("key", KeyId::of(digest).as_str(), revoked)
+            }
+            Left::Successor(digest) => {
+                let revoked = self.revoke_unseen(link, digest).await;
+                let new = said("new key", KeyId::of(digest).as_str(), revoked);
+                format!("{new}. Whether the old key holds on as it was, key list says")
+            }
+            Left::Operator(id) => {
+                let now = self.now_text();
+                let revoked = self
+                    .run_script(link, &script::OPERATOR_REVOKE, &[&operators_key()], &[&now, id])
+                    .await;
+                let revoked = revoked.map_err(AdminError::from);
+                said(
+                    "operator",
+                    id,
+                    revoked.and_then(|fields| Ok(!reply::list(&fields)?.is_empty())),
+                )
+            }
+        };
+        let text = format!("{why}; {said}");
+        match is_store {
+            true => AdminError::Store(text),
+            false => AdminError::NotConfirmed(text),
+        }
+    }
+
+    /// Revokes a key whose text nobody has. False where there is none.
+    async fn revoke_unseen(&self, link: &Link, digest: &KeyDigest) -> Result<bool, AdminError> {
+        let (now, channel, message) = (self.now_text(), channel(), Change::Key(*digest).text());
+        let revoked = self
+            .run_script(link, &script::REVOKE, &[&key_name(digest)], &[&now, &channel, &message])
+            .await?;
+        self.cache.forget_key(digest);
+        Ok(!reply::list(&revoked)?.is_empty())
+    }
+}
+
+fn said(what: &str, id: &str, revoked: Result<bool, AdminError>) -> String {
+    match revoked {
+        Ok(true) => format!("the {what} {id} was made, and is revoked again, for nobody has its text: run it again"),
+        Ok(false) => format!("no {what} was made: run it again"),
+        Err(_) => format!(
+            "whether the {what} {id} was made is not known, and nobody has its text: revoke it where a list shows it, and run it again"
+        ),
+    }
+}

@@ -1,0 +1,174 @@
+//! What operators read at full speed, over a large embedded ledger, holds up neither what others do nor what calls owe.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use reqwest::Method;
+use serde_json::{Value, json};
+
+use super::stripe::listens;
+use crate::chat::request;
+use crate::harness::catalogue::SMALL;
+use crate::harness::metrics::Metrics;
+use crate::harness::operator::Process;
+use crate::harness::redis_server::free_port;
+use crate::harness::{Reply, Upstream};
+
+const ACCOUNTS: u32 = 1_500;
+/// Rows of usage of each.
+const ROWS: u32 = 400;
+
+/// Fills the file that a gateway is to open: accounts whose books balance, each with as many debits as a year has of one model, and one with
+/// as many entries of credit as a statement may have.
+fn fill(path: &Path) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    let day: i64 = file
+        .query_row(
+            "SELECT CAST(julianday('now') - julianday('1970-01-01') AS INTEGER)",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    let sql = format!(
+        "BEGIN;
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {ACCOUNTS})
+         INSERT INTO accounts (id, tier, quota, balance, month, month_used, created, forgotten, terms)
+             SELECT 'many-' || n, 'pro', NULL, 1000000, 0, 0, 0, NULL, terms FROM n, accounts WHERE id = 'acme';
+         INSERT INTO topups (account, reference, amount, at)
+             SELECT id, 'first', 1000000 + {ROWS}, 1 FROM accounts WHERE id LIKE 'many-%';
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n <= {ROWS})
+         INSERT INTO usage (account, day, model, requests, prompt, completion, cost)
+             SELECT id, {day} - 800 + n, 'a/b', 1, 1, 1, 1 FROM accounts, n WHERE id LIKE 'many-%' AND n <= {ROWS};
+         WITH RECURSIVE n(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 19000)
+         INSERT INTO topups (account, reference, amount, at, kind, note, balance)
+             SELECT 'acme', 'many-' || n, 1, ({day} - 100) * 86400000 + n, 'bonus', 'one of many', NULL FROM n;
+         UPDATE accounts SET balance = balance + 19000 WHERE id = 'acme';
+         COMMIT;"
+    );
+    file.execute_batch(&sql).unwrap();
+}
+
+struct Desk {
+    http: reqwest::Client,
+    base: String,
+    admin: String,
+    read: String,
+}
+
+impl Desk {
+    async fn asked(&self, token: &str, method: Method, path: &str, body: Value) -> (u16, Duration, String) {
+        let began = Instant::now();
+        let request = self
+            .http
+            .request(method, format!("{}{path}", self.base))
+            .bearer_auth(token);
+        let request = if body.is_null() { request } else { request.json(&body) };
+        let answer = request.send().await.unwrap();
+        let (status, text) = (answer.status().as_u16(), answer.text().await.unwrap());
+        (status, began.elapsed(), text)
+    }
+
+    async fn reads(&self, path: &str) -> Duration {
+        let (status, took, text) = self.asked(&self.read, Method::GET, path, Value::Null).await;
+        assert_eq!(status, 200, "{path}: {text:.300}");
+        took
+    }
+
+    /// One after the other, until told to stop. The quickest.
+    async fn reads_on(&self, path: &str, stop: &AtomicBool) -> Duration {
+        let mut quickest = Duration::MAX;
+        while !stop.load(Ordering::SeqCst) {
+            quickest = quickest.min(self.reads(path).await);
+        }
+        quickest
+    }
+
+    async fn acts(&self, number: u32) -> Duration {
+        let post = json!({ "amount": "0.01", "reference": format!("act {number}") });
+        let (status, took, text) = self
+            .asked(&self.admin, Method::POST, "/v1/accounts/acme/credits", post)
+            .await;
+        assert_eq!(status, 201, "{text}");
+        took
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_read_holds_up_neither_acts_nor_debits() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let port = free_port();
+    let mut process = Process::prepare(&upstream, |conf| {
+        conf["operator_listen"] = json!(format!("127.0.0.1:{port}"));
+        conf["audit_seconds"] = json!(0);
+    });
+    let token = |name: &str, role: &str| {
+        let made = process.command(&["operator", "create", name, "--role", role, "--json"]);
+        let made: Value = serde_json::from_str(&made).unwrap();
+        made["token"].as_str().unwrap().to_owned()
+    };
+    let (admin, read) = (token("anna", "admin"), token("ben", "read"));
+    fill(&process.path("data").join("ledger.db"));
+    let conf = process.path("tollgate.yaml").to_str().unwrap().to_owned();
+    let words = [env!("CARGO_BIN_EXE_tollgate"), "serve", "--conf", &conf].map(str::to_owned);
+    process.start_with(&words).await;
+    listens(port).await;
+    let desk = Desk {
+        http: reqwest::Client::new(),
+        base: format!("http://127.0.0.1:{port}"),
+        admin,
+        read,
+    };
+    let alone = desk.reads("/v1/audit").await;
+    let stop = AtomicBool::new(false);
+    let heavy = [
+        "/v1/audit",
+        "/v1/accounts/acme/statement",
+        "/v1/accounts/acme/credits?limit=1000",
+        "/v1/accounts?limit=200&search=9",
+        "/v1/usage?account=many-7&period=all",
+    ];
+    // More audits than there are places for reads.
+    let readers = (0..40).map(|n| desk.reads_on(if n < 20 { heavy[0] } else { heavy[n % heavy.len()] }, &stop));
+    let others = async {
+        let (mut acts, mut lag, mut calls) = (Vec::new(), 0.0_f64, 0_u32);
+        let began = Instant::now();
+        while acts.len() < 30 || began.elapsed() < alone.saturating_mul(3) {
+            let number = u32::try_from(acts.len()).unwrap();
+            acts.push(desk.acts(number).await);
+            let answer = process.client.post("/llm/chat", request(SMALL)).await;
+            assert_eq!(answer.status, 200, "{answer:?}");
+            calls += 1;
+            let page = process.admin.get("//metrics").await;
+            let waits = Metrics::read(page.text()).sum("tollgate_settlement_lag_seconds", &[]);
+            lag = lag.max(waits.to_string().parse().unwrap());
+        }
+        stop.store(true, Ordering::SeqCst);
+        (acts, lag, calls)
+    };
+    let (quickest, (acts, lag, calls)) = futures::join!(join_all(readers), others);
+    let (audit, longest) = (quickest[0].max(alone), *acts.iter().max().unwrap());
+    println!(
+        "audit {audit:?}, {} acts, the longest {longest:?}, {calls} calls, lag {lag} s",
+        acts.len()
+    );
+    assert!(
+        alone > Duration::from_millis(400),
+        "the ledger is not large enough to tell: {alone:?}"
+    );
+    assert!(
+        longest < alone / 2,
+        "an act waited {longest:?} for reads; an audit takes {alone:?}"
+    );
+    assert!(
+        lag < alone.as_secs_f64() / 2.0,
+        "debits waited {lag} s for reads; an audit takes {alone:?}"
+    );
+    let (_, _, audit) = desk.asked(&desk.read, Method::GET, "/v1/audit", Value::Null).await;
+    assert_eq!(
+        serde_json::from_str::<Value>(&audit).unwrap()["balanced"],
+        true,
+        "{audit}"
+    );
+}
