@@ -53,6 +53,7 @@ fn a_configuration_of_then_is_read() {
         crate::harness::catalogue::catalogue().to_string(),
     )
     .unwrap();
+    std::fs::write(place("import.yaml"), include_str!("../../conf/import.yaml")).unwrap();
     let at = |text: &str| text.replace("FOLDER", folder.path().to_str().unwrap());
     std::fs::write(place("tollgate.yaml"), at(&list("tollgate.yaml"))).unwrap();
     let mut check = Command::new(env!("CARGO_BIN_EXE_tollgate"));

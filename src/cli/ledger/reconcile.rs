@@ -47,7 +47,7 @@ use crate::pure::time::{Day, Timestamp};
 pub(in crate::cli) struct ReconcileArgs {
     /// The export; - for standard input
     file: PathBuf,
-    /// Whose export it is, as the configuration names it: other providers' receipts are not looked at
+    /// Whose export it is, as the configuration names it
     #[arg(long, value_name = "NAME")]
     provider: Option<String>,
     /// Look at the receipts of this account only

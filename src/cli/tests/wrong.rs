@@ -100,7 +100,7 @@ fn check_refuses_what_a_start_would_refuse() {
         ),
         (
             with("    ca_file: /nowhere/ca.pem\n"),
-            "providers.bad: ca_file /nowhere/ca.pem",
+            "providers.bad: ca_file: /nowhere/ca.pem",
         ),
         (
             with("    headers: { Content-Length: \"5\" }\n"),

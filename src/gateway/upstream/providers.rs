@@ -297,7 +297,7 @@ fn maximum_field(url: &BaseUrl) -> MaximumField {
 
 /// Reads the certificates of a private authority; each must parse, for Pingora takes that as given.
 pub(crate) fn read_ca(path: &std::path::Path) -> Result<Arc<CaType>, String> {
-    let fail = |error: String| format!("ca_file {}: {error}", path.display());
+    let fail = |error: String| format!("ca_file: {}: {error}", path.display());
     let mut certificates = Vec::new();
     for der in CertificateDer::pem_file_iter(path).map_err(|error| fail(error.to_string()))? {
         let der = der.map_err(|error| fail(error.to_string()))?.to_vec();

@@ -20,14 +20,13 @@ fn modes(path: &Path, found: &mut Vec<(String, u32)>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_that_a_gateway_makes_can_be_read_by_another_user() {
+async fn neither_ledger_nor_journal_can_be_read_by_another_user() {
     let provider = Provider::quick().await;
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     Load::new(&site, 1);
     let mut found = Vec::new();
     modes(&site.data_dir(), &mut found);
-    modes(&site.path("receipts"), &mut found);
     for name in ["ledger.db", "ledger.db-wal", "ledger.lock"] {
         modes(&site.path(name), &mut found);
     }

@@ -20,7 +20,7 @@ const PACE: Pace = Pace {
 };
 const WORKERS: usize = 20;
 /// Of a small file system, in bytes.
-const SMALL_DISK: u64 = 4 << 20;
+const SMALL_DISK: u64 = 12 << 20;
 /// Calls that are made one by one while nothing can be written.
 const ALONE: u64 = 20;
 
@@ -142,7 +142,7 @@ fn can_mount() -> bool {
     mounted.is_ok_and(|output| output.status.success())
 }
 
-/// The real thing: a file system of 4 MiB that is full. Its receipts make the ledger grow, so sooner or later no COMMIT has room.
+/// The real thing: a file system of 12 MiB that is full. Its receipts make the ledger grow, so sooner or later no COMMIT has room.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_beneath_the_ledger_loses_and_doubles_nothing() {
     if !can_mount() {

@@ -104,9 +104,11 @@ async fn check_given_up(gateway: &Gateway, request: &str) {
     nothing_runs(gateway).await;
     let mut client = NeverReads::connect(gateway).await;
     let filling = short_answer(gateway);
-    // Almost: the next answer, or one of the next, has no room.
+    // Almost: the next answer, or one of the next, has no room. How much the kernel takes differs a little between connections.
     for _ in 1..answers {
-        assert!(client.asks(&filling, GIVEN_UP_MAX).await);
+        if !client.asks(&filling, GIVEN_UP_MAX).await {
+            break;
+        }
     }
     let mut asked_at = Instant::now();
     while client.asks(request, GIVEN_UP_MAX).await {
