@@ -1,8 +1,11 @@
 """Webhooks as a receiver with the library of the Standard Webhooks convention verifies them."""
 
 import json
+import os
 import random
+import socket
 import threading
+import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
@@ -85,3 +88,41 @@ def test_every_event_is_verified_over_errors_and_kills(receiver, tmp_path):
         verifier.verify(body, headers)
         assert bodies.setdefault(headers["webhook-id"], body) == body
     assert len(bodies) == len(posted)
+
+
+def test_a_receiver_that_was_away_gets_every_event(tmp_path):
+    """Nobody listens for TOLLGATE_WEBHOOK_AWAY_SECONDS, in which credit is posted and the gateway killed. Then each event comes, as it was."""
+    away_seconds, posts = float(os.environ.get("TOLLGATE_WEBHOOK_AWAY_SECONDS", "3")), 10
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Receiver, bind_and_activate=False)
+    server.server_bind()  # The port is taken, and connections are refused until it listens.
+    server.got, server.answers, listening = [], lambda: 204, None
+    hook = {"url": f"http://127.0.0.1:{server.server_port}/hook", "secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET", "allow_private": True}
+    gateway = FaultyGateway(tmp_path, webhooks=[hook])
+    try:
+        name = gateway.account(credits="0").name
+        begun = time.monotonic()
+        for number in range(posts):
+            gateway.command("credits", "add", name, "1", "--reference", f"away-{number}")
+            if number == posts // 2:
+                gateway.kill()
+                gateway.again()
+            threading.Event().wait(max(0.0, begun + away_seconds * (number + 1) / posts - time.monotonic()))
+        server.server_activate()
+        listening = threading.Thread(target=server.serve_forever, daemon=True)
+        listening.start()
+        # The pause before the next attempt is as long as all before, a second and a fifth more; at most a quarter of an hour and a fifth.
+        # After that the webhook rests for half a minute, and what a killed process had claimed is due after 20 seconds.
+        pause = min(1080, 1.2 * (time.monotonic() - begun + 2))
+        taken = lambda: {json.loads(body)["data"]["reference"] for _, body, _ in list(server.got)}
+        wait_for(taken, lambda references: len(references) == posts, "all events", pause + 60 + EFFECT_SECONDS_MAX)
+    finally:
+        gateway.stop()
+        if listening:
+            server.shutdown()
+        server.server_close()
+    verifier, bodies = Webhook(WEBHOOK_SECRET), {}
+    for headers, body, _ in server.got:
+        headers = {name.lower(): value for name, value in headers.items()}
+        verifier.verify(body, headers)
+        assert bodies.setdefault(headers["webhook-id"], body) == body
+    assert len(bodies) == posts
