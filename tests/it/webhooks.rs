@@ -320,7 +320,7 @@ async fn inside_addresses_and_missing_secrets_are_refused() {
     for words in [&["check"][..], &["serve"]] {
         let complaint = process.refused(words);
         assert!(
-            complaint.contains("webhooks: number 1: secret_env: NEW_SECRET is not set"),
+            complaint.contains("webhooks[0].secret_env: the environment variable NEW_SECRET is not set"),
             "{complaint}"
         );
     }
