@@ -12,7 +12,7 @@ use crate::{
     fleet::Fleet,
     idle, instructions,
     machine::{self, Cores, Machine, Nice},
-    plot, process,
+    pairs, parts, plot, process,
     report::Report,
     soak, steady, subjects, syscalls, upstream,
 };
@@ -49,18 +49,23 @@ fn run(options: Options) -> Result<()> {
 
     let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios
         .iter()
-        .partition(|scenario| matches!(scenario, Scenario::Open | Scenario::Soak | Scenario::Instructions));
+        .partition(|scenario| OWN.contains(scenario));
     if !shared.is_empty() {
         let subjects = subjects::launch_all(&fleet, &mut report)?;
         for scenario in shared {
             match scenario {
                 Scenario::Syscalls => syscalls::run(&fleet, &subjects, &mut report)?,
-                _ => steady::run(scenario, &fleet, &subjects, &mut report)?,
+                _ => steady::run(scenario, parts::of(scenario, &fleet.options), &fleet, &subjects, &mut report)?,
             }
         }
     }
     if own.contains(&Scenario::Open) {
         idle::run(&fleet, files, &mut report)?;
+    }
+    for scenario in [Scenario::Webhooks, Scenario::Operators] {
+        if own.contains(&scenario) {
+            pairs::run(scenario, &fleet, &mut report)?;
+        }
     }
     if own.contains(&Scenario::Instructions) {
         instructions::run(&fleet, &mut report)?;
@@ -86,5 +91,13 @@ fn run(options: Options) -> Result<()> {
     }
 }
 
+/// Scenarios with subjects of their own.
+const OWN: [Scenario; 5] = [
+    Scenario::Open,
+    Scenario::Webhooks,
+    Scenario::Operators,
+    Scenario::Soak,
+    Scenario::Instructions,
+];
 /// Open files wanted: two for each of 25,000 streams, and some.
 const OPEN_FILES: u64 = 60_000;

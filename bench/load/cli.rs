@@ -8,11 +8,11 @@ use crate::{common::Result, waiting::Waiting};
 
 /// Load-tests the gateway beside a bare Pingora pass-through, each as its own process, on loopback.
 ///
-/// Without a scenario it runs all of them but instructions and soak (with --quick, soak too). Figures go to tables, to JSON and to SVG plots.
+/// Without a scenario it runs all of them but instructions, operators and soak (with --quick, those two too). Figures go to tables, to JSON and to SVG plots.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo bench --bench load --", bin_name = "cargo bench --bench load --")]
 pub(crate) struct Options {
-    /// What to run; without one: all but instructions and soak
+    /// What to run; without one: all but instructions, operators and soak
     #[arg(value_enum)]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -146,6 +146,10 @@ pub(crate) enum Scenario {
     Strangers,
     /// All shapes at once
     Mixed,
+    /// 1,000 requests a second beside credit that is posted, of a gateway with a webhook that never answers and of one without (gateway only)
+    Webhooks,
+    /// What operators list and search among 100,000 accounts, and 1,000 requests a second beside that (gateway only)
+    Operators,
     /// Mixed requests with cuts, errors, clients that leave and kill -9: each account's debits are computed and compared (gateway only)
     Soak,
 }
@@ -222,7 +226,7 @@ impl Options {
         // Each takes minutes that the others are for.
         let left_out = match self.quick {
             true => &[Scenario::Instructions][..],
-            false => &[Scenario::Instructions, Scenario::Soak],
+            false => &[Scenario::Instructions, Scenario::Operators, Scenario::Soak],
         };
         all.filter(|scenario| !left_out.contains(scenario)).collect()
     }
@@ -282,6 +286,11 @@ impl Options {
         let of_ours = self.accounts.unwrap_or(if self.quick { 20 } else { 1000 });
         if self.against.is_some() { 1 } else { of_ours }
     }
+
+    /// So many accounts are many.
+    pub(crate) fn many_accounts(&self) -> usize {
+        if self.quick { MANY_ACCOUNTS_QUICK } else { MANY_ACCOUNTS }
+    }
 }
 
 impl Scenario {
@@ -302,5 +311,8 @@ impl Variant {
 
 const SOAK_SECONDS_MAX: u64 = 3600;
 const ACCOUNTS_MAX: usize = 10_000;
+/// What operators has, with those that call.
+const MANY_ACCOUNTS: usize = 100_000;
+const MANY_ACCOUNTS_QUICK: usize = 200;
 const CONNECTIONS_MAX: usize = 10_000;
 const STREAMS_MAX: usize = 25_000;

@@ -32,6 +32,8 @@ pub(crate) enum Expect {
     Stream { events: Option<u64> },
     /// 200 with a stream that tells of an error at its end; or one of these statuses with an error object.
     Broken(&'static [u16]),
+    /// A status that says it is done, with a JSON object.
+    Done,
     /// One of these statuses with an error object.
     Denied(&'static [u16]),
 }
@@ -127,6 +129,10 @@ impl Connection {
             (Expect::Json, 200) => {
                 self.read_whole(&head).await?;
                 check_json(&self.body, b"\"usage\"")?;
+            }
+            (Expect::Done, 200..300) => {
+                self.read_whole(&head).await?;
+                check_json(&self.body, b"{")?;
             }
             (Expect::Denied(statuses) | Expect::Broken(statuses), status) if statuses.contains(&status) => {
                 self.read_whole(&head).await?;

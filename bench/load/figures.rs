@@ -264,7 +264,11 @@ pub(crate) fn summarise(all: &mut [Series]) {
             all.iter()
                 .find(|other| other.is_of(&series.scenario, &series.part) && other.subject == *name)
         };
-        let names: Vec<String> = BASELINES.iter().map(|variant| variant.name()).collect();
+        let mut names: Vec<String> = BASELINES.iter().map(|variant| variant.name()).collect();
+        // Of a pair, one is what the other would be without what it has.
+        if let Some((usual, _)) = series.subject.split_once(WITH) {
+            names = vec![usual.to_owned()];
+        }
         // A baseline is one to those behind it.
         let before = names.iter().take_while(|name| **name != series.subject);
         series.summary(&before.filter_map(is_base).collect::<Vec<_>>())
@@ -275,5 +279,7 @@ pub(crate) fn summarise(all: &mut [Series]) {
     }
 }
 
+/// Between the name of a gateway and what it has that another one has not.
+pub(crate) const WITH: &str = " with ";
 /// What all others are compared with.
 pub(crate) const BASELINES: [Variant; 2] = [Variant::Baseline, Variant::BaselineJemalloc];

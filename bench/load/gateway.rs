@@ -20,10 +20,34 @@ use crate::{
     store,
 };
 
-/// Starts the gateway on the store that `variant` names, with its accounts.
-pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
-    let name = variant.name();
-    let directory = fleet.directory(&name)?;
+/// What a gateway has that another of the same run has not.
+pub(crate) struct Setup {
+    /// What tables call it.
+    pub(crate) name: String,
+    pub(crate) accounts: usize,
+    /// So many of them have a key and credit.
+    pub(crate) callers: usize,
+    /// Who is told of events.
+    pub(crate) webhook: Option<SocketAddr>,
+}
+
+impl Setup {
+    /// The usual one: all accounts call, and nobody is told of events.
+    pub(crate) fn usual(fleet: &Fleet, variant: Variant) -> Self {
+        let accounts = fleet.options.accounts();
+        Self {
+            name: variant.name(),
+            accounts,
+            callers: accounts,
+            webhook: None,
+        }
+    }
+}
+
+/// Starts a gateway on the store that `variant` names, with its accounts.
+pub(crate) fn launch(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<Subject> {
+    let name = setup.name.clone();
+    let directory = fleet.directory(&variant.name())?;
     let mut processes = Vec::new();
     let store = match variant {
         Variant::Redis => {
@@ -42,7 +66,7 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
     let catalogue = Catalogue::read()?;
     let conf = directory.join("tollgate.yaml");
     fs::write(directory.join("catalogue.yaml"), catalogue::TEXT)?;
-    fs::write(&conf, configuration(fleet, &places, &store, &directory, &catalogue)?)?;
+    fs::write(&conf, configuration(fleet, setup, &places, &store, &directory, &catalogue)?)?;
     let binary = fleet.options.binary.clone().unwrap_or_else(|| BINARY.into());
     let cli = Cli {
         binary,
@@ -51,12 +75,12 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant) -> Result<Subject> {
     };
     let refused = refused(&cli)?;
     let serve = Serve {
-        name: name.clone(),
+        name: variant.name(),
         cores: fleet.cores.subject.clone(),
         logs: fleet.path().to_owned(),
         listen: places.listen,
     };
-    let (operator, accounts) = accounts(fleet.options.accounts(), &cli, &serve, &places)?;
+    let (operator, accounts) = accounts(setup, &cli, &serve, &places)?;
 
     let process = serve.start(fleet.subject_command(cli.command(&["serve"])))?;
     let pids = process.family().to_vec();
@@ -103,8 +127,8 @@ impl Serve {
 
 /// The accounts that call, with their keys: one by the command line, or many by the operators' interface of a process that serves for that
 /// alone, so that the one that is measured has had no request yet.
-fn accounts(wanted: usize, cli: &Cli, serve: &Serve, places: &Places) -> Result<(Option<Operator>, Vec<Account>)> {
-    if wanted == 1 {
+fn accounts(setup: &Setup, cli: &Cli, serve: &Serve, places: &Places) -> Result<(Option<Operator>, Vec<Account>)> {
+    if setup.accounts == 1 {
         let key = cli.made(&["key", "create", "--account", "bench"], "key")?;
         let name = "bench".to_owned();
         return Ok((None, vec![Account { name, key }]));
@@ -115,7 +139,7 @@ fn accounts(wanted: usize, cli: &Cli, serve: &Serve, places: &Places) -> Result<
         token,
     };
     let process = serve.start(cli.command(&["serve"]))?;
-    let accounts = operator.make_accounts(wanted)?;
+    let accounts = operator.make_accounts(setup.accounts, setup.callers)?;
     process.terminate();
     Ok((Some(operator), accounts))
 }
@@ -135,6 +159,7 @@ impl Cli {
             .args(arguments)
             .arg("--conf")
             .arg(&self.conf)
+            .env(WEBHOOK_SECRET, WEBHOOK_SECRET_VALUE)
             .current_dir(&self.directory);
         command
     }
@@ -214,6 +239,7 @@ fn wait_healthy(address: SocketAddr) -> Result<()> {
 
 fn configuration(
     fleet: &Fleet,
+    setup: &Setup,
     places: &Places,
     store: &str,
     directory: &Path,
@@ -223,10 +249,13 @@ fn configuration(
     let (threads, providers) = (fleet.options.threads, catalogue.providers(fleet.upstream)?);
     let markup = catalogue::MARKUP;
     // An earlier release may know no operators: with one account it can be measured too.
-    let operators = match fleet.options.accounts() {
+    let operators = match setup.accounts {
         1 => String::new(),
         _ => format!("operator_listen: {}\n", places.operator),
     };
+    let webhooks = setup.webhook.map_or_else(String::new, |address| {
+        format!(r#"webhooks: [{{ url: "http://{address}/", secret_env: {WEBHOOK_SECRET}, allow_private: true }}]"#) + "\n"
+    });
     let receipts = match fleet.options.without_receipts {
         true => "receipts: { keep_days: 0, per_account_max: 0 }\n",
         false => "",
@@ -246,9 +275,12 @@ connections_per_address_max: 1000000
 providers:
 {providers}tiers:
   enterprise: {{ rpm: 1000000000, tpm: 1000000000000, concurrency: 1000000, monthly_quota: "1000000" }}
-{operators}{receipts}"#
+{operators}{webhooks}{receipts}"#
     ))
 }
 
+/// With what messages to the webhook are signed; nobody reads them.
+const WEBHOOK_SECRET: &str = "BENCH_WEBHOOK_SECRET";
+const WEBHOOK_SECRET_VALUE: &str = "whsec_YmVuY2ggYmVuY2ggYmVuY2ggYmVuY2ggYmVuY2g=";
 /// The gateway built with this bench.
 const BINARY: &str = env!("CARGO_BIN_EXE_tollgate");

@@ -4,7 +4,7 @@
 //! `client`, `pacer`) and reports; the simulated [`upstream`]; the [`baseline`]. The [`gateway`] is the real binary, whose accounts are made by the [`operator`] and which has
 //! a [`store`]; nginx and HAProxy ([`peers`]) take part where they are installed. [`fleet`] starts what they share, [`subjects`] each of them.
 //!
-//! [`steady`] runs the [`parts`] of a steady load, [`idle`] open streams, [`soak`] the long run, [`syscalls`] and [`instructions`] a count;
+//! [`steady`] runs the [`parts`] of a steady load, [`pairs`] gateways that differ in one thing, [`lists`] what operators read, [`idle`] open streams, [`soak`] the long run, [`syscalls`] and [`instructions`] a count;
 //! [`disturbance`] says which rounds do not count, [`figures`] and [`statistics`] what is concluded from the others, [`report`], [`tables`]
 //! and [`plot`] write it down.
 //!
@@ -33,9 +33,11 @@ mod gateway;
 mod http2;
 mod idle;
 mod instructions;
+mod lists;
 mod machine;
 mod measured;
 mod operator;
+mod pairs;
 mod pacer;
 mod parts;
 mod peers;

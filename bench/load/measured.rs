@@ -85,6 +85,17 @@ pub(crate) struct Sample {
     pub(crate) open_files: u64,
 }
 
+/// How long what operators ask for takes, one request after the other. Times in milliseconds.
+#[derive(Serialize)]
+pub(crate) struct Listed {
+    pub(crate) subject: String,
+    pub(crate) what: String,
+    pub(crate) requests: usize,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    pub(crate) max_ms: f64,
+}
+
 /// System calls of a subject, a request or an event.
 #[derive(Serialize)]
 pub(crate) struct SystemCalls {

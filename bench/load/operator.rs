@@ -1,12 +1,23 @@
 //! The operators' interface of a gateway: accounts and keys are made by it, and balances read.
 
-use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+};
 
 use serde::Deserialize;
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use crate::{client::Connection, common::Result, prices};
+use crate::{
+    client::{Connection, Expect, Shot},
+    common::Result,
+    prices,
+};
 
 /// Where it listens, and the token of an operator who may do everything.
 #[derive(Clone)]
@@ -14,6 +25,9 @@ pub(crate) struct Operator {
     pub(crate) address: SocketAddr,
     pub(crate) token: String,
 }
+
+/// Requests that were never sent before: each of them is made once in a run.
+static POSTED: AtomicU64 = AtomicU64::new(0);
 
 /// An account and its key.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -43,8 +57,8 @@ struct Listed {
 }
 
 impl Operator {
-    /// Makes so many accounts with credit and a key each.
-    pub(crate) fn make_accounts(&self, wanted: usize) -> Result<Vec<Account>> {
+    /// Makes so many accounts, the first of them with credit and a key each. Returns those that have a key.
+    pub(crate) fn make_accounts(&self, wanted: usize, callers: usize) -> Result<Vec<Account>> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let mut made = runtime.block_on(async {
             let mut tasks = JoinSet::new();
@@ -55,7 +69,7 @@ impl Operator {
                     let mut connection = Connection::open(operator.address).await?;
                     let mut made = Vec::new();
                     for number in (worker..wanted).step_by(CONNECTIONS) {
-                        made.push(operator.make_account(&mut connection, number).await?);
+                        made.extend(operator.make_account(&mut connection, number, number < callers).await?);
                     }
                     Result::Ok(made)
                 });
@@ -70,10 +84,13 @@ impl Operator {
         Ok(made)
     }
 
-    async fn make_account(&self, connection: &mut Connection, number: usize) -> Result<Account> {
-        let name = format!("bench-{number:04}");
+    async fn make_account(&self, connection: &mut Connection, number: usize, calls: bool) -> Result<Option<Account>> {
+        let name = account(number);
         self.post(connection, "/v1/accounts", &json!({"name": name, "tier": "enterprise"}))
             .await?;
+        if !calls {
+            return Ok(None);
+        }
         let credit = json!({"amount": CREDIT, "reference": "bench"});
         self.post(connection, &format!("/v1/accounts/{name}/credits"), &credit)
             .await?;
@@ -82,7 +99,7 @@ impl Operator {
             .await?;
         let key = made["key"].as_str().ok_or("a new key without its text")?;
         let key = key.to_owned();
-        Ok(Account { name, key })
+        Ok(Some(Account { name, key }))
     }
 
     /// What each account has.
@@ -115,13 +132,36 @@ impl Operator {
         Ok(serde_json::from_str(&text)?)
     }
 
-    async fn ask(&self, connection: &mut Connection, method: &str, path: &str, body: &str) -> Result<String> {
+    /// A request as it is sent.
+    pub(crate) fn request(&self, method: &str, path: &str, body: &str) -> String {
         let Self { address, token } = self;
-        let request = format!(
+        format!(
             "{method} {path} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\n\
              content-length: {}\r\n\r\n{body}",
             body.len()
-        );
+        )
+    }
+
+    /// A request that must be answered as it is done.
+    pub(crate) fn shot(&self, method: &str, path: &str, body: &str) -> Shot {
+        Shot {
+            bytes: self.request(method, path, body).into(),
+            expect: Expect::Done,
+        }
+    }
+
+    /// So many posts of credit to these accounts, each with a reference that no other post of this run has.
+    pub(crate) fn credits(&self, accounts: &[String], wanted: usize) -> Vec<Shot> {
+        let post = |name: &String| {
+            let reference = format!("post-{}", POSTED.fetch_add(1, Relaxed));
+            let body = json!({"amount": "0.01", "reference": reference}).to_string();
+            self.shot("POST", &format!("/v1/accounts/{name}/credits"), &body)
+        };
+        accounts.iter().cycle().take(wanted).map(post).collect()
+    }
+
+    async fn ask(&self, connection: &mut Connection, method: &str, path: &str, body: &str) -> Result<String> {
+        let request = self.request(method, path, body);
         let (status, answer) = connection.ask(request.as_bytes()).await?;
         let text = String::from_utf8_lossy(answer).into_owned();
         if !(200..300).contains(&status) {
@@ -129,6 +169,11 @@ impl Operator {
         }
         Ok(text)
     }
+}
+
+/// The name of an account by its number.
+pub(crate) fn account(number: usize) -> String {
+    format!("bench-{number:04}")
 }
 
 /// A decimal text in 10^-12 credit.

@@ -7,6 +7,7 @@ use crate::{
     client::Shot,
     figures::Unit,
     fleet::Subject,
+    lists,
     request::{self, KILOBYTE, Shape},
     script::{Form, Script, Writes},
 };
@@ -23,8 +24,17 @@ pub(crate) struct Part {
     /// The connections begin one after the other over this time.
     pub(crate) spread: Duration,
     pub(crate) shots: Shots,
-    /// What else is sent meanwhile, at its own rate; it is not measured.
-    pub(crate) beside: Option<(u32, Shots)>,
+    /// What else is sent meanwhile; it is not measured.
+    pub(crate) beside: Option<Beside>,
+}
+
+/// What is sent beside what is measured.
+pub(crate) struct Beside {
+    /// Requests a second.
+    pub(crate) rate: u32,
+    pub(crate) shots: Shots,
+    /// Whether it goes where operators work.
+    pub(crate) to_operators: bool,
 }
 
 /// What is sent to a subject; None where the part does not apply to it.
@@ -67,19 +77,32 @@ pub(crate) fn of(scenario: Scenario, options: &Options) -> Vec<Part> {
             ..saturated(Shape::Embeddings, connections)
         }],
         Scenario::Strangers => {
-            let part = |name: &str, beside: Option<(u32, Shots)>| Part {
+            let part = |name: &str, beside: Option<Beside>| Part {
                 shots: Box::new(gateways_only(whole)),
                 beside,
                 name: name.to_owned(),
                 ..at_rate(saturated(whole, connections), options.rate)
             };
-            let wrong: Shots = Box::new(|subject| Some(request::wrong_keys(subject)));
+            let wrong = Beside {
+                rate: WRONG_KEYS_A_SECOND,
+                shots: Box::new(|subject| Some(request::wrong_keys(subject))),
+                to_operators: false,
+            };
             vec![
                 part("without wrong keys", None),
-                part("100,000 wrong keys a minute", Some((WRONG_KEYS_A_SECOND, wrong))),
+                part("100,000 wrong keys a minute", Some(wrong)),
             ]
         }
         Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
+        Scenario::Webhooks => {
+            let posts = |subject: &Subject| Some(subject.operator.as_ref()?.credits(&subject.accounts, POSTS));
+            let name = format!("credit posted {ACTS_A_SECOND} times a second");
+            at_operators(whole, options, name, Box::new(posts))
+        }
+        Scenario::Operators => {
+            let name = format!("{ACTS_A_SECOND} lists a second");
+            at_operators(whole, options, name, Box::new(lists::shots))
+        }
         Scenario::All | Scenario::Open | Scenario::Soak | Scenario::Syscalls | Scenario::Instructions => Vec::new(),
     }
 }
@@ -104,6 +127,24 @@ fn at_rate(part: Part, rate: u32) -> Part {
         longer: RATE_LONGER,
         ..part
     }
+}
+
+/// Whole answers at a rate, first alone and then beside what operators do.
+fn at_operators(whole: Shape, options: &Options, name: String, shots: Shots) -> Vec<Part> {
+    let beside = Beside {
+        rate: ACTS_A_SECOND,
+        shots,
+        to_operators: true,
+    };
+    let calls = || at_rate(saturated(whole, options.connections), options.rate);
+    vec![
+        calls(),
+        Part {
+            name,
+            beside: Some(beside),
+            ..calls()
+        },
+    ]
 }
 
 fn streams(script: Script, connections: usize) -> Part {
@@ -163,5 +204,9 @@ const PACED_LONGER: u32 = 3;
 const RATE_LONGER: u32 = 2;
 /// So many times fewer streams than whole answers: they have 100 events each.
 const STREAM_RATE_PART: u32 = 20;
+/// What operators do, in a second.
+const ACTS_A_SECOND: u32 = 20;
+/// More than are sent in a round.
+const POSTS: usize = 4_000;
 /// 100,000 a minute.
 const WRONG_KEYS_A_SECOND: u32 = 1667;

@@ -10,7 +10,7 @@ use crate::{
     disturbance::Repeats,
     figures::{Round, Series, summarise},
     machine::Machine,
-    measured::{Instructions, LongRun, OpenStreams, SystemCalls},
+    measured::{Instructions, Listed, LongRun, OpenStreams, SystemCalls},
     provenance::Provenance,
     tables,
 };
@@ -36,6 +36,7 @@ pub(crate) struct Report {
     pub(crate) syscalls: Vec<SystemCalls>,
     pub(crate) instructions: Vec<Instructions>,
     pub(crate) open: Vec<OpenStreams>,
+    pub(crate) listed: Vec<Listed>,
     pub(crate) soak: Vec<LongRun>,
 }
 
@@ -68,6 +69,7 @@ impl Report {
             syscalls: Vec::new(),
             instructions: Vec::new(),
             open: Vec::new(),
+            listed: Vec::new(),
             soak: Vec::new(),
         }
     }
@@ -143,6 +145,10 @@ impl Report {
                 (!self.instructions.is_empty()).then(|| tables::instructions(&self.instructions)),
             ),
             ("open", (!self.open.is_empty()).then(|| tables::open(&self.open))),
+            (
+                "operators",
+                (!self.listed.is_empty()).then(|| tables::listed(&self.listed)),
+            ),
             ("soak", (!self.soak.is_empty()).then(|| tables::soak(&self.soak))),
         ] {
             if let Some(table) = table {

@@ -10,7 +10,7 @@ use crate::{
     drive::{self, Arrivals, Outcome, Plan},
     figures::{self, CpuTimes, Place, Round, Unit},
     fleet::{Fleet, Subject},
-    parts::{self, Part},
+    parts::Part,
     process::{self, Ticks},
     report::Report,
     statistics::Percentiles,
@@ -19,10 +19,16 @@ use crate::{
 
 /// Runs a scenario on all subjects: A B, B A, so that what the machine does meanwhile meets all of them. A round in which others disturbed
 /// one of them is measured again, for all of them.
-pub(crate) fn run(scenario: Scenario, fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> Result<()> {
+pub(crate) fn run(
+    scenario: Scenario,
+    parts: Vec<Part>,
+    fleet: &Fleet,
+    subjects: &[Subject],
+    report: &mut Report,
+) -> Result<()> {
     let scenario_name = scenario.name();
     let rounds = fleet.options.rounds();
-    for part in parts::of(scenario, &fleet.options) {
+    for part in parts {
         let mut repeats = Repeats::default();
         for number in 1..=rounds {
             let mut turns: Vec<&Subject> = subjects.iter().collect();
@@ -159,10 +165,12 @@ fn measure(part: &Part, round: usize, fleet: &Fleet, subject: &Subject, shots: V
         length: fleet.options.length() * part.longer,
         requests_max: None,
     };
-    let beside = part.beside.as_ref().and_then(|(rate, shots)| {
+    let beside = part.beside.as_ref().and_then(|beside| {
+        let operators = subject.operator.as_ref().map(|operator| operator.address);
         Some(Plan {
-            shots: shots(subject)?,
-            arrivals: arrivals(Some(*rate), seed + SEED_BESIDE),
+            address: if beside.to_operators { operators? } else { plan.address },
+            shots: (beside.shots)(subject)?,
+            arrivals: arrivals(Some(beside.rate), seed + SEED_BESIDE),
             connections: BESIDE_CONNECTIONS,
             workers: 1,
             spread: Default::default(),

@@ -7,7 +7,8 @@ use crate::{
     common::{Result, say},
     drive::{self, Arrivals, Plan},
     fleet::{Fleet, Subject},
-    gateway, peers,
+    gateway::{self, Setup},
+    peers,
     report::Report,
     request,
 };
@@ -30,11 +31,16 @@ pub(crate) fn launch_all(fleet: &Fleet, report: &mut Report) -> Result<Vec<Subje
 
 /// Starts a variant and breaks it in. None, and a line in the report, when it cannot be; then it is not tried again.
 pub(crate) fn launch(fleet: &Fleet, variant: Variant, report: &mut Report) -> Option<Subject> {
+    launch_as(fleet, variant, &Setup::usual(fleet, variant), report)
+}
+
+/// The same, where a gateway has a setup of its own.
+pub(crate) fn launch_as(fleet: &Fleet, variant: Variant, setup: &Setup, report: &mut Report) -> Option<Subject> {
     let begins = format!("{} left out: ", variant.name());
     if report.left_out.iter().any(|line| line.starts_with(&begins)) {
         return None;
     }
-    let ready = start(fleet, variant).and_then(|subject| break_in(fleet, &subject).map(|()| subject));
+    let ready = start_as(fleet, variant, setup).and_then(|subject| break_in(fleet, &subject).map(|()| subject));
     match ready {
         Ok(subject) => Some(subject),
         Err(error) => {
@@ -48,10 +54,14 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant, report: &mut Report) -> Op
 
 /// Starts a variant. Errors say what is missing.
 pub(crate) fn start(fleet: &Fleet, variant: Variant) -> Result<Subject> {
+    start_as(fleet, variant, &Setup::usual(fleet, variant))
+}
+
+fn start_as(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<Subject> {
     match variant {
         Variant::Direct => Ok(fleet.pass_through(&variant.name(), fleet.upstream, Vec::new())),
         Variant::Baseline | Variant::BaselineJemalloc => fleet.baseline(variant),
-        Variant::Embedded | Variant::Redis => gateway::launch(fleet, variant),
+        Variant::Embedded | Variant::Redis => gateway::launch(fleet, variant, setup),
         Variant::Nginx => peers::nginx(fleet),
         Variant::Haproxy => peers::haproxy(fleet),
     }

@@ -2,13 +2,17 @@
 
 use crate::{
     figures::{Beside, Series, Summary},
-    measured::{Instructions, LongRun, Misses, OpenStreams, SystemCalls},
+    measured::{Instructions, Listed, LongRun, Misses, OpenStreams, SystemCalls},
     statistics::{Estimate, Percentiles},
 };
 
 /// CPU of all subjects under one kind of load.
 pub(crate) fn cpu(all: &[Series]) -> String {
     let unit = all.first().map_or("request", |series| series.unit.name());
+    let base = |at: usize| {
+        let of_one = |series: &Series| Some(series.summary.as_ref()?.beside.get(at)?.baseline.clone());
+        all.iter().find_map(of_one).unwrap_or_else(none)
+    };
     let head = [
         "subject".to_owned(),
         format!("{unit}s/s"),
@@ -16,10 +20,10 @@ pub(crate) fn cpu(all: &[Series]) -> String {
         format!("its CPU us/{unit}"),
         "store us".to_owned(),
         "both us".to_owned(),
-        "both x baseline".to_owned(),
-        "both x baseline-jemalloc".to_owned(),
-        "it alone x baseline".to_owned(),
-        "it alone x baseline-jemalloc".to_owned(),
+        format!("both x {}", base(0)),
+        format!("both x {}", base(1)),
+        format!("it alone x {}", base(0)),
+        format!("it alone x {}", base(1)),
         "user us".to_owned(),
         "kernel us".to_owned(),
         "MiB at start".to_owned(),
@@ -208,6 +212,23 @@ pub(crate) fn open(open: &[OpenStreams]) -> String {
         ]
     };
     table(&head, &open.iter().map(row).collect::<Vec<_>>())
+}
+
+/// What operators wait for.
+pub(crate) fn listed(listed: &[Listed]) -> String {
+    let head = ["subject", "what", "requests", "p50 ms", "p99 ms", "longest ms"].map(str::to_owned);
+    let row = |l: &Listed| {
+        let ms = |ms: f64| format!("{ms:.1}");
+        [
+            l.subject.clone(),
+            l.what.clone(),
+            l.requests.to_string(),
+            ms(l.p50_ms),
+            ms(l.p99_ms),
+            ms(l.max_ms),
+        ]
+    };
+    table(&head, &listed.iter().map(row).collect::<Vec<_>>())
 }
 
 /// The long runs: what was counted, and what the books say.

@@ -103,6 +103,27 @@ fn a_baseline_is_compared_with_those_before_it() {
 }
 
 #[test]
+fn one_of_a_pair_is_compared_with_the_other() {
+    let mut all = Vec::new();
+    for (subject, us, p50) in [("embedded", 20.0, 200.0), ("embedded with 7 accounts", 30.0, 210.0)] {
+        let place = Place {
+            scenario: "operators",
+            part: "1000 a second, embedded",
+            subject,
+            unit: Unit::Request,
+            memory_at_start_kib: None,
+        };
+        figures::add(&mut all, &place, round(1, us, None, p50, true), &Tally::new());
+    }
+    figures::summarise(&mut all);
+    assert!(all[0].summary.as_ref().unwrap().beside.is_empty());
+    let other = &all[1].summary.as_ref().unwrap().beside[0];
+    assert_eq!((other.baseline.as_str(), other.both.unwrap().median), ("embedded", 1.5));
+    assert_eq!(other.latency_us.unwrap()[0].median, 10.0);
+    assert!(tables::cpu(&all).contains("both x embedded"));
+}
+
+#[test]
 fn latency_of_a_closed_loop_is_not_added_to() {
     let all = measured(false);
     assert!(all[2].summary.as_ref().unwrap().beside[0].latency_us.is_none());

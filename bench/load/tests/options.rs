@@ -19,7 +19,7 @@ fn thirty_pairs_and_a_thousand_accounts_are_usual() {
         !usual
             .scenarios()
             .iter()
-            .any(|s| matches!(s, Scenario::Soak | Scenario::Instructions | Scenario::All))
+            .any(|s| matches!(s, Scenario::Soak | Scenario::Operators | Scenario::Instructions | Scenario::All))
     );
     let quick = options("--quick");
     assert_eq!((quick.rounds(), quick.accounts()), (1, 20));
