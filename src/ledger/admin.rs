@@ -220,44 +220,30 @@ pub struct ReceiptPage {
     pub running: Option<RunningCall>,
 }
 
+/// What a command does to the ledger. Each command is named where this is decided, so that a new one is not forgotten.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Effect {
+    /// It reads and does nothing else: not even a reserve or a claim.
+    Reads,
+    /// It changes what is found out again, or does no harm when it is lost.
+    Passes,
+    /// It changes what must not be lost once it is acknowledged.
+    Writes,
+}
+
 impl AdminOp {
     /// Whether it reads and does nothing else: not even a reserve or a claim.
     pub(in crate::ledger) fn only_reads(&self) -> bool {
-        match self {
-            AdminOp::AccountShow { .. }
-            | AdminOp::AccountList
-            | AdminOp::KeyList { .. }
-            | AdminOp::KeySpent { .. }
-            | AdminOp::Usage { .. }
-            | AdminOp::UsageOf(_)
-            | AdminOp::EndUsers(_)
-            | AdminOp::Receipts(_)
-            | AdminOp::Audit => true,
-            AdminOp::Account(op) => !matches!(op, AccountOp::Terms { .. }),
-            AdminOp::Credit(op) => !matches!(op, CreditOp::Post(_)),
-            AdminOp::Operator(op) => !matches!(op, OperatorOp::Create { .. } | OperatorOp::Revoke { .. }),
-            AdminOp::Event(op) => matches!(op, EventOp::Count),
-            AdminOp::By(acted) => acted.op.only_reads(),
-            _ => false,
-        }
+        self.effect() == Effect::Reads
     }
 
     /// Whether it changes what must not be lost once it is acknowledged.
     pub fn writes(&self) -> bool {
+        self.effect() == Effect::Writes
+    }
+
+    fn effect(&self) -> Effect {
         match self {
-            AdminOp::AccountCreate { .. }
-            | AdminOp::AccountSet { .. }
-            | AdminOp::CreditsAdd { .. }
-            | AdminOp::KeyCreate { .. }
-            | AdminOp::KeySet { .. }
-            | AdminOp::KeyRevoke { .. }
-            | AdminOp::KeyRotate { .. }
-            | AdminOp::Maintenance { .. } => true,
-            AdminOp::Account(op) => matches!(op, AccountOp::Terms { .. }),
-            AdminOp::Credit(op) => matches!(op, CreditOp::Post(_)),
-            AdminOp::Operator(op) => matches!(op, OperatorOp::Create { .. } | OperatorOp::Revoke { .. }),
-            AdminOp::Event(op) => matches!(op, EventOp::Raise(_)),
-            AdminOp::By(acted) => acted.op.writes(),
             AdminOp::AccountShow { .. }
             | AdminOp::AccountList
             | AdminOp::KeyList { .. }
@@ -267,10 +253,28 @@ impl AdminOp {
             | AdminOp::EndUsers(_)
             | AdminOp::Receipts(_)
             | AdminOp::Audit
-            | AdminOp::Repair
+            | AdminOp::Account(AccountOp::Page(_) | AccountOp::Stopped { .. })
+            | AdminOp::Credit(CreditOp::List { .. } | CreditOp::Statement { .. } | CreditOp::Find { .. })
+            | AdminOp::Operator(OperatorOp::List | OperatorOp::Find { .. } | OperatorOp::Log(_))
+            | AdminOp::Event(EventOp::Count) => Effect::Reads,
+            AdminOp::Repair
             | AdminOp::Recover
             | AdminOp::NoteRecovered(_)
-            | AdminOp::Reserve(_) => false,
+            | AdminOp::Reserve(_)
+            | AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring) => Effect::Passes,
+            AdminOp::AccountCreate { .. }
+            | AdminOp::AccountSet { .. }
+            | AdminOp::CreditsAdd { .. }
+            | AdminOp::KeyCreate { .. }
+            | AdminOp::KeySet { .. }
+            | AdminOp::KeyRevoke { .. }
+            | AdminOp::KeyRotate { .. }
+            | AdminOp::Maintenance { .. }
+            | AdminOp::Account(AccountOp::Terms { .. })
+            | AdminOp::Credit(CreditOp::Post(_))
+            | AdminOp::Operator(OperatorOp::Create { .. } | OperatorOp::Revoke { .. })
+            | AdminOp::Event(EventOp::Raise(_)) => Effect::Writes,
+            AdminOp::By(acted) => acted.op.effect(),
         }
     }
 }

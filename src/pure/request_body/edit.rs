@@ -156,16 +156,19 @@ impl RequestBody {
 /// Replacements to be made in one copy.
 struct Patch<'a> {
     bytes: &'a [u8],
-    pieces: [(Span, &'a str); PIECES_MAX],
+    pieces: [(Span, &'a str); PIECES_USUAL],
     used: usize,
+    /// Those beyond, so that none is ever left out: an edit of money may be among them.
+    more: Vec<(Span, &'a str)>,
 }
 
 impl<'a> Patch<'a> {
     fn new(bytes: &'a [u8]) -> Patch<'a> {
         Patch {
             bytes,
-            pieces: [(Span::new(0, 0), ""); PIECES_MAX],
+            pieces: [(Span::new(0, 0), ""); PIECES_USUAL],
             used: 0,
+            more: Vec::new(),
         }
     }
 
@@ -182,16 +185,24 @@ impl<'a> Patch<'a> {
     }
 
     fn push(&mut self, span: Span, text: &'a str) {
-        debug_assert!(self.used < PIECES_MAX, "an edit has at most {PIECES_MAX} pieces");
-        if let Some(piece) = self.pieces.get_mut(self.used) {
-            *piece = (span, text);
-            self.used = self.used.saturating_add(1);
+        match self.pieces.get_mut(self.used) {
+            Some(piece) => {
+                *piece = (span, text);
+                self.used = self.used.saturating_add(1);
+            }
+            None => self.more.push((span, text)),
         }
     }
 
     /// The edited bytes, in a buffer of just their length; none when nothing is to be changed.
     fn apply(mut self) -> Option<Bytes> {
-        let pieces = self.pieces.get_mut(..self.used).filter(|pieces| !pieces.is_empty())?;
+        let mut pieces = self.pieces.get_mut(..self.used).filter(|pieces| !pieces.is_empty())?;
+        if !self.more.is_empty() {
+            self.more.extend_from_slice(pieces);
+            // Those that came first stay first at one place.
+            self.more.rotate_right(pieces.len());
+            pieces = &mut self.more;
+        }
         // Stable: insertions at one place stay in their order, and before what is taken out there.
         pieces.sort_by_key(|(span, _)| (span.start, span.end));
         let (added, removed) = pieces
@@ -243,8 +254,25 @@ impl Digits {
 }
 
 /// Model, stream, stream_options, the five pieces of an inserted maximum, and the session.
-const PIECES_MAX: usize = 9;
+const PIECES_USUAL: usize = 9;
 /// The other spelling of the maximum, and the session.
 const DROPPED_MAX: usize = 2;
 /// Digits of the largest u64.
 const DIGITS_MAX: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_beyond_the_usual_are_made_too_and_in_their_order() {
+        let mut patch = Patch::new(b"0123456789");
+        for at in (0..10).rev() {
+            patch.insert(at, &["a", "b"]);
+        }
+        assert_eq!(
+            patch.apply().as_deref(),
+            Some(&b"ab0ab1ab2ab3ab4ab5ab6ab7ab8ab9"[..])
+        );
+    }
+}

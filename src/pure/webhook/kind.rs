@@ -5,61 +5,46 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// What an event is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-pub enum EventKind {
-    /// A balance fell below the account's `low_balance`: once, until it was above it again.
-    #[serde(rename = "account.low_balance")]
-    LowBalance,
-    /// A call was refused for lack of credit: once, until credit comes in.
-    #[serde(rename = "account.exhausted")]
-    Exhausted,
-    /// A call was refused by the monthly quota: once a month and quota.
-    #[serde(rename = "account.quota_reached")]
-    QuotaReached,
-    /// A credit entry was posted.
-    #[serde(rename = "credits.added")]
-    CreditsAdded,
-    /// A key expires within a week: once.
-    #[serde(rename = "key.expiring")]
-    KeyExpiring,
-    /// Every target of a provider is out.
-    #[serde(rename = "provider.down")]
-    ProviderDown,
-    /// An audit found that the books do not balance.
-    #[serde(rename = "books.unbalanced")]
-    BooksUnbalanced,
-    /// An operator asked for it, to see that it arrives.
-    #[serde(rename = "webhook.test")]
-    Test,
+/// The kinds, each with its name, once: what is left out of a list would be raised, and could then not be read back.
+macro_rules! kinds {
+    ($($(#[$doc:meta])* $kind:ident = $name:literal,)+) => {
+        /// What an event is.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        pub enum EventKind {
+            $($(#[$doc])* #[serde(rename = $name)] $kind,)+
+        }
+
+        impl EventKind {
+            /// All.
+            pub const ALL: [EventKind; [$($name),+].len()] = [$(EventKind::$kind),+];
+
+            /// As webhooks are told.
+            pub fn name(self) -> &'static str {
+                match self {
+                    $(EventKind::$kind => $name,)+
+                }
+            }
+        }
+    };
 }
 
-impl EventKind {
-    /// All.
-    pub const ALL: [EventKind; 8] = [
-        EventKind::LowBalance,
-        EventKind::Exhausted,
-        EventKind::QuotaReached,
-        EventKind::CreditsAdded,
-        EventKind::KeyExpiring,
-        EventKind::ProviderDown,
-        EventKind::BooksUnbalanced,
-        EventKind::Test,
-    ];
-
-    /// As webhooks are told.
-    pub fn name(self) -> &'static str {
-        match self {
-            EventKind::LowBalance => "account.low_balance",
-            EventKind::Exhausted => "account.exhausted",
-            EventKind::QuotaReached => "account.quota_reached",
-            EventKind::CreditsAdded => "credits.added",
-            EventKind::KeyExpiring => "key.expiring",
-            EventKind::ProviderDown => "provider.down",
-            EventKind::BooksUnbalanced => "books.unbalanced",
-            EventKind::Test => "webhook.test",
-        }
-    }
+kinds! {
+    /// A balance fell below the account's `low_balance`: once, until it was above it again.
+    LowBalance = "account.low_balance",
+    /// A call was refused for lack of credit: once, until credit comes in.
+    Exhausted = "account.exhausted",
+    /// A call was refused by the monthly quota: once a month and quota.
+    QuotaReached = "account.quota_reached",
+    /// A credit entry was posted.
+    CreditsAdded = "credits.added",
+    /// A key expires within a week: once.
+    KeyExpiring = "key.expiring",
+    /// Every target of a provider is out.
+    ProviderDown = "provider.down",
+    /// An audit found that the books do not balance.
+    BooksUnbalanced = "books.unbalanced",
+    /// An operator asked for it, to see that it arrives.
+    Test = "webhook.test",
 }
 
 impl fmt::Display for EventKind {
