@@ -131,17 +131,12 @@ const KINDS = [["input_cache_read", "cache read"], ["input_cache_write", "cache 
   ["audio", "audio in"], ["audio_output", "audio out"], ["image", "image in"], ["image_output", "image out"]];
 export const million = price => price === undefined || price === null ? "–" : shifted(price, 6) ?? String(price);
 export function morePrices(pricing) {
-  const rows = KINDS.filter(([key]) => pricing?.[key] !== undefined).map(([key, name]) => `${name} ${million(pricing[key])}`);
-  if (pricing?.request !== undefined) rows.push(`a call ${pricing.request}`);
-  for (const row of pricing?.overrides ?? []) {
-    const parts = [["prompt", "prompt"], ["completion", "completion"], ...KINDS].filter(([key]) => row[key] !== undefined).map(([key, name]) => `${name} ${million(row[key])}`);
-    rows.push(`above ${count(row.min_prompt_tokens)} prompt tokens: ${parts.join(", ")}`);
-  }
-  for (const [tier, row] of Object.entries(pricing?.tiers ?? {})) {
-    const parts = [["prompt", "prompt"], ["completion", "completion"], ...KINDS].filter(([key]) => row[key] !== undefined).map(([key, name]) => `${name} ${million(row[key])}`);
-    rows.push(`service tier ${tier}: ${parts.join(", ")}`);
-  }
-  return rows;
+  const texts = (row, kinds) => [...kinds.filter(([key]) => row[key] !== undefined).map(([key, name]) => `${name} ${million(row[key])}`),
+    ...(row.request === undefined ? [] : [`a call ${row.request}`])];
+  const all = [["prompt", "prompt"], ["completion", "completion"], ...KINDS];
+  return [...texts(pricing ?? {}, KINDS),
+    ...(pricing?.overrides ?? []).map(row => `above ${count(row.min_prompt_tokens)} prompt tokens: ${texts(row, all).join(", ")}`),
+    ...Object.entries(pricing?.tiers ?? {}).map(([tier, row]) => `service tier ${tier}: ${texts(row, all).join(", ")}`)];
 }
 export function pricesCell(pricing) {
   const rows = morePrices(pricing);
