@@ -47,15 +47,19 @@ fn run(options: Options) -> Result<()> {
     }
     let fleet = Fleet::start(options, cores)?;
 
-    let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios
-        .iter()
-        .partition(|scenario| OWN.contains(scenario));
+    let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios.iter().partition(|scenario| OWN.contains(scenario));
     if !shared.is_empty() {
         let subjects = subjects::launch_all(&fleet, &mut report)?;
         for scenario in shared {
             match scenario {
                 Scenario::Syscalls => syscalls::run(&fleet, &subjects, &mut report)?,
-                _ => steady::run(scenario, parts::of(scenario, &fleet.options), &fleet, &subjects, &mut report)?,
+                _ => steady::run(
+                    scenario,
+                    parts::of(scenario, &fleet.options),
+                    &fleet,
+                    &subjects,
+                    &mut report,
+                )?,
             }
         }
     }

@@ -66,7 +66,10 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<S
     let catalogue = Catalogue::read()?;
     let conf = directory.join("tollgate.yaml");
     fs::write(directory.join("catalogue.yaml"), catalogue::TEXT)?;
-    fs::write(&conf, configuration(fleet, setup, &places, &store, &directory, &catalogue)?)?;
+    fs::write(
+        &conf,
+        configuration(fleet, setup, &places, &store, &directory, &catalogue)?,
+    )?;
     let binary = fleet.options.binary.clone().unwrap_or_else(|| BINARY.into());
     let cli = Cli {
         binary,
@@ -254,7 +257,8 @@ fn configuration(
         _ => format!("operator_listen: {}\n", places.operator),
     };
     let webhooks = setup.webhook.map_or_else(String::new, |address| {
-        format!(r#"webhooks: [{{ url: "http://{address}/", secret_env: {WEBHOOK_SECRET}, allow_private: true }}]"#) + "\n"
+        format!(r#"webhooks: [{{ url: "http://{address}/", secret_env: {WEBHOOK_SECRET}, allow_private: true }}]"#)
+            + "\n"
     });
     let receipts = match fleet.options.without_receipts {
         true => "receipts: { keep_days: 0, per_account_max: 0 }\n",

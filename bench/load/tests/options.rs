@@ -15,12 +15,10 @@ fn thirty_pairs_and_a_thousand_accounts_are_usual() {
         (usual.rounds(), usual.accounts(), usual.soak_length().as_secs()),
         (30, 1000, 600)
     );
-    assert!(
-        !usual
-            .scenarios()
-            .iter()
-            .any(|s| matches!(s, Scenario::Soak | Scenario::Operators | Scenario::Instructions | Scenario::All))
-    );
+    assert!(!usual.scenarios().iter().any(|s| matches!(
+        s,
+        Scenario::Soak | Scenario::Operators | Scenario::Instructions | Scenario::All
+    )));
     let quick = options("--quick");
     assert_eq!((quick.rounds(), quick.accounts()), (1, 20));
     assert!(quick.scenarios().contains(&Scenario::Soak));

@@ -270,9 +270,6 @@ mod tests {
         for at in (0..10).rev() {
             patch.insert(at, &["a", "b"]);
         }
-        assert_eq!(
-            patch.apply().as_deref(),
-            Some(&b"ab0ab1ab2ab3ab4ab5ab6ab7ab8ab9"[..])
-        );
+        assert_eq!(patch.apply().as_deref(), Some(&b"ab0ab1ab2ab3ab4ab5ab6ab7ab8ab9"[..]));
     }
 }
