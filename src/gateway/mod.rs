@@ -128,7 +128,7 @@ impl ProxyHttp for Tollgate {
             body,
             end_of_stream,
             ctx,
-            crate::gateway::api::responses::has_begun(session),
+            || crate::gateway::api::responses::has_begun(session),
             self.clock(),
         )?;
         Ok(None)
@@ -273,5 +273,12 @@ fn not_admitted() -> Box<Error> {
 
 /// Shows that a hook runs.
 fn hook(name: &'static str, ctx: &Ctx) {
+    if log::max_level() == log::LevelFilter::Trace {
+        tell_hook(name, ctx);
+    }
+}
+
+#[cold]
+fn tell_hook(name: &'static str, ctx: &Ctx) {
     log::trace!(target: "tollgate::hooks", "{} {name}", ctx.id);
 }

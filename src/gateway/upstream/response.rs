@@ -142,7 +142,7 @@ pub(in crate::gateway) fn piece(
     body: &mut Option<Bytes>,
     ends: bool,
     ctx: &mut Ctx,
-    has_begun: bool,
+    has_begun: impl Fn() -> bool,
     clock: &Clock,
 ) -> pingora::Result<()> {
     let Some(call) = ctx.call() else { return Ok(()) };
@@ -155,7 +155,7 @@ pub(in crate::gateway) fn piece(
     let passed = match &mut call.answer {
         Answer::None => return Ok(()),
         // A 200 without a body, of which the client has not heard yet.
-        Answer::Metered(meter) if ends && is_empty && !has_begun && !meter.has_begun() => Passed::Cut,
+        Answer::Metered(meter) if ends && is_empty && !has_begun() && !meter.has_begun() => Passed::Cut,
         Answer::Metered(meter) => match &call.admission {
             Some(admission) => meter.pass(body, ends, || {
                 admission.tariff(&call.body, target(call.attempt.as_ref()))
