@@ -40,11 +40,7 @@ impl Rotation {
     ) -> Result<KeyRecord, AdminError> {
         let is_over = old.expires.is_some_and(|expires| expires <= now);
         if old.revoked.is_some() || is_over {
-            let why = if is_over { "expired" } else { "revoked" };
-            return Err(AdminError::Invalid(format!(
-                "{} is {why} and cannot be rotated; make a new key",
-                old.id
-            )));
+            return Err(over(&old.id, if is_over { "expired" } else { "revoked" }));
         }
         let mut key = KeyRecord {
             id: KeyId::of(&self.digest),
@@ -71,6 +67,11 @@ impl Rotation {
     pub(super) fn is_at_once(&self) -> bool {
         self.overlap_ms == 0
     }
+}
+
+/// What is said of a key that is not good any more.
+pub(super) fn over(key: &KeyId, why: &str) -> AdminError {
+    AdminError::Invalid(format!("{key} is {why} and cannot be rotated; make a new key"))
 }
 
 /// What is said when the new key's digest is another key's.

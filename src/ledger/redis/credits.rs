@@ -88,10 +88,7 @@ impl Shared {
         let [name, order] = account_keys(&post.account);
         let credits = credits_of_account(&post.account);
         if post.is_payment {
-            // Before it: one that is found and not there does no harm, for it is looked at.
-            let mut set = redis::cmd("SET");
-            set.arg(payment_key(&post.reference)).arg(post.account.as_str());
-            self.command(link, set).await?;
+            self.claim_payment(link, post).await?;
         }
         let flag = |is: bool| if is { "1" } else { "0" };
         let (now, pico) = (self.now_text(), post.amount.pico().to_string());
@@ -125,6 +122,26 @@ impl Shared {
             ["range"] => Err(AdminError::Invalid(post.out_of_range())),
             other => Err(corrupt(&format!("a post was answered {other:?}")).into()),
         }
+    }
+
+    /// Notes whose a payment is, before it is posted: one that is found and was not posted does no harm, for it is looked at.
+    ///
+    /// # Errors
+    /// When it was credited to another account.
+    async fn claim_payment(&self, link: &Link, post: &CreditPost) -> Result<(), AdminError> {
+        let reference = &post.reference;
+        if let Some(payer) = self
+            .payer(link, reference)
+            .await?
+            .filter(|payer| *payer != post.account)
+            && self.credit_entry(link, &payer, reference).await?.is_some()
+        {
+            return Err(AdminError::ReferenceConflict(reference.clone()));
+        }
+        let mut set = redis::cmd("SET");
+        set.arg(payment_key(reference)).arg(post.account.as_str());
+        self.command(link, set).await?;
+        Ok(())
     }
 
     async fn credits(

@@ -12,7 +12,7 @@ use super::server_health::{Change, channel};
 use super::shared::{Shared, key_name, read_record, record_text};
 use crate::ledger::KeyRecord;
 use crate::ledger::admin::{AdminError, AdminReply, KeyRef};
-use crate::ledger::rotation::{Rotation, taken};
+use crate::ledger::rotation::{Rotation, over, taken};
 use crate::pure::ids::{KeyDigest, KeyId};
 
 impl Shared {
@@ -97,9 +97,14 @@ impl Shared {
         let (name, channel, message) = (key_name(digest), channel(), Change::Key(*digest).text());
         if rotation.is_at_once() {
             let now = self.now_text();
-            self.run_script(link, &script::REVOKE, &[&name], &[&now, &channel, &message])
-                .await?;
+            let arguments = [now.as_str(), &channel, &message, "1"];
+            let revoked = self.run_script(link, &script::REVOKE, &[&name], &arguments).await?;
             self.cache.forget_key(digest);
+            if reply::list(&revoked)?.is_empty() {
+                // Another rotation, or somebody who revokes it, was first.
+                self.revoke_unseen(link, &rotation.digest).await?;
+                return Err(over(&self.record_of(link, digest).await?.0.id, "revoked"));
+            }
             return Ok(());
         }
         for _ in 0..TRIES_MAX {

@@ -86,7 +86,7 @@ impl Shared {
     }
 
     /// Revokes a key whose text nobody has. False where there is none.
-    async fn revoke_unseen(&self, link: &Link, digest: &KeyDigest) -> Result<bool, AdminError> {
+    pub(super) async fn revoke_unseen(&self, link: &Link, digest: &KeyDigest) -> Result<bool, AdminError> {
         let (now, channel, message) = (self.now_text(), channel(), Change::Key(*digest).text());
         let revoked = self
             .run_script(link, &script::REVOKE, &[&key_name(digest)], &[&now, &channel, &message])

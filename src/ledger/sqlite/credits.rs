@@ -52,7 +52,10 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
     }
     connection.execute_batch(
         "CREATE INDEX IF NOT EXISTS topups_by_time ON topups (account, at, reference);
-         CREATE INDEX IF NOT EXISTS topups_by_reference ON topups (reference);",
+         CREATE INDEX IF NOT EXISTS topups_by_reference ON topups (reference);
+         CREATE TABLE IF NOT EXISTS payments (
+            reference TEXT NOT NULL PRIMARY KEY, account TEXT NOT NULL REFERENCES accounts
+         ) STRICT, WITHOUT ROWID;",
     )?;
     Ok(())
 }
@@ -117,6 +120,13 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: Timestamp) -> Result<Writte
         });
     }
     let account = post.account.as_str();
+    if post.is_payment {
+        if payment(t, &post.reference)?.is_some_and(|payer| payer != account) {
+            return Ok(Written::Conflict);
+        }
+        let sql = "INSERT OR IGNORE INTO payments (reference, account) VALUES (?1, ?2)";
+        t.execute(sql, params![post.reference, account])?;
+    }
     let sql = "SELECT balance FROM accounts WHERE id = ?1";
     let balance = Credits::from_pico(t.query_row(sql, [account], |row| row.get(0))?);
     let Some(balance) = balance.checked_add(post.amount) else {
@@ -149,8 +159,17 @@ fn entry_of(connection: &Connection, account: &AccountId, reference: &str) -> Re
     rows.next()?.map(entry).transpose()
 }
 
-/// Whose top-up has a reference; nobody's where there is none.
+/// The account that a payment was credited to.
+fn payment(connection: &Connection, reference: &str) -> Result<Option<String>, StoreError> {
+    let mut statement = connection.prepare_cached("SELECT account FROM payments WHERE reference = ?1")?;
+    Ok(statement.query_row([reference], |row| row.get(0)).optional()?)
+}
+
+/// Whose payment has a reference, or else whose top-up: those of earlier versions are not told apart. Nobody's where there is none.
 fn payer(connection: &Connection, reference: &str) -> Result<Option<AccountId>, Untold> {
+    if let Some(account) = payment(connection, reference)? {
+        return Ok(Some(account.parse().map_err(corrupt)?));
+    }
     let mut statement = connection.prepare_cached(
         "SELECT account FROM topups WHERE reference = ?1 AND coalesce(kind, 'top_up') = 'top_up' LIMIT 2",
     )?;

@@ -96,6 +96,7 @@ cases! {
     rotation: [
         a_rotated_key_is_the_old_one_with_another_text,
         a_key_that_is_over_is_not_rotated,
+        of_many_rotations_at_once_without_overlap_one_makes_a_key,
         both_keys_of_a_rotation_spend_one_limit,
         of_many_callers_with_both_keys_as_many_win_as_the_limit_lets,
         a_key_without_limits_leaves_nothing_to_its_successor,

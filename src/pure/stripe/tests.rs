@@ -178,6 +178,30 @@ fn a_refund_is_read_from_a_message_of_its_own_and_from_its_charge() {
     }
 }
 
+/// A connected account makes checkouts of its own, also in tests, and Stripe signs what it tells of them with the platform's secret.
+#[test]
+fn what_is_about_a_connected_account_is_none_of_ours() {
+    let paid = checkout("checkout.session.completed", "paid", r#","payment_intent":"pi_1""#);
+    let refund = br#"{"id":"evt_1","object":"event","type":"refund.created","data":{"object":{"id":"re_1","amount":400,"currency":"usd","payment_intent":"pi_1"}}}"#;
+    for good in [paid, refund.to_vec()] {
+        let good = String::from_utf8(good).unwrap();
+        let of = |account: &str| {
+            good.replacen(
+                r#""object":"event""#,
+                &format!(r#""object":"event","account":{account}"#),
+                1,
+            )
+        };
+        let ours = |notice| matches!(notice, Ok(Notice::Paid(_) | Notice::Refunded(_)));
+        assert!(
+            ours(read(good.as_bytes())) && ours(read(of("null").as_bytes())),
+            "{good}"
+        );
+        let theirs = read(of(r#""acct_1""#).as_bytes());
+        assert!(matches!(theirs, Ok(Notice::Other { .. })), "{theirs:?}");
+    }
+}
+
 #[test]
 fn what_cannot_be_read_is_no_payment() {
     let text = String::from_utf8(checkout(

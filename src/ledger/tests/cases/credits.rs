@@ -294,6 +294,16 @@ pub(super) fn a_payment_is_found_by_its_reference_alone(rig: &Rig) {
         (Some(payer.account.id.clone()), Some(credits("1")))
     );
     assert_eq!(find(Some(&other), "pi_1"), (Some(other.account.id.clone()), None));
+    // It was paid once: nobody else gets it. What somebody posts by hand under its reference is no payment, and hides none.
+    let of_other = CreditPost {
+        is_payment: true,
+        ..entry(&other, CreditKind::TopUp, "7", "pi_1")
+    };
+    let conflict = Err(AdminError::ReferenceConflict("pi_1".to_owned()));
+    assert_eq!(post(rig, of_other), conflict);
+    assert!(post(rig, entry(&other, CreditKind::TopUp, "7", "pi_1")).unwrap().added);
+    assert_eq!(find(None, "pi_1"), (Some(payer.account.id.clone()), Some(credits("7"))));
+    assert_eq!(rig.figures(&other).balance, credits("8"));
     audit_is_clean(&rig.ledger);
 }
 

@@ -155,6 +155,35 @@ pub(super) fn a_key_that_is_over_is_not_rotated(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// Without an overlap the first ends the key, and the others find one that is over.
+pub(super) fn of_many_rotations_at_once_without_overlap_one_makes_a_key(rig: &Rig) {
+    for round in 0..8 {
+        let old = limited(rig, 120 + round * 5, with_limits());
+        let made = on_workers(4, |worker| {
+            let n = 121 + round * 5 + u8::try_from(worker).unwrap();
+            rotate(rig, &old.key, n, 0)
+        });
+        let (made, refused): (Vec<_>, Vec<_>) = made.into_iter().partition(Result::is_ok);
+        assert_eq!(made.len(), 1, "{made:?}");
+        for error in refused.into_iter().map(Result::unwrap_err) {
+            assert!(
+                matches!(&error, AdminError::Invalid(text) if text.contains("is revoked")),
+                "{error}"
+            );
+        }
+        let good = rig
+            .show(&old)
+            .keys
+            .into_iter()
+            .filter(|key| key.revoked.is_none() && key.settings.counts_as.is_some());
+        let good: Vec<KeyRecord> = good
+            .filter(|key| key.settings.counts_as.as_ref() == Some(&old.key.id))
+            .collect();
+        assert_eq!(good, [made.into_iter().next().unwrap().unwrap()]);
+    }
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn both_keys_of_a_rotation_spend_one_limit(rig: &Rig) {
     let old = limited(rig, 106, with_limits());
     call(rig, &old, 1, "3", "anna").unwrap();
