@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use crate::ledger::admin::credits::CreditKind;
 use crate::pure::ids::KeyId;
+use crate::pure::limits::LIMIT_MAX;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Period};
 
@@ -158,7 +159,6 @@ pub(super) fn day(text: &str) -> Result<Day, String> {
 pub(super) const EVERYWHERE: &str = "With every command";
 /// 36500 days.
 const LIFETIME_MILLIS_MAX: i64 = 36_500 * 86_400_000;
-const LIMIT_MAX: u64 = 1 << 53;
 
 #[cfg(test)]
 mod tests {

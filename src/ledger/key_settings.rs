@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::pico;
 use crate::config::Network;
 use crate::pure::ids::KeyId;
+use crate::pure::limits::{LIMIT_MAX, LimitOverrides};
 use crate::pure::money::Credits;
 use crate::pure::policy::{DomainPattern, ModelPattern};
 use crate::pure::spend::{EndUserId, Reset, SpendLimit, SpendLimits};
@@ -172,6 +173,33 @@ pub(in crate::ledger) fn check_domains(domains: &[DomainPattern]) -> Result<(), 
     }
 }
 
+/// Whether a new key or token may end then, and count so much: the command line and the operators' interface take no more either.
+///
+/// # Errors
+/// Says what it may not.
+pub(in crate::ledger) fn check_lifetime(expires_in_ms: Option<i64>) -> Result<(), String> {
+    match expires_in_ms.is_none_or(|ms| (1..=LIFETIME_MS_MAX).contains(&ms)) {
+        true => Ok(()),
+        false => Err("a key or token expires in 1 millisecond to 36,500 days from now, or never".to_owned()),
+    }
+}
+
+/// Whether a new key may have these limits.
+///
+/// # Errors
+/// Says what it may not.
+pub(in crate::ledger) fn check_limits(limits: &LimitOverrides) -> Result<(), String> {
+    for limit in [limits.rpm, limits.tpm, limits.concurrency].into_iter().flatten() {
+        if limit == 0 {
+            return Err("a limit must be at least 1; to stop a key, revoke it".to_owned());
+        }
+        if limit > LIMIT_MAX {
+            return Err(format!("a limit must be at most {LIMIT_MAX}"));
+        }
+    }
+    Ok(())
+}
+
 fn changed(
     before: Option<SpendLimit>,
     amount: Option<AmountChange>,
@@ -196,6 +224,8 @@ fn changed(
 const LABEL_CHARS_MAX: usize = 100;
 /// Most models, and most addresses, that a key lists.
 const LISTED_MAX: usize = 100;
+/// 36,500 days.
+const LIFETIME_MS_MAX: i64 = 36_500 * 86_400_000;
 
 #[cfg(test)]
 mod tests {

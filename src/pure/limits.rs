@@ -15,6 +15,9 @@ pub struct Limits {
     pub concurrency: u64,
 }
 
+/// The highest limit: what every store counts exactly, and JSON's readers too.
+pub const LIMIT_MAX: u64 = 1 << 53;
+
 /// Limits of a key's own; what it leaves out is its tier's.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LimitOverrides {

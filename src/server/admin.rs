@@ -1,7 +1,8 @@
 //! The admin listener: liveness, readiness, metrics, and the status page. It has a thread and a runtime of its own, so that it answers until the process
-//! ends or another takes over: during a stop `/readyz` says 503 while the calls that still run come to their end.
+//! ends or another takes over. `/readyz` says 503 until clients can connect, and during a stop while the calls that still run come to their end.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
 
@@ -14,12 +15,14 @@ use pingora::apps::http_app::ServeHttp;
 use pingora::protocols::Stream;
 use pingora::protocols::http::ServerSession;
 use pingora::protocols::l4::stream::Stream as L4Stream;
+use tokio::net::TcpStream;
 use tokio::sync::watch;
 
 use super::admin_connections::Connections;
 use super::admin_host::{NOT_OURS, is_ours};
 use super::audit_task::Audited;
 use super::place::{Place, send_at_once};
+use super::systemd::reachable;
 use crate::clock::Clock;
 use crate::gateway::access::body_memory::BodyMemory;
 use crate::gateway::shutdown::Lifecycle;
@@ -43,6 +46,8 @@ pub struct Admin {
     pub(crate) body_memory: Arc<BodyMemory>,
     pub(crate) started: Timestamp,
     pub(crate) series: Mutex<Series>,
+    /// It was seen to take connections from clients.
+    pub(crate) listens: AtomicBool,
 }
 
 impl Admin {
@@ -184,6 +189,18 @@ impl Admin {
     }
 }
 
+impl Admin {
+    /// Whether clients can connect. Tried until they can: who sends them here at the first word must not send them too early.
+    async fn listens(&self) -> bool {
+        if !self.listens.load(Ordering::Relaxed) {
+            let connect = TcpStream::connect(reachable(self.snapshot.load().config.listen));
+            let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
+            self.listens.store(matches!(connected, Ok(Ok(_))), Ordering::Relaxed);
+        }
+        self.listens.load(Ordering::Relaxed)
+    }
+}
+
 #[async_trait]
 impl ServeHttp for Admin {
     async fn response(&self, session: &mut ServerSession) -> Response<Vec<u8>> {
@@ -194,6 +211,7 @@ impl ServeHttp for Admin {
         match request.uri.path() {
             "/healthz" => answer(StatusCode::OK, PLAIN, "ok\n"),
             "/readyz" if self.life.is_stopping() => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "stopping\n"),
+            "/readyz" if !self.listens().await => answer(StatusCode::SERVICE_UNAVAILABLE, PLAIN, "starting\n"),
             "/readyz" => answer(StatusCode::OK, PLAIN, "ready\n"),
             "/metrics" => match self.metrics() {
                 Ok(page) => answer(StatusCode::OK, METRICS, page),
@@ -235,6 +253,8 @@ const HTML: HeaderValue = HeaderValue::from_static("text/html; charset=utf-8");
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
 /// The status page: one file, which asks for `status.json`.
 const PAGE: &str = include_str!("status.html");
+/// How long the listener of clients may take to accept this process' own connection.
+const CONNECT_MAX: Duration = Duration::from_millis(50);
 const SAMPLE_EVERY: Duration = Duration::from_secs(5);
 const METRICS: HeaderValue = HeaderValue::from_static("text/plain; version=0.0.4; charset=utf-8");
 /// From the beginning of a connection, or from its last answer, to the next answer's end.

@@ -204,6 +204,7 @@ fn admin(tollgate: &Tollgate, books: &Books, audited: Arc<Audited>) -> Admin {
         body_memory: Arc::clone(tollgate.body_memory()),
         started: tollgate.clock().now(),
         series: Mutex::default(),
+        listens: AtomicBool::new(false),
     }
 }
 

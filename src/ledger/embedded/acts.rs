@@ -11,6 +11,7 @@ use crate::ledger::acts::{About, Entry, account_value, check_name, key_value, no
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::operators::{OPERATORS_MAX, OperatorOp, OperatorRecord};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::key_settings::check_lifetime;
 use crate::ledger::sqlite::Database;
 use crate::pure::ids::KeyDigest;
 use crate::pure::operator::operator_id;
@@ -88,6 +89,7 @@ impl Committer {
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the token's digest is not 64 hexadecimal digits".to_owned()))?;
                 check_name(&name)?;
+                check_lifetime(expires_in_ms).map_err(AdminError::Invalid)?;
                 let id = operator_id(&digest);
                 if self.shared.operators.get(&id).is_some() {
                     return Err(AdminError::Invalid("the token is an operator's already".to_owned()));

@@ -9,7 +9,7 @@ use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE};
 use super::spending;
 use super::writer::Committer;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef, RecoverReport};
-use crate::ledger::key_settings::check_domains;
+use crate::ledger::key_settings::{check_domains, check_lifetime, check_limits};
 use crate::ledger::rotation::{Rotation, taken};
 use crate::ledger::sqlite::Database;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
@@ -46,6 +46,7 @@ impl Committer {
             } => {
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the key's digest is not 64 hexadecimal digits".to_owned()))?;
+                check_lifetime(expires_in_ms).map_err(AdminError::Invalid)?;
                 let created = self.shared.clock.now();
                 let expires = expires_in_ms.map(|ms| created.plus_millis(ms));
                 let id = KeyId::of(&digest);
@@ -184,11 +185,7 @@ impl Committer {
                 "the account's tier is {has}; a key cannot have the higher tier {wants}"
             )));
         }
-        if [record.limits.rpm, record.limits.tpm, record.limits.concurrency].contains(&Some(0)) {
-            return Err(AdminError::Invalid(
-                "a limit must be at least 1; to stop a key, revoke it".to_owned(),
-            ));
-        }
+        check_limits(&record.limits).map_err(AdminError::Invalid)?;
         check_domains(&record.domains).map_err(AdminError::Invalid)?;
         record.settings.check_new().map_err(AdminError::Invalid)?;
         let written = self.database.insert_key(&digest, &record);

@@ -26,6 +26,7 @@ use crate::ledger::admin::operators::{
     ACTS_BYTES_KEPT_IN_REDIS, ACTS_KEPT_IN_REDIS, Act, ActPage, ActQuery, OPERATORS_MAX, OperatorOp, OperatorRecord,
 };
 use crate::ledger::admin::{AdminError, AdminReply};
+use crate::ledger::key_settings::check_lifetime;
 use crate::pure::ids::{AccountId, KeyDigest, hex};
 use crate::pure::operator::operator_id;
 use crate::pure::time::Timestamp;
@@ -215,6 +216,7 @@ impl Shared {
                 expires_in_ms,
             } => {
                 check_name(&name)?;
+                check_lifetime(expires_in_ms).map_err(AdminError::Invalid)?;
                 let digest = KeyDigest::from_hex(&digest)
                     .ok_or_else(|| AdminError::Invalid("the token's digest is not 64 hexadecimal digits".to_owned()))?;
                 let created = self.time(link).await?;

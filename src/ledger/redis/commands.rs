@@ -16,7 +16,7 @@ use super::unconfirmed::Left;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::credits::CreditOp;
 use crate::ledger::admin::{AccountView, AdminError, AdminOp, AdminReply, KeyRef};
-use crate::ledger::key_settings::{KeySettings, check_domains};
+use crate::ledger::key_settings::{KeySettings, check_domains, check_lifetime, check_limits};
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::rotation::Rotation;
 use crate::ledger::{AccountRecord, KeyRecord, StoreError};
@@ -279,6 +279,8 @@ impl Shared {
         let (tier, domains, expires_in_ms, limits, settings) = facts;
         settings.check_new().map_err(AdminError::Invalid)?;
         check_domains(&domains).map_err(AdminError::Invalid)?;
+        check_limits(&limits).map_err(AdminError::Invalid)?;
+        check_lifetime(expires_in_ms).map_err(AdminError::Invalid)?;
         let of_account = self.view(link, &account).await?.record;
         let account_tier = of_account.tier;
         of_account.terms.allows_key().map_err(AdminError::Invalid)?;
@@ -287,11 +289,6 @@ impl Shared {
             return Err(AdminError::Invalid(format!(
                 "the account's tier is {has}; a key cannot have the higher tier {wants}"
             )));
-        }
-        if [limits.rpm, limits.tpm, limits.concurrency].contains(&Some(0)) {
-            return Err(AdminError::Invalid(
-                "a limit must be at least 1; to stop a key, revoke it".to_owned(),
-            ));
         }
         let created = self.time(link).await?;
         let record = KeyRecord {

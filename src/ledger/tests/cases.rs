@@ -142,6 +142,7 @@ cases! {
         a_key_is_made_once,
         a_key_lists_so_many_domains,
         a_key_cannot_be_above_its_account,
+        a_key_ends_and_counts_within_bounds,
         an_account_changes_at_once,
         names_are_taken_once,
         maintenance_is_switched,

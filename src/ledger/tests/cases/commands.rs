@@ -1,10 +1,12 @@
 //! The operator's commands.
 
+use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, key_create, request};
 use crate::pure::ids::{ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::operator::Role;
 
 pub(super) fn a_reference_counts_once(rig: &Rig) {
     let caller = rig.caller("0");
@@ -151,6 +153,38 @@ pub(super) fn a_key_cannot_be_above_its_account(rig: &Rig) {
     assert!(matches!(create("nobody", None, none), Err(AdminError::NoAccount(_))));
     let zero = LimitOverrides { tpm: Some(0), ..none };
     assert!(matches!(create("acme", None, zero), Err(AdminError::Invalid(_))));
+}
+
+/// The command line and the operators' interface refuse these too, but a command may come without them.
+pub(super) fn a_key_ends_and_counts_within_bounds(rig: &Rig) {
+    rig.caller("0");
+    let create = |expires_in_ms, rpm| {
+        let mut create = key_create("acme", &ApiKey::from_random("tg_", [204; 32]).digest());
+        if let AdminOp::KeyCreate {
+            expires_in_ms: expires,
+            limits,
+            ..
+        } = &mut create
+        {
+            (*expires, limits.rpm) = (expires_in_ms, rpm);
+        }
+        rig.run(create)
+    };
+    for bad in [i64::MIN, -1, 0, 36_500 * 86_400_000 + 1, i64::MAX] {
+        assert!(matches!(create(Some(bad), None), Err(AdminError::Invalid(_))), "{bad}");
+        let token = OperatorOp::Create {
+            digest: ApiKey::from_random("tgop_", [205; 32]).digest().to_hex(),
+            name: "Ann".to_owned(),
+            role: Role::Read,
+            expires_in_ms: Some(bad),
+        };
+        let made = rig.run(AdminOp::Operator(token));
+        assert!(matches!(made, Err(AdminError::Invalid(_))), "{bad}");
+    }
+    for bad in [0, (1 << 53) + 1, u64::MAX] {
+        assert!(matches!(create(None, Some(bad)), Err(AdminError::Invalid(_))), "{bad}");
+    }
+    assert!(create(Some(36_500 * 86_400_000), Some(1 << 53)).is_ok());
 }
 
 pub(super) fn an_account_changes_at_once(rig: &Rig) {

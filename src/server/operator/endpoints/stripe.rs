@@ -179,9 +179,12 @@ async fn found(
     account: Option<AccountId>,
     reference: &str,
 ) -> Result<(Option<AccountId>, Option<CreditEntry>), OperatorError> {
-    let reference = reference.to_owned();
+    let (reference, sought) = (reference.to_owned(), reference);
     let find = AdminOp::Credit(CreditOp::Find { account, reference });
-    let reply = call.run_as(actor(call), find).await?.map_err(|error| refused(&error))?;
+    let reply = call.run_as(actor(call), find).await?.map_err(|error| {
+        log::error!("MONEY: Stripe's {sought} cannot be looked up: {error}; Stripe sends its message again");
+        refused(&error)
+    })?;
     let (account, entry) = expect(reply, |reply| match reply {
         AdminReply::CreditFound { account, entry } => Some((account, entry)),
         _ => None,
