@@ -72,8 +72,14 @@ for (const width of [1280, 400]) {
     assert.ok(await page.locator("#by-day rect").count() > 0);
     await press(page, "The figures as a table");
     assert.ok(await page.locator("#by-day tbody tr").count() >= 1);
-    const first = JSON.parse(await ask("/llm/generations?limit=1")).data[0];
-    assert.ok((await page.textContent("#calls tbody tr")).includes(first.model));
+    // Each row has its call's cost, with all its digits: as the answer writes it, for a number of JavaScript may have fewer.
+    const calls = JSON.parse((await ask("/llm/generations?limit=20")).replace(/"total_cost":([\d.]+)/g, '"total_cost":"$1"')).data;
+    const column = place => page.locator(`#calls tbody tr:not(.more) td:nth-child(${place})`);
+    assert.match(await page.textContent("#calls thead th:nth-child(5)"), /^Cost, USD$/);
+    assert.deepEqual(await column(5).allTextContents(), calls.map(call => call.total_cost));
+    assert.deepEqual(await column(2).allTextContents(), calls.map(call => call.model));
+    assert.ok(calls.length === 20 && calls.some(call => call.total_cost.length > 8), "costs with many digits are among them");
+    assert.ok(await column(5).first().isVisible());
     await press(page, "Older calls");
     await page.waitForFunction(() => document.querySelectorAll("#calls tbody tr:not(.more)").length === 40);
     await tabTo(page, "Only of the model");

@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import sqlite3
-import subprocess
 import threading
 import time
 from collections.abc import Callable
@@ -21,8 +20,9 @@ from pathlib import Path
 
 import httpx
 import pytest
-from conftest import CALL_SECONDS_MAX, ROOT, START_SECONDS_MAX, WEBHOOK_SECRET, Account, wait_for
+from conftest import CALL_SECONDS_MAX, ROOT, WEBHOOK_SECRET, Account, wait_for
 from faulty import MODEL, FaultyGateway
+from redis_server import Redis
 from scraper import INSTALLED, MISSING, Prometheus, admin_address, free_port, rules
 
 pytestmark = pytest.mark.skipif(not INSTALLED, reason=MISSING)
@@ -80,21 +80,6 @@ class Cause:
     settings: dict = field(default_factory=dict)
     redis: bool = False
     wrapper: tuple = ()
-
-
-class Redis:
-    def __init__(self, folder: Path):
-        self.port = free_port()
-        settings = ["--port", str(self.port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", str(folder)]
-        self.process = subprocess.Popen(["redis-server", *settings], stdout=subprocess.DEVNULL)
-        wait_for(lambda: self.ask("PING"), lambda answer: answer == "PONG", "redis-server", START_SECONDS_MAX)
-
-    def ask(self, *words: str) -> str:
-        return subprocess.run(["redis-cli", "-p", str(self.port), *words], capture_output=True, text=True, timeout=CALL_SECONDS_MAX).stdout.strip()
-
-    def kill(self):
-        self.process.kill()
-        self.process.wait()
 
 
 class Place:

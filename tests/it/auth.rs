@@ -1,7 +1,10 @@
 //! Authentication: which headers count, and what expired, revoked and unknown keys get.
 
+use std::collections::BTreeSet;
+
 use reqwest::Method;
 use reqwest::header::AUTHORIZATION;
+use serde_json::json;
 use tollgate::pure::ids::{ApiKey, Tier};
 
 use crate::chat::request;
@@ -29,7 +32,7 @@ pub const PROTECTED: [(Method, &str); 15] = [
 ];
 
 /// Every protected path refuses this key with 401.
-async fn check_refused(gateway: &Gateway, key: &str) {
+pub async fn check_refused(gateway: &Gateway, key: &str) {
     for (method, path) in PROTECTED {
         for client in [gateway.http1.with_key(key), gateway.h2c.with_key(key)] {
             let answer = ask(client.request(method.clone(), path).body(request(SMALL))).await;
@@ -43,6 +46,23 @@ async fn check_refused(gateway: &Gateway, key: &str) {
             );
         }
     }
+}
+
+#[tokio::test]
+async fn the_table_has_every_path_that_needs_a_key() {
+    let gateway = Gateway::over(&Upstream::unused().await).await;
+    let description = crate::openapi::description(&gateway).await;
+    let mut described = BTreeSet::new();
+    for (path, methods) in description["paths"].as_object().unwrap() {
+        for (method, operation) in methods.as_object().unwrap() {
+            if operation["security"] != json!([]) {
+                described.insert((method.to_uppercase(), path.replace("{id}", "acme/small")));
+            }
+        }
+    }
+    let path_of = |path: &str| path.split('?').next().unwrap().to_owned();
+    let tried = PROTECTED.map(|(method, path)| (method.to_string(), path_of(path)));
+    assert_eq!(BTreeSet::from(tried), described);
 }
 
 #[tokio::test]

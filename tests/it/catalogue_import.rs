@@ -13,7 +13,7 @@ use crate::harness::operator::Process;
 use crate::harness::{Reply, Upstream, eventually};
 
 #[path = "../support/openrouter_list.rs"]
-mod openrouter_list;
+pub mod openrouter_list;
 
 use openrouter_list::{openrouter_id, openrouter_list};
 

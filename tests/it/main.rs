@@ -81,6 +81,7 @@ mod unchanged;
 mod upstream_faults;
 mod upstream_safety;
 mod webhook_causes;
+mod webhook_kills;
 mod webhooks;
 mod whole_answers;
 mod wrong_keys;

@@ -8,7 +8,7 @@
 // missing maxima, free variants after a colon, image answers, prices per request, a price that is an object.
 
 /// A list of so many models; `cents` moves the prices, so that two lists differ.
-pub(super) fn openrouter_list(models: usize, cents: u64) -> String {
+pub(crate) fn openrouter_list(models: usize, cents: u64) -> String {
     let entries: Vec<serde_json::Value> = (0..models).map(|number| model(number, cents)).collect();
     serde_json::to_string_pretty(&serde_json::json!({ "data": entries })).unwrap()
 }

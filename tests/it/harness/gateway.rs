@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -514,6 +515,11 @@ impl Gateway {
     /// The configuration's text.
     pub fn conf_text(&self) -> String {
         std::fs::read_to_string(self.dir.path().join("tollgate.yaml")).unwrap()
+    }
+
+    /// The file of an embedded ledger.
+    pub fn ledger_file(&self) -> PathBuf {
+        self.dir.path().join("ledger.db")
     }
 
     /// Looks at the files once.

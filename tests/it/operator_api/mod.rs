@@ -13,14 +13,18 @@ mod roles;
 mod session;
 mod stripe;
 mod stripe_refunds;
+mod twins;
 
 use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder};
 use serde_json::{Value, json};
 use tollgate::ledger::admin::operators::OperatorOp;
 use tollgate::ledger::admin::{AdminOp, AdminReply};
 use tollgate::pure::operator::{Role, token};
+use tollgate::pure::time::Month;
 
 use crate::harness::redis_server::RedisServer;
 use crate::harness::{Gateway, Setup, Upstream};
@@ -30,7 +34,7 @@ struct Desk {
     gateway: Gateway,
     address: SocketAddr,
     http: reqwest::Client,
-    _redis: Option<RedisServer>,
+    redis: Option<RedisServer>,
 }
 
 /// Where a ledger is.
@@ -98,7 +102,7 @@ impl Desk {
             address: gateway.operators().await,
             gateway,
             http: reqwest::Client::new(),
-            _redis: redis,
+            redis,
         };
         for role in Role::ALL {
             desk.make_operator(&of(role), role, None).await;
@@ -157,6 +161,21 @@ async fn told(request: RequestBuilder) -> Told {
         headers: answer.headers().clone(),
         text: answer.text().await.unwrap(),
     }
+}
+
+/// Somebody writes into the books, in Redis or else in the file, that an account has used five credits more in this month than its days say.
+fn falsify(redis: Option<&RedisServer>, file: &Path, account: &str, Month(month): Month) {
+    if let Some(redis) = redis {
+        redis.ask(&format!("HSET tg1:{{{account}}} month {month}"));
+        for field in ["used", "committed"] {
+            redis.ask(&format!("HINCRBY tg1:{{{account}}} {field} 5000000000000"));
+        }
+        return;
+    }
+    let file = rusqlite::Connection::open(file).unwrap();
+    file.busy_timeout(Duration::from_secs(5)).unwrap();
+    let sql = "UPDATE accounts SET month = ?2, month_used = month_used + 5000000000000 WHERE id = ?1";
+    assert_eq!(file.execute(sql, (account, month)).unwrap(), 1);
 }
 
 /// The token of the operator of a role.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tollgate::ledger::admin::AdminOp;
 use tollgate::ledger::admin::operators::OperatorOp;
@@ -9,9 +10,10 @@ use tollgate::pure::ids::ApiKey;
 use tollgate::pure::operator::Role;
 
 use super::{Desk, GROUNDS, Ground, of, token_of, told};
+use crate::auth::check_refused;
 
 /// Method, path in the description, path that is asked for, body, and the roles that may; `read` means all.
-const ENDPOINTS: &[(&str, &str, &str, &str, &[Role])] = &[
+pub(super) const ENDPOINTS: &[(&str, &str, &str, &str, &[Role])] = &[
     (
         "POST",
         "/v1/accounts",
@@ -238,11 +240,10 @@ async fn an_operators_token_opens_nothing_on_the_public_listener() {
     for ground in GROUNDS {
         let desk = Desk::over(ground).await;
         for role in Role::ALL {
-            let client = desk.gateway.http1.with_key(&of(role));
-            for path in ["/llm/balance", "/llm/models", "/key", "/llm/usage", "/models"] {
-                client.get(path).await.error(401, "authentication_error");
-            }
+            check_refused(&desk.gateway, &of(role)).await;
         }
+        assert_eq!(desk.gateway.spent().await, Decimal::ZERO);
+        assert_eq!(desk.gateway.usage().await, []);
     }
 }
 
