@@ -295,6 +295,7 @@ async fn killed_at_each_step(store: Option<&RedisServer>) {
     };
     while open() > 0 {
         assert!(started.elapsed() < Duration::from_secs(60), "{} are left", open());
+        // Sleeps: between two looks, each of which starts a command.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

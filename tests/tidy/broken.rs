@@ -279,6 +279,26 @@ fn paths_of_a_machine_and_left_overs_are_found() {
 }
 
 #[test]
+fn a_sleep_without_a_reason_right_above_it_is_found() {
+    let slept = |path, source| places(&[(path, source)], text::sleeps);
+    let said = "    // Sleeps: between two looks,\n    // of which there are many.\n    std::thread::sleep(PAUSE);\n";
+    for (source, line) in [
+        ("    tokio::time::sleep(PAUSE).await;\n".to_owned(), 1),
+        (format!("    // A while.\n{}", said.lines().last().unwrap()), 2),
+        (format!("{said}    std::thread::sleep(PAUSE);\n"), 4),
+        (said.replace("    std", "    look();\n    std"), 4),
+    ] {
+        assert_eq!(
+            slept("tests/it/a.rs", &source),
+            [format!("tests/it/a.rs:{line}")],
+            "{source}"
+        );
+        assert!(slept("bench/a.rs", &source).is_empty());
+    }
+    assert!(slept("tests/support/a.rs", said).is_empty());
+}
+
+#[test]
 fn functions_that_are_long_on_the_whole_are_found() {
     let long = format!("//! A\nfn a() {{\n{}}}\n", "    f();\n".repeat(8));
     assert_eq!(places(&[("src/a.rs", &long)], functions::median), ["src:1"]);

@@ -409,6 +409,7 @@ async fn answer(
                 continue;
             }
             Step::Pause(pause) => {
+                // Sleeps: a test asks for it whose matter is time, such as a head that comes late.
                 tokio::time::sleep(pause).await;
                 continue;
             }

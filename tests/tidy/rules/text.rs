@@ -1,4 +1,4 @@
-//! Rules over the text of files: length, heads, documents, words, left-overs.
+//! Rules over the text of files: length, heads, documents, words, left-overs, sleeps.
 
 use crate::tree::{File, Finding, Tree};
 
@@ -189,8 +189,35 @@ pub(crate) fn left_overs(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Waits of a fixed time in the integration tests: what is expected is waited for, unless a comment right above says why a time is.
+pub(crate) fn sleeps(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_test = |file: &&File| {
+        ["tests/it/", "tests/support/"]
+            .iter()
+            .any(|folder| file.path.starts_with(folder))
+    };
+    for file in tree.files.iter().filter(is_test) {
+        let mut is_said = false;
+        for (line, text) in file.lines() {
+            let text = text.trim_start();
+            if text.starts_with("//") {
+                is_said = is_said || text.contains(WHY_SLEEP);
+                continue;
+            }
+            if text.contains("sleep(") && !is_said {
+                let what = format!("wait for what is expected, or say above it `{WHY_SLEEP}` and why");
+                findings.push(file.finding(line, what));
+            }
+            is_said = false;
+        }
+    }
+    findings
+}
+
 const LINES_MAX: usize = 400;
 const WHY_LONG: &str = "Longer than 400 lines:";
+const WHY_SLEEP: &str = "// Sleeps: ";
 
 /// Documents that the tree of text files leaves out.
 const KNOWN: &[&str] = &[
