@@ -280,7 +280,7 @@ fn paths_of_a_machine_and_left_overs_are_found() {
 
 #[test]
 fn a_sleep_without_a_reason_right_above_it_is_found() {
-    let slept = |path, source| places(&[(path, source)], text::sleeps);
+    let slept = |path: &str, source: &str| places(&[(path, source)], text::sleeps);
     let said = "    // Sleeps: between two looks,\n    // of which there are many.\n    std::thread::sleep(PAUSE);\n";
     for (source, line) in [
         ("    tokio::time::sleep(PAUSE).await;\n".to_owned(), 1),

@@ -69,7 +69,7 @@ impl JournalFile {
     /// # Errors
     /// When the folder cannot be written or the disk is full.
     pub(super) fn create(folder: &Path) -> io::Result<JournalFile> {
-        let name = uuid::Uuid::now_v7().simple().to_string();
+        let name = crate::clock::unique().simple().to_string();
         let path = folder.join(name).with_extension(EXTENSION);
         // It gets its name once it is locked: nobody must take it for a dead process' in between.
         let new = path.with_extension("new");
