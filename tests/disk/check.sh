@@ -87,7 +87,7 @@ grown=$(($(stat -c %s "$place/log") - before))
 sed -e "s|$place/disk/demo|$place/disk/other|g" -e 's|^\([a-z_]*listen\): .*|\1: "127.0.0.1:0"|' "$place/disk/demo/tollgate.yaml" >"$place/other.yaml"
 sed -i "s|^catalogue: .*|catalogue: \"$place/disk/demo/catalogue.yaml\"|" "$place/other.yaml"
 timeout 5 "$tollgate" serve --conf "$place/other.yaml" >"$place/told" 2>&1 && fail "a gateway starts on a full disk"
-grep -q 'data_dir: .*the disk is full' "$place/told" && [ "$(wc -l <"$place/told")" = 1 ] || fail "a start says: $(cat "$place/told")"
+if ! grep -q 'data_dir: .*the disk is full' "$place/told" || [ "$(wc -l <"$place/told")" != 1 ]; then fail "a start says: $(cat "$place/told")"; fi
 { "$tollgate" check --conf "$place/other.yaml" 2>&1 || true; } | grep -xF "$(cat "$place/told")" >"$place/same" || fail "check says something else than $(cat "$place/told")"
 [ ! -e "$place/disk/other" ] || fail "a start on a full disk leaves $(ls "$place/disk/other")"
 rm "$place/disk"/fill.*
