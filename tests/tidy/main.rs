@@ -70,6 +70,11 @@ fn no_test_sleeps_without_a_reason() {
 }
 
 #[test]
+fn tests_that_the_guide_names_are_there() {
+    check(&rules::text::named_tests(&Tree::of_repository()));
+}
+
+#[test]
 fn functions_are_short() {
     check(&rules::functions::median(&Tree::of_repository()));
 }
