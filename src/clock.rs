@@ -61,6 +61,11 @@ pub fn timestamp(time: SystemTime) -> Timestamp {
     }
 }
 
+/// A name that nothing else has, and that sorts by the time at which it was given.
+pub fn unique() -> uuid::Uuid {
+    uuid::Uuid::now_v7()
+}
+
 /// The wall clock's time, as precise as the machine has it: for traces.
 pub fn wall() -> SystemTime {
     SystemTime::now()

@@ -52,10 +52,15 @@
 //! - A number moves the balance once ([`pure::numbers`]). Held by an exhaustive search over its rules, and by histories on both stores.
 //! - Only [`pure::money`] rounds, once a call ([`pure::prices::PriceTable::cost`]). What an answer tells of its cost and what is debited come
 //!   from one function, [`pure::bill::bill`]; held by lying providers in `tests/it/liars.rs`. Only a list price can be multiplied by tokens: they are types.
-//! - Only [`clock`] reads the clock, only [`config`] the environment, only the end of `serve` exits: `.clippy.toml` disallows the rest.
+//! - Only [`clock`] reads the clock, only [`config`] the environment, only the end of `serve` exits, only an upgrade starts a process; no
+//!   queue is without a bound and no lock is held over a wait, unless it says what bounds it: `.clippy.toml` disallows the rest.
 //! - Only [`pure::error`] says which status an error of ours has; the OpenAPI description lists them, and `tests/it/openapi.rs` compares.
 //! - A failed parse, conversion or store call is never zero, empty or "allowed". Held by review, and by the damage that tests do.
-//! - The meter never stops a stream, and a tap never needs more memory than its named bounds (`tests/fuzz`, `tests/it/meter_memory.rs`).
+//! - Only `billing::keep_within` ends a stream before its upstream does, and tells the client why in an event: it has reached its client's own
+//!   maximum, there is no credit for more, the ledger cannot say whether there is, or its account was stopped (`billing::early_end`). The
+//!   meter by itself stops none. Held by `Meter::end_early`, which nothing else can call, and by `tests/it/bounds.rs`, `extensions.rs` and
+//!   `suspended.rs`.
+//! - A tap never needs more memory than its named bounds (`tests/fuzz`, `tests/it/meter_memory.rs`).
 //!
 //! # Cross-cutting
 //!

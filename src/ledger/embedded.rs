@@ -38,10 +38,10 @@ mod writer;
 use self::load::take_lock;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use self::command::Command;
+use self::command::{Command, Commands};
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
@@ -63,7 +63,7 @@ use crate::pure::time::Timestamp;
 pub struct Embedded {
     shared: Arc<Shared>,
     /// To the thread. Another one after the ledger was handed over and taken back.
-    commands: Mutex<mpsc::Sender<Command>>,
+    commands: Mutex<Commands>,
     reports: Reports,
     /// How much is kept of receipts.
     receipts: ReceiptBounds,

@@ -257,11 +257,9 @@ impl Peer {
         if got != 0 {
             return Err(std::io::Error::last_os_error());
         }
-        if credentials.pid <= 1 {
-            return Err(ErrorKind::PermissionDenied.into());
-        }
+        let process = one_process(credentials.pid)?;
         // SAFETY: the call takes two numbers and makes a descriptor.
-        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, credentials.pid, 0) };
+        let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
         match i32::try_from(opened) {
             // SAFETY: the kernel has just made it, and nobody else has it.
             Ok(number) if number >= 0 => Ok(Peer(unsafe { OwnedFd::from_raw_fd(number) })),
@@ -314,6 +312,16 @@ impl Peer {
     }
 }
 
+/// A number that means one process which may be ended: 0 and below mean groups, or a process that cannot be seen from here, and 1 is the
+/// machine's own.
+fn one_process(number: libc::pid_t) -> std::io::Result<libc::pid_t> {
+    if number > 1 {
+        Ok(number)
+    } else {
+        Err(ErrorKind::PermissionDenied.into())
+    }
+}
+
 /// How much a successor may say in all.
 const LINES_BYTES_MAX: u64 = 1 << 14;
 /// How long a successor may take to open everything but the ledger.
@@ -325,3 +333,28 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const ENDS_ITSELF_WITHIN: Duration = Duration::from_millis(300);
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 const TAKE_BACK_PAUSE: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_that_means_no_single_process_is_refused() {
+        for number in [1, 0, -1, -2, libc::pid_t::MIN] {
+            assert_eq!(
+                one_process(number).unwrap_err().kind(),
+                ErrorKind::PermissionDenied,
+                "{number}"
+            );
+        }
+        for number in [2, libc::pid_t::MAX] {
+            assert_eq!(one_process(number).unwrap(), number);
+        }
+    }
+
+    #[test]
+    fn the_other_end_of_a_connection_is_a_process_that_can_be_watched() {
+        let (one, _other) = UnixStream::pair().unwrap();
+        assert!(!Peer::of(&one).unwrap().has_ended_within(Duration::ZERO));
+    }
+}

@@ -145,6 +145,7 @@ impl Successor {
             return log::warn!("process {process} is taking over already");
         }
         let program = self.program.display();
+        #[expect(clippy::disallowed_methods, reason = "this is the one that takes over")]
         let started = Command::new(&self.program)
             .args(&self.arguments)
             .stdin(Stdio::null())

@@ -1,4 +1,8 @@
 //! What metrics, access log and traces call things: few names, none of a caller's making.
+//!
+//! [`RouteName`] is no copy of `gateway::api::router::Route`, which says what to answer and has what a caller wrote in the path. As a label it
+//! would be without end. A name stands for one or several routes, and there are names for requests that have none: `gateway::recorder` maps
+//! each route to its name in one match, which the compiler holds complete.
 
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::spend::Spender;

@@ -216,7 +216,7 @@ fn exporter(
         ))
         .with_timeout(BATCH_MAX)
         .build()?;
-    let instance = uuid::Uuid::now_v7().to_string();
+    let instance = crate::clock::unique().to_string();
     let resource = Resource::builder_empty().with_attributes([
         KeyValue::new("service.name", collector.service_name.clone()),
         KeyValue::new("service.version", env!("CARGO_PKG_VERSION")),

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::harness::catalogue::{LARGE, SMALL, cost};
 use crate::harness::reply::whole_chat;
 use crate::harness::told::{told_cost, without_cost};
-use crate::harness::{Gateway, Reply, Upstream, deltas};
+use crate::harness::{Gateway, Reply, Setup, Upstream, deltas};
 
 /// A chat request in its simplest form.
 pub fn request(model: &str) -> String {
@@ -163,6 +163,22 @@ async fn a_purpose_may_stand_in_the_place_of_a_model() {
             .await
             .error(404, "not_found_error");
     }
+}
+
+#[tokio::test]
+async fn a_purpose_that_no_model_serves_is_404_by_its_name() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let mut setup = Setup::over(&upstream).model(SMALL, |model| model["purposes"] = json!(["chat"]));
+    let models = setup.catalogue["models"].as_array().unwrap();
+    let only = models.iter().find(|model| model["id"] == SMALL).unwrap().clone();
+    setup.catalogue = json!({ "models": [only] });
+    let gateway = setup.start().await;
+    let call = async |purpose: &str| gateway.http1.post("/llm/chat", request(purpose)).await;
+    call("purpose/chat").await.ok();
+    let error = call("purpose/slide").await.error(404, "not_found_error");
+    assert_eq!(error["message"], "There is no model for the purpose slide.");
+    let purposes = gateway.http1.get("/llm/models/purposes").await.ok().json();
+    assert_eq!((&purposes["chat"], &purposes["slide"]), (&json!(SMALL), &Value::Null));
 }
 
 #[tokio::test]

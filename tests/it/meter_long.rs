@@ -44,7 +44,8 @@ async fn a_silent_upstreams_stream_is_commented_on_between_events_and_nowhere_el
             );
         }
         cue.give();
-        // Half an event has come: a comment would break it. The upstream is silent for longer than a comment takes to be due.
+        // Half an event has come: a comment would break it.
+        // Sleeps: the time is what is tried. The upstream is silent for longer than a comment takes to be due.
         tokio::time::sleep(std::time::Duration::from_millis(80)).await;
         cue.give();
         let (_, event) = after_comments(&mut events).await;
@@ -96,6 +97,7 @@ async fn without_comments_or_in_a_whole_answer_there_are_none() {
         };
         let silence = async {
             upstream.asked(1).await;
+            // Sleeps: the time is what is tried. No comment comes, however long the upstream is silent.
             tokio::time::sleep(std::time::Duration::from_millis(40)).await;
             cue.give();
         };

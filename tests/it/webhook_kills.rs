@@ -64,6 +64,7 @@ async fn killed_at_each_step(store: Option<&RedisServer>) {
             "{} are left",
             open(&process)
         );
+        // Sleeps: between two looks, each of which starts a command.
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

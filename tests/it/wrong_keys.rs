@@ -183,6 +183,7 @@ async fn the_store_sees_none_of_the_wrong_keys() {
 /// How many commands the ledger sends by itself in so much time.
 async fn background(redis: &RedisServer, time: Duration) -> u64 {
     let before = commands(redis);
+    // Sleeps: the time is what is measured.
     tokio::time::sleep(time.min(Duration::from_secs(3))).await;
     let seen = commands(redis) - before;
     seen * (1 + time.as_millis() as u64 / 3_000)

@@ -173,6 +173,7 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
         assert!(start.elapsed() < Duration::from_secs(20), "not so after 20 s: {what}");
+        // Sleeps: between two looks.
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -279,6 +279,59 @@ fn paths_of_a_machine_and_left_overs_are_found() {
 }
 
 #[test]
+fn a_sleep_without_a_reason_right_above_it_is_found() {
+    let slept = |path: &str, source: &str| places(&[(path, source)], text::sleeps);
+    let said = "    // Sleeps: between two looks,\n    // of which there are many.\n    std::thread::sleep(PAUSE);\n";
+    for (source, line) in [
+        ("    tokio::time::sleep(PAUSE).await;\n".to_owned(), 1),
+        (format!("    // A while.\n{}", said.lines().last().unwrap()), 2),
+        (format!("{said}    std::thread::sleep(PAUSE);\n"), 4),
+        (said.replace("    std", "    look();\n    std"), 4),
+    ] {
+        assert_eq!(
+            slept("tests/it/a.rs", &source),
+            [format!("tests/it/a.rs:{line}")],
+            "{source}"
+        );
+        assert!(slept("bench/a.rs", &source).is_empty());
+    }
+    assert!(slept("tests/support/a.rs", said).is_empty());
+}
+
+#[test]
+fn a_test_that_is_named_and_not_there_is_found() {
+    let tests = [
+        ("tests/it/faults/kills.rs", "fn a_kill() {}\n"),
+        ("tests/documents/test_a.py", "def test_a(place):\n"),
+        ("src/config/variable.rs", "mod tests { fn names() {} }\n"),
+        ("src/cli/tests/wrong.rs", "fn usage() {}\n"),
+    ];
+    let named = |name: &str| {
+        let guide = format!("`a::b` is no test\n| a fault | `{name}` |\n");
+        let files: Vec<_> = tests.into_iter().chain([("tests/README.md", guide.as_str())]).collect();
+        places(&files, text::named_tests)
+    };
+    for name in [
+        "faults::kills",
+        "faults::kills::a_kill",
+        "test_a",
+        "config::variable::tests::names",
+        "cli::tests::wrong::usage",
+    ] {
+        assert!(named(name).is_empty(), "{name}");
+    }
+    for name in [
+        "faults::kill",
+        "faults::kills::a",
+        "faults::a_kill",
+        "test_b",
+        "config::variable::names_pass",
+    ] {
+        assert_eq!(named(name), ["tests/README.md:2"], "{name}");
+    }
+}
+
+#[test]
 fn functions_that_are_long_on_the_whole_are_found() {
     let long = format!("//! A\nfn a() {{\n{}}}\n", "    f();\n".repeat(8));
     assert_eq!(places(&[("src/a.rs", &long)], functions::median), ["src:1"]);

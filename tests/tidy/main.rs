@@ -65,6 +65,16 @@ fn nothing_names_a_machine_or_is_left_to_do() {
 }
 
 #[test]
+fn no_test_sleeps_without_a_reason() {
+    check(&rules::text::sleeps(&Tree::of_repository()));
+}
+
+#[test]
+fn tests_that_the_guide_names_are_there() {
+    check(&rules::text::named_tests(&Tree::of_repository()));
+}
+
+#[test]
 fn functions_are_short() {
     check(&rules::functions::median(&Tree::of_repository()));
 }

@@ -258,6 +258,7 @@ fn the_greeting_comes_when_the_gateway_answers() {
         "B/llm/balance",
         "B/llm/usage",
         "B/llm/public/models",
+        "status    S",
         "console   C",
         "sign in with T",
         "wallet    W",

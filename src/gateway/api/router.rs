@@ -1,4 +1,6 @@
 //! From a path and method to what is asked for.
+//!
+//! What metrics call a route is `telemetry::labels::RouteName`, which says why it is another list.
 
 use super::pages::Page;
 use crate::pure::error::ApiError;

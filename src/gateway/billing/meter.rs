@@ -192,7 +192,7 @@ impl Meter {
 
     /// What a stream's client is sent as its end, before the upstream ends it; none for a whole answer.
     #[cold]
-    pub(in crate::gateway) fn end_early(&mut self, end: EarlyEnd, tariff: &Tariff<'_>) -> Option<Bytes> {
+    pub(super) fn end_early(&mut self, end: EarlyEnd, tariff: &Tariff<'_>) -> Option<Bytes> {
         let Tap::Stream(tap) = &mut self.tap else { return None };
         Some(match end {
             EarlyEnd::Maximum => tap.end_as_length(tariff.body.choices(), Some(tariff)),

@@ -30,6 +30,10 @@ pub(in crate::gateway) struct Settler {
 }
 
 struct Counting {
+    #[expect(
+        clippy::disallowed_types,
+        reason = "each that waits has its body, which `body_memory_bytes_max` bounds, and its hold; to refuse one would lose its debit"
+    )]
     closed_calls: mpsc::Sender<(ClosedCall, Metered)>,
     thread: JoinHandle<()>,
 }

@@ -156,7 +156,7 @@ impl IdleTimeout {
                 wakes: context.waker().clone(),
             });
             if alarm.sleep.is_elapsed() {
-                alarm.sleep.as_mut().reset(tokio::time::Instant::now() + left);
+                alarm.sleep.as_mut().reset((now + left).into());
             }
             // A task that has spent its budget is told to come again before the clock is asked, which then does not know of it.
             if pin!(unconstrained(alarm.sleep.as_mut())).poll(context).is_pending() {

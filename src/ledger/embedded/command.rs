@@ -1,6 +1,6 @@
 //! What the ledger's thread is told.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use tokio::sync::oneshot;
 
@@ -10,6 +10,13 @@ use crate::ledger::StoreError;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::events::Refused;
 use crate::ledger::idempotency::call::{Found, KeyedCall};
+
+/// The way to the thread.
+#[expect(
+    clippy::disallowed_types,
+    reason = "what waits is bounded by calls and commands: each has at most one there, and debits have a queue of their own"
+)]
+pub(super) type Commands = mpsc::Sender<Command>;
 
 /// What the thread is told.
 #[derive(Debug)]

@@ -2,12 +2,12 @@
 //! thread writes out what is queued before, and nothing more: what operators read delays neither debits nor what operators do.
 
 use std::path::PathBuf;
-use std::sync::{Arc, PoisonError, mpsc};
+use std::sync::{Arc, PoisonError};
 
 use tokio::sync::oneshot;
 
 use super::audit::Moment;
-use super::command::Command;
+use super::command::{Command, Commands};
 use super::credits::CreditQuery;
 use super::receipts;
 use super::reports::Reports;
@@ -28,7 +28,7 @@ use crate::pure::ids::{AccountId, KeyDigest};
 #[derive(Clone, Debug)]
 pub(super) struct Reads {
     shared: Arc<Shared>,
-    commands: mpsc::Sender<Command>,
+    commands: Commands,
     reports: Reports,
     path: PathBuf,
 }

@@ -47,6 +47,10 @@ pub struct EmbeddedAccount {
     /// Its keys, in no order.
     keys: Mutex<Vec<KeyDigest>>,
     /// Held by whoever reads the account's usage.
+    #[expect(
+        clippy::disallowed_types,
+        reason = "who waits for it gives up when a report takes too long"
+    )]
     pub(super) reporting: tokio::sync::Mutex<()>,
     /// What was told of its refused calls.
     pub(super) told: ToldOf,
@@ -147,7 +151,7 @@ impl EmbeddedAccount {
             state: Mutex::new(state),
             numbers: AccountNumbers::default(),
             keys: Mutex::default(),
-            reporting: tokio::sync::Mutex::default(),
+            reporting: Default::default(),
             told: ToldOf::default(),
             stoppable: Stoppable::default(),
         }

@@ -312,7 +312,7 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
         .keep_receipts(crate::ledger::sqlite::ReceiptBounds::days(30), NOW.day())
         .unwrap();
     let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
-    let (_commands, inbox) = mpsc::channel();
+    let (_commands, inbox) = std::sync::mpsc::channel();
     let mut committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
     let cell = Arc::clone(&shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
     let queue = |cost: &str, sequence| {

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
-use super::command::Command;
+use super::command::{Command, Commands};
 use super::keys;
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
@@ -370,7 +370,7 @@ pub(super) fn start_thread(
     shared: &Arc<Shared>,
     database: Database,
     path: &Path,
-) -> Result<(mpsc::Sender<Command>, std::thread::JoinHandle<()>), StoreError> {
+) -> Result<(Commands, std::thread::JoinHandle<()>), StoreError> {
     let (commands, inbox) = mpsc::channel();
     let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox);
     let thread = std::thread::Builder::new()

@@ -1,9 +1,9 @@
-//! A journal's two files: the slots, and the prompts of the calls that run.
+//! A journal's two files: the slots, and the prompts of the calls that run (`prompts`).
 //!
 //! `NAME.journal` is locked by its owner for as long as it lives; whoever gets the lock of another's file knows that the owner is dead. Both
 //! files grow with the calls that run ([`segments`](super::segments)). A prompt is wiped when its call ends; a journal without calls is deleted.
-//!
-//! Longer than 400 lines: what lies at which place of the mapped file stands in one file.
+
+mod prompts;
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -12,6 +12,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub(super) use self::prompts::Blocks;
+use self::prompts::{BLOCK_BYTES, SEGMENT_BLOCKS};
 use super::segments::Segments;
 use super::slot::{PromptPlace, SLOT_BYTES, Slot};
 use crate::pure::time::Timestamp;
@@ -54,13 +56,6 @@ struct Free {
     prompt_segments: usize,
 }
 
-/// The blocks that hold a prompt, in order.
-#[derive(Debug, Default)]
-pub(super) struct Blocks {
-    numbers: Vec<u32>,
-    bytes: usize,
-}
-
 /// A slot that was claimed, and where its prompt is.
 pub(super) struct Claim {
     pub(super) slot: u32,
@@ -74,7 +69,7 @@ impl JournalFile {
     /// # Errors
     /// When the folder cannot be written or the disk is full.
     pub(super) fn create(folder: &Path) -> io::Result<JournalFile> {
-        let name = uuid::Uuid::now_v7().simple().to_string();
+        let name = crate::clock::unique().simple().to_string();
         let path = folder.join(name).with_extension(EXTENSION);
         // It gets its name once it is locked: nobody must take it for a dead process' in between.
         let new = path.with_extension("new");
@@ -235,14 +230,6 @@ impl JournalFile {
         self.in_use.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Wipes a prompt and frees its place.
-    pub(super) fn release_prompt(&self, blocks: Blocks) {
-        if !blocks.numbers.is_empty() {
-            self.wipe(&blocks);
-            self.free().blocks.extend(blocks.numbers.iter().rev());
-        }
-    }
-
     /// Frees a slot and wipes its prompt. The last one of an adopted journal deletes it.
     pub(super) fn release(&self, slot: u32, blocks: Blocks) {
         if let Some(place) = self.slot(slot) {
@@ -296,25 +283,6 @@ impl JournalFile {
     /// How many slots there are, used or free.
     pub(super) fn slots(&self) -> u32 {
         u32::try_from(self.slots.bytes() / SLOT_BYTES).unwrap_or(u32::MAX)
-    }
-
-    /// The prompt that was kept, when all of it is there.
-    pub(super) fn prompt(&self, place: PromptPlace) -> Option<Vec<u8>> {
-        let bytes = usize::try_from(place.bytes)
-            .ok()
-            .filter(|bytes| *bytes <= PROMPT_BYTES_MAX)?;
-        let mut prompt = Vec::with_capacity(bytes);
-        let mut number = place.first_block;
-        while prompt.len() < bytes {
-            let block = self.block(number)?;
-            let wanted = (bytes - prompt.len()).min(BLOCK_TEXT_BYTES);
-            // SAFETY: `block` points to BLOCK_BYTES mapped bytes; nobody writes to a dead process' journal.
-            let text = unsafe { std::slice::from_raw_parts(block, BLOCK_BYTES) };
-            let (next, text) = text.split_first_chunk::<4>()?;
-            prompt.extend_from_slice(text.get(..wanted)?);
-            number = u32::from_le_bytes(*next);
-        }
-        (crc32fast::hash(&prompt) == place.checksum && bytes > 0).then_some(prompt)
     }
 
     /// Brings what was written to the disk, for the case that the machine dies. Blocks.
@@ -379,70 +347,11 @@ impl JournalFile {
         Ok(())
     }
 
-    fn grow_prompts(&self, free: &mut Free) -> io::Result<()> {
-        let segment = free.prompt_segments;
-        let none = || io::Error::new(io::ErrorKind::NotFound, "the journal has no prompts");
-        self.prompts.as_ref().ok_or_else(none)?.grow(segment)?;
-        free.prompt_segments += 1;
-        // Block numbers count from 1.
-        free.blocks
-            .extend(numbers(segment * SEGMENT_BLOCKS + 1, SEGMENT_BLOCKS));
-        Ok(())
-    }
-
     fn map_what_is_there(&self) -> io::Result<()> {
         self.slots.map_what_is_there(SLOT_BYTES)?;
         self.prompts
             .as_ref()
             .map_or(Ok(()), |prompts| prompts.map_what_is_there(BLOCK_BYTES))
-    }
-
-    /// None is no harm: without its prompt a call that dies is billed by an estimate of it.
-    fn take_blocks(&self, free: &mut Free, bytes: usize) -> Vec<u32> {
-        if bytes > PROMPT_BYTES_MAX {
-            return Vec::new();
-        }
-        let wanted = bytes.div_ceil(BLOCK_TEXT_BYTES);
-        while free.blocks.len() < wanted {
-            if self.grow_prompts(free).is_err() {
-                return Vec::new();
-            }
-        }
-        let from = free.blocks.len() - wanted;
-        let mut numbers = free.blocks.split_off(from);
-        numbers.reverse();
-        numbers
-    }
-
-    fn write_prompt(&self, numbers: &[u32], prompt: &[u8]) {
-        let nexts = numbers.iter().skip(1).copied().chain([0]);
-        for ((number, next), text) in numbers.iter().zip(nexts).zip(prompt.chunks(BLOCK_TEXT_BYTES)) {
-            if let Some(block) = self.block(*number) {
-                // SAFETY: `block` points to BLOCK_BYTES mapped bytes that belong to this claim alone, and `text` is at most
-                // BLOCK_TEXT_BYTES long.
-                unsafe {
-                    std::ptr::copy_nonoverlapping(next.to_le_bytes().as_ptr(), block, 4);
-                    std::ptr::copy_nonoverlapping(text.as_ptr(), block.add(4), text.len());
-                }
-            }
-        }
-    }
-
-    fn wipe(&self, blocks: &Blocks) {
-        let mut left = blocks.bytes;
-        for number in &blocks.numbers {
-            let used = left.min(BLOCK_TEXT_BYTES);
-            if let Some(block) = self.block(*number) {
-                // SAFETY: as in `write_prompt`.
-                unsafe { std::ptr::write_bytes(block.add(4), 0, used) };
-            }
-            left -= used;
-        }
-    }
-
-    fn block(&self, number: u32) -> Option<*mut u8> {
-        let index = usize::try_from(number).ok()?.checked_sub(1)?;
-        self.prompts.as_ref()?.at(index.checked_mul(BLOCK_BYTES)?, BLOCK_BYTES)
     }
 }
 
@@ -488,10 +397,3 @@ const MAGIC: &[u8; 8] = b"TGJRNL01";
 const HEADER_BYTES: usize = 4096;
 /// 2 MiB of slots; 64 of them are 262,144 calls at once.
 const SEGMENT_SLOTS: usize = 4096;
-const BLOCK_BYTES: usize = 1024;
-/// A block begins with the number of the next.
-const BLOCK_TEXT_BYTES: usize = BLOCK_BYTES - 4;
-/// 4 MiB of prompts; 64 of them are 256 MiB.
-const SEGMENT_BLOCKS: usize = 4096;
-/// Longest prompt that is kept.
-const PROMPT_BYTES_MAX: usize = 8 << 20;

@@ -27,6 +27,10 @@ pub struct Account {
     /// Whether the account is stopped, as this process heard last.
     stopped: AtomicU8,
     /// Held by whoever reads the account's usage: one call at a time may ask Redis for so much.
+    #[expect(
+        clippy::disallowed_types,
+        reason = "who waits for it gives up after the ledger's time-out"
+    )]
     pub(super) reporting: tokio::sync::Mutex<()>,
     windows: Mutex<Vec<(Scope, Window)>>,
     pub(super) numbers: AccountNumbers,
@@ -44,7 +48,7 @@ impl Account {
             under_way: AtomicUsize::new(0),
             credits_looked_at_ms: AtomicU64::new(0),
             stopped: AtomicU8::new(ACTIVE),
-            reporting: tokio::sync::Mutex::default(),
+            reporting: Default::default(),
             windows: Mutex::default(),
             numbers: AccountNumbers::default(),
             acknowledged: Mutex::default(),

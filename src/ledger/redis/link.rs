@@ -25,6 +25,10 @@ pub(super) struct Link {
 #[derive(Debug, Default)]
 pub(super) struct Line {
     current: Mutex<Current>,
+    #[expect(
+        clippy::disallowed_types,
+        reason = "a connection is made within its time-out, or not at all"
+    )]
     connecting: tokio::sync::Mutex<()>,
 }
 

@@ -11,6 +11,10 @@ pub(super) struct Names {
     /// In their order, without one twice.
     known: Mutex<Arc<Vec<AccountId>>>,
     /// Held while they are read.
+    #[expect(
+        clippy::disallowed_types,
+        reason = "a reading ends with Redis' answers, each of which has its time-out"
+    )]
     pub(super) reading: tokio::sync::Mutex<()>,
 }
 

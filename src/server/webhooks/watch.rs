@@ -53,7 +53,7 @@ impl Watch {
                 continue;
             }
             let data = json!({ "provider": name, "targets": open.keys().collect::<Vec<_>>() });
-            let id = format!("evt_{}", uuid::Uuid::now_v7().simple());
+            let id = format!("evt_{}", crate::clock::unique().simple());
             let event = Event::new(id, EventKind::ProviderDown, now, None, data);
             match ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
                 Ok(_) => {

@@ -24,6 +24,7 @@ async fn drip(raw: &mut Raw, bytes: impl Iterator<Item = u8>) {
         if raw.try_send([byte]).await.is_err() || raw.is_closed() {
             return;
         }
+        // Sleeps: the pace is what is tried, bytes that come, and never fast.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -157,7 +158,7 @@ async fn an_idle_connection_is_kept_for_its_time_and_then_closed() {
     for _ in 0..3 {
         raw.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
         raw.answer().await.ok();
-        // Longer than a head may take: the time of a head begins with its first byte.
+        // Sleeps: the time is what is tried, longer than a head may take. The time of a head begins with its first byte.
         tokio::time::sleep(Duration::from_millis(300)).await;
     }
     raw.closed().await;

@@ -50,6 +50,7 @@ async fn random_kills(ground: Ground) {
         let running = load.start(&site);
         let moment = 20 + random() % 400;
         println!("kill {n} after {moment} ms");
+        // Sleeps: any moment is what is tried. A kill that waited for something to be seen would always come right after that.
         tokio::time::sleep(Duration::from_millis(moment)).await;
         site.kill();
         load.finish(running).await;

@@ -76,6 +76,7 @@ impl Load {
                     let number = next.fetch_add(1, Ordering::Relaxed);
                     let call = one_call(&client, &url, &key, number).await;
                     if call.outcome == Outcome::Unanswered {
+                        // Sleeps: the pace of a client whose gateway is away. It waits for nothing, for it may be told to stop.
                         tokio::time::sleep(Duration::from_millis(5)).await;
                     }
                     calls.push(call);
@@ -135,6 +136,7 @@ impl Load {
         let (ledger, started) = (site.ledger(), Instant::now());
         while let Err(difference) = self.record.check(&ledger, provider) {
             assert!(started.elapsed() < BILLED_WITHIN, "{difference}");
+            // Sleeps: between two looks, each of which reads all books.
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     }

@@ -8,6 +8,7 @@ use super::process::{BINARY, Ground, Site};
 use super::record::Outcome;
 use super::upstream::{Pace, Provider};
 use crate::harness::eventually;
+use crate::harness::metrics::Metrics;
 use crate::harness::redis_group::RedisUnderSentinels;
 use crate::harness::redis_server::{RedisServer, until};
 
@@ -82,6 +83,7 @@ async fn calls_in_flight_are_billed_when_a_redis_that_was_away_is_back() {
     eventually("calls run", async || (provider.seen() > 200).then_some(())).await;
     redis_of(&mut site).freeze();
     let memory = resident_kib(site.process_id());
+    // Sleeps: how long Redis is away is what is tried.
     tokio::time::sleep(outage()).await;
     let grown = resident_kib(site.process_id()).saturating_sub(memory);
     let seen = provider.seen();
@@ -159,7 +161,12 @@ async fn a_full_disk_refuses_paid_calls_until_there_is_room() {
     let running = load.start(&site);
     let refusals = "paid calls are refused";
     eventually("the log says so", async || site.log().contains(refusals).then_some(())).await;
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    eventually("each worker's calls are refused", async || {
+        let page = reqwest::get(format!("http://127.0.0.1:{}/metrics", site.admin_port));
+        let metrics = Metrics::read(&page.await.unwrap().text().await.unwrap());
+        (metrics.sum("tollgate_denials_total", &[("reason", "store")]) > 50.into()).then_some(())
+    })
+    .await;
     assert_eq!(provider.seen(), 0, "nothing unpaid is served");
     let models = reqwest::get(format!("{}/llm/public/models", site.base_url()))
         .await

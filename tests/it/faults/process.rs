@@ -134,6 +134,7 @@ impl Site {
             );
             let ended = self.process.as_mut().unwrap().try_wait().unwrap();
             assert!(ended.is_none(), "the gateway ended: {ended:?}: {}", self.log());
+            // Sleeps: between two looks.
             std::thread::sleep(Duration::from_millis(5));
         }
     }
@@ -202,6 +203,7 @@ impl Site {
                 process.kill().unwrap();
                 panic!("the gateway does not end: {}", self.log());
             }
+            // Sleeps: between two looks.
             std::thread::sleep(Duration::from_millis(1));
         }
         started.elapsed()

@@ -59,11 +59,13 @@ async fn away(site: &Site) {
     match &site.ground {
         Ground::Redis(server) => {
             server.freeze();
+            // Sleeps: how long the store is away is what is tried.
             tokio::time::sleep(away).await;
             server.thaw();
         }
         Ground::Sqlite | Ground::Sentinels(_) => {
             limit_files(site, "0");
+            // Sleeps: how long the store is away is what is tried.
             tokio::time::sleep(away).await;
             limit_files(site, "unlimited");
         }

@@ -117,6 +117,7 @@ async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent) -> std::io::Res
             let reports = call.is_multiple_of(4);
             stream(&mut socket, pace, reports.then_some(usage), &sent, call).await?;
         } else {
+            // Sleeps: the provider's pace, so that calls are under way when something happens to them.
             tokio::time::sleep(pace.pause).await;
             let text = "apple".to_owned() + &" apple".repeat(usize::try_from(pace.tokens).unwrap() - 1);
             let answer = json!({
@@ -154,6 +155,7 @@ async fn stream(
             ),
         )
         .await?;
+        // Sleeps: the provider's pace, so that calls are under way when something happens to them.
         tokio::time::sleep(pace.pause).await;
     }
     write_event(

@@ -388,6 +388,7 @@ fn next_frame(unread: &mut Vec<u8>) -> Option<(u8, u8, u32, Vec<u8>)> {
     Some((kind, flags, u32::from_be_bytes(stream), payload))
 }
 
+#[expect(clippy::disallowed_types, reason = "an upstream's acts are those of its script")]
 async fn answer(
     reply: FrameReply,
     stream: u32,
@@ -409,6 +410,7 @@ async fn answer(
                 continue;
             }
             Step::Pause(pause) => {
+                // Sleeps: a test asks for it whose matter is time, such as a head that comes late.
                 tokio::time::sleep(pause).await;
                 continue;
             }

@@ -47,6 +47,7 @@ pub async fn eventually<T>(what: &str, mut probe: impl AsyncFnMut() -> Option<T>
             return found;
         }
         assert!(started.elapsed() < WAIT_MAX, "not seen in {WAIT_MAX:?}: {what}");
+        // Sleeps: between two looks.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }

@@ -228,6 +228,7 @@ async fn act(socket: &mut impl Wire, reply: Reply) -> Outcome {
                     () = cue.given() => {}
                 }
             }
+            // Sleeps: a test asks for it whose matter is time, such as a head that comes late.
             Step::Pause(pause) => tokio::time::sleep(pause).await,
             Step::Close => {
                 // The end of a TLS session, or of the connection, is said properly.

@@ -1,4 +1,4 @@
-//! Rules over the text of files: length, heads, documents, words, left-overs.
+//! Rules over the text of files: length, heads, documents, words, left-overs, sleeps.
 
 use crate::tree::{File, Finding, Tree};
 
@@ -189,8 +189,67 @@ pub(crate) fn left_overs(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
+/// Waits of a fixed time in the integration tests: what is expected is waited for, unless a comment right above says why a time is.
+pub(crate) fn sleeps(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_test = |file: &&File| {
+        ["tests/it/", "tests/support/"]
+            .iter()
+            .any(|folder| file.path.starts_with(folder))
+    };
+    for file in tree.files.iter().filter(is_test) {
+        let mut is_said = false;
+        for (line, text) in file.lines() {
+            let text = text.trim_start();
+            if text.starts_with("//") {
+                is_said = is_said || text.contains(WHY_SLEEP);
+                continue;
+            }
+            if text.contains("sleep(") && !is_said {
+                let what = format!("wait for what is expected, or say above it `{WHY_SLEEP}` and why");
+                findings.push(file.finding(line, what));
+            }
+            is_said = false;
+        }
+    }
+    findings
+}
+
+/// Tests that the guide to the tests names and that there are not.
+pub(crate) fn named_tests(tree: &Tree) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in tree.files.iter().filter(|file| file.path == "tests/README.md") {
+        for (line, text) in file.lines().filter(|(_, text)| text.starts_with('|')) {
+            let codes = text.split('`').skip(1).step_by(2);
+            for name in codes.filter(|code| code.contains("::") || code.starts_with("test_")) {
+                if !is_test(tree, name) {
+                    findings.push(file.finding(line, format!("there is no test {name}")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// Whether there is a function of this path's last name in the file of its module, or such a module.
+fn is_test(tree: &Tree, name: &str) -> bool {
+    let (modules, last) = name.rsplit_once("::").unwrap_or(("", name));
+    let module = modules.replace("::", "/");
+    let [module, inline] = [module.as_str(), module.strip_suffix("/tests").unwrap_or(&module)];
+    let is_of = |file: &File, module: &str| {
+        let path = file.path.trim_end_matches(".rs").trim_end_matches("/mod");
+        path.ends_with(&format!("/{module}")) || module.is_empty()
+    };
+    let functions = [format!("fn {last}("), format!("def {last}(")];
+    tree.files.iter().any(|file| {
+        let has_function = functions.iter().any(|function| file.text.contains(function));
+        (has_function && (is_of(file, module) || is_of(file, inline))) || is_of(file, &format!("{module}/{last}"))
+    })
+}
+
 const LINES_MAX: usize = 400;
 const WHY_LONG: &str = "Longer than 400 lines:";
+const WHY_SLEEP: &str = "// Sleeps: ";
 
 /// Documents that the tree of text files leaves out.
 const KNOWN: &[&str] = &[

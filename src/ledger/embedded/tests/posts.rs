@@ -29,7 +29,7 @@ fn thread() -> Thread {
     std::fs::copy(rig.folder.path().join("ledger.db"), &path).unwrap();
     let database = Database::open(&path).unwrap();
     let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
-    let (_commands, inbox) = mpsc::channel();
+    let (_commands, inbox) = std::sync::mpsc::channel();
     let committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
     Thread {
         _folder: rig.folder,

@@ -3,6 +3,8 @@
 use std::hash::BuildHasher;
 
 use super::*;
+use crate::pure::ids::KeyId;
+use crate::pure::limits::LimitOverrides;
 use crate::pure::numbers::Birth;
 
 const OTHER: ProducerId = ProducerId(2);
