@@ -98,7 +98,7 @@ class Upstream:
                 self.asked += 1
                 wish = request["messages"][-1]["content"]
                 if isinstance(wish, list):
-                    wish = "".join(part["text"] for part in wish)
+                    wish = "".join(part.get("text", "") for part in wish)
                 if wish.startswith("usage "):
                     usage = json.JSONDecoder().raw_decode(wish.removeprefix("usage "))[0]
                     self._report(connection, request.get("stream") is True, usage, request.get("service_tier"))
@@ -130,7 +130,7 @@ class Upstream:
             body, kind = b"".join(map(event, [*EVENTS[:5], chunk([], usage=usage) | served, "[DONE]"])), "text/event-stream"
         else:
             body, kind = json.dumps(ANSWER | {"usage": usage} | served).encode(), "application/json"
-        connection.sendall(head(kind, f"content-length: {len(body)}") + body)
+        connection.sendall(head(kind, f"content-length: {len(body)}", "connection: close") + body)
 
     def _answer(self, connection: socket.socket, streams: bool, fault: str, after: int):
         body, kind = (STREAM, "text/event-stream") if streams else (WHOLE, "application/json")

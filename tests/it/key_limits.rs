@@ -1,5 +1,7 @@
 //! What a key may do and spend: its limits, its end users', its models and addresses, and what it is told of them.
 
+mod midnight;
+
 use futures::future::join_all;
 use reqwest::Method;
 use rust_decimal::Decimal;

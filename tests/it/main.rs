@@ -52,6 +52,7 @@ mod meter_leavers;
 mod meter_long;
 mod meter_memory;
 mod meter_shapes;
+mod mixed;
 mod model_names;
 mod money;
 mod names;

@@ -12,10 +12,10 @@ use crate::harness::catalogue::{EMBED, FREE, LARGE, SMALL, TWIN, cost};
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// Small, fast and the same everywhere: a test that fails says its seed.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
+    pub fn below(&mut self, limit: u64) -> u64 {
         self.0 = self
             .0
             .wrapping_mul(6_364_136_223_846_793_005)

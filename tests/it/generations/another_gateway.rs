@@ -5,12 +5,13 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use rust_decimal::Decimal;
+use serde_json::json;
 
 use super::{amount, id_of, page, text, told};
-use crate::chat::request;
-use crate::harness::catalogue::SMALL;
+use crate::harness::catalogue::{LARGE, SMALL, cost};
 use crate::harness::fleet::Fleet;
 use crate::harness::redis_server::RedisServer;
+use crate::harness::told::told_cost;
 use crate::harness::{Reply, Upstream};
 use crate::nodes::unlimited;
 
@@ -19,31 +20,64 @@ fn receipts() -> usize {
     std::env::var("TOLLGATE_RECEIPTS").map_or(1_000, |text| text.parse().unwrap())
 }
 
-/// Read right after the last byte from another gateway than the one that billed the call: none is unknown, and each says what was debited.
+/// The n-th call: its model, and the tokens that its provider reports.
+fn tokens(n: usize) -> (&'static str, u64, u64) {
+    let n = u64::try_from(n).unwrap();
+    ([SMALL, LARGE][usize::from(n.is_multiple_of(3))], 1 + n % 97, 1 + n % 89)
+}
+
+/// A request for it, whole or streamed; its words are the tokens that its provider is to report.
+fn request(n: usize, stream: bool) -> String {
+    let (model, prompt, completion) = tokens(n);
+    let messages = json!([{ "role": "user", "content": format!("{prompt} {completion}") }]);
+    let mut body = json!({ "model": model, "messages": messages, "max_tokens": 100, "stream": stream });
+    if stream {
+        body["stream_options"] = json!({ "include_usage": true });
+    }
+    body.to_string()
+}
+
+/// Reports the tokens that the request says.
+async fn reporter() -> Upstream {
+    Upstream::by(|_, seen| {
+        let body = seen.json();
+        let words = body["messages"][0]["content"].as_str().unwrap();
+        let (prompt, completion) = words.split_once(' ').unwrap();
+        let (prompt, completion) = (prompt.parse().unwrap(), completion.parse().unwrap());
+        match body["stream"] == true {
+            true => Reply::stream_of(&["Hel", "lo"], prompt, completion),
+            false => Reply::chat("Hello", prompt, completion),
+        }
+    })
+    .await
+}
+
+/// Read right after the last byte from another gateway than the one that billed the call: none is unknown, and each says what the answer
+/// told, which is what was debited.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_receipt_is_read_with_the_last_byte_from_another_gateway_on_redis() {
     const CLIENTS: usize = 4;
     let server = RedisServer::start();
-    let upstream = Upstream::by(|_, seen| match seen.json()["stream"] == true {
-        true => Reply::stream_of(&["Hel", "lo"], 9, 3),
-        false => Reply::chat("Hello", 9, 3),
-    })
-    .await;
+    let upstream = reporter().await;
     let fleet = Fleet::start(2, &server.url(), unlimited(), &upstream).await;
     let credit = Decimal::from(1_000);
     let key = fleet.account("acme", "pro", credit).await;
     let began = Instant::now();
-    let worker = async |n: usize| {
-        let (one_of, other) = (fleet.http1(n % 2, &key), fleet.http1((n + 1) % 2, &key));
+    let worker = async |worker: usize| {
+        let (one_of, other) = (fleet.http1(worker % 2, &key), fleet.http1((worker + 1) % 2, &key));
         let (mut sum, mut running, mut slowest) = (Decimal::ZERO, 0, Duration::ZERO);
         for n in 0..receipts() / CLIENTS {
-            let path = ["/llm/chat", "/llm/chat/stream"][n % 2];
-            let id = id_of(&one_of.post(path, request(SMALL)).await.ok());
+            let call = n * CLIENTS + worker;
+            let answer = one_of.post("/llm/chat", request(call, n % 2 == 1)).await.ok();
             let asked = Instant::now();
+            let (model, prompt, completion) = tokens(call);
+            let owed = cost(model, prompt, completion).round_dp(12);
+            assert_eq!(told_cost(answer.text()), Some(owed), "call {call}: {}", answer.text());
             loop {
-                let fields = told(&other, &id).await;
+                let fields = told(&other, &id_of(&answer)).await;
                 if text(&fields, "status") == "done" {
-                    sum += amount(&fields, "total_cost");
+                    assert_eq!(amount(&fields, "total_cost"), owed, "call {call}");
+                    sum += owed;
                     break;
                 }
                 // A machine that was held up for longer than a reader waits. It is said how often.

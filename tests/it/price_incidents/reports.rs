@@ -47,6 +47,38 @@ async fn parts_of_what_was_written_are_its_sum_where_none_is_named() {
     check(&gateway, json!({ "usage": usage }), cached(), expected).await;
 }
 
+/// Anthropic's answers say where and how fast a call was served, though nothing in the request asked for it, and some charge more for that.
+/// The catalogue has no price for it: the call is neither refused nor billed more.
+#[tokio::test]
+async fn a_place_and_a_speed_without_a_price_cost_the_usual() {
+    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
+    let expected = cost(&[(50, PROMPT), (300, READ), (500, WRITE), (20, COMPLETION)]);
+    for (place, speed) in [("us", "fast"), ("eu", "standard"), ("not_available", "")] {
+        let usage = json!({ "input_tokens": 50, "output_tokens": 20, "cache_read_input_tokens": 300, "cache_creation_input_tokens": 500,
+            "inference_geo": place, "speed": speed, "service_tier": "standard" });
+        check(&gateway, json!({ "usage": usage }), json!({}), expected).await;
+    }
+    // As numbers they are no tokens, and no price.
+    let usage = json!({ "input_tokens": 850, "output_tokens": 20, "inference_geo": 1.1, "speed": 6 });
+    let expected = cost(&[(850, PROMPT), (20, COMPLETION)]);
+    check(&gateway, json!({ "usage": usage }), json!({}), expected).await;
+}
+
+/// What tools of the provider's did is counted in uses, not in tokens.
+#[tokio::test]
+async fn uses_of_a_providers_tools_are_no_tokens() {
+    let (_upstream, gateway) = gateway(pricing(), |_| {}).await;
+    let uses = json!({ "web_search_requests": 7, "web_fetch_requests": 3, "web_search_input_tokens": 5_000 });
+    let expected = cost(&[(600, PROMPT), (300, READ), (40, COMPLETION)]);
+    for usage in [
+        json!({ "input_tokens": 600, "output_tokens": 40, "cache_read_input_tokens": 300, "server_tool_use": uses }),
+        json!({ "prompt_tokens": 900, "completion_tokens": 40, "total_tokens": 940, "prompt_tokens_details": { "cached_tokens": 300 },
+            "server_tool_use": uses, "server_side_tool_usage_details": { "web_search_calls": 7 } }),
+    ] {
+        check(&gateway, json!({ "usage": usage }), json!({}), expected).await;
+    }
+}
+
 #[tokio::test]
 async fn the_price_of_a_call_is_not_taken_for_one_that_used_nothing() {
     let mut prices = pricing();

@@ -65,10 +65,10 @@ fn rows_out_of_order_or_twice_are_no_table() {
 /// Tables of prices with every kind, rows for long prompts and tiers; calls of any size; reports of any kinds. What their hold asks for covers
 /// whatever they are billed: with the kinds that the request may ask for, and served by the tier that was asked for or by none.
 ///
-/// `TOLLGATE_BILLS` is the number of calls (200,000).
+/// `TOLLGATE_BILLS` is the number of calls (1,000,000).
 #[test]
 fn a_hold_covers_every_bill_within_its_bounds() {
-    let calls = std::env::var("TOLLGATE_BILLS").map_or(200_000, |calls| calls.parse().unwrap());
+    let calls = std::env::var("TOLLGATE_BILLS").map_or(1_000_000, |calls| calls.parse().unwrap());
     let mut dice = Dice(0x5EED_2026_1124);
     let mut table = dice.table();
     for call in 0..calls {

@@ -43,6 +43,14 @@ pub struct Setup {
     redis: Option<String>,
     hold_ttl: Duration,
     send_buffer_bytes: Option<u32>,
+    beside: Option<Beside>,
+}
+
+/// What another node of the same ledger has already.
+struct Beside {
+    clock: Clock,
+    key: String,
+    paid_in: Decimal,
 }
 
 impl Setup {
@@ -68,6 +76,7 @@ impl Setup {
             redis: None,
             hold_ttl: Options::default().hold_ttl,
             send_buffer_bytes: None,
+            beside: None,
         };
         // Nobody listens there, until a test says who.
         setup.provider("spare", json!({ "base_url": "http://127.0.0.1:1/v1" }))
@@ -127,6 +136,16 @@ impl Setup {
         Setup { redis, ..self }
     }
 
+    /// Another node of the ledger that this gateway has: with its clock, its account and its key.
+    pub fn beside(self, gateway: &Gateway) -> Setup {
+        let beside = Some(Beside {
+            clock: gateway.clock.clone(),
+            key: gateway.key.clone(),
+            paid_in: gateway.paid_in,
+        });
+        Setup { beside, ..self }
+    }
+
     /// The life of a hold in Redis, in the process' own time for its renewals and in the test's for Redis.
     pub fn hold_ttl(self, hold_ttl: Duration) -> Setup {
         Setup { hold_ttl, ..self }
@@ -151,7 +170,8 @@ impl Setup {
         std::fs::write(path("tollgate.yaml"), self.conf.to_string()).unwrap();
         let config = Config::parse(path("tollgate.yaml").as_ref(), &self.conf.to_string(), &environment).unwrap();
 
-        let clock = Clock::manual(NOW);
+        let clock = self.beside.as_ref().map(|beside| beside.clock.clone());
+        let clock = clock.unwrap_or_else(|| Clock::manual(NOW));
         let upstreams = Upstreams::new(self.resolver);
         let (traces, receipts) = (config.traces.clone(), config.receipts.clone());
         let snapshot = Snapshot::load(config, &upstreams).unwrap();
@@ -207,11 +227,15 @@ impl Setup {
             log,
             traces,
         };
-        gateway.create_account(ACCOUNT, self.tier).await;
-        if self.credit != "0" {
-            gateway.pay_in(&self.credit, "first").await;
+        if let Some(beside) = self.beside {
+            (gateway.key, gateway.paid_in) = (beside.key, beside.paid_in);
+        } else {
+            gateway.create_account(ACCOUNT, self.tier).await;
+            if self.credit != "0" {
+                gateway.pay_in(&self.credit, "first").await;
+            }
+            gateway.key = gateway.new_key(KeySpec::default()).await;
         }
-        gateway.key = gateway.new_key(KeySpec::default()).await;
         gateway.http1.key = gateway.key.clone();
         gateway.h2c.key = gateway.key.clone();
         gateway
