@@ -28,6 +28,8 @@ PROMPT_PRICE, COMPLETION_PRICE = "0.00000115", "0.0000023"
 SECRET = "sk-upstream-secret"
 # How long the gateway waits for a silent upstream.
 SILENCE_MS_MAX = 500
+# Where it must not give up.
+PATIENT = {"idle_ms": 20_000, "first_byte_ms": 20_000}
 
 
 def chunk(choices: list, **more) -> dict:

@@ -13,7 +13,7 @@ from decimal import ROUND_HALF_EVEN, Decimal, localcontext
 import httpx
 import pytest
 from conftest import CALL_SECONDS_MAX, running, wait_for
-from faulty import FaultyGateway
+from faulty import PATIENT, FaultyGateway
 
 MARKUP = Decimal("1.15")
 PICO = Decimal("0.000000000001")
@@ -103,7 +103,8 @@ class PricedGateway(FaultyGateway):
 @pytest.fixture(scope="module")
 def priced(tmp_path_factory):
     unlimited = {"rpm": 1_000_000, "tpm": 1_000_000_000_000, "concurrency": 1_000, "monthly_quota": "1000000"}
-    yield from running(PricedGateway(tmp_path_factory.mktemp("priced"), tiers={"pro": unlimited}))
+    # The upstream always answers, as soon as the machine lets it.
+    yield from running(PricedGateway(tmp_path_factory.mktemp("priced"), tiers={"pro": unlimited}, timeouts=PATIENT))
 
 
 @dataclass(frozen=True)
