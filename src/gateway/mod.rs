@@ -162,10 +162,9 @@ impl ProxyHttp for Tollgate {
 
     async fn fail_to_proxy(&self, session: &mut Session, e: &Error, ctx: &mut Self::CTX) -> FailToProxy {
         hook("fail_to_proxy", ctx);
-        let told = crate::gateway::upstream::failure::send_error(session, ctx, e).await;
         FailToProxy {
-            error_code: told.status,
-            can_reuse_downstream: told.is_ended,
+            error_code: crate::gateway::upstream::failure::send_error(session, ctx, e).await,
+            can_reuse_downstream: false,
         }
     }
 

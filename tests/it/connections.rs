@@ -194,34 +194,6 @@ async fn the_connection_is_kept_after_what_the_upstream_answered() {
     gateway.check_books().await;
 }
 
-/// The heads of these answers said that the connection is kept: a client that uses it again at once must get its answer.
-#[tokio::test]
-async fn the_connection_is_kept_behind_a_stream_that_broke_off() {
-    let replies = [
-        Reply::stream().role().close(),
-        Reply::stream().role().text("Hi").close(),
-        Reply::stream()
-            .role()
-            .event(r#"{"error":{"message":"overloaded","code":503}}"#)
-            .end(),
-        Reply::stream_of(&["Hi"], 9, 1),
-    ];
-    let broken = replies.len() - 1;
-    let upstream = Upstream::of(replies).await;
-    let gateway = Gateway::over(&upstream).await;
-    let mut raw = Raw::connect(gateway.address).await;
-    for number in 0..=broken {
-        raw.send(post(&gateway, "/llm/chat", &streaming(SMALL))).await;
-        let answer = raw.answer().await.ok();
-        let text = answer.text();
-        assert_eq!(text.contains("upstream_error"), number < broken, "{text}");
-        assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
-        assert_ne!(answer.header("connection"), "close");
-        check_reusable(&mut raw, &gateway).await;
-    }
-    gateway.check_books().await;
-}
-
 #[tokio::test]
 async fn a_connection_that_is_not_kept_says_so() {
     let upstream = Upstream::always(Reply::status(500)).await;

@@ -7,6 +7,7 @@ use rust_decimal::{Decimal, RoundingStrategy};
 use serde_json::{Value, json};
 
 use crate::harness::catalogue::{EMBED, FREE, HUGE, LARGE, SMALL, TWIN};
+use crate::harness::client::Client;
 use crate::harness::gateway::decimal;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::reply::whole_chat;
@@ -266,6 +267,11 @@ impl Call {
     }
 }
 
+/// A client whose connection no other call has.
+fn alone(gateway: &Gateway) -> Client {
+    Client::http1(gateway.address).with_key(&gateway.key)
+}
+
 /// Makes the calls, very many at once: the request's ids, and the costs that the answers told.
 async fn made(gateway: &Gateway, calls: &[Call]) -> HashMap<String, Decimal> {
     const LANES: usize = 64;
@@ -277,7 +283,12 @@ async fn made(gateway: &Gateway, calls: &[Call]) -> HashMap<String, Decimal> {
         };
         let mut told = Vec::new();
         for call in calls.iter().skip(lane).step_by(LANES) {
-            told.extend(call.told(&client.post(call.path, call.body.clone()).await));
+            // A connection of HTTP/1.1 is closed behind a stream that ended too early, which its head could not say.
+            let answer = match call.body.contains("ends") {
+                true => alone(gateway).post(call.path, call.body.clone()).await,
+                false => client.post(call.path, call.body.clone()).await,
+            };
+            told.extend(call.told(&answer));
         }
         told
     };

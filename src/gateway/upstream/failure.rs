@@ -217,24 +217,14 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     Next::Another
 }
 
-/// What a client was told of a failure.
-#[derive(Clone, Copy, Debug, Default)]
-pub(in crate::gateway) struct ToldFailure {
-    /// The status, 0 when it has left.
-    pub(in crate::gateway) status: u16,
-    /// Its stream, which had begun, has an end: the connection serves on, as the stream's head said.
-    pub(in crate::gateway) is_ended: bool,
-}
-
-/// Tells the client of a failure, as far as it can still be told.
-pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> ToldFailure {
+/// Tells the client of a failure, as far as it can still be told. The status that it was told, 0 when it has left.
+pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> u16 {
     let has_left = ctx.call().is_some_and(|call| call.client_has_left);
     if has_left || *error.esource() == ErrorSource::Downstream {
         // Clients that leave are normal traffic.
         log::debug!("request {}: {}", ctx.id, ErrorText(error));
-        return ToldFailure::default();
+        return 0;
     }
-    let mut is_ended = false;
     let failure = told(ctx, error);
     let wire = failure.to_wire();
     let (id, path) = (ctx.id, session.req_header().uri.path());
@@ -261,9 +251,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
             Some(tail) => {
                 let at_most = Some(ctx.snapshot.config.timeouts.write.min(TAIL_MAX));
                 let client = &mut session.downstream_session;
-                let written = write_within(at_most, || false, pin!(client.write_response_body(tail, true))).await;
-                is_ended = written.is_ok() && !is_stopped(error);
-                written
+                write_within(at_most, || false, pin!(client.write_response_body(tail, true))).await
             }
             None => Ok(()),
         }
@@ -271,10 +259,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     if let Err(error) = written {
         log::debug!("request {id}: the failure could not be told: {error}");
     }
-    ToldFailure {
-        status: wire.status,
-        is_ended,
-    }
+    wire.status
 }
 
 /// How loud a failure is told: an error is what an operator has to mend, a warning what a provider did wrong, and what providers, clients
