@@ -27,8 +27,11 @@ fn main() {
     println!("cargo::rerun-if-changed=src/build.rs");
     println!("cargo::rerun-if-changed=src/pure/tokens/layout.rs");
     let folder = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo says where"));
-    write(&folder, "o200k", bpe_openai::o200k_base(), &o200k_rule());
-    write(&folder, "cl100k", bpe_openai::cl100k_base(), CL100K_RULE);
+    // At once: the crate waits for both.
+    std::thread::scope(|threads| {
+        threads.spawn(|| write(&folder, "o200k", bpe_openai::o200k_base(), &o200k_rule()));
+        write(&folder, "cl100k", bpe_openai::cl100k_base(), CL100K_RULE);
+    });
 }
 
 fn write(folder: &Path, name: &str, tokenizer: &bpe_openai::Tokenizer, rule: &str) {

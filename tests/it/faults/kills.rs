@@ -3,13 +3,14 @@
 use std::pin::pin;
 use std::time::Duration;
 
-use super::load::Load;
+use super::load::{CALLS_MAX, Load};
 use super::process::{Ground, Site, audit, journals, new_account, view};
 use super::told::receipts_are_told_once;
 use super::upstream::{Pace, Provider};
 use crate::chat::request;
 use crate::harness::catalogue::SMALL;
 use crate::harness::client::Client;
+use crate::harness::gateway::decimal;
 use crate::harness::redis_server::RedisServer;
 use crate::harness::reply::whole_chat;
 use crate::harness::{Reply, Upstream, eventually};
@@ -21,6 +22,10 @@ const PACE: Pace = Pace {
 
 /// How many times the gateway is killed in a run of the tests. `TOLLGATE_KILLS` says another number.
 const KILLS: u64 = 6;
+
+/// After so many the callers are others: what a call that was cut may have cost is known within bounds, which add up.
+const KILLS_A_LOAD: u64 = 20;
+const WORKERS: usize = 50;
 
 fn kills() -> u64 {
     std::env::var("TOLLGATE_KILLS").map_or(KILLS, |text| text.parse().unwrap())
@@ -45,8 +50,14 @@ async fn random_kills(ground: Ground) {
     let provider = Provider::start(PACE).await;
     let mut site = Site::new(ground, &provider, |_| ());
     site.start(&[]);
-    let mut load = Load::new(&site, 50);
+    let (mut load, mut accounts) = (Load::new(&site, WORKERS), Vec::new());
     for n in 0..kills() {
+        if n > 0 && n % KILLS_A_LOAD == 0 {
+            receipts_are_told_once(&site, &load, WORKERS).await;
+            accounts.extend(load.balances(&site));
+            load = Load::of(&site, &format!("after-{n}-worker"), WORKERS);
+            load.begin_at(n / KILLS_A_LOAD * CALLS_MAX);
+        }
         let running = load.start(&site);
         let moment = 20 + random() % 400;
         println!("kill {n} after {moment} ms");
@@ -57,8 +68,17 @@ async fn random_kills(ground: Ground) {
         site.start(&[]);
         reconciled(&site, &mut load, &provider).await;
     }
-    println!("{} calls", load.record.all().count());
-    receipts_are_told_once(&site, &load, 50).await;
+    println!(
+        "{} calls after the last of {} kills",
+        load.record.all().count(),
+        kills()
+    );
+    receipts_are_told_once(&site, &load, WORKERS).await;
+    let ledger = site.ledger();
+    for (name, balance) in accounts {
+        let now = decimal(view(&ledger, &name).figures.balance);
+        assert_eq!(now, balance, "{name}, long after its last call");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -5,13 +5,18 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::StreamExt;
+use rust_decimal::Decimal;
 use serde_json::json;
 use tokio::task::JoinSet;
 use tollgate::pure::ids::ApiKey;
 
-use super::process::{Site, new_account};
+use super::process::{Site, new_account, view};
 use super::record::{Call, Outcome, Record};
 use super::upstream::{MODEL, Provider, answer_id, message, prompt_tokens};
+use crate::harness::gateway::decimal;
+
+/// How far apart the numbers of the calls of loads that follow each other are.
+pub const CALLS_MAX: u64 = 10_000_000;
 
 /// Workers and what they have seen.
 pub struct Load {
@@ -94,6 +99,18 @@ impl Load {
             let (worker, calls) = ended.unwrap();
             self.record.keep(worker, calls);
         }
+    }
+
+    /// What each account has, by name.
+    pub fn balances(&self, site: &Site) -> Vec<(String, Decimal)> {
+        let ledger = site.ledger();
+        let names = (0..self.keys.len()).map(|worker| self.record.account(worker));
+        names
+            .map(|name| {
+                let balance = decimal(view(&ledger, &name).figures.balance);
+                (name, balance)
+            })
+            .collect()
     }
 
     /// The numbers of its calls begin there.

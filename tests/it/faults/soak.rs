@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rust_decimal::Decimal;
 
-use super::load::Load;
+use super::load::{CALLS_MAX, Load};
 use super::process::{Ground, Site, view};
 use super::record::Outcome;
 use super::unwritable::{limit_files, start_unstoppable};
@@ -25,8 +25,6 @@ const WORKERS: usize = 12;
 const SOAK: Duration = Duration::from_secs(5);
 /// Faults in a round.
 const FAULTS: usize = 3;
-/// How far apart the numbers of two rounds' calls are.
-const CALLS_MAX: u64 = 10_000_000;
 
 #[derive(Clone, Copy, Debug)]
 enum Fault {
@@ -112,12 +110,7 @@ async fn soak(ground: Ground) {
         }
         load.finish(running).await;
         load.reconciled(&site, &provider).await;
-        let ledger = site.ledger();
-        for worker in 0..WORKERS {
-            let name = load.record.account(worker);
-            let balance = decimal(view(&ledger, &name).figures.balance);
-            accounts.push((name, balance));
-        }
+        accounts.extend(load.balances(&site));
         let (all, good) = (load.record.all(), |outcome| matches!(outcome, Outcome::Whole { .. }));
         let (yes, no): (Vec<_>, Vec<_>) = all.partition(|call| good(call.outcome));
         (whole, others) = (whole + yes.len(), others + no.len());
