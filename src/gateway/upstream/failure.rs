@@ -249,7 +249,8 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         match tail {
             // Also when the process stops: this is what it stops with.
             Some(tail) => {
-                let at_most = Some(ctx.snapshot.config.timeouts.write.min(TAIL_MAX));
+                let at_most = if is_stopped(error) { STOP_TAIL_MAX } else { TAIL_MAX };
+                let at_most = Some(ctx.snapshot.config.timeouts.write.min(at_most));
                 let client = &mut session.downstream_session;
                 write_within(at_most, || false, pin!(client.write_response_body(tail, true))).await
             }
@@ -318,3 +319,5 @@ const STALE_MAX: Duration = Duration::from_millis(100);
 const ADDRESSES_MAX: usize = 3;
 /// How long a client may take what ends its stream after a failure.
 const TAIL_MAX: Duration = Duration::from_secs(1);
+/// The same when the process stops, which is not held up for long by who does not read.
+const STOP_TAIL_MAX: Duration = Duration::from_millis(500);
