@@ -20,6 +20,7 @@ mod key_rotate;
 mod keys;
 mod load;
 mod operators;
+mod outage;
 mod owner;
 mod preflight;
 mod queries;

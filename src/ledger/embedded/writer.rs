@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
 use super::keys;
+use super::outage::{Change, Outage, Unwritable};
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
 use super::spending;
@@ -44,6 +45,10 @@ pub(super) struct Committer {
     keys_at: Option<Instant>,
     /// Events that were claimed, until when.
     pub(super) leases: HashMap<String, Timestamp>,
+    /// Debits that cannot be written.
+    outage: Outage,
+    /// Whether idempotency keys could not be written when that was last tried.
+    keys_wait: bool,
 }
 
 impl Committer {
@@ -68,14 +73,16 @@ impl Committer {
             // What has expired before the start, and what was not written before the ledger was taken back.
             keys_at: Some(crate::clock::monotonic()),
             leases: HashMap::new(),
+            outage: Outage::default(),
+            keys_wait: false,
         }
     }
 
     pub(super) fn run(mut self) {
         let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
-            let due = [self.commit_at, self.sync_at, self.keys_at].into_iter().flatten().min();
-            let command = match due {
+            let due = [self.commit_at, self.sync_at, self.keys_at, self.outage.over_at()];
+            let command = match due.into_iter().flatten().min() {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(at) => self
                     .inbox
@@ -161,7 +168,8 @@ impl Committer {
 
     fn do_what_is_due(&mut self) {
         let now = crate::clock::monotonic();
-        if self.commit_at.is_some_and(|at| at <= now) {
+        // Whether an outage is over is looked at even when there is nothing to commit.
+        if [self.commit_at, self.outage.over_at()].into_iter().flatten().any(|at| at <= now) {
             self.commit_at = None;
             self.commit_or_retry();
         }
@@ -186,10 +194,13 @@ impl Committer {
         match keys::write(&self.shared.idempotency, &mut self.database, self.shared.clock.now()) {
             Ok(()) => {
                 self.keys_at = self.keys_at.or(now.checked_add(KEYS_EVERY));
+                self.keys_wait = false;
                 true
             }
             Err(error) => {
-                log::warn!("idempotency keys cannot be written: {error}");
+                if !std::mem::replace(&mut self.keys_wait, true) {
+                    log::warn!("idempotency keys cannot be written: {error}");
+                }
                 self.keys_at = now.checked_add(RETRY_EVERY);
                 false
             }
@@ -307,28 +318,25 @@ impl Committer {
     }
 
     fn commit_or_retry(&mut self) {
-        match self.commit() {
-            Ok(()) => {
-                if self.shared.unwritable.swap(false, Ordering::Relaxed) {
-                    log::warn!("the ledger's file can be written again");
-                }
+        let (committed, now) = (self.commit(), crate::clock::monotonic());
+        self.shared.unwritable.store(committed.is_err(), Ordering::Relaxed);
+        let change = match &committed {
+            Ok(()) => self.outage.succeeded(now),
+            Err(_) => self.outage.failed(now),
+        };
+        let why = committed.as_ref().err();
+        let why = why.map_or_else(String::new, |error| format!(": {error}"));
+        match change {
+            None => {}
+            Some(Change::Begins) => log::warn!("MONEY: debits cannot be written, new paid calls are refused{why}"),
+            Some(Change::Lasts) => {
+                log::error!("MONEY: for a minute debits could not be written, or only now and then, and paid calls are refused{why}");
             }
-            Err(error) => {
-                if !self.shared.unwritable.swap(true, Ordering::Relaxed) {
-                    log::error!("MONEY: debits cannot be written, new paid calls are refused: {error}");
-                }
-                self.commit_within(RETRY_EVERY);
-            }
+            Some(Change::Over) => log::warn!("the ledger's file can be written again"),
         }
-    }
-}
-
-/// Without its thread the ledger can write nothing: however the thread ends, new reserves are refused from then on.
-struct Unwritable(Arc<Shared>);
-
-impl Drop for Unwritable {
-    fn drop(&mut self) {
-        self.0.unwritable.store(true, Ordering::Relaxed);
+        if committed.is_err() {
+            self.commit_within(RETRY_EVERY);
+        }
     }
 }
 
