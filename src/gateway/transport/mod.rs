@@ -8,7 +8,8 @@
 //!
 //! What differs from Pingora's loop, each held by the differential test in `tests/it/differential`:
 //! informational answers stay inside; trailers stay inside; an answer's end is always told to the body filters, with an empty last piece
-//! where the head was all of it; no body modules run; the connection pool is its own.
+//! where the head was all of it; pieces that are there at once come to the body filters as one; no body modules run; the connection pool
+//! is its own.
 
 mod carried;
 pub(super) mod deadline;
@@ -23,6 +24,7 @@ mod write_batch;
 use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 
+use bytes::{Bytes, BytesMut};
 use http::{Uri, Version, header};
 use pingora::http::RequestHeader;
 use pingora::proxy::Session;
@@ -33,7 +35,7 @@ pub use self::carried::{Carried, TimeLimits};
 use self::downstream::Downstream;
 pub use self::gathering::GatherLimits;
 use self::upstream_session::{Piece, UpstreamSession};
-use self::write_batch::WriteBatch;
+use self::write_batch::{BYTES_MAX, WriteBatch};
 use crate::net::connection_pool::ConnectionPool;
 
 /// Connections to upstreams, and the way over them. One for each plugin.
@@ -230,17 +232,63 @@ where
                 None => break,
             }
         };
-        let filtered = match read {
-            Ok(piece) => filter(plugin, session, ctx, piece).await,
-            Err(error) => Err(error),
+        let first = match read {
+            Ok(piece) => piece,
+            Err(error) => return Ok(Some(error)),
         };
-        match filtered {
+        let (piece, failure) = join(client, upstream, first).await;
+        match filter(plugin, session, ctx, piece).await {
             Ok(piece) => batch.push(piece),
             Err(error) => return Ok(Some(error)),
         }
         client.heard();
+        if failure.is_some() {
+            return Ok(failure);
+        }
+        if !batch.is_empty() {
+            // All that was there is in it.
+            break;
+        }
     }
     Ok(None)
+}
+
+/// A piece and those behind it that are there already, as one, and what failed behind them: a provider that sends an event a chunk costs
+/// one turn through the filters for as many as have come.
+async fn join<P: Carried + Sync>(
+    client: &mut Downstream<'_, P>,
+    upstream: &mut UpstreamSession,
+    first: Piece,
+) -> (Piece, Option<Box<Error>>) {
+    let Piece { bytes, mut ends } = first;
+    let first = bytes.unwrap_or_default();
+    let mut joined = BytesMut::new();
+    while !ends && first.len().max(joined.len()) < BYTES_MAX {
+        let piece = match client.at_once(pin!(upstream.piece())).await {
+            None => break,
+            Some(Ok(piece)) => piece,
+            Some(Err(error)) => return (piece_of(first, joined, false), Some(error)),
+        };
+        ends = piece.ends;
+        let Some(bytes) = piece.bytes.filter(|bytes| !bytes.is_empty()) else {
+            continue;
+        };
+        if joined.is_empty() {
+            joined.reserve(BYTES_MAX.saturating_add(bytes.len()));
+            joined.extend_from_slice(&first);
+        }
+        joined.extend_from_slice(&bytes);
+    }
+    (piece_of(first, joined, ends), None)
+}
+
+/// The first piece, or it and those behind it.
+fn piece_of(first: Bytes, joined: BytesMut, ends: bool) -> Piece {
+    let bytes = if joined.is_empty() { first } else { joined.freeze() };
+    Piece {
+        bytes: (!bytes.is_empty()).then_some(bytes),
+        ends,
+    }
 }
 
 /// The call has to end: the plugin's filters may give the answer an end.

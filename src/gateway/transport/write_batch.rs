@@ -260,8 +260,8 @@ fn frame(mut head: Box<ResponseHeader>, client: Version, length: Option<usize>) 
     Ok(head)
 }
 
-/// Bytes that are written at once. More would save little, and the other streams of the thread wait meanwhile.
-const BYTES_MAX: usize = 4 << 10;
+/// Bytes that are read and written at once. More would save little, and the other streams of the thread wait meanwhile.
+pub(super) const BYTES_MAX: usize = 4 << 10;
 /// Bytes of a gathered answer that are joined to leave with its head, in one write: a usual one is no longer. The rest follows without being
 /// copied, each buffer in the time that a client may take for a write.
 const BEGIN_BYTES_MAX: usize = 16 << 10;
