@@ -236,7 +236,11 @@ where
             Ok(piece) => piece,
             Err(error) => return Ok(Some(error)),
         };
-        let (piece, failure) = join(client, upstream, first).await;
+        let (piece, failure) = if batch.is_urgent() {
+            (first, None)
+        } else {
+            join(client, upstream, first).await
+        };
         match filter(plugin, session, ctx, piece).await {
             Ok(piece) => batch.push(piece),
             Err(error) => return Ok(Some(error)),

@@ -27,6 +27,8 @@ pub(super) struct WriteBatch<'t> {
     piece: Bytes,
     /// It and those after it, when there are some.
     pieces: BytesMut,
+    /// Bytes of it have left.
+    has_begun: bool,
     ends: bool,
 }
 
@@ -68,6 +70,7 @@ impl<'t> WriteBatch<'t> {
             share: GatheredShare::of(all),
             piece: Bytes::new(),
             pieces: BytesMut::new(),
+            has_begun: false,
             ends: false,
         }
     }
@@ -89,6 +92,12 @@ impl<'t> WriteBatch<'t> {
             Leaves::Whole(_) => false,
         };
         self.ends || is_long()
+    }
+
+    /// Whether the next piece is to be written as it comes, whatever is there behind it: the first bytes of what leaves as it comes. A
+    /// provider that sends fast would else have more of it ready each time, until the batch is full.
+    pub(super) fn is_urgent(&self) -> bool {
+        !self.has_begun && !matches!(self.leaves, Leaves::Whole(_))
     }
 
     /// Whether the answer's last piece was taken in.
@@ -169,6 +178,7 @@ impl<'t> WriteBatch<'t> {
             None => self.take_joined(),
         };
         self.share.give_back(bytes.len());
+        self.has_begun |= !bytes.is_empty();
         Part {
             head: None,
             bytes,

@@ -166,6 +166,24 @@ fn pieces_leave_together_in_their_order_and_the_end_with_them() {
 }
 
 #[test]
+fn the_first_bytes_of_what_leaves_as_it_comes_wait_for_none_behind_them() {
+    let mut burst = burst();
+    assert!(burst.is_urgent());
+    burst.take().unwrap();
+    assert!(burst.is_urgent(), "its head has left, and no event");
+    burst.push(piece("", false));
+    assert!(burst.take().unwrap().is_none() && burst.is_urgent());
+    burst.push(piece("a", false));
+    burst.take().unwrap();
+    assert!(!burst.is_urgent());
+    let all = AtomicUsize::new(0);
+    let mut gathered = whole(1 << 10, &all);
+    assert!(!gathered.is_urgent(), "it waits for its end anyway");
+    gathered.stop_gathering();
+    assert!(gathered.is_urgent());
+}
+
+#[test]
 fn a_full_one_takes_no_more() {
     let mut burst = burst();
     burst.take().unwrap();
