@@ -5,8 +5,8 @@ mod reports;
 use std::sync::Arc;
 
 use super::account::{Account, account_keys, keys_of_account};
-use super::credits::payment_key;
 use super::link::Link;
+use super::payments::payment_key;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key, operators_key};
