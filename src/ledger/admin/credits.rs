@@ -66,7 +66,7 @@ pub struct CreditPost {
     /// Takes what is available where that is less, were it nothing. The same reference and kind again change nothing then, whatever was taken.
     #[serde(default, skip_serializing_if = "is_false")]
     pub as_available: bool,
-    /// Its account can be found by its reference alone: that of a payment elsewhere.
+    /// A payment elsewhere: of all accounts one is credited it, which can be found by its reference alone. Top-ups only.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_payment: bool,
 }
@@ -196,6 +196,9 @@ impl CreditPost {
         }
         if Credits::ZERO.checked_sub(amount).is_none() {
             return Err("the amount is out of range".to_owned());
+        }
+        if self.is_payment && kind != CreditKind::TopUp {
+            return Err(format!("a payment is a top_up, not a {kind}"));
         }
         check_reference(&self.reference)?;
         let note = self.note.as_deref().unwrap_or_default();
@@ -375,12 +378,8 @@ impl FromStr for CreditKind {
 /// When it is empty, too long, or has control characters, which no list could show.
 pub(in crate::ledger) fn check_reference(reference: &str) -> Result<(), String> {
     let is_good = (1..=REFERENCE_BYTES_MAX).contains(&reference.len()) && !reference.chars().any(char::is_control);
-    match is_good {
-        true => Ok(()),
-        false => Err(format!(
-            "the reference must have 1 to {REFERENCE_BYTES_MAX} bytes, and no control characters"
-        )),
-    }
+    let why = || format!("the reference must have 1 to {REFERENCE_BYTES_MAX} bytes, and no control characters");
+    is_good.then_some(()).ok_or_else(why)
 }
 
 /// What is said of credit for a closed account.

@@ -123,6 +123,11 @@ impl Committer {
         self.resolve_doubts(&cell, &post.account)?;
         let before = self.database.credit_entry(&post.account, &post.reference);
         let written = match before.map_err(failed)? {
+            // Its account may have been given it by hand before: from now on it is nobody else's.
+            Some(entry) if post.is_same_as(&entry) && post.is_payment => {
+                let noted = self.database.post(post, self.shared.clock.now());
+                noted.map_err(failed)?
+            }
             Some(entry) if post.is_same_as(&entry) => Written::Already(entry),
             Some(_) => Written::Conflict,
             None => {

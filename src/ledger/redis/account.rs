@@ -188,6 +188,11 @@ pub(super) fn credits_of_account(id: &AccountId) -> String {
     format!("{PREFIX}{{{id}}}:credits")
 }
 
+/// The payments that the account had claimed and not posted when another account took them, in its slot.
+pub(super) fn ended_claims_of_account(id: &AccountId) -> String {
+    format!("{PREFIX}{{{id}}}:ended_claims")
+}
+
 /// The account's receipts, in its slot.
 pub(super) fn receipts_of_account(id: &AccountId) -> String {
     format!("{PREFIX}{{{id}}}:receipts")

@@ -2,10 +2,13 @@
 
 use std::sync::Arc;
 
+use futures::FutureExt;
 use futures::future::join_all;
+use redis::Value;
 
 use super::link::Link;
 use super::reply::{self, corrupt};
+use super::script::PREFIX;
 use super::shared::{Shared, accounts_key};
 use crate::ledger::StoreError;
 use crate::ledger::admin::accounts::{AccountOp, AccountPage, AccountQuery};
@@ -34,7 +37,7 @@ impl Shared {
     }
 
     async fn account_page(&self, link: &Link, query: &AccountQuery) -> Result<AccountPage, AdminError> {
-        let names = self.names(link).await?;
+        let names = self.names(link).boxed().await?;
         let begins = match &query.after {
             Some(after) => names.partition_point(|name| name <= after),
             None => 0,
@@ -64,16 +67,58 @@ impl Shared {
     /// All names, in order; read only where there are more than this process knows.
     async fn names(&self, link: &Link) -> Result<Arc<Vec<AccountId>>, StoreError> {
         let _reading = self.names.reading.lock().await;
-        let mut count = redis::cmd("SCARD");
-        count.arg(accounts_key());
-        let count = reply::integer(&self.command(link, count).await?)?;
-        let known = self.names.get();
-        if usize::try_from(count).is_ok_and(|count| count == known.len()) {
-            return Ok(known);
+        for _ in 0..NEWEST_TRIES {
+            let known = self.names.get();
+            if known.is_empty() {
+                break;
+            }
+            if self.count_names(link).await? == known.len() {
+                return Ok(known);
+            }
+            // Or it is copied to add a name.
+            drop(known);
+            // Before they are counted again: all of them are among those that are counted.
+            let newest = self.newest_names(link).await?;
+            if !self.names.learn(newest) {
+                break;
+            }
         }
         let names = Arc::new(self.read_names(link).await?);
         self.names.set(Arc::clone(&names));
         Ok(names)
+    }
+
+    async fn count_names(&self, link: &Link) -> Result<usize, StoreError> {
+        let mut count = redis::cmd("SCARD");
+        count.arg(accounts_key());
+        let count = reply::integer(&self.command(link, count).await?)?;
+        usize::try_from(count).map_err(|_| corrupt("a negative count"))
+    }
+
+    /// Puts a name among all of them, and at the end of those that came last.
+    pub(super) async fn add_name(&self, link: &Link, account: &AccountId) -> Result<(), StoreError> {
+        let mut add = redis::cmd("SADD");
+        add.arg(accounts_key()).arg(account.as_str());
+        if reply::integer(&self.command(link, add).await?)? == 0 {
+            return Ok(());
+        }
+        // Who dies before this has other gateways read all names once more.
+        let mut push = redis::cmd("RPUSH");
+        push.arg(newest_key()).arg(account.as_str());
+        if reply::integer(&self.command(link, push).await?)? > NEWEST_MAX {
+            let mut trim = redis::cmd("LTRIM");
+            trim.arg(newest_key()).arg(-NEWEST_MAX).arg(-1);
+            self.command(link, trim).await?;
+        }
+        Ok(())
+    }
+
+    /// The names that came last, as gateways that know of this list have added them.
+    async fn newest_names(&self, link: &Link) -> Result<Vec<AccountId>, StoreError> {
+        let mut range = redis::cmd("LRANGE");
+        range.arg(newest_key()).arg(-NEWEST_MAX).arg(-1);
+        let value = self.command(link, range).await?;
+        reply::list(&value)?.iter().map(name_of).collect()
     }
 
     /// Reads all names, in order, some at a time: nobody else waits for long.
@@ -90,8 +135,7 @@ impl Shared {
                 return Err(corrupt("a scan has other parts than it should"));
             };
             for name in reply::list(some)? {
-                let name = reply::text(name)?.parse();
-                names.push(name.map_err(|_| corrupt("a name in the list of accounts"))?);
+                names.push(name_of(name)?);
             }
             cursor = reply::text(next)?.to_owned();
             if cursor == "0" {
@@ -103,5 +147,19 @@ impl Shared {
     }
 }
 
+fn name_of(value: &Value) -> Result<AccountId, StoreError> {
+    let name = reply::text(value)?.parse();
+    name.map_err(|_| corrupt("a name in the list of accounts"))
+}
+
+/// The names that were added last, oldest first.
+fn newest_key() -> String {
+    format!("{PREFIX}accounts:newest")
+}
+
 /// Names that are read at once: about a millisecond.
 const SCANNED_AT_ONCE: u32 = 5_000;
+/// The most names in the list of those that came last. Who missed more reads all.
+const NEWEST_MAX: i64 = 2_000;
+/// How often those that came last are asked for while more come.
+const NEWEST_TRIES: u32 = 3;

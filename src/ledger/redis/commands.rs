@@ -4,9 +4,11 @@ mod reports;
 
 use std::sync::Arc;
 
+use futures::FutureExt;
+
 use super::account::{Account, account_keys, keys_of_account};
-use super::credits::payment_key;
 use super::link::Link;
+use super::payments::payment_key;
 use super::reply;
 use super::script::{self, PREFIX};
 use super::server_health::{Change, channel, maintenance_key, operators_key};
@@ -189,9 +191,7 @@ impl Shared {
     ) -> Result<AdminReply, AdminError> {
         let quota = checked_quota(quota_pico)?.map_or_else(String::new, |quota| quota.pico().to_string());
         // The index first: a name in it without an account does no harm, an account outside it would be forgotten by audits.
-        let mut index = redis::cmd("SADD");
-        index.arg(accounts_key()).arg(account.as_str());
-        self.command(link, index).await?;
+        self.add_name(link, account).boxed().await?;
         let [name, order] = account_keys(account);
         let now = self.now_text();
         let arguments = [now.as_str(), tier.name(), quota.as_str()];

@@ -1,12 +1,13 @@
 //! Credit entries. Each is a field of its account, and the order of them all a key of its own, which gateways of earlier versions do not
 //! know: what they have posted is looked for where it matters, by scans that hold up nobody.
 
+use futures::FutureExt;
 use redis::Value;
 
-use super::account::{account_keys, credits_of_account};
+use super::account::{account_keys, credits_of_account, ended_claims_of_account};
 use super::link::Link;
 use super::reply::{self, corrupt};
-use super::script::{self, PREFIX};
+use super::script;
 use super::shared::Shared;
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::{
@@ -31,31 +32,19 @@ impl Shared {
                 Ok(AdminReply::Statement(statement))
             }
             CreditOp::Find { account, reference } => {
-                let account = match account {
-                    Some(account) => Some(account),
+                let (account, entry) = match account {
+                    Some(account) => {
+                        let entry = self.credit_entry(link, &account, &reference).await?;
+                        (Some(account), entry)
+                    }
                     None => self.payer(link, &reference).await?,
-                };
-                let entry = match &account {
-                    Some(account) => self.credit_entry(link, account, &reference).await?,
-                    None => None,
                 };
                 Ok(AdminReply::CreditFound { account, entry })
             }
         }
     }
 
-    /// Whose payment has this reference, if it was posted as one.
-    async fn payer(&self, link: &Link, reference: &str) -> Result<Option<AccountId>, StoreError> {
-        let mut get = redis::cmd("GET");
-        get.arg(payment_key(reference));
-        let value = self.command(link, get).await?;
-        let account = reply::optional_text(&value)?.map(str::parse);
-        account
-            .transpose()
-            .map_err(|_| corrupt("a payment is of what is no account's name"))
-    }
-
-    async fn credit_entry(
+    pub(super) async fn credit_entry(
         &self,
         link: &Link,
         account: &AccountId,
@@ -85,14 +74,30 @@ impl Shared {
 
     async fn post(&self, link: &Link, post: &CreditPost) -> Result<Posted, AdminError> {
         post.check().map_err(AdminError::Invalid)?;
-        let [name, order] = account_keys(&post.account);
-        let credits = credits_of_account(&post.account);
         if post.is_payment {
-            self.claim_payment(link, post).await?;
+            // In a box of its own type: it is deep.
+            return self.post_payment(link, post).boxed().await;
         }
+        let posted = self.post_claimed(link, post, None).await?;
+        posted.ok_or_else(|| corrupt("a post was refused for a claim that it has not").into())
+    }
+
+    /// Posts an entry: that of a payment by the claim that it is of this turn. None where that claim was ended.
+    pub(super) async fn post_claimed(
+        &self,
+        link: &Link,
+        post: &CreditPost,
+        turn: Option<u64>,
+    ) -> Result<Option<Posted>, AdminError> {
+        let [name, order] = account_keys(&post.account);
+        let (credits, ended) = (
+            credits_of_account(&post.account),
+            ended_claims_of_account(&post.account),
+        );
         let flag = |is: bool| if is { "1" } else { "0" };
         let (now, pico) = (self.now_text(), post.amount.pico().to_string());
-        let arguments = [
+        let turn = turn.map(|turn| turn.to_string());
+        let mut arguments = vec![
             now.as_str(),
             &post.reference,
             &pico,
@@ -102,16 +107,21 @@ impl Shared {
             flag(post.kind.may_be_negative()),
             flag(post.as_available),
         ];
-        let keys = [name.as_str(), &order, &credits];
+        let mut keys = vec![name.as_str(), &order, &credits];
+        if let Some(turn) = &turn {
+            keys.push(&ended);
+            arguments.push(turn);
+        }
         let value = self.run_script(link, &script::POST, &keys, &arguments).await?;
         let parts = reply::list(&value)?.iter().map(reply::text);
         let parts = parts.collect::<Result<Vec<&str>, StoreError>>()?;
         match parts.as_slice() {
-            [outcome @ ("added" | "already"), balance, text] => Ok(Posted {
+            [outcome @ ("added" | "already"), balance, text] => Ok(Some(Posted {
                 added: *outcome == "added",
                 balance: reply::credits(Some(balance))?,
                 entry: entry(&post.reference, text)?,
-            }),
+            })),
+            ["ended"] => Ok(None),
             ["conflict", ..] => Err(AdminError::ReferenceConflict(post.reference.clone())),
             ["none"] => Err(AdminError::NoAccount(post.account.clone())),
             ["closed"] => Err(AdminError::Invalid(closed_to_credit())),
@@ -122,26 +132,6 @@ impl Shared {
             ["range"] => Err(AdminError::Invalid(post.out_of_range())),
             other => Err(corrupt(&format!("a post was answered {other:?}")).into()),
         }
-    }
-
-    /// Notes whose a payment is, before it is posted: one that is found and was not posted does no harm, for it is looked at.
-    ///
-    /// # Errors
-    /// When it was credited to another account.
-    async fn claim_payment(&self, link: &Link, post: &CreditPost) -> Result<(), AdminError> {
-        let reference = &post.reference;
-        if let Some(payer) = self
-            .payer(link, reference)
-            .await?
-            .filter(|payer| *payer != post.account)
-            && self.credit_entry(link, &payer, reference).await?.is_some()
-        {
-            return Err(AdminError::ReferenceConflict(reference.clone()));
-        }
-        let mut set = redis::cmd("SET");
-        set.arg(payment_key(reference)).arg(post.account.as_str());
-        self.command(link, set).await?;
-        Ok(())
     }
 
     async fn credits(
@@ -207,11 +197,6 @@ impl Shared {
             }
         }
     }
-}
-
-/// Where it stands whose payment a reference is of.
-pub(super) fn payment_key(reference: &str) -> String {
-    format!("{PREFIX}payment:{reference}")
 }
 
 /// The field of an account that has the entry of a reference, as scripts name it.

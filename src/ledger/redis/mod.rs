@@ -31,6 +31,7 @@ mod link;
 mod names;
 mod open_places;
 mod options;
+mod payments;
 mod queue;
 mod receipts;
 mod replay;

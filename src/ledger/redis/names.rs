@@ -27,6 +27,22 @@ impl Names {
         *self.known.lock().unwrap_or_else(PoisonError::into_inner) = names;
     }
 
+    /// Adds names that are in Redis. Whether any of them was not known.
+    pub(super) fn learn(&self, mut names: Vec<AccountId>) -> bool {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        names.retain(|name| known.binary_search(name).is_err());
+        let is_new = !names.is_empty();
+        if is_new {
+            names.sort_unstable();
+            let all = Arc::make_mut(&mut known);
+            all.append(&mut names);
+            // Two runs that are in order: this only merges them.
+            all.sort();
+            all.dedup();
+        }
+        is_new
+    }
+
     /// An account was made here.
     pub(super) fn add(&self, name: &AccountId) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);

@@ -94,6 +94,8 @@ scripts! {
     EXPIRE = "clock" "hold" "expire";
     FORGET = "clock" "forget";
     POST = "clock" "amount" "hold" "credit" "event" "post";
+    CLAIM = "claim";
+    CLAIM_END = "credit" "claim_end";
     CREDITS = "credit" "credits";
     STATEMENT_BEGIN = "clock" "statement_begin";
     STATEMENT_ENTRIES = "credit" "statement_entries";

@@ -113,25 +113,23 @@ impl Reader {
 }
 
 fn write(t: &Transaction<'_>, post: &CreditPost, at: Timestamp) -> Result<Written, StoreError> {
-    if let Some(before) = entry_of(t, &post.account, &post.reference)? {
-        return Ok(match post.is_same_as(&before) {
-            true => Written::Already(before),
-            false => Written::Conflict,
-        });
-    }
     let account = post.account.as_str();
-    if post.is_payment {
-        if payment(t, &post.reference)?.is_some_and(|payer| payer != account) {
+    if post.is_payment && payment(t, &post.reference)?.is_some_and(|payer| payer != account) {
+        return Ok(Written::Conflict);
+    }
+    if let Some(before) = entry_of(t, &post.account, &post.reference)? {
+        if !post.is_same_as(&before) {
             return Ok(Written::Conflict);
         }
-        let sql = "INSERT OR IGNORE INTO payments (reference, account) VALUES (?1, ?2)";
-        t.execute(sql, params![post.reference, account])?;
+        note_payment(t, post)?;
+        return Ok(Written::Already(before));
     }
     let sql = "SELECT balance FROM accounts WHERE id = ?1";
     let balance = Credits::from_pico(t.query_row(sql, [account], |row| row.get(0))?);
     let Some(balance) = balance.checked_add(post.amount) else {
         return Ok(Written::OutOfRange);
     };
+    note_payment(t, post)?;
     t.execute(
         "INSERT INTO topups (account, reference, amount, at, kind, note, balance) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
         params![
@@ -150,6 +148,15 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: Timestamp) -> Result<Writte
     )?;
     super::events::credited(t, post, (balance, at))?;
     Ok(Written::Added(post.entry(at, Some(balance))))
+}
+
+/// Notes whose a payment is: only with its entry, or nobody else could be credited it.
+fn note_payment(t: &Transaction<'_>, post: &CreditPost) -> Result<(), StoreError> {
+    if post.is_payment {
+        let sql = "INSERT OR IGNORE INTO payments (reference, account) VALUES (?1, ?2)";
+        t.execute(sql, params![post.reference, post.account.as_str()])?;
+    }
+    Ok(())
 }
 
 fn entry_of(connection: &Connection, account: &AccountId, reference: &str) -> Result<Option<CreditEntry>, StoreError> {

@@ -12,6 +12,7 @@ mod idempotency;
 mod limits;
 mod lookups;
 mod money;
+mod payments;
 mod receipts;
 mod rotation;
 mod spending;
@@ -113,9 +114,14 @@ cases! {
         a_reference_is_one_entry_whatever_its_kind,
         what_is_held_is_not_taken_back,
         what_is_content_with_less_takes_what_is_available,
-        a_payment_is_found_by_its_reference_alone,
         entries_are_listed_page_by_page,
         of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_for,
+    ],
+    payments: [
+        a_payment_is_found_by_its_reference_alone,
+        of_many_accounts_that_are_told_a_payment_one_gets_it,
+        a_payment_that_an_account_cannot_take_is_not_lost,
+        a_payment_that_was_posted_by_hand_is_its_accounts,
     ],
     statements: [
         a_statement_adds_up,

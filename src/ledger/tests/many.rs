@@ -181,6 +181,37 @@ fn a_ledger_in_redis_with_100_000_accounts_is_listed_and_searched() {
     assert!(!answers.contains('-'), "an error");
     let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), patient(Clock::manual(NOW))).unwrap());
     is_listed_and_found("redis", &ledger);
+    // Another gateway makes accounts: only those are read. A reading of all names is twenty scans.
+    let other = Ledger::Redis(RedisLedger::connect(&server.url(), patient(Clock::manual(NOW))).unwrap());
+    let scans = || {
+        let stats = server.ask("INFO commandstats");
+        let scans = stats.iter().find(|line| line.starts_with("cmdstat_sscan:"));
+        scans.and_then(|line| line.split(['=', ',']).nth(1)).map(str::to_owned)
+    };
+    let before = scans();
+    assert!(before.is_some());
+    for n in 0..100 {
+        caller_of(&other, &format!("a-made-{n:02}"), "0", Default::default());
+        if n < 3 {
+            let first = timed("redis: after another gateway made one", || {
+                page(&ledger, None, Some("a-made-"))
+            });
+            assert_eq!(first.accounts.len(), n + 1);
+        }
+    }
+    let first = timed("redis: after another gateway made many", || {
+        page(&ledger, None, Some("a-made-"))
+    });
+    assert_eq!(first.accounts.len(), 100);
+    assert_eq!(scans(), before);
+    // One of an earlier version is in the set alone: then all are read again.
+    server.ask("SADD tg1:accounts a-made-before");
+    server.ask(&format!("HSET tg1:{{a-made-before}} avail 0 {facts}"));
+    let first = timed("redis: after an earlier version made one", || {
+        page(&ledger, None, Some("a-made-"))
+    });
+    assert_eq!(first.accounts.len(), 101);
+    assert_ne!(scans(), before);
     has_many_entries("redis", &ledger);
     let slow = server.ask("SLOWLOG GET 5");
     println!("redis' slowest: {slow:?}");

@@ -6,7 +6,7 @@ use serde::{Deserialize, Deserializer};
 
 use crate::pure::ids::KeyId;
 
-/// A length of time such as `30d`, `12h`, `90m` or `45s`, in milliseconds: at most 36500 days.
+/// A length of time such as `30d`, `12h`, `90m`, `45s` or `0`, in milliseconds: at most 36500 days.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(super) struct Lasting(pub(super) i64);
@@ -20,6 +20,9 @@ impl TryFrom<String> for Lasting {
     type Error = String;
 
     fn try_from(text: String) -> Result<Lasting, String> {
+        if text == "0" {
+            return Ok(Lasting(0));
+        }
         let shown = text.get(..text.floor_char_boundary(64)).unwrap_or_default();
         let bad = || format!("{shown:?} is not a length of time such as 30d, 12h, 90m or 45s, of at most 36500d");
         let unit = text.chars().next_back().ok_or_else(bad)?;
@@ -106,6 +109,7 @@ mod tests {
             ("30d", 2_592_000_000),
             ("24h", 86_400_000),
             ("0s", 0),
+            ("0", 0),
             ("36500d", LASTING_MAX),
         ] {
             assert_eq!(Lasting::try_from(text.to_owned()), Ok(Lasting(millis)), "{text}");

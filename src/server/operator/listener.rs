@@ -12,6 +12,9 @@ use tokio::sync::watch;
 
 use super::connection::Connection;
 use super::state::Operator;
+use crate::ledger::Ledger;
+use crate::ledger::admin::AdminOp;
+use crate::ledger::admin::accounts::{AccountOp, AccountQuery};
 use crate::net::bounded_stream::BoundedStream;
 use crate::net::head_limit::HeadLimit;
 use crate::server::admin_connections::Connections;
@@ -30,6 +33,11 @@ impl Operator {
     pub async fn serve(self, listener: TcpListener) {
         let mut handed_over = self.admin.life.handed_over();
         let (desk, connections) = (Arc::new(self), Arc::new(Connections::of_operators()));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "it ends with Redis' answers, each of which has its time-out, and has nothing to lose"
+        )]
+        tokio::spawn(know_names(desk.ledger().clone()));
         // Pingora's own stop is nothing to this listener.
         let (_running, stopping) = watch::channel(false);
         loop {
@@ -81,6 +89,18 @@ impl Operator {
         if tokio::time::timeout(ENDED_WITHIN, desk.idle()).await.is_err() {
             log::warn!("commands of operators outlived the listener");
         }
+    }
+}
+
+/// Has the ledger know the names of all accounts before somebody asks for a list: reading 100,000 of them takes a while. Whatever fails is
+/// left to the first list.
+async fn know_names(ledger: Ledger) {
+    let query = AccountQuery {
+        limit: 1,
+        ..AccountQuery::default()
+    };
+    if let Err(error) = ledger.run(AdminOp::Account(AccountOp::Page(query))).await {
+        log::debug!("the names of accounts are not known yet: {error}");
     }
 }
 

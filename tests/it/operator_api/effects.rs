@@ -79,3 +79,37 @@ async fn a_command_is_answered_as_the_ledger_answers_it() {
         );
     }
 }
+
+/// What receivers are told of is the gateway's own: whoever asks for a test chooses neither its id nor its time, nor whom it is about.
+#[tokio::test]
+async fn a_test_of_webhooks_is_the_gateways_own_word() {
+    for ground in GROUNDS {
+        let desk = Desk::with(ground, |conf| {
+            conf["webhooks"] = json!([{ "url": "https://hooks.test/", "secret_env": "SET_WEBHOOK" }]);
+        })
+        .await;
+        let raise = |url: Value| {
+            json!({
+                "op": "event", "event_op": "raise", "id": "evt_forged", "kind": "webhook.test", "at": 1, "account": "acme",
+                "data": { "url": url, "more": "of it" }, "deliveries": [],
+            })
+        };
+        let raised = desk
+            .admin("POST", "/v1/commands", raise("https://hooks.test/".into()))
+            .await
+            .done(200);
+        let event = &raised["Ok"]["events"][0];
+        let id = event["id"].as_str().unwrap();
+        assert!(id.starts_with("evt_") && id != "evt_forged", "{raised}");
+        assert_eq!(event["at"], desk.gateway.clock.now().0);
+        assert_eq!(
+            (&event["account"], &event["data"]),
+            (&Value::Null, &json!({ "url": "https://hooks.test/" }))
+        );
+        let unknown = desk.admin("POST", "/v1/commands", raise("https://other.test/".into()));
+        unknown.await.error(404, "not_found_error");
+        let command = raise(Value::Null).to_string();
+        let refused = desk.ask(&of(Role::Billing), "POST", "/v1/commands", &command).await;
+        refused.error(403, "permission_error");
+    }
+}

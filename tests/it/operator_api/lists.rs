@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
-use super::{Desk, GROUNDS};
+use super::{Desk, GROUNDS, Ground};
 use crate::harness::redis_server::RedisServer;
-use crate::harness::{Reply, Setup, Upstream, catalogue};
+use crate::harness::{Reply, Setup, Upstream, catalogue, eventually};
 
 impl Desk {
     /// Every entry of a list, by its pages.
@@ -54,6 +54,24 @@ async fn accounts_are_found_by_pages_and_by_parts_of_their_names() {
             ["Shop-24", "acme"]
         );
     }
+}
+
+/// A gateway with a listener of operators reads the names of accounts when it has started: the first list finds them read.
+#[tokio::test]
+async fn the_names_of_accounts_are_read_before_the_first_list() {
+    let desk = Desk::with(Ground::Redis, |conf| conf["audit_seconds"] = json!(0)).await;
+    let redis = desk.redis.as_ref().unwrap();
+    let scans = || {
+        let stats = redis.ask("INFO commandstats");
+        let scans = stats.iter().find(|line| line.starts_with("cmdstat_sscan:"));
+        scans.and_then(|line| line.split(['=', ',']).nth(1)).map(str::to_owned)
+    };
+    let read = eventually("the names are read", async || scans()).await;
+    for _ in 0..2 {
+        let page = desk.get("/v1/accounts").await;
+        assert_eq!(page["data"][0]["name"], "acme", "{page}");
+    }
+    assert_eq!(scans(), Some(read));
 }
 
 #[tokio::test]

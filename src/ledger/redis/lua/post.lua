@@ -1,7 +1,7 @@
 -- Posts a credit entry, once a reference. One below zero takes at most what is available (AccountState::post).
--- KEYS account, order of expiry, order of credit entries
+-- KEYS account, order of expiry, order of credit entries; of a payment also ended claims
 -- ARGV now, reference, amount, kind, note, whether it may take more, whether a closed account takes it, whether it is content with what is
--- available where that is less (0 or 1 each)
+-- available where that is less (0 or 1 each); of a payment also the turn of its claim
 local account, order, credits = KEYS[1], KEYS[2], KEYS[3]
 local reference, amount, kind = ARGV[2], ARGV[3], ARGV[4]
 local now, field = clock(ARGV[1]), credit_field(ARGV[2])
@@ -19,6 +19,10 @@ if fact[4] then
   if as == '' then as = 'top_up' end
   local is_part = ARGV[8] == '1' and takes and not less('0', before) and not less(before, amount)
   return { (before == amount or is_part) and as == kind and 'already' or 'conflict', balance, fact[4] }
+end
+if KEYS[4] then
+  local ended = redis.call('HGET', KEYS[4], reference)
+  if ended and tonumber(ended) >= tonumber(ARGV[9]) then return { 'ended' } end
 end
 if ARGV[7] ~= '1' and string.match(fact[5] or '', '^%a+') == 'closed' then return { 'closed' } end
 if takes and ARGV[6] ~= '1' and less(fact[1], negated(amount)) then

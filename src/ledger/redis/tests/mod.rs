@@ -13,6 +13,7 @@ mod losses;
 mod nodes;
 mod numbers;
 mod outages;
+mod payments;
 mod receipts;
 mod replicas;
 mod shards;

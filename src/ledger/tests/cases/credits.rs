@@ -270,43 +270,6 @@ pub(super) fn what_is_content_with_less_takes_what_is_available(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
-pub(super) fn a_payment_is_found_by_its_reference_alone(rig: &Rig) {
-    let [payer, other] = ["payer", "other"].map(|name| rig.caller_of(name, "1", LimitOverrides::default()));
-    let find = |account: Option<&Caller>, reference: &str| {
-        let account = account.map(|caller| caller.account.id.clone());
-        let reference = reference.to_owned();
-        match rig.run(AdminOp::Credit(CreditOp::Find { account, reference })) {
-            Ok(AdminReply::CreditFound { account, entry }) => (account, entry.map(|entry| entry.amount)),
-            other => panic!("{other:?}"),
-        }
-    };
-    let payment = CreditPost {
-        is_payment: true,
-        ..entry(&payer, CreditKind::TopUp, "7", "pi_1")
-    };
-    assert_eq!(find(None, "pi_1"), (None, None));
-    for added in [true, false] {
-        assert_eq!(post(rig, payment.clone()).unwrap().added, added);
-        assert_eq!(find(None, "pi_1"), (Some(payer.account.id.clone()), Some(credits("7"))));
-    }
-    assert_eq!(
-        find(Some(&payer), "first"),
-        (Some(payer.account.id.clone()), Some(credits("1")))
-    );
-    assert_eq!(find(Some(&other), "pi_1"), (Some(other.account.id.clone()), None));
-    // It was paid once: nobody else gets it. What somebody posts by hand under its reference is no payment, and hides none.
-    let of_other = CreditPost {
-        is_payment: true,
-        ..entry(&other, CreditKind::TopUp, "7", "pi_1")
-    };
-    let conflict = Err(AdminError::ReferenceConflict("pi_1".to_owned()));
-    assert_eq!(post(rig, of_other), conflict);
-    assert!(post(rig, entry(&other, CreditKind::TopUp, "7", "pi_1")).unwrap().added);
-    assert_eq!(find(None, "pi_1"), (Some(payer.account.id.clone()), Some(credits("7"))));
-    assert_eq!(rig.figures(&other).balance, credits("8"));
-    audit_is_clean(&rig.ledger);
-}
-
 pub(super) fn entries_are_listed_page_by_page(rig: &Rig) {
     let caller = rig.caller("0");
     let mut expected = Vec::new();

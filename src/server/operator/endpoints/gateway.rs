@@ -255,16 +255,9 @@ struct Raised {
 
 pub(in crate::server::operator) async fn test_webhook(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let Tested { url } = call.json()?;
-    let mut webhooks = call.snapshot.config.webhooks.iter();
-    let is_known = webhooks.any(|webhook| url.as_ref().is_none_or(|url| *url == webhook.url));
-    // Before whether there is one: who may not send one is told no more.
-    let event = test(call.desk.clock(), url.as_deref());
-    let op = AdminOp::Event(EventOp::Raise(event));
-    call.allowed(&op)?;
-    if !is_known {
-        return Err(OperatorError::not_found(
-            "There is no such webhook: see GET /v1/webhooks.",
-        ));
+    let op = webhook_test(call, url.as_deref())?;
+    if call.snapshot.config.webhooks.is_empty() {
+        return Err(no_webhook());
     }
     let events = expect(call.run(op).await?, |reply| match reply {
         AdminReply::Events { events } => Some(events),
@@ -272,4 +265,20 @@ pub(in crate::server::operator) async fn test_webhook(call: &Call<'_>) -> Result
     })?;
     let ids = events.into_iter().map(|event| event.id);
     Ok(Answer::json(&Raised { id: ids.collect() }))
+}
+
+/// The command that tries one webhook, or all: under an id of this gateway's and by its clock.
+pub(super) fn webhook_test(call: &Call<'_>, url: Option<&str>) -> Result<AdminOp, OperatorError> {
+    let op = AdminOp::Event(EventOp::Raise(test(call.desk.clock(), url)));
+    // Before whether there is one: who may not send one is told no more.
+    call.allowed(&op)?;
+    let mut webhooks = call.snapshot.config.webhooks.iter();
+    match url {
+        Some(url) if !webhooks.any(|webhook| webhook.url == url) => Err(no_webhook()),
+        Some(_) | None => Ok(op),
+    }
+}
+
+fn no_webhook() -> OperatorError {
+    OperatorError::not_found("There is no such webhook: see GET /v1/webhooks.")
 }
