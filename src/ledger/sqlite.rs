@@ -15,6 +15,7 @@ mod reader;
 mod receipt_bounds;
 mod receipts;
 mod spending;
+mod statements;
 mod terms;
 mod usage;
 
@@ -23,7 +24,6 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use rusqlite::config::DbConfig;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
 pub(super) use self::header::check as check_header;
@@ -84,7 +84,7 @@ impl Database {
         make_private(path).map_err(|error| unavailable(error.to_string()))?;
         let connection = Connection::open(path).map_err(|error| unavailable(error.to_string()))?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
-        keep_statements(&connection)?;
+        statements::keep(&connection)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
@@ -342,14 +342,6 @@ impl DebitRows<'_> {
     }
 }
 
-/// Statements stay as they are prepared. A group of debits uses more than the 16 that are kept without a word; and SQLite, which would
-/// look at what is bound for a better plan and has no statistics to do so, would prepare some anew each time.
-fn keep_statements(connection: &Connection) -> Result<(), StoreError> {
-    connection.set_prepared_statement_cache_capacity(STATEMENTS_KEPT);
-    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    Ok(())
-}
-
 /// A file that is not there is made so that only its owner reads it. SQLite gives the files that it puts beside it the same mode.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
@@ -364,8 +356,6 @@ fn corrupt(error: impl std::fmt::Display) -> StoreError {
 const PART: i64 = 1_000_000_000_000;
 /// The most pages in memory, in KiB: those that the debits of 1,000 accounts and all models write. They are read again otherwise.
 const CACHE_KIB: i64 = 8_000;
-/// More statements than the program has that are used again.
-const STATEMENTS_KEPT: usize = 64;
 
 const SCHEMA: &str = "
 BEGIN;
