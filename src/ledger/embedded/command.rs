@@ -23,6 +23,8 @@ pub(super) type Commands = mpsc::Sender<Command>;
 pub(super) enum Command {
     /// A debit stands in an empty queue: commit it with those that follow within the window.
     Commit,
+    /// So many debits are queued that they are committed now.
+    Full,
     /// An operator's command.
     Admin {
         op: AdminOp,

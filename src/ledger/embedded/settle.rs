@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use super::Embedded;
 use super::command::Command;
-use super::shared::{EmbeddedAccount, QueuedDebit};
+use super::shared::{EmbeddedAccount, GROUP_MAX, QueuedDebit};
 use crate::ledger::journal::Entry;
 use crate::ledger::{Debit, Orphan, StoreError};
 use crate::pure::account::{AccountState, Settled, Settlement};
@@ -136,14 +136,19 @@ impl Embedded {
             queued: now,
             entry,
         };
-        let first = {
+        let waiting = {
             let mut queue = self.shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
             queue.push(queued);
-            queue.len() == 1
+            queue.len()
+        };
+        let command = match waiting {
+            1 => Command::Commit,
+            GROUP_MAX => Command::Full,
+            _ => return,
         };
         // Once the ledger has changed hands, nobody empties the queue: the entries stay in the journal, for the successor.
-        if first && !self.is_handed_over() {
-            self.wake();
+        if !self.is_handed_over() {
+            self.wake(command);
         }
     }
 
@@ -245,8 +250,8 @@ impl Embedded {
         Ok(matches!(settled, Settled::Now { .. }))
     }
 
-    fn wake(&self) {
-        if self.tell(Command::Commit).is_err() {
+    fn wake(&self, command: Command) {
+        if self.tell(command).is_err() {
             self.shared.unwritable.store(true, Ordering::Relaxed);
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }

@@ -16,6 +16,7 @@ use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 mod acts;
 mod events;
+mod groups;
 mod handover;
 mod posts;
 mod spending;

@@ -90,6 +90,10 @@ impl Committer {
             };
             match command {
                 Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
+                Ok(Command::Full) => {
+                    self.commit_at = None;
+                    self.commit_or_retry();
+                }
                 Ok(Command::HandOver(reply)) => match self.hand_over() {
                     Ok(()) => {
                         let lock = Arc::clone(&self.shared);

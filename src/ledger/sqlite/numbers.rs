@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Transaction, params};
 
 use super::{Database, corrupt};
 use crate::ledger::StoreError;
@@ -47,19 +47,23 @@ pub(super) fn producers(connection: &Connection) -> Result<HashMap<String, HashM
     Ok(all)
 }
 
+/// The statement that keeps a producer's numbers.
+pub(super) fn prepare<'t>(t: &'t Transaction<'_>) -> Result<CachedStatement<'t>, StoreError> {
+    Ok(t.prepare_cached(
+        "INSERT INTO producers (account, producer, sequence, day, open, born) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+         ON CONFLICT (account, producer) DO UPDATE SET sequence = ?3, day = ?4, open = ?5",
+    )?)
+}
+
 /// Keeps a producer's numbers.
 pub(super) fn write(
-    t: &Transaction<'_>,
+    statement: &mut CachedStatement<'_>,
     account: &AccountId,
     producer: ProducerId,
     (born, numbers): &(Birth, Numbers),
     today: Day,
 ) -> Result<(), StoreError> {
-    t.prepare_cached(
-        "INSERT INTO producers (account, producer, sequence, day, open, born) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-         ON CONFLICT (account, producer) DO UPDATE SET sequence = ?3, day = ?4, open = ?5",
-    )?
-    .execute(params![
+    statement.execute(params![
         account.as_str(),
         producer.0.cast_signed(),
         i64::try_from(numbers.high()).map_err(corrupt)?,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags};
 
-use super::usage;
+use super::{statements, usage};
 use crate::ledger::StoreError;
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::pure::time::Day;
@@ -21,6 +21,7 @@ impl Reader {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = Connection::open_with_flags(path, flags)?;
         connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        statements::keep(&connection)?;
         Ok(Reader { connection })
     }
 

@@ -15,7 +15,7 @@ mod read;
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Row, Transaction, params};
 
 use super::receipt_bounds::ReceiptBounds;
 use super::{Database, corrupt};
@@ -91,21 +91,20 @@ pub(super) fn write(
         return Ok(());
     }
     let mut lists: BTreeMap<(&AccountId, Day), List> = BTreeMap::new();
-    let mut rows = 0i64;
+    let mut rows = Rows::prepare(t)?;
     for Receipt { resolved, billed } in receipts {
         let list = lists.entry((&billed.account, resolved.day())).or_default();
         list.add(*resolved, billed)?;
         if list.count == LINES_MAX {
-            std::mem::take(list).insert(t, &billed.account, resolved.day())?;
-            rows = rows.saturating_add(1);
+            rows.insert(&billed.account, resolved.day(), std::mem::take(list))?;
         }
     }
     for ((account, day), list) in lists {
         if list.count > 0 {
-            list.insert(t, account, day)?;
-            rows = rows.saturating_add(1);
+            rows.insert(account, day, list)?;
         }
     }
+    let rows = rows.note()?;
     let count = i64::try_from(receipts.len()).unwrap_or(i64::MAX);
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
         .execute(params![NOTED, count])?;
@@ -133,18 +132,63 @@ impl List {
         self.count = self.count.saturating_add(1);
         let name = billed.call.upstream_id.as_deref();
         self.names.extend(name.map(|name| names::hash(&billed.account, name)));
-        writeln!(self.text, "{} {}", resolved.0, billed.to_compact().map_err(corrupt)?).map_err(corrupt)
+        let compact = billed.to_compact().map_err(corrupt)?;
+        write!(self.text, "{} ", resolved.0).map_err(corrupt)?;
+        self.text.push_str(&compact);
+        self.text.push('\n');
+        Ok(())
+    }
+}
+
+/// The rows of a group: what goes with each, and what is noted once of all.
+struct Rows<'t> {
+    t: &'t Transaction<'t>,
+    list: CachedStatement<'t>,
+    name: CachedStatement<'t>,
+    /// The first row of each day.
+    days: BTreeMap<Day, i64>,
+    /// The first and the last row.
+    ends: Option<(i64, i64)>,
+    count: i64,
+    bytes: usize,
+}
+
+impl<'t> Rows<'t> {
+    fn prepare(t: &'t Transaction<'t>) -> Result<Rows<'t>, StoreError> {
+        let sql = "INSERT INTO receipt_lists (account, day, at, oldest, list) VALUES (?1, ?2, ?3, ?4, ?5)";
+        Ok(Rows {
+            t,
+            list: t.prepare_cached(sql)?,
+            name: names::prepare(t)?,
+            days: BTreeMap::new(),
+            ends: None,
+            count: 0,
+            bytes: 0,
+        })
     }
 
-    fn insert(self, t: &Transaction<'_>, account: &AccountId, day: Day) -> Result<(), StoreError> {
-        let sql = "INSERT INTO receipt_lists (account, day, at, oldest, list) VALUES (?1, ?2, ?3, ?4, ?5)";
-        t.prepare_cached(sql)?
-            .execute(params![account.as_str(), day.0, self.at, self.oldest, self.text])?;
-        let seq = t.last_insert_rowid();
-        t.prepare_cached("INSERT INTO receipt_list_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING")?
-            .execute([day.0, seq])?;
-        bytes::added(t, seq, self.text.len())?;
-        names::write(t, day, &self.names, seq)
+    fn insert(&mut self, account: &AccountId, day: Day, list: List) -> Result<(), StoreError> {
+        self.list
+            .execute(params![account.as_str(), day.0, list.at, list.oldest, list.text])?;
+        let seq = self.t.last_insert_rowid();
+        self.days.entry(day).or_insert(seq);
+        let first = self.ends.map_or(seq, |(first, _)| first);
+        self.ends = Some((first, seq));
+        self.count = self.count.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(list.text.len());
+        names::write(&mut self.name, day, &list.names, seq)
+    }
+
+    /// Notes where days begin and how many bytes there are. How many rows were written.
+    fn note(self) -> Result<i64, StoreError> {
+        let sql = "INSERT INTO receipt_list_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING";
+        for (day, first) in self.days {
+            self.t.prepare_cached(sql)?.execute([day.0, first])?;
+        }
+        if let Some(ends) = self.ends {
+            bytes::added(self.t, ends, self.bytes)?;
+        }
+        Ok(self.count)
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use rusqlite::{Connection, Row, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Row, Transaction, params};
 
 use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{Debit, StoreError, UsageRow};
@@ -62,35 +62,57 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
     Ok(())
 }
 
-/// Adds a group's sums to the rows of its account.
-pub(super) fn write(t: &Transaction<'_>, account: &AccountId, usage: &UsageSums) -> Result<(), StoreError> {
-    for ((day, model), sum) in &usage.of_account {
-        t.prepare_cached(
-            "INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (account, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
-                 completion = completion + ?6, cost = cost + ?7",
-        )?
-        .execute(params![account.as_str(), day.0, model.as_ref(), sum.requests, sum.prompt, sum.completion, sum.cost])?;
+/// The statements by which sums are added to rows.
+pub(super) struct UsageRows<'t> {
+    of_account: CachedStatement<'t>,
+    of_key: CachedStatement<'t>,
+}
+
+impl UsageRows<'_> {
+    pub(super) fn prepare<'t>(t: &'t Transaction<'_>) -> Result<UsageRows<'t>, StoreError> {
+        Ok(UsageRows {
+            of_account: t.prepare_cached(
+                "INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (account, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
+                     completion = completion + ?6, cost = cost + ?7",
+            )?,
+            of_key: t.prepare_cached(
+                "INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost)
+                 VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7)
+                 ON CONFLICT (account, key, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
+                     completion = completion + ?6, cost = cost + ?7",
+            )?,
+        })
     }
-    for ((key, day, model), sum) in &usage.of_keys {
-        t.prepare_cached(
-            "INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost)
-             VALUES (?1, ?8, ?2, ?3, ?4, ?5, ?6, ?7)
-             ON CONFLICT (account, key, day, model) DO UPDATE SET requests = requests + ?4, prompt = prompt + ?5,
-                 completion = completion + ?6, cost = cost + ?7",
-        )?
-        .execute(params![
-            account.as_str(),
-            day.0,
-            model.as_ref(),
-            sum.requests,
-            sum.prompt,
-            sum.completion,
-            sum.cost,
-            key.as_str()
-        ])?;
+
+    /// Adds a group's sums to the rows of its account.
+    pub(super) fn add(&mut self, account: &AccountId, usage: &UsageSums) -> Result<(), StoreError> {
+        let account = account.as_str();
+        for ((day, model), sum) in &usage.of_account {
+            self.of_account.execute(params![
+                account,
+                day.0,
+                model.as_ref(),
+                sum.requests,
+                sum.prompt,
+                sum.completion,
+                sum.cost
+            ])?;
+        }
+        for ((key, day, model), sum) in &usage.of_keys {
+            self.of_key.execute(params![
+                account,
+                day.0,
+                model.as_ref(),
+                sum.requests,
+                sum.prompt,
+                sum.completion,
+                sum.cost,
+                key.as_str()
+            ])?;
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 /// The usage rows that are asked for, oldest first, seen from `today`.

@@ -360,3 +360,33 @@ fn receipts_have_a_bound_in_bytes_and_the_oldest_go_first() {
     ));
     assert_eq!(kept(&within(u64::try_from(each * 10).unwrap())), 10);
 }
+
+#[test]
+fn what_is_noted_of_groups_is_what_their_rows_have() {
+    let file = File::new();
+    let ledger = file.open(30);
+    let callers = ["acme", "beta", "gamma"].map(|name| caller_of(&ledger, name, "100", Default::default()));
+    for day in 0..3 {
+        for n in 0..12 {
+            let caller = &callers[usize::try_from(n % 3).unwrap()];
+            let hold = block_on(caller.reserve(&request(day * 100 + n, "0.1")))
+                .unwrap()
+                .unwrap();
+            hold.settle(debit("0.1"));
+        }
+        // What was queued on both days is one group now and then; what it notes is the same.
+        file.clock.advance(DAY_MS);
+    }
+    kept(&ledger);
+    audit_is_clean(&ledger);
+    let connection = Connection::open(file.path()).unwrap();
+    let text = |sql: &str| -> String { connection.query_row(sql, [], |row| row.get(0)).unwrap() };
+    assert_eq!(
+        text("SELECT value FROM settings WHERE name = 'receipt lists bytes'"),
+        text("SELECT sum(octet_length(list)) || ' ' || min(seq) || ' ' || max(seq) FROM receipt_lists"),
+    );
+    assert_eq!(
+        text("SELECT group_concat(day || ' ' || first) FROM (SELECT * FROM receipt_list_days ORDER BY day)"),
+        text("SELECT group_concat(day || ' ' || seq) FROM (SELECT day, min(seq) seq FROM receipt_lists GROUP BY day)"),
+    );
+}

@@ -29,19 +29,12 @@ pub(super) fn count_anew(t: &Transaction<'_>) -> Result<(), StoreError> {
     put(t, Note { bytes, first, last })
 }
 
-/// A row was written.
-pub(super) fn added(t: &Transaction<'_>, seq: i64, bytes: usize) -> Result<(), StoreError> {
+/// Rows were written, from the first to the last, with so many bytes in all.
+pub(super) fn added(t: &Transaction<'_>, (first, last): (i64, i64), bytes: usize) -> Result<(), StoreError> {
     let note = noted(t)?.unwrap_or_default();
     let bytes = note.bytes.saturating_add(i64::try_from(bytes).unwrap_or(i64::MAX));
-    let first = if note.first == 0 { seq } else { note.first };
-    put(
-        t,
-        Note {
-            bytes,
-            first,
-            last: seq,
-        },
-    )
+    let first = if note.first == 0 { first } else { note.first };
+    put(t, Note { bytes, first, last })
 }
 
 /// The oldest rows were deleted, which had so many bytes.

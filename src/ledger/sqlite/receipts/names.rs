@@ -3,7 +3,7 @@
 //! A hash only says where to look: the row's lines decide. Within a day the ids stand in no order of time, so an insert touches a page of
 //! that day; the days that are too old go as one range. Rows that earlier versions wrote have no names.
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{CachedStatement, Connection, Transaction, params};
 use sha2::{Digest, Sha256};
 
 use crate::ledger::StoreError;
@@ -30,10 +30,13 @@ pub(super) fn hash(account: &AccountId, name: &str) -> i64 {
     digest.iter().take(8).fold(0, |hash, byte| hash << 8 | i64::from(*byte))
 }
 
+/// The statement by which a name is noted.
+pub(super) fn prepare<'t>(t: &'t Transaction<'_>) -> Result<CachedStatement<'t>, StoreError> {
+    Ok(t.prepare_cached("INSERT INTO receipt_names (day, name, seq) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?)
+}
+
 /// Notes that the row `seq` of a day has receipts of these names.
-pub(super) fn write(t: &Transaction<'_>, day: Day, names: &[i64], seq: i64) -> Result<(), StoreError> {
-    let mut insert =
-        t.prepare_cached("INSERT INTO receipt_names (day, name, seq) VALUES (?1, ?2, ?3) ON CONFLICT DO NOTHING")?;
+pub(super) fn write(insert: &mut CachedStatement<'_>, day: Day, names: &[i64], seq: i64) -> Result<(), StoreError> {
     for name in names {
         insert.execute(params![day.0, name, seq])?;
     }
