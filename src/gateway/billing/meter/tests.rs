@@ -238,6 +238,9 @@ fn a_client_is_told_the_cost_once_nothing_can_follow() {
     );
 }
 
+/// Tokens of the completion, and of the prompt where it was reported.
+type Owed = Option<(u64, Option<u64>)>;
+
 /// What the journal says that a call owes, should the process die now.
 #[test]
 fn what_is_owed_now_is_never_below_what_was_delivered_nor_above_what_was_admitted() {
@@ -250,7 +253,7 @@ fn what_is_owed_now_is_never_below_what_was_delivered_nor_above_what_was_admitte
     let prompt_only = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9}}\n\n".to_owned();
     let whole_of = |usage: Value| vec![whole("one two three", &usage)];
     let error = r#"{"error":{"code":429,"message":"no"}}"#.to_owned();
-    let cases: Vec<(&Asked<'_>, Vec<String>, bool, Option<(u64, Option<u64>)>)> = vec![
+    let cases: Vec<(&Asked<'_>, Vec<String>, bool, Owed)> = vec![
         (&STREAM, vec![], false, Some((0, None))),
         (&STREAM, vec![event(" a b c")], false, Some((3, None))),
         (&STREAM, vec![ERROR.to_owned()], false, None),
