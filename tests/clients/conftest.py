@@ -36,6 +36,14 @@ HIDDEN_ENVIRONMENT = ("OPENAI_API_KEY", "OPENROUTER_API_KEY", "OPENAI_BASE_URL",
 WEBHOOK_SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """What is skipped is told to tests/run."""
+    if file := os.environ.get("TOLLGATE_SKIPPED"):
+        skipped = {report.longrepr[2].removeprefix("Skipped: ") for report in terminalreporter.stats.get("skipped", [])}
+        with open(file, "a") as told:
+            told.writelines(f"{reason}\n" for reason in sorted(skipped))
+
+
 def binary() -> Path:
     if path := os.environ.get("TOLLGATE_BIN"):
         found = Path(path)

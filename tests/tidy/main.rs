@@ -11,7 +11,9 @@
 mod broken;
 mod exceptions;
 mod imports;
+mod nightly;
 mod rules;
+mod skips;
 mod tree;
 
 use self::tree::{Finding, Tree};

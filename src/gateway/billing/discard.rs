@@ -44,3 +44,6 @@ fn note(call: &mut Call, meter: Meter) {
     );
     admission.recorder.discarded(cost);
 }
+
+#[cfg(test)]
+mod tests;

@@ -187,3 +187,6 @@ pub(in crate::gateway) fn raise_and_debit(
 const RAISED_TOKENS_MIN: u64 = 1_024;
 /// With less than this beyond what was delivered an answer is not worth going on.
 const LEAST_TOKENS: u64 = 64;
+
+#[cfg(test)]
+mod tests;

@@ -78,3 +78,6 @@ pub(in crate::gateway) fn keep_within(ctx: &mut Ctx, body: &mut Option<Bytes>) {
         recorder.passed(true);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -360,3 +360,6 @@ const LEDGER_MESSAGE: &str =
     "The ledger cannot be reached, and what was set aside for this answer is used up or may be gone.";
 const LEDGER_TYPE: &str = "service_unavailable";
 const LEDGER_CODE: u16 = 503;
+
+#[cfg(test)]
+mod tests;

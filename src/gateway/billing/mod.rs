@@ -10,3 +10,6 @@ pub(crate) mod meter;
 mod metered;
 pub(crate) mod receipt;
 pub(crate) mod settle;
+
+#[cfg(test)]
+mod tests;

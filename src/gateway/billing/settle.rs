@@ -374,4 +374,6 @@ fn debit_hold(mut admission: Box<Admission>) {
 pub(in crate::gateway) const UNKNOWN_TIER: &str = "unknown_service_tier";
 
 #[cfg(test)]
+mod debits;
+#[cfg(test)]
 mod tests;

@@ -4,7 +4,7 @@ pub(in crate::ledger) mod cases;
 mod earlier;
 mod kept_receipts;
 mod many;
-pub(super) mod rig;
+pub(crate) mod rig;
 pub(super) mod sequences;
 
 /// Clusters of them, and such as Sentinels watch.

@@ -29,7 +29,7 @@ use crate::pure::spend::{Reset, SpendLimits};
 use crate::pure::time::{Period, Timestamp};
 
 /// One account of a store, with every step of the reference.
-pub(in crate::ledger) trait Book {
+pub(crate) trait Book {
     fn clock(&self) -> &Clock;
     fn reserve(&self, request: &ReserveRequest) -> Result<Granted, Denial>;
     /// `known` is what the sender believes of the hold; it need not be true.

@@ -11,7 +11,7 @@ use crate::pure::charge::Ceiling;
 use crate::pure::estimate::Bound;
 use crate::pure::money::{Credits, Markup};
 use crate::pure::request_body::{Endpoint, RequestBody};
-use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+use crate::pure::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
 
 const CATALOGUE: &str = r#"
 models:
@@ -238,6 +238,26 @@ fn a_stream_that_is_ended_at_its_maximum_tells_its_cost() {
 
 const WHOLE: &str = r#"{"id":"c","choices":[{"index":0,"message":{"role":"assistant","content":"A \"b\" c"},"finish_reason":"stop"}],"usage":{"prompt_tokens":9,"completion_tokens":12,"total_tokens":21},"x":[1]}"#;
 
+/// What a client is told of kinds is what was billed by them.
+#[test]
+fn a_bill_of_a_model_whose_kinds_have_no_prices_has_none() {
+    let call = Call::new();
+    let usage = Usage {
+        prompt: PromptTokens(9),
+        completion: CompletionTokens(12),
+    };
+    let kinds = TokenKinds {
+        cache_read: 3,
+        ..TokenKinds::default()
+    };
+    let used = Used {
+        usage,
+        kinds,
+        ..Used::default()
+    };
+    assert_eq!(call.tariff().bill(&used).unwrap().kinds, TokenKinds::default());
+}
+
 #[test]
 fn a_whole_answer_has_the_exact_cost_however_it_is_cut() {
     let call = Call::new();
@@ -255,6 +275,7 @@ fn a_whole_answer_has_the_exact_cost_however_it_is_cut() {
             let details = usage.remove("cost_details").unwrap();
             let sum = ["upstream_inference_prompt_cost", "upstream_inference_completions_cost"]
                 .map(|name| details[name].to_string().parse::<f64>().unwrap());
+            assert_eq!(sum[0], call.cost(9, 0).to_string().parse::<f64>().unwrap());
             assert!((sum[0] + sum[1] - usage.remove("cost").unwrap().as_f64().unwrap()).abs() < 1e-12);
             assert_eq!(value, serde_json::from_str::<Value>(WHOLE).unwrap());
         }

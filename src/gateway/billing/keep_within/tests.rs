@@ -1,0 +1,199 @@
+//! A stream is ended where what was admitted for it ends, and goes on where it can be paid.
+
+use std::task::Waker;
+
+use serde_json::Value;
+
+use super::*;
+use crate::config::SuspendedStreams;
+use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, UNBOUNDED, call_of, event, pass, reported, text};
+use crate::ledger::admin::AdminOp;
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::terms::{AccountStatus, TermsChange};
+use crate::ledger::tests::rig::block_on;
+use crate::pure::charge::Ceiling;
+use crate::pure::error::AccountStop;
+use crate::pure::usage::PromptTokens;
+
+/// A token each, of more bytes than a token has in any language.
+fn words(count: usize) -> String {
+    event(&" international".repeat(count))
+}
+
+/// A piece passes and is looked at: what its client gets. What was asked of the store meanwhile is answered.
+fn kept(ctx: &mut Ctx, piece: &str) -> String {
+    let (_, out) = pass(ctx, piece, false);
+    let mut body = Some(Bytes::from(out));
+    block_on(async {
+        keep_within(ctx, &mut body);
+        tokio::task::yield_now().await;
+    });
+    text(body.as_ref())
+}
+
+fn held(ctx: &mut Ctx) -> String {
+    call_of(ctx).admission.as_ref().unwrap().hold.amount().to_string()
+}
+
+fn suspend(books: &Books) {
+    let change = TermsChange {
+        status: Some(AccountStatus::Suspended),
+        ..TermsChange::default()
+    };
+    let account = books.caller.account.id.clone();
+    books
+        .rig
+        .run(AdminOp::Account(AccountOp::Terms { account, change }))
+        .unwrap();
+}
+
+#[test]
+fn a_stream_within_what_was_admitted_is_left_alone() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    assert_eq!(kept(&mut ctx, &words(10)), words(10));
+    assert!(!ctx.has_early_end());
+    assert_eq!(held(&mut ctx), "1");
+}
+
+#[test]
+fn a_stream_is_ended_at_its_clients_own_maximum() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    let out = kept(&mut ctx, &words(20));
+    assert!(out.starts_with(&words(20)) && out.contains("\"length\""), "{out}");
+    assert!(out.ends_with("data: [DONE]\n\n"), "{out}");
+    assert!(ctx.has_early_end());
+    assert_eq!(held(&mut ctx), "1", "a client's maximum is no reason for more");
+}
+
+#[test]
+fn a_hold_is_raised_beside_a_stream_that_goes_on() {
+    let books = Books::with("100");
+    let mut ctx = books.call(1, &UNBOUNDED);
+    assert_eq!(kept(&mut ctx, &words(20)), words(20));
+    assert_eq!(
+        held(&mut ctx),
+        "1",
+        "the store's answer is taken in with the next piece"
+    );
+    assert_eq!(kept(&mut ctx, &words(1)), words(1));
+    // A hundred prompt tokens, and a thousand and more beside the twenty that came: as many as one step has.
+    assert_eq!(held(&mut ctx), "2.188");
+    assert_eq!(call_of(&mut ctx).ceiling().completion.0, 20 + 1_024);
+    assert_eq!(kept(&mut ctx, &words(100)), words(100));
+    assert!(!ctx.has_early_end());
+    assert_eq!(books.figures(), ("100".to_owned(), "2.188".to_owned()));
+}
+
+#[test]
+fn a_hold_is_raised_as_far_as_the_credit_reaches() {
+    let books = Books::with("1.5");
+    let mut ctx = books.call(1, &UNBOUNDED);
+    kept(&mut ctx, &words(20));
+    kept(&mut ctx, &words(1));
+    assert_eq!(held(&mut ctx), "1.5");
+    assert_eq!(call_of(&mut ctx).ceiling().completion.0, 700);
+}
+
+#[test]
+fn a_stream_is_ended_where_the_credit_is() {
+    let books = Books::with("1");
+    // All of it is the prompt's.
+    let ceiling = Ceiling {
+        prompt: PromptTokens(990),
+        ..UNBOUNDED.ceiling
+    };
+    let mut ctx = books.call(1, &Asked { ceiling, ..UNBOUNDED });
+    kept(&mut ctx, &words(20));
+    let out = kept(&mut ctx, &words(1));
+    assert!(out.contains("402") && out.ends_with("data: [DONE]\n\n"), "{out}");
+    assert!(ctx.has_early_end());
+}
+
+/// No account could hold that, so nobody is asked.
+#[test]
+fn a_stream_that_nobody_could_pay_is_ended_at_once() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &UNBOUNDED);
+    call_of(&mut ctx).admission.as_mut().unwrap().ceiling.prompt = PromptTokens(u64::MAX);
+    let out = kept(&mut ctx, &words(20));
+    assert!(out.contains("402"), "{out}");
+}
+
+#[test]
+fn a_stream_that_costs_nothing_goes_on_without_a_question() {
+    let books = Books::with("10");
+    let mut ctx = books.call(
+        1,
+        &Asked {
+            model: "openai/free",
+            ..UNBOUNDED
+        },
+    );
+    assert_eq!(kept(&mut ctx, &words(20)), words(20));
+    assert_eq!(call_of(&mut ctx).ceiling().completion.0, 20 + 1_024);
+    assert!(call_of(&mut ctx).extension.is_none());
+    assert_eq!(held(&mut ctx), "1");
+}
+
+/// What a client was told it costs is what it costs, whatever comes after that.
+#[test]
+fn a_stream_whose_cost_was_told_is_not_held_for_more() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &UNBOUNDED);
+    pass(&mut ctx, &words(20), false);
+    kept(&mut ctx, &reported(9, 2, Value::Null));
+    assert!(call_of(&mut ctx).extension.is_none());
+    assert!(!ctx.has_early_end());
+}
+
+#[test]
+fn the_store_counts_what_it_was_asked() {
+    let books = Books::with("100");
+    let mut ctx = books.call(1, &UNBOUNDED);
+    kept(&mut ctx, &words(20));
+    kept(&mut ctx, &words(1));
+    drop(ctx);
+    let granted = crate::telemetry::record::Raised::Granted as usize;
+    assert_eq!(books.counted().raised.get(granted), Some(&1));
+}
+
+#[test]
+fn a_stopped_account_ends_its_streams_once_and_says_why() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    let mut context = Context::from_waker(Waker::noop());
+    assert_eq!(poll_uncovered(&ctx, &mut context), Poll::Pending);
+    assert!(uncovered(call_of(&mut ctx)).is_none());
+    suspend(&books);
+    assert_eq!(poll_uncovered(&ctx, &mut context), Poll::Ready(()));
+    let told = uncovered(call_of(&mut ctx));
+    assert!(
+        matches!(told, Some(ApiError::AccountStopped(AccountStop::Suspended))),
+        "{told:?}"
+    );
+    let out = kept(&mut ctx, &event(" one"));
+    assert!(out.contains(AccountStop::Suspended.message()), "{out}");
+    assert!(ctx.has_early_end());
+    assert_eq!(poll_uncovered(&ctx, &mut context), Poll::Pending, "it has its end");
+}
+
+#[test]
+fn a_stopped_account_lets_streams_finish_where_the_operator_says_so() {
+    let books = Books::with("10");
+    let mut ctx = books.call(
+        1,
+        &Asked {
+            on_stop: SuspendedStreams::Finish,
+            ..STREAM
+        },
+    );
+    suspend(&books);
+    assert_eq!(
+        poll_uncovered(&ctx, &mut Context::from_waker(Waker::noop())),
+        Poll::Pending
+    );
+    assert_eq!(kept(&mut ctx, &event(" one")), event(" one"));
+    assert_eq!(books.figures().0, "10");
+}

@@ -1,0 +1,351 @@
+//! What a call that is over takes from its account, and what its receipt and the counters say of it.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::gateway::billing::tests::rig::{
+    Asked, Books, STREAM, UNBOUNDED, WHOLE, call_of, closed, event, pass, reported, thousandths, whole,
+};
+use crate::gateway::context::Ctx;
+use crate::gateway::upstream::circuit_breaker::IMPLAUSIBLE_USAGE;
+use crate::pure::receipt::CallEnding;
+use crate::pure::usage::PromptTokens;
+
+/// A call of which these pieces came, the last as the answer's end where it was complete, once it is settled.
+fn settled(books: &Books, asked: &Asked<'_>, pieces: &[String], ending: Ending) {
+    let mut ctx = books.call(1, asked);
+    settle(books, &mut ctx, pieces, ending);
+}
+
+fn settle(books: &Books, ctx: &mut Ctx, pieces: &[String], ending: Ending) {
+    for (at, piece) in pieces.iter().enumerate() {
+        pass(ctx, piece, ending == Ending::Complete && at + 1 == pieces.len());
+    }
+    books.settler.close(closed(ctx, ending));
+}
+
+fn balance(asked: &Asked<'_>, pieces: &[String], ending: Ending) -> String {
+    let books = Books::with("10");
+    settled(&books, asked, pieces, ending);
+    let (balance, held) = books.figures();
+    assert_eq!(held, "0");
+    balance
+}
+
+/// Of a call that used 3 prompt tokens and whose answer `text` reports.
+fn usage(prompt: u64, completion: u64) -> Value {
+    json!({ "prompt_tokens": prompt, "completion_tokens": completion })
+}
+
+/// A thousandth of a credit.
+const MILLI: i128 = 1_000_000_000;
+const COUNTED: &str = " a b c";
+
+#[test]
+fn a_reported_answer_costs_its_report() {
+    let pieces = [event(COUNTED), reported(9, 2, Value::Null)];
+    assert_eq!(balance(&STREAM, &pieces, Ending::Complete), "9.987");
+    assert_eq!(
+        balance(&WHOLE, &[whole("a b c", &usage(9, 2))], Ending::Complete),
+        "9.987"
+    );
+}
+
+#[test]
+fn a_call_that_no_upstream_answered_costs_nothing() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    let mut closed = closed(&mut ctx, Ending::UpstreamFailed);
+    closed.meter = None;
+    books.settler.close(closed);
+    assert_eq!(books.figures(), ("10".to_owned(), "0".to_owned()));
+    assert!(books.receipts().is_empty());
+    assert_eq!(balance(&STREAM, &[], Ending::UpstreamFailed), "10");
+}
+
+#[test]
+fn an_answer_that_broke_off_costs_its_prompt_and_what_was_delivered() {
+    let books = Books::with("10");
+    settled(&books, &STREAM, &[event(COUNTED)], Ending::ClientGone);
+    let receipts = books.receipts();
+    let receipt = &receipts.first().unwrap().billed;
+    assert!(receipt.prompt_tokens > 3);
+    assert_eq!(receipt.completion_tokens, 3);
+    assert_eq!(books.figures().0, thousandths(10_000 - receipt.prompt_tokens - 6));
+}
+
+#[test]
+fn hidden_work_that_was_waited_for_is_charged_by_its_time() {
+    let books = Books::with("10");
+    let elapsed_ms = 700;
+    settled(&books, &STREAM, &[event(COUNTED)], Ending::DrainEnded { elapsed_ms });
+    let receipts = books.receipts();
+    let receipt = &receipts.first().unwrap().billed;
+    assert_eq!(receipt.completion_tokens, 7, "ten tokens a second");
+    assert_eq!(receipt.call.ending, Some(CallEnding::DrainEnded));
+}
+
+#[test]
+fn the_tier_that_served_a_call_decides_its_price_and_one_that_is_unknown_the_dearest() {
+    let tiers = Asked {
+        model: "openai/tiers",
+        ..STREAM
+    };
+    for (tier, left, faults) in [("flex", "9.9935", 0), ("default", "9.987", 0), ("gold", "9.987", 1)] {
+        let books = Books::with("10");
+        let last = reported(9, 2, json!({ "service_tier": tier }));
+        settled(&books, &tiers, &[event(COUNTED), last], Ending::Complete);
+        assert_eq!(books.figures().0, left, "{tier}");
+        let kinds = books.telemetry.figures().faults;
+        let unknown = kinds.iter().filter(|(fault, _)| fault.kind == UNKNOWN_TIER).count();
+        assert_eq!(unknown, faults, "{tier}");
+        let receipt = books.receipts().remove(0).billed;
+        assert_eq!(receipt.call.service_tier.as_deref(), Some(tier));
+    }
+    // Of a model without tiers nobody asks by which it was served.
+    let books = Books::with("10");
+    settled(
+        &books,
+        &STREAM,
+        &[reported(9, 2, json!({ "service_tier": "flex" }))],
+        Ending::Complete,
+    );
+    assert_eq!(books.receipts().remove(0).billed.call.service_tier, None);
+}
+
+#[test]
+fn what_a_provider_says_that_a_call_cost_is_billed_where_the_operator_says_so() {
+    for (model, left, told) in [("openai/sum", "9.5", Some("0.5")), ("openai/m", "9.987", None)] {
+        let books = Books::with("10");
+        let last = reported(9, 2, json!({ "cost": 0.5 }));
+        settled(
+            &books,
+            &Asked { model, ..STREAM },
+            &[event(COUNTED), last],
+            Ending::Complete,
+        );
+        assert_eq!(books.figures().0, left);
+        let receipt = books.receipts().remove(0).billed;
+        assert_eq!(receipt.call.provider_cost.map(|cost| cost.to_string()).as_deref(), told);
+    }
+}
+
+/// The same where the client was told nothing: the answer broke off after its report.
+#[test]
+fn an_answer_that_broke_off_is_priced_like_one_that_did_not() {
+    let flex = [
+        event(COUNTED),
+        reported(9, 3, json!({ "service_tier": "flex" })).replace("data: [DONE]\n\n", ""),
+    ];
+    let silent = r#""stream":true"#;
+    let tiers = Asked {
+        model: "openai/tiers",
+        more: silent,
+        ..STREAM
+    };
+    assert_eq!(balance(&tiers, &flex, Ending::ClientGone), "9.9925");
+    let cost = [
+        event(COUNTED),
+        reported(9, 3, json!({ "cost": 0.5 })).replace("data: [DONE]\n\n", ""),
+    ];
+    let sum = Asked {
+        model: "openai/sum",
+        more: silent,
+        ..STREAM
+    };
+    assert_eq!(balance(&sum, &cost, Ending::ClientGone), "9.5");
+}
+
+#[test]
+fn what_was_used_beyond_what_was_admitted_is_the_operators_loss_and_counted() {
+    let books = Books::with("10");
+    settled(&books, &WHOLE, &[whole("a", &usage(150, 2))], Ending::Complete);
+    assert_eq!(books.figures().0, "9.896", "a hundred prompt tokens were admitted");
+    let counted = books.counted();
+    assert_eq!((counted.lost_prompt_tokens, counted.lost_completion_tokens), (50, 0));
+    assert_eq!(counted.lost_pico, 50 * MILLI);
+    assert_eq!(books.receipts().remove(0).billed.prompt_tokens, 100);
+
+    // Nothing is lost of what costs nothing.
+    let books = Books::with("10");
+    let free = Asked {
+        model: "openai/free",
+        ..WHOLE
+    };
+    settled(&books, &free, &[whole("a", &usage(150, 2))], Ending::Complete);
+    assert_eq!(books.counted().lost_prompt_tokens, 0);
+
+    // Nor of what is within.
+    let books = Books::with("10");
+    settled(&books, &WHOLE, &[whole("a", &usage(9, 2))], Ending::Complete);
+    assert_eq!(books.counted().lost_pico, 0);
+}
+
+/// A count is not the provider's: what an error of counting explains is no loss.
+#[test]
+fn a_completion_is_lost_only_where_no_error_of_counting_explains_it() {
+    for (tokens, lost) in [(10, 0), (20, 10)] {
+        let books = Books::with("10");
+        settled(
+            &books,
+            &UNBOUNDED,
+            &[event(&" international".repeat(tokens))],
+            Ending::ClientGone,
+        );
+        assert_eq!(books.counted().lost_completion_tokens, lost);
+        assert_eq!(books.receipts().remove(0).billed.completion_tokens, 10);
+    }
+    // A hundredth more than was admitted.
+    let mut ceiling = STREAM.ceiling;
+    ceiling.completion = CompletionTokens(1_000);
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &Asked { ceiling, ..STREAM });
+    let admission = call_of(&mut ctx).admission.as_mut().unwrap();
+    let lost = Usage {
+        prompt: PromptTokens(0),
+        completion: CompletionTokens(10),
+    };
+    note_loss(admission, lost);
+    drop(ctx);
+    assert_eq!(books.counted().lost_pico, 0);
+}
+
+#[test]
+fn no_call_costs_more_than_its_hold_and_the_rest_is_counted() {
+    let books = Books::with("10");
+    settled(
+        &books,
+        &Asked { held: "0.01", ..STREAM },
+        &[reported(9, 2, Value::Null)],
+        Ending::Complete,
+    );
+    assert_eq!(books.figures().0, "9.99");
+    let counted = books.counted();
+    assert_eq!((counted.cuts, counted.debits), (1, 1));
+    assert_eq!(counted.lost_pico, 3 * MILLI);
+    let books = Books::with("10");
+    settled(&books, &STREAM, &[reported(9, 2, Value::Null)], Ending::Complete);
+    assert_eq!(books.counted().cuts, 0);
+}
+
+#[test]
+fn what_cannot_be_known_costs_what_was_held() {
+    let books = Books::with("10");
+    let mut ctx = books.call(1, &STREAM);
+    debit_hold(call_of(&mut ctx).admission.take().unwrap());
+    assert_eq!(books.figures(), ("9".to_owned(), "0".to_owned()));
+    let receipt = books.receipts().remove(0).billed;
+    assert_eq!((receipt.prompt_tokens, receipt.completion_tokens), (0, 0));
+    assert_eq!(receipt.cost.to_string(), "1");
+    assert_eq!(books.counted().debits, 1);
+}
+
+/// A prompt that takes long to count holds nobody up, and is counted before the ledger closes.
+#[test]
+fn a_long_prompt_is_counted_on_a_thread_of_its_own_and_a_short_one_at_once() {
+    let is_counting = |books: &Books| books.settler.counting.lock().unwrap().is_some();
+    let books = Books::with("100");
+    settled(&books, &STREAM, &[event(COUNTED)], Ending::ClientGone);
+    assert!(!is_counting(&books));
+
+    let books = Books::with("100");
+    let message = "one two three ".repeat(5_000);
+    let mut ceiling = STREAM.ceiling;
+    ceiling.prompt.0 = 50_000;
+    let asked = Asked {
+        message: &message,
+        ceiling,
+        held: "60",
+        ..STREAM
+    };
+    settled(&books, &asked, &[event(COUNTED)], Ending::ClientGone);
+    assert!(is_counting(&books));
+    books.settler.finish();
+    assert!(!is_counting(&books));
+    let receipt = books.receipts().remove(0).billed;
+    assert!(receipt.prompt_tokens > 14_000, "{}", receipt.prompt_tokens);
+    assert_eq!(books.figures().1, "0");
+}
+
+#[test]
+fn a_report_that_cannot_be_is_counted_and_held_against_its_target() {
+    let rejected = |completion: Value| {
+        let books = Books::with("10");
+        let mut answer: Value = serde_json::from_str(&whole("a b c", &Value::Null)).unwrap();
+        answer["usage"] = json!({ "prompt_tokens": 9, "completion_tokens": completion });
+        settled(&books, &WHOLE, &[answer.to_string()], Ending::Complete);
+        let faults = books.telemetry.figures().faults;
+        let implausible = faults
+            .iter()
+            .filter(|(fault, _)| fault.kind == IMPLAUSIBLE_USAGE)
+            .count();
+        (books.counted().reports_rejected, implausible)
+    };
+    assert_eq!(rejected(json!(2)), (0, 0));
+    assert_eq!(rejected(json!(-2)), (1, 0));
+    assert_eq!(rejected(json!(4_000_000_000_u64)), (1, 1));
+}
+
+#[test]
+fn a_receipt_says_what_was_reported_and_what_was_counted() {
+    let books = Books::with("10");
+    let more = r#""stream":true,"user":"u-1""#;
+    settled(
+        &books,
+        &Asked { more, ..STREAM },
+        &[event(COUNTED), reported(9, 2, Value::Null)],
+        Ending::Complete,
+    );
+    let call = books.receipts().remove(0).billed.call;
+    assert_eq!(
+        (call.reported_prompt_tokens, call.reported_completion_tokens),
+        (Some(9), Some(2))
+    );
+    assert_eq!((call.counted_completion_tokens, call.streamed), (Some(3), Some(true)));
+    assert_eq!(
+        (call.upstream_id.as_deref(), call.end_user.as_deref()),
+        (Some("theirs-1"), Some("u-1"))
+    );
+    assert_eq!(
+        (call.provider.as_deref(), call.upstream_model.as_deref()),
+        (Some("main"), Some("theirs"))
+    );
+    assert_eq!(call.ending, Some(CallEnding::Complete));
+    assert_eq!(call.ended, Some(books.rig.clock.now()));
+
+    // The text of a whole answer is counted where nothing was reported.
+    for (usage, counted) in [(usage(9, 2), None), (Value::Null, Some(3))] {
+        let books = Books::with("10");
+        settled(&books, &WHOLE, &[whole("one two three", &usage)], Ending::Complete);
+        let call = books.receipts().remove(0).billed.call;
+        assert_eq!((call.counted_completion_tokens, call.streamed), (counted, Some(false)));
+        assert_eq!(call.end_user, None);
+    }
+}
+
+#[test]
+fn each_ending_is_in_the_receipt() {
+    for (ending, told) in [
+        (Ending::ClientGone, CallEnding::ClientGone),
+        (Ending::UpstreamFailed, CallEnding::UpstreamFailed),
+        (Ending::Dropped, CallEnding::Dropped),
+    ] {
+        let books = Books::with("10");
+        settled(&books, &STREAM, &[event(COUNTED)], ending);
+        assert_eq!(books.receipts().remove(0).billed.call.ending, Some(told));
+    }
+}
+
+#[test]
+fn a_gateway_that_keeps_no_receipts_bills_the_same() {
+    let mut books = Books::with("10");
+    books.settler = Settler::new(books.rig.clock.clone(), false, Arc::clone(&books.lifecycle));
+    settled(
+        &books,
+        &STREAM,
+        &[event(COUNTED), reported(9, 2, Value::Null)],
+        Ending::Complete,
+    );
+    assert_eq!(books.figures().0, "9.987");
+    assert_eq!(books.receipts().remove(0).billed.call.provider, None);
+}

@@ -1,0 +1,3 @@
+//! What the tests of billing share.
+
+pub(super) mod rig;

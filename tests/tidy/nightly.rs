@@ -1,0 +1,35 @@
+//! What is shipped is what the long modes try, and each of them runs.
+
+fn read(file: &str) -> String {
+    std::fs::read_to_string(std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(file)).unwrap()
+}
+
+/// Money that wraps around is worse than a call that fails. What is shipped is no debug build, so its profile has to say so, and the long
+/// modes kill that one.
+#[test]
+fn what_is_shipped_checks_its_arithmetic_and_is_what_is_killed() {
+    let manifest = read("Cargo.toml");
+    let (_, profile) = manifest.split_once("\n[profile.release]\n").unwrap();
+    let (profile, _) = profile.split_once("\n[").unwrap();
+    assert!(
+        profile.lines().any(|line| line == "overflow-checks = true"),
+        "{profile}"
+    );
+    let nightly = read("tests/nightly");
+    assert!(nightly.contains("value TOLLGATE_NIGHTLY_PROFILE release dev\n"));
+    assert!(nightly.contains("faults() { tests --cargo-profile \"$TOLLGATE_NIGHTLY_PROFILE\" --features failpoints "));
+}
+
+/// A mode that no job runs is tried by nobody.
+#[test]
+fn each_long_mode_runs_in_a_job() {
+    let (nightly, workflow) = (read("tests/nightly"), read(".github/workflows/nightly.yml"));
+    let modes = nightly.lines().find_map(|line| line.strip_prefix("all=(")).unwrap();
+    let mut modes: Vec<&str> = modes.trim_end_matches(')').split_whitespace().collect();
+    let (_, matrix) = workflow.split_once("        mode:\n").unwrap();
+    let jobs = matrix.lines().map_while(|line| line.strip_prefix("          - "));
+    let mut run: Vec<&str> = jobs.flat_map(str::split_whitespace).collect();
+    modes.sort_unstable();
+    run.sort_unstable();
+    assert_eq!(modes, run);
+}
