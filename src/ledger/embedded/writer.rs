@@ -173,7 +173,11 @@ impl Committer {
     fn do_what_is_due(&mut self) {
         let now = crate::clock::monotonic();
         // Whether an outage is over is looked at even when there is nothing to commit.
-        if [self.commit_at, self.outage.over_at()].into_iter().flatten().any(|at| at <= now) {
+        if [self.commit_at, self.outage.over_at()]
+            .into_iter()
+            .flatten()
+            .any(|at| at <= now)
+        {
             self.commit_at = None;
             self.commit_or_retry();
         }
@@ -334,7 +338,9 @@ impl Committer {
             None => {}
             Some(Change::Begins) => log::warn!("MONEY: debits cannot be written, new paid calls are refused{why}"),
             Some(Change::Lasts) => {
-                log::error!("MONEY: for a minute debits could not be written, or only now and then, and paid calls are refused{why}");
+                log::error!(
+                    "MONEY: for a minute debits could not be written, or only now and then, and paid calls are refused{why}"
+                );
             }
             Some(Change::Over) => log::warn!("the ledger's file can be written again"),
         }
