@@ -137,41 +137,6 @@ async fn a_refund_takes_at_most_what_is_left() {
     }
 }
 
-/// More than was paid goes back: no more is taken than was credited for the payment, less what was taken for its other refunds.
-#[tokio::test]
-async fn refunds_take_no_more_than_their_payment_gave() {
-    for ground in GROUNDS {
-        let desk = Desk::with(ground, with_hook).await;
-        desk.shop().await;
-        desk.paid("pi_1", 1000).await;
-        desk.paid("pi_2", 5000).await;
-        let created = |id: &str, cents| event("refund.created", refund(id, "pi_1", cents, "succeeded"));
-        assert_eq!(desk.takes(&created("re_1", 300)).await, pair("3", "0"));
-        // One that came to nothing does not count.
-        assert_eq!(desk.takes(&created("re_2", 600)).await, pair("6", "0"));
-        let failed = event("refund.failed", refund("re_2", "pi_1", 600, "failed"));
-        assert_eq!(desk.signed(&failed).await.done(200)["credited"], true);
-        assert_eq!(desk.takes(&created("re_3", 5900)).await, pair("7", "0"));
-        for (id, cents) in [("re_1", 300), ("re_2", 600), ("re_3", 5900), ("re_4", 100)] {
-            assert_eq!(desk.takes(&created(id, cents)).await, pair("0", "0"), "{id}");
-        }
-        assert_eq!(desk.balance("shop").await, "50");
-        let log = desk.get("/v1/log?account=shop&limit=1000").await;
-        let acts = log["data"].as_array().unwrap();
-        let bounded = acts.iter().rfind(|act| act["subject"] == "re_3").unwrap();
-        let note = bounded["request"]["note"].as_str().unwrap();
-        assert!(
-            note.ends_with(": 59 is more than is left of its payment; 7 of pi_1"),
-            "{bounded}"
-        );
-        let of_other = event("refund.created", refund("re_5", "pi_2", 5000, "succeeded"));
-        assert_eq!(desk.takes(&of_other).await, pair("50", "0"));
-        let short = desk.gateway.metrics().sum("tollgate_refunds_short_credits_total", &[]);
-        assert_eq!(short, Decimal::ZERO);
-        desk.books_balance().await;
-    }
-}
-
 #[tokio::test]
 async fn a_refund_takes_all_of_it_where_that_is_configured() {
     for ground in GROUNDS {

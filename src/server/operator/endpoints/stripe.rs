@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use crate::config::StripeHook;
 use crate::failpoints::point;
-use crate::ledger::admin::credits::{CREDITS_MAX, CreditEntry, CreditKind, CreditOp, CreditPost, Posted};
+use crate::ledger::admin::credits::{CreditEntry, CreditKind, CreditOp, CreditPost, Posted};
 use crate::ledger::admin::operators::Actor;
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
@@ -109,13 +109,11 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
     let (mut taken, mut short, mut credited) = (Credits::ZERO, Credits::ZERO, false);
     for refund in refunds {
         let (event, id) = (refund.event.clone(), refund.reference.clone());
-        let (payer, paid) = found(call, None, &refund.payment).await?;
-        let (Some(account), Some(paid)) = (payer, paid) else {
-            // Nobody's money here, unless the payment's own message is still to come: then this one comes again after it.
+        let payer = found(call, None, &refund.payment).await?.0;
+        let Some(account) = payer else {
             let payment = &refund.payment;
-            log::warn!(
-                "Stripe's refund {id} ({event}) is of {payment}, which was not credited here, or not yet: nothing is taken, and \
-                 Stripe sends it again for three days"
+            log::error!(
+                "MONEY: Stripe's refund {id} ({event}) is of {payment}, which was not credited; Stripe sends it again"
             );
             return Err(OperatorError::not_found("The payment of this refund was not credited."));
         };
@@ -125,27 +123,9 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
             credited |= give_again(call, &refund, account).await?;
             continue;
         }
-        let left = refundable(call, &account, &paid, &id).await?;
-        let mut note = format!("Stripe {event:.100}: {amount}{}", of_payment(&refund.payment));
-        let told = amount;
-        let amount = told.min(left);
-        if amount < told {
-            let payment = &refund.payment;
-            log::warn!(
-                "MONEY: Stripe's refund {id} ({event}) is {told}, and of {payment} {left} is credited and not refunded yet: no more \
-                 than that is taken from {account}"
-            );
-            note = format!(
-                "Stripe {event:.100}: {told} is more than is left of its payment; {amount}{}",
-                of_payment(payment)
-            );
-        }
-        if amount <= Credits::ZERO {
-            continue;
-        }
         let post = CreditPost {
             kind: CreditKind::Refund,
-            note: Some(note),
+            note: Some(format!("Stripe {event:.100}: {amount} of {}", refund.payment)),
             allow_negative: hook.allow_negative,
             as_available: true,
             ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
@@ -173,56 +153,6 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
     }))
 }
 
-/// How much of a payment this refund may take: what was credited for it, less what was taken for refunds before this one.
-async fn refundable(
-    call: &Call<'_>,
-    account: &AccountId,
-    paid: &CreditEntry,
-    refund: &str,
-) -> Result<Credits, OperatorError> {
-    let of_payment = of_payment(&paid.reference);
-    let (mut refunded, mut taken, mut voids) = (Credits::ZERO, Credits::ZERO, Vec::new());
-    let mut before = None;
-    for _ in 0..PAGES_MAX {
-        let op = CreditOp::List {
-            account: account.clone(),
-            limit: CREDITS_MAX,
-            before: before.take(),
-        };
-        let reply = call.run_as(actor(call), AdminOp::Credit(op)).await?;
-        let page = expect(reply.map_err(|error| refused(&error))?, |reply| match reply {
-            AdminReply::CreditPage(page) => Some(page),
-            _ => None,
-        })?;
-        for entry in &page.entries {
-            let is_of_payment = entry.note.as_ref().is_some_and(|note| note.ends_with(&of_payment));
-            if entry.reference == refund {
-                // It came before: what followed it changes nothing in it.
-                taken = negated(entry.amount)?;
-                refunded = Credits::ZERO;
-                voids.clear();
-            } else if let Some(refund) = entry.reference.strip_suffix(VOID) {
-                voids.push(refund.to_owned());
-            } else if entry.kind == CreditKind::Refund && is_of_payment && !voids.contains(&entry.reference) {
-                refunded = refunded.saturating_add(negated(entry.amount)?);
-            }
-        }
-        before = page
-            .next
-            .filter(|_| page.entries.last().is_some_and(|last| last.at >= paid.at));
-        if before.is_none() {
-            break;
-        }
-    }
-    let left = paid.amount.saturating_sub(refunded).max(Credits::ZERO);
-    Ok(left.max(taken))
-}
-
-/// How the note on a refund ends.
-fn of_payment(payment: &str) -> String {
-    format!(" of {payment}")
-}
-
 /// A refund came to nothing: what was taken for it is given again. Whether this message did so.
 async fn give_again(call: &Call<'_>, refund: &Refund, account: AccountId) -> Result<bool, OperatorError> {
     let Refund { event, reference, .. } = refund;
@@ -238,7 +168,7 @@ async fn give_again(call: &Call<'_>, refund: &Refund, account: AccountId) -> Res
     let post = CreditPost {
         kind: CreditKind::Refund,
         note: Some(format!("Stripe {event:.100}: the refund {reference} came to nothing")),
-        ..CreditPost::top_up(account, amount, format!("{reference}{VOID}"))
+        ..CreditPost::top_up(account, amount, format!("{reference} void"))
     };
     Ok(post_as_stripe(call, event, post).await?.added)
 }
@@ -320,8 +250,4 @@ fn heard(credited: bool) -> Answer {
     })
 }
 
-/// What stands behind a refund's id where it came to nothing.
-const VOID: &str = " void";
-/// Pages of an account's entries that are looked through for earlier refunds of a payment.
-const PAGES_MAX: usize = 20;
 const SIGNATURE: HeaderName = HeaderName::from_static("stripe-signature");
