@@ -109,11 +109,12 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
     let (mut taken, mut short, mut credited) = (Credits::ZERO, Credits::ZERO, false);
     for refund in refunds {
         let (event, id) = (refund.event.clone(), refund.reference.clone());
-        let payer = found(call, None, &refund.payment).await?.0;
-        let Some(account) = payer else {
+        let (Some(account), Some(_)) = found(call, None, &refund.payment).await? else {
+            // Nobody's money here, unless the payment's own message is still to come: then this one comes again after it.
             let payment = &refund.payment;
-            log::error!(
-                "MONEY: Stripe's refund {id} ({event}) is of {payment}, which was not credited; Stripe sends it again"
+            log::warn!(
+                "Stripe's refund {id} ({event}) is of {payment}, which was not credited here, or not yet: nothing is taken, and \
+                 Stripe sends it again for three days"
             );
             return Err(OperatorError::not_found("The payment of this refund was not credited."));
         };
