@@ -60,11 +60,11 @@ ask() {
 }
 
 [ "$(ask)" = 200 ] || fail "a call with room on the disk was not answered"
+before=$(stat -c %s "$place/log")
 for bytes in 1048576 65536 4096 512; do
     dd if=/dev/urandom of="$place/disk/fill.$bytes" bs="$bytes" 2>/dev/null || true
 done
 sync
-before=$(stat -c %s "$place/log")
 refused=0
 for _ in $(seq 40); do
     status=$(ask)

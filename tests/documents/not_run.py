@@ -18,5 +18,6 @@ NOT_RUN = {
     ("tests/README.md", "tests/run"): COMPILES,
     ("tests/README.md", "tests/run rust                  # one part; several are possible"): COMPILES,
     ("tests/README.md", "tests/run nightly               # all of them: hours. The summary at the end has seconds, result and figures of each"): COMPILES,
+    ("tests/README.md", "tests/mutants/run target/mutants-of-today --sample 100 --seed 7 meter     # a hundred of them, and the interval that their share leaves"): COMPILES,
     (".github/CONTRIBUTING.md", "cargo build"): COMPILES,
 }
