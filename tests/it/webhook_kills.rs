@@ -1,8 +1,9 @@
 //! Webhooks of the real binary that is killed: at each step on an event's way to its receiver, and between what causes an event and that way.
 
 use std::collections::BTreeSet;
+use std::fs::File;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rust_decimal::Decimal;
@@ -39,13 +40,11 @@ async fn killed_at_each_step(store: Option<&RedisServer>) {
         let crash_at = format!("TOLLGATE_CRASH_AT={step}");
         let words = words(&process, &[&crash_at]);
         // It may die before it listens.
-        let mut child = Command::new(&words[0])
-            .args(&words[1..])
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+        let log = File::create(process.path("log")).unwrap();
+        let mut child = Command::new(&words[0]).args(&words[1..]).stderr(log).spawn().unwrap();
         let status = eventually("it dies", async || child.try_wait().unwrap()).await;
-        assert_eq!(status.signal(), Some(9), "{step}");
+        let log = std::fs::read_to_string(process.path("log")).unwrap();
+        assert_eq!(status.signal(), Some(9), "{step}: {log}");
         credit(&process, step);
     }
     process.start_with(&words(&process, &[])).await;

@@ -5,7 +5,10 @@
 use std::hash::{BuildHasher, RandomState};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, TcpListener, TcpStream};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A running redis-server.
@@ -178,12 +181,27 @@ pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
+/// The ports that this process has drawn.
+static DRAWN: Mutex<Vec<UnixListener>> = Mutex::new(Vec::new());
+
 /// A port that nobody has now, for a program that cannot be given port 0. It is below those that the kernel gives to connections, of which
-/// the tests make thousands, and drawn from so many that two tests are not given the same.
+/// the tests make thousands. No other test gets it as long as this process lives, though nothing may listen on it for a while: a name in
+/// the abstract namespace, which goes with its process, stands for it.
 pub(crate) fn free_port() -> u16 {
     let drawn = || RandomState::new().hash_one(0) % 20_000 + 12_000;
     let mut ports = std::iter::repeat_with(drawn).map(|port| u16::try_from(port).expect("a port"));
-    ports
-        .find(|&port| TcpListener::bind(("127.0.0.1", port)).is_ok())
-        .expect("a free port")
+    ports.find(|&port| is_taken_here(port)).expect("a free port")
+}
+
+/// Whether the port is free, and was drawn by nobody else: then it is this process's.
+fn is_taken_here(port: u16) -> bool {
+    let name = SocketAddr::from_abstract_name(format!("tollgate-tests-port-{port}")).expect("an abstract name");
+    let Ok(claim) = UnixListener::bind_addr(&name) else {
+        return false;
+    };
+    let is_free = TcpListener::bind(("127.0.0.1", port)).is_ok();
+    if is_free {
+        DRAWN.lock().unwrap_or_else(PoisonError::into_inner).push(claim);
+    }
+    is_free
 }
