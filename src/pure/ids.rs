@@ -385,6 +385,7 @@ mod tests {
         for bad in ["", "a b", "a/b", "é", "a{b}", &"x".repeat(65)] {
             assert!(bad.parse::<AccountId>().is_err(), "{bad:?}");
         }
+        assert_eq!(Tier::ALL.map(Tier::index), [0, 1, 2, 3]);
         assert_eq!("PRO".parse::<Tier>().unwrap(), Tier::Pro);
         assert!("gold".parse::<Tier>().is_err());
     }

@@ -80,6 +80,21 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_is_its_text_and_what_frames_it_or_its_tokens_as_they_came() {
+        let limits = PromptLimits {
+            image_tokens_each: 1_000,
+            context_length: 8_192,
+        };
+        let counted = |body: &RequestBody| counted_prompt(body, "text-embedding-3-small", &limits).0;
+        assert_eq!(counted(&body("Hello world")), 2 + tokens::chat_overhead(1, 0));
+        for (input, tokens) in [(serde_json::json!([1, 2, 3]), 3), (serde_json::json!("Hello world"), 2)] {
+            let input = serde_json::json!({ "model": "m", "input": input });
+            let input = RequestBody::parse(Bytes::from(input.to_string()), Endpoint::Embeddings).unwrap();
+            assert_eq!(counted(&input), tokens);
+        }
+    }
+
+    #[test]
     fn counting_stops_where_more_cannot_be_paid() {
         let long = body(&"é漢 word ".repeat(500_000));
         let counted = counted_text_within(&long, Encoding::O200k, 100);

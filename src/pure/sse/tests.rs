@@ -118,6 +118,24 @@ fn odd_streams() {
 }
 
 #[test]
+fn what_goes_before_more_data() {
+    for (stream, before) in [
+        (&b"data: x"[..], &b""[..]),
+        (b"data: x\n", b"data:"),
+        (b"data: x\r\n", b"data:"),
+        // Its line feed may still come, and another would end the event.
+        (b"data: x\r", b"\ndata:"),
+        (b"id: 3", b"\ndata:"),
+        (b": comment", b"\ndata:"),
+        (b"dat", b"\ndata:"),
+    ] {
+        let (mut framer, mut input) = (Framer::new(), stream);
+        while framer.take(&mut input).is_some() {}
+        assert_eq!(framer.before_data(), before, "{stream:?}");
+    }
+}
+
+#[test]
 fn what_closes_an_open_event() {
     for (stream, closing) in [
         ("", ""),
