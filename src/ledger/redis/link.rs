@@ -204,7 +204,8 @@ impl Line {
         self.lock().connection = None;
     }
 
-    fn found(&self) -> Option<(Connection, u64)> {
+    /// The connection that there is, and its number.
+    pub(super) fn found(&self) -> Option<(Connection, u64)> {
         let current = self.lock();
         current
             .connection

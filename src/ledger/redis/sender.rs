@@ -11,6 +11,7 @@ mod renew;
 mod send;
 
 use std::collections::{BTreeSet, VecDeque};
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -231,8 +232,11 @@ impl Settler {
 
     /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is.
     async fn connection(&mut self) -> Option<(Connection, u64)> {
-        let connecting = self.line.connection(&self.shard.address);
-        let Some((mut connection, number)) = in_time(self.shared.options.timeout, connecting).await else {
+        let current = match self.line.found() {
+            None => in_time(self.shared.options.timeout, self.line.connection(&self.shard.address)).await,
+            found => found,
+        };
+        let Some((mut connection, number)) = current else {
             self.is_away();
             return None;
         };
@@ -314,8 +318,9 @@ impl Settler {
         let within = self.shared.options.timeout;
         point("settlement", "before");
         self.sent = Some(crate::clock::monotonic());
-        let sent = exchange(&self.shared, &mut connection, &batch, by);
-        let mut answers = match in_time(within, sent).await {
+        // Pinned where it is made: it is large, and would be copied on its way.
+        let answers = in_time(within, pin!(exchange(&self.shared, &mut connection, &batch, by))).await;
+        let mut answers = match answers {
             Some(answers) => answers,
             None => {
                 self.line.give_up(number);
