@@ -195,6 +195,27 @@ async fn the_connection_is_kept_after_what_the_upstream_answered() {
 }
 
 #[tokio::test]
+async fn the_connection_is_kept_behind_a_stream_that_broke_off() {
+    let begun = || Reply::stream().role().text("Hi");
+    let upstream = Upstream::of([begun().close(), begun().bytes("9\r\ndata").close(), begun().close()]).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = Raw::connect(gateway.address).await;
+    for _ in 0..2 {
+        raw.send(post(&gateway, "/llm/chat", &streaming(SMALL))).await;
+        let answer = raw.answer().await.ok();
+        assert!(answer.text().contains("upstream_error"), "{}", answer.text());
+        assert_ne!(answer.header("connection"), "close");
+        check_reusable(&mut raw, &gateway).await;
+    }
+    // One that asked for the end gets it.
+    let last = post(&gateway, "/llm/chat", &streaming(SMALL)).replacen("\r\n", "\r\nconnection: close\r\n", 1);
+    raw.send(last).await;
+    assert_eq!(raw.answer().await.ok().header("connection"), "close");
+    raw.closed().await;
+    gateway.check_books().await;
+}
+
+#[tokio::test]
 async fn a_connection_that_is_not_kept_says_so() {
     let upstream = Upstream::always(Reply::status(500)).await;
     let gateway = Gateway::over(&upstream).await;

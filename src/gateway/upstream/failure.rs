@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use pingora::proxy::Session;
+use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
 use super::verdict::Verdict;
@@ -217,13 +217,17 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     Next::Another
 }
 
-/// Tells the client of a failure, as far as it can still be told. The status that it was told, 0 when it has left.
-pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> u16 {
+/// Tells the client of a failure, as far as it can still be told: the status that it was told, 0 when it has left, and whether its
+/// connection may serve another request.
+pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> FailToProxy {
     let has_left = ctx.call().is_some_and(|call| call.client_has_left);
     if has_left || *error.esource() == ErrorSource::Downstream {
         // Clients that leave are normal traffic.
         log::debug!("request {}: {}", ctx.id, ErrorText(error));
-        return 0;
+        return FailToProxy {
+            error_code: 0,
+            can_reuse_downstream: false,
+        };
     }
     let failure = told(ctx, error);
     let wire = failure.to_wire();
@@ -234,6 +238,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         wire.status,
         ErrorText(error)
     );
+    let mut can_reuse_downstream = false;
     let written = if !responses::has_begun(session) {
         ctx.recorder().failed(&failure);
         // The connection is closed after a failure, and this says so.
@@ -249,6 +254,8 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         match tail {
             // Also when the process stops: this is what it stops with.
             Some(tail) => {
+                // The answer has its end, and its head said that the connection is kept: a client uses it again at once.
+                can_reuse_downstream = !is_stopped(error);
                 let at_most = if is_stopped(error) { STOP_TAIL_MAX } else { TAIL_MAX };
                 let at_most = Some(ctx.snapshot.config.timeouts.write.min(at_most));
                 let client = &mut session.downstream_session;
@@ -259,8 +266,12 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     };
     if let Err(error) = written {
         log::debug!("request {id}: the failure could not be told: {error}");
+        can_reuse_downstream = false;
     }
-    wire.status
+    FailToProxy {
+        error_code: wire.status,
+        can_reuse_downstream,
+    }
 }
 
 /// How loud a failure is told: an error is what an operator has to mend, a warning what a provider did wrong, and what providers, clients
