@@ -8,6 +8,7 @@ use std::future::poll_fn;
 use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 
@@ -39,9 +40,18 @@ pub(crate) struct BoundedStream<S: AsyncWrite + Unpin> {
 /// Whose connection it is.
 #[derive(Debug)]
 enum Side {
-    Client(Arc<HeadLimit>),
+    Client(Arc<HeadLimit>, Arc<Cork>),
     Upstream(Arc<UpstreamIo>),
 }
+
+/// Whether what is flushed to a client waits all the same, since more follows at once: Pingora flushes the head of a stream, each chunk
+/// and the end of the chunks one by one.
+#[derive(Debug, Default)]
+pub(crate) struct Cork(AtomicBool);
+
+/// Holds what is flushed until it is dropped. The next flush after that sends all of it.
+#[derive(Debug)]
+pub(crate) struct Corked(Arc<Cork>);
 
 /// How long the other end may take nothing of what is written to it.
 #[derive(Debug)]
@@ -56,7 +66,7 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
     pub(crate) fn of_client(inner: S, limit: Arc<HeadLimit>, write_max: Duration) -> BoundedStream<S> {
         BoundedStream {
             inner,
-            side: Side::Client(limit),
+            side: Side::Client(limit, Arc::default()),
             output: WriteBuffer::new(Heads::OfAnswers),
             stall: Stall {
                 at_most: Some(write_max),
@@ -81,7 +91,18 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
     /// What its reader knows of heads, when it is a client's.
     pub(crate) fn head_limit(&self) -> Option<&HeadLimit> {
         match &self.side {
-            Side::Client(limit) => Some(limit),
+            Side::Client(limit, _) => Some(limit),
+            Side::Upstream(_) => None,
+        }
+    }
+
+    /// Holds back what is flushed, when it is a client's.
+    fn cork(&self) -> Option<Corked> {
+        match &self.side {
+            Side::Client(_, cork) => {
+                cork.0.store(true, Ordering::Relaxed);
+                Some(Corked(Arc::clone(cork)))
+            }
             Side::Upstream(_) => None,
         }
     }
@@ -89,9 +110,15 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
     /// What it tells of requests, when it is an upstream's.
     pub(crate) fn upstream_io(&self) -> Option<&Arc<UpstreamIo>> {
         match &self.side {
-            Side::Client(_) => None,
+            Side::Client(..) => None,
             Side::Upstream(io) => Some(io),
         }
+    }
+}
+
+impl Drop for Corked {
+    fn drop(&mut self) {
+        self.0.0.store(false, Ordering::Relaxed);
     }
 }
 
@@ -121,6 +148,20 @@ pub(crate) fn head_limit_of(stream: &Stream) -> Option<&HeadLimit> {
         stream
             .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
             .and_then(BoundedStream::head_limit)
+    };
+    clear.or_else(secure)
+}
+
+/// Holds back what is flushed to a client of HTTP/1. None when it is another's connection.
+pub(crate) fn cork(stream: &Stream) -> Option<Corked> {
+    let stream = (**stream).as_any();
+    let clear = stream
+        .downcast_ref::<BoundedStream<Socket>>()
+        .and_then(BoundedStream::cork);
+    let secure = || {
+        stream
+            .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
+            .and_then(BoundedStream::cork)
     };
     clear.or_else(secure)
 }
@@ -172,7 +213,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> AsyncRead for BoundedStream<S> {
             return read;
         }
         let refused = match side {
-            Side::Client(limit) => limit.read(new).err(),
+            Side::Client(limit, _) => limit.read(new).err(),
             Side::Upstream(io) => io.read(new).err().map(|BareLineEnd| Excess::Framing),
         };
         match refused {
@@ -195,7 +236,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
             stall,
         } = &mut *self;
         match side {
-            Side::Client(_) => stall.limit(output.poll_write(inner, context, bytes), context),
+            Side::Client(..) => stall.limit(output.poll_write(inner, context, bytes), context),
             Side::Upstream(io) => output.poll_send(inner, context, bytes, io),
         }
     }
@@ -208,7 +249,8 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for BoundedStream<S> {
             stall,
         } = &mut *self;
         match side {
-            Side::Client(_) => stall.limit(output.poll_flush(inner, context), context),
+            Side::Client(_, cork) if cork.0.load(Ordering::Relaxed) => Poll::Ready(Ok(())),
+            Side::Client(..) => stall.limit(output.poll_flush(inner, context), context),
             Side::Upstream(io) => output.poll_flush_sending(inner, context, io),
         }
     }

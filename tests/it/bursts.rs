@@ -71,6 +71,33 @@ async fn events_that_come_at_once_leave_together() {
 }
 
 #[tokio::test]
+async fn the_head_leaves_with_the_first_event_and_the_last_with_the_end() {
+    let (first, second) = (Cue::new(), Cue::new());
+    let role = Reply::default().role();
+    let rest = Reply::default().text(" word").finish().usage(50, 1).done().at_once();
+    let together = Reply::stream().and(role.clone()).at_once().wait(&second);
+    // A head that comes alone does not wait.
+    let apart = Reply::stream().wait(&first).and(role).wait(&second);
+    let upstream = Upstream::of([together.and(rest.clone()), apart.and(rest)]).await;
+    let gateway = Gateway::over(&upstream).await;
+    for alone in [0, 1] {
+        let mut raw = asked(&gateway, "").await;
+        assert_eq!(raw.segments(), 1, "the head, and what was there with it");
+        if alone == 1 {
+            assert_eq!(raw.came(), 0);
+            first.give();
+        }
+        read(&mut raw, 1).await;
+        assert_eq!(raw.segments(), 1 + alone);
+        second.give();
+        read(&mut raw, 3).await;
+        assert_eq!(raw.chunk().await, "");
+        assert_eq!(raw.segments(), 2 + alone, "the rest, and the end of the chunks");
+    }
+    gateway.check_books().await;
+}
+
+#[tokio::test]
 async fn others_have_their_turn_within_a_burst() {
     let upstream = Upstream::always(words(200).finish().usage(50, 200).done().at_once()).await;
     let gateway = Gateway::over(&upstream).await;

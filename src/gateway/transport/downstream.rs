@@ -18,6 +18,7 @@ use super::deadline::{ended, stopped, write_within};
 use super::idle_timeout::{Due, IdleTimeout};
 use super::wake_flag::WakeFlag;
 use super::write_batch::Part;
+use crate::net::bounded_stream::cork;
 
 /// The client's end, over all attempts.
 pub(super) struct Downstream<'p, P> {
@@ -267,10 +268,25 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             let is_asked = &mut self.is_asked;
             let client = &mut session.downstream_session;
             let write = pin!(async {
-                if let Some(head) = part.head {
+                let Part { head, bytes, ends } = part;
+                let is_first = head.is_some();
+                if let Some(head) = head {
+                    // Pingora flushes the head of a stream: it leaves with the first bytes.
+                    let _corked = (!ends && !bytes.is_empty())
+                        .then(|| client.stream().and_then(cork))
+                        .flatten();
                     client.write_response_header(head).await?;
                 }
-                client.write_response_body(part.bytes, part.ends).await
+                if ends && !is_first && !bytes.is_empty() {
+                    // And each chunk: the last leaves with the end of the chunks.
+                    let corked = client.stream().and_then(cork);
+                    if let Some(corked) = corked {
+                        client.write_response_body(bytes, false).await?;
+                        drop(corked);
+                        return client.write_response_body(Bytes::new(), true).await;
+                    }
+                }
+                client.write_response_body(bytes, ends).await
             });
             let waits = || {
                 // The upstream's waker may be used up meanwhile.

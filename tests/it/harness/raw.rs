@@ -2,6 +2,7 @@
 
 use std::io::ErrorKind;
 use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
 
 use bytes::Bytes;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -86,6 +87,26 @@ impl Raw {
     /// Sends bytes as they are, as far as the gateway takes them: it may have answered and closed before the last.
     pub async fn try_send(&mut self, bytes: impl AsRef<[u8]>) -> std::io::Result<()> {
         self.socket.write_all(bytes.as_ref()).await
+    }
+
+    /// How many segments with bytes of an answer have come: over loopback each is what one write sent.
+    pub fn segments(&self) -> u32 {
+        // `tcpi_data_segs_in` of linux/tcp.h, where the kernel ends what it tells of a connection later than libc's struct does.
+        const DATA_SEGMENTS_IN: usize = 152;
+        let mut info = [0_u8; DATA_SEGMENTS_IN + size_of::<u32>()];
+        let mut length = libc::socklen_t::try_from(info.len()).unwrap();
+        // SAFETY: the kernel writes at most `length` bytes, all of which are in `info`.
+        let told = unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::IPPROTO_TCP,
+                libc::TCP_INFO,
+                info.as_mut_ptr().cast(),
+                &raw mut length,
+            )
+        };
+        assert_eq!((told, usize::try_from(length).unwrap()), (0, info.len()));
+        u32::from_ne_bytes(info[DATA_SEGMENTS_IN..].try_into().unwrap())
     }
 
     /// Whether the gateway has said something or closed the connection.
