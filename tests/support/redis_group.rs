@@ -125,6 +125,12 @@ impl RedisCluster {
 
     /// Gives the slot to its new master: from here on the old one answers MOVED.
     pub(crate) fn close_slot(&self, slot: u64, to: usize) {
+        // A master that has keys of a slot lets go of it only when it has heard of the new one before.
+        let from = self.first_owner(slot);
+        let keys = self.master(from).ask(&format!("CLUSTER GETKEYSINSLOT {slot} 1000"));
+        for key in keys.iter().filter(|line| line.starts_with("tg1:")) {
+            self.move_key(key, from, to);
+        }
         let owner = id(self.master(to));
         let others = self.masters.iter().enumerate().filter(|(n, _)| *n != to);
         for node in std::iter::once(self.master(to)).chain(others.map(|(_, node)| node)) {
@@ -218,7 +224,7 @@ impl Sentinel {
             let conf = folder.path().join("sentinel.conf");
             let text = format!(
                 "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} 2\n\
-                 sentinel down-after-milliseconds mymaster 1000\nsentinel failover-timeout mymaster 5000\n",
+                 sentinel down-after-milliseconds mymaster 3000\nsentinel failover-timeout mymaster 2000\n",
                 folder.path().display()
             );
             std::fs::write(&conf, text).expect("the Sentinel's configuration");

@@ -111,24 +111,10 @@ fn sequence(ledger: &Ledger, name: &str, book: &dyn Book, steps: &[Step]) -> Res
 fn take(ledger: &Ledger, name: &str, book: &dyn Book, model: &mut Model, step: &Step) -> Result<(), TestCaseError> {
     let now = book.clock().now();
     match step {
-        Step::Reserve { .. } => {
-            let Some(request) = model.request(step, now) else {
-                return Ok(());
-            };
-            model.state.expire(now);
-            let was_held = model.state.is_held(request.id);
-            let expected = model.state.reserve(&request, now);
-            prop_assert_eq!(book.reserve(&request), expected);
-            if let (Ok(granted), Step::Reserve { slot, .. }) = (expected, step) {
-                if !was_held {
-                    model.spends.insert(*slot, request.spend.clone());
-                }
-                model.holds.insert(*slot, (request.scope.clone(), granted.amount));
+        Step::Reserve { slot, .. } => {
+            if let Some(request) = model.request(step, now) {
+                reserve(book, model, *slot, request)?;
             }
-            if let Some(seen) = book.rate(&request.scope, request.limits) {
-                prop_assert_eq!(seen, model.state.rate(&request.scope, request.limits, now));
-            }
-            model.last = Some(Last::Reserve(request));
         }
         Step::Settle { slot, known, .. } => {
             let Some((settlement, debit)) = model.settlement(step, now) else {
@@ -208,12 +194,29 @@ fn take(ledger: &Ledger, name: &str, book: &dyn Book, model: &mut Model, step: &
     Ok(())
 }
 
+/// A reserve, for the first time or again: what was refused may be granted then.
+fn reserve(book: &dyn Book, model: &mut Model, slot: u8, request: ReserveRequest) -> Result<(), TestCaseError> {
+    let now = book.clock().now();
+    model.state.expire(now);
+    let was_held = model.state.is_held(request.id);
+    let expected = model.state.reserve(&request, now);
+    prop_assert_eq!(book.reserve(&request), expected);
+    if let Ok(granted) = expected {
+        if !was_held {
+            model.spends.insert(slot, request.spend.clone());
+        }
+        model.holds.insert(slot, (request.scope.clone(), granted.amount));
+    }
+    if let Some(seen) = book.rate(&request.scope, request.limits) {
+        prop_assert_eq!(seen, model.state.rate(&request.scope, request.limits, now));
+    }
+    model.last = Some(Last::Reserve(slot, request));
+    Ok(())
+}
+
 fn again(book: &dyn Book, model: &mut Model, now: Timestamp) -> Result<(), TestCaseError> {
     match model.last.take() {
-        Some(Last::Reserve(request)) => {
-            prop_assert_eq!(book.reserve(&request), model.state.reserve(&request, now));
-            model.last = Some(Last::Reserve(request));
-        }
+        Some(Last::Reserve(slot, request)) => reserve(book, model, slot, request)?,
         Some(Last::Settle(settlement, debit)) => {
             let expected = model.settle(&settlement, &debit, now);
             prop_assert_eq!(book.settle(&settlement, &debit, None), expected);

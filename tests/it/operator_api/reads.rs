@@ -158,12 +158,12 @@ async fn what_is_read_holds_up_neither_acts_nor_debits() {
         "the ledger is not large enough to tell: {alone:?}"
     );
     assert!(
-        longest < alone / 2,
-        "an act waited {longest:?} for reads; an audit takes {alone:?}"
+        longest < audit / 2,
+        "an act waited {longest:?} for reads; an audit takes {audit:?}"
     );
     assert!(
-        lag < alone.as_secs_f64() / 2.0,
-        "debits waited {lag} s for reads; an audit takes {alone:?}"
+        lag < audit.as_secs_f64() / 2.0,
+        "debits waited {lag} s for reads; an audit takes {audit:?}"
     );
     let (_, _, audit) = desk.asked(&desk.read, Method::GET, "/v1/audit", Value::Null).await;
     assert_eq!(

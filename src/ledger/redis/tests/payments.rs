@@ -208,7 +208,7 @@ fn a_claim_that_was_ended_and_not_taken_is_claimed_again() {
 fn a_claim_that_no_replica_has_credits_nothing() {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     let options = Options {
-        timeout: std::time::Duration::from_millis(300),
+        timeout: std::time::Duration::from_secs(1),
         ..patient()
     };
     let ledger = node(&server, options);

@@ -86,7 +86,7 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
 fn with_replica() -> (RedisServer, RedisServer, Ledger, Caller) {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     let options = Options {
-        timeout: Duration::from_millis(300),
+        timeout: Duration::from_secs(1),
         ..patient()
     };
     let ledger = node(&server, options);

@@ -84,8 +84,8 @@ fn accounts_that_cannot_be_read_hold_up_no_other() {
         ..TermsChange::default()
     };
     let account = "acme".parse().unwrap();
-    let start = Instant::now();
     run(&one, AdminOp::Account(AccountOp::Terms { account, change })).unwrap();
+    let start = Instant::now();
     until("its call ends", || {
         ends.uncovered() == Some(Uncovered::Stopped(AccountStop::Suspended))
     });

@@ -29,7 +29,7 @@ pub(super) struct Model {
 }
 
 pub(super) enum Last {
-    Reserve(ReserveRequest),
+    Reserve(u8, ReserveRequest),
     Settle(Settlement, Debit),
 }
 
