@@ -87,33 +87,6 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
             },
         }
     }
-
-    /// What its reader knows of heads, when it is a client's.
-    pub(crate) fn head_limit(&self) -> Option<&HeadLimit> {
-        match &self.side {
-            Side::Client(limit, _) => Some(limit),
-            Side::Upstream(_) => None,
-        }
-    }
-
-    /// Holds back what is flushed, when it is a client's.
-    fn cork(&self) -> Option<Corked> {
-        match &self.side {
-            Side::Client(_, cork) => {
-                cork.0.store(true, Ordering::Relaxed);
-                Some(Corked(Arc::clone(cork)))
-            }
-            Side::Upstream(_) => None,
-        }
-    }
-
-    /// What it tells of requests, when it is an upstream's.
-    pub(crate) fn upstream_io(&self) -> Option<&Arc<UpstreamIo>> {
-        match &self.side {
-            Side::Client(..) => None,
-            Side::Upstream(io) => Some(io),
-        }
-    }
 }
 
 impl Drop for Corked {
@@ -138,46 +111,39 @@ impl Stall {
     }
 }
 
+/// Whose connection it is. None when it is none of these.
+fn side_of(stream: &Stream) -> Option<&Side> {
+    let stream = (**stream).as_any();
+    let clear = stream.downcast_ref::<BoundedStream<Socket>>().map(|clear| &clear.side);
+    let secure = || stream.downcast_ref::<BoundedStream<TlsStream<Socket>>>();
+    clear.or_else(|| secure().map(|secure| &secure.side))
+}
+
 /// What the listener and the handler of a client's connection tell each other. None when it is another's connection.
 pub(crate) fn head_limit_of(stream: &Stream) -> Option<&HeadLimit> {
-    let stream = (**stream).as_any();
-    let clear = stream
-        .downcast_ref::<BoundedStream<Socket>>()
-        .and_then(BoundedStream::head_limit);
-    let secure = || {
-        stream
-            .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
-            .and_then(BoundedStream::head_limit)
-    };
-    clear.or_else(secure)
+    match side_of(stream)? {
+        Side::Client(limit, _) => Some(limit),
+        Side::Upstream(_) => None,
+    }
 }
 
 /// Holds back what is flushed to a client of HTTP/1. None when it is another's connection.
 pub(crate) fn cork(stream: &Stream) -> Option<Corked> {
-    let stream = (**stream).as_any();
-    let clear = stream
-        .downcast_ref::<BoundedStream<Socket>>()
-        .and_then(BoundedStream::cork);
-    let secure = || {
-        stream
-            .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
-            .and_then(BoundedStream::cork)
-    };
-    clear.or_else(secure)
+    match side_of(stream)? {
+        Side::Client(_, cork) => {
+            cork.0.store(true, Ordering::Relaxed);
+            Some(Corked(Arc::clone(cork)))
+        }
+        Side::Upstream(_) => None,
+    }
 }
 
 /// What is sent over an upstream's connection that `connection_pool` has made. None when it is another's connection.
 pub(crate) fn upstream_io_of(stream: &Stream) -> Option<Arc<UpstreamIo>> {
-    let stream = (**stream).as_any();
-    let clear = stream
-        .downcast_ref::<BoundedStream<Socket>>()
-        .and_then(BoundedStream::upstream_io);
-    let secure = || {
-        stream
-            .downcast_ref::<BoundedStream<TlsStream<Socket>>>()
-            .and_then(BoundedStream::upstream_io)
-    };
-    clear.or_else(secure).map(Arc::clone)
+    match side_of(stream)? {
+        Side::Client(..) => None,
+        Side::Upstream(io) => Some(Arc::clone(io)),
+    }
 }
 
 impl<S: AsyncWrite + Unpin> Drop for BoundedStream<S> {
