@@ -206,6 +206,19 @@ impl RedisUnderSentinels {
         self.replica.thaw();
     }
 
+    /// Makes the first Sentinel hang.
+    pub(crate) fn freeze_first_sentinel(&self) {
+        let id = self.sentinels[0].process.id().to_string();
+        let sent = Command::new("kill").args(["-STOP", &id]).status();
+        assert!(sent.is_ok_and(|status| status.success()));
+    }
+
+    /// Ends the connections of the master's clients.
+    pub(crate) fn disconnect_clients(&self) {
+        let ended = self.master.ask("CLIENT KILL TYPE normal SKIPME yes");
+        assert_ne!(ended, [":0"], "the master had clients");
+    }
+
     /// Kills the master, as `kill -9` does.
     pub(crate) fn kill_master(&mut self) {
         self.master.kill();

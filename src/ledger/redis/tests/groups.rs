@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::load::under_load;
+use super::request;
 use crate::ledger::Ledger;
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::tests::redis_group::{RedisCluster, RedisUnderSentinels};
@@ -122,6 +123,20 @@ fn a_failover_by_sentinels_loses_no_debit() {
         load.is_refused();
         until("the replica leads", || servers.replica_leads());
     });
+}
+
+/// The first Sentinel hangs: the next one is asked within the time that a command has.
+#[test]
+fn a_sentinel_that_hangs_hides_no_other() {
+    let servers = RedisUnderSentinels::start();
+    let ledger = Ledger::Redis(RedisLedger::connect(&servers.url(), Options::default()).unwrap());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    servers.freeze_first_sentinel();
+    servers.disconnect_clients();
+    until("the master is found", || {
+        block_on(caller.reserve(&request(1, "1"))).is_ok_and(|hold| hold.is_ok())
+    });
+    RedisLedger::connect(&servers.url(), Options::default()).unwrap();
 }
 
 fn two_nodes(url: &str) -> [Ledger; 2] {
