@@ -156,6 +156,11 @@ impl Ctx {
         self.in_flight.is_cut()
     }
 
+    /// Whether it came when no more requests were taken.
+    pub(super) fn is_late(&self) -> bool {
+        self.in_flight.is_late()
+    }
+
     pub(super) fn admitted(&self) -> Option<&Call> {
         match &self.stage {
             Stage::Admitted(call) => Some(call),

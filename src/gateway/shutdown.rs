@@ -13,11 +13,16 @@ use std::time::Duration;
 use tokio::sync::futures::Notified;
 use tokio::sync::{Notify, watch};
 
+use crate::clock::monotonic;
+
 /// Shared by every request and whoever stops the process.
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     stopping: AtomicBool,
+    /// Requests under way, and [`CLOSED`].
     in_flight: AtomicUsize,
+    /// Connections that requests may come on.
+    connections: AtomicUsize,
     is_cut: AtomicBool,
     /// Wakes the tasks of what is to be cut.
     cut: Notify,
@@ -28,7 +33,14 @@ pub(crate) struct Lifecycle {
 
 /// A request under way.
 #[derive(Debug)]
-pub(crate) struct InFlight(Arc<Lifecycle>);
+pub(crate) struct InFlight {
+    life: Arc<Lifecycle>,
+    is_late: bool,
+}
+
+/// A connection that requests may come on.
+#[derive(Debug)]
+pub(crate) struct Connected(Arc<Lifecycle>);
 
 /// Wakes a task once.
 #[derive(Debug)]
@@ -57,6 +69,7 @@ impl Lifecycle {
         Arc::new(Lifecycle {
             stopping: AtomicBool::new(false),
             in_flight: AtomicUsize::new(0),
+            connections: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
             cut: Notify::new(),
             handed_over: watch::Sender::new(false),
@@ -66,8 +79,17 @@ impl Lifecycle {
 
     /// Counts a request until the guard is dropped.
     pub(crate) fn enter(self: &Arc<Lifecycle>) -> InFlight {
-        self.in_flight.fetch_add(1, Ordering::SeqCst);
-        InFlight(Arc::clone(self))
+        let before = self.in_flight.fetch_add(1, Ordering::SeqCst);
+        InFlight {
+            life: Arc::clone(self),
+            is_late: before & CLOSED != 0,
+        }
+    }
+
+    /// Counts a connection until the guard is dropped.
+    pub(crate) fn connect(self: &Arc<Lifecycle>) -> Connected {
+        self.connections.fetch_add(1, Ordering::SeqCst);
+        Connected(Arc::clone(self))
     }
 
     /// Another process takes over.
@@ -82,7 +104,7 @@ impl Lifecycle {
 
     /// How many requests are under way.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::SeqCst)
+        self.in_flight.load(Ordering::SeqCst) & !CLOSED
     }
 
     /// Whether a stop no longer waits. False again never. Whoever waits for something else besides runs in [`Lifecycle::woken_by_cut`].
@@ -127,33 +149,86 @@ impl Lifecycle {
         self.cut.notify_waiters();
     }
 
-    /// Waits until nothing is under way, at most this long; says whether that is so. Blocks.
+    /// Waits until nothing is under way, and no connection is left that a request may come on, at most this long; says whether that is
+    /// so. Connections without a request are waited for no longer than [`SILENT_MAX`]. A request that comes after it has said so is late
+    /// ([`InFlight::is_late`]). Blocks.
     pub(crate) fn wait_idle(&self, at_most: Duration) -> bool {
         let (lock, condition) = &self.ended;
-        let guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let busy = |_: &mut ()| self.in_flight.load(Ordering::SeqCst) > 0;
-        let waited = condition.wait_timeout_while(guard, at_most, busy);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+        let began = monotonic();
+        let mut idle_since = None;
+        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let wait = if self.in_flight() > 0 {
+                idle_since = None;
+                at_most.saturating_sub(began.elapsed())
+            } else {
+                let silent = idle_since.get_or_insert_with(monotonic).elapsed();
+                let is_over = self.connections.load(Ordering::SeqCst) == 0 || silent >= SILENT_MAX;
+                if is_over && self.close_if_idle() {
+                    return true;
+                }
+                SILENT_MAX.saturating_sub(silent)
+            };
+            if began.elapsed() >= at_most && idle_since.is_none() {
+                return false;
+            }
+            let waited = condition.wait_timeout(guard, wait);
+            guard = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// From now on every request is late, unless one is under way.
+    fn close_if_idle(&self) -> bool {
+        let exchanged = self
+            .in_flight
+            .compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst);
+        let found = exchanged.unwrap_or_else(|found| found);
+        found == 0 || found & CLOSED != 0
+    }
+
+    /// Wakes whoever waits for the end.
+    fn tell_waiting(&self) {
+        if self.is_stopping() {
+            let (lock, condition) = &self.ended;
+            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+            condition.notify_all();
+        }
     }
 }
 
 impl InFlight {
     /// See [`Lifecycle::is_cut`].
     pub(crate) fn is_cut(&self) -> bool {
-        self.0.is_cut()
+        self.life.is_cut()
+    }
+
+    /// Whether it came when the process had closed its books, or was about to: it is answered, and nothing else is done for it.
+    pub(crate) fn is_late(&self) -> bool {
+        self.is_late
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        let Lifecycle {
-            in_flight,
-            ended: (lock, condition),
-            ..
-        } = &*self.0;
-        if in_flight.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.is_stopping() {
-            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
-            condition.notify_all();
+        if self.life.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.life.tell_waiting();
         }
     }
 }
+
+impl Drop for Connected {
+    fn drop(&mut self) {
+        if self.0.connections.fetch_sub(1, Ordering::SeqCst) == 1 {
+            self.0.tell_waiting();
+        }
+    }
+}
+
+/// Stands in the count of requests once no more of them are taken.
+const CLOSED: usize = 1 << (usize::BITS - 1);
+/// How long a connection without a request keeps a stopping process from its end. Clients that were accepted a moment ago are about to send
+/// theirs, and one of HTTP/2 may send more until it has read that it is to go elsewhere.
+const SILENT_MAX: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

@@ -85,6 +85,8 @@ impl BackgroundService for Background {
         let tollgate = self.tollgate.clone();
         let closed = tokio::task::spawn_blocking(move || {
             tollgate.lifecycle().begin_stop();
+            // The host's connections are not counted: there may be one.
+            let _unknown = tollgate.lifecycle().connect();
             while !tollgate.lifecycle().wait_idle(LOOK_EVERY) {}
             tollgate.close();
         });

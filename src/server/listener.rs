@@ -64,6 +64,7 @@ impl Listener {
 #[async_trait]
 impl ServerApp for Listener {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
+        let _open = self.life.connect();
         let snapshot = self.tollgate.snapshot();
         let _place = self.place(&stream, &snapshot)?;
         let timeouts = snapshot.config.timeouts;

@@ -21,6 +21,7 @@ use super::socket::{bind, listen};
 use super::systemd::Systemd;
 use super::upgrade::{Predecessor, Start, Step, Successor};
 use crate::config::{Config, Store};
+use crate::failpoints;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::state::Books;
 use crate::gateway::{Environment, Tollgate};
@@ -278,6 +279,7 @@ impl Stop {
                 return;
             }
         }
+        failpoints::stall("close");
         self.tollgate.close();
         log::info!("stopped");
         #[expect(clippy::disallowed_methods, reason = "everything is closed and written")]

@@ -159,6 +159,46 @@ async fn a_stop_waits_for_an_ended_call_whose_hold_is_raised() {
     load.record.check(&site.ledger(), &provider).unwrap();
 }
 
+/// A client has connected, and its request comes when nothing else runs any more, or while the process closes its books: it is answered
+/// whole, or refused, or not at all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_request_that_comes_as_the_process_ends_is_not_cut() {
+    let pace = Pace {
+        tokens: 40,
+        pause: Duration::from_millis(25),
+    };
+    let provider = Provider::start(pace).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[("TOLLGATE_STALL_AT", "close")]);
+    let mut load = Load::new(&site, 1);
+    let mut raw = Raw::connect(([127, 0, 0, 1], site.port).into()).await;
+    site.signal("-TERM");
+    eventually("it stops", async || site.log().contains("stopping: ").then_some(())).await;
+    // Sleeps: for longer than a stop waits for what was accepted a moment ago, and shorter than it takes to its end.
+    tokio::time::sleep(Duration::from_millis(250)).await;
+    let (head, body, mut call) = posted(2);
+    let sent = raw.try_send(format!(
+        "{head}authorization: Bearer {}\r\n\r\n{body}",
+        load.key(0).reveal()
+    ));
+    let answer = match sent.await {
+        Ok(()) => String::from_utf8(raw.rest().await).unwrap(),
+        Err(_) => String::new(),
+    };
+    call.outcome = if answer.is_empty() {
+        Outcome::Unanswered
+    } else if answer.starts_with("HTTP/1.1 503 ") {
+        Outcome::Refused(503)
+    } else {
+        assert!(answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"), "{answer}");
+        Outcome::Whole { received: pace.tokens }
+    };
+    tokio::task::block_in_place(|| site.wait_end());
+    site.start(&[]);
+    load.record.keep(0, vec![call]);
+    load.record.check(&site.ledger(), &provider).unwrap();
+}
+
 /// Stops a gateway while a client asks this and reads nothing of an answer that no buffer holds.
 async fn stop_with_who_never_reads(call: Option<Call>, request: impl FnOnce(&str) -> String) {
     let pace = Pace {
@@ -197,8 +237,8 @@ async fn stop_with_who_never_reads(call: Option<Call>, request: impl FnOnce(&str
     load.record.check(&site.ledger(), &provider).unwrap();
 }
 
-/// The same with a call of this number, streamed when that is even.
-async fn stop_with_call(number: u64) {
+/// A call of this number, streamed when that is even: the head without its key, the body, and what its client has seen so far.
+fn posted(number: u64) -> (String, String, Call) {
     let streams = number.is_multiple_of(2);
     let messages = json!([{ "role": "user", "content": message(number) }]);
     let body = json!({ "model": MODEL, "stream": streams, "messages": messages }).to_string();
@@ -211,6 +251,12 @@ async fn stop_with_call(number: u64) {
         "POST /api/v1/llm/chat HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n",
         body.len()
     );
+    (head, body, call)
+}
+
+/// The same with a call of this number.
+async fn stop_with_call(number: u64) {
+    let (head, body, call) = posted(number);
     let request = |key: &str| format!("{head}authorization: Bearer {key}\r\n\r\n{body}");
     stop_with_who_never_reads(Some(call), request).await;
 }

@@ -1,0 +1,70 @@
+use std::sync::mpsc;
+
+use super::*;
+
+#[test]
+fn nothing_under_way_is_the_end_and_what_comes_after_it_is_late() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    assert!(life.wait_idle(Duration::ZERO));
+    let late = life.enter();
+    assert!(late.is_late());
+    assert_eq!(life.in_flight(), 1);
+    drop(late);
+    assert!(life.wait_idle(Duration::ZERO), "the end is told again");
+    assert!(life.enter().is_late());
+}
+
+#[test]
+fn a_request_that_outlives_the_wait_is_not_the_end() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let request = life.enter();
+    assert!(!life.wait_idle(Duration::from_millis(1)));
+    assert!(!life.enter().is_late(), "requests are still taken");
+    drop(request);
+    assert!(life.wait_idle(Duration::ZERO));
+}
+
+#[test]
+fn a_connection_that_stays_silent_is_waited_for_only_so_long() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let began = monotonic();
+    let _silent = life.connect();
+    assert!(life.wait_idle(Duration::ZERO));
+    assert!(began.elapsed() >= SILENT_MAX);
+}
+
+/// A request comes on a connection that is silent when the wait begins: it is waited for as well.
+#[test]
+fn what_comes_on_an_open_connection_is_waited_for() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let (connection, before) = (life.connect(), life.enter());
+    let (told, end) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| told.send(life.wait_idle(Duration::from_secs(60))).unwrap());
+        let after = life.enter();
+        drop(before);
+        drop(connection);
+        assert!(!after.is_late());
+        assert_eq!(end.try_recv(), Err(mpsc::TryRecvError::Empty), "it runs");
+        drop(after);
+        assert!(end.recv().unwrap());
+    });
+}
+
+#[test]
+fn the_last_connections_end_ends_the_wait() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let (connection, request) = (life.connect(), life.enter());
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| life.wait_idle(Duration::from_secs(60)));
+        drop(request);
+        drop(connection);
+        assert!(waits.join().unwrap());
+    });
+    assert_eq!(life.connections.load(Ordering::SeqCst), 0);
+}
