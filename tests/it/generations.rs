@@ -268,6 +268,8 @@ async fn calls_are_listed_newest_first_page_by_page() {
     for n in 0..25 {
         let model = if n % 5 == 0 { FREE } else { SMALL };
         ids.insert(0, id_of(&gateway.http1.post("/llm/chat", request(model)).await.ok()));
+        // They are listed in the order in which they were billed.
+        gateway.settled_balance().await;
     }
     let all = async |parameters: &str, limit: usize| {
         let (mut seen, mut before) = (Vec::new(), String::new());

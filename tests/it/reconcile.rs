@@ -20,8 +20,9 @@ async fn an_export_is_held_against_the_receipts_in_redis() {
     for _ in 0..4 {
         let answer = fleet.http1(0, &key).post("/llm/chat", request(SMALL)).await.ok();
         ids.push(answer.header("x-request-id").to_owned());
+        // Receipts stand in the order in which their calls were billed.
+        fleet.settled_balance("acme").await;
     }
-    fleet.settled_balance("acme").await;
 
     let listed = fleet.command(&["ledger", "receipts", "acme", "--limit", "3"]).await;
     let listed: Value = serde_json::from_str(&listed).unwrap();

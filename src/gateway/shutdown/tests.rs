@@ -1,3 +1,5 @@
+//! Ends, waits and late requests of [`Lifecycle`].
+
 use std::sync::mpsc;
 
 use super::*;
