@@ -71,6 +71,7 @@ class Place:
         deadline = time.monotonic() + START_SECONDS_MAX
         while "Ctrl-C stops it." not in self.log.read_text():
             if self.demo.poll() is not None or time.monotonic() > deadline:
+                self.demo.kill()
                 raise AssertionError(f"the demo did not start:\n{self.log.read_text()}")
             time.sleep(0.05)
         return self.log.read_text()

@@ -1,5 +1,7 @@
 //! The hold is a bound: no call costs more than was held for it, whatever a client writes and a provider does.
 
+mod parts;
+
 use rust_decimal::Decimal;
 use serde_json::{Value, json};
 
@@ -20,12 +22,6 @@ fn with(members: Value) -> String {
         body[key] = value.clone();
     }
     body.to_string()
-}
-
-/// A chat whose message has this part beside a short text.
-fn with_part(part: Value) -> String {
-    let content = json!([{ "type": "text", "text": "Hello" }, part]);
-    json!({ "model": SMALL, "messages": [{ "role": "user", "content": content }], "max_tokens": 5 }).to_string()
 }
 
 /// A provider that reads `max_tokens` alone would answer without a limit to the newer name.
@@ -119,53 +115,6 @@ async fn a_maximum_that_can_be_paid_but_not_served_is_402() {
         .post("/llm/chat", with(json!({})))
         .await
         .error(402, "insufficient_credits");
-}
-
-/// 750 kB of base64 are no 750,000 tokens: with the dearest prompt that the model can take, it costs less than what is held here.
-#[tokio::test]
-async fn the_bytes_of_a_file_a_sound_or_a_film_are_not_text() {
-    let upstream = Upstream::always(Reply::chat_without_usage("Hi")).await;
-    let data = "QUJD".repeat(190_000);
-    for part in [
-        json!({ "type": "file", "file": { "filename": "a.pdf", "file_data": format!("data:application/pdf;base64,{data}") } }),
-        json!({ "type": "input_audio", "input_audio": { "data": data, "format": "wav" } }),
-        json!({ "type": "image_url", "image_url": { "url": format!("data:video/mp4;base64,{data}") } }),
-    ] {
-        let context = cost(SMALL, 128_000, 5);
-        let gateway = Setup::over(&upstream).credit(&context.to_string()).start().await;
-        gateway.http1.post("/llm/chat", with_part(part)).await.ok();
-        let spent = gateway.spent().await;
-        assert!(
-            spent > Decimal::ZERO && spent < cost(SMALL, 3_000, 1),
-            "what was counted is billed: {spent}"
-        );
-        gateway.check_books().await;
-    }
-}
-
-#[tokio::test]
-async fn parts_are_held_by_the_models_figure_for_their_kind() {
-    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
-    for (key, part) in [
-        (
-            "image_tokens_max",
-            json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } }),
-        ),
-        (
-            "audio_tokens_max",
-            json!({ "type": "input_audio", "input_audio": { "data": "QUJD", "format": "wav" } }),
-        ),
-        ("file_tokens_max", json!({ "type": "file", "file": { "file_id": "f" } })),
-    ] {
-        let credit = cost(SMALL, 50_000, 5).to_string();
-        for (figure, status) in [(Value::Null, 402), (40_000.into(), 200), (60_000.into(), 402)] {
-            let setup = Setup::over(&upstream).credit(&credit);
-            let setup = setup.model(SMALL, |model| model[key] = figure.clone());
-            let gateway = setup.start().await;
-            let answer = gateway.http1.post("/llm/chat", with_part(part.clone())).await;
-            assert_eq!(answer.status, status, "{key} {figure}");
-        }
-    }
 }
 
 #[tokio::test]
