@@ -200,7 +200,14 @@ fn checked_log(text: String) -> Result<AccessLog, String> {
 }
 
 fn checked_store(text: &str) -> Result<Store, String> {
-    const REDIS: [&str; 4] = ["redis://", "rediss://", "redis+cluster://", "redis+sentinel://"];
+    const REDIS: [&str; 6] = [
+        "redis://",
+        "rediss://",
+        "redis+cluster://",
+        "rediss+cluster://",
+        "redis+sentinel://",
+        "rediss+sentinel://",
+    ];
     if let Some(path) = text.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
         return Ok(Store::Sqlite(path.into()));
     }

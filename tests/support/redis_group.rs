@@ -159,8 +159,9 @@ pub(crate) struct RedisUnderSentinels {
     sentinels: Vec<Sentinel>,
 }
 
+/// One of them.
 #[derive(Debug)]
-struct Sentinel {
+pub(crate) struct Sentinel {
     port: u16,
     process: Child,
     _folder: tempfile::TempDir,
@@ -173,7 +174,7 @@ impl RedisUnderSentinels {
         let replica = RedisServer::start_with(&MEMORY_ONLY);
         good(&replica, &format!("REPLICAOF 127.0.0.1 {}", master.port()));
         until("the replica is up to date", || follows(&replica));
-        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::start(master.port())).collect();
+        let sentinels: Vec<Sentinel> = (0..3).map(|_| Sentinel::start(master.port(), "")).collect();
         until("the Sentinels know each other and the replica", || {
             sentinels.iter().all(|sentinel| {
                 let facts = ask(sentinel.port, "SENTINEL MASTER mymaster");
@@ -231,12 +232,13 @@ impl RedisUnderSentinels {
 }
 
 impl Sentinel {
-    fn start(master: u16) -> Sentinel {
+    /// One that watches the master at this port, with these lines in its configuration beside the usual ones.
+    pub(crate) fn start(master: u16, more: &str) -> Sentinel {
         for _ in 0..20 {
             let (port, folder) = (free_port(), tempfile::tempdir().expect("a folder for a Sentinel"));
             let conf = folder.path().join("sentinel.conf");
             let text = format!(
-                "port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} 2\n\
+                "{more}port {port}\nbind 127.0.0.1\ndir {}\nsentinel monitor mymaster 127.0.0.1 {master} 2\n\
                  sentinel down-after-milliseconds mymaster 3000\nsentinel failover-timeout mymaster 2000\n",
                 folder.path().display()
             );

@@ -38,6 +38,7 @@ mod replay;
 mod reply;
 mod script;
 mod sender;
+mod sentinel;
 mod server_health;
 mod shards;
 mod shared;

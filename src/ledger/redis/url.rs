@@ -5,12 +5,10 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use redis::aio::MultiplexedConnection;
-use redis::sentinel::{SentinelClientBuilder, SentinelServerType};
 use redis::{
-    AsyncConnectionConfig, Client, Cmd, ConnectionAddr, IntoConnectionInfo, Pipeline, RedisResult, TlsCertificates,
-    TlsMode, Value,
+    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
+    TlsCertificates, Value,
 };
 
 use crate::ledger::StoreError;
@@ -18,10 +16,10 @@ use crate::ledger::StoreError;
 /// Where Redis is. `Debug` shows neither user nor password.
 pub(super) struct Address {
     form: Form,
-    nodes: Vec<String>,
-    login: Option<(String, String)>,
-    tls: Option<TlsCertificates>,
-    secure: bool,
+    pub(super) nodes: Vec<String>,
+    pub(super) login: Option<(String, String)>,
+    pub(super) tls: Option<TlsCertificates>,
+    pub(super) secure: bool,
     connect_timeout: Duration,
 }
 
@@ -157,7 +155,7 @@ impl Address {
                         Err(error) => last = Some(error),
                     }
                 }
-                Err(last.unwrap_or_else(|| redis::RedisError::from((redis::ErrorKind::Io, "a cluster without nodes"))))
+                Err(last.unwrap_or_else(|| RedisError::from((ErrorKind::Io, "a cluster without nodes"))))
             }
         }
     }
@@ -182,44 +180,6 @@ impl Address {
             Some(certificates) if self.secure => Client::build_with_tls(info, certificates.clone()),
             _ => Client::open(info),
         }
-    }
-
-    /// The client of the master that a Sentinel names now: that of the first one that names any. They are asked in their order, each a
-    /// moment after the one before it, so that one that hangs hides none.
-    async fn master(&self, master: &str, db: i64) -> RedisResult<Client> {
-        let asked = (0u32..)
-            .zip(&self.nodes)
-            .map(|(place, sentinel)| -> BoxFuture<'_, RedisResult<Client>> {
-                Box::pin(async move {
-                    tokio::time::sleep(NEXT_SENTINEL_AFTER.saturating_mul(place)).await;
-                    self.master_of(sentinel, master, db).await
-                })
-            });
-        // The address has at least one.
-        let (client, _) = futures::future::select_ok(asked).await?;
-        Ok(client)
-    }
-
-    /// The client of the master that one Sentinel names. Nothing is kept of the asking: a connection to a Sentinel would belong to the
-    /// runtime that asked first.
-    async fn master_of(&self, sentinel: &str, master: &str, db: i64) -> RedisResult<Client> {
-        let mut builder =
-            SentinelClientBuilder::new(tcp(sentinel), master, SentinelServerType::Master)?.set_client_to_redis_db(db);
-        if let Some((user, password)) = &self.login {
-            if !user.is_empty() {
-                builder = builder.set_client_to_redis_username(user);
-            }
-            builder = builder.set_client_to_redis_password(password);
-        }
-        if self.secure {
-            builder = builder
-                .set_client_to_redis_tls_mode(TlsMode::Secure)
-                .set_client_to_sentinel_tls_mode(TlsMode::Secure);
-            if let Some(certificates) = &self.tls {
-                builder = builder.set_client_to_redis_certificates(certificates.clone());
-            }
-        }
-        builder.build()?.async_get_client().await
     }
 }
 
@@ -247,16 +207,6 @@ impl Connection {
         last.extract_error()
     }
 }
-
-/// Where a node is; none when its port is no number, which [`host_port`] has seen to.
-fn tcp(node: &str) -> Option<ConnectionAddr> {
-    let (host, port) = node.rsplit_once(':')?;
-    let host = host.trim_start_matches('[').trim_end_matches(']');
-    Some(ConnectionAddr::Tcp(host.to_owned(), port.parse().ok()?))
-}
-
-/// How long after one Sentinel the next is asked.
-const NEXT_SENTINEL_AFTER: Duration = Duration::from_millis(50);
 
 fn wrong(what: &str) -> StoreError {
     StoreError::Unavailable(format!("the store's address cannot be used: {what}"))
@@ -329,13 +279,6 @@ mod tests {
         ] {
             assert!(parse(bad).is_err(), "{bad}");
         }
-    }
-
-    #[test]
-    fn a_node_of_ipv6_stands_in_brackets_and_is_reached_without() {
-        let tcp = |node| tcp(node).map(|address| address.to_string());
-        assert_eq!(tcp("[::1]:26379"), Some("::1:26379".to_owned()));
-        assert_eq!(tcp("a:1"), Some("a:1".to_owned()));
     }
 
     #[test]

@@ -112,11 +112,6 @@ fn a_silent_master_that_is_replaced_and_comes_back_loses_no_debit() {
 #[test]
 fn a_failover_by_sentinels_loses_no_debit() {
     let mut servers = RedisUnderSentinels::start();
-    // A command asks the Sentinels, the server's role, and the replica whether it has what was written, one after the other.
-    let options = || Options {
-        timeout: Duration::from_secs(2),
-        ..options()
-    };
     let nodes = [(); 2].map(|()| Ledger::Redis(RedisLedger::connect(&servers.url(), options()).unwrap()));
     under_load(&nodes, &NAMES, |load| {
         servers.kill_master();
@@ -143,9 +138,11 @@ fn two_nodes(url: &str) -> [Ledger; 2] {
     [(); 2].map(|()| Ledger::Redis(RedisLedger::connect(url, options()).unwrap()))
 }
 
-/// Holds that a dead master never heard were given back are gone soon.
+/// Holds that a dead master never heard were given back are gone soon. A command asks the Sentinels, the server's role, and the replica
+/// whether it has what was written, one after the other.
 fn options() -> Options {
     Options {
+        timeout: Duration::from_secs(2),
         hold_ttl: Duration::from_secs(3),
         ..Options::default()
     }

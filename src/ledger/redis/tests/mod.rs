@@ -19,6 +19,7 @@ mod replicas;
 mod shards;
 mod spending;
 mod statements;
+mod tls;
 mod unknown;
 
 use std::sync::Arc;
