@@ -28,7 +28,8 @@ pub(crate) struct Lifecycle {
     cut: Notify,
     /// Whether another process takes over what this one listens on.
     handed_over: watch::Sender<bool>,
-    ended: (Mutex<()>, Condvar),
+    /// How often nothing was left under way since a stop began; whoever waits for that is told.
+    ended: (Mutex<u64>, Condvar),
 }
 
 /// A request under way.
@@ -143,38 +144,46 @@ impl Lifecycle {
         !self.stopping.swap(true, Ordering::SeqCst)
     }
 
-    /// Ends what is still running.
+    /// Ends what is still running; what comes from now on is late.
     pub(crate) fn cut_now(&self) {
+        self.in_flight.fetch_or(CLOSED, Ordering::SeqCst);
         self.is_cut.store(true, Ordering::SeqCst);
         self.cut.notify_waiters();
     }
 
     /// Waits until nothing is under way, and no connection is left that a request may come on, at most this long; says whether that is
-    /// so. Connections without a request are waited for no longer than [`SILENT_MAX`]. A request that comes after it has said so is late
-    /// ([`InFlight::is_late`]). Blocks.
+    /// so. Connections without a request are waited for no longer than [`SILENT_MAX`] after the last one. A request that comes after it has
+    /// said so is late ([`InFlight::is_late`]). Blocks.
     pub(crate) fn wait_idle(&self, at_most: Duration) -> bool {
         let (lock, condition) = &self.ended;
         let began = monotonic();
-        let mut idle_since = None;
-        let mut guard = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ends = lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let (mut idle, mut seen) = (began, *ends);
         loop {
+            let left = at_most.saturating_sub(began.elapsed());
+            if *ends != seen {
+                (idle, seen) = (monotonic(), *ends);
+            }
             let wait = if self.in_flight() > 0 {
-                idle_since = None;
-                at_most.saturating_sub(began.elapsed())
+                if left.is_zero() {
+                    return false;
+                }
+                left
             } else {
-                let silent = idle_since.get_or_insert_with(monotonic).elapsed();
-                let is_over = self.connections.load(Ordering::SeqCst) == 0 || silent >= SILENT_MAX;
-                if is_over && self.close_if_idle() {
+                let patience = SILENT_MAX.saturating_sub(idle.elapsed()).min(left);
+                if (patience.is_zero() || !self.may_bring_more()) && self.close_if_idle() {
                     return true;
                 }
-                SILENT_MAX.saturating_sub(silent)
+                patience
             };
-            if began.elapsed() >= at_most && idle_since.is_none() {
-                return false;
-            }
-            let waited = condition.wait_timeout(guard, wait);
-            guard = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let waited = condition.wait_timeout(ends, wait);
+            ends = waited.unwrap_or_else(PoisonError::into_inner).0;
         }
+    }
+
+    /// Whether a request may come that is not late.
+    fn may_bring_more(&self) -> bool {
+        self.connections.load(Ordering::SeqCst) > 0 && self.in_flight.load(Ordering::SeqCst) & CLOSED == 0
     }
 
     /// From now on every request is late, unless one is under way.
@@ -182,15 +191,15 @@ impl Lifecycle {
         let exchanged = self
             .in_flight
             .compare_exchange(0, CLOSED, Ordering::SeqCst, Ordering::SeqCst);
-        let found = exchanged.unwrap_or_else(|found| found);
-        found == 0 || found & CLOSED != 0
+        matches!(exchanged, Ok(_) | Err(CLOSED))
     }
 
     /// Wakes whoever waits for the end.
     fn tell_waiting(&self) {
         if self.is_stopping() {
             let (lock, condition) = &self.ended;
-            drop(lock.lock().unwrap_or_else(PoisonError::into_inner));
+            let mut ends = lock.lock().unwrap_or_else(PoisonError::into_inner);
+            *ends = ends.wrapping_add(1);
             condition.notify_all();
         }
     }
@@ -210,7 +219,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.life.in_flight.fetch_sub(1, Ordering::SeqCst) == 1 {
+        if self.life.in_flight.fetch_sub(1, Ordering::SeqCst) & !CLOSED == 1 {
             self.life.tell_waiting();
         }
     }

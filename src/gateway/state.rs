@@ -161,8 +161,8 @@ impl Tollgate {
         }
     }
 
-    /// Bills what is still to be billed, and closes what runs beside the requests. Blocks; a second call does nothing. To be called after
-    /// the last request.
+    /// Bills what is still to be billed, and closes what runs beside the requests. Blocks; a second call only waits for the first. To be
+    /// called after the last request.
     pub(crate) fn close(&self) {
         self.shared.close();
     }
@@ -243,8 +243,9 @@ impl Tollgate {
 
 impl Shared {
     fn close(&self) {
-        let closer = self.closer.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(close), Some(books)) = (closer, self.books.get()) {
+        // Held to the end: whoever comes second may end the process.
+        let mut closer = self.closer.lock().unwrap_or_else(PoisonError::into_inner);
+        if let (Some(close), Some(books)) = (closer.take(), self.books.get()) {
             self.settler.finish();
             close(books);
         }
@@ -256,3 +257,6 @@ impl Drop for Shared {
         self.close();
     }
 }
+
+#[cfg(test)]
+mod tests;

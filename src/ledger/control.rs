@@ -111,6 +111,7 @@ fn answer(stream: UnixStream, store: Arc<Embedded>, reading: &Arc<()>) -> std::i
         }
     };
     if !op.only_reads() {
+        let _answering = store.answering();
         return tell(&stream, &store.run_blocking(op));
     }
     if Arc::strong_count(reading) > READS_MAX {

@@ -39,7 +39,7 @@ mod writer;
 use self::load::take_lock;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::command::{Command, Commands};
@@ -246,11 +246,17 @@ impl Embedded {
         answer.blocking_recv().map_err(|_| stopped())?
     }
 
-    /// Commits what is queued and ends the thread. A second call does nothing.
+    /// Commits what is queued and ends the thread, and waits for the answer to the command that came last. A second call does nothing.
     pub(super) fn close(&self) {
         // A send only fails when the thread has ended already.
         drop(self.tell(Command::Close));
         self.join_thread();
+        drop(self.answering());
+    }
+
+    /// To be held while a command is done and its answer written: the process ends after it.
+    pub(super) fn answering(&self) -> MutexGuard<'_, ()> {
+        self.shared.answering.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// # Errors

@@ -235,6 +235,12 @@ impl WireError {
 }
 
 impl ApiError {
+    /// What comes when the process is about to end.
+    pub const STOPPING: ApiError = ApiError::Unavailable {
+        message: "The gateway is stopping.",
+        retry_after_secs: 1,
+    };
+
     /// The one table from causes to HTTP.
     pub fn to_wire(&self) -> WireError {
         match self {

@@ -102,11 +102,7 @@ pub(in crate::gateway) async fn decide(
 async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) -> Result<Decision, Failed> {
     head_check::check(session, ctx)?;
     if ctx.is_late() {
-        return Err(ApiError::Unavailable {
-            message: "The gateway is stopping.",
-            retry_after_secs: 1,
-        }
-        .into());
+        return Err(ApiError::STOPPING.into());
     }
     let request = session.req_header();
     let route = Route::at(&ctx.snapshot.config.base_path, request.uri.path());

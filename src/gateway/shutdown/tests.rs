@@ -34,8 +34,35 @@ fn a_connection_that_stays_silent_is_waited_for_only_so_long() {
     life.begin_stop();
     let began = monotonic();
     let _silent = life.connect();
-    assert!(life.wait_idle(Duration::ZERO));
+    assert!(life.wait_idle(Duration::from_secs(60)));
     assert!(began.elapsed() >= SILENT_MAX);
+}
+
+#[test]
+fn a_silent_connection_is_not_waited_for_beyond_the_limit() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let _silent = life.connect();
+    assert!(life.wait_idle(Duration::ZERO));
+    assert!(life.enter().is_late());
+}
+
+#[test]
+fn what_comes_after_a_cut_is_late_and_what_runs_is_waited_for() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let (_connection, running) = (life.connect(), life.enter());
+    life.cut_now();
+    let late = life.enter();
+    assert!(late.is_late() && !running.is_late());
+    assert_eq!(life.in_flight(), 2);
+    assert!(!life.wait_idle(Duration::ZERO), "they are being told");
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| life.wait_idle(Duration::from_secs(60)));
+        drop(running);
+        drop(late);
+        assert!(waits.join().unwrap());
+    });
 }
 
 /// A request comes on a connection that is silent when the wait begins: it is waited for as well.

@@ -57,6 +57,7 @@ impl Shared {
             unwritable: AtomicBool::new(false),
             owner: OwnedBy::default(),
             groups: AtomicU64::new(1),
+            answering: Mutex::default(),
             lock: Mutex::new(Some(lock)),
             predecessors: Mutex::default(),
             idempotency: Keys::default(),

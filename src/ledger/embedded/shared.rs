@@ -77,6 +77,8 @@ pub(super) struct Shared {
     pub(super) owner: OwnedBy,
     /// How many groups of debits this process has made, to name the next.
     pub(super) groups: AtomicU64,
+    /// Held while a command of the control socket is done and answered.
+    pub(super) answering: Mutex<()>,
     /// The lock on the file, given up when the ledger changes hands.
     pub(super) lock: Mutex<Option<File>>,
     pub(super) predecessors: Mutex<Predecessors>,

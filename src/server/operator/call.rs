@@ -14,6 +14,8 @@ use super::query::{QUOTED_MAX, Query};
 use super::rights::{self, Way};
 use super::state::Operator;
 use crate::config::explain;
+use crate::failpoints;
+use crate::gateway::shutdown::InFlight;
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::operators::{Actor, OperatorOp, OperatorRecord};
@@ -103,7 +105,8 @@ impl Call<'_> {
         op: AdminOp,
     ) -> Result<Result<AdminReply, AdminError>, OperatorError> {
         let (running, is_shown_once) = (self.desk.running.of(&op), makes_a_secret(&op));
-        let op = match op.is_act() {
+        let is_act = op.is_act();
+        let op = match is_act {
             true => AdminOp::By(Box::new(Acted {
                 actor: actor.clone(),
                 op,
@@ -111,13 +114,19 @@ impl Call<'_> {
             false => op,
         };
         let (answer, ledger) = (self.desk.run(op), self.desk.ledger().clone());
-        let place = running.acquire_owned().await.map_err(|_| internal())?;
+        let place = running.acquire_owned().await.map_err(|_| stopping())?;
+        // Until it is answered, and what nobody heard of is undone.
+        let under_way = is_act.then(|| self.desk.admin.life.enter());
+        if under_way.as_ref().is_some_and(InFlight::is_late) {
+            return Err(stopping());
+        }
         let (told, heard) = oneshot::channel();
         #[expect(
             clippy::disallowed_methods,
             reason = "a command that was begun comes to its end, and into the log, whatever becomes of its connection"
         )]
         tokio::spawn(async move {
+            failpoints::stall("act");
             let answer = answer.await;
             drop(place);
             if let Err(unheard) = told.send(answer)
@@ -129,6 +138,7 @@ impl Call<'_> {
                     log::error!("it cannot be revoked: {error}; see the log of acts");
                 }
             }
+            drop(under_way);
         });
         heard.await.map_err(|_| internal())
     }
@@ -162,6 +172,11 @@ impl Call<'_> {
         let known = self.known.as_ref();
         known.ok_or(OperatorError::Unauthenticated(KeyFault::Missing))
     }
+}
+
+/// What is said to whoever comes when the process ends.
+pub(super) fn stopping() -> OperatorError {
+    OperatorError::Api(ApiError::STOPPING)
 }
 
 /// Whether it makes something whose text is in the answer alone.

@@ -11,8 +11,10 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::answer::Answer;
+use super::call::stopping;
 use super::exchange::{self, Came};
 use super::state::Operator;
+use crate::gateway::shutdown::InFlight;
 use crate::net::head_limit::HeadLimit;
 use crate::pure::error::operator::OperatorError;
 use crate::server::admin_connections::Place;
@@ -50,6 +52,12 @@ impl HttpServerApp for Connection {
             }
         }
         let request = session.req_header();
+        // What changes something is answered before the process ends, or refused.
+        let under_way = (!request.method.is_safe()).then(|| self.desk.admin.life.enter());
+        if under_way.as_ref().is_some_and(InFlight::is_late) {
+            self.refuse(&mut session, &stopping()).await;
+            return None;
+        }
         let is_chunked = request.headers.contains_key(header::TRANSFER_ENCODING);
         // Whoever stands in front may have seen another end of such a request.
         if is_chunked || request.version != Version::HTTP_11 {
@@ -70,6 +78,7 @@ impl HttpServerApp for Connection {
                 return None;
             }
         }
+        drop(under_way);
         self.place.answered();
         let settings = HttpPersistentSettings::for_session(&session);
         // What is left of a body that nobody read is read first.

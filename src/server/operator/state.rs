@@ -58,11 +58,9 @@ impl Operator {
         Box::pin(async move { ledger.run(op).await })
     }
 
-    /// Returns once no command runs.
+    /// Returns once no command runs; none begins after it.
     pub(super) async fn idle(&self) {
-        // An error: nobody waits for places any more.
-        drop(self.running.acts.acquire_many(ACTS_MAX).await);
-        drop(self.running.reads.acquire_many(READS_MAX).await);
+        self.running.end().await;
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -90,6 +88,15 @@ impl Default for Running {
 }
 
 impl Running {
+    /// Returns once no command runs; whoever waits for a place then, or asks for one later, gets none.
+    async fn end(&self) {
+        for (places, most) in [(&self.acts, ACTS_MAX), (&self.reads, READS_MAX), (&self.audits, 1)] {
+            let all = places.acquire_many(most).await;
+            places.close();
+            drop(all);
+        }
+    }
+
     /// The places of a command.
     pub(super) fn of(&self, op: &AdminOp) -> Arc<Semaphore> {
         Arc::clone(match op {
@@ -123,3 +130,23 @@ impl Default for Times {
 const ACTS_MAX: u32 = 64;
 /// Most reads of theirs.
 const READS_MAX: u32 = 8;
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_runs_comes_to_its_end_and_nothing_begins_after_it() {
+        let running = Running::default();
+        let act = Arc::clone(&running.acts).acquire_owned().await.unwrap();
+        let mut end = Box::pin(running.end());
+        assert!((&mut end).now_or_never().is_none(), "an act runs");
+        drop(act);
+        end.await;
+        for places in [&running.acts, &running.reads, &running.audits] {
+            assert!(Arc::clone(places).acquire_owned().await.is_err());
+        }
+    }
+}

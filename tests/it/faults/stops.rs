@@ -10,7 +10,7 @@ use super::record::{Call, Outcome};
 use super::upstream::{MODEL, Pace, Provider, message, prompt_tokens};
 use crate::harness::catalogue::{SMALL, catalogue};
 use crate::harness::process::untaken_bytes;
-use crate::harness::redis_server::RedisServer;
+use crate::harness::redis_server::{RedisServer, free_port};
 use crate::harness::{Raw, eventually};
 
 /// How long the process may take to end once nothing runs. A second, and what a busy machine adds.
@@ -197,6 +197,50 @@ async fn a_request_that_comes_as_the_process_ends_is_not_cut() {
     site.start(&[]);
     load.record.keep(0, vec![call]);
     load.record.check(&site.ledger(), &provider).unwrap();
+}
+
+/// An act of an operator that runs when the process is told to stop is answered; one that comes then is refused, and not done.
+async fn stop_with_act(ground: Ground) {
+    let provider = Provider::quick().await;
+    let address = format!("127.0.0.1:{}", free_port());
+    let mut site = Site::new(ground, &provider, |conf| {
+        conf["operator_listen"] = address.clone().into();
+    });
+    site.start(&[("TOLLGATE_STALL_AT", "act")]);
+    let operator = site.command(&["operator", "create", "anna", "--role", "admin"]);
+    let act = reqwest::Client::new()
+        .post(format!("http://{address}/v1/accounts"))
+        .bearer_auth(operator["token"].as_str().unwrap())
+        .json(&json!({ "name": "late", "tier": "pro" }));
+    let act = tokio::spawn(act.send());
+    // Sleeps: for less than the act is held up.
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    site.signal("-TERM");
+    let answer = act.await.unwrap();
+    tokio::task::block_in_place(|| site.wait_end());
+    site.start(&[]);
+    let status = match answer {
+        Ok(answer) => answer.status().as_u16(),
+        Err(error) => {
+            assert!(error.is_connect(), "it was begun and not answered: {error:?}");
+            503
+        }
+    };
+    let listed = site.command(&["account", "list"]).to_string();
+    assert_eq!(
+        (status == 201, status == 503),
+        (listed.contains("late"), !listed.contains("late"))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_act_is_answered_before_the_end_on_sqlite() {
+    stop_with_act(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_operators_act_is_answered_before_the_end_on_redis() {
+    stop_with_act(Ground::Redis(RedisServer::start())).await;
 }
 
 /// Stops a gateway while a client asks this and reads nothing of an answer that no buffer holds.

@@ -1,5 +1,7 @@
 //! The log of acts in its file: over a restart, when it cannot be written, and against whoever would change it.
 
+use std::time::Duration;
+
 use super::{open, rig};
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::operators::{Act, ActQuery, Actor, OperatorOp};
@@ -118,4 +120,23 @@ fn nobody_changes_or_deletes_what_is_logged() {
         assert!(error.contains("only added to"), "{sql}: {error}");
     }
     assert_eq!(log(&rig.store), before);
+}
+
+/// Whoever has closed the ledger may end the process: the answer to a command that was done is written by then.
+#[test]
+fn a_close_waits_for_the_answer_that_is_being_written() {
+    let rig = rig();
+    let (closed, ends) = std::sync::mpsc::channel();
+    std::thread::scope(|scope| {
+        let answering = rig.store.answering();
+        scope.spawn(|| {
+            rig.store.close();
+            closed.send(()).unwrap();
+        });
+        // Time enough for a close that does not wait.
+        let early = ends.recv_timeout(Duration::from_millis(200));
+        assert!(early.is_err(), "it has not waited");
+        drop(answering);
+        ends.recv().unwrap();
+    });
 }
