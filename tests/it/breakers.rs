@@ -11,7 +11,7 @@ use crate::harness::broken::BlackHole;
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
-use crate::harness::{Gateway, Reply, Setup, Upstream};
+use crate::harness::{Cue, Gateway, Reply, Setup, Upstream, eventually};
 
 #[tokio::test]
 async fn after_five_failures_in_a_row_a_target_is_passed_over_for_ten_seconds() {
@@ -136,12 +136,9 @@ async fn a_target_in_a_black_hole_costs_a_thousand_calls_less_than_5_percent_and
 
 #[tokio::test]
 async fn one_call_at_a_time_finds_out_whether_a_target_is_back() {
-    let main = Upstream::of(
-        (0..5)
-            .map(|_| Reply::status(500))
-            .chain([Reply::chat("Hi", 9, 1).after(THINKS)]),
-    )
-    .await;
+    let cue = Cue::new();
+    let probed = Reply::chat("Hi", 9, 1).once(&cue);
+    let main = Upstream::of((0..5).map(|_| Reply::status(500)).chain([probed])).await;
     let spare = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let gateway = Setup::over(&main).spare(&spare).start().await;
     for _ in 0..5 {
@@ -149,7 +146,15 @@ async fn one_call_at_a_time_finds_out_whether_a_target_is_back() {
     }
     gateway.clock.advance(10_000);
     let calls = (0..20).map(|_| gateway.http1.post("/llm/chat", request(TWIN)));
-    for answer in futures::future::join_all(calls).await {
+    let answered = async {
+        eventually("the others went elsewhere", async || {
+            (spare.seen().len() == 5 + 19).then_some(())
+        })
+        .await;
+        cue.give_all();
+    };
+    let (answers, ()) = futures::join!(futures::future::join_all(calls), answered);
+    for answer in answers {
         answer.ok();
     }
     assert_eq!(main.seen().len(), 6, "one of the twenty went there");

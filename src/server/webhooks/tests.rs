@@ -182,9 +182,10 @@ async fn every_event_arrives_over_an_hour_without_a_receiver_and_many_deaths() {
     const EVENTS: u64 = 60;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("ledger.db");
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address: SocketAddr = listener.local_addr().unwrap();
-    drop(listener);
+    // Nobody listens, and nobody else can.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let (address, mut socket): (SocketAddr, _) = (socket.local_addr().unwrap(), Some(socket));
     let webhooks = [webhook(&format!("http://{address}/x"))];
     let (clock, got) = (Clock::manual(NOW), Got::default());
     let mut teller = Teller::start(&path, &clock);
@@ -202,7 +203,8 @@ async fn every_event_arrives_over_an_hour_without_a_receiver_and_many_deaths() {
         }
         if looks == 720 {
             assert_eq!(teller.open().await, EVENTS, "after an hour all of them wait");
-            receive(tokio::net::TcpListener::bind(address).await.unwrap(), Arc::clone(&got));
+            let listener = socket.take().map(|socket| socket.listen(64).unwrap());
+            receive(listener.unwrap(), Arc::clone(&got));
         }
         let dies_after = (looks % 5 == 3).then_some(looks % 17 * 3);
         teller = teller

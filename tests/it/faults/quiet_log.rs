@@ -135,7 +135,8 @@ async fn an_hour(ground: Ground) {
     site.signal("-HUP");
     reloaded(1).await;
     let catalogue = std::fs::read_to_string(site.path("catalogue.yaml")).unwrap();
-    std::fs::write(site.path("catalogue.yaml"), catalogue + "\n").unwrap();
+    std::fs::write(site.path("catalogue.new"), catalogue + "\n").unwrap();
+    std::fs::rename(site.path("catalogue.new"), site.path("catalogue.yaml")).unwrap();
     reloaded(2).await;
     let mut before = site.upgrade();
     assert_eq!(post("/llm/chat", &good, request("hello", false)).await, 200);

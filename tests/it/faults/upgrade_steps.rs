@@ -14,7 +14,7 @@ use crate::harness::eventually;
 use crate::harness::redis_server::RedisServer;
 
 /// From the end of the process that was to take over to the end of a paid call on the old one.
-const SERVES_WITHIN: Duration = Duration::from_secs(1);
+const SERVES_WITHIN: Duration = Duration::from_secs(3);
 
 const PACE: Pace = Pace {
     tokens: 10,

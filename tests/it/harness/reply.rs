@@ -219,6 +219,12 @@ impl Reply {
         self
     }
 
+    /// Waits for a cue before anything of the answer goes out.
+    pub fn once(mut self, cue: &Cue) -> Reply {
+        self.steps.insert(0, Step::Wait(cue.clone()));
+        self
+    }
+
     /// Thinks for so long here.
     pub fn pause(self, pause: Duration) -> Reply {
         self.step(Step::Pause(pause))

@@ -1,7 +1,7 @@
 //! A Redis that comes back without its last moments: what was acknowledged is sent again.
 
 use super::book::RedisBook;
-use super::{brisk, node, request};
+use super::{brisk, node, patient, request};
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
 use crate::ledger::tests::sequences::Book;
@@ -48,7 +48,7 @@ fn a_redis_without_its_last_moments_gets_them_again() {
 #[test]
 fn a_missing_settlement_is_filled_in_by_its_number() {
     let server = RedisServer::start();
-    let ledger = node(&server, brisk());
+    let ledger = node(&server, patient());
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
     pay(&caller, 0..3);
     server.ask("COPY tg1:{acme} kept");
@@ -125,7 +125,7 @@ fn pay_when_back(caller: &Caller, n: u64) {
 #[test]
 fn a_redis_that_came_back_empty_knows_no_wrong_keys() {
     let server = RedisServer::start();
-    let ledger = node(&server, brisk());
+    let ledger = node(&server, patient());
     let unknown = ApiKey::from_random("tg_", [250; 32]).digest();
     let look = || block_on(ledger.authenticate(&unknown));
     assert!(look().unwrap().is_none(), "one that is new and empty does");
