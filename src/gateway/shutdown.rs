@@ -5,7 +5,7 @@
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::task::{Context, Waker};
 use std::time::Duration;
@@ -19,8 +19,8 @@ use crate::clock::monotonic;
 #[derive(Debug)]
 pub(crate) struct Lifecycle {
     stopping: AtomicBool,
-    /// Requests under way, and [`CLOSED`].
-    in_flight: AtomicUsize,
+    /// Requests under way, operators' acts in [`ACT`]s, and [`CLOSED`].
+    in_flight: AtomicU64,
     /// Connections that requests may come on.
     connections: AtomicUsize,
     is_cut: AtomicBool,
@@ -32,10 +32,12 @@ pub(crate) struct Lifecycle {
     ended: (Mutex<u64>, Condvar),
 }
 
-/// A request under way.
+/// A request under way, or an operator's act.
 #[derive(Debug)]
 pub(crate) struct InFlight {
     life: Arc<Lifecycle>,
+    /// What it adds to the count.
+    weight: u64,
     is_late: bool,
 }
 
@@ -69,7 +71,7 @@ impl Lifecycle {
     pub(crate) fn new() -> Arc<Lifecycle> {
         Arc::new(Lifecycle {
             stopping: AtomicBool::new(false),
-            in_flight: AtomicUsize::new(0),
+            in_flight: AtomicU64::new(0),
             connections: AtomicUsize::new(0),
             is_cut: AtomicBool::new(false),
             cut: Notify::new(),
@@ -80,9 +82,19 @@ impl Lifecycle {
 
     /// Counts a request until the guard is dropped.
     pub(crate) fn enter(self: &Arc<Lifecycle>) -> InFlight {
-        let before = self.in_flight.fetch_add(1, Ordering::SeqCst);
+        self.enter_as(REQUEST)
+    }
+
+    /// The same for an operator's act, which is no request of a client.
+    pub(crate) fn enter_act(self: &Arc<Lifecycle>) -> InFlight {
+        self.enter_as(ACT)
+    }
+
+    fn enter_as(self: &Arc<Lifecycle>, weight: u64) -> InFlight {
+        let before = self.in_flight.fetch_add(weight, Ordering::SeqCst);
         InFlight {
             life: Arc::clone(self),
+            weight,
             is_late: before & CLOSED != 0,
         }
     }
@@ -105,7 +117,12 @@ impl Lifecycle {
 
     /// How many requests are under way.
     pub(crate) fn in_flight(&self) -> usize {
-        self.in_flight.load(Ordering::SeqCst) & !CLOSED
+        let requests = self.in_flight.load(Ordering::SeqCst) & (ACT - 1);
+        usize::try_from(requests).unwrap_or(usize::MAX)
+    }
+
+    fn is_idle(&self) -> bool {
+        self.in_flight.load(Ordering::SeqCst) & !CLOSED == 0
     }
 
     /// Whether a stop no longer waits. False again never. Whoever waits for something else besides runs in [`Lifecycle::woken_by_cut`].
@@ -164,7 +181,7 @@ impl Lifecycle {
             if *ends != seen {
                 (idle, seen) = (monotonic(), *ends);
             }
-            let wait = if self.in_flight() > 0 {
+            let wait = if !self.is_idle() {
                 if left.is_zero() {
                     return false;
                 }
@@ -219,7 +236,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        if self.life.in_flight.fetch_sub(1, Ordering::SeqCst) & !CLOSED == 1 {
+        if self.life.in_flight.fetch_sub(self.weight, Ordering::SeqCst) & !CLOSED == self.weight {
             self.life.tell_waiting();
         }
     }
@@ -233,8 +250,12 @@ impl Drop for Connected {
     }
 }
 
-/// Stands in the count of requests once no more of them are taken.
-const CLOSED: usize = 1 << (usize::BITS - 1);
+/// What a request adds to the count.
+const REQUEST: u64 = 1;
+/// What an operator's act adds to it.
+const ACT: u64 = 1 << 32;
+/// Stands in the count once nothing more is taken.
+const CLOSED: u64 = 1 << 63;
 /// How long a connection without a request keeps a stopping process from its end. Clients that were accepted a moment ago are about to send
 /// theirs, and one of HTTP/2 may send more until it has read that it is to go elsewhere.
 const SILENT_MAX: Duration = Duration::from_millis(500);

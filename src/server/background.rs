@@ -87,7 +87,7 @@ impl BackgroundService for Background {
             tollgate.lifecycle().begin_stop();
             // The host's connections are not counted: there may be one.
             let _unknown = tollgate.lifecycle().connect();
-            while !tollgate.lifecycle().wait_idle(LOOK_EVERY) {}
+            while !tollgate.lifecycle().wait_idle(HOUR) {}
             tollgate.close();
         });
         if let Err(error) = closed.await {
@@ -98,5 +98,5 @@ impl BackgroundService for Background {
 
 /// How often the ledger is tried that cannot be opened.
 const TRIED_EVERY: Duration = Duration::from_secs(1);
-/// How often a stop looks whether calls are still running.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// The host says how long calls may run on, and not this.
+const HOUR: Duration = Duration::from_secs(3600);

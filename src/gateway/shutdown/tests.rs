@@ -18,6 +18,24 @@ fn nothing_under_way_is_the_end_and_what_comes_after_it_is_late() {
 }
 
 #[test]
+fn an_act_is_waited_for_and_is_no_request() {
+    let life = Lifecycle::new();
+    life.begin_stop();
+    let (act, request) = (life.enter_act(), life.enter());
+    assert_eq!(life.in_flight(), 1);
+    drop(request);
+    assert_eq!(life.in_flight(), 0);
+    assert!(!life.wait_idle(Duration::from_millis(1)));
+    std::thread::scope(|scope| {
+        let waits = scope.spawn(|| life.wait_idle(Duration::from_secs(60)));
+        drop(act);
+        assert!(waits.join().unwrap());
+    });
+    assert!(life.enter_act().is_late());
+    assert_eq!(life.in_flight(), 0);
+}
+
+#[test]
 fn a_request_that_outlives_the_wait_is_not_the_end() {
     let life = Lifecycle::new();
     life.begin_stop();

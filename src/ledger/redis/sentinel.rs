@@ -1,6 +1,5 @@
 //! Which master the Sentinels name.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -12,27 +11,25 @@ use redis::{Client, ConnectionAddr, ErrorKind, RedisError, RedisResult, TlsMode}
 use super::url::Address;
 
 impl Address {
-    /// The client of the master that the Sentinels name now. All are asked at once, and the first in their order that names one is believed;
-    /// those that have said nothing within [`SENTINEL_MAX`] are passed over as soon as another has.
+    /// The client of the master that the Sentinels name now. They are asked in their order, each when the one before it has failed or has said
+    /// nothing for [`SENTINEL_MAX`]; the first that names a master that leads is believed.
     pub(super) async fn master(&self, master: &str, db: i64) -> RedisResult<Client> {
-        let asked = self.nodes.iter().enumerate().map(|(place, sentinel)| {
-            let answer: BoxFuture<'_, (usize, RedisResult<Client>)> =
-                Box::pin(async move { (place, self.master_of(sentinel, master, db).await) });
-            answer
-        });
-        let mut asked: FuturesUnordered<_> = asked.collect();
-        let mut answers = Answers::of(self.nodes.len());
-        let mut patience = pin!(tokio::time::sleep(SENTINEL_MAX));
-        while answers.first(patience.is_elapsed()).is_none() {
-            tokio::select! {
-                answer = asked.next() => match answer {
-                    Some((place, answer)) => answers.take(place, answer),
-                    None => break,
-                },
-                () = &mut patience, if !patience.is_elapsed() => {}
+        let (mut others, mut asked, mut why) = (self.nodes.iter(), FuturesUnordered::new(), None);
+        loop {
+            match others.next() {
+                Some(sentinel) => {
+                    let answer: BoxFuture<'_, RedisResult<Client>> = Box::pin(self.master_of(sentinel, master, db));
+                    asked.push(answer);
+                }
+                None if asked.is_empty() => return Err(why.unwrap_or_else(no_sentinel)),
+                None => {}
+            }
+            match tokio::time::timeout(SENTINEL_MAX, asked.next()).await {
+                Ok(Some(Ok(client))) => return Ok(client),
+                Ok(Some(Err(error))) => why = Some(weightier(why, error)),
+                Ok(None) | Err(_) => {}
             }
         }
-        answers.best()
     }
 
     /// The client of the master that one Sentinel names. Nothing is kept of the asking: a connection to a Sentinel would belong to the
@@ -59,46 +56,18 @@ impl Address {
     }
 }
 
-/// What the Sentinels have said, in their order.
-struct Answers(Vec<Option<RedisResult<Client>>>);
-
-impl Answers {
-    fn of(sentinels: usize) -> Answers {
-        Answers((0..sentinels).map(|_| None).collect())
+/// Of two errors that to be told: what a master itself said, if one was named, else the first.
+fn weightier(first: Option<RedisError>, then: RedisError) -> RedisError {
+    let by_master =
+        |error: &RedisError| !error.is_io_error() && error.kind() != ErrorKind::MasterNameNotFoundBySentinel;
+    match first {
+        Some(first) if by_master(&first) || !by_master(&then) => first,
+        _ => then,
     }
+}
 
-    fn take(&mut self, place: usize, answer: RedisResult<Client>) {
-        if let Some(place) = self.0.get_mut(place) {
-            *place = Some(answer);
-        }
-    }
-
-    /// The place of the first that names a master; none while one before it may still say something, unless that `is_late`.
-    fn first(&self, is_late: bool) -> Option<usize> {
-        let mut said = self
-            .0
-            .iter()
-            .enumerate()
-            .filter(|(_, answer)| !is_late || answer.is_some());
-        let (place, first) = said.find(|(_, answer)| !matches!(answer, Some(Err(_))))?;
-        first.is_some().then_some(place)
-    }
-
-    /// The first that names a master, or why none does: what a master itself said, if one was named.
-    fn best(self) -> RedisResult<Client> {
-        let mut why = None;
-        for answer in self.0.into_iter().flatten() {
-            let error = match answer {
-                Ok(client) => return Ok(client),
-                Err(error) => error,
-            };
-            let by_master = !error.is_io_error() && error.kind() != ErrorKind::MasterNameNotFoundBySentinel;
-            if why.is_none() || by_master {
-                why = Some(error);
-            }
-        }
-        Err(why.unwrap_or_else(|| RedisError::from((ErrorKind::Io, "no Sentinel answers"))))
-    }
+fn no_sentinel() -> RedisError {
+    RedisError::from((ErrorKind::Io, "no Sentinel answers"))
 }
 
 /// Where a Sentinel is; none when its port is no number, which [`host_port`] has seen to.
@@ -117,7 +86,7 @@ fn sentinel_address(node: &str, is_secure: bool) -> Option<ConnectionAddr> {
     })
 }
 
-/// How long a Sentinel may keep others from being believed.
+/// How long a Sentinel may keep others from being asked.
 const SENTINEL_MAX: Duration = Duration::from_millis(100);
 
 #[cfg(test)]
@@ -139,47 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn the_first_sentinel_that_names_a_master_is_believed() {
-        let client = |number: u16| Client::open(format!("redis://127.0.0.1:{number}")).unwrap();
+    fn what_a_master_said_is_told_before_what_keeps_a_sentinel_from_naming_one() {
         let down = || RedisError::from(std::io::Error::from(std::io::ErrorKind::ConnectionRefused));
         let unknown = || RedisError::from((ErrorKind::MasterNameNotFoundBySentinel, "none of that name"));
         let wrong = || RedisError::from((ErrorKind::AuthenticationFailed, "WRONGPASS"));
-        let mut answers = Answers::of(3);
-        assert_eq!((answers.first(false), answers.first(true)), (None, None));
-        answers.take(1, Ok(client(2)));
-        assert_eq!(
-            (answers.first(false), answers.first(true)),
-            (None, Some(1)),
-            "the first is silent"
-        );
-        answers.take(0, Err(down()));
-        assert_eq!(answers.first(false), Some(1), "the first is down");
-        answers.take(2, Ok(client(3)));
-        assert_eq!(answers.first(true), Some(1), "in their order");
-        answers.take(0, Ok(client(1)));
-        assert_eq!(answers.first(true), Some(0));
-        assert!(
-            answers
-                .best()
-                .unwrap()
-                .get_connection_info()
-                .addr()
-                .to_string()
-                .ends_with(":1")
-        );
-
-        let mut answers = Answers::of(3);
-        for (place, error) in [wrong(), unknown(), down()].into_iter().enumerate() {
-            answers.take(place, Err(error));
-            assert_eq!(answers.first(true), None);
+        assert!(weightier(None, down()).is_io_error());
+        assert!(weightier(Some(down()), unknown()).is_io_error(), "the first");
+        for (first, then) in [
+            (down(), wrong()),
+            (wrong(), down()),
+            (unknown(), wrong()),
+            (wrong(), unknown()),
+        ] {
+            assert_eq!(weightier(Some(first), then).kind(), ErrorKind::AuthenticationFailed);
         }
-        assert_eq!(answers.best().unwrap_err().kind(), ErrorKind::AuthenticationFailed);
-        let mut answers = Answers::of(2);
-        answers.take(1, Err(unknown()));
-        assert_eq!(
-            answers.best().unwrap_err().kind(),
-            ErrorKind::MasterNameNotFoundBySentinel
-        );
-        assert!(Answers::of(2).best().unwrap_err().is_io_error());
     }
 }

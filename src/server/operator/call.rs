@@ -1,7 +1,7 @@
 //! What an endpoint is given: the request, who asks, and the way to the ledger, on which every command is theirs.
 
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use http::HeaderMap;
@@ -15,7 +15,7 @@ use super::rights::{self, Way};
 use super::state::Operator;
 use crate::config::explain;
 use crate::failpoints;
-use crate::gateway::shutdown::InFlight;
+use crate::gateway::shutdown::{InFlight, Lifecycle};
 use crate::gateway::snapshot::Snapshot;
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::operators::{Actor, OperatorOp, OperatorRecord};
@@ -37,6 +37,24 @@ pub(in crate::server) struct Call<'r> {
     pub(super) names: Vec<String>,
     pub(super) query: &'r str,
     pub(super) body: Bytes,
+    pub(super) under_way: &'r UnderWay,
+}
+
+/// Keeps a stop waiting from a request's first act until its answer is written.
+#[derive(Debug, Default)]
+pub(super) struct UnderWay(OnceLock<InFlight>);
+
+impl UnderWay {
+    /// The request is about to act, perhaps once more.
+    ///
+    /// # Errors
+    /// 503 when the process ends: it has not acted then.
+    fn begin(&self, life: &Arc<Lifecycle>) -> Result<(), OperatorError> {
+        match self.0.get_or_init(|| life.enter_act()).is_late() {
+            true => Err(OperatorError::Api(ApiError::STOPPING)),
+            false => Ok(()),
+        }
+    }
 }
 
 impl Call<'_> {
@@ -114,12 +132,12 @@ impl Call<'_> {
             false => op,
         };
         let (answer, ledger) = (self.desk.run(op), self.desk.ledger().clone());
-        let place = running.acquire_owned().await.map_err(|_| stopping())?;
-        // Until it is answered, and what nobody heard of is undone.
-        let under_way = is_act.then(|| self.desk.admin.life.enter());
-        if under_way.as_ref().is_some_and(InFlight::is_late) {
-            return Err(stopping());
+        if is_act {
+            self.under_way.begin(&self.desk.admin.life)?;
         }
+        let place = running.acquire_owned().await.map_err(|_| internal())?;
+        // Until what nobody heard of is undone.
+        let under_way = is_act.then(|| self.desk.admin.life.enter_act());
         let (told, heard) = oneshot::channel();
         #[expect(
             clippy::disallowed_methods,
@@ -128,7 +146,6 @@ impl Call<'_> {
         tokio::spawn(async move {
             failpoints::stall("act");
             let answer = answer.await;
-            drop(place);
             if let Err(unheard) = told.send(answer)
                 && let Some(op) = unheard.ok().filter(|_| is_shown_once).and_then(unseen)
             {
@@ -138,7 +155,7 @@ impl Call<'_> {
                     log::error!("it cannot be revoked: {error}; see the log of acts");
                 }
             }
-            drop(under_way);
+            drop((place, under_way));
         });
         heard.await.map_err(|_| internal())
     }
@@ -172,11 +189,6 @@ impl Call<'_> {
         let known = self.known.as_ref();
         known.ok_or(OperatorError::Unauthenticated(KeyFault::Missing))
     }
-}
-
-/// What is said to whoever comes when the process ends.
-pub(super) fn stopping() -> OperatorError {
-    OperatorError::Api(ApiError::STOPPING)
 }
 
 /// Whether it makes something whose text is in the answer alone.

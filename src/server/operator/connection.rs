@@ -11,10 +11,9 @@ use pingora::protocols::http::ServerSession;
 use pingora::server::ShutdownWatch;
 
 use super::answer::Answer;
-use super::call::stopping;
+use super::call::UnderWay;
 use super::exchange::{self, Came};
 use super::state::Operator;
-use crate::gateway::shutdown::InFlight;
 use crate::net::head_limit::HeadLimit;
 use crate::pure::error::operator::OperatorError;
 use crate::server::admin_connections::Place;
@@ -51,13 +50,10 @@ impl HttpServerApp for Connection {
                 return None;
             }
         }
+        // Another process has taken over: nothing was begun, and the client finds it when it connects again.
+        let exchange = self.desk.exchanges.try_read().ok()?;
+        let under_way = UnderWay::default();
         let request = session.req_header();
-        // What changes something is answered before the process ends, or refused.
-        let under_way = (!request.method.is_safe()).then(|| self.desk.admin.life.enter());
-        if under_way.as_ref().is_some_and(InFlight::is_late) {
-            self.refuse(&mut session, &stopping()).await;
-            return None;
-        }
         let is_chunked = request.headers.contains_key(header::TRANSFER_ENCODING);
         // Whoever stands in front may have seen another end of such a request.
         if is_chunked || request.version != Version::HTTP_11 {
@@ -68,6 +64,7 @@ impl HttpServerApp for Connection {
             is_tls: self.is_tls,
             is_misframed: self.limit.head_came(is_chunked).is_err(),
             place: &self.place,
+            under_way: &under_way,
         };
         let answered = tokio::time::timeout(times.answer, exchange::respond(&self.desk, &mut session, came)).await;
         match answered {
@@ -78,7 +75,7 @@ impl HttpServerApp for Connection {
                 return None;
             }
         }
-        drop(under_way);
+        drop((under_way, exchange));
         self.place.answered();
         let settings = HttpPersistentSettings::for_session(&session);
         // What is left of a body that nobody read is read first.

@@ -9,7 +9,7 @@ use pingora::protocols::http::ServerSession;
 use super::answer::Answer;
 use super::auth::{self, Asking};
 use super::body;
-use super::call::Call;
+use super::call::{Call, UnderWay};
 use super::route::{Needs, Route};
 use super::routes;
 use super::state::Operator;
@@ -29,6 +29,7 @@ pub(super) struct Came<'c> {
     /// Whether what has come of its body is not framed as HTTP wants it.
     pub(super) is_misframed: bool,
     pub(super) place: &'c Place,
+    pub(super) under_way: &'c UnderWay,
 }
 
 /// Answers a request.
@@ -115,6 +116,7 @@ async fn answer(
         names,
         query: head.uri.query().unwrap_or_default(),
         body: body::read(session, route.takes).await?,
+        under_way: came.under_way,
     };
     (route.run)(&call).await
 }

@@ -29,8 +29,7 @@ impl Operator {
         place.serve("operator", async move |listener| self.serve(listener).await)
     }
 
-    /// Serves connections of `listener`, each in a task of its own, until another process takes over; what was begun then is still
-    /// answered. Returns never.
+    /// Serves connections of `listener`, each in a task of its own, until another process takes over and what was begun is answered.
     pub async fn serve(self, listener: TcpListener) {
         let mut handed_over = self.admin.life.handed_over();
         let (desk, connections) = (Arc::new(self), Arc::new(Connections::of_operators()));
@@ -90,8 +89,6 @@ impl Operator {
         if tokio::time::timeout(ENDED_WITHIN, desk.idle()).await.is_err() {
             log::warn!("commands of operators outlived the listener");
         }
-        // Their answers may be on their way still: who stops the process waits for those.
-        std::future::pending().await
     }
 }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::Semaphore;
+use tokio::sync::{RwLock, Semaphore};
 
 use super::sessions::Sessions;
 use crate::clock::Clock;
@@ -21,6 +21,8 @@ pub struct Operator {
     /// Failures of operators are their own: wrong keys of clients keep no operator out.
     pub(super) throttle: AuthThrottle,
     pub(super) sessions: Sessions,
+    /// Held by each request until its answer is written.
+    pub(super) exchanges: RwLock<()>,
     /// Places for commands that run: one whose client has gone comes to its end all the same.
     pub(super) running: Running,
     pub(super) times: Times,
@@ -33,6 +35,7 @@ impl Operator {
             admin,
             throttle: AuthThrottle::new(),
             sessions: Sessions::default(),
+            exchanges: RwLock::default(),
             running: Running::default(),
             times: Times::default(),
         }
@@ -58,9 +61,13 @@ impl Operator {
         Box::pin(async move { ledger.run(op).await })
     }
 
-    /// Returns once no command runs; none begins after it.
+    /// Returns once every request is answered and no command runs.
     pub(super) async fn idle(&self) {
-        self.running.end().await;
+        // No other request begins while this waits, or after it for as long as it is held.
+        let _all = self.exchanges.write().await;
+        // Commands whose clients have gone. An error: nobody waits for places any more.
+        drop(self.running.acts.acquire_many(ACTS_MAX).await);
+        drop(self.running.reads.acquire_many(READS_MAX).await);
     }
 
     pub(super) fn clock(&self) -> &Clock {
@@ -88,15 +95,6 @@ impl Default for Running {
 }
 
 impl Running {
-    /// Returns once no command runs; whoever waits for a place then, or asks for one later, gets none.
-    async fn end(&self) {
-        for (places, most) in [(&self.acts, ACTS_MAX), (&self.reads, READS_MAX), (&self.audits, 1)] {
-            let all = places.acquire_many(most).await;
-            places.close();
-            drop(all);
-        }
-    }
-
     /// The places of a command.
     pub(super) fn of(&self, op: &AdminOp) -> Arc<Semaphore> {
         Arc::clone(match op {
@@ -130,23 +128,3 @@ impl Default for Times {
 const ACTS_MAX: u32 = 64;
 /// Most reads of theirs.
 const READS_MAX: u32 = 8;
-
-#[cfg(test)]
-mod tests {
-    use futures::FutureExt;
-
-    use super::*;
-
-    #[tokio::test]
-    async fn what_runs_comes_to_its_end_and_nothing_begins_after_it() {
-        let running = Running::default();
-        let act = Arc::clone(&running.acts).acquire_owned().await.unwrap();
-        let mut end = Box::pin(running.end());
-        assert!((&mut end).now_or_never().is_none(), "an act runs");
-        drop(act);
-        end.await;
-        for places in [&running.acts, &running.reads, &running.audits] {
-            assert!(Arc::clone(places).acquire_owned().await.is_err());
-        }
-    }
-}
