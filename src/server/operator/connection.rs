@@ -51,7 +51,7 @@ impl HttpServerApp for Connection {
             }
         }
         // Another process has taken over: nothing was begun, and the client finds it when it connects again.
-        let exchange = self.desk.exchanges.try_read().ok()?;
+        let exchange = self.desk.exchanges.try_acquire().ok()?;
         let under_way = UnderWay::default();
         let request = session.req_header();
         let is_chunked = request.headers.contains_key(header::TRANSFER_ENCODING);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use tokio::sync::{RwLock, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::sessions::Sessions;
 use crate::clock::Clock;
@@ -21,8 +21,8 @@ pub struct Operator {
     /// Failures of operators are their own: wrong keys of clients keep no operator out.
     pub(super) throttle: AuthThrottle,
     pub(super) sessions: Sessions,
-    /// Held by each request until its answer is written.
-    pub(super) exchanges: RwLock<()>,
+    /// A place for each request, until its answer is written.
+    pub(super) exchanges: Semaphore,
     /// Places for commands that run: one whose client has gone comes to its end all the same.
     pub(super) running: Running,
     pub(super) times: Times,
@@ -35,7 +35,7 @@ impl Operator {
             admin,
             throttle: AuthThrottle::new(),
             sessions: Sessions::default(),
-            exchanges: RwLock::default(),
+            exchanges: Semaphore::new(EXCHANGES_MAX as usize),
             running: Running::default(),
             times: Times::default(),
         }
@@ -63,9 +63,9 @@ impl Operator {
 
     /// Returns once every request is answered and no command runs.
     pub(super) async fn idle(&self) {
-        // No other request begins while this waits, or after it for as long as it is held.
-        let _all = self.exchanges.write().await;
-        // Commands whose clients have gone. An error: nobody waits for places any more.
+        // No other request begins while this waits. An error: nobody waits for places any more.
+        let _all = self.exchanges.acquire_many(EXCHANGES_MAX).await;
+        // Commands whose clients have gone.
         drop(self.running.acts.acquire_many(ACTS_MAX).await);
         drop(self.running.reads.acquire_many(READS_MAX).await);
     }
@@ -124,6 +124,8 @@ impl Default for Times {
     }
 }
 
+/// Far more than there are connections.
+const EXCHANGES_MAX: u32 = 1 << 16;
 /// Most acts of operators that run at once.
 const ACTS_MAX: u32 = 64;
 /// Most reads of theirs.
