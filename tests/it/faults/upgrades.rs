@@ -72,11 +72,25 @@ async fn an_upgrade_hands_over_the_admin_listener() {
     let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
     site.start(&[]);
     let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
-    answered_over_an_upgrade(&mut site, &url, "").await;
+    answered_over_an_upgrade(&without_pool(), &mut site, &url, "").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_upgrade_hands_over_the_listener_of_operators() {
+    operators_over_an_upgrade(&without_pool()).await;
+}
+
+/// Kept connections end with the old process' listener, so that whoever has one finds the new process as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_upgrade_takes_operators_connections_to_the_new_process() {
+    operators_over_an_upgrade(&reqwest::Client::new()).await;
+}
+
+fn without_pool() -> reqwest::Client {
+    reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap()
+}
+
+async fn operators_over_an_upgrade(client: &reqwest::Client) {
     let provider = Provider::quick().await;
     let address = format!("127.0.0.1:{}", free_port());
     let mut site = Site::new(Ground::Sqlite, &provider, |conf| {
@@ -85,11 +99,10 @@ async fn an_upgrade_hands_over_the_listener_of_operators() {
     site.start(&[]);
     let operator = site.command(&["operator", "create", "anna", "--role", "read"]);
     let url = format!("http://{address}/v1/status");
-    answered_over_an_upgrade(&mut site, &url, operator["token"].as_str().unwrap()).await;
+    answered_over_an_upgrade(client, &mut site, &url, operator["token"].as_str().unwrap()).await;
 }
 
-async fn answered_over_an_upgrade(site: &mut Site, url: &str, token: &str) {
-    let client = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
+async fn answered_over_an_upgrade(client: &reqwest::Client, site: &mut Site, url: &str, token: &str) {
     // When the process that answers began, and whether it is ready.
     let scrape = async || {
         let asked = client.get(url).bearer_auth(token).send();
