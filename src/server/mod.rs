@@ -19,6 +19,7 @@ pub(crate) mod read_ahead;
 pub(crate) mod refresh;
 pub mod reload;
 pub mod serve;
+mod signals;
 pub(crate) mod socket;
 pub(crate) mod systemd;
 pub mod upgrade;

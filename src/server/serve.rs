@@ -1,14 +1,14 @@
 //! Starts everything, runs until told to stop, and stops so that nothing is lost.
 
 use std::os::fd::{IntoRawFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use pingora::listeners::{L4BufferSettings, ListenerConfig};
 use pingora::server::configuration::{Opt, ServerConf};
-use pingora::server::{ListenFds, RunArgs, Server, ShutdownSignal, ShutdownSignalWatch, ShutdownWatch};
+use pingora::server::{ListenFds, RunArgs, Server, ShutdownWatch};
 use pingora::services::Service;
 use pingora::services::listening;
 use tokio::sync::Notify;
@@ -17,11 +17,11 @@ use super::handover::{Handover, Listening};
 use super::listener::Listener;
 use super::open::{Opened, StartError, open_beside, open_books, start_beside};
 use super::preflight;
+use super::signals::{CUT_MAX, Signals, Stop};
 use super::socket::{bind, listen};
 use super::systemd::Systemd;
 use super::upgrade::{Predecessor, Start, Step, Successor};
 use crate::config::{Config, Store};
-use crate::failpoints;
 use crate::gateway::snapshot::Snapshot;
 use crate::gateway::state::Books;
 use crate::gateway::{Environment, Tollgate};
@@ -148,6 +148,7 @@ impl Prepared {
         service.add_listener(listener_config(&config));
         let listening = Listening::new(config.listen, self.socket.try_clone()?);
         let (supervisor, succeeded) = (Systemd::of(&self.environment), Arc::new(Notify::new()));
+        let heeded = Arc::new(Notify::new());
         let handover = Handover {
             tollgate: tollgate.clone(),
             listening: listening.clone(),
@@ -165,6 +166,7 @@ impl Prepared {
             address: config.listen.to_string(),
             socket: Some(self.socket),
             serving: Some(serving),
+            heeded: Arc::clone(&heeded),
         });
         log::info!("listening on {} under {}", config.listen, config.base_path);
         ready();
@@ -174,6 +176,7 @@ impl Prepared {
             unready: config.unready,
         };
         let signals = Signals {
+            heeded,
             stop: Mutex::new(Some(stop)),
             hang_up,
             successor: self.successor,
@@ -195,12 +198,18 @@ struct Bound {
     address: String,
     socket: Option<OwnedFd>,
     serving: Option<Serving>,
+    /// Told by [`Signals`] once the handlers of all signals are in place.
+    heeded: Arc<Notify>,
 }
 
 #[async_trait]
 impl Service for Bound {
     async fn start_service(&mut self, fds: Option<ListenFds>, shutdown: ShutdownWatch, listeners_per_fd: usize) {
-        // First: no client has come to this process when it turns out that it does not take over.
+        // Whoever hears that this process serves may signal it, and a signal without a handler would end it.
+        if tokio::time::timeout(HEEDED_MAX, self.heeded.notified()).await.is_err() {
+            log::warn!("signals are not heeded after {HEEDED_MAX:?}");
+        }
+        // Before Pingora listens: no client has come to this process when it turns out that it does not take over.
         if let Some(serving) = self.serving.take()
             && let Err(error) = tokio::task::spawn_blocking(|| serving.tell()).await
         {
@@ -258,35 +267,6 @@ impl Serving {
     }
 }
 
-/// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
-struct Stop {
-    tollgate: Tollgate,
-    drain: Duration,
-    unready: Duration,
-}
-
-impl Stop {
-    /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
-    /// something is, it returns, and Pingora's own shutdown drops what is left.
-    fn run(self, accepts_for: Duration) {
-        // A connection that was accepted a moment ago has a request that is not counted yet.
-        std::thread::sleep(accepts_for.saturating_add(ACCEPTED_MAX));
-        let lifecycle = self.tollgate.lifecycle();
-        if !lifecycle.wait_idle(self.drain) {
-            log::warn!("cutting the requests that outlived {:?}", self.drain);
-            lifecycle.cut_now();
-            if !lifecycle.wait_idle(CUT_MAX) {
-                return;
-            }
-        }
-        failpoints::stall("close");
-        self.tollgate.close();
-        log::info!("stopped");
-        #[expect(clippy::disallowed_methods, reason = "everything is closed and written")]
-        std::process::exit(0);
-    }
-}
-
 fn server_conf(config: &Config) -> ServerConf {
     ServerConf {
         threads: config.threads,
@@ -308,80 +288,7 @@ fn listener_config(config: &Config) -> ListenerConfig {
     ListenerConfig::tcp(&address).l4_buffer(L4BufferSettings::new(read, 0))
 }
 
-/// SIGTERM, SIGINT and SIGQUIT stop, SIGUSR2 starts a new process, which takes over by [`super::handover`], SIGHUP re-reads the files.
-struct Signals {
-    stop: Mutex<Option<Stop>>,
-    hang_up: Arc<AtomicBool>,
-    successor: Option<Successor>,
-    supervisor: Systemd,
-    listening: Listening,
-    succeeded: Arc<Notify>,
-}
-
-impl Signals {
-    fn start_successor(&self) {
-        match &self.successor {
-            Some(successor) => successor.start(),
-            None => log::warn!("SIGUSR2: only `tollgate serve` can start another process in its place"),
-        }
-    }
-}
-
-#[async_trait]
-impl ShutdownSignalWatch for Signals {
-    async fn recv(&self) -> ShutdownSignal {
-        use tokio::signal::unix::{SignalKind, signal};
-        let open = |kind: SignalKind| signal(kind).inspect_err(|error| log::error!("cannot wait for signals: {error}"));
-        let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup), Ok(mut usr2)) = (
-            open(SignalKind::terminate()),
-            open(SignalKind::quit()),
-            open(SignalKind::interrupt()),
-            open(SignalKind::hangup()),
-            open(SignalKind::user_defined2()),
-        ) else {
-            return std::future::pending().await;
-        };
-        let accepts_for = loop {
-            tokio::select! {
-                _ = term.recv() => break Duration::ZERO,
-                _ = int.recv() => break Duration::ZERO,
-                _ = quit.recv() => break Duration::ZERO,
-                () = self.succeeded.notified() => break BOTH_ACCEPT,
-                _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
-                _ = usr2.recv() => self.start_successor(),
-            }
-        };
-        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(stop) = stop
-            && stop.tollgate.lifecycle().begin_stop()
-        {
-            if accepts_for.is_zero() {
-                self.supervisor.stopping();
-                // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
-                tokio::time::sleep(stop.unready).await;
-            } else {
-                stop.tollgate.lifecycle().hand_over();
-            }
-            log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
-            if let Err(error) = std::thread::Builder::new()
-                .name("stop".to_owned())
-                .spawn(move || stop.run(accepts_for))
-            {
-                log::error!("cannot start the thread that stops: {error}");
-            }
-        }
-        // Clients that are about to send on a connection that they keep get their answer, and are told to come anew.
-        tokio::time::sleep(accepts_for).await;
-        self.listening.close();
-        ShutdownSignal::GracefulTerminate
-    }
-}
-
-/// How long this process and its successor both accept connections.
-const BOTH_ACCEPT: Duration = Duration::from_secs(5);
-/// How long an accepted connection may take until its request counts.
-const ACCEPTED_MAX: Duration = Duration::from_millis(100);
-/// How long requests that were cut may take to say so to their clients.
-const CUT_MAX: Duration = Duration::from_secs(5);
+/// How long a start waits for the handlers of signals, which Pingora asks for once it has started the services.
+const HEEDED_MAX: Duration = Duration::from_secs(5);
 /// What is read at once of a connection over TLS, in bytes: a record, and the head of the next.
 const TLS_READ_BYTES: usize = 17 << 10;

@@ -40,6 +40,11 @@ fn directive(key: &str) -> &'static str {
 impl<'a> Service<'a> {
     /// Installs the binary, checks and starts it as the unit says; returns when the service says that it is ready.
     fn start(site: &'a Site) -> Service<'a> {
+        Service::start_with(site, &[])
+    }
+
+    /// The same, with something added to the environment.
+    fn start_with(site: &'a Site, environment: &[(&str, &str)]) -> Service<'a> {
         assert_eq!(directive("Type"), "notify");
         std::os::unix::fs::symlink(BINARY, site.path("tollgate")).unwrap();
         let socket = UnixDatagram::bind(site.path("notify")).unwrap();
@@ -51,6 +56,7 @@ impl<'a> Service<'a> {
         let mut command = command(site, directive("ExecStart"), 0);
         let first = command
             .env("NOTIFY_SOCKET", site.path("notify"))
+            .envs(environment.iter().copied())
             .stdout(Stdio::null())
             .stderr(log)
             .spawn()
@@ -262,6 +268,28 @@ async fn the_units_commands_start_reload_upgrade_under_load_and_stop() {
         0,
         "everything was billed before the end"
     );
+}
+
+/// Pingora asks for signals once it has started the services: here half a second later, which must hold up what the service says.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signal_that_comes_as_soon_as_the_service_is_ready_is_heeded() {
+    let provider = Provider::start(Pace {
+        tokens: 2,
+        pause: Duration::ZERO,
+    })
+    .await;
+    let site = Site::new(Ground::Sqlite, &provider, |_| ());
+    let late = [("TOLLGATE_STALL_AT", "signals")];
+    let mut service = tokio::task::block_in_place(|| Service::start_with(&site, &late));
+    let reloads = || site.log().matches("reloaded:").count();
+    service.reload();
+    eventually("the files were read again", async || (reloads() == 1).then_some(())).await;
+    tokio::task::block_in_place(|| service.upgrade());
+    service.reload();
+    eventually("the new process read them", async || (reloads() == 2).then_some(())).await;
+    service.first_ended().await;
+    tokio::task::block_in_place(|| service.stop());
+    service.main_ended().await;
 }
 
 /// A stop soon after an upgrade: the old process' streams are not cut by the end of the main one.

@@ -1,0 +1,125 @@
+//! What a running process does on a signal, and how it stops so that nothing is lost.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
+use tokio::sync::Notify;
+
+use super::handover::Listening;
+use super::systemd::Systemd;
+use super::upgrade::Successor;
+use crate::failpoints;
+use crate::gateway::Tollgate;
+
+/// SIGTERM, SIGINT and SIGQUIT stop, SIGUSR2 starts a new process, which takes over by [`super::handover`], SIGHUP re-reads the files.
+pub(super) struct Signals {
+    /// Told once the handlers of all signals are in place.
+    pub(super) heeded: Arc<Notify>,
+    pub(super) stop: Mutex<Option<Stop>>,
+    pub(super) hang_up: Arc<AtomicBool>,
+    pub(super) successor: Option<Successor>,
+    pub(super) supervisor: Systemd,
+    pub(super) listening: Listening,
+    pub(super) succeeded: Arc<Notify>,
+}
+
+impl Signals {
+    fn start_successor(&self) {
+        match &self.successor {
+            Some(successor) => successor.start(),
+            None => log::warn!("SIGUSR2: only `tollgate serve` can start another process in its place"),
+        }
+    }
+}
+
+#[async_trait]
+impl ShutdownSignalWatch for Signals {
+    async fn recv(&self) -> ShutdownSignal {
+        use tokio::signal::unix::{SignalKind, signal};
+        let open = |kind: SignalKind| signal(kind).inspect_err(|error| log::error!("cannot wait for signals: {error}"));
+        failpoints::stall("signals");
+        let opened = (
+            open(SignalKind::terminate()),
+            open(SignalKind::quit()),
+            open(SignalKind::interrupt()),
+            open(SignalKind::hangup()),
+            open(SignalKind::user_defined2()),
+        );
+        self.heeded.notify_one();
+        let (Ok(mut term), Ok(mut quit), Ok(mut int), Ok(mut hup), Ok(mut usr2)) = opened else {
+            return std::future::pending().await;
+        };
+        let accepts_for = loop {
+            tokio::select! {
+                _ = term.recv() => break Duration::ZERO,
+                _ = int.recv() => break Duration::ZERO,
+                _ = quit.recv() => break Duration::ZERO,
+                () = self.succeeded.notified() => break BOTH_ACCEPT,
+                _ = hup.recv() => self.hang_up.store(true, Ordering::Relaxed),
+                _ = usr2.recv() => self.start_successor(),
+            }
+        };
+        let stop = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(stop) = stop
+            && stop.tollgate.lifecycle().begin_stop()
+        {
+            if accepts_for.is_zero() {
+                self.supervisor.stopping();
+                // `/readyz` says 503 from now on; whoever balances load gets the time to read it.
+                tokio::time::sleep(stop.unready).await;
+            } else {
+                stop.tollgate.lifecycle().hand_over();
+            }
+            log::info!("stopping: waiting up to {:?} for running requests", stop.drain);
+            if let Err(error) = std::thread::Builder::new()
+                .name("stop".to_owned())
+                .spawn(move || stop.run(accepts_for))
+            {
+                log::error!("cannot start the thread that stops: {error}");
+            }
+        }
+        // Clients that are about to send on a connection that they keep get their answer, and are told to come anew.
+        tokio::time::sleep(accepts_for).await;
+        self.listening.close();
+        ShutdownSignal::GracefulTerminate
+    }
+}
+
+/// What a stop does beside Pingora, which would sleep its whole grace period even with nothing to wait for.
+pub(super) struct Stop {
+    pub(super) tollgate: Tollgate,
+    pub(super) drain: Duration,
+    pub(super) unready: Duration,
+}
+
+impl Stop {
+    /// Waits for running requests, cuts those that outlive the limit, and ends the process once nothing is left to bill. When
+    /// something is, it returns, and Pingora's own shutdown drops what is left.
+    fn run(self, accepts_for: Duration) {
+        // A connection that was accepted a moment ago has a request that is not counted yet.
+        std::thread::sleep(accepts_for.saturating_add(ACCEPTED_MAX));
+        let lifecycle = self.tollgate.lifecycle();
+        if !lifecycle.wait_idle(self.drain) {
+            log::warn!("cutting the requests that outlived {:?}", self.drain);
+            lifecycle.cut_now();
+            if !lifecycle.wait_idle(CUT_MAX) {
+                return;
+            }
+        }
+        failpoints::stall("close");
+        self.tollgate.close();
+        log::info!("stopped");
+        #[expect(clippy::disallowed_methods, reason = "everything is closed and written")]
+        std::process::exit(0);
+    }
+}
+
+/// How long this process and its successor both accept connections.
+const BOTH_ACCEPT: Duration = Duration::from_secs(5);
+/// How long an accepted connection may take until its request counts.
+const ACCEPTED_MAX: Duration = Duration::from_millis(100);
+/// How long requests that were cut may take to say so to their clients.
+pub(super) const CUT_MAX: Duration = Duration::from_secs(5);
