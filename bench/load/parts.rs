@@ -21,7 +21,7 @@ pub(crate) struct Part {
     pub(crate) connections: usize,
     /// Rounds are so many times as long as they are said to be: where less happens in a second, it takes longer to know.
     pub(crate) longer: u32,
-    /// The connections begin one after the other over this time.
+    /// The connections begin one after the other over this time, by which the warm-up is longer.
     pub(crate) spread: Duration,
     pub(crate) shots: Shots,
     /// What else is sent meanwhile; it is not measured.
@@ -54,9 +54,11 @@ pub(crate) fn of(scenario: Scenario, options: &Options) -> Vec<Part> {
         Scenario::StreamPaced => {
             vec![Part {
                 name: "20 ms".to_owned(),
+                rate: Some(PACED_RATE),
                 longer: PACED_LONGER,
+                // As many are open when the measure begins as at any later time.
                 spread: if options.quick { Duration::ZERO } else { PACED_LENGTH },
-                ..streams(PACED, PACED_STREAMS)
+                ..streams(PACED, PACED_STREAMS_MAX)
             }]
         }
         Scenario::StreamBurst => bursts(BURST, half, options),
@@ -185,7 +187,10 @@ fn denied(name: &'static str, connections: usize) -> Part {
 /// Keys that are refused, by the names that the gateway's set-up gives them. The wrong ones come last: after so many of them the gateway looks
 /// up no key from this address that has not worked before.
 const DENIED: [&str; 4] = ["broke", "limited", "revoked", "garbage"];
-const PACED_STREAMS: usize = 50;
+/// Streams a second: of two seconds each, so 50 are open on average.
+const PACED_RATE: u32 = 25;
+/// Seven deviations above the average.
+const PACED_STREAMS_MAX: usize = 100;
 /// A stream that comes at the speed at which it is read.
 pub(crate) const PACED: Script = Script {
     pace_ms: 20,
@@ -198,7 +203,7 @@ pub(crate) const BURST_EACH: Script = Script {
     writes: Writes::Each,
     ..BURST
 };
-/// From the first request of a paced stream's connection to its next one, and a step of the pace more: so each stream has a phase of its own.
+/// How long a paced stream takes, and a step of the pace more.
 pub(crate) const PACED_LENGTH: Duration = Duration::from_millis((PACED.events as u64 + 1) * PACED.pace_ms as u64);
 const PACED_LONGER: u32 = 3;
 const RATE_LONGER: u32 = 2;

@@ -12,6 +12,8 @@ use tokio::{
 use crate::{
     answers::Answers,
     common::Result,
+    pacer::Pacer,
+    process::monotonic_ns,
     script::{Ending, Script, Writes},
     waiting::Waiting,
     wire::{self, Chunked, Framing, Malformed},
@@ -53,6 +55,7 @@ async fn accept(listener: std::net::TcpListener, answers: Arc<Answers>, waiting:
                 buffer: Vec::new(),
                 out: Vec::new(),
                 answers,
+                pacer: None,
             }
             .serve()
             .await
@@ -67,6 +70,8 @@ struct Connection {
     buffer: Vec<u8>,
     out: Vec<u8>,
     answers: Arc<Answers>,
+    /// Made by its first stream that has a pace.
+    pacer: Option<Pacer>,
 }
 
 /// What a request asks for.
@@ -160,9 +165,11 @@ impl Connection {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         self.out.extend_from_slice(&answers.stream_head);
+        let begun = monotonic_ns();
         for event in 0..script.events {
             if script.pace_ms > 0 && event > 0 {
-                tokio::time::sleep(Duration::from_millis(script.pace_ms.into())).await;
+                let after = Duration::from_millis(script.pace_ms.into()).saturating_mul(event);
+                self.until(begun, after).await?;
             }
             parts.push(&mut self.out, event);
             if script.pace_ms > 0 || script.writes == Writes::Each {
@@ -188,6 +195,22 @@ impl Connection {
                 self.more().await
             }
         }
+    }
+
+    /// Waits until `after` has passed since `begun`: a provider's next token does not wait for the way of the last one. What comes as often
+    /// as a reader reads comes at its own microsecond: on Tokio's grid of milliseconds the streams would fall into step.
+    async fn until(&mut self, begun: u64, after: Duration) -> io::Result<()> {
+        let at = begun.saturating_add(u64::try_from(after.as_nanos()).map_err(io::Error::other)?);
+        let left = Duration::from_nanos(at.saturating_sub(monotonic_ns()));
+        if left > PRECISE_BELOW {
+            tokio::time::sleep(left).await;
+            return Ok(());
+        }
+        let pacer = match self.pacer.take() {
+            Some(pacer) => pacer,
+            None => Pacer::new()?,
+        };
+        self.pacer.insert(pacer).until(at).await
     }
 
     async fn flush(&mut self) -> io::Result<()> {
@@ -230,3 +253,6 @@ fn says_true(body: &[u8], name: &[u8]) -> bool {
 fn invalid(malformed: Malformed) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, malformed)
 }
+
+/// Below it the pace is a reader's, and its times are kept to microseconds; idle streams, of which there are thousands, have a longer one.
+const PRECISE_BELOW: Duration = Duration::from_secs(1);
