@@ -16,28 +16,35 @@ pub(in crate::gateway) struct Capture {
     kept: Option<Kept>,
     bytes_max: usize,
     has_ended: bool,
+    /// Bytes that are allocated for all answers.
+    all: &'static AtomicUsize,
 }
 
 /// Bytes, counted among those of all answers for as long as they live.
-#[derive(Default)]
 struct Kept {
     bytes: Vec<u8>,
     counted: usize,
+    all: &'static AtomicUsize,
 }
 
 impl Capture {
     /// Nothing yet.
     pub(in crate::gateway) fn new(limits: &Idempotency) -> Capture {
+        Capture::among(&CAPTURED, limits)
+    }
+
+    fn among(all: &'static AtomicUsize, limits: &Idempotency) -> Capture {
         Capture {
-            kept: Some(Kept::default()),
+            kept: Some(Kept::among(all)),
             bytes_max: usize::try_from(limits.answer_bytes_max).unwrap_or(usize::MAX),
             has_ended: false,
+            all,
         }
     }
 
     /// An answer begins; that of an earlier target was thrown away.
     pub(in crate::gateway) fn begins(&mut self) {
-        (self.kept, self.has_ended) = (Some(Kept::default()), false);
+        (self.kept, self.has_ended) = (Some(Kept::among(self.all)), false);
     }
 
     /// Whether there may be an answer to keep at the end.
@@ -66,13 +73,21 @@ impl Capture {
 }
 
 impl Kept {
+    fn among(all: &'static AtomicUsize) -> Kept {
+        Kept {
+            bytes: Vec::new(),
+            counted: 0,
+            all,
+        }
+    }
+
     /// False when all answers together would take too much.
     fn add(&mut self, bytes: &[u8]) -> bool {
         let needed = self.bytes.len().saturating_add(bytes.len());
         if needed > self.bytes.capacity() {
             let capacity = needed.saturating_mul(2).max(ALLOCATED_AT_FIRST);
             let more = capacity.saturating_sub(self.counted);
-            let all = CAPTURED.fetch_add(more, Ordering::Relaxed).saturating_add(more);
+            let all = self.all.fetch_add(more, Ordering::Relaxed).saturating_add(more);
             self.counted = self.counted.saturating_add(more);
             if all > CAPTURED_MAX {
                 return false;
@@ -92,7 +107,7 @@ impl AsRef<[u8]> for Kept {
 
 impl Drop for Kept {
     fn drop(&mut self) {
-        CAPTURED.fetch_sub(self.counted, Ordering::Relaxed);
+        self.all.fetch_sub(self.counted, Ordering::Relaxed);
     }
 }
 
@@ -130,44 +145,4 @@ const CAPTURED_MAX: usize = 256 << 20;
 const ALLOCATED_AT_FIRST: usize = 4 << 10;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn capture(bytes_max: u64) -> Capture {
-        Capture::new(&Idempotency {
-            answer_bytes_max: bytes_max,
-            ..Idempotency::default()
-        })
-    }
-
-    #[test]
-    fn an_answer_is_kept_whole_or_not_at_all() {
-        let mut kept = capture(10);
-        kept.take(b"12345");
-        kept.take(b"67890");
-        kept.has_ended = true;
-        assert_eq!(&*kept.whole(true).unwrap().body, b"1234567890");
-
-        let mut too_long = capture(10);
-        too_long.take(b"12345");
-        too_long.take(b"678901");
-        assert!(!too_long.is_kept());
-        too_long.take(b"1");
-        too_long.has_ended = true;
-        assert_eq!(too_long.whole(true), None);
-
-        let mut cut = capture(10);
-        cut.take(b"12345");
-        assert_eq!(cut.whole(false), None);
-    }
-
-    #[test]
-    fn what_an_earlier_target_began_is_forgotten() {
-        let mut kept = capture(10);
-        kept.take(b"123456789");
-        kept.begins();
-        kept.take(b"abcdef");
-        kept.has_ended = true;
-        assert_eq!(&*kept.whole(false).unwrap().body, b"abcdef");
-    }
-}
+mod tests;

@@ -201,7 +201,6 @@ fn charge(metered: &Metered, ending: Ending) -> Charge {
     }
     match ending {
         _ if delivered => Charge::PromptToCount,
-        Ending::UpstreamFailed if !metered.is_complete => Charge::Nothing,
         // An answer without a token is paid for when it came to its end; one of which nothing came is not.
         Ending::Complete | Ending::Dropped | Ending::UpstreamFailed if !metered.began => Charge::Nothing,
         Ending::Complete

@@ -3,6 +3,7 @@
 mod damage;
 mod growth;
 mod histories;
+mod recovered;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -125,7 +126,11 @@ impl Process {
     }
 
     fn begin_as(&self, id: RequestId, prompt: &[u8]) -> Entry {
-        let intent = Intent {
+        self.journal.begin(&self.intent(id), prompt).unwrap()
+    }
+
+    fn intent(&self, id: RequestId) -> Intent<'_> {
+        Intent {
             id,
             account: &self.caller.account.id,
             key: &self.caller.key.id,
@@ -137,12 +142,14 @@ impl Process {
             },
             endpoint: Endpoint::Chat,
             end_user: None,
-        };
-        self.journal.begin(&intent, prompt).unwrap()
+        }
     }
 
     fn call(&self, n: u64, prompt: &[u8]) -> Hold {
-        let entry = self.begin(n, prompt);
+        self.call_of(n, self.begin(n, prompt))
+    }
+
+    fn call_of(&self, n: u64, entry: Entry) -> Hold {
         let wanted = request(n, "0.01");
         let reserved = self.caller.reserve_journaled(&wanted, entry);
         block_on(reserved).unwrap().unwrap()

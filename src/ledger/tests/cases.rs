@@ -36,6 +36,7 @@ cases! {
         a_released_or_dropped_hold_leaves_nothing,
         what_is_held_cannot_be_held_again,
         a_denial_says_what_there_is,
+        a_hold_lives_longer_than_the_moment_it_was_made,
         a_hold_may_shrink_to_what_there_is,
         the_quota_counts_by_the_month,
         a_call_that_costs_nothing_needs_no_credit,
@@ -79,6 +80,7 @@ cases! {
     ],
     limits: [
         the_limits_are_exact,
+        what_is_refused_or_repeated_counts_as_a_request,
         a_refused_call_counts_for_the_limit_of_requests,
         a_key_with_limits_counts_for_itself,
         tokens_are_corrected_to_what_was_used,
@@ -86,6 +88,7 @@ cases! {
         a_keys_usage_is_its_own,
     ],
     spending: [
+        a_raised_hold_stays_within_its_limits,
         a_keys_limit_is_as_hard_as_the_balance,
         a_limit_that_comes_later_counts_what_was_spent_before,
         a_stream_over_midnight_counts_on_the_day_on_which_it_came,
@@ -141,6 +144,8 @@ cases! {
         the_oldest_events_make_room,
     ],
     commands: [
+        a_key_has_at_most_its_accounts_tier,
+        a_quota_may_be_nothing_and_not_less,
         a_reference_counts_once,
         any_text_is_a_reference,
         a_balance_cannot_leave_its_range,

@@ -6,7 +6,9 @@ use serde_json::Value;
 
 use super::*;
 use crate::config::SuspendedStreams;
-use crate::gateway::billing::tests::rig::{Asked, Books, STREAM, UNBOUNDED, call_of, event, pass, reported, text};
+use crate::gateway::billing::tests::rig::{
+    Asked, Books, STREAM, UNBOUNDED, call_of, event, pass, reported, text, thousandths,
+};
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::terms::{AccountStatus, TermsChange};
@@ -109,6 +111,28 @@ fn a_stream_is_ended_where_the_credit_is() {
     let out = kept(&mut ctx, &words(1));
     assert!(out.contains("402") && out.ends_with("data: [DONE]\n\n"), "{out}");
     assert!(ctx.has_early_end());
+}
+
+/// A hundred prompt tokens and twenty of the completion cost 0.14, and each token more 0.002.
+#[test]
+fn a_stream_that_could_have_only_a_few_tokens_more_is_ended() {
+    for (more, goes_on) in [(63, false), (64, true)] {
+        let books = Books::with(&thousandths(140 + 2 * more));
+        let mut ctx = books.call(
+            1,
+            &Asked {
+                held: "0.12",
+                ..UNBOUNDED
+            },
+        );
+        kept(&mut ctx, &words(20));
+        let out = kept(&mut ctx, &words(1));
+        assert_eq!(
+            (out == words(1), ctx.has_early_end()),
+            (goes_on, !goes_on),
+            "{more}: {out}"
+        );
+    }
 }
 
 /// No account could hold that, so nobody is asked.

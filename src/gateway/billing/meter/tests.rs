@@ -2,6 +2,8 @@
 //!
 //! Longer than 400 lines: streams and whole answers stand side by side, and share what they are compared by.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 
 use super::*;
@@ -454,4 +456,55 @@ fn a_tail_comes_after_what_passes() {
     assert_eq!(appended(Some("a"), ""), Some(Bytes::from_static(b"a")));
     assert_eq!(appended(None, "b"), Some(Bytes::from_static(b"b")));
     assert_eq!(appended(Some("a"), "b"), Some(Bytes::from_static(b"ab")));
+}
+
+#[test]
+fn text_is_counted_by_the_models_own_encoding() {
+    let books = Books::with("10");
+    let japanese = "お誕生日おめでとう";
+    for (encoding, tokens) in [(Encoding::Cl100k, 9), (Encoding::O200k, 8)] {
+        for asked in [&STREAM, &WHOLE] {
+            let mut ctx = books.call(1, asked);
+            let body = Arc::clone(&call_of(&mut ctx).body);
+            let meter_of = Meter::new(&body, encoding, Framing::Framed, asked.ceiling);
+            call_of(&mut ctx).answer = Answer::Metered(Box::new(meter_of));
+            let answer = if meter(&mut ctx).is_stream() {
+                event(japanese)
+            } else {
+                whole(japanese, &Value::Null)
+            };
+            pass(&mut ctx, &answer, true);
+            assert_eq!(taken(&mut ctx).finish().delivered.0, tokens, "{encoding:?}");
+        }
+    }
+}
+
+#[test]
+fn a_client_that_did_not_ask_for_usage_is_not_sent_its_event() {
+    let books = Books::with("10");
+    let silent = Asked {
+        more: r#""stream":true"#,
+        ..STREAM
+    };
+    for (asked, is_sent) in [(silent, false), (STREAM, true)] {
+        let mut ctx = books.call(1, &asked);
+        pass(&mut ctx, &event(" a b"), false);
+        let (passed, sent) = pass(&mut ctx, &reported(9, 2, Value::Null), true);
+        assert_eq!((passed, sent.contains("\"usage\"")), (Passed::On, is_sent), "{sent}");
+        assert!(sent.ends_with("data: [DONE]\n\n"), "{sent}");
+    }
+}
+
+/// What follows a comment of ours is not the stream's beginning, where alone a byte order mark is none of a line.
+#[test]
+fn a_byte_order_mark_behind_a_comment_is_a_part_of_its_line() {
+    let books = Books::with("10");
+    for (is_commented, delivered) in [(false, 3), (true, 0)] {
+        let mut ctx = books.call(1, &STREAM);
+        if is_commented {
+            meter(&mut ctx).commented();
+        }
+        pass(&mut ctx, &format!("\u{FEFF}{}", event(" a b c")), false);
+        assert_eq!(meter(&mut ctx).delivered().0, delivered);
+    }
 }

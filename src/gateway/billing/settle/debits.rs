@@ -44,6 +44,10 @@ const COUNTED: &str = " a b c";
 #[test]
 fn a_reported_answer_costs_its_report() {
     let pieces = [event(COUNTED), reported(9, 2, Value::Null)];
+    let books = Books::with("10");
+    settled(&books, &STREAM, &pieces, Ending::Complete);
+    let counted = books.counted();
+    assert_eq!((counted.debits, counted.cost_pico), (1, 13 * MILLI));
     assert_eq!(balance(&STREAM, &pieces, Ending::Complete), "9.987");
     assert_eq!(
         balance(&WHOLE, &[whole("a b c", &usage(9, 2))], Ending::Complete),
@@ -111,6 +115,29 @@ fn the_tier_that_served_a_call_decides_its_price_and_one_that_is_unknown_the_dea
         Ending::Complete,
     );
     assert_eq!(books.receipts().remove(0).billed.call.service_tier, None);
+}
+
+#[test]
+fn cached_tokens_and_long_prompts_have_their_own_prices() {
+    let cached = json!({ "prompt_tokens_details": { "cached_tokens": 4 } });
+    for (prompt, more, left) in [
+        (9, cached.clone(), "9.9906"),
+        (9, Value::Null, "9.987"),
+        (60, Value::Null, "9.872"),
+        (50, Value::Null, "9.946"),
+    ] {
+        for more_asked in [STREAM.more, r#""stream":true"#] {
+            let books = Books::with("10");
+            let asked = Asked {
+                model: "openai/kinds",
+                more: more_asked,
+                ..STREAM
+            };
+            let last = reported(prompt, 2, more.clone());
+            settled(&books, &asked, &[event(COUNTED), last], Ending::Complete);
+            assert_eq!(books.figures().0, left, "{prompt} {more} {more_asked}");
+        }
+    }
 }
 
 #[test]

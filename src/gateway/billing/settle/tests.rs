@@ -54,6 +54,17 @@ fn a_failed_upstream_is_free_only_when_nothing_was_delivered() {
         Charge::Nothing
     );
     assert_eq!(charge(&metered(None, 1), Ending::UpstreamFailed), Charge::PromptToCount);
+    let whole = Metered {
+        is_complete: true,
+        ..metered(None, 0)
+    };
+    assert_eq!(
+        charge(&whole, Ending::UpstreamFailed),
+        Charge::PromptToCount,
+        "a finished answer without text is paid for, though its connection broke then"
+    );
+    let not_begun = Metered { began: false, ..whole };
+    assert_eq!(charge(&not_begun, Ending::UpstreamFailed), Charge::Nothing);
     let error = Metered {
         is_error: true,
         ..metered(Some((9, 9)), 0)

@@ -35,8 +35,8 @@ use crate::telemetry::Telemetry;
 use crate::telemetry::counters::TargetFigures;
 use crate::telemetry::recorder::Recorder;
 
-/// What a prompt token costs is a thousandth of a credit, a completion token two; `openai/tiers` is cheaper by the tier `flex`, and what
-/// `usage` says that `openai/sum` cost is billed.
+/// What a prompt token costs is a thousandth of a credit, a completion token two; `openai/tiers` is cheaper by the tier `flex`, what
+/// `usage` says that `openai/sum` cost is billed, and `openai/kinds` is cheaper for cached tokens and twice as dear for prompts above 50 tokens.
 fn catalogue() -> Value {
     let model = |id: &str, provider: &str, prices: Value| {
         json!({
@@ -48,10 +48,13 @@ fn catalogue() -> Value {
     let prices = json!({ "prompt": "0.001", "completion": "0.002" });
     let flex = json!({ "flex": { "prompt": "0.0005", "completion": "0.001" } });
     let by_tier = json!({ "prompt": "0.001", "completion": "0.002", "tiers": flex });
+    let long = json!([{ "min_prompt_tokens": 50, "prompt": "0.002", "completion": "0.004" }]);
+    let by_kind = json!({ "prompt": "0.001", "completion": "0.002", "input_cache_read": "0.0001", "overrides": long });
     json!({
         "models": [
             model("openai/m", "main", prices.clone()),
             model("openai/tiers", "main", by_tier),
+            model("openai/kinds", "main", by_kind),
             model("openai/sum", "reporting", prices),
             model("openai/free", "main", json!({ "prompt": "0", "completion": "0" })),
         ],
@@ -263,7 +266,7 @@ pub(in crate::gateway::billing) fn reported(prompt: u64, completion: u64, more: 
     });
     for (key, value) in more.as_object().into_iter().flatten() {
         match key.as_str() {
-            "cost" => last["usage"]["cost"] = value.clone(),
+            "cost" | "prompt_tokens_details" => last["usage"][key] = value.clone(),
             _ => last[key] = value.clone(),
         }
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::Orphan;
 use crate::ledger::admin::KeyRef;
+use crate::ledger::journal::LiveHold;
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::pure::account::{Denial, Spent};
 use crate::pure::spend::{EndUser, EndUserId, Reset, Spender};
@@ -23,7 +24,7 @@ fn limited(rig: &Rig) -> Caller {
     caller(&rig.store, rig.key)
 }
 
-fn caller(store: &Arc<Embedded>, key: KeyDigest) -> Caller {
+pub(super) fn caller(store: &Arc<Embedded>, key: KeyDigest) -> Caller {
     let ledger = Ledger::Embedded(Arc::clone(store));
     let found = crate::ledger::tests::rig::block_on(ledger.authenticate(&key));
     found.unwrap().unwrap().checked(NOW).unwrap()
@@ -154,4 +155,41 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
         .unwrap()
         .close();
     assert_eq!(rows(&folder), (1, 1));
+}
+
+/// Calls of the process before, which are held without being asked for, count under their limits.
+#[test]
+fn what_a_process_before_holds_counts_under_the_limits() {
+    let rig = rig();
+    let caller = limited(&rig);
+    let held = |n, amount: &str, end_user: Option<&str>| {
+        rig.store.hold_for_predecessor(&LiveHold {
+            id: crate::ledger::tests::rig::request_at(n, NOW),
+            account: caller.account.id.clone(),
+            key: caller.key.id.clone(),
+            end_user: end_user.map(|name| EndUser {
+                id: EndUserId::of(name),
+                reset: Reset::Daily,
+            }),
+            amount: credits(amount),
+        });
+    };
+    let denied = |n, wanted, user| {
+        let reserved = crate::ledger::tests::rig::block_on(caller.reserve(&ask(&caller, n, wanted, user))).unwrap();
+        match reserved {
+            Ok(hold) => {
+                hold.release();
+                None
+            }
+            Err(Denial::Spent { spender, .. }) => Some(spender),
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    held(1, "0.9", Some("bob"));
+    assert_eq!(denied(2, "0.1", "bob"), None);
+    assert_eq!(denied(3, "0.2", "bob"), Some(Spender::EndUser));
+    assert_eq!(denied(4, "0.2", "anna"), None);
+    held(5, "1", None);
+    assert_eq!(denied(6, "0.1", "anna"), None);
+    assert_eq!(denied(7, "0.2", "anna"), Some(Spender::Key));
 }

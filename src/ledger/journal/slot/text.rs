@@ -201,3 +201,43 @@ impl<'a> Reader<'a> {
         std::str::from_utf8(text).ok()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn each_endpoint_is_read_as_it_was_written() {
+        let all = [Endpoint::Chat, Endpoint::ChatStream, Endpoint::Embeddings];
+        for each in all {
+            assert_eq!(endpoint(endpoint_byte(each)), Some(each));
+        }
+        assert_eq!(
+            all.map(endpoint_byte).into_iter().collect::<HashSet<u8>>().len(),
+            all.len()
+        );
+        for none in [0, 4, 255] {
+            assert_eq!(endpoint(none), None, "{none}");
+        }
+    }
+
+    #[test]
+    fn each_end_user_is_read_as_it_was_written() {
+        let id = EndUserId::of("anna");
+        let all = Reset::ALL.map(|reset| Some(EndUser { id, reset }));
+        for each in all.into_iter().chain([None]) {
+            assert_eq!(end_user(end_user_bytes(each)), Some(each));
+        }
+        assert_eq!(
+            all.map(end_user_bytes).into_iter().collect::<HashSet<_>>().len(),
+            all.len()
+        );
+        let [kind, ..] = &mut end_user_bytes(all[0]);
+        assert_eq!(*kind, 1, "journals of earlier versions are read");
+        let mut unknown = end_user_bytes(all[0]);
+        unknown[0] = 5;
+        assert_eq!(end_user(unknown), None);
+    }
+}

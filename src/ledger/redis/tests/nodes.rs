@@ -9,6 +9,7 @@ use super::book::RedisBook;
 use super::{brisk, node, on_node, patient, request};
 use crate::ledger::Ledger;
 use crate::ledger::admin::{AdminOp, KeyRef};
+use crate::ledger::cover::Uncovered;
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{
@@ -218,4 +219,36 @@ fn holds_live_as_long_as_their_node() {
     hold.settle(debit("1"));
     assert_eq!(block_on(caller.figures()).unwrap().balance, credits("1"));
     audit_is_clean(&alive);
+}
+
+/// Redis has lost a running call's hold: it is made anew as long as there is credit for it, and else the call ends.
+#[test]
+fn a_hold_that_redis_lost_is_made_anew_or_its_call_ends() {
+    let server = RedisServer::start();
+    let options = || Options {
+        hold_ttl: Duration::from_millis(1200),
+        ..patient()
+    };
+    let (own, other) = (node(&server, options()), node(&server, options()));
+    let caller = caller_of(&own, "acme", "2", LimitOverrides::default());
+    let short = ReserveRequest {
+        expires: own.hold_expiry(crate::clock::Clock::System.now()),
+        ..request(1, "1")
+    };
+    let hold = block_on(caller.reserve(&short)).unwrap().unwrap();
+    let lose = RedisBook::new(&other, "acme");
+    assert_eq!(lose.release(hold.id()), Some(credits("1")));
+    let held = || block_on(caller.figures()).unwrap().held;
+    until("it is made anew", || held() == credits("1"));
+    assert_eq!(hold.uncovered(), None);
+    // A renewal may come between the two steps.
+    until("another call has its credit", || {
+        lose.release(hold.id());
+        lose.reserve(&request(2, "1.5")).is_ok()
+    });
+    until("the call is ended", || hold.uncovered().is_some());
+    assert_eq!(hold.uncovered(), Some(Uncovered::NoCredit));
+    hold.release();
+    assert_eq!(held(), credits("1.5"));
+    audit_is_clean(&own);
 }

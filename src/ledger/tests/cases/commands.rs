@@ -287,3 +287,40 @@ pub(super) fn a_key_lists_so_many_domains(rig: &Rig) {
     assert!(matches!(rig.run(key("acme", 101)), Err(AdminError::Invalid(_))));
     rig.run(key("acme", 100)).unwrap();
 }
+
+pub(super) fn a_key_has_at_most_its_accounts_tier(rig: &Rig) {
+    rig.caller("0");
+    let key = |tier, n| AdminOp::KeyCreate {
+        digest: ApiKey::from_random("tg_", [n; 32]).digest().to_hex(),
+        account: "acme".parse().unwrap(),
+        tier: Some(tier),
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides::default(),
+        settings: Default::default(),
+    };
+    let lite = AdminOp::AccountSet {
+        account: "acme".parse().unwrap(),
+        tier: Some(Tier::Lite),
+        quota_pico: None,
+    };
+    rig.run(key(Tier::Pro, 101)).unwrap();
+    rig.run(lite).unwrap();
+    rig.run(key(Tier::Lite, 102)).unwrap();
+    let error = rig.run(key(Tier::Pro, 103)).unwrap_err();
+    assert!(matches!(error, AdminError::Invalid(_)), "{error}");
+}
+
+pub(super) fn a_quota_may_be_nothing_and_not_less(rig: &Rig) {
+    let caller = rig.caller("10");
+    let quota = |pico| AdminOp::AccountSet {
+        account: caller.account.id.clone(),
+        tier: None,
+        quota_pico: Some(Some(pico)),
+    };
+    rig.run(quota(0)).unwrap();
+    assert_eq!(rig.show(&caller).record.monthly_quota, Some(Credits::ZERO));
+    let error = rig.run(quota(-1)).unwrap_err();
+    assert!(matches!(error, AdminError::Invalid(_)), "{error}");
+    assert_eq!(rig.show(&caller).record.monthly_quota, Some(Credits::ZERO));
+}

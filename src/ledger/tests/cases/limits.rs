@@ -1,10 +1,11 @@
 //! Rate limits and usage.
 
-use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, request};
+use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, request, request_id};
 use crate::ledger::{Caller, Debit};
-use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Look, ReserveRequest, Scope};
 use crate::pure::ids::AccountId;
 use crate::pure::limits::{LimitOverrides, Limits};
+use crate::pure::money::Credits;
 use crate::pure::time::{Day, Period};
 
 pub(super) fn the_limits_are_exact(rig: &Rig) {
@@ -267,5 +268,48 @@ pub(super) fn a_keys_usage_is_its_own(rig: &Rig) {
     assert_eq!(of(&callers[1], Period::Today), []);
     assert_eq!(of(&callers[2], Period::All), []);
     assert_eq!(rig.usage(&callers[0], Period::All).len(), 3);
+    audit_is_clean(&rig.ledger);
+}
+
+/// Requests that are refused or repeated count as requests, and nothing else of them does.
+pub(super) fn what_is_refused_or_repeated_counts_as_a_request(rig: &Rig) {
+    let caller = rig.caller("1");
+    let limits = Limits {
+        rpm: 3,
+        tpm: 100,
+        concurrency: 2,
+    };
+    let look = Look {
+        scope: Scope::Account,
+        limits,
+        quota: Credits::MAX,
+        is_paid: true,
+    };
+    assert_eq!(caller.look(&look), Ok(()));
+    let refused = |n| block_on(caller.count_refused(request_id(n), Scope::Account, limits));
+    let repeated = |n| block_on(caller.count_repeated(request_id(n), Scope::Account, limits)).unwrap();
+    let view = refused(1).unwrap();
+    assert_eq!(
+        (view.limits, view.remaining_requests, view.remaining_tokens),
+        (limits, 2, 100)
+    );
+    let view = repeated(2).unwrap();
+    assert_eq!(
+        (view.limits, view.remaining_requests, view.remaining_tokens),
+        (limits, 1, 100)
+    );
+    assert_eq!(caller.look(&look), Ok(()));
+    assert_eq!(refused(3).unwrap().remaining_requests, 0);
+    for n in 4..6 {
+        let view = repeated(n).unwrap_err();
+        assert_eq!((view.limits, view.remaining_requests), (limits, 0));
+        assert_eq!(refused(n).unwrap().limits, limits);
+        assert!(matches!(caller.look(&look), Err(Denial::Requests(view)) if view.remaining_requests == 0));
+    }
+    let shown = rig.show(&caller);
+    assert_eq!(
+        (shown.figures.balance, shown.figures.held, shown.open_holds),
+        (credits("1"), Credits::ZERO, 0)
+    );
     audit_is_clean(&rig.ledger);
 }

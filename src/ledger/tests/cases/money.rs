@@ -78,6 +78,12 @@ pub(super) fn a_denial_says_what_there_is(rig: &Rig) {
     );
 }
 
+pub(super) fn a_hold_lives_longer_than_the_moment_it_was_made(rig: &Rig) {
+    let caller = rig.caller("1");
+    let now = rig.clock.now();
+    assert!(caller.hold_expiry(now).since(now) >= 1_000, "a second at the least");
+}
+
 pub(super) fn a_hold_may_shrink_to_what_there_is(rig: &Rig) {
     let caller = rig.caller("1");
     let range = |n, quota: &str, at_least: &str| ReserveRequest {

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::{AmountChange, KeyChange, KeySettings};
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request, request_at};
-use crate::ledger::{Caller, Debit};
-use crate::pure::account::{Denial, ReserveRequest, Spent};
+use crate::ledger::{Caller, Debit, Hold};
+use crate::pure::account::{Denial, Extended, ReserveRequest, Spent};
+use crate::pure::estimate::HoldRange;
 use crate::pure::ids::KeyDigest;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -317,4 +318,40 @@ pub(super) fn a_key_keeps_its_settings(rig: &Rig) {
         change: Box::default(),
     };
     assert_eq!(rig.run(set), Err(AdminError::NoKey));
+}
+
+pub(super) fn a_raised_hold_stays_within_its_limits(rig: &Rig) {
+    let caller = limited(rig, &rig.caller("100"), "1", Reset::Daily);
+    let end_users = KeyChange {
+        end_user_limit: Some(AmountChange::To(credits("0.8"))),
+        end_user_limit_reset: Some(Reset::Daily),
+        ..KeyChange::default()
+    };
+    let caller = changed(rig, &caller, end_users);
+    let raise = |hold: &mut Hold, wanted: &str, at_least: &str| {
+        let range = HoldRange {
+            wanted: credits(wanted),
+            at_least: credits(at_least),
+        };
+        let extended = block_on(hold.extension(range, Credits::MAX)).unwrap();
+        if let Extended::To(amount) = extended {
+            hold.extended(amount);
+        }
+        extended
+    };
+    let mut anna = rig
+        .reserve(&caller, &ask(&caller, (1, NOW), "0.5", Some("anna")))
+        .unwrap();
+    assert_eq!(raise(&mut anna, "0.9", "0.9"), Extended::Refused);
+    assert_eq!(raise(&mut anna, "0.9", "0.6"), Extended::To(credits("0.8")));
+    let mut bob = rig
+        .reserve(&caller, &ask(&caller, (2, NOW), "0.1", Some("bob")))
+        .unwrap();
+    assert_eq!(raise(&mut bob, "0.3", "0.3"), Extended::Refused);
+    assert_eq!(raise(&mut bob, "0.3", "0.1"), Extended::To(credits("0.2")));
+    assert_eq!(spent(&caller, Reset::Daily), of("0", "1"));
+    anna.release();
+    bob.release();
+    assert_eq!(spent(&caller, Reset::Daily), of("0", "0"));
+    audit_is_clean(&rig.ledger);
 }

@@ -1,0 +1,153 @@
+//! What is known of the calls of a dead process once another has billed them, however many there were and wherever they lay.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use super::*;
+use crate::ledger::tests::rig::receipts_of;
+use crate::pure::receipt::EndpointName;
+
+#[test]
+fn a_receipt_says_where_the_call_came_in_and_at_which_price() {
+    let mut rig = Rig::new();
+    let all = [Endpoint::Chat, Endpoint::ChatStream, Endpoint::Embeddings];
+    let process = rig.process();
+    let holds = (1..).zip(all).map(|(n, endpoint)| {
+        let intent = Intent {
+            endpoint,
+            ..process.intent(request(n, "1").id)
+        };
+        let mut hold = process.call_of(n, process.journal.begin(&intent, PROMPT).unwrap());
+        hold.pass(CompletionTokens(n), Some(PromptTokens(9)));
+        hold
+    });
+    die(holds.collect());
+    rig.restart();
+    let process = rig.process();
+    let mut receipts = receipts_of(&process.ledger, &process.caller.account.id);
+    receipts.sort_by_key(|receipt| receipt.billed.completion_tokens);
+    assert_eq!(receipts.len(), all.len());
+    for (receipt, endpoint) in receipts.iter().zip(all) {
+        let call = &receipt.billed.call;
+        assert_eq!(call.endpoint, Some(EndpointName::from(endpoint)));
+        let prices = (call.prompt_price, call.completion_price);
+        assert_eq!(prices, (Some(pricing().prompt), Some(pricing().completion)));
+        assert_eq!((call.ended, call.ending), (None, None), "nobody knows that");
+    }
+}
+
+/// More than one segment of the journal has.
+#[test]
+fn thousands_of_calls_are_each_billed() {
+    let mut rig = Rig {
+        folder: tempfile::tempdir().unwrap(),
+        process: None,
+    };
+    rig.start("100");
+    let delivered = |n: u64| n % 500 + 1;
+    let holds: Vec<Hold> = (0..5000)
+        .map(|n| {
+            let mut hold = rig.call(n);
+            hold.pass(CompletionTokens(delivered(n)), Some(PromptTokens(9)));
+            hold
+        })
+        .collect();
+    assert_eq!(rig.process().journal.depth(), 5000);
+    die(holds);
+    let report = rig.restart().recovered.clone();
+    assert_eq!((report.settled, report.released), (5000, 0));
+    assert_eq!(report.refused, Vec::<String>::new());
+    let process = rig.process();
+    let spent = (0..5000).fold(Credits::ZERO, |sum, n| sum.saturating_add(cost(9, delivered(n))));
+    let figures = block_on(process.caller.figures()).unwrap();
+    assert_eq!(
+        (figures.balance, figures.held),
+        (credits("100").saturating_sub(spent), Credits::ZERO)
+    );
+    let receipts = receipts_of(&process.ledger, &process.caller.account.id);
+    let mut tokens: Vec<u64> = receipts
+        .iter()
+        .map(|receipt| receipt.billed.completion_tokens)
+        .collect();
+    let mut expected: Vec<u64> = (0..5000).map(delivered).collect();
+    tokens.sort_unstable();
+    expected.sort_unstable();
+    assert_eq!(tokens, expected);
+}
+
+#[test]
+fn a_prompt_that_lies_in_a_later_segment_of_its_file_is_counted() {
+    let mut rig = Rig::new();
+    let large = vec![b'p'; 1 << 20];
+    let process = rig.process();
+    let mut holds: Vec<Hold> = (1..=8).map(|n| process.call(n, &large)).collect();
+    let mut last = process.call(9, PROMPT);
+    last.pass(CompletionTokens(2), None);
+    holds.push(last);
+    let length = std::fs::metadata(rig.files("prompts").first().unwrap()).unwrap().len();
+    assert!(length > 8 << 20, "the file has grown");
+    die(holds);
+    let report = rig.restart().recovered.clone();
+    assert_eq!((report.settled, report.released), (1, 8));
+    assert_eq!(rig.spent(), cost(8, 2));
+}
+
+/// The thread beside the requests finds the journals of processes that die while it runs.
+#[test]
+fn who_runs_bills_the_calls_of_a_process_that_dies_beside_it() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let process = rig.process.take().unwrap();
+    let beside = Process {
+        ledger: process.ledger.clone(),
+        journal: Journal::open(&folder),
+        caller: process.caller.clone(),
+        recovered: RecoverReport::default(),
+    };
+    let mut hold = beside.call(1, PROMPT);
+    hold.pass(CompletionTokens(5), None);
+    die(vec![hold]);
+    drop(beside);
+    let stopped = AtomicBool::new(false);
+    let figures = || block_on(process.caller.figures()).unwrap();
+    std::thread::scope(|threads| {
+        let keeps = threads.spawn(|| recover::keep(&process.journal, &process.ledger, &stopped));
+        let until = Instant::now() + Duration::from_secs(30);
+        while figures().balance == credits("10") && Instant::now() < until {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        stopped.store(true, Ordering::Release);
+        keeps.thread().unpark();
+    });
+    let figures = figures();
+    assert_eq!(
+        (credits("10").saturating_sub(figures.balance), figures.held),
+        (cost(8, 5), Credits::ZERO)
+    );
+}
+
+#[test]
+fn what_a_process_before_holds_is_kept_while_it_lives_and_given_back_after() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let (running, ended) = (rig.call(1), rig.call(2));
+    let old = rig.process.take().unwrap();
+    let Ledger::Embedded(store) = &old.ledger else { panic!() };
+    store.hand_over().unwrap();
+    let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
+    recover::hold_for_predecessors(&folder, &new);
+    let caller = caller_of(&new, "acme", "0", Default::default());
+    let held = || block_on(caller.figures()).unwrap().held;
+    let both = running.amount().saturating_add(ended.amount());
+    assert_eq!(held(), both);
+    assert_eq!(recover(&folder, &new).journals, 0);
+    assert_eq!(held(), both, "it lives");
+    // Its end is never followed: what it held besides its open calls goes with it.
+    ended.release();
+    die(vec![running]);
+    drop(old);
+    let report = recover(&folder, &new);
+    assert_eq!((report.journals, report.released), (1, 1));
+    assert_eq!(held(), Credits::ZERO);
+    audit_is_clean(&new);
+}
