@@ -126,16 +126,20 @@ fn cached_tokens_and_long_prompts_have_their_own_prices() {
         (60, Value::Null, "9.872"),
         (50, Value::Null, "9.946"),
     ] {
-        for more_asked in [STREAM.more, r#""stream":true"#] {
-            let books = Books::with("10");
-            let asked = Asked {
-                model: "openai/kinds",
-                more: more_asked,
-                ..STREAM
-            };
-            let last = reported(prompt, 2, more.clone());
-            settled(&books, &asked, &[event(COUNTED), last], Ending::Complete);
-            assert_eq!(books.figures().0, left, "{prompt} {more} {more_asked}");
+        let whole = reported(prompt, 2, more.clone());
+        // Where it breaks off behind its report, no client was told what it costs.
+        let broken = whole.strip_suffix("data: [DONE]\n\n").unwrap().to_owned();
+        for (last, ending) in [(whole, Ending::Complete), (broken, Ending::UpstreamFailed)] {
+            for more_asked in [STREAM.more, r#""stream":true"#] {
+                let books = Books::with("10");
+                let asked = Asked {
+                    model: "openai/kinds",
+                    more: more_asked,
+                    ..STREAM
+                };
+                settled(&books, &asked, &[event(" a b"), last.clone()], ending);
+                assert_eq!(books.figures().0, left, "{prompt} {more} {more_asked} {ending:?}");
+            }
         }
     }
 }
