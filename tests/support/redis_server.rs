@@ -176,7 +176,10 @@ pub(crate) fn answers(port: u16) -> bool {
 pub(crate) fn until(what: &str, mut so: impl FnMut() -> bool) {
     let start = Instant::now();
     while !so() {
-        assert!(start.elapsed() < Duration::from_secs(60), "not so after a minute: {what}");
+        assert!(
+            start.elapsed() < Duration::from_secs(60),
+            "not so after a minute: {what}"
+        );
         // Sleeps: between two looks.
         std::thread::sleep(Duration::from_millis(5));
     }
