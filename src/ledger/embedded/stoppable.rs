@@ -43,3 +43,29 @@ impl Stoppable {
 }
 
 const FEW: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_that_have_ended_are_left_out_and_the_others_end() {
+        let stoppable = Stoppable::default();
+        let count = || stoppable.0.lock().unwrap().of_calls.len();
+        assert!(!stoppable.runs());
+        for _ in 0..FEW * 10 {
+            stoppable.add(&Arc::new(Cover::of(None)));
+            assert!(count() <= FEW, "nothing is kept of so many that have ended");
+        }
+        assert!(!stoppable.runs());
+        // As many as run are kept, however many they are.
+        let running: Vec<_> = (0..FEW * 10).map(|_| Arc::new(Cover::of(None))).collect();
+        running.iter().for_each(|cover| stoppable.add(cover));
+        assert!(stoppable.runs());
+        stoppable.end(AccountStop::Suspended);
+        for cover in &running {
+            assert_eq!(cover.ended(), Some(Uncovered::Stopped(AccountStop::Suspended)));
+        }
+        assert!(!stoppable.runs(), "they are not looked at again");
+    }
+}

@@ -18,8 +18,11 @@ mod acts;
 mod events;
 mod groups;
 mod handover;
+mod idempotency;
+mod months;
 mod posts;
 mod spending;
+mod successor;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 

@@ -339,7 +339,7 @@ impl Shared {
 }
 
 /// The keys that a command writes, as far as it names them.
-fn written_keys(op: &AdminOp) -> Vec<String> {
+pub(super) fn written_keys(op: &AdminOp) -> Vec<String> {
     let of_account = |account: &AccountId| account_keys(account).into_iter().take(1);
     let of_key = |hex: &str| KeyDigest::from_hex(hex).map(|digest| key_name(&digest));
     match op {

@@ -263,3 +263,52 @@ fn is_place(text: &str) -> bool {
 
 /// Entries that are read at once: some hundred kilobytes.
 const AT_ONCE: u32 = 500;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::money::Credits;
+
+    /// Calls, prompt tokens, completion tokens, and the cost in 10^-12 credit.
+    const USAGE: [i128; 4] = [2, 30, 40, 5_000];
+
+    fn found(receipts: [i128; 4]) -> Vec<(String, Credits, Credits)> {
+        let row = UsageRow {
+            day: Day(20_777),
+            model: "a/m".to_owned(),
+            requests: 2,
+            prompt_tokens: 30,
+            completion_tokens: 40,
+            cost: Credits::from_pico(5_000),
+        };
+        let mut findings = Vec::new();
+        compare(&"acme".parse().unwrap(), &row, USAGE, receipts, &mut findings);
+        let told = findings.into_iter();
+        told.map(|finding| (finding.rule, finding.expected, finding.found))
+            .collect()
+    }
+
+    #[test]
+    fn receipts_that_are_all_there_are_what_the_usage_says() {
+        assert_eq!(found(USAGE), []);
+        // Another gateway keeps none, or fewer.
+        assert_eq!(found([1, 7, 7, 7]), []);
+        let day = Day(20_777);
+        let of = |what: &str| format!("receipts = usage: {what} of a/m on {day}");
+        let whole = |text: &str| text.parse::<Credits>().unwrap();
+        assert_eq!(
+            found([2, 31, 40, 5_001]),
+            [
+                (of("prompt tokens"), whole("30"), whole("31")),
+                (of("cost"), Credits::from_pico(5_000), Credits::from_pico(5_001)),
+            ]
+        );
+        assert_eq!(
+            found([3, 30, 41, 5_000]),
+            [
+                (of("calls"), whole("2"), whole("3")),
+                (of("completion tokens"), whole("40"), whole("41")),
+            ]
+        );
+    }
+}

@@ -11,7 +11,8 @@ use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::embedded::Embedded;
 use crate::ledger::remote::{RemoteReply, RemoteReserve};
 use crate::ledger::terms::{AccountStatus, TermsChange};
-use crate::pure::ids::Tier;
+use crate::ledger::tests::rig::key_create;
+use crate::pure::ids::{ApiKey, Tier};
 use crate::pure::operator::{Role, token};
 
 fn terms(status: AccountStatus) -> AdminOp {
@@ -96,4 +97,37 @@ fn a_command_that_writes_is_sent_to_the_successor_once() {
     let answer = runtime.block_on(Embedded::run(&store, set));
     assert!(matches!(answer, Err(AdminError::Store(_))), "{answer:?}");
     assert_eq!(sent.load(Ordering::Relaxed), 1);
+}
+
+#[test]
+fn what_the_successor_made_is_there_when_the_ledger_comes_back() {
+    let rig = rig();
+    rig.store.hand_over().unwrap();
+    let successor = open(&rig.folder);
+    let create = AdminOp::AccountCreate {
+        account: "later".parse().unwrap(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    };
+    successor.run_blocking(create).unwrap();
+    let digests = [("acme", 2), ("later", 3)].map(|(account, n)| {
+        let digest = ApiKey::from_random("tg_", [n; 32]).digest();
+        successor.run_blocking(key_create(account, &digest)).unwrap();
+        digest
+    });
+    successor.run_blocking(AdminOp::Maintenance { on: true }).unwrap();
+    drop(successor);
+    assert!(!rig.store.in_maintenance());
+    rig.store.take_back(|| {}).unwrap();
+    assert!(rig.store.in_maintenance());
+    for digest in &digests {
+        assert!(rig.store.find_key(digest).is_some());
+    }
+    for (account, count) in [("acme", 2), ("later", 1)] {
+        let account = account.parse().unwrap();
+        let AdminReply::Keys { keys } = rig.store.run_blocking(AdminOp::KeyList { account }).unwrap() else {
+            panic!("no keys");
+        };
+        assert_eq!(keys.len(), count, "{keys:?}");
+    }
 }

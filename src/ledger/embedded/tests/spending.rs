@@ -8,7 +8,7 @@ use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::pure::account::{Denial, Spent};
 use crate::pure::spend::{EndUser, EndUserId, Reset, Spender};
 
-fn limited(rig: &Rig) -> Caller {
+pub(super) fn limited(rig: &Rig) -> Caller {
     let change = KeyChange {
         limit: Some(AmountChange::To(credits("2"))),
         limit_reset: Some(Reset::Daily),
@@ -30,7 +30,7 @@ pub(super) fn caller(store: &Arc<Embedded>, key: KeyDigest) -> Caller {
     found.unwrap().unwrap().checked(NOW).unwrap()
 }
 
-fn ask(caller: &Caller, n: u64, wanted: &str, user: &str) -> ReserveRequest {
+pub(super) fn ask(caller: &Caller, n: u64, wanted: &str, user: &str) -> ReserveRequest {
     ReserveRequest {
         id: crate::ledger::tests::rig::request_at(n, NOW),
         spend: caller.key.settings.spend(&caller.key.id, Some(EndUserId::of(user))),
@@ -38,7 +38,7 @@ fn ask(caller: &Caller, n: u64, wanted: &str, user: &str) -> ReserveRequest {
     }
 }
 
-fn debit_of(caller: &Caller, cost: &str) -> Debit {
+pub(super) fn debit_of(caller: &Caller, cost: &str) -> Debit {
     Debit {
         key: caller.key.id.clone(),
         ..crate::ledger::tests::rig::debit(cost)

@@ -157,7 +157,7 @@ fn read_all(journal: &[u8]) -> (Vec<Credits>, usize) {
     (costs, refused)
 }
 
-fn adopted(path: &Path) -> JournalFile {
+pub(super) fn adopted(path: &Path) -> JournalFile {
     JournalFile::adopt(path).unwrap().unwrap()
 }
 

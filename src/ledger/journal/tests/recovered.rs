@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::*;
-use crate::ledger::tests::rig::receipts_of;
+use crate::ledger::tests::rig::{receipts_of, request_at};
 use crate::pure::receipt::EndpointName;
 
 #[test]
@@ -150,4 +150,63 @@ fn what_a_process_before_holds_is_kept_while_it_lives_and_given_back_after() {
     assert_eq!((report.journals, report.released), (1, 1));
     assert_eq!(held(), Credits::ZERO);
     audit_is_clean(&new);
+}
+
+/// The process before ended by itself, and left no journal: what is still held for its calls is given back, though this process has a journal.
+#[test]
+fn what_a_process_before_held_is_given_back_when_only_the_own_journal_is_left() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let hold = rig.call(1);
+    let old = rig.process.take().unwrap();
+    let Ledger::Embedded(store) = &old.ledger else { panic!() };
+    store.hand_over().unwrap();
+    let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
+    recover::hold_for_predecessors(&folder, &new);
+    let own = Journal::open(&folder);
+    let caller = caller_of(&new, "acme", "0", Default::default());
+    let held = || block_on(caller.figures()).unwrap().held;
+    let amount = hold.amount();
+    assert_eq!(recover::recover_others(&own, &new).journals, 0);
+    assert_eq!(held(), amount, "it lives");
+    hold.release();
+    old.journal.close();
+    drop(old);
+    assert_eq!(rig.files("journal").len(), 1, "the own one");
+    assert_eq!(recover::recover_others(&own, &new), RecoverReport::default());
+    assert_eq!(held(), Credits::ZERO);
+}
+
+#[test]
+fn a_dead_process_journal_stays_until_its_last_call_is_resolved() {
+    let mut rig = Rig::new();
+    die(vec![rig.call(1), rig.call(2)]);
+    rig.process = None;
+    let path = rig.files("journal").remove(0);
+    let there = || (path.exists(), path.with_extension("prompts").exists());
+    let file = super::damage::adopted(&path);
+    file.count_found();
+    file.count_found();
+    assert_eq!((file.in_use(), file.unknown()), (2, 2));
+    file.release(0, Default::default());
+    assert_eq!((file.in_use(), there()), (1, (true, true)));
+    file.release(1, Default::default());
+    assert_eq!((file.in_use(), there()), (0, (false, false)));
+}
+
+/// A debit of which nobody knows whether it was taken: the journal of this process keeps it for the next start.
+#[test]
+fn a_call_that_is_neither_billed_nor_given_back_stays_in_the_journal() {
+    let mut rig = Rig::new();
+    let process = rig.process();
+    let [kept, released] = [1, 2].map(|n| process.begin_as(request_at(n, NOW), PROMPT));
+    let released = process.call_of(2, released);
+    kept.suspend();
+    released.release();
+    assert_eq!(process.journal.depth(), 1);
+    process.journal.close();
+    assert_eq!(rig.files("journal").len(), 1, "it stands there for the next start");
+    // It was never granted anything, so the next start gives it back, and the file goes.
+    let recovered = rig.restart().recovered.clone();
+    assert_eq!((recovered.journals, recovered.released), (1, 1));
 }

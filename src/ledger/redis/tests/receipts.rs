@@ -2,6 +2,7 @@
 
 use super::{node, patient, request};
 use crate::clock::Clock;
+use crate::config::Config;
 use crate::ledger::Ledger;
 use crate::ledger::admin::ReceiptQuery;
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
@@ -87,4 +88,36 @@ fn usage_by_end_user_is_of_the_days_that_are_asked_for() {
         },
     };
     assert!(block_on(ledger.end_users(query)).is_err());
+}
+
+#[test]
+fn as_many_receipts_are_kept_as_the_configuration_says() {
+    let server = RedisServer::start();
+    let kept = |per_account_max: u32| {
+        let folder = tempfile::tempdir().unwrap();
+        let catalogue = folder.path().join("catalogue.yaml");
+        std::fs::write(&catalogue, "[]").unwrap();
+        let conf = serde_json::json!({
+            "catalogue": catalogue.to_str(), "data_dir": folder.path().to_str(), "store": server.url(),
+            "receipts": { "per_account_max": per_account_max },
+            "providers": { "main": { "base_url": "http://127.0.0.1:1/v1", "api_key_env": "SET" } },
+        });
+        let environment = |name: &str| (name == "SET").then(|| "secret".to_owned());
+        let config = Config::parse(std::path::Path::new("t.yaml"), &conf.to_string(), &environment).unwrap();
+        let ledger = crate::ledger::open(&config).unwrap();
+        let name = format!("acme-{per_account_max}");
+        let caller = caller_of(&ledger, &name, "100", LimitOverrides::default());
+        for n in 1..=400 {
+            let hold = block_on(caller.reserve(&request(n, "0.1"))).unwrap().unwrap();
+            hold.settle(debit("0.1"));
+        }
+        block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
+        let count = server.ask(&format!("XLEN tg1:{{{name}}}:receipts"));
+        ledger.close();
+        count.concat().trim_start_matches(':').parse::<u64>().unwrap()
+    };
+    assert_eq!(kept(0), 0);
+    assert_eq!(kept(1_000), 400);
+    // A stream is cut by whole nodes of a hundred.
+    assert!((150..400).contains(&kept(150)));
 }

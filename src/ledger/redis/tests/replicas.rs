@@ -3,13 +3,20 @@
 use std::time::Duration;
 
 use super::{node, patient};
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::admin::credits::{CreditOp, CreditPost};
 use crate::ledger::admin::operators::{Actor, OperatorOp};
 use crate::ledger::admin::{Acted, AdminError, AdminOp, AdminReply, KeyRef};
-use crate::ledger::redis::Options;
+use crate::ledger::redis::account::account_keys;
+use crate::ledger::redis::commands::written_keys;
+use crate::ledger::redis::payments::payment_key;
+use crate::ledger::redis::shared::accounts_key;
+use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{caller_of, credits, run};
 use crate::ledger::{Caller, Ledger};
-use crate::pure::ids::{ApiKey, KeyId};
+use crate::pure::ids::{AccountId, ApiKey, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::operator::{Role, token};
 
@@ -227,4 +234,96 @@ fn a_key_is_made_in_nobodys_name_before_the_log_is_confirmed() {
     replica.thaw();
     assert!(matches!(run(&ledger, act), Ok(AdminReply::Key(_))));
     assert!(good_keys(&ledger, &caller).contains(&id));
+}
+
+/// Whatever it is that a command writes.
+#[test]
+fn each_command_that_writes_waits_for_a_replica() {
+    let (server, replica, _patient, caller) = with_replica();
+    // One waits for a replica after the other: not for long each.
+    let ledger = node(&server, Options::default());
+    let account = &caller.account.id;
+    let post = CreditPost::top_up(account.clone(), credits("3"), "posted".to_owned());
+    let payment = CreditPost {
+        is_payment: true,
+        reference: "paid".to_owned(),
+        ..post.clone()
+    };
+    let ops = [
+        AdminOp::AccountCreate {
+            account: "later".parse().unwrap(),
+            tier: Tier::Pro,
+            quota_pico: None,
+        },
+        AdminOp::AccountSet {
+            account: account.clone(),
+            tier: Some(Tier::Lite),
+            quota_pico: None,
+        },
+        AdminOp::Account(AccountOp::Terms {
+            account: account.clone(),
+            change: TermsChange {
+                status: Some(AccountStatus::Suspended),
+                ..TermsChange::default()
+            },
+        }),
+        AdminOp::Credit(CreditOp::Post(post)),
+        AdminOp::Credit(CreditOp::Post(payment)),
+        AdminOp::Maintenance { on: false },
+    ];
+    replica.freeze();
+    std::thread::scope(|threads| {
+        let asked = ops.each_ref().map(|op| threads.spawn(|| run(&ledger, op.clone())));
+        for (op, asked) in ops.iter().zip(asked) {
+            let answer = asked.join().unwrap();
+            let why = match &answer {
+                Err(AdminError::NotConfirmed(why)) => why,
+                // Whose payment it is stands elsewhere, and first.
+                Err(AdminError::Store(why)) => why,
+                _ => panic!("{op:?}: {answer:?}"),
+            };
+            assert!(why.contains("no replica has it yet"), "{op:?}: {why}");
+        }
+    });
+    replica.thaw();
+}
+
+#[test]
+fn a_command_names_each_key_that_it_writes() {
+    let account: AccountId = "acme".parse().unwrap();
+    let [name, _] = account_keys(&account);
+    let post = CreditPost::top_up(account.clone(), credits("3"), "paid".to_owned());
+    let written = |is_payment| {
+        let post = CreditPost {
+            is_payment,
+            ..post.clone()
+        };
+        written_keys(&AdminOp::Credit(CreditOp::Post(post)))
+    };
+    assert_eq!(written(false), std::slice::from_ref(&name));
+    assert_eq!(written(true), [name.clone(), payment_key("paid")]);
+    let create = AdminOp::AccountCreate {
+        account: account.clone(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    };
+    assert_eq!(written_keys(&create), [name, accounts_key()]);
+    assert_eq!(written_keys(&AdminOp::AccountShow { account }), [""; 0]);
+}
+
+/// Whether a replica has it, such a server does not tell: what was written stands, and is acknowledged.
+#[test]
+fn a_user_that_may_not_ask_for_replicas_writes_all_the_same() {
+    let server = RedisServer::start();
+    server.ask("ACL SETUSER tollgate on >secret ~* &* +@all -role -wait");
+    let url = format!("redis://tollgate:secret@127.0.0.1:{}/0", server.port());
+    let ledger = Ledger::Redis(RedisLedger::connect(&url, patient()).unwrap());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let add = AdminOp::CreditsAdd {
+        account: caller.account.id.clone(),
+        amount: credits("5"),
+        reference: "payment".to_owned(),
+    };
+    let balance = credits("6");
+    assert_eq!(run(&ledger, add), Ok(AdminReply::Credited { added: true, balance }));
 }

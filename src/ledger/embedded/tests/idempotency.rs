@@ -1,0 +1,56 @@
+//! Idempotency keys of calls that run in the process before this one.
+
+use super::spending::caller;
+use super::*;
+use crate::config::Idempotency;
+use crate::ledger::idempotency::call::{Found, KeyedCall};
+use crate::ledger::journal::LiveHold;
+use crate::ledger::tests::rig::request_id;
+use crate::pure::idempotency::{Fingerprint, KeyName, Owner, State};
+
+fn keyed(caller: &Caller, name: &str, n: u64) -> KeyedCall {
+    KeyedCall {
+        key: caller.key.id.clone(),
+        name: KeyName::of(&caller.key.id, name.as_bytes()).unwrap(),
+        fingerprint: Fingerprint::from_bytes([1; 32]),
+        request: request_id(n),
+        limits: Idempotency::default(),
+    }
+}
+
+#[test]
+fn a_key_runs_as_long_as_its_call_does_in_the_process_before() {
+    let rig = rig();
+    let caller = caller(&rig.store, rig.key);
+    for (name, n) in [("runs", 1), ("gone", 2)] {
+        let call = keyed(&caller, name, n);
+        assert!(matches!(block_on(rig.store.take_key(&call)), Ok(Found::Nothing)));
+        block_on(rig.store.send_under_key(&call)).unwrap();
+    }
+    rig.store.hand_over().unwrap();
+    // Whoever has handed the ledger over takes no key, and sends nothing under one.
+    let late = keyed(&caller, "late", 3);
+    assert!(block_on(rig.store.take_key(&late)).is_err());
+    assert!(block_on(rig.store.send_under_key(&late)).is_err());
+
+    let successor = open(&rig.folder);
+    successor.hold_for_predecessor(&LiveHold {
+        id: request_id(1),
+        account: caller.account.id.clone(),
+        key: caller.key.id.clone(),
+        end_user: None,
+        amount: credits("1"),
+    });
+    let state = |name| match block_on(successor.take_key(&keyed(&caller, name, 9))) {
+        Ok(Found::Known(record)) => record.state,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(state("runs"), State::Sent(Owner::Runs));
+    assert_eq!(state("gone"), State::Sent(Owner::Gone));
+    successor.predecessors_ended();
+    assert_eq!(state("runs"), State::Sent(Owner::Gone));
+    assert!(matches!(
+        block_on(successor.take_key(&keyed(&caller, "late", 9))),
+        Ok(Found::Nothing)
+    ));
+}

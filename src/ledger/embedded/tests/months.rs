@@ -1,0 +1,91 @@
+//! What an account used in a month, which its usage says: what the audit finds, and what a repair mends.
+
+use super::*;
+use crate::ledger::admin::AuditFinding;
+
+const RULE: &str = "debits of the month = used in the month";
+
+/// A ledger with an account that has used 1.5, and one that has used nothing.
+fn two_accounts() -> Rig {
+    let rig = rig();
+    let create = AdminOp::AccountCreate {
+        account: "quiet".parse().unwrap(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    };
+    rig.store.run_blocking(create).unwrap();
+    let caller = caller_of(&rig.store, &rig.key);
+    let hold = block_on(caller.reserve(&request(1, "2"))).unwrap().unwrap();
+    hold.settle(debit("1.5"));
+    assert!(audit(&rig.store).findings.is_empty());
+    rig
+}
+
+fn file_of(folder: &tempfile::TempDir) -> rusqlite::Connection {
+    rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap()
+}
+
+/// What the file says of an account's month, seen from [`NOW`], and of what it used then.
+fn month_of(folder: &tempfile::TempDir, account: &str) -> (i64, i64) {
+    let sql = "SELECT month, month_used FROM accounts WHERE id = ?1";
+    let row = file_of(folder).query_row(sql, [account], |row| Ok((row.get::<_, i64>(0)?, row.get(1)?)));
+    let (month, used) = row.unwrap();
+    (month - NOW.month().0, used)
+}
+
+#[test]
+fn a_repair_makes_the_month_what_the_usage_says_and_names_what_it_mended() {
+    let used = 1_500_000_000_000;
+    let cases = [
+        ("acme", "month_used = 7", Some((used, 7))),
+        // Of a clock that was ahead, and of a month that is over.
+        ("acme", "month = month + 1", Some((used, 0))),
+        ("acme", "month = month - 1", Some((used, 0))),
+        ("quiet", "month = month + 1, month_used = 0", Some((0, 0))),
+        ("quiet", "month = month - 1, month_used = 5", None),
+    ];
+    for (account, change, expected) in cases {
+        let Rig { folder, store, .. } = two_accounts();
+        drop(store);
+        // An account that has never used anything has no month yet.
+        let own = format!("UPDATE accounts SET month = {} WHERE month = 0", NOW.month().0);
+        file_of(&folder).execute(&own, []).unwrap();
+        let sql = format!("UPDATE accounts SET {change} WHERE id = '{account}'");
+        assert_eq!(file_of(&folder).execute(&sql, []).unwrap(), 1);
+        let store = open(&folder);
+        let repair = || match store.run_blocking(AdminOp::Repair).unwrap() {
+            AdminReply::Repaired { findings } => findings,
+            other => panic!("{other:?}"),
+        };
+        let finding = expected.map(|(expected, found)| AuditFinding {
+            account: account.parse().unwrap(),
+            rule: RULE.to_owned(),
+            expected: Credits::from_pico(expected),
+            found: Credits::from_pico(found),
+        });
+        assert_eq!(repair(), finding.into_iter().collect::<Vec<_>>(), "{account}: {change}");
+        if let Some((expected, _)) = expected {
+            assert_eq!(month_of(&folder, account), (0, expected), "{account}: {change}");
+        }
+        assert_eq!(repair(), [], "{account}: {change}");
+        assert!(audit(&store).findings.is_empty());
+    }
+}
+
+/// Usage that somebody else has changed while the ledger runs.
+#[test]
+fn the_audit_holds_what_was_used_in_the_month_against_the_usage() {
+    let rig = two_accounts();
+    let changed = file_of(&rig.folder).execute("UPDATE usage SET cost = cost + 1", []);
+    assert_eq!(changed.unwrap(), 1);
+    let findings = audit(&rig.store).findings;
+    let of_month: Vec<_> = findings.iter().filter(|finding| finding.rule == RULE).collect();
+    let [finding] = of_month[..] else {
+        panic!("{findings:?}");
+    };
+    let pico = (finding.expected.pico(), finding.found.pico());
+    assert_eq!(
+        (finding.account.as_str(), pico),
+        ("acme", (1_500_000_000_001, 1_500_000_000_000))
+    );
+}

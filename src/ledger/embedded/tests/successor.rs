@@ -1,0 +1,201 @@
+//! What is asked of a ledger that another process has by now: its answers are that process', which listens on the control socket.
+
+use std::time::Duration;
+
+use super::spending::{ask, caller, debit_of, limited};
+use super::*;
+use crate::config::SuspendedStreams;
+use crate::ledger::admin::AccountView;
+use crate::ledger::admin::accounts::AccountOp;
+use crate::ledger::admin::events::EventOp;
+use crate::ledger::cover::Uncovered;
+use crate::ledger::query::{EndUserQuery, EndUserUsage};
+use crate::ledger::terms::{AccountStatus, TermsChange};
+use crate::ledger::{Hold, StoreError, control};
+use crate::pure::account::{Denial, Spent};
+use crate::pure::error::AccountStop;
+use crate::pure::receipt::CallDetails;
+use crate::pure::spend::Reset;
+use crate::pure::time::Days;
+
+/// The process that has the ledger from now on.
+fn hand_over(rig: &Rig) -> Arc<Embedded> {
+    rig.store.hand_over().unwrap();
+    let successor = open(&rig.folder);
+    control::listen(&successor).unwrap();
+    successor
+}
+
+fn reserve(caller: &Caller, n: u64, wanted: &str, user: &str) -> Result<Hold, Denial> {
+    block_on(caller.reserve(&ask(caller, n, wanted, user))).unwrap()
+}
+
+/// A call of this end user, from its hold to its debit.
+fn call(caller: &Caller, n: u64, cost: &str, user: &str) {
+    let details = CallDetails {
+        end_user: Some(user.into()),
+        ..CallDetails::default()
+    };
+    let hold = reserve(caller, n, cost, user).unwrap();
+    hold.settle(Debit {
+        details: Some(Box::new(details)),
+        ..debit_of(caller, cost)
+    });
+}
+
+fn run(store: &Arc<Embedded>, op: AdminOp) -> AdminReply {
+    block_on(Embedded::run(store, op)).unwrap()
+}
+
+fn shown(store: &Arc<Embedded>) -> AccountView {
+    let account = "acme".parse().unwrap();
+    match run(store, AdminOp::AccountShow { account }) {
+        AdminReply::Account(view) => view,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn terms(status: AccountStatus) -> AdminOp {
+    let change = TermsChange {
+        status: Some(status),
+        ..TermsChange::default()
+    };
+    let account = "acme".parse().unwrap();
+    AdminOp::Account(AccountOp::Terms { account, change })
+}
+
+#[test]
+fn figures_usage_and_receipts_are_the_successors() {
+    let rig = rig();
+    let before = limited(&rig);
+    call(&before, 1, "0.7", "anna");
+    let successor = hand_over(&rig);
+    let after = caller(&successor, rig.key);
+    call(&after, 2, "0.3", "bob");
+    let account = after.account.id.clone();
+    let add = AdminOp::CreditsAdd {
+        account: account.clone(),
+        amount: credits("5"),
+        reference: "B".into(),
+    };
+    run(&rig.store, add);
+
+    let figures = block_on(before.figures()).unwrap();
+    assert_eq!((figures.balance, figures.monthly_used), (credits("14"), credits("1")));
+    assert_eq!(figures, block_on(after.figures()).unwrap());
+    let spent = block_on(before.key_spent(Reset::Daily)).unwrap();
+    let held = Credits::ZERO;
+    assert_eq!(
+        spent,
+        Spent {
+            spent: credits("1"),
+            held
+        }
+    );
+
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    let rows = block_on(ledger.usage(&account, None, Period::All)).unwrap();
+    assert_eq!((rows.len(), rows[0].requests, rows[0].cost), (1, 2, credits("1")));
+    let query = EndUserQuery {
+        account: account.clone(),
+        key: None,
+        days: Days::of_month(NOW.day()),
+    };
+    let EndUserUsage::Sums(sums) = block_on(ledger.end_users(query)).unwrap() else {
+        panic!("no sums");
+    };
+    let sums: Vec<_> = sums.iter().map(|row| (row.end_user.as_deref(), row.cost)).collect();
+    assert_eq!(sums, [(Some("anna"), credits("0.7")), (Some("bob"), credits("0.3"))]);
+    let page = block_on(ledger.receipts(ReceiptQuery::newest(&account, 10))).unwrap();
+    let costs: Vec<_> = page.receipts.iter().map(|receipt| receipt.billed.cost).collect();
+    assert_eq!(costs, [credits("0.3"), credits("0.7")]);
+}
+
+/// One account's calls at both processes hold the credit of one account.
+#[test]
+fn a_call_holds_at_the_successor_and_is_refused_there() {
+    let rig = rig();
+    let before = caller(&rig.store, rig.key);
+    let successor = hand_over(&rig);
+    let after = caller(&successor, rig.key);
+    let hold = block_on(before.reserve(&request(1, "6"))).unwrap().unwrap();
+    assert_eq!(block_on(after.figures()).unwrap().held, credits("6"));
+    let events = || match run(&successor, AdminOp::Event(EventOp::Count)) {
+        AdminReply::EventCount(count) => count,
+        other => panic!("{other:?}"),
+    };
+    let none = events();
+    for (n, caller) in [(2, &after), (3, &before)] {
+        let denied = block_on(caller.reserve(&request(n, "5"))).unwrap().unwrap_err();
+        assert!(matches!(denied, Denial::Credit { .. }), "{denied:?}");
+    }
+    assert_eq!(shown(&rig.store).figures.held, credits("6"));
+    assert_ne!(events(), none, "the operator is told of it");
+    // Should the successor end, its predecessor holds what its own calls hold.
+    drop((after, successor));
+    rig.store.take_back(|| {}).unwrap();
+    assert_eq!(block_on(before.figures()).unwrap().held, credits("6"));
+    hold.settle(debit("4"));
+    assert_eq!(block_on(before.figures()).unwrap().balance, credits("6"));
+    assert!(audit(&rig.store).findings.is_empty());
+}
+
+/// Only a process that has the ledger knows that an account was stopped; a call that is to end then may run in the one before.
+#[test]
+fn a_call_that_runs_on_ends_when_the_successor_stops_its_account() {
+    let rig = rig();
+    let before = caller(&rig.store, rig.key);
+    let reserve = |n, on_stop| {
+        let request = request(n, "1");
+        let reserved = block_on(before.reserve_until(&request, Entry::none(), on_stop));
+        reserved.unwrap().unwrap()
+    };
+    let (ends, finishes) = (reserve(1, SuspendedStreams::End), reserve(2, SuspendedStreams::Finish));
+    let successor = hand_over(&rig);
+    run(&successor, terms(AccountStatus::Suspended));
+    let ended = std::future::poll_fn(|context| ends.poll_uncovered(context));
+    let ended = block_on(async { tokio::time::timeout(Duration::from_secs(30), ended).await });
+    assert_eq!(ended, Ok(Uncovered::Stopped(AccountStop::Suspended)));
+    assert_eq!(finishes.uncovered(), None);
+    ends.release();
+    finishes.release();
+}
+
+#[test]
+fn what_a_successor_answers_that_is_no_answer_is_an_error() {
+    let rig = rig();
+    let before = limited(&rig);
+    rig.store.hand_over().unwrap();
+    let socket = crate::ledger::control_socket::socket_path(rig.store.path());
+    let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
+    let serve = move || {
+        use std::io::{BufRead, Write};
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            std::io::BufReader::new(&stream).read_line(&mut line).unwrap();
+            let done = serde_json::to_string(&Ok::<_, AdminError>(AdminReply::Done)).unwrap();
+            // Whoever has gone needs no answer.
+            let _sent = writeln!(stream, "{done}");
+        }
+    };
+    std::thread::Builder::new().spawn(serve).unwrap();
+    fn is_corrupt<T>(answer: Result<T, StoreError>) -> bool {
+        matches!(answer, Err(StoreError::Corrupt(_)))
+    }
+    let account = before.account.id.clone();
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    assert!(is_corrupt(block_on(before.figures())));
+    assert!(is_corrupt(block_on(before.key_spent(Reset::Daily))));
+    assert!(is_corrupt(block_on(before.reserve(&request(1, "1")))));
+    assert!(is_corrupt(block_on(ledger.usage(&account, None, Period::All))));
+    assert!(is_corrupt(block_on(
+        ledger.receipts(ReceiptQuery::newest(&account, 10))
+    )));
+    let query = EndUserQuery {
+        account,
+        key: None,
+        days: Days::of_month(NOW.day()),
+    };
+    assert!(is_corrupt(block_on(ledger.end_users(query))));
+}
