@@ -124,6 +124,19 @@ fn files_of_too_long_ago_are_deleted_and_others_are_not() {
 }
 
 #[test]
+fn without_days_every_file_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let old = folder.path().join("receipts-1999-01-01.jsonl");
+    std::fs::write(&old, "").unwrap();
+    let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
+    files.push(receipt(1, NOW));
+    // Whoever drops it has closed it.
+    drop(files);
+    assert_eq!(read(folder.path(), "2026-11-20"), [receipt(1, NOW)]);
+    assert!(old.exists());
+}
+
+#[test]
 fn a_folder_that_cannot_be_written_is_an_error_at_the_start() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");

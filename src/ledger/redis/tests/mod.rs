@@ -7,6 +7,7 @@ pub(in crate::ledger) mod book;
 mod events;
 mod forgotten;
 mod groups;
+mod journals;
 mod keys;
 mod load;
 mod losses;
