@@ -9,7 +9,7 @@ use crate::{
     baseline,
     cli::{Options, Role, Scenario},
     common::{Result, say},
-    fleet::Fleet,
+    fleet::{Fleet, Subject},
     idle, instructions,
     machine::{self, Cores, Machine, Nice},
     pairs, parts, plot, process,
@@ -47,20 +47,21 @@ fn run(options: Options) -> Result<()> {
     }
     let fleet = Fleet::start(options, cores)?;
 
-    let (own, shared): (Vec<Scenario>, Vec<Scenario>) = scenarios.iter().partition(|scenario| OWN.contains(scenario));
+    let (own, others): (Vec<Scenario>, Vec<Scenario>) = scenarios.iter().partition(|scenario| OWN.contains(scenario));
+    let (anew, shared): (Vec<Scenario>, Vec<Scenario>) = others.iter().partition(|scenario| ANEW.contains(scenario));
     if !shared.is_empty() {
         let subjects = subjects::launch_all(&fleet, &mut report)?;
         for scenario in shared {
             match scenario {
                 Scenario::Syscalls => syscalls::run(&fleet, &subjects, &mut report)?,
-                _ => steady::run(
-                    scenario,
-                    parts::of(scenario, &fleet.options),
-                    &fleet,
-                    &subjects,
-                    &mut report,
-                )?,
+                _ => run_steady(scenario, &fleet, &subjects, &mut report)?,
             }
+        }
+    }
+    for scenario in ANEW {
+        if anew.contains(&scenario) {
+            let subjects = subjects::launch_all(&fleet, &mut report)?;
+            run_steady(scenario, &fleet, &subjects, &mut report)?;
         }
     }
     if own.contains(&Scenario::Open) {
@@ -95,6 +96,13 @@ fn run(options: Options) -> Result<()> {
     }
 }
 
+fn run_steady(scenario: Scenario, fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> Result<()> {
+    steady::run(scenario, parts::of(scenario, &fleet.options), fleet, subjects, report)
+}
+
+/// Scenarios whose subjects are started for them alone: where wrong keys came, a gateway looks up no key from their address for a while that has
+/// not worked before.
+const ANEW: [Scenario; 2] = [Scenario::Denied, Scenario::Strangers];
 /// Scenarios with subjects of their own.
 const OWN: [Scenario; 5] = [
     Scenario::Open,
