@@ -13,6 +13,7 @@ from pathlib import Path
 
 import httpx
 from conftest import START_SECONDS_MAX, Gateway, wait_for
+from ports import free_port
 
 MODEL = "faulty/chat"
 # Nobody asks for it, but a catalogue has one.
@@ -223,8 +224,7 @@ class FaultyGateway(Gateway):
 
     def _configure(self, directory: Path, settings: dict) -> str:
         """Writes both files; where the gateway will listen."""
-        with socket.create_server(("127.0.0.1", 0)) as one, socket.create_server(("127.0.0.1", 0)) as other:
-            ports = [taken.getsockname()[1] for taken in (one, other)]
+        ports = [free_port(), free_port()]
         names = "chat vision code fast router planner executor free slide slot_extract".split()
         model = {
             "id": MODEL,

@@ -4,7 +4,7 @@ import subprocess
 from pathlib import Path
 
 from conftest import CALL_SECONDS_MAX, START_SECONDS_MAX, wait_for
-from scraper import free_port
+from ports import free_port
 
 
 class Redis:

@@ -2,13 +2,13 @@
 
 import re
 import shutil
-import socket
 import subprocess
 import time
 from pathlib import Path
 
 import httpx
 from conftest import ROOT, Gateway
+from ports import free_port
 
 INSTALLED = shutil.which("prometheus") is not None
 MISSING = "Debian's package prometheus is not installed (tests/run does that)"
@@ -23,12 +23,6 @@ def rules() -> str:
 def admin_address(gateway: Gateway) -> str:
     """Where a gateway's metrics are, as its configuration says."""
     return re.search(r'"?admin_listen"?: "?([^"\n]+)', Path(gateway.conf).read_text()).group(1)
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Prometheus:

@@ -11,7 +11,7 @@ use crate::harness::reply::whole_chat;
 use crate::harness::{Cue, Gateway, Reply, Setup, Upstream};
 
 /// How long a head is waited for where none comes.
-const FIRST_BYTE_MS: u64 = 200;
+const FIRST_BYTE_MS: u64 = 500;
 
 /// A client of either protocol.
 fn client(gateway: &Gateway, over_h2: bool) -> &Client {

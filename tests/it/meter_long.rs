@@ -64,7 +64,7 @@ async fn a_silent_upstreams_stream_is_commented_on_between_events_and_nowhere_el
 #[tokio::test]
 async fn comments_do_not_make_a_silent_upstream_live_longer() {
     let upstream = Upstream::always(Reply::stream().role().text("Hi").silence()).await;
-    let setup = commenting(&upstream, 10).conf(|conf| conf["timeouts"]["idle_ms"] = 100.into());
+    let setup = commenting(&upstream, 100).conf(|conf| conf["timeouts"]["idle_ms"] = 1_000.into());
     let gateway = setup.start().await;
     for client in [&gateway.http1, &gateway.h2c] {
         let mut events = client.stream("/llm/chat/stream", request(SMALL)).await.ok();

@@ -144,7 +144,7 @@ async fn attacks_leave_no_memory_and_no_open_file_behind() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
     let process = Process::start(
         &upstream,
-        "head_ms: 200, body_ms: 200, write_ms: 200, keepalive_ms: 1000",
+        "head_ms: 500, body_ms: 200, write_ms: 200, keepalive_ms: 1000",
     )
     .await;
     let cases = table(&process.key);

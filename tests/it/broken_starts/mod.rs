@@ -225,7 +225,7 @@ impl Place {
         }
     }
 
-    /// Runs a command to its end, which comes within a second: its status, and what it says.
+    /// Runs a command to its end, which comes within two seconds, of which some wait for 600 ms: its status, and what it says.
     fn run(&self, command: &str) -> Result<(Option<i32>, String), String> {
         let started = Instant::now();
         let output = Command::new("timeout")
@@ -237,7 +237,7 @@ impl Place {
             .unwrap();
         let said = String::from_utf8(output.stderr).unwrap();
         match started.elapsed() {
-            took if took > Duration::from_secs(1) => Err(format!("{command} takes {took:?}: {said}")),
+            took if took > Duration::from_secs(2) => Err(format!("{command} takes {took:?}: {said}")),
             _ => Ok((output.status.code(), said)),
         }
     }

@@ -23,8 +23,9 @@ const COMPLETION: &str = "a secret completion ";
 /// What all of it may add to the log: a few lines for each of the 36 calls, whatever order their answers come in, and none for a reset.
 const LOG_BYTES_MAX: usize = 40_000;
 const LINE_BYTES_MAX: usize = 400;
-/// How long a probe may wait.
+/// How long 99 of 100 probes may wait, and any: the machine may take the processor away for a moment.
 const READY_MAX: Duration = Duration::from_millis(100);
+const READY_EVER_MAX: Duration = Duration::from_secs(1);
 
 /// Asks for readiness over a connection of its own, as a probe does: how long it took.
 async fn ready(address: SocketAddr) -> Duration {
@@ -149,12 +150,21 @@ async fn whatever_outsiders_do_readiness_answers_at_once_and_the_log_stays_small
             drop(outsider);
         });
     }
-    let (mut probes, mut longest) = (0, Duration::ZERO);
-    while Arc::strong_count(&outsiders) > 1 || probes < 100 {
-        longest = longest.max(ready(admin).await);
-        probes += 1;
+    let mut waits = Vec::new();
+    while Arc::strong_count(&outsiders) > 1 || waits.len() < 100 {
+        waits.push(ready(admin).await);
     }
-    assert!(longest <= READY_MAX, "of {probes} probes one waited for {longest:?}");
+    waits.sort_unstable();
+    let (count, longest) = (waits.len(), waits[waits.len() - 1]);
+    let most = waits[count * 99 / 100];
+    assert!(
+        most <= READY_MAX,
+        "of {count} probes one in a hundred waited for {most:?}"
+    );
+    assert!(
+        longest <= READY_EVER_MAX,
+        "of {count} probes one waited for {longest:?}"
+    );
     assert!(half_open[0].is_closed(), "the one that was quiet for longest made room");
     assert!(upstream.seen().len() >= kinds, "each kind of nonsense was sent");
     drop(silent);

@@ -13,8 +13,8 @@ use crate::harness::reply::whole_chat;
 use crate::harness::{Gateway, Reply, Setup, Upstream};
 
 /// Far less than `write_ms`.
-const HEARD_MAX: Duration = Duration::from_secs(3);
-const WRITE_MS: u64 = 8_000;
+const HEARD_MAX: Duration = Duration::from_secs(10);
+const WRITE_MS: u64 = 25_000;
 
 /// Where an upstream listens that reads of each request the first bytes alone, answers this, and keeps the connection open.
 async fn answers_early(answer: String) -> SocketAddr {

@@ -124,14 +124,18 @@ fn a_failover_by_sentinels_loses_no_debit() {
 #[test]
 fn a_sentinel_that_hangs_hides_no_other() {
     let servers = RedisUnderSentinels::start();
-    let ledger = Ledger::Redis(RedisLedger::connect(&servers.url(), Options::default()).unwrap());
-    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let [ledger, patient] = [Options::default(), options()]
+        .map(|options| Ledger::Redis(RedisLedger::connect(&servers.url(), options).unwrap()));
+    caller_of(&patient, "acme", "10", LimitOverrides::default());
+    let caller = caller_of(&ledger, "acme", "0", LimitOverrides::default());
     servers.freeze_first_sentinel();
     servers.disconnect_clients();
     until("the master is found", || {
         block_on(caller.reserve(&request(1, "1"))).is_ok_and(|hold| hold.is_ok())
     });
-    RedisLedger::connect(&servers.url(), Options::default()).unwrap();
+    until("another one connects", || {
+        RedisLedger::connect(&servers.url(), Options::default()).is_ok()
+    });
 }
 
 fn two_nodes(url: &str) -> [Ledger; 2] {
