@@ -66,3 +66,37 @@ fn fresh(born: Birth) -> Result<ProducerId, StoreError> {
     getrandom::fill(&mut bytes).map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
     Ok(ProducerId::new(born, u32::from_le_bytes(bytes)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: Timestamp = Timestamp(1_795_132_800_000);
+
+    #[test]
+    fn a_producer_is_replaced_when_it_is_no_younger_than_what_was_forgotten() {
+        let producer = Producer::new(NOW).unwrap();
+        let first = producer.current();
+        assert_eq!(first.born(), Birth::at(NOW));
+        producer.renew_after(NOW, Birth::at(NOW.plus_millis(-1_000)));
+        assert_eq!(producer.current(), first);
+        // Whatever this process' clock says, the next one is younger.
+        producer.renew_after(NOW.plus_millis(-60_000), Birth::at(NOW));
+        assert!(producer.current().born() > Birth::at(NOW));
+    }
+
+    #[test]
+    fn a_producer_is_replaced_when_it_is_old_and_its_numbers_begin_anew() {
+        let producer = Producer::new(NOW).unwrap();
+        let numbers = AccountNumbers::default();
+        let [one, two] = [(); 2].map(|()| numbers.next(&producer));
+        assert_eq!((one.number, two.number), (1, 2));
+        producer.renew_when_old(NOW.plus_millis(3_600_000));
+        assert_eq!(numbers.next(&producer).producer, one.producer);
+        let later = NOW.plus_millis(100 * 86_400_000);
+        producer.renew_when_old(later);
+        let next = numbers.next(&producer);
+        assert_ne!(next.producer, one.producer);
+        assert_eq!((next.born, next.number), (Birth::at(later), 1));
+    }
+}

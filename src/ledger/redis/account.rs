@@ -228,3 +228,72 @@ const SUSPENDED: u8 = 1;
 const CLOSED: u8 = 2;
 /// Windows remembered for the headers of refusals, an account.
 const WINDOWS_MAX: usize = 256;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::numbers::Birth;
+    use crate::pure::time::Timestamp;
+
+    fn account() -> Account {
+        Account::new("acme".parse().unwrap())
+    }
+
+    /// The producer that was born so many days after the other one of these tests.
+    fn producer(days: i64) -> ProducerId {
+        let born = Birth::at(Timestamp(1_795_132_800_000 + days * 86_400_000));
+        ProducerId::new(born, 7)
+    }
+
+    #[test]
+    fn credit_entries_are_looked_through_again_after_a_while() {
+        let account = account();
+        assert!(account.credits_are_old(0), "they were never looked through");
+        account.looked_at_credits(0);
+        assert!(!account.credits_are_old(0));
+        account.looked_at_credits(5_000);
+        assert!(!account.credits_are_old(5_000 + CREDITS_AGE_MAX_MS - 1));
+        assert!(account.credits_are_old(5_000 + CREDITS_AGE_MAX_MS));
+    }
+
+    #[test]
+    fn what_was_heard_last_of_a_stop_counts() {
+        let account = account();
+        assert_eq!(account.stop(), None);
+        for stop in [Some(AccountStop::Suspended), Some(AccountStop::Closed), None] {
+            account.heard_stop(stop);
+            assert_eq!(account.stop(), stop);
+        }
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_that_of_the_youngest_producer() {
+        let account = account();
+        let (one, two) = (producer(0), producer(1));
+        let acknowledge = |producer, numbers: &[u64]| {
+            for number in numbers {
+                account.acknowledge(CallNumber::new(producer, *number));
+            }
+        };
+        acknowledge(one, &[1, 2, 4]);
+        assert_eq!(account.acknowledged(one, (1, 9)), [1, 2, 4]);
+        assert_eq!(account.acknowledged(one, (2, 3)), [2]);
+        assert_eq!(account.acknowledged(two, (1, 9)), [0; 0]);
+        acknowledge(two, &[2]);
+        acknowledge(one, &[3]);
+        assert_eq!(account.acknowledged(two, (1, 9)), [2]);
+        assert_eq!(account.acknowledged(one, (1, 9)), [0; 0], "it was replaced");
+    }
+
+    #[test]
+    fn something_is_under_way_until_all_of_it_was_heard() {
+        let account = account();
+        assert!(!account.is_under_way());
+        account.begin();
+        account.begin();
+        account.end();
+        assert!(account.is_under_way());
+        account.end();
+        assert!(!account.is_under_way());
+    }
+}

@@ -160,3 +160,85 @@ const UNHEARD_MAX: Duration = Duration::from_secs(5);
 const LIVES_FOR: Duration = Duration::from_millis(700);
 /// Keys that are kept.
 const KEYS_MAX: usize = 100_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::rig::Rig;
+
+    /// Whether a key that was read at `read_ms` is current.
+    struct Read {
+        cache: Cache,
+        digest: KeyDigest,
+    }
+
+    impl Read {
+        fn at(read_ms: u64) -> Read {
+            let caller = Rig::embedded().caller("1");
+            let entry = KnownKey {
+                key: Arc::clone(&caller.key),
+                facts: Arc::clone(&caller.account),
+                account: Arc::new(Account::new(caller.account.id.clone())),
+                read_ms,
+            };
+            let (cache, digest) = (Cache::default(), KeyDigest::from_bytes([1; 32]));
+            cache.put(digest, entry, cache.generation());
+            Read { cache, digest }
+        }
+
+        fn is_current(&self, now_ms: u64) -> bool {
+            self.cache.key(&self.digest, now_ms).is_some()
+        }
+    }
+
+    const READ_MS: u64 = 1_000;
+
+    #[test]
+    fn without_a_subscription_a_key_is_current_for_less_than_a_second() {
+        let read = Read::at(READ_MS);
+        assert!(read.is_current(READ_MS + millis(AGE_MAX) - 1));
+        assert!(!read.is_current(READ_MS + millis(AGE_MAX)));
+    }
+
+    #[test]
+    fn while_the_subscription_lives_it_is_current_for_a_minute() {
+        let read = Read::at(READ_MS);
+        let later = READ_MS + millis(LIVE_AGE_MAX) - 1;
+        read.cache.subscription_lives(later - millis(LIVES_FOR) + 1);
+        assert!(read.is_current(later));
+        // It gave no sign since.
+        assert!(!read.is_current(later + 1));
+        read.cache.subscription_lives(later + 1);
+        assert!(!read.is_current(later + 1), "a minute is over");
+        let read = Read::at(READ_MS);
+        read.cache.subscription_lives(READ_MS + 5_000);
+        assert!(read.is_current(READ_MS + 5_000));
+        read.cache.subscription_ended();
+        assert!(!read.is_current(READ_MS + 5_000));
+    }
+
+    #[test]
+    fn what_was_read_before_a_doubt_or_forgotten_is_read_again() {
+        let read = Read::at(READ_MS);
+        read.cache.doubt_all(READ_MS);
+        assert!(!read.is_current(READ_MS));
+        let read = Read::at(READ_MS);
+        read.cache.doubt_all(READ_MS - 1);
+        assert!(read.is_current(READ_MS));
+        read.cache.forget_key(&read.digest);
+        assert!(!read.is_current(READ_MS));
+    }
+
+    #[test]
+    fn a_key_whose_server_is_away_is_known_while_the_subscription_is_heard() {
+        let read = Read::at(READ_MS);
+        let known = |now_ms| read.cache.key_while_away(&read.digest, now_ms).is_some();
+        let heard = READ_MS + millis(AWAY_AGE_MAX) - millis(UNHEARD_MAX);
+        read.cache.subscription_lives(heard);
+        read.cache.subscription_ended();
+        assert!(known(heard + millis(UNHEARD_MAX) - 1));
+        assert!(!known(heard + millis(UNHEARD_MAX)), "nothing was heard since");
+        read.cache.subscription_lives(heard + millis(UNHEARD_MAX));
+        assert!(!known(heard + millis(UNHEARD_MAX)), "it was read too long ago");
+    }
+}

@@ -46,6 +46,7 @@ cases! {
         of_many_callers_as_many_win_as_there_is_credit_for,
         the_smallest_and_the_largest_amounts_are_exact,
         a_clock_that_was_wrong_does_not_change_what_a_month_used,
+        the_metrics_say_what_is_held_and_owed,
     ],
     extend: [
         a_hold_is_raised_once_and_given_back_whole,

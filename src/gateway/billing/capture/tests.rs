@@ -134,3 +134,16 @@ fn all_answers_together_have_a_bound() {
         assert_eq!(all.load(Ordering::Relaxed), others);
     }
 }
+
+/// What is allocated is used to its last byte before there is more.
+#[test]
+fn an_answer_that_fits_takes_no_more() {
+    let (mut kept, all) = capture(u64::MAX);
+    let half = vec![b'x'; ALLOCATED_AT_FIRST / 2];
+    kept.take(&half);
+    kept.take(&half);
+    assert_eq!(all.load(Ordering::Relaxed), ALLOCATED_AT_FIRST);
+    kept.take(b"x");
+    assert_eq!(all.load(Ordering::Relaxed), 2 * (ALLOCATED_AT_FIRST + 1));
+    assert_eq!(ended(kept).unwrap().len(), ALLOCATED_AT_FIRST + 1);
+}

@@ -193,3 +193,23 @@ fn what_a_process_before_holds_counts_under_the_limits() {
     assert_eq!(denied(6, "0.1", "anna"), None);
     assert_eq!(denied(7, "0.2", "anna"), Some(Spender::Key));
 }
+
+/// What somebody else has written there does not balance with the key's usage.
+#[test]
+fn the_audit_holds_what_a_key_has_spent_against_its_usage() {
+    let rig = rig();
+    let caller = limited(&rig);
+    let hold = crate::ledger::tests::rig::block_on(caller.reserve(&ask(&caller, 1, "0.5", "anna")));
+    hold.unwrap().unwrap().settle(debit_of(&caller, "0.5"));
+    assert!(audit(&rig.store).findings.is_empty());
+    let file = rusqlite::Connection::open(rig.folder.path().join("ledger.db")).unwrap();
+    let sql = "UPDATE spent SET spent = spent + 1 WHERE end_user = '' AND period = 't'";
+    assert_eq!(file.execute(sql, []).unwrap(), 1);
+    let findings = audit(&rig.store).findings;
+    let [finding] = &findings[..] else {
+        panic!("{findings:?}");
+    };
+    assert_eq!(finding.rule, "usage of the key = spent by the key");
+    let pico = (finding.expected.pico(), finding.found.pico());
+    assert_eq!(pico, (500_000_000_000, 500_000_000_001));
+}

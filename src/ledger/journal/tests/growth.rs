@@ -66,6 +66,7 @@ fn a_folder_that_cannot_be_written_refuses_calls_until_it_can() {
     ));
     std::fs::remove_file(&blocked).unwrap();
     journal.tend();
+    assert!(journal.is_usable());
     journal.begin(&intent, PROMPT).unwrap().close();
     let long = "m".repeat(MODEL_BYTES_MAX + 1);
     let too_long = Intent { model: &long, ..intent };

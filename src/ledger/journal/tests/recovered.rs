@@ -210,3 +210,18 @@ fn a_call_that_is_neither_billed_nor_given_back_stays_in_the_journal() {
     let recovered = rig.restart().recovered.clone();
     assert_eq!((recovered.journals, recovered.released), (1, 1));
 }
+
+/// A call that stands in the journal of the process before, and was granted nothing yet.
+#[test]
+fn nothing_is_held_for_a_call_that_was_granted_nothing() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let asks = rig.process().begin(1, PROMPT);
+    let old = rig.process.take().unwrap();
+    let Ledger::Embedded(store) = &old.ledger else { panic!() };
+    store.hand_over().unwrap();
+    let new = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
+    recover::hold_for_predecessors(&folder, &Ledger::Embedded(Arc::clone(&new)));
+    assert!(!new.has_predecessors());
+    drop(asks);
+}

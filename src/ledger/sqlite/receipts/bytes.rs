@@ -111,3 +111,35 @@ fn put(t: &Transaction<'_>, note: Note) -> Result<(), StoreError> {
 const NOTE: &str = "receipt lists bytes";
 /// How many rows one transaction deletes for the bound's sake: some milliseconds. What is left over it goes with the next.
 const ROWS_MAX: u32 = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use crate::clock::Clock;
+    use crate::ledger::Ledger;
+    use crate::ledger::embedded::Embedded;
+    use crate::ledger::tests::rig::{NOW, block_on, caller_of, debit, request};
+
+    /// What a version wrote that leaves the note as it is, is counted at the next start.
+    #[test]
+    fn rows_that_another_version_wrote_are_counted_at_the_start() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let open = || Ledger::Embedded(Embedded::open_keeping(&path, 30, Clock::manual(NOW)).unwrap());
+        let ledger = open();
+        let caller = caller_of(&ledger, "acme", "1", Default::default());
+        let hold = block_on(caller.reserve(&request(1, "0.1"))).unwrap().unwrap();
+        hold.settle(debit("0.1"));
+        drop((caller, ledger));
+        drop(open());
+        let file = Connection::open(&path).unwrap();
+        let sql = "INSERT INTO receipt_lists (account, day, at, oldest, list) SELECT account, day, at, oldest, list FROM receipt_lists";
+        assert_eq!(file.execute(sql, []).unwrap(), 1);
+        drop(open());
+        let text = |sql: &str| file.query_row(sql, [], |row| row.get::<_, String>(0)).unwrap();
+        let noted = text("SELECT value FROM settings WHERE name = 'receipt lists bytes'");
+        let counted = "SELECT sum(octet_length(list)) || ' ' || min(seq) || ' ' || max(seq) FROM receipt_lists";
+        assert_eq!(noted, text(counted));
+    }
+}

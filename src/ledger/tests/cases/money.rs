@@ -298,3 +298,38 @@ pub(super) fn a_clock_that_was_wrong_does_not_change_what_a_month_used(rig: &Rig
         Ok(AdminReply::Repaired { findings: Vec::new() })
     );
 }
+
+/// Of accounts below zero the embedded ledger alone knows without looking for them.
+pub(super) fn the_metrics_say_what_is_held_and_owed(rig: &Rig) {
+    let caller = rig.caller("10");
+    let open = || {
+        let metrics = rig.ledger.store_metrics();
+        (metrics.holds_open, metrics.held)
+    };
+    assert_eq!(open(), (0, Credits::ZERO));
+    let [one, two] = [1, 2].map(|n| rig.reserve(&caller, &request(n, "2.5")).unwrap());
+    assert_eq!(open(), (2, credits("5")));
+    one.release();
+    two.settle(debit("10"));
+    assert_eq!(open(), (0, Credits::ZERO));
+    rig.usage(&caller, Period::All);
+    let is_embedded = rig.ledger.embedded().is_some();
+    let owed = || {
+        let metrics = rig.ledger.store_metrics();
+        assert_eq!(metrics.kind == "embedded", is_embedded);
+        (metrics.unsettled, metrics.unsettled_age.as_millis(), metrics.below_zero)
+    };
+    assert_eq!(
+        owed(),
+        (0, 0, is_embedded.then_some(0)),
+        "a balance of zero is none below"
+    );
+    let free = ReserveRequest {
+        wanted: Credits::ZERO,
+        at_least: Credits::ZERO,
+        ..request(3, "1")
+    };
+    rig.reserve(&caller, &free).unwrap().settle(debit("0.000000000001"));
+    rig.usage(&caller, Period::All);
+    assert_eq!(owed(), (0, 0, is_embedded.then_some(1)));
+}
