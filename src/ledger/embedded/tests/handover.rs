@@ -15,7 +15,7 @@ use crate::ledger::tests::rig::key_create;
 use crate::pure::ids::{ApiKey, Tier};
 use crate::pure::operator::{Role, token};
 
-fn terms(status: AccountStatus) -> AdminOp {
+pub(super) fn terms(status: AccountStatus) -> AdminOp {
     let change = TermsChange {
         status: Some(status),
         ..TermsChange::default()

@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use super::handover::terms;
 use super::spending::{ask, caller, debit_of, limited};
 use super::*;
 use crate::config::SuspendedStreams;
 use crate::ledger::admin::AccountView;
-use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::events::EventOp;
 use crate::ledger::cover::Uncovered;
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
-use crate::ledger::terms::{AccountStatus, TermsChange};
+use crate::ledger::terms::AccountStatus;
 use crate::ledger::{Hold, StoreError, control};
 use crate::pure::account::{Denial, Spent};
 use crate::pure::error::AccountStop;
@@ -53,15 +53,6 @@ fn shown(store: &Arc<Embedded>) -> AccountView {
         AdminReply::Account(view) => view,
         other => panic!("{other:?}"),
     }
-}
-
-fn terms(status: AccountStatus) -> AdminOp {
-    let change = TermsChange {
-        status: Some(status),
-        ..TermsChange::default()
-    };
-    let account = "acme".parse().unwrap();
-    AdminOp::Account(AccountOp::Terms { account, change })
 }
 
 #[test]
