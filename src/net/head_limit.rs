@@ -27,6 +27,8 @@ struct Awaited {
     raw: Vec<u8>,
     /// Whether its time runs: from the beginning, or once its first byte has come.
     is_timed: bool,
+    /// Whether someone who wants to end the connection has seen that nothing had come.
+    is_seen_silent: bool,
 }
 
 /// Why what was read is not passed on.
@@ -59,6 +61,7 @@ impl HeadLimit {
         *head = Head::Awaited(Awaited {
             raw: Vec::new(),
             is_timed,
+            is_seen_silent: false,
         });
     }
 
@@ -99,6 +102,18 @@ impl HeadLimit {
                 was_timed
             }
             Head::Chunked(_) | Head::Free => false,
+        }
+    }
+
+    /// Asked from time to time by who wants to end the connection: whether nothing has come of the head that is waited for, now and when
+    /// this was asked before. A client that was answered a moment ago has until the next time to send its next request.
+    pub(crate) fn stays_silent(&self) -> bool {
+        match &mut *self.lock() {
+            Head::Awaited(awaited) => {
+                let is_silent = awaited.raw.is_empty();
+                std::mem::replace(&mut awaited.is_seen_silent, is_silent) && is_silent
+            }
+            Head::First | Head::Chunked(_) | Head::Free => false,
         }
     }
 
@@ -148,6 +163,20 @@ mod tests {
         limit.read(b"P").unwrap();
         assert!(!limit.is_late(), "its time begins");
         assert!(limit.is_late());
+    }
+
+    #[test]
+    fn a_connection_stays_silent_when_nothing_has_come_of_the_same_head_twice() {
+        let limit = HeadLimit::new();
+        limit.begin();
+        assert!(!limit.stays_silent());
+        limit.head_came(false).unwrap();
+        assert!(!limit.stays_silent(), "a request runs");
+        limit.begin();
+        assert!(!limit.stays_silent(), "it was answered since");
+        assert!(limit.stays_silent());
+        limit.read(b"P").unwrap();
+        assert!(!limit.stays_silent() && !limit.stays_silent());
     }
 
     #[test]

@@ -70,7 +70,13 @@ impl ServerApp for Listener {
         let timeouts = snapshot.config.timeouts;
         let limit = HeadLimit::new();
         // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
-        let greeting = Box::pin(greet(stream, &snapshot, &limit));
+        let greeting = Box::pin(async {
+            tokio::select! {
+                biased;
+                greeted = greet(stream, &snapshot, &limit) => greeted,
+                () = accepts_none(shutdown.clone(), ABOUT_TO_SEND) => None,
+            }
+        });
         let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
         drop(snapshot);
         let mut options = HttpServerOptions::default();
@@ -85,17 +91,13 @@ impl ServerApp for Listener {
         let visit = ConnectionTask {
             talk: conversation.process_new(stream, shutdown),
             cut: self.life.cut_waker(),
-            late: Box::pin(head_is_late(&limit, timeouts.head)),
+            ends: Box::pin(ends_without_head(&limit, timeouts.head, shutdown)),
             limit: &limit,
         };
         visit.await;
         None
     }
-
-    /// Idle connections wake and end.
-    async fn cleanup(&self) {
-        self.proxy.http_cleanup().await;
-    }
+    // Pingora's own cleanup would also end a connection whose head has come in part.
 }
 
 /// One connection, from its greeting to its end. Every piece of every answer passes its poll.
@@ -103,21 +105,21 @@ struct ConnectionTask<'task> {
     talk: BoxFuture<'task, Option<Stream>>,
     cut: CutWaker<'task>,
     limit: &'task HeadLimit,
-    late: BoxFuture<'task, ()>,
+    ends: BoxFuture<'task, ()>,
 }
 
 impl Future for ConnectionTask<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let ConnectionTask { talk, cut, limit, late } = &mut *self;
+        let ConnectionTask { talk, cut, limit, ends } = &mut *self;
         cut.wake_with(context);
         if talk.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
         }
         // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
         if limit.waits_for_head() {
-            return late.as_mut().poll(context);
+            return ends.as_mut().poll(context);
         }
         Poll::Pending
     }
@@ -167,9 +169,18 @@ impl HttpServerApp for ConnectionHandler {
     }
 }
 
+/// Returns when a connection that waits for a head is to end. It has to be polled only while it does.
+async fn ends_without_head(limit: &HeadLimit, head_max: Duration, shutdown: &ShutdownWatch) {
+    tokio::select! {
+        biased;
+        () = head_is_late(limit, head_max) => {}
+        () = stays_silent(limit, shutdown.clone()) => {}
+    }
+}
+
 /// Returns when a head has not come in its time, or over HTTP/2 the first one has not begun. That time begins with the connection, or,
 /// between two requests, with the head's first byte, for until then the connection may idle; what Pingora allows for that is not
-/// counted here. It has to be polled only while a head is waited for.
+/// counted here.
 async fn head_is_late(limit: &HeadLimit, head_max: Duration) {
     loop {
         tokio::time::sleep(head_max).await;
@@ -177,6 +188,23 @@ async fn head_is_late(limit: &HeadLimit, head_max: Duration) {
             return;
         }
     }
+}
+
+/// Returns once this process accepts no connection any more and nothing has come of the next head for [`ABOUT_TO_SEND`]. A client that keeps
+/// such a connection for its next request would send it to a process that is about to end.
+async fn stays_silent(limit: &HeadLimit, shutdown: ShutdownWatch) {
+    accepts_none(shutdown, Duration::ZERO).await;
+    while !limit.stays_silent() {
+        tokio::time::sleep(ABOUT_TO_SEND).await;
+    }
+}
+
+/// Returns this long after the process has begun to accept no connection any more.
+async fn accepts_none(mut shutdown: ShutdownWatch, after: Duration) {
+    if shutdown.wait_for(|shuts_down| *shuts_down).await.is_err() {
+        return std::future::pending().await;
+    }
+    tokio::time::sleep(after).await;
 }
 
 /// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
@@ -223,6 +251,8 @@ fn peer(stream: &Stream) -> Option<IpAddr> {
     digest.peer_addr()?.as_inet().map(|address| address.ip())
 }
 
+/// How long a client that has connected, or was answered, may take to send a request to a process that accepts no connection any more.
+const ABOUT_TO_SEND: Duration = Duration::from_millis(500);
 /// What a connection of HTTP/2 begins with (RFC 9113 section 3.4).
 const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 /// Requests at once on one connection of HTTP/2.

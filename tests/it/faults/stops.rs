@@ -199,6 +199,47 @@ async fn a_request_that_comes_as_the_process_ends_is_not_cut() {
     load.record.check(&site.ledger(), &provider).unwrap();
 }
 
+/// While a stream runs on, a process that stops ends the connections on which nothing comes, so that no client sends to one as the process
+/// ends, and takes the request whose head has come in part.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_stop_ends_silent_connections_and_takes_a_request_that_has_begun() {
+    let provider = Provider::start(Pace {
+        tokens: 100,
+        pause: Duration::from_millis(50),
+    })
+    .await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    site.start(&[]);
+    let mut load = Load::new(&site, 2);
+    let address = ([127, 0, 0, 1], site.port).into();
+    let (client, url, key) = (reqwest::Client::new(), site.base_url(), load.key(0).clone());
+    let call = tokio::spawn(async move { one_call(&client, &url, &key, 2).await });
+    eventually("the stream runs", async || provider.sent(2).filter(|sent| *sent > 3)).await;
+    let (mut unused, mut used) = (Raw::connect(address).await, Raw::connect(address).await);
+    used.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    assert_eq!(used.answer().await.status, 200);
+    let mut begun = Raw::connect(address).await;
+    let (head, body, mut second) = posted(4);
+    begun.send(&head).await;
+    site.signal("-TERM");
+    unused.closed().await;
+    used.closed().await;
+    assert!(!call.is_finished(), "the stream still runs");
+    begun
+        .send(format!("authorization: Bearer {}\r\n\r\n{body}", load.key(1).reveal()))
+        .await;
+    let answer = String::from_utf8(begun.rest().await).unwrap();
+    assert!(answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"), "{answer}");
+    second.outcome = Outcome::Whole { received: 100 };
+    let first = call.await.unwrap();
+    assert!(matches!(first.outcome, Outcome::Whole { .. }), "{first:?}");
+    tokio::task::block_in_place(|| site.wait_end());
+    site.start(&[]);
+    load.record.keep(0, vec![first]);
+    load.record.keep(1, vec![second]);
+    load.record.check(&site.ledger(), &provider).unwrap();
+}
+
 /// An act of an operator that runs when the process is told to stop is answered; one that comes then is refused, and not done.
 async fn stop_with_act(ground: Ground) {
     let provider = Provider::quick().await;
