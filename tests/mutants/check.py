@@ -95,6 +95,15 @@ def chosen(names: list[str], options: argparse.Namespace) -> tuple[list[str], st
     return sorted(names)[index::count], "all" if count == 1 else f"shard {options.shard}"
 
 
+def left_to_try(kept: dict, tests: str) -> list[str]:
+    """Of those that were chosen: the new ones for their own tests, and what these missed for all."""
+    results = kept["results"]
+    if tests == "own":
+        return [name for name in kept["chosen"] if name not in results]
+    missed_by_own = {"outcome": "missed", "tests": "own"}
+    return [name for name in kept["chosen"] if missed_by_own.items() <= results.get(name, {}).items()]
+
+
 def choose(options: argparse.Namespace) -> int:
     folder = options.part
     listing = json.loads((folder / "listing.json").read_text())
@@ -111,12 +120,7 @@ def choose(options: argparse.Namespace) -> int:
     kept["chosen"], kept["how"] = chosen(list(names.values()), options)
     kept["all"] = {name: digests[file] for name, file in files.items()}
     write(folder, kept)
-    results = kept["results"]
-    if options.tests == "own":
-        left = {name for name in kept["chosen"] if name not in results}
-    else:
-        missed_by_own = {"outcome": "missed", "tests": "own"}
-        left = {name for name in kept["chosen"] if missed_by_own.items() <= results.get(name, {}).items()}
+    left = set(left_to_try(kept, options.tests))
     rank = {name: place for place, name in enumerate(kept["chosen"])}
     batch = sorted((full for full, name in names.items() if name in left), key=lambda full: rank[names[full]])
     batch = batch[: options.at_most]
