@@ -374,3 +374,6 @@ pub const RECEIPTS_MAX: u32 = 1_000;
 /// The most receipts that are looked through for one page: one of a rare model, or key, may have fewer receipts than it could, or none,
 /// and still say where the next begins.
 pub(super) const LOOKED_THROUGH_MAX: u32 = 20_000;
+
+#[cfg(test)]
+mod tests;

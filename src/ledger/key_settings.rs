@@ -232,6 +232,66 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_a_key_may_have_is_bounded_on_every_side() {
+        let key = KeySettings::default;
+        let label = |label: String| KeySettings {
+            label: Some(label),
+            ..key()
+        };
+        let models = |count| KeySettings {
+            models: vec!["a/m".parse().unwrap(); count],
+            ..key()
+        };
+        let addresses = |count| KeySettings {
+            addresses: vec!["10.0.0.0/8".parse().unwrap(); count],
+            ..key()
+        };
+        let limit = |pico| SpendLimit {
+            amount: Credits::from_pico(pico),
+            reset: Reset::Daily,
+        };
+        let limits = |own, end_users| KeySettings {
+            limit: Some(limit(own)),
+            end_user_limit: Some(limit(end_users)),
+            ..key()
+        };
+        let good = [
+            key(),
+            label("é".repeat(LABEL_CHARS_MAX)),
+            models(LISTED_MAX),
+            addresses(LISTED_MAX),
+            limits(0, 0),
+        ];
+        for settings in good {
+            assert_eq!(settings.check(), Ok(()), "{settings:?}");
+        }
+        let bad = [
+            label(String::new()),
+            label("é".repeat(LABEL_CHARS_MAX + 1)),
+            label("a\tb".to_owned()),
+            models(LISTED_MAX + 1),
+            addresses(LISTED_MAX + 1),
+            limits(-1, 0),
+            limits(0, -1),
+        ];
+        for settings in bad {
+            assert!(settings.check().is_err(), "{settings:?}");
+        }
+        let domains = |count| vec!["example.com".parse::<DomainPattern>().unwrap(); count];
+        assert_eq!(check_domains(&domains(LISTED_MAX)), Ok(()));
+        assert!(check_domains(&domains(LISTED_MAX + 1)).is_err());
+        for (ms, is_good) in [
+            (0, false),
+            (1, true),
+            (LIFETIME_MS_MAX, true),
+            (LIFETIME_MS_MAX + 1, false),
+        ] {
+            assert_eq!(check_lifetime(Some(ms)).is_ok(), is_good, "{ms}");
+        }
+        assert_eq!(check_lifetime(None), Ok(()));
+    }
+
+    #[test]
     fn a_change_leaves_what_it_does_not_name() {
         let credits = Credits::from_pico;
         let daily = SpendLimit {

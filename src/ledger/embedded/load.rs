@@ -98,3 +98,25 @@ pub(super) fn owned_by_another(path: &Path) -> StoreError {
         lock.display()
     ))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    #[test]
+    fn a_folder_that_is_missing_is_made_for_its_owner_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a/b/ledger.db");
+        let lock = take_lock(&path).unwrap();
+        for above in path.ancestors().skip(1).take(2) {
+            let mode = above.metadata().unwrap().permissions().mode();
+            assert_eq!(mode & 0o777, 0o700, "{}", above.display());
+        }
+        let refused = take_lock(&path);
+        assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
+        drop(lock);
+        assert!(take_lock(&path).is_ok());
+    }
+}

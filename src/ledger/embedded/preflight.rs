@@ -48,3 +48,50 @@ fn is_owned(lock: &Path) -> Result<bool, StoreError> {
 /// How long a command may own the ledger: a start that fails says so within a second.
 const OWNED_MAX: Duration = Duration::from_millis(600);
 const OWNED_PAUSE: Duration = Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+
+    use super::*;
+
+    #[test]
+    fn a_ledger_that_is_not_there_can_be_made_and_nothing_is_made_of_it() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(Embedded::preflight(&folder.path().join("a/ledger.db")), Ok(()));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn a_lock_is_found_free_and_left_free() {
+        let folder = tempfile::tempdir().unwrap();
+        let lock = File::create(folder.path().join("ledger.lock")).unwrap();
+        assert_eq!(Embedded::preflight(&folder.path().join("ledger.db")), Ok(()));
+        lock.try_lock().unwrap();
+    }
+
+    #[test]
+    fn one_who_owns_the_ledger_for_a_moment_is_waited_for_and_another_is_told_of() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let lock = File::create(folder.path().join("ledger.lock")).unwrap();
+        lock.lock().unwrap();
+        let began = monotonic();
+        let refused = Embedded::preflight(&path);
+        assert!(matches!(refused, Err(StoreError::Owned(_))), "{refused:?}");
+        assert!(began.elapsed() >= OWNED_MAX);
+        std::thread::scope(|scope| {
+            let tried = scope.spawn(|| Embedded::preflight(&path));
+            lock.unlock().unwrap();
+            assert_eq!(tried.join().unwrap(), Ok(()));
+        });
+    }
+
+    #[test]
+    fn a_lock_that_cannot_be_opened_is_no_free_one() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("ledger.lock")).unwrap();
+        let refused = Embedded::preflight(&folder.path().join("ledger.db"));
+        assert!(matches!(refused, Err(StoreError::Unavailable(_))), "{refused:?}");
+    }
+}

@@ -84,3 +84,33 @@ pub(super) fn answer(mut page: ReceiptPage, standing: Standing, waited: Duration
 type Named = (crate::pure::ids::RequestId, crate::pure::numbers::CallNumber);
 
 pub(super) const ASK_AGAIN: Duration = Duration::from_millis(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::rig::{credits, request};
+
+    #[test]
+    fn a_call_that_may_be_ending_is_asked_for_again_until_its_debit_must_be_there() {
+        let ending = || {
+            Standing::Held(RunningCall {
+                id: request(1, "1").id,
+                held: credits("1"),
+                key: None,
+            })
+        };
+        let soon = SETTLEMENT_WITHIN.checked_sub(Duration::from_millis(1)).unwrap();
+        let answer = |standing, waited| answer(ReceiptPage::default(), standing, waited);
+        assert!(answer(Standing::Gone, Duration::ZERO).unwrap().running.is_none());
+        assert!(answer(Standing::Perhaps, soon).is_err());
+        assert!(answer(Standing::Perhaps, SETTLEMENT_WITHIN).unwrap().running.is_none());
+        assert!(answer(ending(), soon).is_err());
+        let running = answer(ending(), SETTLEMENT_WITHIN).unwrap().running.unwrap();
+        assert_eq!(running.held, credits("1"));
+        let known = ReceiptPage {
+            running: Some(running),
+            ..ReceiptPage::default()
+        };
+        assert!(super::answer(known, ending(), Duration::ZERO).is_ok());
+    }
+}

@@ -22,6 +22,7 @@ mod idempotency;
 mod months;
 mod posts;
 mod spending;
+mod standing;
 mod successor;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);

@@ -4,6 +4,7 @@ mod damage;
 mod growth;
 mod histories;
 mod recovered;
+mod unfinished;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

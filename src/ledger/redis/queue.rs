@@ -294,3 +294,30 @@ impl Queue {
 
 /// So much in the queue is sent without a wait for more.
 const ENOUGH: usize = 128;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Money: what waits is what a dead Redis and a dead process together may lose sight of.
+    #[test]
+    fn calls_are_refused_once_too_many_settlements_wait_or_one_for_too_long() {
+        let age_max = Duration::from_millis(500);
+        let check = |is_closed, count, oldest_ms| {
+            let queue = Queue::new();
+            queue.closed.store(is_closed, Ordering::Relaxed);
+            queue.unsettled.store(count, Ordering::Relaxed);
+            queue.oldest_ms.store(oldest_ms, Ordering::Relaxed);
+            queue.check(1_000, 10, age_max)
+        };
+        assert_eq!(check(false, 0, 0), Ok(()));
+        assert_eq!(check(false, 9, 500), Ok(()));
+        for (is_closed, count, oldest_ms) in [(true, 0, 0), (false, 10, 500), (false, 9, 499)] {
+            let refused = check(is_closed, count, oldest_ms);
+            assert!(
+                matches!(refused, Err(StoreError::Unavailable(_))),
+                "{is_closed} {count} {oldest_ms}: {refused:?}"
+            );
+        }
+    }
+}

@@ -3,10 +3,10 @@
 use super::spending::caller;
 use super::*;
 use crate::config::Idempotency;
-use crate::ledger::idempotency::call::{Found, KeyedCall};
+use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
 use crate::ledger::journal::LiveHold;
 use crate::ledger::tests::rig::request_id;
-use crate::pure::idempotency::{Fingerprint, KeyName, Owner, State};
+use crate::pure::idempotency::{Fingerprint, KEPT_MS, KeyName, Owner, State};
 
 fn keyed(caller: &Caller, name: &str, n: u64) -> KeyedCall {
     KeyedCall {
@@ -53,4 +53,44 @@ fn a_key_runs_as_long_as_its_call_does_in_the_process_before() {
         block_on(successor.take_key(&keyed(&caller, "late", 9))),
         Ok(Found::Nothing)
     ));
+}
+
+/// How many keys are known, and what they take, counts against a bound: it is what stands in the file.
+#[test]
+fn a_name_that_is_used_again_when_it_has_expired_counts_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let clock = Clock::manual(NOW);
+    let store = Embedded::open(&folder.path().join("ledger.db"), clock.clone()).unwrap();
+    let key: crate::pure::ids::KeyId = "key_x".to_owned().into();
+    let call = |name: &str, n| KeyedCall {
+        key: key.clone(),
+        name: KeyName::of(&key, name.as_bytes()).unwrap(),
+        fingerprint: Fingerprint::from_bytes([1; 32]),
+        request: request_id(n),
+        limits: Idempotency::default(),
+    };
+    for n in 0..4 {
+        clock.advance(KEPT_MS + 1);
+        for name in ["again", &n.to_string()] {
+            let call = call(name, n);
+            assert!(matches!(block_on(store.take_key(&call)), Ok(Found::Nothing)));
+            block_on(store.send_under_key(&call)).unwrap();
+            store.end_key(&call, KeyEnd::Billed(None));
+        }
+    }
+    store.close();
+    let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
+    let row = |sql: &str| {
+        let row = file.query_row(sql, [], |row| Ok((row.get::<_, i64>(0)?, row.get::<_, i64>(1)?)));
+        row.unwrap()
+    };
+    let standing = row("SELECT COUNT(*), COALESCE(SUM(bytes), 0) FROM idempotency");
+    assert_eq!(
+        row("SELECT known, bytes FROM idempotency_sums WHERE key = ''"),
+        standing
+    );
+    assert_eq!(
+        row("SELECT known, bytes FROM idempotency_sums WHERE key = 'key_x'"),
+        standing
+    );
 }

@@ -102,6 +102,22 @@ fn figures_usage_and_receipts_are_the_successors() {
     assert_eq!(costs, [credits("0.3"), credits("0.7")]);
 }
 
+/// A successor has the ledger before it listens.
+#[test]
+fn who_asks_before_the_successor_listens_waits_for_it() {
+    let rig = rig();
+    let before = caller(&rig.store, rig.key);
+    rig.store.hand_over().unwrap();
+    std::thread::scope(|scope| {
+        let figures = scope.spawn(|| block_on(before.figures()));
+        let hold = scope.spawn(|| reserve(&before, 1, "1", "anna"));
+        let successor = open(&rig.folder);
+        control::listen(&successor).unwrap();
+        assert_eq!(figures.join().unwrap().unwrap().balance, credits("10"));
+        assert!(hold.join().unwrap().is_ok());
+    });
+}
+
 /// One account's calls at both processes hold the credit of one account.
 #[test]
 fn a_call_holds_at_the_successor_and_is_refused_there() {

@@ -223,6 +223,27 @@ mod tests {
         }
     }
 
+    /// Money: what an earlier call left in a slot is no debit of the one that has the slot now.
+    #[test]
+    fn a_debit_is_read_by_its_own_request_alone() {
+        let [own, other] = [1, 2].map(|byte| RequestId::from_bytes([byte; 16]));
+        let debit = NumberedDebit {
+            number: CallNumber::new(ProducerId(3), 4),
+            usage: Usage {
+                prompt: PromptTokens(5),
+                completion: CompletionTokens(6),
+            },
+            cost: Credits::from_pico(7),
+        };
+        let text = debit_bytes(&debit, own);
+        let read = read_debit(&text, own).unwrap();
+        assert_eq!(
+            (read.number, read.usage, read.cost),
+            (debit.number, debit.usage, debit.cost)
+        );
+        assert!(read_debit(&text, other).is_none());
+    }
+
     #[test]
     fn each_end_user_is_read_as_it_was_written() {
         let id = EndUserId::of("anna");
