@@ -160,3 +160,22 @@ pub(super) fn clamped(amount: i128) -> Credits {
     let limit = if amount < 0 { i64::MIN } else { i64::MAX };
     Credits::from_pico(i64::try_from(amount).unwrap_or(limit))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_finding_beyond_all_amounts_is_the_nearest_one() {
+        let (least, most) = (i128::from(i64::MIN), i128::from(i64::MAX));
+        for (amount, expected) in [
+            (0, 0),
+            (least, i64::MIN),
+            (least - 1, i64::MIN),
+            (most, i64::MAX),
+            (most + 1, i64::MAX),
+        ] {
+            assert_eq!(clamped(amount), Credits::from_pico(expected), "{amount}");
+        }
+    }
+}

@@ -78,3 +78,18 @@ const TEXT_BYTES_MAX: usize = 300;
 const CUT: &str = "…";
 /// The most bytes of entries that one page has, unless its first has more.
 pub(in crate::ledger) const PAGE_BYTES_MAX: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_cut_where_it_is_longer_than_an_entry_takes() {
+        let longest = "a".repeat(TEXT_BYTES_MAX);
+        assert_eq!(capped(longest.clone()), longest);
+        let cut = capped(format!("{longest}a"));
+        assert_eq!((cut.len(), cut.ends_with(CUT)), (TEXT_BYTES_MAX, true));
+        let within = capped("é".repeat(TEXT_BYTES_MAX));
+        assert!(within.len() <= TEXT_BYTES_MAX && within.ends_with(CUT), "{within}");
+    }
+}

@@ -14,6 +14,7 @@ use crate::pure::numbers::{CallNumber, Numbers};
 use crate::pure::time::{Period, Timestamp};
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
+mod accounts;
 mod acts;
 mod events;
 mod groups;

@@ -214,7 +214,8 @@ fn wrong(what: &str) -> StoreError {
 
 fn host_port(node: &str, own_port: u16) -> Result<String, StoreError> {
     let has_port = match node.rsplit_once(':') {
-        Some((host, port)) if !host.is_empty() && (!host.contains(':') || host.ends_with(']')) => {
+        Some(("", _)) => return Err(wrong("it names no host")),
+        Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
             port.parse::<u16>().map_err(|_| wrong("a port is not a number"))?;
             true
         }
@@ -256,6 +257,25 @@ mod tests {
 
     fn parse(text: &str) -> Result<Address, StoreError> {
         Address::parse(text, None, Duration::from_secs(1))
+    }
+
+    #[test]
+    fn an_address_names_a_host_and_its_port_is_a_number() {
+        assert_eq!(parse("redis://[::1]").unwrap().nodes, ["[::1]:6379"]);
+        assert_eq!(parse("redis://[::1]:7000").unwrap().nodes, ["[::1]:7000"]);
+        for (text, told) in [
+            ("redis://", "it names no host"),
+            ("redis://:7000", "it names no host"),
+            ("redis+cluster://a:1,:2", "it names no host"),
+            ("redis://a:b", "a port is not a number"),
+            ("redis://a:65536", "a port is not a number"),
+        ] {
+            let error = parse(text).err().map(|error| error.to_string());
+            assert!(
+                error.as_ref().is_some_and(|error| error.contains(told)),
+                "{text}: {error:?}"
+            );
+        }
     }
 
     #[test]

@@ -93,4 +93,9 @@ fn a_name_that_is_used_again_when_it_has_expired_counts_once() {
         row("SELECT known, bytes FROM idempotency_sums WHERE key = 'key_x'"),
         standing
     );
+    drop(file);
+    // The ledger's thread looks again as long as something is left.
+    let mut database = Database::open(&folder.path().join("ledger.db")).unwrap();
+    assert!(database.delete_expired_keys(clock.now()).unwrap());
+    assert!(!database.delete_expired_keys(clock.now().plus_millis(KEPT_MS)).unwrap());
 }

@@ -69,3 +69,16 @@ pub(super) fn delete_old(t: &Transaction<'_>, too_old: i64, rows_max: i64) -> Re
 const ROWS_MAX: u32 = 64;
 /// How many names are deleted for each row: a row has 256 receipts at most, and most have one.
 const NAMES_OF_A_ROW: i64 = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files have these hashes: another one would find no receipt by the name that was noted before.
+    #[test]
+    fn a_name_has_the_hash_that_files_have() {
+        let [acme, other] = ["acme", "other"].map(|account| account.parse::<AccountId>().unwrap());
+        assert_eq!(hash(&acme, "chatcmpl-1"), 5_505_283_491_843_170_844);
+        assert_ne!(hash(&other, "chatcmpl-1"), hash(&acme, "chatcmpl-1"));
+    }
+}

@@ -1,0 +1,38 @@
+//! What is changed of an account, in the file.
+
+use super::*;
+use crate::ledger::admin::AdminReply;
+
+fn of_account(store: &Arc<Embedded>) -> (Tier, Option<Credits>) {
+    let account = "acme".parse().unwrap();
+    match store.run_blocking(AdminOp::AccountShow { account }).unwrap() {
+        AdminReply::Account(view) => (view.record.tier, view.record.monthly_quota),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_tier_and_a_quota_survive_a_restart_and_so_does_a_quota_that_is_gone() {
+    let Rig { folder, mut store, .. } = rig();
+    let set = |store: &Arc<Embedded>, tier, quota_pico| {
+        let account = "acme".parse().unwrap();
+        let op = AdminOp::AccountSet {
+            account,
+            tier,
+            quota_pico,
+        };
+        store.run_blocking(op).unwrap();
+    };
+    let quota = credits("7");
+    for (tier, quota_pico, expected) in [
+        (Some(Tier::Free), Some(Some(quota.pico())), (Tier::Free, Some(quota))),
+        (None, None, (Tier::Free, Some(quota))),
+        (Some(Tier::Pro), Some(None), (Tier::Pro, None)),
+    ] {
+        set(&store, tier, quota_pico);
+        assert_eq!(of_account(&store), expected);
+        drop(store);
+        store = open(&folder);
+        assert_eq!(of_account(&store), expected, "after a restart");
+    }
+}
