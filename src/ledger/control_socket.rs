@@ -87,3 +87,27 @@ pub(crate) fn socket_path(database: &Path) -> PathBuf {
 }
 
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_steps_aside_and_back_or_stays_aside() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("ledger.db");
+        let (socket, aside) = (socket_path(&database), aside_path(&database));
+        let there = || (socket.exists(), aside.exists());
+        std::fs::write(&socket, "").unwrap();
+        step_aside(&database);
+        assert_eq!(there(), (false, true));
+        // A successor that failed has left its own.
+        std::fs::write(&socket, "successor").unwrap();
+        step_back(&database);
+        assert_eq!(there(), (true, false));
+        assert_eq!(std::fs::read_to_string(&socket).unwrap(), "");
+        step_aside(&database);
+        stay_aside(&database);
+        assert_eq!(there(), (false, false));
+    }
+}

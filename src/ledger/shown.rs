@@ -70,3 +70,20 @@ impl From<Act> for ActShown {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_credential_is_expired_from_the_moment_on_at_which_it_expires() {
+        let state = |revoked: Option<i64>, expires: Option<i64>| {
+            CredentialState::of(revoked.map(Timestamp), expires.map(Timestamp), Timestamp(10))
+        };
+        assert_eq!(state(None, None), CredentialState::Active);
+        assert_eq!(state(None, Some(11)), CredentialState::Active);
+        assert_eq!(state(None, Some(10)), CredentialState::Expired);
+        assert_eq!(state(None, Some(9)), CredentialState::Expired);
+        assert_eq!(state(Some(11), Some(11)), CredentialState::Revoked);
+    }
+}

@@ -58,3 +58,12 @@ fn what_was_posted_is_told_though_the_account_cannot_be_read() {
     );
     assert_eq!(entry.act.error, None);
 }
+
+#[test]
+fn what_changes_something_is_an_act_and_what_reads_is_none() {
+    let account = || "acme".parse().unwrap();
+    assert!(AdminOp::Maintenance { on: true }.is_act());
+    assert!(AdminOp::Repair.is_act());
+    assert!(!AdminOp::AccountShow { account: account() }.is_act());
+    assert!(!AdminOp::Audit.is_act());
+}

@@ -60,3 +60,37 @@ impl ToldOf {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::time::Month;
+
+    #[test]
+    fn what_could_not_be_written_is_told_by_the_next_refusal() {
+        let (told, now, quota) = (ToldOf::default(), Timestamp(0), Credits::from_pico(9));
+        let zero = Credits::ZERO;
+        let refused = [
+            Refused::Credit {
+                available: zero,
+                held: zero,
+            },
+            Refused::Quota {
+                month: Month(0),
+                quota,
+                used: zero,
+                held: zero,
+            },
+        ];
+        for refused in &refused {
+            *told.lock() = Told {
+                exhausted: true,
+                quota: Some((now.month(), quota)),
+            };
+            told.forget(refused);
+            let is_credit = matches!(refused, Refused::Credit { .. });
+            let left = *told.lock();
+            assert_eq!((left.exhausted, left.quota.is_some()), (!is_credit, is_credit));
+        }
+    }
+}

@@ -160,3 +160,61 @@ impl OpenHolds {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TTL_MS: u64 = 90;
+
+    /// Two accounts, with a hold each that was renewed at 1,000 ms and lives for [`TTL_MS`].
+    fn two() -> (OpenHolds, [Arc<Account>; 2], [RequestId; 2]) {
+        let holds = OpenHolds::default();
+        let accounts = ["acme", "other"].map(|name| Arc::new(Account::new(name.parse().unwrap())));
+        let ids = [1, 2].map(|byte| RequestId::from_bytes([byte; 16]));
+        for (id, account) in ids.into_iter().zip(&accounts) {
+            let hold = OpenHold {
+                account: Arc::clone(account),
+                scope: Scope::Account,
+                amount: Credits::from_pico(5),
+                quota: Credits::MAX,
+                ttl_ms: TTL_MS,
+                renewed_ms: 1_000,
+                cover: Arc::new(Cover::of(None)),
+                spend: None,
+                ends_when_stopped: false,
+            };
+            holds.insert(id, hold);
+        }
+        (holds, accounts, ids)
+    }
+
+    #[test]
+    fn a_hold_is_due_for_renewal_from_a_third_of_its_life_on() {
+        let (holds, [acme, _], [id, _]) = two();
+        let due = |now_ms| holds.due(now_ms, |account| account.id() == acme.id());
+        assert!(due(1_000 + TTL_MS / 3 - 1).is_empty());
+        for later in [TTL_MS / 3, TTL_MS / 3 + 1, TTL_MS] {
+            let due = due(1_000 + later);
+            let [(account, ttl_ms, ids)] = &due[..] else {
+                panic!("{later}: {due:?}");
+            };
+            assert_eq!((account.id(), *ttl_ms, &ids[..]), (acme.id(), TTL_MS, &[id][..]));
+        }
+        holds.renewed(&[id], 2_000);
+        assert!(due(2_000 + TTL_MS / 3 - 1).is_empty());
+    }
+
+    #[test]
+    fn a_call_whose_hold_is_not_renewed_ends_after_two_thirds_of_its_life() {
+        let (holds, _, [id, other]) = two();
+        let cover = |id| holds.known(id).map(|hold| hold.cover);
+        let (first, second) = (cover(id).unwrap(), cover(other).unwrap());
+        holds.renewed(&[other], 1_001);
+        assert_eq!(holds.end_uncovered(1_000 + TTL_MS / 3 * 2 - 1), 0);
+        assert_eq!(holds.end_uncovered(1_000 + TTL_MS / 3 * 2), 1);
+        assert_eq!((first.ended(), second.ended()), (Some(Uncovered::NoAnswer), None));
+        assert!(cover(id).is_none() && cover(other).is_some());
+        assert_eq!(holds.sums(), (1, Credits::from_pico(5)));
+    }
+}

@@ -265,3 +265,30 @@ thread_local! {
 
 /// Links that a thread keeps. A thread has one runtime and a process one ledger; more are met only in tests.
 const LINKS_MAX: usize = 16;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_connection_is_made_where_only_that_can_help() {
+        let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
+        let io = |kind: std::io::ErrorKind| RedisError::from(std::io::Error::from(kind));
+        for error in [
+            server(ServerErrorKind::ReadOnly),
+            server(ServerErrorKind::MasterDown),
+            io(std::io::ErrorKind::BrokenPipe),
+            io(std::io::ErrorKind::ConnectionReset),
+        ] {
+            assert!(needs_another(&error), "{error}");
+        }
+        for error in [
+            server(ServerErrorKind::ResponseError),
+            server(ServerErrorKind::NoScript),
+            server(ServerErrorKind::BusyLoading),
+            server(ServerErrorKind::TryAgain),
+        ] {
+            assert!(!needs_another(&error), "{error}");
+        }
+    }
+}

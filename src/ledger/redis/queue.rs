@@ -299,6 +299,26 @@ const ENOUGH: usize = 128;
 mod tests {
     use super::*;
 
+    #[test]
+    fn what_is_queued_is_taken_and_stands_in_its_accounts_slot() {
+        let (queue, account) = (Queue::new(), Arc::new(Account::new("acme".parse().unwrap())));
+        assert!(queue.is_empty());
+        let hold = RequestId::from_bytes([1; 16]);
+        queue.release(&account, hold, None, ReleaseKind::Sure, Entry::none());
+        queue.put(
+            Work::Barrier {
+                account: account.id().clone(),
+                reached: oneshot::channel().0,
+            },
+            0,
+        );
+        assert!(!queue.is_empty());
+        let slots: Vec<u16> = queue.take().iter().map(Work::slot).collect();
+        // As Redis says it: CLUSTER KEYSLOT acme.
+        assert_eq!(slots, [11_304; 2]);
+        assert!(queue.is_empty());
+    }
+
     /// Money: what waits is what a dead Redis and a dead process together may lose sight of.
     #[test]
     fn calls_are_refused_once_too_many_settlements_wait_or_one_for_too_long() {

@@ -105,3 +105,25 @@ fn said(what: &str, id: &str, revoked: Result<bool, AdminError>) -> String {
         ),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pure::ids::Tier;
+
+    #[test]
+    fn an_account_that_a_fail_over_may_lose_is_made_again_and_other_commands_are_repeated() {
+        let said = |op| match Left::of(&op) {
+            Left::Said(said) => said,
+            _ => panic!("{op:?}"),
+        };
+        let create = said(AdminOp::AccountCreate {
+            account: "acme".parse().unwrap(),
+            tier: Tier::Pro,
+            quota_pico: None,
+        });
+        assert!(create.contains("make it again"), "{create}");
+        let set = said(AdminOp::Maintenance { on: true });
+        assert!(set.contains("run it again"), "{set}");
+    }
+}

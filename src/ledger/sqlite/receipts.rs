@@ -244,3 +244,40 @@ CREATE TABLE IF NOT EXISTS receipt_lists (
 CREATE TABLE IF NOT EXISTS receipt_list_days (day INTEGER PRIMARY KEY, first INTEGER NOT NULL) STRICT;
 CREATE INDEX IF NOT EXISTS receipt_lists_of_account ON receipt_lists (account, at, oldest);
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::rig::request_at;
+    use crate::pure::ids::KeyId;
+    use crate::pure::money::Credits;
+    use crate::pure::numbers::{CallNumber, ProducerId};
+    use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+
+    /// By these two the one receipt is found that a request's id names.
+    #[test]
+    fn a_row_says_when_its_last_call_was_billed_and_its_first_began() {
+        let (account, key) = ("acme".parse().unwrap(), KeyId::from("key_x".to_owned()));
+        let usage = Usage {
+            prompt: PromptTokens(1),
+            completion: CompletionTokens(1),
+        };
+        let mut list = List::default();
+        for (n, began, resolved) in [(1, 500, 900), (2, 400, 950), (3, 450, 920)] {
+            let billed = Billed::new(
+                request_at(n, Timestamp(began)),
+                CallNumber::new(ProducerId(1), n),
+                (&account, &key),
+                &"a/m".into(),
+                (usage, Credits::ZERO, None),
+                None,
+            );
+            list.add(Timestamp(resolved), &billed).unwrap();
+            if n == 1 {
+                assert_eq!((list.at, list.oldest), (900, 500));
+            }
+        }
+        assert_eq!((list.count, list.at, list.oldest), (3, 950, 400));
+        assert_eq!(list.text.lines().count(), 3);
+    }
+}

@@ -107,7 +107,10 @@ fn figures_usage_and_receipts_are_the_successors() {
 fn who_asks_before_the_successor_listens_waits_for_it() {
     let rig = rig();
     let before = caller(&rig.store, rig.key);
+    let ledger = Ledger::Embedded(Arc::clone(&rig.store));
+    assert!(!ledger.is_handed_over());
     rig.store.hand_over().unwrap();
+    assert!(ledger.is_handed_over());
     std::thread::scope(|scope| {
         let figures = scope.spawn(|| block_on(before.figures()));
         let hold = scope.spawn(|| reserve(&before, 1, "1", "anna"));
