@@ -256,8 +256,8 @@ const REQUEST: u64 = 1;
 const ACT: u64 = 1 << 32;
 /// Stands in the count once nothing more is taken.
 const CLOSED: u64 = 1 << 63;
-/// How long a connection without a request keeps a stopping process from its end. The listener ends one of HTTP/1 after half of that; one
-/// of HTTP/2 may bring more until its client has read that it is to go elsewhere.
+/// How long a connection without a request keeps a stopping process from its end. The listener ends one of HTTP/1 after half of that,
+/// unless a head has come in part; one of HTTP/2 may bring more until its client has read that it is to go elsewhere.
 const SILENT_MAX: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -70,13 +70,7 @@ impl ServerApp for Listener {
         let timeouts = snapshot.config.timeouts;
         let limit = HeadLimit::new();
         // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
-        let greeting = Box::pin(async {
-            tokio::select! {
-                biased;
-                greeted = greet(stream, &snapshot, &limit) => greeted,
-                () = accepts_none(shutdown.clone(), ABOUT_TO_SEND) => None,
-            }
-        });
+        let greeting = Box::pin(greet(stream, &snapshot, &limit, shutdown));
         let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
         drop(snapshot);
         let mut options = HttpServerOptions::default();
@@ -193,22 +187,27 @@ async fn head_is_late(limit: &HeadLimit, head_max: Duration) {
 /// Returns once this process accepts no connection any more and nothing has come of the next head for [`ABOUT_TO_SEND`]. A client that keeps
 /// such a connection for its next request would send it to a process that is about to end.
 async fn stays_silent(limit: &HeadLimit, shutdown: ShutdownWatch) {
-    accepts_none(shutdown, Duration::ZERO).await;
+    accepts_none(shutdown).await;
     while !limit.stays_silent() {
         tokio::time::sleep(ABOUT_TO_SEND).await;
     }
 }
 
-/// Returns this long after the process has begun to accept no connection any more.
-async fn accepts_none(mut shutdown: ShutdownWatch, after: Duration) {
+/// Returns once this process accepts no connection any more.
+async fn accepts_none(mut shutdown: ShutdownWatch) {
     if shutdown.wait_for(|shuts_down| *shuts_down).await.is_err() {
-        return std::future::pending().await;
+        std::future::pending().await
     }
-    tokio::time::sleep(after).await;
 }
 
-/// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that.
-async fn greet(stream: Stream, snapshot: &Snapshot, limit: &Arc<HeadLimit>) -> Option<(Stream, bool)> {
+/// Greets over TLS, or looks for the preface of HTTP/2 in clear text: the connection, and whether it speaks that. None where it does not come
+/// so far, or nothing comes in clear text for [`ABOUT_TO_SEND`] once this process accepts no connection any more.
+async fn greet(
+    stream: Stream,
+    snapshot: &Snapshot,
+    limit: &Arc<HeadLimit>,
+    shutdown: &ShutdownWatch,
+) -> Option<(Stream, bool)> {
     let Ok(socket) = stream.into_any().downcast::<Socket>() else {
         log::error!("a connection of an unknown kind was closed");
         return None;
@@ -228,7 +227,14 @@ async fn greet(stream: Stream, snapshot: &Snapshot, limit: &Arc<HeadLimit>) -> O
         };
     }
     let mut begin = [0; PREFACE.len()];
-    let mut length = 0;
+    let mut length = tokio::select! {
+        biased;
+        read = socket.read(&mut begin) => read.ok().filter(|read| *read > 0)?,
+        () = async {
+            accepts_none(shutdown.clone()).await;
+            tokio::time::sleep(ABOUT_TO_SEND).await;
+        } => return None,
+    };
     // The first request may be shorter than the preface, so it is read only as far as it looks like it.
     while begin.get(..length) == PREFACE.get(..length) {
         let Some(rest) = begin.get_mut(length..).filter(|rest| !rest.is_empty()) else {

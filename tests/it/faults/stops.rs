@@ -215,10 +215,12 @@ async fn a_stop_ends_silent_connections_and_takes_a_request_that_has_begun() {
     let (client, url, key) = (reqwest::Client::new(), site.base_url(), load.key(0).clone());
     let call = tokio::spawn(async move { one_call(&client, &url, &key, 2).await });
     eventually("the stream runs", async || provider.sent(2).filter(|sent| *sent > 3)).await;
-    let (mut unused, mut used) = (Raw::connect(address).await, Raw::connect(address).await);
-    used.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
-    assert_eq!(used.answer().await.status, 200);
-    let mut begun = Raw::connect(address).await;
+    let mut unused = Raw::connect(address).await;
+    let (mut used, mut begun) = (Raw::connect(address).await, Raw::connect(address).await);
+    for raw in [&mut used, &mut begun] {
+        raw.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+        assert_eq!(raw.answer().await.status, 200);
+    }
     let (head, body, mut second) = posted(4);
     begun.send(&head).await;
     site.signal("-TERM");

@@ -77,6 +77,10 @@ fn a_name_that_is_used_again_when_it_has_expired_counts_once() {
             block_on(store.send_under_key(&call)).unwrap();
             store.end_key(&call, KeyEnd::Billed(None));
         }
+        // What was written before is in the file once this was looked for.
+        let other = call("other", n);
+        assert!(matches!(block_on(store.take_key(&other)), Ok(Found::Nothing)));
+        store.end_key(&other, KeyEnd::Unsent);
     }
     store.close();
     let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();

@@ -170,9 +170,13 @@ fn a_user_with_few_rights_suffices() {
 #[test]
 fn no_redis_is_an_error_that_names_the_address() {
     let port = crate::ledger::tests::redis_server::free_port();
-    let error = RedisLedger::connect(&format!("redis://u:secret@127.0.0.1:{port}"), brisk()).unwrap_err();
+    let url = format!("redis://u:secret@127.0.0.1:{port}");
+    let error = RedisLedger::connect(&url, brisk()).unwrap_err();
     let text = error.to_string();
     assert!(text.contains(&port.to_string()) && !text.contains("secret"), "{text}");
+    let before_a_start = RedisLedger::preflight(&url, brisk()).unwrap_err();
+    assert_eq!(before_a_start.to_string(), text);
+    assert_eq!(RedisLedger::preflight(&RedisServer::start().url(), patient()), Ok(()));
 }
 
 /// A Redis whose memory is full refuses writes: calls are refused, debits wait and arrive.

@@ -59,12 +59,22 @@ pub(super) fn terms_are_kept_and_seen_at_once(rig: &Rig) {
             .clone()
     };
     assert_eq!(seen(), AccountTerms::default());
+    let stopped = || {
+        let accounts = ["acme", "nobody"].map(|name| name.parse().unwrap()).to_vec();
+        match rig.run(AdminOp::Account(AccountOp::Stopped { accounts })).unwrap() {
+            AdminReply::Accounts { accounts } => accounts.iter().map(|view| view.record.id.to_string()).collect(),
+            other => panic!("{other:?}"),
+        }
+    };
+    let none: Vec<String> = stopped();
+    assert!(none.is_empty(), "{none:?}");
     let low = |low_balance_pico| TermsChange {
         low_balance_pico: Some(low_balance_pico),
         ..TermsChange::default()
     };
     status(rig, AccountStatus::Suspended).unwrap();
     assert_eq!(seen().status, AccountStatus::Suspended);
+    assert_eq!(stopped(), ["acme"]);
     change(rig, low(Some(1_500_000_000_000))).unwrap();
     change(
         rig,
