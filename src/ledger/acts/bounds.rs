@@ -92,4 +92,25 @@ mod tests {
         let within = capped("é".repeat(TEXT_BYTES_MAX));
         assert!(within.len() <= TEXT_BYTES_MAX && within.ends_with(CUT), "{within}");
     }
+
+    #[test]
+    fn a_page_has_as_many_bytes_as_it_may_and_no_more() {
+        let of_length = |bytes: usize| {
+            let act = |action: &str| {
+                let actor = r#"{"id":"cli","name":"a","role":"admin","address":null}"#;
+                let rest = r#""account":null,"subject":null,"before":null,"after":null,"error":null"#;
+                format!(r#"{{"id":"","at":0,"actor":{actor},"action":"{action}",{rest}}}"#)
+            };
+            act(&"a".repeat(bytes - act("").len()))
+        };
+        let half = of_length(PAGE_BYTES_MAX / 2);
+        for (more, is_added) in [(0, true), (1, false)] {
+            let mut reader = PageReader::new(10);
+            assert!(reader.add("2".to_owned(), &half).unwrap());
+            let second = of_length(PAGE_BYTES_MAX / 2 + more);
+            assert_eq!(reader.add("1".to_owned(), &second).unwrap(), is_added);
+            let next = reader.done().next;
+            assert_eq!(next, (!is_added).then(|| "2".to_owned()));
+        }
+    }
 }

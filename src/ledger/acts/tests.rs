@@ -1,5 +1,7 @@
 //! How an entry ends when the store fails.
 
+mod requests;
+
 use serde_json::{Value, json};
 
 use super::Entry;
@@ -9,19 +11,22 @@ use crate::pure::money::Credits;
 use crate::pure::operator::Role;
 use crate::pure::time::Timestamp;
 
-fn entry() -> Entry {
+fn entry_of(op: &AdminOp) -> Entry {
     let actor = Actor {
         id: "cli".to_owned(),
         name: "anna".to_owned(),
         role: Role::Admin,
         address: None,
     };
-    let add = AdminOp::CreditsAdd {
+    Entry::of(actor, op).unwrap().unwrap()
+}
+
+fn entry() -> Entry {
+    let mut entry = entry_of(&AdminOp::CreditsAdd {
         account: "acme".parse().unwrap(),
         amount: Credits::from_pico(5_000_000_000_000),
         reference: "R".to_owned(),
-    };
-    let mut entry = Entry::of(actor, &add).unwrap().unwrap();
+    });
     entry.begins(Timestamp(1), json!({ "balance": "1" }));
     entry
 }
