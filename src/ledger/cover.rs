@@ -75,3 +75,23 @@ const NO_CREDIT: u8 = 1;
 const NO_ANSWER: u8 = 2;
 const SUSPENDED: u8 = 3;
 const CLOSED: u8 = 4;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_that_has_to_end_says_why() {
+        let cover = Cover::of(None);
+        assert_eq!(cover.ended(), None);
+        for why in [
+            Uncovered::NoCredit,
+            Uncovered::NoAnswer,
+            Uncovered::Stopped(AccountStop::Suspended),
+            Uncovered::Stopped(AccountStop::Closed),
+        ] {
+            cover.end(why);
+            assert_eq!(cover.ended(), Some(why));
+        }
+    }
+}

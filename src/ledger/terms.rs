@@ -153,3 +153,57 @@ fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<i
 pub const METADATA_MAX: usize = 16;
 const METADATA_NAME_BYTES_MAX: usize = 64;
 const METADATA_VALUE_BYTES_MAX: usize = 512;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_read_as_it_is_typed() {
+        for status in AccountStatus::ALL {
+            assert_eq!(status.name().parse(), Ok(status));
+        }
+        let refused = "open".parse::<AccountStatus>().unwrap_err();
+        assert_eq!(refused, "a status is active, suspended or closed, not open");
+    }
+
+    #[test]
+    fn a_bound_of_low_credit_is_at_least_nothing() {
+        let changed = |low| {
+            AccountTerms::default().changed(&TermsChange {
+                low_balance_pico: Some(Some(low)),
+                ..TermsChange::default()
+            })
+        };
+        assert_eq!(changed(0).unwrap().low_balance, Some(Credits::ZERO));
+        assert_eq!(changed(-1), Err("low_balance cannot be negative".to_owned()));
+    }
+
+    #[test]
+    fn metadata_has_its_bounds() {
+        let one = |name: usize, value: usize| {
+            AccountTerms::default().changed(&TermsChange {
+                metadata: [("n".repeat(name), Some("v".repeat(value)))].into(),
+                ..TermsChange::default()
+            })
+        };
+        assert_eq!(
+            one(METADATA_NAME_BYTES_MAX, METADATA_VALUE_BYTES_MAX)
+                .unwrap()
+                .metadata
+                .len(),
+            1
+        );
+        assert!(one(METADATA_NAME_BYTES_MAX + 1, 0).is_err());
+        assert!(one(1, METADATA_VALUE_BYTES_MAX + 1).is_err());
+        assert!(one(0, 0).is_err());
+        let many = |count: usize| {
+            AccountTerms::default().changed(&TermsChange {
+                metadata: (0..count).map(|n| (n.to_string(), Some(String::new()))).collect(),
+                ..TermsChange::default()
+            })
+        };
+        assert_eq!(many(METADATA_MAX).unwrap().metadata.len(), METADATA_MAX);
+        assert!(many(METADATA_MAX + 1).is_err());
+    }
+}

@@ -106,6 +106,21 @@ mod tests {
         cell.starts_with(['=', '+', '-', '@', '＝', '＋', '－', '＠'])
     }
 
+    #[test]
+    fn an_apostrophe_stands_before_formulas_alone() {
+        for (text, written) in [
+            ("=1", "'=1"),
+            (" \"=1", " \"'=1"),
+            ("a =1", "a =1"),
+            ("a\"=1", "a\"=1"),
+            ("a;=1", "a;'=1"),
+            ("a; \"=1", "a; \"'=1"),
+            ("a;b=1", "a;b=1"),
+        ] {
+            assert_eq!(plain(text), written);
+        }
+    }
+
     /// Any text stands in its cell as it is, and the amounts add up to the last digit.
     #[test]
     fn it_reads_back_and_adds_up() {
