@@ -1,20 +1,27 @@
-"""Tries many mutants with one build: the tests of each are run on the same program, in which an environment variable chooses the mutant.
+"""Tries many mutants with one build: an environment variable chooses the mutant that is on, and each is tried by those tests only that come
+by its place, the fastest first, until one fails.
 
-    at_once.py PART TESTS TREE PROGRAM [--features NAMES] [--at-most N] [--filter EXPRESSION]...
+    at_once.py PART TESTS TREE PROGRAM [--features NAMES] [--at-most N] [--prefix TEXT] [--jobs N]
 
 PART is the folder of a part that `check.py choose` has chosen mutants for, TESTS `own` or `all`, TREE where the sources are written to, and
-PROGRAM the built package tests/mutants/at_once. The tests of each filter, an expression of nextest, are run in their order until one fails.
-What cannot be built this way is left for cargo-mutants, one by one.
+PROGRAM the built package tests/mutants/at_once. Which tests come by which mutant is recorded first, by one run of each test whose name
+begins with TEXT. A test that fails counts when it fails twice. What cannot be built this way is left for cargo-mutants, one by one.
 """
 
 import argparse
 import json
 import os
 import re
+import resource
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
+import threading
 import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 
 import check
@@ -22,16 +29,25 @@ import check
 SWITCH = """
 /// Which mutant is on.
 pub mod mutant_switch {
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::fs::{File, OpenOptions};
+    use std::os::unix::fs::FileExt;
+    use std::sync::OnceLock;
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-    static NUMBER: AtomicUsize = AtomicUsize::new(usize::MAX);
+    const UNKNOWN: usize = usize::MAX;
+    const RECORDING: usize = usize::MAX - 1;
+    static NUMBER: AtomicUsize = AtomicUsize::new(UNKNOWN);
+    static REACHED: [AtomicBool; 10_000] = [const { AtomicBool::new(false) }; 10_000];
+    static RECORD: OnceLock<File> = OnceLock::new();
 
     /// 0 when none is.
     #[inline]
-    pub fn number() -> usize {
+    fn number() -> usize {
         match NUMBER.load(Ordering::Relaxed) {
-            usize::MAX => {
-                let number = std::env::var("TOLLGATE_MUTANT").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+            UNKNOWN => {
+                let chosen = std::env::var("TOLLGATE_MUTANT").ok().map(|text| text.parse().expect("a number"));
+                let is_recorded = std::env::var_os("TOLLGATE_MUTANTS_REACHED").is_some();
+                let number = chosen.unwrap_or(if is_recorded { RECORDING } else { 0 });
                 NUMBER.store(number, Ordering::Relaxed);
                 number
             }
@@ -39,15 +55,41 @@ pub mod mutant_switch {
         }
     }
 
+    /// Which one is, where it matters whether one of these is.
+    #[inline]
+    pub fn among(mutants: &[usize]) -> usize {
+        let number = number();
+        if number == RECORDING {
+            record(mutants);
+        }
+        number
+    }
+
     /// Whether this one is.
     #[inline]
     pub fn is_on(mutant: usize) -> bool {
-        number() == mutant
+        among(&[mutant]) == mutant
+    }
+
+    /// Sets the byte of each in the file.
+    #[cold]
+    fn record(mutants: &[usize]) {
+        for &mutant in mutants {
+            if !REACHED[mutant].swap(true, Ordering::Relaxed) {
+                let file = RECORD.get_or_init(|| {
+                    let path = std::env::var_os("TOLLGATE_MUTANTS_REACHED").expect("it is set");
+                    OpenOptions::new().write(true).create(true).open(path).expect("it can be written")
+                });
+                file.write_all_at(&[1], mutant as u64).expect("it can be written");
+            }
+        }
     }
 }
 """
 BUILDS_MAX = 12
-SECONDS_MIN = 20
+# Of a test's own time: a mutant may loop without end, and take what memory and disk it gets.
+TIMEOUT_MULTIPLIER, TIMEOUT_SECONDS_MIN = 10, 10
+MEMORY_MAX, FILE_MAX = 8 << 30, 2 << 30
 
 
 class Build:
@@ -58,7 +100,7 @@ class Build:
         self.program = options.program
         features = ["--no-default-features"] + (["--features", options.features] if options.features else [])
         self.library = ["--locked", "--lib", *features]
-        self.metadata, self.binaries = self.part / "cargo.json", self.part / "binaries.json"
+        self.binary = Path()
 
     def run(self, *command: str, check: bool = False) -> subprocess.CompletedProcess:
         return subprocess.run(command, cwd=self.tree, capture_output=True, text=True, check=check)
@@ -80,7 +122,7 @@ class Build:
             errors = [message for line in built.stdout.splitlines() if (message := error_of(line))]
             print(f"built {len(numbers)} mutants at once in {time.monotonic() - started:.0f} s, {len(errors)} errors", flush=True)
             if built.returncode == 0:
-                self.note()
+                self.binary = self.test_binary(built.stdout)
                 return numbers
             guilty = set().union(*(self.guilty(error) for error in errors)) & numbers
             if not guilty:
@@ -106,28 +148,92 @@ class Build:
         lines = (texts[span["file_name"]].split(b"\n")[span["line_start"] - 1 : span["line_end"] + 1] for span in spans)
         return {int(number) for some in lines for line in some for number in re.findall(rb"/\*M(\d+)\[\*/", line)}
 
-    def note(self):
-        """What nextest needs to run the tests without asking cargo each time."""
-        self.metadata.write_text(self.run("cargo", "metadata", "--format-version", "1", "--locked", check=True).stdout)
-        listed = self.run("cargo", "nextest", "list", *self.library, "--list-type", "binaries-only", "--message-format", "json", check=True)
-        self.binaries.write_text(listed.stdout)
+    def test_binary(self, built: str) -> Path:
+        executables = [message.get("executable") for message in map(json.loads, built.splitlines())]
+        return Path(next(path for path in executables if path))
 
-    def test(self, number: int, tests: str, seconds: float | None) -> str:
-        """`caught`, `missed` or `timeout`."""
-        command = ["cargo", "nextest", "run", "--cargo-metadata", self.metadata, "--binaries-metadata", self.binaries]
-        command += ["-E", tests, "--max-fail", "1:immediate", "--no-tests", "pass"]
-        environment = os.environ | {"TOLLGATE_MUTANT": str(number), "NEXTEST_PROFILE": "mutants", "RUST_BACKTRACE": "0"}
-        with (self.part / "at-once.log").open("w") as log:
-            process = subprocess.Popen(command, cwd=self.tree, env=environment, stdout=log, stderr=log, start_new_session=True)
+
+class Tests:
+    """The tests of a program, and how long each takes."""
+
+    def __init__(self, binary: Path, tree: Path, prefix: str, jobs: int):
+        self.binary, self.tree, self.jobs = binary, tree, jobs
+        listed = subprocess.run([binary, "--list", "--format", "terse"], cwd=tree, check=True, capture_output=True, text=True)
+        self.names = [line.removesuffix(": test") for line in listed.stdout.splitlines() if line.startswith(prefix)]
+        self.seconds: dict[str, float] = {}
+        self.of: dict[int, list[str]] = {}
+        self.is_ended = threading.Event()
+
+    def run(self, name: str, environment: dict[str, str], seconds: float | None = None) -> str:
+        """`passed`, `failed` or `timeout` of one test in a process of its own, which leaves nothing behind."""
+        folder = tempfile.mkdtemp(prefix="mutant-")
+        command = [self.binary, "--exact", name, "--test-threads", "1"]
+        variables = os.environ | environment | {"TMPDIR": folder, "RUST_BACKTRACE": "0"}
+        nothing = subprocess.DEVNULL
+        process = subprocess.Popen(
+            command, cwd=self.tree, env=variables, stdin=nothing, stdout=nothing, stderr=nothing, start_new_session=True
+        )
+        try:
+            return "passed" if process.wait(seconds) == 0 else "failed"
+        except subprocess.TimeoutExpired:
+            return "timeout"
+        finally:
             try:
-                return "missed" if process.wait(seconds) == 0 else "caught"
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait()
-                return "timeout"
-            except BaseException:
-                os.killpg(process.pid, signal.SIGTERM)
-                raise
+                os.killpg(process.pid, signal.SIGKILL)
+            except ProcessLookupError:
+                pass
+            process.wait()
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def record(self) -> None:
+        """Runs each test once and notes which mutants it comes by."""
+        with tempfile.TemporaryDirectory(prefix="mutants-") as folder, ThreadPoolExecutor(self.jobs) as pool:
+
+            def one(place: int) -> tuple[str, float, bytes]:
+                name, file = self.names[place], Path(folder) / str(place)
+                began = time.monotonic()
+                outcome = self.run(name, {"TOLLGATE_MUTANTS_REACHED": str(file)})
+                if outcome != "passed" and self.run(name, {"TOLLGATE_MUTANTS_REACHED": str(file)}) != "passed":
+                    sys.exit(f"fails without any mutant: {name}")
+                return name, time.monotonic() - began, file.read_bytes() if file.exists() else b""
+
+            for name, seconds, reached in pool.map(one, range(len(self.names))):
+                self.seconds[name] = seconds
+                for number, is_reached in enumerate(reached):
+                    if is_reached:
+                        self.of.setdefault(number, []).append(name)
+        for names in self.of.values():
+            names.sort(key=self.seconds.__getitem__)
+
+    def attempt(self, number: int) -> tuple[str, str]:
+        """`caught`, `missed` or `timeout`, and the test that said so."""
+        environment = {"TOLLGATE_MUTANT": str(number)}
+        for name in self.of.get(number, []):
+            if self.is_ended.is_set():
+                raise InterruptedError
+            limit = max(TIMEOUT_SECONDS_MIN, TIMEOUT_MULTIPLIER * self.seconds[name])
+            for _ in range(2):
+                outcome = self.run(name, environment, limit)
+                if outcome != "failed":
+                    break
+            if outcome != "passed":
+                return ("caught" if outcome == "failed" else outcome), name
+        return "missed", ""
+
+    def attempts(self, numbers: Iterable[int]):
+        """What becomes of each, as it is known: its number, the outcome, the test and the seconds."""
+
+        def timed(number: int) -> tuple[int, str, str, float]:
+            began = time.monotonic()
+            return number, *self.attempt(number), round(time.monotonic() - began, 1)
+
+        with ThreadPoolExecutor(self.jobs) as pool:
+            try:
+                for future in as_completed([pool.submit(timed, number) for number in numbers]):
+                    yield future.result()
+            finally:
+                self.is_ended.set()
+                pool.shutdown(cancel_futures=True)
 
 
 def error_of(line: str) -> dict | None:
@@ -155,9 +261,9 @@ def main() -> int:
     parser.add_argument("program", type=Path)
     parser.add_argument("--features", default="")
     parser.add_argument("--at-most", type=int)
-    parser.add_argument("--filter", action="append", dest="filters", default=[])
+    parser.add_argument("--prefix", default="")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
     options = parser.parse_args()
-    filters = options.filters or ["all()"]
     listing = json.loads((options.part / "listing.json").read_text())
     names = check.names_of(listing)
     numbers = {names[mutant["name"]]: number for number, mutant in enumerate(listing, 1)}
@@ -167,29 +273,32 @@ def main() -> int:
         return 0
     build = Build(options)
     built = build.make({numbers[name] for name in left}, len(listing))
+    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX))
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    tests = Tests(build.binary, options.tree, options.prefix, options.jobs)
     started = time.monotonic()
-    for tests in filters:
-        if build.test(0, tests, None) != "missed":
-            sys.exit("without any mutant the tests fail:\n" + (options.part / "at-once.log").read_text()[-3000:])
-    seconds = max(SECONDS_MIN, check.TIMEOUT_MULTIPLIER * (time.monotonic() - started))
-    tried = [name for name in left if numbers[name] in built]
-    print(f"{len(tried)} of {len(left)} mutants are tried at once; the tests take {seconds / check.TIMEOUT_MULTIPLIER:.0f} s", flush=True)
-    for done, name in enumerate(tried, 1):
-        began, outcome = time.monotonic(), "missed"
-        for tests in filters:
-            if outcome == "missed":
-                outcome = build.test(numbers[name], tests, seconds)
-        took = round(time.monotonic() - began, 1)
-        kept["results"][name] = {
-            "outcome": outcome,
-            "seconds": took,
-            "build_seconds": 0.0,
-            "source": kept["all"][name],
-            "tests": options.tests,
-        }
+    tests.record()
+    tried = {numbers[name]: name for name in left if numbers[name] in built}
+    took = time.monotonic() - started
+    print(f"{len(tests.names)} tests came by {len(tests.of)} mutants in {took:.0f} s: {len(tried)} of {len(left)} are tried", flush=True)
+    try:
+        for done, (number, outcome, test, seconds) in enumerate(tests.attempts(tried), 1):
+            name = tried[number]
+            kept["results"][name] = {
+                "outcome": outcome,
+                "seconds": seconds,
+                "build_seconds": 0.0,
+                "source": kept["all"][name],
+                "tests": options.tests,
+                "by": test,
+            }
+            if outcome != "caught" or done % 20 == 0:
+                check.write(options.part, kept)
+                reason = "" if tests.of.get(number) else ", no test comes by"
+                print(f"{done} of {len(tried)}: {outcome} in {seconds} s{reason}: {name}", flush=True)
+    finally:
         check.write(options.part, kept)
-        if outcome != "caught" or done % 20 == 0:
-            print(f"{done} of {len(tried)}: {outcome} in {took} s: {name}", flush=True)
     return 0
 
 

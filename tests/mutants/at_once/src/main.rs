@@ -1,5 +1,6 @@
 //! Writes all mutants that cargo-mutants lists into one source tree, each behind its number: `TOLLGATE_MUTANT` says which one is on, and
-//! without it none is. A build of that tree is a build of each of them, which takes a second each in place of half a minute.
+//! without it none is. A build of that tree is a build of each of them, which takes a second each in place of half a minute. The same program
+//! tells which mutants a test comes by.
 //!
 //! `at-once TREE LISTING WITHOUT`: changes the files below TREE that LISTING (`cargo mutants --list --json`) has mutants of. WITHOUT is a
 //! file with the numbers of those that are left out, since they do not compile; a mutant's number is its place in the listing, from 1.

@@ -34,7 +34,9 @@ fn part(text: &str, range: Range<usize>, edits: &[Edit]) -> String {
             part(text, range.clone(), &inside)
         };
         let (mutants, usual) = sides(text, edit, &inner);
-        written.push_str("(match crate::mutant_switch::number() { ");
+        let numbers: Vec<String> = mutants.iter().map(|(number, _)| number.to_string()).collect();
+        let switch = format!("(match crate::mutant_switch::among(&[{}]) {{ ", numbers.join(", "));
+        written.push_str(&switch);
         for (number, mutant) in mutants {
             let written_in = write!(written, "{number} => {{ {} }} ", marked(number, &mutant));
             written_in.expect("a string takes all");
