@@ -143,3 +143,52 @@ const READS_MAX: usize = 32;
 /// What an owner says first of a line that is no command that it knows: all versions do.
 pub(crate) const UNKNOWN_COMMAND: &str = "not a command";
 const LINE_BYTES_MAX: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What an owner with so many reads under way answers.
+    fn answered(store: &Arc<Embedded>, under_way: usize, op: &AdminOp) -> Result<AdminReply, AdminError> {
+        let (asking, asked) = UnixStream::pair().unwrap();
+        let mut text = serde_json::to_vec(op).unwrap();
+        text.push(b'\n');
+        (&asking).write_all(&text).unwrap();
+        let reading = Arc::new(());
+        let reads: Vec<Arc<()>> = std::iter::repeat_n(Arc::clone(&reading), under_way).collect();
+        answer(asked, Arc::clone(store), &reading).unwrap();
+        let mut line = String::new();
+        BufReader::new(asking).read_line(&mut line).unwrap();
+        drop(reads);
+        serde_json::from_str(&line).unwrap()
+    }
+
+    #[test]
+    fn reads_have_a_bound_and_acts_do_not_wait_for_them() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Embedded::open(&folder.path().join("ledger.db"), Clock::System).unwrap();
+        let read = AdminOp::AccountList;
+        assert!(answered(&store, 0, &read).is_ok());
+        assert!(answered(&store, READS_MAX - 1, &read).is_ok());
+        let busy = Err(AdminError::Store("too much is read at once; ask again".to_owned()));
+        for under_way in [READS_MAX, READS_MAX + 1] {
+            assert_eq!(answered(&store, under_way, &read), busy);
+            let act = AdminOp::Maintenance { on: true };
+            assert_eq!(
+                answered(&store, under_way, &act),
+                Ok(AdminReply::Maintenance { on: true })
+            );
+        }
+    }
+
+    #[test]
+    fn a_socket_that_cannot_be_removed_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ledger.db");
+        let store = Embedded::open(&path, Clock::System).unwrap();
+        std::fs::create_dir_all(socket_path(&path).join("full")).unwrap();
+        let told = listen(&store).unwrap_err().to_string();
+        let begins = format!("cannot listen on the control socket {}", socket_path(&path).display());
+        assert!(told.contains(&begins) && told.contains("directory"), "{told}");
+    }
+}

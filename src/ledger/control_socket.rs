@@ -91,6 +91,29 @@ pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::logged::logged;
+
+    /// A folder in place of a socket, or none at all.
+    #[test]
+    fn what_cannot_be_put_aside_is_logged_and_what_is_not_there_is_not() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = folder.path().join("ledger.db");
+        for act in [step_aside, step_back, stay_aside] {
+            assert_eq!(logged(|| act(&database)), Vec::<String>::new());
+        }
+        let (socket, aside) = (socket_path(&database), aside_path(&database));
+        std::fs::write(&socket, "").unwrap();
+        std::fs::create_dir(&aside).unwrap();
+        for (act, path, what) in [
+            (step_aside as fn(&Path), &socket, "cannot be renamed"),
+            (step_back, &aside, "cannot be renamed"),
+            (stay_aside, &aside, "cannot be removed"),
+        ] {
+            let lines = logged(|| act(&database));
+            let begins = format!("ERROR {} {what}: ", path.display());
+            assert!(lines.len() == 1 && lines[0].starts_with(&begins), "{lines:?}");
+        }
+    }
 
     #[test]
     fn a_socket_steps_aside_and_back_or_stays_aside() {

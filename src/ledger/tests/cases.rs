@@ -13,6 +13,7 @@ mod limits;
 mod lookups;
 mod money;
 mod payments;
+mod receipt_files;
 mod receipts;
 mod rotation;
 mod spending;
@@ -37,6 +38,7 @@ cases! {
         what_is_held_cannot_be_held_again,
         a_denial_says_what_there_is,
         a_hold_lives_longer_than_the_moment_it_was_made,
+        a_hold_that_is_given_back_says_nothing_and_a_lost_one_is_logged,
         a_hold_may_shrink_to_what_there_is,
         the_quota_counts_by_the_month,
         a_call_that_costs_nothing_needs_no_credit,
@@ -53,6 +55,9 @@ cases! {
         a_hold_is_raised_within_the_quota,
         a_hold_that_is_gone_is_not_raised,
         many_that_raise_at_once_hold_no_more_than_there_is,
+    ],
+    receipt_files: [
+        each_receipt_is_a_line_of_a_file,
     ],
     receipts: [
         a_debit_has_one_receipt_and_a_release_has_none,

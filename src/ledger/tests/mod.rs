@@ -3,6 +3,7 @@
 pub(in crate::ledger) mod cases;
 mod earlier;
 mod kept_receipts;
+pub(crate) mod logged;
 mod many;
 pub(crate) mod rig;
 pub(super) mod sequences;

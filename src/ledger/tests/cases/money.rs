@@ -3,6 +3,7 @@
 use futures::future::join_all;
 
 use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request, request_id};
 use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
 use crate::pure::limits::LimitOverrides;
@@ -82,6 +83,17 @@ pub(super) fn a_hold_lives_longer_than_the_moment_it_was_made(rig: &Rig) {
     let caller = rig.caller("1");
     let now = rig.clock.now();
     assert!(caller.hold_expiry(now).since(now) >= 1_000, "a second at the least");
+    assert_eq!(rig.ledger.hold_expiry(now), caller.hold_expiry(now));
+}
+
+pub(super) fn a_hold_that_is_given_back_says_nothing_and_a_lost_one_is_logged(rig: &Rig) {
+    let caller = rig.caller("1");
+    let hold = rig.reserve(&caller, &request(1, "1")).unwrap();
+    assert_eq!(logged(|| hold.release()), Vec::<String>::new());
+    let lost = rig.reserve(&caller, &request(2, "1")).unwrap();
+    let lines = logged(|| drop(lost));
+    assert!(lines.len() == 1 && lines[0].starts_with("WARN "), "{lines:?}");
+    assert_eq!(rig.figures(&caller).held, Credits::ZERO);
 }
 
 pub(super) fn a_hold_may_shrink_to_what_there_is(rig: &Rig) {
