@@ -87,6 +87,8 @@ pub mod mutant_switch {
 }
 """
 BUILDS_MAX = 12
+# A trait that a type has not, and a function that there is none of: of a value that a function would return.
+UNVIABLE_CODES = {"E0277", "E0599"}
 # Of a test's own time: a mutant may loop without end, and take what memory and disk it gets.
 TIMEOUT_MULTIPLIER, TIMEOUT_SECONDS_MIN = 10, 10
 MEMORY_MAX, FILE_MAX = 8 << 30, 2 << 30
@@ -101,12 +103,16 @@ class Build:
         features = ["--no-default-features"] + (["--features", options.features] if options.features else [])
         self.library = ["--locked", "--lib", *features]
         self.binary = Path()
+        self.unviable: set[int] = set()
 
     def run(self, *command: str, check: bool = False) -> subprocess.CompletedProcess:
         return subprocess.run(command, cwd=self.tree, capture_output=True, text=True, check=check)
 
     def make(self, wanted: set[int], count: int) -> set[int]:
-        """The numbers of those of the wanted mutants that are in the program."""
+        """The numbers of those of the wanted mutants that are in the program.
+
+        `unviable` then has those that no build can have: values of a type that has no such value.
+        """
         without = set(range(1, count + 1)) - wanted
         for _ in range(BUILDS_MAX):
             check.copy(self.tree)
@@ -128,24 +134,31 @@ class Build:
             if not guilty:
                 sys.exit(f"cannot be built, and by no mutant:\n{errors[0]['rendered'] if errors else built.stderr[-2000:]}")
             without |= guilty
+            for error in errors:
+                if (error.get("code") or {}).get("code") in UNVIABLE_CODES:
+                    self.unviable |= self.within(error, True)
         sys.exit(f"cannot be built in {BUILDS_MAX} tries")
+
+    def spans(self, error: dict) -> list[tuple[dict, bytes]]:
+        """What the compiler points at, each with the text of its file."""
+        spans = [*error["spans"], *(span for child in error["children"] for span in child["spans"])]
+        texts = {name: (self.tree / name).read_bytes() for span in spans if (self.tree / (name := span["file_name"])).is_file()}
+        return [(span, texts[span["file_name"]]) for span in spans if span["file_name"] in texts]
+
+    def within(self, error: dict, is_primary: bool) -> set[int]:
+        """The mutants whose own text an error lies in."""
+        return set().union(*(innermost(text, span) for span, text in self.spans(error) if span["is_primary"] == is_primary))
 
     def guilty(self, error: dict) -> set[int]:
         """The mutants that an error lies in; else those of its lines, and of a match that lacks an arm all that take one away."""
-        spans = [*error["spans"], *(span for child in error["children"] for span in child["spans"])]
-        texts = {name: (self.tree / name).read_bytes() for span in spans if (self.tree / (name := span["file_name"])).is_file()}
-        spans = [span for span in spans if span["file_name"] in texts]
-        for primary in (True, False):
-            within = set()
-            for span in spans:
-                if span["is_primary"] == primary:
-                    within |= innermost(texts[span["file_name"]], span)
-            if within:
+        for is_primary in (True, False):
+            if within := self.within(error, is_primary):
                 return within
+        spans = self.spans(error)
         if (error.get("code") or {}).get("code") == "E0004":
             arms = re.compile(rb"/\*M(\d+)\[\*/ (?:!crate::mutant_switch|true|false)")
-            return {int(number) for span in spans for number in arms.findall(texts[span["file_name"]])}
-        lines = (texts[span["file_name"]].split(b"\n")[span["line_start"] - 1 : span["line_end"] + 1] for span in spans)
+            return {int(number) for _, text in spans for number in arms.findall(text)}
+        lines = (text.split(b"\n")[span["line_start"] - 1 : span["line_end"] + 1] for span, text in spans)
         return {int(number) for some in lines for line in some for number in re.findall(rb"/\*M(\d+)\[\*/", line)}
 
     def test_binary(self, built: str) -> Path:
@@ -253,6 +266,11 @@ def innermost(text: bytes, span: dict) -> set[int]:
     return {best[1]} if best else set()
 
 
+def result(outcome: str, seconds: float, source: str, tests: str) -> dict:
+    """What check.py keeps of a mutant."""
+    return {"outcome": outcome, "seconds": seconds, "build_seconds": 0.0, "source": source, "tests": tests}
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("part", type=Path)
@@ -272,7 +290,17 @@ def main() -> int:
     if not left:
         return 0
     build = Build(options)
-    built = build.make({numbers[name] for name in left}, len(listing))
+    # What could not be built with the same text of its file cannot be now.
+    cannot = kept.setdefault("not_at_once", {})
+    wanted = {numbers[name] for name in left if cannot.get(name) != kept["all"][name]}
+    built = build.make(wanted, len(listing))
+    for name in left:
+        if numbers[name] in built:
+            continue
+        cannot[name] = kept["all"][name]
+        if numbers[name] in build.unviable and listing[numbers[name] - 1]["genre"] == "FnValue":
+            kept["results"][name] = result("unviable", 0.0, kept["all"][name], options.tests)
+    check.write(options.part, kept)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY_MAX, MEMORY_MAX))
     resource.setrlimit(resource.RLIMIT_FSIZE, (FILE_MAX, FILE_MAX))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
@@ -281,18 +309,14 @@ def main() -> int:
     tests.record()
     tried = {numbers[name]: name for name in left if numbers[name] in built}
     took = time.monotonic() - started
-    print(f"{len(tests.names)} tests came by {len(tests.of)} mutants in {took:.0f} s: {len(tried)} of {len(left)} are tried", flush=True)
+    print(
+        f"{len(tests.names)} tests came by {len(tests.of)} mutants in {took:.0f} s: {len(tried)} of {len(left)} are tried, {len(build.unviable)} cannot be built",
+        flush=True,
+    )
     try:
         for done, (number, outcome, test, seconds) in enumerate(tests.attempts(tried), 1):
             name = tried[number]
-            kept["results"][name] = {
-                "outcome": outcome,
-                "seconds": seconds,
-                "build_seconds": 0.0,
-                "source": kept["all"][name],
-                "tests": options.tests,
-                "by": test,
-            }
+            kept["results"][name] = result(outcome, seconds, kept["all"][name], options.tests) | {"by": test}
             if outcome != "caught" or done % 20 == 0:
                 check.write(options.part, kept)
                 reason = "" if tests.of.get(number) else ", no test comes by"

@@ -40,6 +40,14 @@ def test_what_the_compiler_points_at_first_counts(tmp_path):
     assert guilty(tmp_path, span(b"(a) -", is_primary=False), span(b"fn sum")) == {1}
 
 
+def test_a_value_that_a_type_cannot_have_is_known_from_other_errors(tmp_path):
+    (tmp_path / "lib.rs").write_bytes(TEXT)
+    build = at_once.Build(Namespace(tree=tmp_path, part=tmp_path, program=None, features="serve"))
+    beside = {"spans": [span(b"(a) -", is_primary=False), span(b"fn sum")], "children": []}
+    assert build.within(beside, True) == set()
+    assert build.within({"spans": [span(b"(b) %")], "children": []}, True) == {2}
+
+
 def test_an_error_beside_all_mutants_is_of_those_of_its_lines(tmp_path):
     assert guilty(tmp_path, span(b"match n() { 1")) == {1, 2}
 
