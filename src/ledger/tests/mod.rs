@@ -5,6 +5,7 @@ mod earlier;
 mod kept_receipts;
 pub(crate) mod logged;
 mod many;
+mod opening;
 pub(crate) mod rig;
 pub(super) mod sequences;
 
