@@ -26,9 +26,10 @@ fn webhook(url: &str) -> Webhook {
 /// Nobody listens there for an hour: an event is sent again after growing pauses, at most a quarter of an hour apart; then it arrives.
 #[tokio::test]
 async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // The port is taken, and nobody listens on it yet.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     let receiver = Receiver::new(webhook(&format!("http://{address}/x")));
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
     let data = serde_json::json!({});
@@ -57,7 +58,7 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
         pauses.iter().all(|pause| *pause < 1_080_000) && pauses.len() >= 11,
         "{pauses:?}"
     );
-    let listener = tokio::net::TcpListener::bind(address).await.unwrap();
+    let listener = socket.listen(16).unwrap();
     let answers = tokio::spawn(async move {
         let (mut socket, _) = listener.accept().await.unwrap();
         let mut bytes = [0; 4096];
