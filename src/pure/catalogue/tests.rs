@@ -1,5 +1,8 @@
 //! Catalogues that are read, and those that are refused with the line that is wrong.
 
+mod bounds;
+mod changes;
+
 use super::*;
 
 const PURPOSES: &str = "chat vision code fast router planner executor free slide slot_extract";

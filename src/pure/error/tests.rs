@@ -62,3 +62,29 @@ fn only_a_shortage_by_running_calls_says_when_to_come_back() {
         "{text}"
     );
 }
+
+#[test]
+fn what_a_provider_answers_is_told_as_it_helps() {
+    for status in [400, 404, 409, 413, 415, 422] {
+        let told = ApiError::from_upstream_status(status, Some(7));
+        assert!(
+            matches!(told, ApiError::UpstreamRefused { status: said, .. } if said == status),
+            "{told:?}"
+        );
+    }
+    for status in [408, 504] {
+        let told = ApiError::from_upstream_status(status, None);
+        assert!(matches!(told, ApiError::UpstreamUnreachable), "{told:?}");
+    }
+    for status in [401, 402, 403, 500, 502, 503, 418] {
+        let told = ApiError::from_upstream_status(status, None);
+        assert!(matches!(told, ApiError::UpstreamFailed), "{told:?}");
+    }
+    for (said, secs) in [(Some(7), 7), (None, DEFAULT_RETRY_AFTER_SECS)] {
+        let told = ApiError::from_upstream_status(429, said);
+        assert!(
+            matches!(told, ApiError::UpstreamBusy { retry_after_secs } if retry_after_secs == secs),
+            "{told:?}"
+        );
+    }
+}

@@ -186,6 +186,72 @@ mod tests {
         }
     }
 
+    fn subject(prompt: &str, completion: &str) -> Subject<'static> {
+        Subject {
+            id: "acme/code",
+            inputs: &[],
+            output: "text",
+            context_length: 1_000,
+            prompt: prompt.parse().unwrap(),
+            completion: completion.parse().unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_model_has_the_tier_of_the_first_rule_that_fits() {
+        let rules = "provider: x\nskip: ['*:free']\ntiers:
+            - { tier: pro, id: 'other/*' }
+            - { tier: free, id: 'acme/*', prompt_max: '0.1', completion_max: '0.2' }
+            - { tier: enterprise }";
+        let rules = Rules::parse(rules).unwrap();
+        for (prompt, completion, tier) in [
+            ("0.1", "0.2", Tier::Free),
+            ("0.11", "0.2", Tier::Enterprise),
+            ("0.1", "0.21", Tier::Enterprise),
+        ] {
+            assert_eq!(rules.tier(&subject(prompt, completion)), tier, "{prompt} {completion}");
+        }
+        assert!(rules.skips("acme/code:free") && !rules.skips("acme/code"));
+        assert_eq!(rules.description_chars_max, 300);
+    }
+
+    #[test]
+    fn a_model_has_the_purposes_of_all_rules_that_fit() {
+        let has = |condition: &str, subject: &Subject<'_>| {
+            let rules =
+                format!("provider: x\ntiers: [ {{ tier: free }} ]\npurposes: [ {{ purposes: [chat], {condition} }} ]");
+            Rules::parse(&rules).unwrap().purposes(subject) == [Purpose::Chat]
+        };
+        let inputs = ["text".to_owned(), "image".to_owned()];
+        let subject = Subject {
+            inputs: &inputs,
+            ..subject("0.1", "0.2")
+        };
+        for (condition, fits) in [
+            ("id: 'acme/*'", true),
+            ("id: 'other/*'", false),
+            ("input: image", true),
+            ("input: audio", false),
+            ("output: text", true),
+            ("output: embedding", false),
+            ("context_min: 1000", true),
+            ("context_min: 1001", false),
+            ("prompt_max: '0.1'", true),
+            ("prompt_max: '0.09'", false),
+            ("completion_max: '0.2'", true),
+            ("completion_max: '0.19'", false),
+        ] {
+            assert_eq!(has(condition, &subject), fits, "{condition}");
+            // The other conditions of a rule do not make up for one that does not fit.
+            let other = if condition.starts_with("id") {
+                "output: text"
+            } else {
+                "id: 'acme/*'"
+            };
+            assert_eq!(has(&format!("{condition}, {other}"), &subject), fits, "{condition}");
+        }
+    }
+
     #[test]
     fn rules_that_leave_a_model_without_a_tier_are_refused() {
         assert!(Rules::parse("provider: x\ntiers: []").is_err());

@@ -1,0 +1,97 @@
+//! What a new catalogue changes of an old one, as it is told.
+
+use super::{parse, yaml};
+use crate::pure::catalogue::changes::Changes;
+
+/// What the catalogue changes when `from` becomes `to`.
+fn changes(edits: &[(&str, &str)]) -> Changes {
+    let edited = yaml(|text| {
+        edits.iter().fold(text, |text, (from, to)| {
+            assert!(text.contains(from), "{from}");
+            text.replacen(from, to, 1)
+        })
+    });
+    Changes::between(&parse(&yaml(|text| text)).unwrap(), &parse(&edited).unwrap())
+}
+
+#[test]
+fn each_field_that_changed_is_told_with_both_values() {
+    for (from, to, told) in [
+        ("name: M", "name: N", "name M -> N"),
+        ("tier: free", "tier: pro", "tier free -> pro"),
+        ("context_length: 1000", "context_length: 7", "context_length 1000 -> 7"),
+        ("tokens: 100", "tokens: 7", "max_completion_tokens 100 -> 7"),
+        (
+            "text->text",
+            "text+image->text",
+            "modality text->text -> text+image->text",
+        ),
+        ("id: a/m", "id: a/m\n    aliases: [b/m, c/m]", "aliases  -> b/m+c/m"),
+        (
+            "provider: p, model: m",
+            "provider: r, model: n",
+            "targets p:m+q:m2 -> r:n+q:m2",
+        ),
+        ("\"0.000001\"", "\"0.000003\"", "prompt price 0.00000115 -> 0.00000345"),
+        (
+            "\"0.000002\"",
+            "\"0.000003\"",
+            "completion price 0.0000023 -> 0.00000345",
+        ),
+        (
+            "\"0.000002\"",
+            "\"0.000002\", request: \"0.1\"",
+            "request none -> 0.115",
+        ),
+        ("\"0.000002\"", "\"0.000002\", audio: \"0.1\"", "audio none -> 0.115"),
+        (
+            "\"0.000002\"",
+            "\"0.000002\", overrides: [{ min_prompt_tokens: 5, prompt: \"0.1\", image: \"0.2\" }, { min_prompt_tokens: 6, completion: \"0.3\" }]",
+            "overrides none -> above 5: 0.115 / 0.0000023 image 0.23; above 6: 0.00000115 / 0.345",
+        ),
+        (
+            "\"0.000002\"",
+            "\"0.000002\", tiers: { flex: { prompt: \"0.1\" }, batch: { request: \"0.1\", overrides: [{ min_prompt_tokens: 5, prompt: \"0.2\" }] } }",
+            "tiers none -> batch: 0.00000115 / 0.0000023 request 0.115, above 5: 0.23 / 0.0000023 request 0.115; flex: 0.115 / 0.0000023",
+        ),
+    ] {
+        let changes = changes(&[(from, to)]);
+        assert_eq!(changes.to_string(), format!("~ a/m  {told}\n"), "{to}");
+        assert_eq!(changes.summary(), "0 models added, 0 removed, 1 changed");
+        assert!(!changes.is_empty());
+        assert_eq!(changes.doubtful(2), None);
+    }
+}
+
+#[test]
+fn what_is_new_and_what_is_gone_is_told() {
+    let nothing = changes(&[]);
+    assert!(nothing.is_empty() && nothing.to_string().is_empty());
+    let renamed = changes(&[("id: a/e", "id: a/f"), ("embedding: a/e", "embedding: a/f")]);
+    assert_eq!(renamed.to_string(), "+ a/f  0.00000115 / 0, tier pro\n- a/e\n");
+    assert_eq!(renamed.summary(), "1 models added, 1 removed, 0 changed");
+    for only in [
+        Changes {
+            removed: Vec::new(),
+            ..renamed.clone()
+        },
+        Changes {
+            added: Vec::new(),
+            ..renamed
+        },
+    ] {
+        assert!(!only.is_empty());
+    }
+}
+
+#[test]
+fn a_list_that_shrank_and_prices_that_fell_to_nothing_are_doubtful() {
+    let gone = changes(&[("id: a/e", "id: a/f"), ("embedding: a/e", "embedding: a/f")]);
+    assert_eq!(gone.doubtful(3), None, "a third may go");
+    assert_eq!(gone.doubtful(2).as_deref(), Some("it removes 1 of 2 models"));
+    let free = changes(&[("\"0.000002\"", "\"0\"")]);
+    assert_eq!(free.doubtful(2).as_deref(), Some("a/m would cost nothing from now on"));
+    // What is not a price may be 0, and a price may rise from nothing.
+    assert_eq!(changes(&[("\"0.000002\"", "\"0.000003\"")]).doubtful(2), None);
+    assert_eq!(changes(&[("name: M", "name: \"0\"")]).doubtful(2), None);
+}
