@@ -280,7 +280,8 @@ def main() -> int:
     parser.add_argument("--features", default="")
     parser.add_argument("--at-most", type=int)
     parser.add_argument("--prefix", default="")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    # Many tests wait for a server that they start.
+    parser.add_argument("--jobs", type=int, default=2 * (os.cpu_count() or 1))
     options = parser.parse_args()
     listing = json.loads((options.part / "listing.json").read_text())
     names = check.names_of(listing)
