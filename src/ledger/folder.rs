@@ -37,12 +37,18 @@ pub(crate) fn can_be_made(folder: &Path) -> io::Result<()> {
     let above = folder.ancestors().map(here).find(is_there);
     let above = above.unwrap_or(here(Path::new("")));
     takes_files(above)?;
-    match free_bytes(above)? {
-        free if free < START_BYTES => Err(io::Error::new(
+    suffices(free_bytes(above)?)
+}
+
+/// # Errors
+/// When so much room is not enough for a start.
+fn suffices(free: u64) -> io::Result<()> {
+    match free < START_BYTES {
+        true => Err(io::Error::new(
             io::ErrorKind::StorageFull,
             format!("the disk is full: {free} bytes are free, a start needs {START_BYTES}"),
         )),
-        _ => Ok(()),
+        false => Ok(()),
     }
 }
 
@@ -158,5 +164,49 @@ mod tests {
         make(&new).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!((mode(&shared), mode(&new)), (0o750, 0o700));
+    }
+
+    #[test]
+    fn a_start_needs_8_mib() {
+        for (free, expected) in [
+            (0, Err(io::ErrorKind::StorageFull)),
+            (START_BYTES - 1, Err(io::ErrorKind::StorageFull)),
+            (START_BYTES, Ok(())),
+            (u64::MAX, Ok(())),
+        ] {
+            assert_eq!(suffices(free).map_err(|error| error.kind()), expected, "{free}");
+        }
+    }
+
+    /// Root may write everywhere, so this is somebody else's look.
+    #[test]
+    fn a_folder_that_may_not_be_written_takes_no_files() {
+        let place = tempfile::tempdir().unwrap();
+        let mode = |path: &Path, mode| std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+        let [read_only, open] = ["read-only", "open"].map(|name| place.path().join(name));
+        for (folder, bits) in [(&read_only, 0o555), (&open, 0o777)] {
+            std::fs::create_dir(folder).unwrap();
+            mode(folder, bits);
+        }
+        mode(place.path(), 0o755);
+        let look = || {
+            const NOBODY: libc::uid_t = 65534;
+            const SAME: libc::uid_t = libc::uid_t::MAX;
+            // SAFETY: this call, unlike libc's, changes who this thread is and no other, and the thread ends.
+            let changed =
+                unsafe { libc::geteuid() != 0 || libc::syscall(libc::SYS_setresuid, SAME, NOBODY, SAME) == 0 };
+            assert!(changed);
+            [&read_only, &open].map(|folder| takes_files(folder).map_err(|error| error.kind()))
+        };
+        let looked = std::thread::scope(|scope| scope.spawn(look).join().unwrap());
+        assert_eq!(looked, [Err(io::ErrorKind::PermissionDenied), Ok(())]);
+    }
+
+    #[test]
+    fn a_file_system_that_does_not_copy_on_write_is_left_as_it_is() {
+        let folder = File::open("/proc").unwrap();
+        assert!(!copies_on_write(&folder).unwrap());
+        // It has no flags, so that whoever asked for them got an error.
+        change_in_place(&folder).unwrap();
     }
 }

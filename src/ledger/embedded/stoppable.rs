@@ -53,10 +53,13 @@ mod tests {
         let stoppable = Stoppable::default();
         let count = || stoppable.0.lock().unwrap().of_calls.len();
         assert!(!stoppable.runs());
+        let mut most = 0;
         for _ in 0..FEW * 10 {
             stoppable.add(&Arc::new(Cover::of(None)));
             assert!(count() <= FEW, "nothing is kept of so many that have ended");
+            most = most.max(count());
         }
+        assert_eq!(most, FEW, "not each call looks through all of them");
         assert!(!stoppable.runs());
         // As many as run are kept, however many they are.
         let running: Vec<_> = (0..FEW * 10).map(|_| Arc::new(Cover::of(None))).collect();

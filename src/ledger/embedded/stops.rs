@@ -61,3 +61,24 @@ fn running(shared: &Shared) -> Vec<Arc<EmbeddedAccount>> {
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Of so many the names fit in a line of the socket.
 const ASKED_AT_ONCE: usize = 1_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::rig::Rig;
+
+    #[test]
+    fn a_ledger_that_is_this_process_again_is_looked_after_no_more() {
+        let rig = Rig::embedded();
+        let crate::ledger::Ledger::Embedded(store) = &rig.ledger else {
+            panic!("another store");
+        };
+        let (shared, path) = (Arc::downgrade(&store.shared), store.path().to_owned());
+        let (ended, ends) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            watch_until_the_end(&shared, &path);
+            ended.send(()).unwrap();
+        });
+        assert!(ends.recv_timeout(Duration::from_secs(30)).is_ok());
+    }
+}

@@ -17,6 +17,7 @@ use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 mod accounts;
 mod acts;
 mod events;
+mod given_back;
 mod groups;
 mod handover;
 mod idempotency;
@@ -25,6 +26,7 @@ mod posts;
 mod spending;
 mod standing;
 mod successor;
+mod thread;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
 

@@ -37,7 +37,7 @@ pub(super) struct Committer {
     /// Credit entries whose write failed, and of which the file did not say whether it has them. Memory has none of them.
     pub(super) doubtful: Vec<CreditPost>,
     /// The journal's entries of what was committed, until it is on the disk.
-    unsynced: Vec<Entry>,
+    pub(super) unsynced: Vec<Entry>,
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     sync_at: Option<Instant>,
@@ -170,7 +170,7 @@ impl Committer {
         written
     }
 
-    fn do_what_is_due(&mut self) {
+    pub(super) fn do_what_is_due(&mut self) {
         let now = crate::clock::monotonic();
         // Whether an outage is over is looked at even when there is nothing to commit.
         if [self.commit_at, self.outage.over_at()]
@@ -231,7 +231,7 @@ impl Committer {
     ///
     /// # Errors
     /// When the disk does not take it: to be tried again.
-    fn sync(&mut self) -> Result<(), StoreError> {
+    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
         self.database.sync()?;
         if let Some(files) = self.shared.receipt_files.get()
             && !files.flush()
@@ -373,7 +373,7 @@ fn sums(debits: &[QueuedDebit]) -> FastMap<AccountId, AccountDebit> {
 /// What a machine that dies may lose.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// The most places in the journal that wait for files that cannot be written: a third of those that there are.
-const UNSYNCED_MAX: usize = 40_000;
+pub(super) const UNSYNCED_MAX: usize = 40_000;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How often idempotency keys are looked through for those that have expired.
 const KEYS_EVERY: Duration = Duration::from_secs(60);

@@ -14,21 +14,27 @@ use crate::pure::ids::KeyId;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::operator::{Role, token};
 
-struct Thread {
+pub(super) struct Thread {
     _folder: tempfile::TempDir,
-    shared: Arc<Shared>,
-    committer: Committer,
-    path: std::path::PathBuf,
+    pub(super) shared: Arc<Shared>,
+    pub(super) committer: Committer,
+    pub(super) path: std::path::PathBuf,
 }
 
 /// A ledger with 10 credits, whose thread is this one.
-fn thread() -> Thread {
-    let rig = rig();
+pub(super) fn thread() -> Thread {
+    thread_of(rig(), 0, Clock::manual(NOW))
+}
+
+/// The same over a ledger that is there, which keeps receipts for so many days.
+pub(super) fn thread_of(rig: Rig, receipt_days: u32, clock: Clock) -> Thread {
     rig.store.close();
     let path = rig.folder.path().join("other.db");
     std::fs::copy(rig.folder.path().join("ledger.db"), &path).unwrap();
-    let database = Database::open(&path).unwrap();
-    let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
+    let mut database = Database::open(&path).unwrap();
+    let bounds = ReceiptBounds::days(receipt_days);
+    database.keep_receipts(bounds, clock.now().day()).unwrap();
+    let shared = Arc::new(Shared::load(&database, clock, take_lock(&path).unwrap()).unwrap());
     let (_commands, inbox) = std::sync::mpsc::channel();
     let committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
     Thread {

@@ -1,0 +1,261 @@
+//! What the ledger's thread does step by step: what it writes, what it keeps, and what it tells of that.
+
+use super::posts::{Thread, thread, thread_of};
+use super::*;
+use crate::config::Idempotency;
+use crate::ledger::ReceiptFiles;
+use crate::ledger::admin::operators::{OPERATORS_MAX, OperatorOp, OperatorRecord};
+use crate::ledger::embedded::spending::{END_USERS_IN_MEMORY, bound};
+use crate::ledger::embedded::writer::UNSYNCED_MAX;
+use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
+use crate::ledger::tests::rig::request_id;
+use crate::pure::idempotency::{Fingerprint, KEPT_MS, KeyName};
+use crate::pure::operator::{Role, operator_id, token};
+use crate::pure::spend::{EndUser, EndUserId, Reset};
+
+fn queued(cell: &Arc<EmbeddedAccount>, number: CallNumber, debit: Debit) -> QueuedDebit {
+    QueuedDebit {
+        is_tracked: false,
+        cell: Arc::clone(cell),
+        debit: Some(debit),
+        day: NOW.day(),
+        month: NOW.month(),
+        month_used: Credits::ZERO,
+        number,
+        id: request_id(number.number),
+        numbers: Numbers::read(number.number, "").unwrap(),
+        queued: NOW,
+        entry: Entry::none(),
+    }
+}
+
+impl Thread {
+    fn queue(&self, sequence: u64) {
+        let cell = Arc::clone(&self.shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
+        let number = CallNumber::new(self.shared.producer.current(), sequence);
+        let queued = queued(&cell, number, debit("1"));
+        self.shared.queue.lock().unwrap().push(queued);
+    }
+
+    fn with_files(&self, folder: &Path) -> Arc<ReceiptFiles> {
+        let files = ReceiptFiles::start(folder, 0, Clock::manual(NOW)).unwrap();
+        self.shared.receipt_files.set(Arc::clone(&files)).unwrap();
+        files
+    }
+}
+
+fn lines(folder: &Path) -> usize {
+    let text = std::fs::read_to_string(folder.join("receipts-2026-11-20.jsonl")).unwrap();
+    text.lines().filter(|line| !line.is_empty()).count()
+}
+
+#[test]
+fn what_cannot_be_written_is_told_until_it_is() {
+    let mut thread = thread();
+    let file = rusqlite::Connection::open(&thread.path).unwrap();
+    file.execute_batch("CREATE TRIGGER full BEFORE UPDATE ON accounts BEGIN SELECT RAISE(FAIL, 'full'); END")
+        .unwrap();
+    thread.queue(1);
+    thread.committer.commit().unwrap_err();
+    assert_eq!(*thread.shared.unwritten.lock().unwrap(), (1, Some(NOW)));
+    file.execute_batch("DROP TRIGGER full").unwrap();
+    thread.committer.commit().unwrap();
+    assert_eq!(*thread.shared.unwritten.lock().unwrap(), (0, None));
+}
+
+/// The places of the journal are free once their debits are on the disk, and that is brought there now and then.
+#[test]
+fn what_was_committed_keeps_its_place_until_it_is_brought_to_the_disk() {
+    let mut thread = thread();
+    thread.queue(1);
+    thread.committer.commit().unwrap();
+    thread.committer.do_what_is_due();
+    assert_eq!(thread.committer.unsynced.len(), 1, "it is not due yet");
+    thread.committer.sync().unwrap();
+    assert_eq!(thread.committer.unsynced.len(), 0);
+}
+
+/// Until the files have their receipts, whoever starts next finds them in the journal, as long as that has room.
+#[test]
+fn places_wait_for_files_of_receipts_but_not_all_of_them() {
+    let mut thread = thread();
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipts");
+    let files = thread.with_files(&path);
+    thread.queue(1);
+    thread.committer.commit().unwrap();
+    thread.committer.sync().unwrap();
+    assert_eq!((thread.committer.unsynced.len(), lines(&path)), (0, 1));
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    thread.queue(2);
+    thread.committer.commit().unwrap();
+    for (waiting, left) in [(1, 1), (UNSYNCED_MAX - 1, UNSYNCED_MAX - 1), (UNSYNCED_MAX, 0)] {
+        thread.committer.unsynced.resize_with(waiting, Entry::none);
+        thread.committer.sync().unwrap();
+        assert_eq!(thread.committer.unsynced.len(), left);
+    }
+    std::fs::remove_file(&path).unwrap();
+    files.close();
+}
+
+#[test]
+fn receipts_go_to_files_also_where_the_ledger_keeps_none() {
+    for days in [0, 30] {
+        let mut thread = thread_of(rig(), days, Clock::manual(NOW));
+        let folder = tempfile::tempdir().unwrap();
+        let files = thread.with_files(folder.path());
+        thread.queue(1);
+        thread.committer.commit().unwrap();
+        files.close();
+        assert_eq!(lines(folder.path()), 1, "{days} days");
+    }
+}
+
+/// Its own process may have died between the ledger and the file.
+#[test]
+fn what_a_dead_process_left_is_written_to_the_files_again() {
+    let rig = rig();
+    let folder = tempfile::tempdir().unwrap();
+    let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
+    rig.store.receipt_files().set(Arc::clone(&files)).unwrap();
+    let cell = rig.store.find_key(&rig.key).unwrap().place;
+    let number = Some(rig.store.next_number(&cell));
+    for is_new in [true, false] {
+        let owed = crate::ledger::Orphan::Owed {
+            debit: debit("1"),
+            number,
+        };
+        let taken = rig.store.take_over(&cell, request_id(1), owed, Entry::none());
+        assert_eq!(taken, Ok(is_new));
+    }
+    rig.store.close();
+    files.close();
+    assert_eq!(lines(folder.path()), 2);
+}
+
+fn keyed(key: &str, name: &str, n: u64) -> KeyedCall {
+    let key = key.to_owned().into();
+    KeyedCall {
+        name: KeyName::of(&key, name.as_bytes()).unwrap(),
+        key,
+        fingerprint: Fingerprint::from_bytes([1; 32]),
+        request: request_id(n),
+        limits: Idempotency {
+            keys_per_key_max: 2,
+            ..Idempotency::default()
+        },
+    }
+}
+
+#[test]
+fn keys_that_have_expired_are_deleted_at_the_start() {
+    let rig = rig();
+    let call = keyed("key_x", "a", 1);
+    assert!(matches!(block_on(rig.store.take_key(&call)), Ok(Found::Nothing)));
+    block_on(rig.store.send_under_key(&call)).unwrap();
+    rig.store.end_key(&call, KeyEnd::Billed(None));
+    rig.store.close();
+    for (later, left) in [(KEPT_MS - 1, 1), (KEPT_MS, 0)] {
+        let path = rig.folder.path().join(format!("after-{later}"));
+        std::fs::create_dir(&path).unwrap();
+        let copy = Rig {
+            store: Arc::clone(&rig.store),
+            folder: tempfile::tempdir_in(&path).unwrap(),
+            key: rig.key,
+        };
+        std::fs::copy(rig.store.path(), copy.folder.path().join("ledger.db")).unwrap();
+        let mut thread = thread_of(copy, 0, Clock::manual(NOW.plus_millis(later)));
+        thread.committer.do_what_is_due();
+        let file = rusqlite::Connection::open(&thread.path).unwrap();
+        let count = file.query_row("SELECT count(*) FROM idempotency", [], |row| row.get::<_, i64>(0));
+        assert_eq!(count.unwrap(), left, "after {later} ms");
+    }
+}
+
+/// Of which the file has not heard, for none of them is sent.
+#[test]
+fn keys_of_calls_that_are_not_sent_yet_count_against_the_most_of_their_api_key() {
+    let rig = rig();
+    let take = |key: &str, name: &str| block_on(rig.store.take_key(&keyed(key, name, 1))).unwrap();
+    for name in ["a", "b"] {
+        assert!(matches!(take("key_x", name), Found::Nothing), "{name}");
+    }
+    assert!(matches!(take("key_x", "c"), Found::Full));
+    assert!(matches!(take("key_y", "c"), Found::Nothing), "another has its own");
+    rig.store.end_key(&keyed("key_x", "a", 1), KeyEnd::Unsent);
+    assert!(matches!(take("key_x", "c"), Found::Nothing), "one is free again");
+}
+
+#[test]
+fn nothing_is_sent_under_a_key_that_another_call_was_sent_under() {
+    let rig = rig();
+    block_on(rig.store.send_under_key(&keyed("key_x", "a", 1))).unwrap();
+    let sent = block_on(rig.store.send_under_key(&keyed("key_x", "a", 2)));
+    assert!(matches!(sent, Err(StoreError::Corrupt(_))), "{sent:?}");
+}
+
+#[test]
+fn there_are_at_most_so_many_operators() {
+    let mut thread = thread();
+    let digest = token([1; 32]).digest();
+    let put = |n: usize| {
+        let id = format!("op_{n}");
+        let record = OperatorRecord {
+            id,
+            name: "anna".to_owned(),
+            role: Role::Read,
+            created: NOW,
+            expires: None,
+            revoked: None,
+        };
+        thread.shared.operators.put(digest, record);
+    };
+    (1..OPERATORS_MAX).for_each(put);
+    let mut create = |n: u8| {
+        let digest = token([n; 32]).digest();
+        let op = OperatorOp::Create {
+            digest: digest.to_hex(),
+            name: "bea".to_owned(),
+            role: Role::Read,
+            expires_in_ms: None,
+        };
+        let created = thread.committer.execute(AdminOp::Operator(op));
+        let is_there = thread.shared.operators.get(&operator_id(&digest)).is_some();
+        assert_eq!(created.is_ok(), is_there);
+        is_there
+    };
+    assert_eq!([create(2), create(3)], [true, false]);
+}
+
+#[test]
+fn periods_that_are_over_leave_memory_once_very_many_end_users_are_there() {
+    let rig = rig();
+    let cell = rig.store.find_key(&rig.key).unwrap().place;
+    let key: crate::pure::ids::KeyId = "key_x".to_owned().into();
+    let of = |n: usize| EndUser {
+        id: EndUserId::of(&n.to_string()),
+        reset: Reset::Daily,
+    };
+    let id = crate::ledger::tests::rig::request_at(1, NOW);
+    let spend = |n| cell.state().spend(&key, Some(of(n)), id, credits("0.1"));
+    (0..END_USERS_IN_MEMORY).for_each(spend);
+    let debit = Debit {
+        end_user: Some(of(0)),
+        ..debit("0.1")
+    };
+    let number = CallNumber::new(rig.store.producer(), 1);
+    let written = [queued(&cell, number, debit)];
+    let later = NOW.plus_millis(5 * 86_400_000).day();
+    bound(&written, later);
+    assert_eq!(cell.state().end_users_known(), END_USERS_IN_MEMORY);
+    spend(END_USERS_IN_MEMORY);
+    bound(&written, NOW.day());
+    assert_eq!(
+        cell.state().end_users_known(),
+        END_USERS_IN_MEMORY + 1,
+        "the day is not over"
+    );
+    bound(&written, later);
+    assert_eq!(cell.state().end_users_known(), 0);
+}
