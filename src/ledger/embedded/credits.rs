@@ -177,7 +177,7 @@ impl Committer {
     }
 
     /// A write that failed may have reached the file all the same: that says so itself.
-    fn write(&mut self, post: &CreditPost) -> Result<Written, StoreError> {
+    pub(super) fn write(&mut self, post: &CreditPost) -> Result<Written, StoreError> {
         let written = self.database.post(post, self.shared.clock.now());
         let Err(error) = written else { return written };
         let looked = self.database.credit_entry(&post.account, &post.reference);

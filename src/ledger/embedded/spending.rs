@@ -67,4 +67,4 @@ pub(super) fn of_predecessor(state: &AccountState, hold: &LiveHold) -> Option<Ar
 }
 
 /// From how many end users of an account on periods that are over are not kept in memory: about 20 MB.
-pub(super) const END_USERS_IN_MEMORY: usize = 200_000;
+pub(super) const END_USERS_IN_MEMORY: usize = if cfg!(test) { 200 } else { 200_000 };

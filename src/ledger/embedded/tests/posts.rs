@@ -95,6 +95,17 @@ fn a_post_that_was_doubtful_counts_once_it_is_known() {
     assert_eq!(thread.balance(), credits("10"));
 }
 
+/// What the file has under the reference is another entry: that is not what could not be written.
+#[test]
+fn another_entry_with_the_reference_is_not_the_one_whose_write_failed() {
+    let mut thread = thread();
+    let post = |amount| CreditPost::top_up("acme".parse().unwrap(), credits(amount), "A".to_owned());
+    for (amount, is_there) in [("10", true), ("11", false)] {
+        thread.committer.database.fails_after_commit = true;
+        assert_eq!(thread.committer.write(&post(amount)).is_ok(), is_there, "{amount}");
+    }
+}
+
 #[test]
 fn a_post_that_cannot_be_written_changes_nothing() {
     let mut thread = thread();
