@@ -150,3 +150,59 @@ impl Standing {
 /// The longest that a reader waits for the receipt of a call that still holds credit: its client may have the last byte just before it
 /// is billed, and another gateway's settlement is on its way for some milliseconds. What holds credit for longer runs.
 pub(super) const SETTLEMENT_WITHIN: Duration = Duration::from_millis(250);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_four_numbers_of_a_row_or_two_of_a_stream() {
+        for (text, expected) in [
+            ("1.2.3.4", true),
+            ("0.00.123456789012345.4", true),
+            ("1795132800000-0", true),
+            ("123456789012345-1", true),
+            ("", false),
+            ("1", false),
+            ("1.2.3", false),
+            ("1.2.3.4.5", false),
+            ("1.2.3.x", false),
+            ("x.2.3.4", false),
+            ("1..3.4", false),
+            ("1.2.3.", false),
+            ("1234567890123456.2.3.4", false),
+            ("1.2-3.4", false),
+            ("1.2", false),
+            ("1-2-3-4", false),
+            ("1-2-3", false),
+            ("a-b", false),
+            ("-", false),
+            ("-1", false),
+            ("1-", false),
+            ("1-1234567890123456", false),
+            ("+1.2.3.4", false),
+            ("1.2.3.4 ", false),
+        ] {
+            assert_eq!(is_place(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn a_call_is_marked_by_its_id_and_by_the_name_of_its_answer() {
+        let id = "0190a0b0-c0d0-7e0f-8a0b-0c0d0e0f0a0b";
+        let quoted = format!("\"{id}\"");
+        for (call, expected) in [
+            (CallName::new("gen-1"), vec!["\"gen-1\"".to_owned()]),
+            (CallName::new("a \"b\""), vec![r#""a \"b\"""#.to_owned()]),
+            // Its answer may have that name too.
+            (CallName::new(id), vec![quoted.clone()]),
+            (
+                CallName::new(&id.to_uppercase()),
+                vec![quoted.clone(), quoted.to_uppercase()],
+            ),
+            (CallName::from(id.parse::<RequestId>().unwrap()), vec![quoted.clone()]),
+        ] {
+            assert_eq!(call.marks(), expected, "{call:?}");
+        }
+    }
+}

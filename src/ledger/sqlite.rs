@@ -383,3 +383,6 @@ CREATE TABLE settings (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT, WITHO
 PRAGMA user_version = 1;
 COMMIT;
 ";
+
+#[cfg(test)]
+mod tests;

@@ -1,6 +1,8 @@
 //! A process' death is the dropping of everything in it: the journal's lock goes, its entries stay, and the store keeps what it has.
 
 mod damage;
+mod files;
+mod folders;
 mod growth;
 mod histories;
 mod recovered;

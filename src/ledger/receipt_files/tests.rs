@@ -72,17 +72,22 @@ fn a_folder_that_is_taken_away_is_made_again_and_what_cannot_be_written_is_told(
     assert_eq!(read(&path, "2026-11-20"), [receipt(2, NOW)]);
 }
 
-#[test]
-fn what_cannot_be_written_waits_and_comes_whole() {
-    let folder = tempfile::tempdir().unwrap();
-    let state = State {
-        folder: folder.path().to_owned(),
+/// Files that no thread writes.
+fn state(folder: &Path) -> State {
+    State {
+        folder: folder.to_owned(),
         keep_days: 0,
         clock: Clock::manual(NOW),
         queue: Mutex::default(),
         changed: Condvar::new(),
         progress: Condvar::new(),
-    };
+    }
+}
+
+#[test]
+fn what_cannot_be_written_waits_and_comes_whole() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = state(folder.path());
     let path = folder.path().join("receipts-2026-11-20.jsonl");
     std::fs::create_dir(&path).unwrap();
     let mut writing = Writing {
@@ -148,4 +153,165 @@ fn a_folder_that_cannot_be_written_is_an_error_at_the_start() {
         error.starts_with(&format!("receipts.files: {}: ", file.display())),
         "{error}"
     );
+}
+
+/// Whether the thread has ended: it has the state too for as long as it runs.
+fn has_ended(files: &ReceiptFiles) -> bool {
+    Arc::strong_count(&files.state) == 1
+}
+
+#[test]
+fn the_thread_has_ended_once_the_files_are_closed() {
+    let folder = tempfile::tempdir().unwrap();
+    for count in [0, 1, 3] {
+        let path = folder.path().join(count.to_string());
+        let files = ReceiptFiles::start(&path, 0, Clock::manual(NOW)).unwrap();
+        let all: Vec<Receipt> = (0..count).map(|number| receipt(number, NOW)).collect();
+        all.iter().for_each(|receipt| files.push(receipt.clone()));
+        assert!(!has_ended(&files));
+        files.close();
+        assert!(has_ended(&files), "{count}");
+        assert_eq!(read(&path, "2026-11-20"), all);
+    }
+}
+
+#[test]
+fn the_thread_ends_also_when_the_last_receipts_cannot_be_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipts");
+    let files = ReceiptFiles::start(&path, 0, Clock::manual(NOW)).unwrap();
+    std::fs::remove_dir_all(&path).unwrap();
+    std::fs::write(&path, "").unwrap();
+    files.push(receipt(1, NOW));
+    files.close();
+    assert!(has_ended(&files));
+}
+
+/// A thread that has ended is not waited for.
+#[test]
+fn files_whose_thread_is_gone_are_closed_at_once() {
+    let files = ReceiptFiles {
+        state: Arc::new(state(Path::new("nowhere"))),
+        thread: Mutex::new(Some(std::thread::spawn(|| {}))),
+    };
+    while files
+        .thread
+        .lock()
+        .unwrap()
+        .as_ref()
+        .is_some_and(|thread| !thread.is_finished())
+    {
+        std::thread::yield_now();
+    }
+    let began = monotonic();
+    files.close();
+    assert!(began.elapsed() < CLOSE_MAX);
+}
+
+/// Waits until so many were written, with nobody to hurry the thread.
+fn wait_for(files: &ReceiptFiles, written: u64) {
+    let less = |queue: &mut Queue| queue.written < written;
+    let progress = &files.state.progress;
+    let (queue, _) = progress
+        .wait_timeout_while(files.state.queue(), 20 * WRITE_EVERY, less)
+        .unwrap();
+    assert_eq!(queue.written, written);
+}
+
+#[test]
+fn a_receipt_wakes_the_thread_that_waits_for_the_first() {
+    let files = ReceiptFiles {
+        state: Arc::new(state(Path::new("nowhere"))),
+        thread: Mutex::new(None),
+    };
+    let (waits, waiting) = std::sync::mpsc::channel();
+    std::thread::scope(|threads| {
+        let waiter = threads.spawn(|| {
+            let queue = files.state.queue();
+            waits.send(()).unwrap();
+            // Only now is the queue free for who pushes.
+            let (queue, ended) = files.state.changed.wait_timeout(queue, 20 * WRITE_EVERY).unwrap();
+            (queue.receipts.len(), ended.timed_out())
+        });
+        waiting.recv().unwrap();
+        files.push(receipt(1, NOW));
+        assert_eq!(waiter.join().unwrap(), (1, false));
+    });
+}
+
+#[test]
+fn what_could_not_be_written_is_written_as_soon_as_it_can_be() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("receipts");
+    let files = ReceiptFiles::start(&path, 0, Clock::manual(NOW)).unwrap();
+    let is_broken = |is_broken: bool| match is_broken {
+        true => {
+            std::fs::remove_dir_all(&path).unwrap();
+            std::fs::write(&path, "").unwrap();
+        }
+        false => std::fs::remove_file(&path).unwrap(),
+    };
+    is_broken(true);
+    files.push(receipt(1, NOW));
+    assert!(!files.flush());
+    // Nothing new comes, and nobody asks for it.
+    is_broken(false);
+    wait_for(&files, 1);
+    is_broken(true);
+    files.push(receipt(2, NOW));
+    assert!(!files.flush());
+    // That one is the thread's now, and this one waits behind it.
+    files.push(receipt(3, NOW));
+    is_broken(false);
+    files.close();
+    assert_eq!(read(&path, "2026-11-20"), [2, 3].map(|number| receipt(number, NOW)));
+}
+
+#[test]
+fn who_hurries_does_not_wait_for_what_may_come_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
+    assert!(files.flush());
+    assert!(!files.state.queue().hurries, "nobody waits for anything");
+    let began = monotonic();
+    for number in 1..=30 {
+        files.push(receipt(number, NOW));
+        assert!(files.flush());
+    }
+    assert!(began.elapsed() < 30 * WRITE_EVERY);
+}
+
+#[test]
+fn what_comes_within_a_pause_is_written_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let state = state(folder.path());
+    state.queue().receipts.push(receipt(1, NOW));
+    let began = monotonic();
+    assert!(!state.wait(false), "the end has not come");
+    assert!(began.elapsed() >= WRITE_EVERY);
+    let both = |closes, hurries| {
+        let mut queue = state.queue();
+        (queue.closes, queue.hurries) = (closes, hurries);
+    };
+    both(false, true);
+    assert!(!state.wait(true));
+    assert!(!state.queue().hurries, "it has been hurried");
+    both(true, false);
+    assert!(state.wait(true));
+}
+
+#[test]
+fn a_day_is_four_two_and_two_digits() {
+    for (text, expected) in [
+        ("2026-11-23", true),
+        ("0000-99-99", true),
+        ("2026-11-2", false),
+        ("2026-11-231", false),
+        ("", false),
+        ("2026/11/23", false),
+        ("2026-11-2x", false),
+        ("20261-1-23", false),
+    ] {
+        assert_eq!(is_day(text), expected, "{text}");
+    }
 }

@@ -15,3 +15,17 @@ pub(super) fn keep(connection: &Connection) -> Result<(), StoreError> {
 
 /// More statements than the program has that are used again.
 const KEPT: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::sqlite::Database;
+
+    #[test]
+    fn the_ledgers_file_keeps_its_statements_as_they_are_prepared() {
+        let folder = tempfile::tempdir().unwrap();
+        let database = Database::open(&folder.path().join("ledger.db")).unwrap();
+        let kept = database.connection.db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG);
+        assert!(kept.unwrap());
+    }
+}

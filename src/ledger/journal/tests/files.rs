@@ -1,0 +1,191 @@
+//! The journal's files: what is one, what stands in it, and what is counted of it.
+
+use super::*;
+use crate::ledger::journal::segments::Segments;
+use crate::ledger::journal::slot::{Found, FoundStage, PromptPlace};
+use crate::ledger::tests::rig::{debit, request_at};
+use crate::pure::numbers::Birth;
+
+/// What a prompts file's first segment has room for: 4,096 blocks of 1,020 bytes of text.
+const SEGMENT_TEXT_BYTES: usize = 4096 * 1020;
+
+#[test]
+fn a_journal_is_known_by_a_name_of_32_hex_digits() {
+    let (no_hex, short) = ("z".repeat(32), DEAD.get(1..).unwrap());
+    for (stem, expected) in [
+        (DEAD, true),
+        (&DEAD.to_uppercase(), true),
+        (short, false),
+        (&format!("{DEAD}0"), false),
+        (&no_hex, false),
+        ("abc", false),
+        ("", false),
+    ] {
+        let path = Path::new("folder").join(format!("{stem}.journal"));
+        assert_eq!(JournalFile::names(&path), expected, "{stem}");
+    }
+}
+
+#[test]
+fn what_is_adopted_is_a_journal_or_nothing_or_an_error() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = |name: &str| folder.path().join(name);
+    std::fs::create_dir(path("folder")).unwrap();
+    std::fs::write(path("short"), "TGJRNL01").unwrap();
+    std::fs::write(path("other"), [b'x'; 5000]).unwrap();
+    let adopted = |name: &str| JournalFile::adopt(&path(name)).map(|file| file.is_some());
+    assert!(!adopted("missing").unwrap());
+    for (name, kind) in [
+        ("folder", io::ErrorKind::IsADirectory),
+        ("short", io::ErrorKind::InvalidData),
+        ("other", io::ErrorKind::InvalidData),
+    ] {
+        assert_eq!(adopted(name).unwrap_err().kind(), kind, "{name}");
+    }
+}
+
+#[test]
+fn a_segment_is_as_long_as_was_asked_for() {
+    // Not a multiple of what is written at once.
+    const EACH: usize = 17 * 4096;
+    let file = tempfile::tempfile().unwrap();
+    let segments = Segments::new(file.try_clone().unwrap(), 4096, EACH);
+    for count in 1..=3 {
+        segments.grow(count - 1).unwrap();
+        let length = usize::try_from(file.metadata().unwrap().len()).unwrap();
+        assert_eq!((length, segments.bytes()), (4096 + count * EACH, count * EACH));
+    }
+}
+
+#[test]
+fn each_prompt_of_a_file_that_grows_has_its_own_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = JournalFile::create(folder.path()).unwrap();
+    let prompts = file.path().with_extension("prompts");
+    let length = || std::fs::metadata(&prompts).unwrap().len();
+    let first = vec![b'1'; SEGMENT_TEXT_BYTES];
+    let place = file.claim(&first).unwrap().place;
+    assert_eq!(length(), 4 << 20, "there was room for it");
+    let places: Vec<PromptPlace> = (0..3u8).map(|n| file.claim(&[n; 3000]).unwrap().place).collect();
+    assert_eq!(length(), 8 << 20);
+    assert!(file.prompt(place) == Some(first), "the first was written over");
+    for (n, place) in (0..3u8).zip(places) {
+        assert!(file.prompt(place) == Some(vec![n; 3000]), "prompt {n}");
+    }
+}
+
+#[test]
+fn a_prompt_of_up_to_eight_mebibytes_is_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = JournalFile::create(folder.path()).unwrap();
+    for (bytes, is_kept) in [(0, false), (1, true), (8 << 20, true), ((8 << 20) + 1, false)] {
+        let prompt = vec![b'p'; bytes];
+        let claim = file.claim(&prompt).unwrap();
+        assert_eq!(claim.place.first_block != 0, is_kept, "{bytes}");
+        assert!(file.prompt(claim.place) == Some(prompt).filter(|_| is_kept), "{bytes}");
+        file.release(claim.slot, claim.blocks);
+    }
+}
+
+#[test]
+fn a_call_whose_end_the_store_knows_is_counted_as_unknown_no_more_until_that_is_in_doubt() {
+    let rig = Rig::new();
+    let journal = &rig.process().journal;
+    let time = |secs: i64| NOW.plus_millis(secs * 1000);
+    let begin = |secs: i64| {
+        rig.process()
+            .begin_as(request_at(u64::try_from(secs).unwrap(), time(secs)), PROMPT)
+    };
+    let [mut first, mut second] = [1, 2].map(begin);
+    let standing = || (journal.depth(), journal.oldest());
+    assert_eq!(standing(), (2, Some(time(1))));
+    for _ in 0..2 {
+        first.acknowledged();
+        assert_eq!(standing(), (1, Some(time(2))));
+    }
+    for _ in 0..2 {
+        first.doubted();
+        assert_eq!(standing(), (2, Some(time(1))));
+    }
+    second.acknowledged();
+    assert_eq!(standing(), (1, Some(time(1))));
+    second.close();
+    assert_eq!(standing(), (1, Some(time(1))));
+    first.acknowledged();
+    assert_eq!(standing(), (0, None));
+    first.close();
+    let mut third = begin(3);
+    assert_eq!(standing(), (1, Some(time(3))));
+    third.close();
+    assert_eq!(standing(), (0, None));
+}
+
+#[test]
+fn a_dead_journal_with_a_call_that_nobody_can_resolve_is_put_aside() {
+    let mut rig = Rig::new();
+    die(vec![rig.call(1)]);
+    rig.process = None;
+    let path = rig.files("journal").remove(0);
+    let file = Arc::new(super::damage::adopted(&path));
+    file.count_found();
+    Entry(Some(Written {
+        file: Arc::clone(&file),
+        slot: 0,
+        blocks: Default::default(),
+        id: request(1, "1").id,
+        stage: Stage::Owed,
+        number: None,
+        delivered: CompletionTokens(0),
+        prompt: None,
+    }))
+    .suspend();
+    let there = ["journal", "refused"].map(|extension| path.with_extension(extension).exists());
+    assert_eq!((file.in_use(), there), (0, [false, true]));
+}
+
+/// What stands in an entry's slot.
+fn found(entry: &Entry) -> Found {
+    let written = entry.0.as_ref().unwrap();
+    // SAFETY: its one owner asks.
+    let read = unsafe { written.file.slot(written.slot).unwrap().read() };
+    read.unwrap().unwrap()
+}
+
+/// A debit may get another number than its call was named by, or be the first that names it.
+#[test]
+fn an_owed_debit_has_the_number_that_it_got_last() {
+    let rig = Rig::new();
+    let producer = ProducerId::new(Birth::at(NOW), 7);
+    let [one, two] = [1, 2].map(|number| CallNumber::new(producer, number));
+    for (n, named, owed) in [(1, None, one), (2, Some(one), one), (3, Some(one), two)] {
+        let mut entry = rig.process().begin(n, PROMPT);
+        if let Some(number) = named {
+            entry.name(number);
+        }
+        entry.owe(&debit("0.5"), owed);
+        let FoundStage::Owed(found) = found(&entry).stage else {
+            panic!("call {n} owes nothing");
+        };
+        assert_eq!((found.number, found.cost), (owed, credits("0.5")), "call {n}");
+        entry.close();
+    }
+}
+
+#[test]
+fn a_models_id_may_fill_its_place() {
+    let rig = Rig::new();
+    let process = rig.process();
+    for (bytes, expected) in [(MODEL_BYTES_MAX, true), (MODEL_BYTES_MAX + 1, false)] {
+        let model = "m".repeat(bytes);
+        let intent = Intent {
+            model: &model,
+            ..process.intent(request(1, "1").id)
+        };
+        let begun = process.journal.begin(&intent, PROMPT);
+        assert_eq!(begun.is_ok(), expected, "{bytes}");
+        if let Ok(mut entry) = begun {
+            assert_eq!(found(&entry).model, model);
+            entry.close();
+        }
+    }
+}
