@@ -1,0 +1,225 @@
+//! Groups of debits, what the audit makes of them, and what is on the disk.
+
+use super::*;
+use crate::ledger::KeyRecord;
+use crate::ledger::admin::AuditFinding;
+use crate::ledger::admin::operators::OperatorRecord;
+use crate::ledger::tests::rig::debit;
+use crate::pure::ids::{ApiKey, KeyId};
+use crate::pure::spend::SpendPeriod;
+
+impl Rig {
+    /// Writes a group that is a debit of so much.
+    fn debit(&mut self, cost: i128, name: &str) {
+        let of_account = AccountDebit {
+            cost,
+            month: NOW.day().month(),
+            ..AccountDebit::default()
+        };
+        let group = [(acme(), of_account)].into_iter().collect();
+        self.database.write_debits(&group, &[], name, NOW).unwrap();
+    }
+
+    fn findings(&self) -> (u64, Vec<(String, String, i64, i64)>) {
+        let mut findings = Vec::new();
+        let accounts = self.database.audit(&mut findings).unwrap();
+        let shown = |finding: AuditFinding| {
+            let AuditFinding { account, rule, .. } = finding;
+            (account.to_string(), rule, finding.expected.pico(), finding.found.pico())
+        };
+        (accounts, findings.into_iter().map(shown).collect())
+    }
+}
+
+#[test]
+fn a_group_is_written_once_by_its_name() {
+    let mut rig = Rig::new();
+    for (name, expected) in [("a", -5), ("a", -5), ("b", -10), ("b", -10), ("a", -15)] {
+        rig.debit(5, name);
+        assert_eq!(rig.balance(), expected, "{name}");
+    }
+}
+
+#[test]
+fn a_group_may_cost_more_than_one_amount_can_be() {
+    let mut rig = Rig::new();
+    rig.change(&format!("UPDATE accounts SET balance = {}", i64::MAX));
+    rig.debit(i128::from(i64::MAX) + 5, "a");
+    assert_eq!(rig.balance(), -5);
+    rig.debit(0, "b");
+    assert_eq!(rig.balance(), -5);
+}
+
+#[test]
+fn the_audit_adds_up_what_came_in_and_what_was_spent() {
+    let mut rig = Rig::new();
+    rig.add_account("beta");
+    // More than one credit each, with a rest: 2.75 + 3.5 - 1.25 - 1.5.
+    rig.change(
+        "INSERT INTO topups (account, reference, amount, at) VALUES ('acme', 'a', 2750000000000, 0), ('acme', 'b', 3500000000000, 0),
+             ('beta', 'a', 7, 0);
+         INSERT INTO usage (account, day, model, requests, prompt, completion, cost) VALUES
+             ('acme', 1, 'a/m', 1, 1, 1, 1250000000000), ('acme', 2, 'a/m', 1, 1, 1, 1500000000000);
+         UPDATE accounts SET balance = 3500000000000 WHERE id = 'acme';
+         UPDATE accounts SET balance = 7 WHERE id = 'beta';",
+    );
+    assert_eq!(rig.findings(), (2, Vec::new()));
+    rig.change("UPDATE accounts SET balance = balance + 1 WHERE id = 'acme'");
+    let expected = (
+        "acme".to_owned(),
+        "top-ups - debits = balance".to_owned(),
+        3_500_000_000_000,
+        3_500_000_000_001,
+    );
+    assert_eq!(rig.findings(), (2, vec![expected]));
+}
+
+#[test]
+fn the_audit_holds_what_a_key_has_spent_against_its_usage() {
+    let rig = Rig::new();
+    rig.change(
+        "INSERT INTO key_usage (account, key, day, model, requests, prompt, completion, cost) VALUES
+             ('acme', 'key_x', 1, 'a/m', 1, 1, 1, 1750000000000), ('acme', 'key_x', 2, 'a/m', 1, 1, 1, 2500000000000),
+             ('acme', 'key_y', 2, 'a/m', 1, 1, 1, 9);
+         INSERT INTO spent (account, key, end_user, period, spent) VALUES
+             ('acme', 'key_x', '', 't', 4250000000000), ('acme', 'key_x', '', 'd1', 3), ('acme', 'key_y', '', 't', 9),
+             ('acme', 'key_x', '0123456789abcdef012345', 't', 4);",
+    );
+    assert_eq!(rig.findings(), (1, Vec::new()));
+    rig.change("UPDATE spent SET spent = spent - 1 WHERE key = 'key_x' AND end_user = '' AND period = 't'");
+    let expected = (
+        "acme".to_owned(),
+        "usage of the key = spent by the key".to_owned(),
+        4_250_000_000_000,
+        4_249_999_999_999,
+    );
+    assert_eq!(rig.findings(), (1, vec![expected]));
+}
+
+#[test]
+fn what_was_spent_in_a_period_is_forgotten_62_days_after_its_end() {
+    let mut rig = Rig::new();
+    let today = NOW.day();
+    let days = [-64, -63, -62, -1, 0].map(|days| SpendPeriod::Day(Day(today.0 + days)));
+    for period in days.into_iter().chain([SpendPeriod::Life]) {
+        rig.change(&format!(
+            "INSERT INTO spent (account, key, end_user, period, spent) VALUES ('acme', 'key_x', '', '{period}', 1)"
+        ));
+    }
+    for _ in 0..2 {
+        rig.database.forget_spending(today).unwrap();
+        let accounts = rig.database.accounts().unwrap();
+        let left = &accounts.first().unwrap().kept.spending;
+        let mut left: Vec<String> = left.keys().map(|(_, _, period)| period.to_string()).collect();
+        left.sort_unstable();
+        let [_, _, kept @ ..] = days;
+        let mut expected: Vec<String> = kept
+            .iter()
+            .map(SpendPeriod::to_string)
+            .chain(["t".to_owned()])
+            .collect();
+        expected.sort_unstable();
+        assert_eq!(left, expected);
+    }
+}
+
+#[test]
+fn the_audit_of_receipts_tells_counts_as_credits_and_costs_as_they_are() {
+    let mut rig = Rig::new();
+    rig.database.keep_receipts(ReceiptBounds::days(30), NOW.day()).unwrap();
+    let mut of_account = AccountDebit {
+        month: NOW.day().month(),
+        ..AccountDebit::default()
+    };
+    of_account.usage.add(NOW.day(), &debit("0.5"));
+    let group = [(acme(), of_account)].into_iter().collect();
+    let receipt = super::receipts::receipt("acme", 1, NOW, None);
+    rig.database.write_debits(&group, &[receipt], "a", NOW).unwrap();
+    let witness = || {
+        let mut findings = Vec::new();
+        rig.reader().witness(NOW.day(), &mut findings).unwrap();
+        let shown = |finding: AuditFinding| (finding.rule, finding.expected.pico(), finding.found.pico());
+        findings.into_iter().map(shown).collect::<Vec<_>>()
+    };
+    assert_eq!(witness(), []);
+    rig.change("UPDATE usage SET requests = requests + 1, cost = cost + 1");
+    let rule = |what: &str| format!("receipts = usage: {what} of a/m on {}", NOW.day());
+    assert_eq!(
+        witness(),
+        [
+            (rule("calls"), 2_000_000_000_000, 1_000_000_000_000),
+            (rule("cost"), 500_000_000_001, 500_000_000_000)
+        ]
+    );
+}
+
+#[test]
+fn what_is_brought_to_the_disk_stands_in_the_file_itself() {
+    let rig = Rig::new();
+    rig.database.sync().unwrap();
+    let copy = rig.folder.path().join("copy.db");
+    std::fs::copy(rig.path(), &copy).unwrap();
+    let copy = Database::open(&copy).unwrap();
+    assert_eq!(copy.accounts().unwrap().len(), 1);
+}
+
+#[test]
+fn an_audit_reads_all_as_one_moment_has_it() {
+    let rig = Rig::new();
+    let read = Database::open_to_read(&rig.path()).unwrap();
+    read.begin_moment().unwrap();
+    rig.change("UPDATE accounts SET balance = 5");
+    let balance = |database: &Database| database.accounts().unwrap().first().unwrap().kept.balance.pico();
+    assert_eq!((balance(&read), balance(&rig.database)), (0, 5));
+}
+
+#[test]
+fn the_pages_in_memory_are_bounded_in_bytes() {
+    assert_eq!(Rig::new().number("PRAGMA cache_size"), -8_000);
+}
+
+#[test]
+fn the_file_has_the_keys_and_operators_that_were_added() {
+    let mut rig = Rig::new();
+    let [key, operator] = [1, 2].map(|byte| ApiKey::from_random("tg_", [byte; 32]).digest());
+    let id = "op_0123456789abcdef";
+    let has = |rig: &Rig| {
+        let keys = [&key, &operator].map(|digest| rig.database.has_key(digest).unwrap());
+        let operators = [id, "op_else"].map(|id| rig.database.has_operator(id).unwrap());
+        (keys, operators)
+    };
+    assert_eq!(has(&rig), ([false; 2], [false; 2]));
+    let record = KeyRecord {
+        id: KeyId::of(&key),
+        account: acme(),
+        tier: None,
+        domains: Vec::new(),
+        expires: None,
+        limits: LimitOverrides::default(),
+        revoked: None,
+        created: NOW,
+        settings: Default::default(),
+    };
+    rig.database.insert_key(&key, &record).unwrap();
+    assert_eq!(has(&rig), ([true, false], [false; 2]));
+    let record = OperatorRecord {
+        id: id.to_owned(),
+        name: "ann".to_owned(),
+        role: crate::pure::operator::Role::Read,
+        created: NOW,
+        expires: None,
+        revoked: None,
+    };
+    rig.database.insert_operator(&operator, &record).unwrap();
+    assert_eq!(has(&rig), ([true, false], [true, false]));
+    // Revoked once, it stays as it was.
+    for at in [5, 9].map(Timestamp) {
+        rig.database.revoke_operator(id, at).unwrap();
+        rig.database.revoke_key(&key, at).unwrap();
+    }
+    let revoked = (
+        rig.database.keys().unwrap().first().unwrap().1.revoked,
+        rig.database.operators().unwrap().first().unwrap().1.revoked,
+    );
+    assert_eq!(revoked, (Some(Timestamp(5)), Some(Timestamp(5))));
+}

@@ -1,0 +1,163 @@
+//! Events in the file: which are raised, once, and for how long they are there.
+
+use serde_json::json;
+
+use super::entries::post;
+use super::*;
+use crate::ledger::admin::credits::{CreditKind, CreditPost};
+use crate::ledger::admin::events::{Delivery, Event, EventKind};
+use crate::ledger::events::{KEEP_MS, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS};
+use crate::ledger::terms::AccountTerms;
+
+fn event(id: &str, account: Option<&str>) -> Event {
+    let account = account.map(|name| name.parse().unwrap());
+    Event::new(id.to_owned(), EventKind::Test, NOW, account, json!({}))
+}
+
+impl Rig {
+    fn due(&self, now: Timestamp) -> Vec<Event> {
+        self.database.due_events(now, 10_000).unwrap()
+    }
+
+    fn ids(&self, now: Timestamp) -> Vec<String> {
+        self.due(now).into_iter().map(|event| event.id).collect()
+    }
+
+    /// How many events are open, and how many were dropped.
+    fn count(&self) -> (u64, u64) {
+        let count = self.reader().event_count().unwrap();
+        (count.open, count.dropped)
+    }
+}
+
+/// A correction, which may be any amount.
+fn correction(reference: &str, amount: i64) -> CreditPost {
+    CreditPost {
+        kind: CreditKind::Correction,
+        allow_negative: true,
+        ..post("acme", reference, amount)
+    }
+}
+
+#[test]
+fn a_balance_is_told_to_be_low_once_until_it_was_not() {
+    let mut rig = Rig::new();
+    let mut told = 0;
+    for (step, (low, amount, balance, is_told)) in [
+        (None, 10, 10, false),
+        (Some(10), 1, 11, false),
+        (Some(10), -1, 10, false),
+        (Some(10), -1, 9, true),
+        (Some(10), -1, 8, false),
+        (Some(10), 2, 10, false),
+        (Some(10), -1, 9, true),
+        (Some(12), 1, 10, true),
+        (Some(12), -1, 9, false),
+        (Some(9), 0, 9, false),
+        (Some(9), -1, 8, true),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let terms = AccountTerms {
+            low_balance: low.map(Credits::from_pico),
+            ..AccountTerms::default()
+        };
+        rig.database.set_terms(&acme(), &terms).unwrap();
+        assert_eq!(rig.post(&correction(&step.to_string(), amount)), "added");
+        assert_eq!(rig.balance(), balance);
+        let due = rig.due(NOW);
+        let low = due.iter().filter(|event| event.kind == EventKind::LowBalance).count();
+        told += usize::from(is_told);
+        assert_eq!(low, told, "step {step}");
+    }
+}
+
+#[test]
+fn an_account_is_exhausted_again_only_when_credit_has_come_in() {
+    let mut rig = Rig::new();
+    rig.change("INSERT INTO event_accounts (account, exhausted) VALUES ('acme', 1)");
+    for (amount, expected) in [(-1, true), (0, true), (1, false)] {
+        rig.post(&correction(&amount.to_string(), amount));
+        let told = rig.database.told().unwrap();
+        assert_eq!(told.get("acme").unwrap().exhausted, expected, "{amount}");
+    }
+}
+
+#[test]
+fn the_oldest_events_of_an_account_make_room_and_those_of_too_long_ago_go() {
+    let mut rig = Rig::new();
+    let (most, now, kept) = (OPEN_PER_ACCOUNT_MAX, NOW.0, NOW.0 - KEEP_MS);
+    let kind = EventKind::Test.name();
+    rig.change(&format!(
+        "INSERT INTO events (id, kind, at, account, data, deliveries, due)
+         WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {most} - 1)
+         SELECT 'a' || n, '{kind}', {now} - {most} + n, 'acme', '{{}}', '[]', {now} FROM n;
+         INSERT INTO events (id, kind, at, account, data, deliveries, due) VALUES
+             ('kept', '{kind}', {kept}, 'beta', '{{}}', '[]', {now}), ('old', '{kind}', {kept} - 1, 'beta', '{{}}', '[]', {now});"
+    ));
+    let most = u64::from(most);
+    assert_eq!(rig.count(), (most + 1, 0));
+    rig.database.raise_once(&event("b1", Some("acme")), NOW).unwrap();
+    assert_eq!(rig.count(), (most + 1, 1), "there was room for it, but one is too old");
+    for n in 2..=3 {
+        let id = format!("b{n}");
+        rig.database.raise_once(&event(&id, Some("acme")), NOW).unwrap();
+        assert_eq!(rig.count(), (most + 1, n));
+    }
+    let ids = rig.ids(NOW);
+    let has = ["a1", "a2", "a3", "b1", "b3", "kept", "old"].map(|id| ids.iter().any(|found| found == id));
+    assert_eq!(has, [false, false, true, true, true, true, false]);
+}
+
+#[test]
+fn an_event_is_raised_once_while_its_id_is_remembered() {
+    let mut rig = Rig::new();
+    let forgets = NOW.plus_millis(REMEMBERED_MS);
+    let later = forgets.plus_millis(1);
+    let raise = |rig: &mut Rig, now| rig.database.raise_once(&event("evt_1", None), now).unwrap();
+    for _ in 0..2 {
+        raise(&mut rig, NOW);
+        assert_eq!(rig.ids(NOW), ["evt_1"]);
+    }
+    rig.database.settle_event("evt_1", &[]).unwrap();
+    for now in [NOW, forgets] {
+        raise(&mut rig, now);
+        assert_eq!(rig.ids(now), [""; 0]);
+    }
+    raise(&mut rig, later);
+    assert_eq!(rig.ids(later), ["evt_1"]);
+}
+
+#[test]
+fn an_event_is_due_when_the_first_of_its_deliveries_is_and_the_oldest_due_comes_first() {
+    let mut rig = Rig::new();
+    for id in ["evt_1", "evt_2", "evt_3"] {
+        rig.database.raise_once(&event(id, None), NOW).unwrap();
+    }
+    let due = [7, 5].map(|ms| Delivery {
+        url: "https://example.com".to_owned(),
+        failed: 1,
+        due: NOW.plus_millis(ms),
+    });
+    rig.database.settle_event("evt_1", &due).unwrap();
+    assert_eq!(rig.ids(NOW.plus_millis(4)), ["evt_2", "evt_3"]);
+    assert_eq!(rig.ids(NOW.plus_millis(5)), ["evt_2", "evt_3", "evt_1"]);
+    let all = rig.due(NOW.plus_millis(5));
+    assert_eq!(all.last().unwrap().deliveries, due);
+    let two = rig.database.due_events(NOW.plus_millis(5), 2).unwrap();
+    assert_eq!(two, all.get(..2).unwrap());
+}
+
+#[test]
+fn of_many_new_events_a_thousand_are_raised_at_once_and_the_others_with_the_next() {
+    let mut rig = Rig::new();
+    // Not too many for one account.
+    let accounts = [Some("acme"), Some("beta"), None];
+    let event = |n: usize| event(&format!("evt_{n}"), *accounts.get(n % 3).unwrap());
+    let events: Vec<Event> = (0..1004).map(event).collect();
+    for (count, expected) in [(3, 3), (3, 3), (1004, 1003), (1004, 1004), (1004, 1004)] {
+        rig.database.raise_new(events.get(..count).unwrap(), NOW).unwrap();
+        assert_eq!(rig.count(), (expected, 0));
+    }
+}
