@@ -315,3 +315,12 @@ fn a_day_is_four_two_and_two_digits() {
         assert_eq!(is_day(text), expected, "{text}");
     }
 }
+
+#[test]
+fn a_file_in_place_of_the_folder_is_said_to_be_no_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("file");
+    std::fs::write(&file, "").unwrap();
+    let error = state(&file).append(NOW.day(), b"").unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::NotADirectory);
+}

@@ -163,6 +163,24 @@ fn what_is_brought_to_the_disk_stands_in_the_file_itself() {
     assert_eq!(copy.accounts().unwrap().len(), 1);
 }
 
+/// A log whose file is gone cannot be brought to the disk by itself: that shows whether it was tried.
+#[test]
+fn the_log_is_brought_to_the_disk_by_itself_only_where_a_reader_keeps_it() {
+    for has_reader in [false, true] {
+        let rig = Rig::new();
+        let read = Database::open_to_read(&rig.path()).unwrap();
+        if has_reader {
+            read.begin_moment().unwrap();
+        }
+        rig.change("UPDATE accounts SET balance = 5");
+        std::fs::remove_file(rig.folder.path().join("ledger.db-wal")).unwrap();
+        match rig.database.sync() {
+            Ok(()) => assert!(!has_reader),
+            Err(error) => assert!(has_reader && error.to_string().contains("ledger.db-wal: "), "{error}"),
+        }
+    }
+}
+
 #[test]
 fn an_audit_reads_all_as_one_moment_has_it() {
     let rig = Rig::new();
