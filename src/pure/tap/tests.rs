@@ -4,6 +4,7 @@ mod answers;
 mod costs;
 mod endings;
 mod oracle;
+mod reports;
 mod shapes;
 mod streams;
 mod usual;

@@ -11,6 +11,7 @@ mod edits;
 mod generated;
 mod grammar;
 mod maxima;
+mod priced;
 mod prompts;
 
 pub(super) fn chat(body: &str) -> Result<RequestBody, BodyError> {

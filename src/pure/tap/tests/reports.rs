@@ -1,0 +1,240 @@
+//! What providers report under their own names, and what else an answer says of itself.
+
+use super::*;
+use crate::pure::usage::{Reports, TokenKinds};
+
+fn tap(answer: &str) -> WholeTap {
+    let mut tap = WholeTap::new(Encoding::O200k);
+    tap.chunk(answer.as_bytes());
+    tap.end();
+    tap
+}
+
+fn sides(tap: &WholeTap) -> Option<(u64, u64)> {
+    tap.reported().map(|usage| (usage.prompt.0, usage.completion.0))
+}
+
+#[test]
+fn a_report_is_read_under_the_names_of_every_provider() {
+    let none = TokenKinds::default();
+    for (usage, expected, kinds) in [
+        (
+            r#"{"input_tokens":10,"output_tokens":5,"cache_read_input_tokens":20,"cache_creation_input_tokens":30}"#,
+            Some((60, 5)),
+            TokenKinds {
+                cache_read: 20,
+                cache_write: 30,
+                ..none
+            },
+        ),
+        (
+            r#"{"input_tokens":10,"output_tokens":5,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":6}}"#,
+            Some((20, 5)),
+            TokenKinds {
+                cache_write: 4,
+                cache_write_1h: 6,
+                ..none
+            },
+        ),
+        (
+            r#"{"input_tokens":10,"output_tokens":5,"cache_creation_input_tokens":30,"cache_creation":{"ephemeral_5m_input_tokens":4,"ephemeral_1h_input_tokens":6}}"#,
+            Some((40, 5)),
+            TokenKinds {
+                cache_write: 30,
+                ..none
+            },
+        ),
+        (
+            r#"{"prompt_tokens":100,"completion_tokens":50,"prompt_tokens_details":{"cached_tokens":11,"cache_write_tokens":12,"audio_tokens":13,"image_tokens":14},"completion_tokens_details":{"reasoning_tokens":15,"audio_tokens":16,"image_tokens":17}}"#,
+            Some((100, 50)),
+            TokenKinds {
+                cache_read: 11,
+                cache_write: 12,
+                audio: 13,
+                image: 14,
+                reasoning: 15,
+                audio_output: 16,
+                image_output: 17,
+                ..none
+            },
+        ),
+        (
+            r#"{"prompt_tokens":9,"completion_tokens":5,"input_tokens":1,"output_tokens":4,"prompt_cache_hit_tokens":7}"#,
+            Some((9, 5)),
+            TokenKinds { cache_read: 7, ..none },
+        ),
+        // Sound and images that do not fit beside each other are not believed.
+        (
+            r#"{"prompt_tokens":100,"completion_tokens":1,"prompt_tokens_details":{"audio_tokens":60,"image_tokens":40}}"#,
+            Some((100, 1)),
+            TokenKinds {
+                audio: 60,
+                image: 40,
+                ..none
+            },
+        ),
+        (
+            r#"{"prompt_tokens":100,"completion_tokens":1,"prompt_tokens_details":{"audio_tokens":60,"image_tokens":41}}"#,
+            Some((100, 1)),
+            none,
+        ),
+        (
+            r#"{"input_tokens":4294967295,"output_tokens":1,"cache_read_input_tokens":1}"#,
+            Some((4_294_967_296, 1)),
+            TokenKinds { cache_read: 1, ..none },
+        ),
+        (
+            r#"{"input_tokens":4294967296,"output_tokens":1,"cache_read_input_tokens":1}"#,
+            None,
+            none,
+        ),
+        (
+            r#"{"input_tokens":0,"output_tokens":1,"cache_creation":{"ephemeral_5m_input_tokens":4294967296,"ephemeral_1h_input_tokens":1}}"#,
+            None,
+            none,
+        ),
+        (
+            r#"{"input_tokens":1,"output_tokens":1,"cache_creation":{"ephemeral_5m_input_tokens":"x"}}"#,
+            None,
+            none,
+        ),
+        (
+            r#"{"prompt_tokens":1,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":-1}}"#,
+            None,
+            none,
+        ),
+        (
+            r#"{"prompt_tokens":1,"completion_tokens":1,"completion_tokens_details":{"accepted_prediction_tokens":2}}"#,
+            None,
+            none,
+        ),
+        (
+            r#"{"prompt_tokens":1,"completion_tokens":1,"completion_tokens_details":{"rejected_prediction_tokens":2}}"#,
+            None,
+            none,
+        ),
+    ] {
+        let tap = tap(&format!(r#"{{"choices":[],"usage":{usage}}}"#));
+        assert_eq!(sides(&tap), expected, "{usage}");
+        assert_eq!(tap.reports().rejected(), u64::from(expected.is_none()), "{usage}");
+        let reported = tap.reported();
+        assert_eq!(tap.reports().kinds_of(reported), kinds, "{usage}");
+    }
+}
+
+#[test]
+fn of_one_side_alone_the_kinds_are_known() {
+    let tap = tap(
+        r#"{"choices":[],"usage":{"prompt_tokens":9,"prompt_tokens_details":{"cached_tokens":7},"completion_tokens_details":{"reasoning_tokens":3}}}"#,
+    );
+    assert_eq!(tap.reported(), None);
+    let kinds = TokenKinds {
+        cache_read: 7,
+        ..TokenKinds::default()
+    };
+    assert_eq!(tap.reports().kinds_of(None), kinds);
+    assert_eq!(Reports::default().kinds_of(None), TokenKinds::default());
+}
+
+#[test]
+fn a_report_counts_only_where_providers_put_it() {
+    let usage = r#"{"prompt_tokens":9,"completion_tokens":5}"#;
+    for (answer, expected) in [
+        (format!(r#"{{"choices":[{{"usage":{usage}}}]}}"#), Some((9, 5))),
+        (
+            format!(r#"{{"choices":[],"x_groq":{{"usage":{usage}}}}}"#),
+            Some((9, 5)),
+        ),
+        (format!(r#"{{"choices":[],"x_groq":{{"other":{usage}}}}}"#), None),
+        // Without choices it has no completion, unless it is an error.
+        (r#"{"usage":{"prompt_tokens":8}}"#.to_owned(), Some((8, 0))),
+        (r#"{"choices":{},"usage":{"prompt_tokens":8}}"#.to_owned(), Some((8, 0))),
+        (r#"{"choices":[],"usage":{"prompt_tokens":8}}"#.to_owned(), None),
+        (
+            r#"{"error":{"message":"m"},"usage":{"prompt_tokens":8}}"#.to_owned(),
+            None,
+        ),
+    ] {
+        assert_eq!(sides(&tap(&answer)), expected, "{answer}");
+    }
+}
+
+#[test]
+fn the_last_tier_that_an_answer_names_is_the_one_that_served_it() {
+    let (longest, too_long) = ("t".repeat(32), "t".repeat(33));
+    for (members, tier) in [
+        (String::new(), None),
+        (r#","service_tier":"flex""#.to_owned(), Some("flex")),
+        (
+            r#","service_tier":"flex","usage":{"service_tier":"priority"}"#.to_owned(),
+            Some("priority"),
+        ),
+        (
+            r#","service_tier":"flex","usage":{"service_tier":"flex"}"#.to_owned(),
+            Some("flex"),
+        ),
+        (
+            r#","service_tier":"flex","usage":{"service_tier":""}"#.to_owned(),
+            Some("flex"),
+        ),
+        (r#","service_tier":"""#.to_owned(), None),
+        (r#","service_tier":null"#.to_owned(), None),
+        (format!(r#","service_tier":"{longest}""#), Some(longest.as_str())),
+        (format!(r#","service_tier":"{too_long}""#), None),
+    ] {
+        let answer = format!(r#"{{"choices":[]{members}}}"#);
+        assert_eq!(tap(&answer).served_tier(), tier, "{answer}");
+        let stream = format!("data: {answer}\n\n{DONE}");
+        let (_, stream) = pass(&[stream.as_bytes()], TapOptions::default());
+        assert_eq!(stream.served_tier(), tier, "{answer}");
+    }
+}
+
+#[test]
+fn an_answer_says_who_it_is_and_how_its_choices_ended() {
+    let answer = r#"{"id":"c-1","model":"m-1","choices":[{"index":0,"finish_reason":"stop"},{"finish_reason":true},{"finish_reason":null},{"finish_reason":""}]}"#;
+    let (mut whole, stream) = (tap(answer), format!("data: {answer}\n\n{DONE}"));
+    let (_, mut stream) = pass(&[stream.as_bytes()], TapOptions::default());
+    for said in [whole.take_said(), stream.take_said()] {
+        assert_eq!((said.id.as_deref(), said.model.as_deref()), (Some("c-1"), Some("m-1")));
+        assert_eq!(said.finishes.names().collect::<Vec<_>>(), ["stop", "other"]);
+    }
+    assert_eq!(whole.take_said().id, None, "it is said once");
+}
+
+#[test]
+fn an_answer_is_an_object_once_its_last_brace_passed() {
+    for (answer, is_object) in [
+        ("{}", true),
+        (r#" {"a":[1]} "#, true),
+        (r#"{"a":[1]"#, false),
+        ("[1]", false),
+        ("7", false),
+        ("", false),
+    ] {
+        assert_eq!(tap(answer).is_object(), is_object, "{answer}");
+    }
+}
+
+#[test]
+fn text_is_counted_wherever_a_model_can_say_it() {
+    let said = "three little words";
+    let tokens = tokens::count(said, Encoding::O200k);
+    for (choice, counts) in [
+        (r#""text":SAID"#, true),
+        (r#""message":{"content":SAID}"#, true),
+        (r#""message":{"refusal":SAID}"#, true),
+        (r#""message":{"reasoning":SAID}"#, true),
+        (r#""message":{"reasoning_content":SAID}"#, true),
+        (r#""message":{"reasoning_details":[{"text":SAID}]}"#, true),
+        (r#""message":{"function_call":{"arguments":SAID}}"#, true),
+        (r#""message":{"tool_calls":[{"custom":{"input":SAID}}]}"#, true),
+        (r#""message":{"audio":{"transcript":SAID}}"#, true),
+        (r#""message":{"audio":{"data":SAID}}"#, false),
+        (r#""message":{"role":SAID}"#, false),
+    ] {
+        let answer = format!(r#"{{"choices":[{{{choice}}}]}}"#).replace("SAID", &format!("\"{said}\""));
+        let expected = if counts { tokens } else { 0 };
+        assert_eq!(tap(&answer).delivered().0, expected, "{answer}");
+    }
+}
