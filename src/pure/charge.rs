@@ -195,6 +195,7 @@ mod tests {
             (delivered(171, 100_000), false, true),
             // A letter at a time: 450 counted pieces are 100 tokens of the provider's.
             (delivered(450, 450), true, false),
+            (delivered(800, 800), true, false),
             (delivered(801, 801), true, true),
             (delivered(u64::MAX, u64::MAX), false, true),
         ] {
@@ -227,5 +228,12 @@ mod tests {
             within_hold(credits("3"), credits("-1")),
             (Credits::ZERO, Some(credits("3")))
         );
+    }
+
+    #[test]
+    fn only_the_tokenizer_of_one_family_is_known() {
+        for (model, is_known) in [("openai/gpt-4o", true), ("anthropic/claude", false), ("gpt-4o", false)] {
+            assert_eq!(Ceiling::is_known(model), is_known, "{model}");
+        }
     }
 }

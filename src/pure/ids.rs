@@ -381,11 +381,12 @@ mod tests {
 
     #[test]
     fn names_have_a_shape() {
-        assert!("acme-1.x@y_z".parse::<AccountId>().is_ok());
+        assert_eq!("acme-1.x@y_z".parse::<AccountId>().unwrap().as_str(), "acme-1.x@y_z");
         for bad in ["", "a b", "a/b", "é", "a{b}", &"x".repeat(65)] {
             assert!(bad.parse::<AccountId>().is_err(), "{bad:?}");
         }
         assert_eq!(Tier::ALL.map(Tier::index), [0, 1, 2, 3]);
+        assert_eq!(Tier::ALL.map(Tier::title), ["Free", "Lite", "Pro", "Enterprise"]);
         assert_eq!("PRO".parse::<Tier>().unwrap(), Tier::Pro);
         assert!("gold".parse::<Tier>().is_err());
     }

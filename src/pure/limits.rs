@@ -177,4 +177,11 @@ mod tests {
         assert_eq!(window.corrected(Timestamp(1_000_000), 50, 70).tokens(), 70);
         assert_eq!(window.corrected(Timestamp(900_000), 50, 70).tokens(), 50);
     }
+
+    #[test]
+    fn a_window_that_was_kept_is_the_same() {
+        let window = Window::restored(Timestamp(1_000_000), 3, 7);
+        assert_eq!((window.requests(), window.tokens()), (3, 7));
+        assert_eq!(window.reset_ms(Timestamp(1_010_000)), 50_000);
+    }
 }

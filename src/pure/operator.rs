@@ -146,4 +146,40 @@ mod tests {
             assert_eq!(role.name().parse(), Ok(role));
         }
     }
+
+    #[test]
+    fn a_public_id_is_its_prefix_and_16_lowercase_digits() {
+        let id = operator_id(&KeyDigest::from_bytes([0xa9; 32]));
+        assert!(is_operator_id(&id), "{id}");
+        for (text, is_id) in [
+            ("op_0123456789abcdef", true),
+            ("op_0123456789abcde", false),
+            ("op_0123456789abcdef0", false),
+            ("op_0123456789abcdeF", false),
+            ("op_0123456789abcdeg", false),
+            ("key_0123456789abcdef", false),
+            ("0123456789abcdef", false),
+            ("op_", false),
+            ("", false),
+        ] {
+            assert_eq!(is_operator_id(text), is_id, "{text}");
+            assert_eq!(is_public_id("op_", text), is_id, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_right_checksum_makes_no_token_of_another_shape() {
+        let hex = "0f".repeat(32);
+        let checked = |body: String| format!("{body}{:08x}", crc32fast::hash(body.as_bytes()));
+        for (digits, is_token) in [
+            (hex.clone(), true),
+            (hex[1..].to_owned(), false),
+            (format!("{hex}0"), false),
+            (hex.to_uppercase(), false),
+        ] {
+            let text = checked(format!("{TOKEN_PREFIX}{digits}"));
+            assert_eq!(digest_of_token(&text).is_some(), is_token, "{text}");
+        }
+        assert_eq!(KeyDigest::from_bytes([7; 32]).as_bytes(), &[7; 32]);
+    }
 }

@@ -273,4 +273,45 @@ mod tests {
             "Origin decides"
         );
     }
+
+    #[test]
+    fn patterns_are_written_as_they_were_read_up_to_their_longest() {
+        let host = "A.Example.com".parse::<DomainPattern>().unwrap();
+        assert_eq!(String::from(host), "a.example.com");
+        let model = "openai/*".parse::<ModelPattern>().unwrap();
+        assert_eq!(String::from(model), "openai/*");
+        for (length, is_good) in [(200, true), (201, false), (202, false)] {
+            assert_eq!("m".repeat(length).parse::<ModelPattern>().is_ok(), is_good, "{length}");
+        }
+        for (length, is_good) in [(253, true), (254, false), (255, false)] {
+            assert_eq!("h".repeat(length).parse::<DomainPattern>().is_ok(), is_good, "{length}");
+        }
+    }
+
+    #[test]
+    fn a_permit_needs_the_models_tier_and_then_the_keys_domain() {
+        let yaml = "models:\n  - id: a/m\n    name: M\n    provider: A\n    context_length: 1000\n    max_completion_tokens: 100\n    \
+             modality: text->text\n    pricing: { prompt: \"0.000001\", completion: \"0.000002\" }\n    tier: lite\n    \
+             purposes: [chat]\n    targets: [ { provider: p, model: m } ]\npurposes: { chat: a/m }\n";
+        let catalogue = crate::pure::catalogue::Catalogue::parse(yaml, Default::default()).unwrap();
+        let (model, lock) = (catalogue.model("a/m").unwrap(), ["a.b".parse().unwrap()]);
+        let (good, bad) = (Some("https://a.b"), Some("https://c.d"));
+        let refused = Some(Refusal::Tier {
+            needed: Tier::Lite,
+            has: Tier::Free,
+        });
+        for (tier, origin, refusal) in [
+            (Tier::Free, good, refused),
+            (Tier::Free, bad, refused),
+            (Tier::Lite, good, None),
+            (Tier::Lite, bad, Some(Refusal::Domain)),
+            (Tier::Pro, good, None),
+            (Tier::Pro, bad, Some(Refusal::Domain)),
+        ] {
+            let from = Provenance { origin, referer: None };
+            let permit = permit(model, tier, &lock, from);
+            assert_eq!(permit.as_ref().err(), refusal.as_ref(), "{tier:?} {origin:?}");
+            assert!(permit.is_err() || permit.unwrap().model().id == model.id);
+        }
+    }
 }

@@ -129,4 +129,11 @@ mod tests {
             assert!((whole..=whole + 20).contains(&within), "{whole} {within}");
         }
     }
+
+    #[test]
+    fn a_prompt_of_unknown_text_is_a_token_for_six_bytes() {
+        for (bytes, tokens) in [(0, 0), (5, 0), (6, 1), (600, 100)] {
+            assert_eq!(estimated_prompt(bytes).0, tokens, "{bytes}");
+        }
+    }
 }

@@ -356,4 +356,25 @@ mod tests {
         assert_eq!(EndUserId::try_from(id.to_string()), Ok(id));
         assert_ne!(id, EndUserId::of(""));
     }
+
+    #[test]
+    fn limits_are_kept_as_they_are_and_found_by_whose_they_are() {
+        let limit = |pico, reset| SpendLimit {
+            amount: Credits::from_pico(pico),
+            reset,
+        };
+        let (own, each) = (limit(7, Reset::Daily), limit(5, Reset::None));
+        let id = EndUserId::from_bytes([3; 11]);
+        let limits = SpendLimits {
+            key: "key_0123456789abcdef".to_owned().into(),
+            own: Some(own),
+            end_user: Some((id, each)),
+        };
+        assert_eq!(limits.of(Spender::Key), Some(own));
+        assert_eq!(limits.of(Spender::EndUser), Some(each));
+        let text = serde_json::to_string(&limits).unwrap();
+        assert!(text.contains(&"03".repeat(11)), "{text}");
+        assert_eq!(serde_json::from_str::<SpendLimits>(&text).unwrap(), limits);
+        assert_eq!(id.as_bytes(), &[3; 11]);
+    }
 }

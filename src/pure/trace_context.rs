@@ -225,6 +225,8 @@ mod tests {
             let context = TraceContext::parse(text.as_bytes()).unwrap();
             assert_eq!(context.sampled, sampled);
             assert_eq!(context.to_string(), text);
+            assert_eq!(crate::pure::ids::hex(&context.trace.to_bytes()), TRACE);
+            assert_eq!(crate::pure::ids::hex(&context.span.to_bytes()), SPAN);
             assert_eq!(
                 (context.trace.to_string(), context.span.to_string()),
                 (TRACE.into(), SPAN.into())

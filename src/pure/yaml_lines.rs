@@ -230,4 +230,19 @@ models:
             assert_eq!(of_repeated(text, line, column, key), expected, "{text}");
         }
     }
+
+    #[test]
+    fn a_text_is_found_from_a_line_on() {
+        let text = "a: x\nb: xy\nc: z\nd: x\n";
+        for (at, wanted, line) in [
+            (1, "x", 1),
+            (2, "x", 2),
+            (3, "x", 4),
+            (1, "xy", 2),
+            (3, "y", 3),
+            (1, "nothing", 1),
+        ] {
+            assert_eq!(of_text(text, at, wanted), line, "{at} {wanted}");
+        }
+    }
 }

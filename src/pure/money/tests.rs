@@ -155,3 +155,53 @@ proptest! {
         prop_assert_eq!(credits.to_string().parse::<Credits>().unwrap(), credits);
     }
 }
+
+#[test]
+fn a_list_price_is_kept_in_units_and_gives_its_provider_price_back() {
+    let prices = pricing("0.000003", "0.000015", "1.25");
+    assert_eq!(
+        prices.prompt.without_markup("1.25".parse().unwrap()).to_string(),
+        "0.000003"
+    );
+    assert_eq!(
+        prices.units_each(),
+        [3_750_000_000_000_000_000, 18_750_000_000_000_000_000]
+    );
+    assert_eq!(Pricing::from_units_each(prices.units_each()), Some(prices));
+}
+
+#[test]
+fn a_pricing_is_free_when_both_its_sides_are() {
+    for (prompt, completion, is_free) in [
+        ("0", "0", true),
+        ("0", "0.1", false),
+        ("0.1", "0", false),
+        ("0.1", "0.1", false),
+    ] {
+        let prices = pricing(prompt, completion, "1");
+        assert_eq!(prices.is_free(), is_free, "{prompt} {completion}");
+        for (request, request_is_free) in [(None, true), (Some("0"), true), (Some("0.1"), false)] {
+            let request = request.map(|text| text.parse::<ProviderPrice>().unwrap().with_markup(Markup::default()));
+            let hold = crate::pure::prices::HoldPrices {
+                pricing: prices,
+                request,
+            };
+            assert_eq!(hold.is_free(), is_free && request_is_free, "{hold:?}");
+        }
+    }
+}
+
+#[test]
+fn a_markup_is_read_from_text_alone() {
+    assert_eq!(serde_json::from_str::<Markup>("\"2\"").unwrap(), "2".parse().unwrap());
+    assert!(serde_json::from_str::<Markup>("1.15").is_err());
+    assert!(serde_json::from_str::<Markup>("\"0.5\"").is_err());
+}
+
+#[test]
+fn decimal_text_has_at_most_40_characters() {
+    for (length, is_read) in [(39, true), (40, true), (41, false), (42, false)] {
+        let text = format!("{:0>length$}", "1");
+        assert_eq!(text.parse::<Credits>().is_ok(), is_read, "{length}");
+    }
+}

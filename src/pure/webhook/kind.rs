@@ -63,3 +63,16 @@ impl FromStr for EventKind {
             .ok_or_else(|| format!("no event is called {text}"))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kind_is_read_by_its_name() {
+        for kind in EventKind::ALL {
+            assert_eq!(kind.name().parse(), Ok(kind));
+        }
+        assert!("account".parse::<EventKind>().is_err());
+    }
+}

@@ -91,6 +91,9 @@ mod tests {
             "fec0::1",
             "ff02::1",
             "100::1",
+            "2001:1ff::1",
+            "3fff::1",
+            "3fff:fff::1",
         ] {
             assert!(!is_public(inside.parse().unwrap()), "{inside}");
         }
@@ -106,6 +109,11 @@ mod tests {
             "2001:4860:4860::8888",
             "::ffff:8.8.8.8",
             "64:ff9b::808:808",
+            "::ffff:0:8.8.8.8",
+            "2001:200::1",
+            "3fff:1000::1",
+            "3ffe:1::1",
+            "2a00:db8::1",
         ] {
             assert!(is_public(outside.parse().unwrap()), "{outside}");
         }

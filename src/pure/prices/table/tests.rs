@@ -202,3 +202,38 @@ fn the_tier_that_was_served_is_what_is_paid_and_one_without_prices_costs_the_dea
     let cost = two.cost(usage(100, 10), TokenKinds::default(), Some("scale")).unwrap();
     assert_eq!(cost.to_string(), default, "a model without prices of tiers has its two");
 }
+
+#[test]
+fn a_table_knows_its_tiers_its_kinds_and_whether_it_is_free() {
+    let rows = |usual, longer| PriceRows::new(usual, longer).unwrap();
+    let free = row(0, 0, None);
+    let request = |price_of_call| PriceRow {
+        kinds: KindPrices {
+            request: Some(price(price_of_call)),
+            ..KindPrices::default()
+        },
+        ..free
+    };
+    for (usual, longer, tier, has_kinds, is_free) in [
+        (free, None, None, false, true),
+        (row(1, 0, None), None, None, false, false),
+        (row(0, 1, None), None, None, false, false),
+        (free, Some(free), None, false, true),
+        (free, Some(row(1, 1, None)), None, false, false),
+        (row(0, 0, Some(0)), None, None, true, true),
+        (row(0, 0, Some(1)), None, None, true, false),
+        (row(1, 1, Some(0)), None, None, true, false),
+        (free, Some(row(0, 0, Some(1))), None, true, false),
+        (request(0), None, None, true, true),
+        (request(1), None, None, true, false),
+        (free, None, Some(free), true, true),
+        (free, None, Some(row(1, 1, None)), true, false),
+    ] {
+        let longer = longer.map(|row| long(100, row)).into_iter().collect();
+        let tiers = tier.map(|tier| ("flex".into(), rows(tier, Vec::new())));
+        let table = PriceTable::of(rows(usual, longer), tiers.into_iter().collect());
+        assert_eq!((table.has_kinds(), table.is_free()), (has_kinds, is_free), "{table:?}");
+        assert_eq!(table.has_tier("flex"), tier.is_some(), "{table:?}");
+        assert!(!table.has_tier("priority"));
+    }
+}
