@@ -151,4 +151,18 @@ mod tests {
         let worst = worst(500, 2, Bound::Client);
         assert_eq!(worst.affordable_prompt("0.00345".parse().unwrap(), &pricing()), 1_000);
     }
+
+    #[test]
+    fn an_estimate_has_the_completion_that_the_client_bounds() {
+        for (bound, tokens) in [(Bound::Client, 7 + 150), (Bound::Model, 7)] {
+            let worst = WorstCase {
+                prompt: PromptTokens(5),
+                completion_each: 50,
+                least_each: 1,
+                choices: 3,
+                bound,
+            };
+            assert_eq!(worst.estimated_tokens(7), tokens, "{bound:?}");
+        }
+    }
 }

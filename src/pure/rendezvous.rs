@@ -189,4 +189,26 @@ mod tests {
         assert!(exponential(0xb504_f333_f9de_6484).abs_diff(1 << 31) <= 1);
         assert!(exponential(3 << 62) < exponential(1 << 63));
     }
+
+    #[test]
+    fn the_end_of_a_hash_is_splitmix64s() {
+        // The first outputs of its reference implementation from seed 0.
+        assert_eq!(mix(GOLDEN_RATIO), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mix(GOLDEN_RATIO.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
+    }
+
+    #[test]
+    fn the_order_of_the_targets_decides_only_between_equals() {
+        let (mut all, same) = (targets(&[1, 1, 1]), targets(&[1])[0]);
+        for conversation in 0..64 {
+            let one = choose(conversation, all.clone()).map(|at| all[at]);
+            all.reverse();
+            assert_eq!(
+                choose(conversation, all.clone()).map(|at| all[at]),
+                one,
+                "{conversation}"
+            );
+            assert_eq!(choose(conversation, [same, same]), Some(0), "{conversation}");
+        }
+    }
 }

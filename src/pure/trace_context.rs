@@ -333,4 +333,11 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn ids_are_mixed_as_splitmix64_mixes() {
+        // The first outputs of its reference implementation from seed 0.
+        assert_eq!(mixed(GOLDEN_RATIO), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(mixed(GOLDEN_RATIO.wrapping_mul(2)), 0x6e78_9e6a_a1b9_65f4);
+    }
 }

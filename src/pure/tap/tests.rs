@@ -7,6 +7,7 @@ mod oracle;
 mod reports;
 mod shapes;
 mod streams;
+mod told;
 mod usual;
 
 use bytes::Bytes;

@@ -265,3 +265,74 @@ fn end_users_are_as_many_as_are_counted() {
     assert!(!state.spending.end_users.contains_key(&(key(), day)));
     assert_eq!(state.spent(&key(), SpendPeriod::Life).held, credits(1));
 }
+
+#[test]
+fn a_period_that_is_over_is_forgotten_unless_it_holds_something() {
+    let (mut state, old) = (account(10_000), NOW.plus_millis(-86_400_000));
+    let spend = limits(
+        Some(limit(1_000, Reset::Daily)),
+        Some(("anna", limit(1_000, Reset::Daily))),
+    );
+    for (n, at) in [(1, old), (2, old), (3, NOW)] {
+        assert!(state.reserve(&request(n, at, 60, spend.clone()), at).is_ok());
+    }
+    settle(&mut state, id(1, old), 50, 1, Some("anna"));
+    settle(&mut state, id(3, NOW), 7, 2, Some("anna"));
+    let of = |state: &AccountState, at: Timestamp| {
+        let day = SpendPeriod::Day(at.day());
+        let anna = state.spent_by(&key(), EndUserId::of("anna"), day);
+        [state.spent(&key(), day), anna].map(|sums| (sums.spent.pico(), sums.held.pico()))
+    };
+    state.forget_spending(NOW.day());
+    assert_eq!(of(&state, old), [(50, 60); 2], "a call of that day still runs");
+    state.release(id(2, old));
+    state.forget_spending(old.day());
+    assert_eq!(of(&state, old), [(50, 0); 2], "the day is not over yet");
+    state.forget_spending(NOW.day());
+    assert_eq!((of(&state, old), of(&state, NOW)), ([(0, 0); 2], [(7, 0); 2]));
+}
+
+#[test]
+fn what_was_spent_is_kept_and_read_back_and_what_is_held_stays() {
+    let (mut state, day) = (account(10_000), NOW.day());
+    let spend = limits(
+        Some(limit(1_000, Reset::Daily)),
+        Some(("anna", limit(1_000, Reset::Daily))),
+    );
+    for n in [1, 2] {
+        assert!(state.reserve(&request(n, NOW, 60, spend.clone()), NOW).is_ok());
+    }
+    settle(&mut state, id(1, NOW), 50, 1, Some("anna"));
+    let kept = state.kept_spending();
+    let (own, anna) = (SpendPeriod::Day(day), EndUserId::of("anna"));
+    assert_eq!(kept.get(&(key(), None, own)), Some(&credits(50)));
+    assert_eq!(kept.get(&(key(), Some(anna), own)), Some(&credits(50)));
+    assert_eq!(kept.len(), 5, "four periods of the key and one of its end user");
+    let mut other = account(10_000);
+    other.read_spending(kept.clone());
+    assert_eq!(other.kept_spending(), kept);
+    // Only what the store has counts, but what is held stays.
+    state.read_spending(KeptSpending::from([((key(), Some(anna), own), credits(9))]));
+    let held = credits(60);
+    let spent = |pico| Spent {
+        spent: credits(pico),
+        held,
+    };
+    assert_eq!(state.spent(&key(), own), spent(0));
+    assert_eq!(state.spent_by(&key(), anna, own), spent(9));
+}
+
+#[test]
+fn a_key_that_shares_counts_as_the_other_and_no_stranger_is_tracked() {
+    let mut state = account(10_000);
+    let [next, last, stranger] = ["next", "last", "stranger"].map(|name| KeyId::from(name.to_owned()));
+    state.track(&key(), &HashMap::new());
+    state.share(&next, &key());
+    state.share(&last, &next);
+    for (of, tracked) in [(key(), true), (next, true), (last.clone(), true), (stranger, false)] {
+        assert_eq!(state.tracks(&of), tracked, "{of}");
+    }
+    assert_eq!(state.counted_as(&last), &key());
+    state.spend(&last, None, id(1, NOW), credits(5));
+    assert_eq!(state.spent(&key(), SpendPeriod::Life).spent, credits(5));
+}

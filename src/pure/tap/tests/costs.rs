@@ -13,7 +13,7 @@ use crate::pure::money::{Credits, Markup};
 use crate::pure::request_body::{Endpoint, RequestBody};
 use crate::pure::usage::{CompletionTokens, PromptTokens, TokenKinds, Usage};
 
-const CATALOGUE: &str = r#"
+pub(super) const CATALOGUE: &str = r#"
 models:
   - id: a/m
     name: M
@@ -28,16 +28,20 @@ models:
 purposes: { chat: a/m }
 "#;
 
-struct Call {
-    model: Arc<Model>,
+pub(super) struct Call {
+    pub(super) model: Arc<Model>,
     body: RequestBody,
-    ceiling: Ceiling,
+    pub(super) ceiling: Ceiling,
     cost_markup: Option<Markup>,
 }
 
 impl Call {
     fn new() -> Call {
-        let catalogue = Catalogue::parse(CATALOGUE, Markup::default()).unwrap();
+        Call::of(CATALOGUE)
+    }
+
+    pub(super) fn of(catalogue: &str) -> Call {
+        let catalogue = Catalogue::parse(catalogue, Markup::default()).unwrap();
         let body = json!({ "model": "a/m", "messages": [{ "role": "user", "content": "one two three" }] });
         Call {
             model: Arc::clone(catalogue.model("a/m").unwrap()),
@@ -51,7 +55,7 @@ impl Call {
         }
     }
 
-    fn tariff(&self) -> Tariff<'_> {
+    pub(super) fn tariff(&self) -> Tariff<'_> {
         Tariff {
             model: &self.model,
             body: &self.body,
@@ -75,7 +79,7 @@ impl Call {
     }
 
     /// What a client gets of the stream's chunks, and the tap.
-    fn stream(&self, chunks: &[&[u8]], options: TapOptions) -> (String, StreamTap) {
+    pub(super) fn stream(&self, chunks: &[&[u8]], options: TapOptions) -> (String, StreamTap) {
         let (tariff, mut tap, mut out) = (self.tariff(), StreamTap::new(options), Vec::new());
         for chunk in chunks {
             match tap.billed_chunk(&Bytes::copy_from_slice(chunk), || Some(tariff)) {

@@ -1,0 +1,153 @@
+//! What a client is told where its provider told it otherwise, and what is remembered of that.
+
+use serde_json::{Value, json};
+
+use super::costs::{CATALOGUE, Call};
+use super::*;
+use crate::pure::bill::{Tariff, Used, prompt_limits};
+use crate::pure::estimate::Bound;
+use crate::pure::prompt_count::counted_prompt;
+use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
+
+/// A model whose tokens have prices by their kinds.
+fn call() -> Call {
+    Call::of(&CATALOGUE.replace(
+        "completion: \"0.000002\"",
+        "completion: \"0.000002\", input_cache_read: \"0.0000001\"",
+    ))
+}
+
+/// What leaves of an answer that comes at once, and who put the cost into it.
+fn whole(answer: &str, tariff: &Tariff<'_>) -> (String, WholeCost) {
+    let (mut tap, mut cost) = (WholeTap::within(Encoding::O200k, Some(1_000)), WholeCost::default());
+    let bytes = match cost.chunk(&Bytes::copy_from_slice(answer.as_bytes()), &mut tap, tariff) {
+        Forward::Unchanged => answer.to_owned(),
+        Forward::Replace(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+    };
+    (bytes, cost)
+}
+
+#[test]
+fn a_usage_of_our_own_has_the_details_that_were_reported_and_no_empty_ones() {
+    let call = call();
+    let prompt = |read: u64, write: u64| json!({ "cached_tokens": read, "cache_write_tokens": write });
+    for (details, of_prompt, of_completion) in [
+        ("", Value::Null, Value::Null),
+        (
+            r#","prompt_tokens_details":{"cached_tokens":1}"#,
+            prompt(1, 0),
+            Value::Null,
+        ),
+        (
+            r#","prompt_tokens_details":{"cache_write_tokens":1}"#,
+            prompt(0, 1),
+            Value::Null,
+        ),
+        (
+            r#","prompt_tokens_details":{"cached_tokens":3,"cache_write_tokens":2}"#,
+            prompt(3, 2),
+            Value::Null,
+        ),
+        (
+            r#","completion_tokens_details":{"reasoning_tokens":1}"#,
+            Value::Null,
+            json!({ "reasoning_tokens": 1 }),
+        ),
+    ] {
+        let usage = format!(r#"{{"prompt_tokens":9,"completion_tokens":5{details}}}"#);
+        let answer = format!(r#"{{"choices":[{{"message":{{"content":"Hi"}}}}],"x_groq":{{"usage":{usage}}}}}"#);
+        let (told, cost) = whole(&answer, &call.tariff());
+        let told: Value = serde_json::from_str(&told).unwrap();
+        let told = &told["usage"];
+        assert_eq!(told["total_tokens"], 14, "{details}");
+        assert_eq!(told["prompt_tokens_details"], of_prompt, "{details}");
+        assert_eq!(told["completion_tokens_details"], of_completion, "{details}");
+        assert!(
+            cost.told_bill().is_some() && cost.counted_prompt().is_none(),
+            "{details}"
+        );
+    }
+}
+
+#[test]
+fn a_usage_that_says_what_is_billed_stays_as_it_was_written() {
+    let call = call();
+    let said = r#""choices":[{"message":{"content":"Hi"}}]"#;
+    for (choices, usage, stays) in [
+        (
+            said,
+            r#""total_tokens":21,"prompt_tokens":9,"completion_tokens":12"#,
+            true,
+        ),
+        (r#""data":[]"#, r#""total_tokens":8,"prompt_tokens":8"#, true),
+        (
+            said,
+            r#""total_tokens":2009,"prompt_tokens":2000,"completion_tokens":9"#,
+            false,
+        ),
+    ] {
+        let answer = format!(r#"{{{choices},"usage":{{{usage}}}}}"#);
+        let (told, cost) = whole(&answer, &call.tariff());
+        let beginning = format!(r#"{{{choices},"usage":{{{usage},"cost":"#);
+        assert_eq!(told.starts_with(&beginning), stays, "{told}");
+        let bill = cost.told_bill().unwrap();
+        assert!(told.contains(&format!("\"cost\":{},", bill.cost)), "{told}");
+        assert!(
+            told.contains(&format!("\"prompt_tokens\":{}", bill.usage.prompt.0)),
+            "{told}"
+        );
+    }
+}
+
+#[test]
+fn a_prompt_is_counted_for_an_answer_without_a_usage_alone() {
+    let call = call();
+    let (tariff, told) = (call.tariff(), |answer| whole(answer, &call.tariff()).1);
+    let counted = counted_prompt(tariff.body, &tariff.model.id, &prompt_limits(tariff.model));
+    assert!(counted.0 > 0);
+    assert_eq!(tariff.counted_prompt(), Some(counted));
+    let answer = told(r#"{"choices":[{"message":{"content":"Hi"}}]}"#);
+    assert_eq!(answer.counted_prompt(), Some(counted));
+    assert_eq!(answer.told_bill().unwrap().usage.prompt, counted);
+    for no_answer in [r#"{"data":[]}"#, r#"{"error":"e","choices":[{}]}"#] {
+        let cost = told(no_answer);
+        assert_eq!((cost.counted_prompt(), cost.told_bill()), (None, None), "{no_answer}");
+    }
+}
+
+#[test]
+fn what_exceeds_the_models_own_maximum_has_no_bill_yet() {
+    for (bound, completion, is_billed) in [
+        (Bound::Client, 999, true),
+        (Bound::Client, 1_001, true),
+        (Bound::Model, 999, true),
+        (Bound::Model, 1_000, true),
+        (Bound::Model, 1_001, false),
+    ] {
+        let mut call = call();
+        call.ceiling.bound = bound;
+        let used = Used {
+            usage: Usage {
+                prompt: PromptTokens(1),
+                completion: CompletionTokens(completion),
+            },
+            ..Used::default()
+        };
+        let bill = call.tariff().bill(&used);
+        assert_eq!(bill.is_some(), is_billed, "{bound:?} {completion}");
+    }
+}
+
+#[test]
+fn an_event_of_our_own_has_the_first_identity_of_its_stream() {
+    let chunk = |id: &str, created: u64| {
+        format!(
+            "data: {{\"id\":\"{id}\",\"created\":{created},\"model\":\"{id}\",\"choices\":[{{\"delta\":{{\"content\":\"Hi\"}},\"finish_reason\":\"stop\"}}]}}\n\n"
+        )
+    };
+    let stream = [chunk("one", 1), chunk("two", 2), DONE.to_owned()].concat();
+    let (out, tap) = call().stream(&[stream.as_bytes()], TapOptions::default());
+    let told = r#"data: {"id":"one","object":"chat.completion.chunk","created":1,"model":"one","choices":[],"usage":{"#;
+    assert!(out.contains(told), "{out}");
+    assert!(tap.told_bill().is_some());
+}
