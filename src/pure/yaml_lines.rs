@@ -245,4 +245,17 @@ models:
             assert_eq!(of_text(text, at, wanted), line, "{at} {wanted}");
         }
     }
+
+    #[test]
+    fn a_key_is_looked_for_in_its_own_mapping() {
+        for (text, path, line) in [
+            ("a: { b: 1 }\nc: 2\n", &["a", "c"][..], Some(1)),
+            ("a: { b: 1 }\nc: 2\n", &["b"], None),
+            ("a:\n  b: { c: 1 }\n  c: 2\n", &["a", "c"], Some(3)),
+            ("a:\n  b: { c: 1 }\n  c: 2\n", &["a", "b", "c"], Some(2)),
+            ("a:\n  b: 1\nc: 2\n", &["a", "c"], Some(1)),
+        ] {
+            assert_eq!(of_key(text, path), line, "{path:?} in {text}");
+        }
+    }
 }

@@ -208,3 +208,47 @@ fn a_price_that_rises_at_certain_hours_is_none_to_sell_at() {
         "its price depends on more than the length of the prompt"
     );
 }
+
+#[test]
+fn a_model_is_sold_when_its_answer_its_context_and_its_prices_are_known() {
+    let other = r#"{"id":"z/z","name":"Z: Z","context_length":9,"architecture":{"modality":"text->text"},"pricing":{"prompt":"0","completion":"0"}}"#;
+    for (modality, context, pricing, prices) in [
+        (
+            "text->text",
+            1,
+            r#""prompt":"0.1","completion":"0.2""#,
+            Some(r#"prompt: "0.1", completion: "0.2""#),
+        ),
+        ("text->text", 0, r#""prompt":"0.1","completion":"0.2""#, None),
+        ("text->", 9, r#""prompt":"0.1","completion":"0.2""#, None),
+        ("text->text", 9, r#""prompt":"0.1""#, None),
+        (
+            "text->embedding",
+            9,
+            r#""prompt":"0.1""#,
+            Some(r#"prompt: "0.1", completion: "0""#),
+        ),
+        (
+            "text->text",
+            9,
+            r#""prompt":"0.1","completion":"0.2","request":"0""#,
+            Some(r#"prompt: "0.1", completion: "0.2""#),
+        ),
+    ] {
+        let model = format!(
+            r#"{{"id":"a/b","name":"A: B","context_length":{context},"architecture":{{"modality":"{modality}"}},"pricing":{{{pricing}}}}}"#
+        );
+        let list = imported(&format!(r#"{{"data":[{model},{other}]}}"#));
+        let sold = list
+            .models
+            .iter()
+            .find(|model| model.id == "a/b")
+            .map(|model| model.prices.as_str());
+        assert_eq!(
+            sold,
+            prices,
+            "{model}: {:?}",
+            list.skipped.first().map(|skipped| &skipped.reason)
+        );
+    }
+}

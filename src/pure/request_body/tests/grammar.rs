@@ -99,3 +99,19 @@ fn nesting_is_limited_and_costs_no_stack() {
     check_accepted(&objects(levels - 1));
     check_member_refused(&objects(levels), BodyError::TooDeep { max: DEPTH_MAX });
 }
+
+#[test]
+fn a_text_is_escaped_where_json_needs_it_alone() {
+    for (text, escaped) in [
+        ("plain / é", "plain / é"),
+        ("a b", "a b"),
+        ("\"", "\\\""),
+        ("\\", "\\\\"),
+        ("\n", "\\u000a"),
+        ("\u{1f}\u{7f}", "\\u001f\u{7f}"),
+    ] {
+        assert_eq!(text::escape(text), escaped, "{text:?}");
+        let read: String = serde_json::from_str(&format!("\"{}\"", text::escape(text))).unwrap();
+        assert_eq!(read, text);
+    }
+}

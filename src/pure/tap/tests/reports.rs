@@ -238,3 +238,55 @@ fn text_is_counted_wherever_a_model_can_say_it() {
         assert_eq!(tap(&answer).delivered().0, expected, "{answer}");
     }
 }
+
+#[test]
+fn an_escaped_text_is_counted_as_what_it_means() {
+    let answer = r#"{"choices":[{"message":{"content":"a\fb\rc\n\td\b\/\u00e9\ud83d\ude00"}}]}"#;
+    let expected = tokens::count("a\u{c}b\rc\n\td\u{8}/é\u{1F600}", Encoding::O200k);
+    assert_eq!(tap(answer).delivered().0, expected);
+}
+
+#[test]
+fn a_document_that_is_cut_anywhere_is_made_whole() {
+    let document = r#"{"a":true,"b":[false,null,-1.5e3,{}],"c":"x\n\f\u00e9\ud83d\ude00\"y","\ud83d\ude00k\/":{"d":[[1],"\ud83d\ude00"]}}"#;
+    let _: serde_json::Value = serde_json::from_str(document).unwrap();
+    for cut in 1..=document.len() {
+        let mut scanner = crate::pure::tap::scan::Scanner::new();
+        let mut reading = crate::pure::tap::accumulator::Reading::new(Encoding::O200k, None);
+        scanner.feed(&document.as_bytes()[..cut], &mut reading);
+        let closing = scanner.closing().unwrap();
+        let whole = [&document[..cut], std::str::from_utf8(&closing).unwrap()].concat();
+        let read = serde_json::from_str::<serde_json::Value>(&whole);
+        assert!(read.is_ok(), "{whole}: {read:?}");
+    }
+}
+
+#[test]
+fn a_comment_may_stand_between_the_events_of_a_stream_that_goes_on() {
+    for (stream, is_between) in [
+        (String::new(), true),
+        (DELTA.to_owned(), true),
+        (DELTA[..20].to_owned(), false),
+        (DELTA[..DELTA.len() - 1].to_owned(), false),
+        ([DELTA, STOP].concat(), true),
+        ([DELTA, STOP, DONE].concat(), false),
+    ] {
+        let (_, mut tap) = pass(&[stream.as_bytes()], TapOptions::default());
+        assert_eq!(tap.is_between_events(), is_between, "{stream}");
+        tap.end();
+        assert!(!tap.is_between_events(), "{stream} has ended");
+    }
+}
+
+#[test]
+fn a_byte_order_mark_after_a_comment_is_part_of_its_line() {
+    let event = "\u{FEFF}data: {\"choices\":[{\"delta\":{\"content\":\"Hi\"}}]}\n\n";
+    for (is_commented, delivered) in [(false, 1), (true, 0)] {
+        let mut tap = StreamTap::new(TapOptions::default());
+        if is_commented {
+            tap.commented();
+        }
+        tap.chunk(&Bytes::from_static(event.as_bytes()));
+        assert_eq!(tap.delivered().0, delivered);
+    }
+}
