@@ -288,3 +288,14 @@ fn what_is_kept_is_bounded() {
     assert_eq!(result.unlisted, Some(UNLISTED_MAX + 2));
     assert_eq!(result.findings.len(), 2);
 }
+
+#[test]
+fn the_rows_of_an_export_are_counted() {
+    let mut all = Reconciliation::new(Scope::default());
+    assert_eq!(all.rows(), 0);
+    for (line, count) in [(2, 1), (3, 2), (4, 3)] {
+        let (id, usage) = (format!("id-{line}"), usage(1, 1));
+        all.row(ExportRow { id, usage, line }).unwrap();
+        assert_eq!(all.rows(), count);
+    }
+}

@@ -252,3 +252,11 @@ fn amounts_are_exact_in_every_currency() {
         assert!(decimals(wrong).is_err(), "{wrong}");
     }
 }
+
+#[test]
+fn a_signature_is_good_for_five_minutes_either_way() {
+    for (seconds, is_good) in [(-301, false), (-300, true), (300, true), (301, false)] {
+        let checked = check(&format!("t={AT},v1={GOOD}"), BODY, AT + seconds);
+        assert_eq!(checked.is_ok(), is_good, "{seconds}");
+    }
+}

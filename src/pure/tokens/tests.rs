@@ -214,3 +214,11 @@ fn hostile_megabytes_count_in_linear_time() {
         }
     }
 }
+
+#[test]
+fn the_tables_of_an_encoding_are_those_that_it_reads() {
+    for encoding in [Encoding::O200k, Encoding::Cl100k] {
+        let all: usize = tables(encoding).iter().map(|table| table.len()).sum();
+        assert!(all > 1 << 20, "a hundred thousand tokens take more than {all} bytes");
+    }
+}

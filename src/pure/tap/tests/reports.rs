@@ -290,3 +290,18 @@ fn a_byte_order_mark_after_a_comment_is_part_of_its_line() {
         assert_eq!(tap.delivered().0, delivered);
     }
 }
+
+#[test]
+fn a_character_is_cut_where_its_rest_is_still_to_come() {
+    for text in ["a", "é", "€", "😀", "aé", "é€", "€😀"] {
+        let last = text.char_indices().last().unwrap().0;
+        for cut in last..=text.len() {
+            let expected = if cut == text.len() { 0 } else { cut - last };
+            let head = &text.as_bytes()[..cut];
+            assert_eq!(crate::pure::tap::text::cut_character(head), expected, "{head:?}");
+        }
+    }
+    for no_lead in [&b""[..], b"\x80", b"a\x80", b"a\x80\x80\x80\x80"] {
+        assert_eq!(crate::pure::tap::text::cut_character(no_lead), 0, "{no_lead:?}");
+    }
+}
