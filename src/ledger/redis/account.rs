@@ -296,4 +296,33 @@ mod tests {
         account.end();
         assert!(!account.is_under_way());
     }
+
+    #[test]
+    fn of_two_producers_of_one_birth_the_last_one_counts() {
+        let account = account();
+        let born = Birth::at(Timestamp(1_795_132_800_000));
+        let [one, two] = [7, 8].map(|random| ProducerId::new(born, random));
+        account.acknowledge(CallNumber::new(one, 1));
+        account.acknowledge(CallNumber::new(two, 2));
+        assert_eq!(account.acknowledged(one, (1, 9)), [0; 0]);
+        assert_eq!(account.acknowledged(two, (1, 9)), [2]);
+    }
+
+    #[test]
+    fn an_account_knows_its_queue_and_the_names_of_its_keys() {
+        let account = account();
+        assert_eq!(account.queued_at(), 0);
+        account.queues_at(2);
+        assert_eq!(account.queued_at(), 2);
+        assert_eq!(account.keys(), ["tg1:{acme}", "tg1:{acme}:expiry"]);
+        // Other versions find them by these names.
+        for (name, expected) in [
+            (keys_of_account(account.id()), "tg1:{acme}:keys"),
+            (credits_of_account(account.id()), "tg1:{acme}:credits"),
+            (ended_claims_of_account(account.id()), "tg1:{acme}:ended_claims"),
+            (receipts_of_account(account.id()), "tg1:{acme}:receipts"),
+        ] {
+            assert_eq!(name, expected);
+        }
+    }
 }

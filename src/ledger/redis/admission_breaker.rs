@@ -141,4 +141,34 @@ mod tests {
         drop(first);
         assert!(guard.enter().is_ok());
     }
+
+    /// Opened ten seconds ago.
+    fn opened_a_while_ago() -> AdmissionBreaker {
+        let now = crate::clock::monotonic();
+        AdmissionBreaker::new(10, now.checked_sub(Duration::from_secs(10)).unwrap_or(now))
+    }
+
+    #[test]
+    fn time_is_counted_from_the_opening_on() {
+        let guard = opened_a_while_ago();
+        assert!(guard.now_ms() >= 10_000);
+        assert!(millis_since(guard.started) >= 10_000);
+    }
+
+    #[test]
+    fn an_open_breaker_lets_one_call_try_when_it_is_time() {
+        let guard = opened_a_while_ago();
+        guard.failed("test");
+        assert_eq!(guard.probe_at.load(Ordering::Relaxed), 0, "one failure opens nothing");
+        for _ in 1..FAILURES_MAX {
+            guard.failed("test");
+        }
+        assert!(guard.probe_at.load(Ordering::Relaxed) > 10_000);
+        guard.probe_at.store(10_000, Ordering::Relaxed);
+        let pass = guard.enter().unwrap();
+        assert!(guard.probe_at.load(Ordering::Relaxed) > 10_000, "the next one waits");
+        assert!(guard.is_open());
+        pass.answered();
+        assert!(!guard.is_open());
+    }
 }

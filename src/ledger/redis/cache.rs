@@ -241,4 +241,34 @@ mod tests {
         read.cache.subscription_lives(heard + millis(UNHEARD_MAX));
         assert!(!known(heard + millis(UNHEARD_MAX)), "it was read too long ago");
     }
+
+    #[test]
+    fn the_last_sign_of_life_is_trusted_for_so_long_and_no_longer() {
+        let read = Read::at(READ_MS);
+        let heard = READ_MS + millis(AGE_MAX);
+        read.cache.subscription_lives(heard);
+        assert!(read.is_current(heard + millis(LIVES_FOR) - 1));
+        assert!(!read.is_current(heard + millis(LIVES_FOR)));
+        let known = |now_ms| read.cache.key_while_away(&read.digest, now_ms).is_some();
+        assert!(known(heard + millis(UNHEARD_MAX) - 1));
+        assert!(!known(heard + millis(UNHEARD_MAX)));
+    }
+
+    #[test]
+    fn what_was_read_before_something_was_forgotten_is_not_kept() {
+        let read = Read::at(READ_MS);
+        let entry = read.cache.key(&read.digest, READ_MS).unwrap();
+        let other = KeyDigest::from_bytes([2; 32]);
+        read.cache.put(other, entry.clone(), read.cache.generation());
+        assert!(read.is_current(READ_MS), "another key pushes none out");
+        let before = read.cache.generation();
+        read.cache.forget_all();
+        for digest in [read.digest, other] {
+            assert!(read.cache.key(&digest, READ_MS).is_none());
+        }
+        read.cache.put(other, entry.clone(), before);
+        assert!(read.cache.key(&other, READ_MS).is_none(), "it was read before");
+        read.cache.put(other, entry, read.cache.generation());
+        assert!(read.cache.key(&other, READ_MS).is_some());
+    }
 }

@@ -217,4 +217,18 @@ mod tests {
         assert!(cover(id).is_none() && cover(other).is_some());
         assert_eq!(holds.sums(), (1, Credits::from_pico(5)));
     }
+
+    #[test]
+    fn a_hold_is_known_as_it_was_extended_and_the_shortest_life_is_remembered() {
+        let (holds, _, [id, other]) = two();
+        holds.extended(id, Credits::from_pico(8));
+        let amount = |id| holds.known(id).map(|hold| hold.amount);
+        assert_eq!(amount(id), Some(Credits::from_pico(8)));
+        assert_eq!(amount(other), Some(Credits::from_pico(5)));
+        assert_eq!(holds.sums(), (2, Credits::from_pico(13)));
+        holds.remove(id);
+        holds.remove(other);
+        assert_eq!(holds.shortest_ttl_ms(), TTL_MS);
+        assert_eq!(OpenHolds::default().shortest_ttl_ms(), u64::MAX);
+    }
 }

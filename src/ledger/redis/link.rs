@@ -291,4 +291,35 @@ mod tests {
             assert!(!needs_another(&error), "{error}");
         }
     }
+
+    #[test]
+    fn redis_serves_where_only_the_call_failed() {
+        let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
+        for kind in [
+            ServerErrorKind::ResponseError,
+            ServerErrorKind::NoScript,
+            ServerErrorKind::TryAgain,
+            ServerErrorKind::Moved,
+        ] {
+            assert!(is_answer(&server(kind)), "{kind:?}");
+        }
+        for kind in [
+            ServerErrorKind::BusyLoading,
+            ServerErrorKind::ReadOnly,
+            ServerErrorKind::MasterDown,
+            ServerErrorKind::ClusterDown,
+        ] {
+            assert!(!is_answer(&server(kind)), "{kind:?}");
+        }
+        assert!(!is_answer(&RedisError::from(std::io::Error::from(
+            std::io::ErrorKind::BrokenPipe
+        ))));
+    }
+
+    #[test]
+    fn only_an_unknown_script_is_sent_by_its_text() {
+        let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
+        assert!(is_unknown_script(&server(ServerErrorKind::NoScript)));
+        assert!(!is_unknown_script(&server(ServerErrorKind::ResponseError)));
+    }
 }

@@ -340,4 +340,70 @@ mod tests {
             );
         }
     }
+
+    fn debit(account: &Arc<Account>, queued_ms: u64) -> QueuedDebit {
+        QueuedDebit {
+            account: Arc::clone(account),
+            hold: RequestId::from_bytes([1; 16]),
+            known: None,
+            debit: crate::ledger::tests::rig::debit("1"),
+            number: CallNumber::new(crate::pure::numbers::ProducerId(5), queued_ms),
+            origin: Origin::Own,
+            is_written_out: false,
+            sent: 0,
+            queued_ms,
+            entry: Entry::none(),
+        }
+    }
+
+    #[test]
+    fn settlements_that_wait_are_counted_and_the_oldest_says_for_how_long() {
+        let account = Arc::new(Account::new("acme".parse().unwrap()));
+        let put = |queue: &Queue, queued_ms| queue.put(Work::Settle(debit(&account, queued_ms)), queued_ms);
+        let settle = |queue: &Queue, queued_ms| queue.settle(debit(&account, queued_ms));
+        for add in [&put as &dyn Fn(&Queue, u64), &settle] {
+            let queue = Queue::new();
+            add(&queue, 5);
+            add(&queue, 8);
+            assert_eq!((queue.unsettled(), queue.oldest_age_ms(10)), (2, 5));
+            queue.settled();
+            assert_eq!(queue.unsettled(), 1);
+        }
+    }
+
+    #[test]
+    fn work_is_of_its_own_account_and_a_barrier_of_none() {
+        let [acme, other] = ["acme", "other"].map(|name| Arc::new(Account::new(name.parse().unwrap())));
+        let settle = Work::Settle(debit(&acme, 1));
+        let release = Work::Release {
+            account: Arc::clone(&acme),
+            hold: RequestId::from_bytes([1; 16]),
+            number: None,
+            kind: ReleaseKind::Sure,
+            entry: Entry::none(),
+        };
+        let barrier = Work::Barrier {
+            account: acme.id().clone(),
+            reached: oneshot::channel().0,
+        };
+        for (work, is_of) in [(settle, true), (release, true), (barrier, false)] {
+            assert_eq!(
+                (work.is_of(acme.id()), work.is_of(other.id())),
+                (is_of, false),
+                "{work:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_sender_hurries_once_there_is_enough_for_a_batch() {
+        use futures::FutureExt;
+        let (queue, account) = (Queue::new(), Arc::new(Account::new("acme".parse().unwrap())));
+        for n in 1..=ENOUGH {
+            assert!(queue.hurried().now_or_never().is_none(), "before {n}");
+            queue.settle(debit(&account, 1));
+        }
+        assert!(queue.hurried().now_or_never().is_some());
+        assert!(queue.filled().now_or_never().is_some());
+    }
 }

@@ -311,4 +311,19 @@ mod tests {
             ]
         );
     }
+
+    #[test]
+    fn a_place_is_two_numbers() {
+        for (text, expected) in [
+            ("1795132800000-0", true),
+            ("5", false),
+            ("5-", false),
+            ("-5", false),
+            ("5-x", false),
+            ("x-5", false),
+            ("", false),
+        ] {
+            assert_eq!(is_place(text), expected, "{text}");
+        }
+    }
 }

@@ -271,3 +271,6 @@ const ENTRIES_AT_ONCE: u64 = 500;
 const ROWS_AT_ONCE: i64 = 500;
 /// Rows of debits of the day that is not over.
 const ROWS_TODAY_MAX: i64 = 2_000;
+
+#[cfg(test)]
+mod tests;

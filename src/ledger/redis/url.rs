@@ -306,4 +306,18 @@ mod tests {
         let address = parse("redis://user:hunter2@localhost").unwrap();
         assert!(!format!("{address:?}").contains("hunter2"));
     }
+
+    #[test]
+    fn a_cluster_is_told_from_one_redis() {
+        assert!(parse("redis+cluster://a:1,b:2").unwrap().is_cluster());
+        assert!(!parse("redis://a:1").unwrap().is_cluster());
+        assert!(!parse("redis+sentinel://a/mymaster").unwrap().is_cluster());
+    }
+
+    #[test]
+    fn an_authority_is_nothing_to_a_redis_without_tls() {
+        let authority = Some(b"an authority".to_vec());
+        let address = Address::parse("redis://a:1", authority, Duration::from_secs(1)).unwrap();
+        assert!(address.node("a:1", 0).is_ok());
+    }
 }

@@ -67,3 +67,51 @@ fn an_account_stays_in_its_queue_while_something_of_it_is_there() {
     account.end();
     assert_eq!(shards.queue_of(&account).number, 1);
 }
+
+#[test]
+fn any_server_is_one_that_answers_and_has_slots() {
+    let shards = shards(&[(0, 99, "a:1"), (100, 16_383, "b:1")]);
+    assert_eq!(shards.any().number, 0);
+    for _ in 0..crate::ledger::redis::admission_breaker::FAILURES_MAX {
+        shards.of_slot(0).guard.failed("test");
+    }
+    assert_eq!(shards.any().number, 1, "the first does not answer");
+    shards.of_slot(0).guard.answered();
+    shards.laid_out(&layout(&[(0, 16_383, "b:1")]));
+    assert_eq!(shards.any().number, 1, "the first has no slots");
+}
+
+#[test]
+fn a_doubt_wakes_who_reads_the_map() {
+    use futures::FutureExt;
+    let shards = shards(&[(0, 16_383, "a:1")]);
+    assert!(shards.doubted().now_or_never().is_none());
+    shards.doubt();
+    assert!(shards.doubted().now_or_never().is_some());
+    assert!(shards.doubted().now_or_never().is_none());
+}
+
+#[test]
+fn what_waits_is_the_sum_of_all_shards_and_the_oldest_of_any() {
+    let address = |text| Address::parse(text, None, Duration::from_secs(1)).unwrap();
+    let one = Shards::one(address("redis://a:1"), 10, crate::clock::monotonic());
+    let many = shards(&[(0, 99, "a:1"), (100, 16_383, "b:1")]);
+    assert!(many.is_cluster() && !one.is_cluster());
+    for shards in [one, many] {
+        let all = shards.all();
+        for (shard, oldest) in all.iter().zip([7, 3]) {
+            shard.queue.unsettled_again();
+            shard.queue.set_oldest(oldest);
+        }
+        assert_eq!(shards.unsettled(), all.len());
+        assert_eq!(shards.oldest_age_ms(10), if all.len() == 1 { 3 } else { 7 });
+    }
+}
+
+#[test]
+fn a_server_that_is_named_without_a_host_is_at_the_one_that_names_it() {
+    let shards = shards(&[(0, 16_383, "a:1")]);
+    let answer = redis::parse_redis_value(b"-MOVED 5 :2\r\n").unwrap();
+    let moved = shards.of_slot(5).elsewhere(&answer.extract_error().unwrap_err());
+    assert_eq!(moved, Some(Elsewhere::Moved(5, "a:2".to_owned())));
+}

@@ -85,3 +85,27 @@ fn an_event_is_heard_of_and_claimed_once() {
     ids.dedup();
     assert_eq!((ids.len(), claimed.len()), (20, 20));
 }
+
+/// What was raised before a gateway was there, it has not heard of.
+#[test]
+fn a_gateway_that_comes_later_finds_the_events_that_are_open() {
+    let server = RedisServer::start();
+    let first = node(&server, patient());
+    for name in ["acme", "beta"] {
+        caller_of(&first, name, "1", LimitOverrides::default());
+    }
+    let later = node(&server, patient());
+    let op = EventOp::Claim {
+        limit: 10,
+        lease_ms: 60_000,
+    };
+    let AdminReply::Events { events } = run(&later, AdminOp::Event(op)).unwrap() else {
+        panic!("no events");
+    };
+    let mut accounts: Vec<String> = events
+        .iter()
+        .filter_map(|event| Some(event.account.as_ref()?.to_string()))
+        .collect();
+    accounts.sort();
+    assert_eq!(accounts, ["acme", "beta"]);
+}

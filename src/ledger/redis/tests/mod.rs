@@ -3,6 +3,7 @@
 mod accounts;
 mod acts;
 mod amounts;
+mod answers;
 pub(in crate::ledger) mod book;
 mod events;
 mod forgotten;
@@ -14,6 +15,8 @@ mod losses;
 mod nodes;
 mod numbers;
 mod outages;
+mod pages;
+mod parts;
 mod payments;
 mod receipts;
 mod replicas;
@@ -21,6 +24,7 @@ mod shards;
 mod spending;
 mod statements;
 mod tls;
+mod unconfirmed;
 mod unknown;
 
 use std::sync::Arc;

@@ -4,11 +4,11 @@ use super::{node, patient, request};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::Ledger;
-use crate::ledger::admin::ReceiptQuery;
+use crate::ledger::admin::{LOOKED_THROUGH_MAX, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{audit, block_on, caller_of, debit};
+use crate::ledger::tests::rig::{self, NOW, audit, block_on, caller_of, credits, debit};
 use crate::pure::ids::AccountId;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -120,4 +120,59 @@ fn as_many_receipts_are_kept_as_the_configuration_says() {
     assert_eq!(kept(1_000), 400);
     // A stream is cut by whole nodes of a hundred.
     assert!((150..400).contains(&kept(150)));
+}
+
+/// One entry again, as another hand would write it.
+fn write_again(server: &RedisServer) {
+    let text = "local e = redis.call('XREVRANGE', KEYS[1], '+', '-', 'COUNT', 1)[1][2] redis.call('XADD', KEYS[1], '*', unpack(e))";
+    server.ask(&format!("EVAL \"{text}\" 1 tg1:{{acme}}:receipts"));
+}
+
+/// The audit holds the receipts of today and yesterday against the usage.
+#[test]
+fn a_receipt_too_many_is_found_until_the_day_after() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOW);
+    let ledger = node(&server, rig::patient(clock.clone()));
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    let hold = block_on(caller.reserve(&rig::request(1, "1"))).unwrap().unwrap();
+    hold.settle(debit("1"));
+    block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
+    assert_eq!(audit(&ledger).findings, []);
+    write_again(&server);
+    for (day, found) in [("today", 4), ("yesterday", 4), ("before", 0)] {
+        let findings = audit(&ledger).findings;
+        assert_eq!(findings.len(), found, "{day}: {findings:?}");
+        for (finding, (expected, found)) in findings.iter().zip([("1", "2"), ("3", "6"), ("4", "8"), ("1", "2")]) {
+            assert!(finding.rule.starts_with("receipts = usage: "), "{}", finding.rule);
+            assert_eq!((finding.expected, finding.found), (credits(expected), credits(found)));
+        }
+        clock.advance(86_400_000);
+    }
+}
+
+/// A receipt among as many others before it and behind it.
+fn found_among(others: u32) -> bool {
+    let server = RedisServer::start();
+    let ledger = node(&server, rig::patient(Clock::manual(NOW)));
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    let add = || {
+        let text = format!("for n = 1, {others} do redis.call('XADD', KEYS[1], '*', 't', '1', 'r', '{{}}') end");
+        server.ask(&format!("EVAL \"{text}\" 1 tg1:{{acme}}:receipts"));
+    };
+    add();
+    let hold = block_on(caller.reserve(&rig::request(1, "1"))).unwrap().unwrap();
+    let id = hold.id();
+    hold.settle(debit("1"));
+    block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
+    add();
+    let receipt = block_on(ledger.receipt(&caller.account.id, id)).unwrap();
+    assert!(receipt.iter().all(|receipt| receipt.billed.id == id));
+    receipt.is_some()
+}
+
+#[test]
+fn a_receipt_is_found_far_behind_the_newest_and_not_looked_for_without_end() {
+    assert!(found_among(2_500));
+    assert!(!found_among(LOOKED_THROUGH_MAX + 200));
 }

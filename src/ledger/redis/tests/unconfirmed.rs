@@ -1,0 +1,142 @@
+//! What a command says and undoes where no server tells whether a replica has it.
+
+use super::{node, patient};
+use crate::ledger::Ledger;
+use crate::ledger::admin::operators::OperatorOp;
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig::{credits, key_create, run};
+use crate::pure::ids::{ApiKey, KeyDigest, KeyId, Tier};
+use crate::pure::operator::{Role, operator_id};
+
+fn digest(number: u8) -> KeyDigest {
+    ApiKey::from_random("tg_", [number; 32]).digest()
+}
+
+fn create() -> AdminOp {
+    AdminOp::AccountCreate {
+        account: "acme".parse().unwrap(),
+        tier: Tier::Pro,
+        quota_pico: None,
+    }
+}
+
+fn add() -> AdminOp {
+    AdminOp::CreditsAdd {
+        account: "acme".parse().unwrap(),
+        amount: credits("5"),
+        reference: "one".to_owned(),
+    }
+}
+
+fn operator(digest: &KeyDigest) -> AdminOp {
+    AdminOp::Operator(OperatorOp::Create {
+        digest: digest.to_hex(),
+        name: "anna".to_owned(),
+        role: Role::Admin,
+        expires_in_ms: None,
+    })
+}
+
+fn not_confirmed(ledger: &Ledger, op: AdminOp) -> String {
+    match run(ledger, op) {
+        Err(AdminError::NotConfirmed(text)) => text,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn revoked(ledger: &Ledger) -> Vec<(KeyId, bool)> {
+    let account = "acme".parse().unwrap();
+    match run(ledger, AdminOp::KeyList { account }).unwrap() {
+        AdminReply::Keys { keys } => keys.into_iter().map(|key| (key.id, key.revoked.is_some())).collect(),
+        other => panic!("{other:?}"),
+    }
+}
+
+/// A server that takes writes and does not say whether it has replicas.
+fn silent() -> (RedisServer, Ledger) {
+    let server = RedisServer::start_with(&["--save", "", "--appendonly", "no", "--rename-command", "ROLE", ""]);
+    let ledger = node(&server, patient());
+    (server, ledger)
+}
+
+#[test]
+fn what_stands_unconfirmed_is_said_and_what_nobody_has_is_revoked() {
+    let (_server, ledger) = silent();
+    let said = not_confirmed(&ledger, create());
+    assert!(said.ends_with("make it again"), "{said}");
+    let said = not_confirmed(&ledger, add());
+    assert!(
+        said.contains("; it is written; run it again, which counts once"),
+        "{said}"
+    );
+    let (key, id) = (digest(7), KeyId::of(&digest(7)));
+    let said = not_confirmed(&ledger, key_create("acme", &key));
+    let made = "was made, and is revoked again, for nobody has its text: run it again";
+    assert!(said.ends_with(&format!("; the key {id} {made}")), "{said}");
+    assert_eq!(revoked(&ledger), [(id, true)]);
+    let of = operator_id(&digest(8));
+    let said = not_confirmed(&ledger, operator(&digest(8)));
+    assert!(said.ends_with(&format!("; the operator {of} {made}")), "{said}");
+    match run(&ledger, AdminOp::Operator(OperatorOp::List)).unwrap() {
+        AdminReply::Operators { operators } => {
+            let told: Vec<_> = operators.iter().map(|operator| operator.revoked.is_some()).collect();
+            assert_eq!(told, [true]);
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_user_that_may_not_ask_for_replicas_is_served() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    run(&ledger, create()).unwrap();
+    let (old, new) = (digest(7), digest(8));
+    run(&ledger, key_create("acme", &old)).unwrap();
+    assert_eq!(server.ask("ACL SETUSER default -role"), ["+OK"]);
+    let rotate = |new: &KeyDigest| AdminOp::KeyRotate {
+        key: KeyRef::Id(KeyId::of(&old)),
+        digest: new.to_hex(),
+        overlap_ms: 0,
+    };
+    run(&ledger, rotate(&new)).unwrap();
+    let mut told = revoked(&ledger);
+    told.sort_by_key(|(_, is_revoked)| *is_revoked);
+    assert_eq!(told, [(KeyId::of(&new), false), (KeyId::of(&old), true)]);
+}
+
+#[test]
+fn a_command_that_fails_says_whether_it_made_a_key() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    run(&ledger, create()).unwrap();
+    let store = |op| match run(&ledger, op) {
+        Err(AdminError::Store(text)) => text,
+        other => panic!("{other:?}"),
+    };
+    // Its record is written, and the list of the account's keys cannot be.
+    server.ask("SET tg1:{acme}:keys text");
+    let said = store(key_create("acme", &digest(7)));
+    let id = KeyId::of(&digest(7));
+    assert!(
+        said.contains(&format!("; the key {id} was made, and is revoked again")),
+        "{said}"
+    );
+    server.ask("SET tg1:operators text");
+    let said = store(operator(&digest(8)));
+    assert!(
+        said.contains(&format!(
+            "whether the operator {} was made is not known",
+            operator_id(&digest(8))
+        )),
+        "{said}"
+    );
+    // The account itself cannot be read: nothing was made.
+    server.ask("DEL tg1:{acme}");
+    server.ask("SET tg1:{acme} text");
+    let said = store(key_create("acme", &digest(9)));
+    assert!(said.ends_with("; no key was made: run it again"), "{said}");
+    let said = store(add());
+    assert!(!said.contains("it is written"), "{said}");
+}
