@@ -392,3 +392,6 @@ const RENEW_EVERY_MAX: Duration = Duration::from_secs(5);
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// When something is tried again that cannot succeed at once.
 const LATER: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

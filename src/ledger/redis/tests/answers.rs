@@ -13,7 +13,7 @@ use crate::ledger::redis::slots::Layout;
 use crate::ledger::redis::spending::{remake_arguments, ttl};
 use crate::ledger::redis::url::Address;
 use crate::ledger::redis::{Options, RedisLedger};
-use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{
     self, NOW, Rig, block_on, caller_of, credits, debit, key_create, redis_of, request_at, run,
 };
@@ -143,6 +143,26 @@ fn a_ledger_that_ends_says_what_redis_has_not_taken() {
     }
     assert_eq!(redis_of(&cut).close(), 2);
     server.thaw();
+}
+
+#[test]
+fn a_ledger_that_is_gone_has_no_connections() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    assert!(server.ask("CLIENT LIST").len() > 3);
+    drop(ledger);
+    // That of the question, with the length of the answer before it.
+    until("its connections are gone", || {
+        // This thread's own ends when its runtime runs.
+        block_on(tokio::task::yield_now());
+        server
+            .ask("CLIENT LIST")
+            .iter()
+            .filter(|line| line.starts_with("id="))
+            .count()
+            == 1
+    });
 }
 
 #[test]

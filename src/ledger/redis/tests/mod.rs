@@ -12,6 +12,7 @@ mod journals;
 mod keys;
 mod load;
 mod losses;
+mod map;
 mod nodes;
 mod numbers;
 mod outages;
