@@ -303,3 +303,46 @@ fn what_a_server_sends_elsewhere_is_kept_or_asked_there() {
         "{asked:?}"
     );
 }
+
+#[test]
+fn a_master_of_a_cluster_that_is_away_fails_calls_and_its_map_is_doubted() {
+    use futures::FutureExt;
+    let server = RedisServer::start();
+    let mut shared = opened(&server);
+    let layout = Layout {
+        ranges: [(0, 16_383, "127.0.0.1:1".to_owned())].into(),
+        nodes: Default::default(),
+    };
+    let address = Address::parse("redis+cluster://127.0.0.1:1", None, Duration::from_secs(1)).unwrap();
+    let map = Shards::cluster(address, &layout, 10, crate::clock::monotonic()).unwrap();
+    Arc::get_mut(&mut shared).expect("nobody else has it").shards = map;
+    let mut settler = settler(&shared);
+    for _ in 0..FAILURES_MAX {
+        assert!(!settler.shard.guard.is_open());
+        assert!(block_on(settler.connection()).is_none());
+    }
+    assert!(settler.shard.guard.is_open());
+    assert!(shared.shards.doubted().now_or_never().is_some());
+}
+
+/// Without a receipt its place is empty where an end user stands behind it, and is not there else.
+#[test]
+fn a_settlement_without_a_receipt_names_its_end_user_in_the_right_place() {
+    use crate::pure::spend::{EndUser, EndUserId, Reset};
+    let server = RedisServer::start();
+    let options = crate::ledger::redis::Options {
+        receipts_per_account_max: None,
+        ..rig::patient(Clock::manual(NOW))
+    };
+    let (shared, runtime) = RedisLedger::reach(&server.url(), options).unwrap();
+    runtime.shutdown_background();
+    let mut debit = settlement(&account(&shared, "acme"), 1);
+    let arguments = |debit: &QueuedDebit| settle_command(&shared, debit, EvalMode::Hash).args_iter().count();
+    let without = arguments(&debit);
+    debit.debit.end_user = Some(EndUser {
+        id: EndUserId::of("anna"),
+        reset: Reset::Daily,
+    });
+    // Its key, the receipt and how many are kept, who, and for how long.
+    assert_eq!(arguments(&debit), without + 5);
+}

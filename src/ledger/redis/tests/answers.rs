@@ -272,3 +272,29 @@ fn a_hold_that_is_made_anew_counts_under_the_same_limits() {
         (&EndUserId::of("anna").to_string(), &(3 * 86_400_000).to_string())
     );
 }
+
+#[test]
+fn an_entry_whose_field_would_be_the_tier_is_found() {
+    let rig = Rig::redis();
+    let caller = rig.caller("1");
+    rig.credit(&caller, "2", "ier").unwrap();
+    let shared = &redis_of(&rig.ledger).shared;
+    for (reference, amount) in [("ier", "2"), ("first", "1")] {
+        let found = block_on(shared.credit_entry(&Link::default(), &caller.account.id, reference));
+        assert_eq!(
+            found.unwrap().map(|entry| entry.amount),
+            Some(credits(amount)),
+            "{reference}"
+        );
+    }
+}
+
+#[test]
+fn what_a_key_of_no_account_spends_is_not_counted() {
+    let rig = Rig::redis();
+    let caller = rig.caller("1");
+    let shared = &redis_of(&rig.ledger).shared;
+    let track = |account: &str| block_on(shared.track(&Link::default(), &account.parse().unwrap(), &caller.key.id));
+    assert_eq!(track("acme"), Ok(()));
+    assert_eq!(track("nobody"), Err(AdminError::NoAccount("nobody".parse().unwrap())));
+}

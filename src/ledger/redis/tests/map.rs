@@ -10,6 +10,7 @@ use crate::ledger::redis::RedisLedger;
 use crate::ledger::redis::admission_breaker::FAILURES_MAX;
 use crate::ledger::redis::cache::KnownKey;
 use crate::ledger::redis::link::Link;
+use crate::ledger::redis::server_health;
 use crate::ledger::redis::shards::Shards;
 use crate::ledger::redis::shared::{Shared, key_name};
 use crate::ledger::redis::slots::{Layout, slot_of};
@@ -119,4 +120,23 @@ fn the_map_is_what_the_servers_say() {
     let layout = block_on(topology::read(&address, within)).unwrap();
     assert_eq!(layout.ranges, [(0, 16_383, name(&server))].into());
     assert!(block_on(topology::read(&cluster_of("127.0.0.1:1"), within)).is_err());
+}
+
+#[test]
+fn a_ledger_starts_where_one_master_of_many_is_away() {
+    let server = RedisServer::start();
+    let shared = opened(&server, &[(0, 16_383, name(&server))]);
+    assert_eq!(block_on(server_health::check_servers(&shared)), Ok(()));
+    drop(shared.shards.moved(5, "127.0.0.1:1"));
+    assert_eq!(block_on(server_health::check_servers(&shared)), Ok(()));
+    let none = opened(&server, &[(0, 16_383, "127.0.0.1:1".to_owned())]);
+    assert!(block_on(server_health::check_servers(&none)).is_err());
+}
+
+/// It is only warned of.
+#[test]
+fn a_server_that_does_not_tell_its_settings_is_used() {
+    let server = RedisServer::start();
+    assert_eq!(server.ask("ACL SETUSER default -info"), ["+OK"]);
+    assert_eq!(RedisLedger::preflight(&server.url(), patient()), Ok(()));
 }
