@@ -115,7 +115,7 @@ fn holds_are_renewed_made_anew_or_their_calls_end() {
     let held = block_on(shared.try_reserve(&link, &acme, (&request(1, "2"), true), &mut None));
     held.unwrap().unwrap();
     // The first is there, the second is gone, and for the third there is no credit.
-    let covers = [open(1, "2"), open(2, "3"), open(3, "6")];
+    let covers = [open(1, "2"), open(2, "3"), open(3, "9")];
     block_on(settler.renew(due_ms - 1));
     assert!(settler.line.found().is_none(), "none is due");
     block_on(settler.renew(due_ms));
