@@ -41,12 +41,12 @@ pub(super) fn add(sum: &mut AccountDebit, queued: &QueuedDebit, debit: &Debit) {
     }
 }
 
-/// Lets go of periods that are over where an account has many end users in memory: the file has what was spent.
-pub(super) fn bound(written: &[QueuedDebit], today: Day) {
+/// Lets go of periods that are over where an account has more than `most` end users in memory: the file has what was spent.
+pub(super) fn bound(written: &[QueuedDebit], today: Day, most: usize) {
     let with_end_user = |queued: &&QueuedDebit| queued.debit.as_ref().is_some_and(|debit| debit.end_user.is_some());
     if let Some(queued) = written.iter().find(with_end_user) {
         let mut state = queued.cell.state();
-        if state.end_users_known() > END_USERS_IN_MEMORY {
+        if state.end_users_known() > most {
             state.forget_spending(Day(today.0.saturating_sub(1)));
         }
     }
@@ -67,4 +67,4 @@ pub(super) fn of_predecessor(state: &AccountState, hold: &LiveHold) -> Option<Ar
 }
 
 /// From how many end users of an account on periods that are over are not kept in memory: about 20 MB.
-pub(super) const END_USERS_IN_MEMORY: usize = if cfg!(test) { 200 } else { 200_000 };
+pub(super) const END_USERS_IN_MEMORY: usize = 200_000;

@@ -292,7 +292,7 @@ impl Committer {
         if self.sync_at.is_none() {
             self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
         }
-        spending::bound(&self.unwritten, now.day());
+        spending::bound(&self.unwritten, now.day(), spending::END_USERS_IN_MEMORY);
         for mut written in self.unwritten.drain(..) {
             written.entry.acknowledged();
             self.unsynced.push(written.entry);

@@ -5,7 +5,7 @@ use super::*;
 use crate::config::Idempotency;
 use crate::ledger::ReceiptFiles;
 use crate::ledger::admin::operators::{OPERATORS_MAX, OperatorOp, OperatorRecord};
-use crate::ledger::embedded::spending::{END_USERS_IN_MEMORY, bound};
+use crate::ledger::embedded::spending::bound;
 use crate::ledger::embedded::writer::UNSYNCED_MAX;
 use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
 use crate::ledger::tests::rig::request_id;
@@ -230,6 +230,7 @@ fn there_are_at_most_so_many_operators() {
 
 #[test]
 fn periods_that_are_over_leave_memory_once_very_many_end_users_are_there() {
+    const MOST: usize = 200;
     let rig = rig();
     let cell = rig.store.find_key(&rig.key).unwrap().place;
     let key: crate::pure::ids::KeyId = "key_x".to_owned().into();
@@ -239,7 +240,7 @@ fn periods_that_are_over_leave_memory_once_very_many_end_users_are_there() {
     };
     let id = crate::ledger::tests::rig::request_at(1, NOW);
     let spend = |n| cell.state().spend(&key, Some(of(n)), id, credits("0.1"));
-    (0..END_USERS_IN_MEMORY).for_each(spend);
+    (0..MOST).for_each(spend);
     let debit = Debit {
         end_user: Some(of(0)),
         ..debit("0.1")
@@ -247,15 +248,11 @@ fn periods_that_are_over_leave_memory_once_very_many_end_users_are_there() {
     let number = CallNumber::new(rig.store.producer(), 1);
     let written = [queued(&cell, number, debit)];
     let later = NOW.plus_millis(5 * 86_400_000).day();
-    bound(&written, later);
-    assert_eq!(cell.state().end_users_known(), END_USERS_IN_MEMORY);
-    spend(END_USERS_IN_MEMORY);
-    bound(&written, NOW.day());
-    assert_eq!(
-        cell.state().end_users_known(),
-        END_USERS_IN_MEMORY + 1,
-        "the day is not over"
-    );
-    bound(&written, later);
+    bound(&written, later, MOST);
+    assert_eq!(cell.state().end_users_known(), MOST);
+    spend(MOST);
+    bound(&written, NOW.day(), MOST);
+    assert_eq!(cell.state().end_users_known(), MOST + 1, "the day is not over");
+    bound(&written, later, MOST);
     assert_eq!(cell.state().end_users_known(), 0);
 }
