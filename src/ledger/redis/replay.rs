@@ -41,6 +41,8 @@ impl ReplayBuffer {
             // A journal of a dead process is deleted once Redis has all of it.
             Origin::Adopted => debit.entry.close(),
         }
+        // It would keep the memory of the call's task as long, and saves Redis work only where the hold is there.
+        debit.known = None;
         self.acknowledged.push_back((now_ms, debit));
     }
 

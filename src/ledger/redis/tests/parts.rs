@@ -7,9 +7,11 @@ use std::time::Duration;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::operators::OperatorOp;
+use crate::ledger::cover::Cover;
 use crate::ledger::journal::Entry;
 use crate::ledger::redis::account::Account;
 use crate::ledger::redis::commands::written_keys;
+use crate::ledger::redis::holds::OpenHold;
 use crate::ledger::redis::kept_terms;
 use crate::ledger::redis::link::Link;
 use crate::ledger::redis::names::Names;
@@ -18,6 +20,7 @@ use crate::ledger::redis::queue::{Origin, QueuedDebit};
 use crate::ledger::redis::replay::ReplayBuffer;
 use crate::ledger::terms::{AccountTerms, TermsChange};
 use crate::ledger::tests::rig::{block_on, debit, key_create, request_id};
+use crate::pure::account::Scope;
 use crate::pure::ids::{AccountId, ApiKey};
 use crate::pure::numbers::{CallNumber, ProducerId};
 use crate::pure::time::Timestamp;
@@ -111,6 +114,28 @@ fn what_was_acknowledged_is_kept_for_its_time_and_no_longer() {
     let mut ring = filled();
     ring.release();
     assert!(ring.take_all().is_empty());
+}
+
+/// The waker in a call's cover keeps the memory of the task that carried it.
+#[test]
+fn what_is_kept_of_a_settlement_does_not_keep_its_call() {
+    let cover = Arc::new(Cover::default());
+    let mut ring = ReplayBuffer::new(Duration::from_secs(60), 10);
+    let mut debit = settled("acme", 5, 1);
+    debit.known = Some(OpenHold {
+        account: Arc::clone(&debit.account),
+        scope: Scope::Account,
+        amount: debit.debit.cost,
+        quota: debit.debit.cost,
+        ttl_ms: 1,
+        renewed_ms: 1,
+        cover: Arc::clone(&cover),
+        spend: None,
+        ends_when_stopped: false,
+    });
+    ring.push(debit, 1_000);
+    assert_eq!(Arc::strong_count(&cover), 1);
+    assert_eq!(ring.take_all().len(), 1);
 }
 
 #[test]

@@ -323,13 +323,13 @@ fn what_was_spent_is_kept_and_read_back_and_what_is_held_stays() {
 }
 
 #[test]
-fn a_key_that_shares_counts_as_the_other_and_no_stranger_is_tracked() {
+fn a_key_that_shares_counts_as_the_other_and_an_unknown_one_is_not_tracked() {
     let mut state = account(10_000);
-    let [next, last, stranger] = ["next", "last", "stranger"].map(|name| KeyId::from(name.to_owned()));
+    let [next, last, unknown] = ["next", "last", "unknown"].map(|name| KeyId::from(name.to_owned()));
     state.track(&key(), &HashMap::new());
     state.share(&next, &key());
     state.share(&last, &next);
-    for (of, tracked) in [(key(), true), (next, true), (last.clone(), true), (stranger, false)] {
+    for (of, tracked) in [(key(), true), (next, true), (last.clone(), true), (unknown, false)] {
         assert_eq!(state.tracks(&of), tracked, "{of}");
     }
     assert_eq!(state.counted_as(&last), &key());
