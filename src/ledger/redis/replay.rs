@@ -99,6 +99,6 @@ fn doubted(mut debit: QueuedDebit) -> QueuedDebit {
 }
 
 /// Settlements that all shards together keep at most, half of a journal: those of six seconds from a gateway that keeps one Redis busy by
-/// itself. Redis loses two at most when it runs as conf/README.md says. With what its receipt says each takes more than a kilobyte: a
-/// gateway that serves 9,000 calls a second has 180 to 280 MiB.
+/// itself. Redis loses two at most when it runs as conf/README.md says. With what its receipt says, and its slot in the journal, each takes
+/// some two kilobytes: a gateway that keeps so many has 320 to 380 MiB.
 pub(super) const RING_MAX: usize = 131_072;
