@@ -73,6 +73,11 @@ mod tests {
     }
 
     #[test]
+    fn nothing_is_no_more_than_there_is() {
+        assert_eq!(account(1, 4).post(Credits::ZERO, false), Ok(()));
+    }
+
+    #[test]
     fn a_figure_does_not_leave_its_range() {
         let refused = Err(PostRefusal::OutOfRange);
         assert_eq!(account(i64::MAX, 0).post(Credits::PICO, true), refused);

@@ -228,3 +228,40 @@ fn an_alias_means_one_model_and_nothing_else() {
     assert!(parse(&with(&names(32), "y")).is_ok());
     assert!(parse(&with(&names(33), "y")).unwrap_err().to_string().contains("32"));
 }
+
+#[test]
+fn an_entry_has_its_shape_or_is_told_what_is_wrong() {
+    let entry = "id: a/m\nname: M\nprovider: A\ncontext_length: 1\nmodality: text->text\n\
+                 pricing: { prompt: \"0\", completion: \"0\" }\ntier: free\npurposes: [chat]\ntargets: []\n";
+    assert_eq!(Catalogue::entry_shape(entry), Ok(()));
+    let wrong = Catalogue::entry_shape(&entry.replace("name:", "nam:")).unwrap_err();
+    assert!(wrong.to_string().contains("nam"), "{wrong}");
+}
+
+#[test]
+fn purposes_have_the_names_of_the_interface() {
+    let mut sorted = names();
+    sorted.sort_unstable();
+    let mut expected: Vec<&str> = PURPOSES.split(' ').chain(["embedding"]).collect();
+    expected.sort_unstable();
+    assert_eq!(sorted, expected);
+}
+
+#[test]
+fn an_id_that_stands_twice_is_shown_where_it_stands_last() {
+    let text = yaml(|text| text.replace("id: a/e", "id: a/m"));
+    let error = parse(&text).unwrap_err();
+    let lines: Vec<usize> = (1..)
+        .zip(text.lines())
+        .filter(|(_, line)| line.contains("id: a/m"))
+        .map(|(at, _)| at)
+        .collect();
+    assert_eq!((lines.len(), error.line(&text)), (2, lines.last().copied()));
+    let text = yaml(|text| text.replacen("tier: free", "tier: free\n    tokens_per_second: 0", 1));
+    let error = parse(&text).unwrap_err();
+    let line = (1..)
+        .zip(text.lines())
+        .find(|(_, line)| line.contains("tokens_per_second"))
+        .map(|(at, _)| at);
+    assert_eq!(error.line(&text), line);
+}

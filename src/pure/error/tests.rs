@@ -88,3 +88,31 @@ fn what_a_provider_answers_is_told_as_it_helps() {
         );
     }
 }
+
+#[test]
+fn each_limit_is_told_by_its_name() {
+    for (limit, name) in [
+        (LimitKind::Requests, "requests_per_minute"),
+        (LimitKind::Tokens, "tokens_per_minute"),
+        (LimitKind::Concurrency, "concurrent_requests"),
+        (LimitKind::FailedAuthentication, "failed_authentications"),
+        (LimitKind::BodyMemoryOfKey, "body_memory_bytes_per_key"),
+        (LimitKind::BodyMemoryOfAddress, "body_memory_bytes_per_address"),
+        (LimitKind::EndUsers, "end_users_per_key"),
+        (LimitKind::IdempotencyKeys, "idempotency_keys_per_key"),
+    ] {
+        assert_eq!(limit.name(), name);
+    }
+}
+
+#[test]
+fn a_provider_that_does_not_find_something_is_told_apart() {
+    for (status, kind) in [
+        (404, "not_found_error"),
+        (400, "invalid_request_error"),
+        (422, "invalid_request_error"),
+    ] {
+        let message = "x".to_owned().into();
+        assert_eq!(ApiError::UpstreamRefused { status, message }.to_wire().kind, kind);
+    }
+}

@@ -252,3 +252,63 @@ fn a_model_is_sold_when_its_answer_its_context_and_its_prices_are_known() {
         );
     }
 }
+
+/// What a model of these prices and this maximum is sold at, or why it is not.
+fn sold(pricing: &str, max: &str) -> Result<(String, u64), String> {
+    let model = format!(
+        r#"{{"id":"a/b","name":"A: B","context_length":99,"architecture":{{"modality":"text->text"}},
+            "top_provider":{{"max_completion_tokens":{max}}},"pricing":{{"prompt":"0.1","completion":"0.2"{pricing}}}}}"#
+    );
+    let other = model.replace("a/b", "z/z").replace(pricing, "");
+    let list = imported(&format!(r#"{{"data":[{model},{other}]}}"#));
+    match list.models.iter().find(|model| model.id == "a/b") {
+        Some(model) => Ok((model.prices.clone(), model.max_completion_tokens)),
+        None => Err(list.skipped[0].reason.clone()),
+    }
+}
+
+#[test]
+fn without_a_maximum_the_context_bounds_an_answer() {
+    for (max, expected) in [("null", 99), ("0", 99), ("1", 1), ("7", 7)] {
+        assert_eq!(sold("", max).unwrap().1, expected, "{max}");
+    }
+}
+
+#[test]
+fn rows_of_hours_are_left_out_where_they_are_no_dearer() {
+    let dear = "its price depends on more than the length of the prompt";
+    for (row, told) in [
+        (
+            r#""min_prompt_tokens":5,"prompt":"0.3""#,
+            Ok(", overrides: [ { min_prompt_tokens: 5, prompt: \"0.3\" } ]"),
+        ),
+        (
+            r#""min_prompt_tokens":5,"prompt":"0.3","completion":"0","input_cache_read":"0""#,
+            Ok(", overrides: [ { min_prompt_tokens: 5, prompt: \"0.3\", completion: \"0\" } ]"),
+        ),
+        (r#""min_prompt_tokens":5,"utc_start":"0100","prompt":"0.1""#, Ok("")),
+        (r#""min_prompt_tokens":5,"utc_end":"0100","prompt":"0.1""#, Ok("")),
+        (r#""min_prompt_tokens":5,"utc_end":"0100","prompt":"0.11""#, Err(dear)),
+        (r#""utc_start":"0100","utc_end":"0200","completion":"0.2""#, Ok("")),
+        (r#""utc_start":"0100","utc_end":"0200","completion":"0.21""#, Err(dear)),
+    ] {
+        let found = sold(&format!(r#","overrides":[{{{row}}}]"#), "1").map(|(prices, _)| prices);
+        let usual = r#"prompt: "0.1", completion: "0.2""#;
+        assert_eq!(
+            found,
+            told.map(|more| format!("{usual}{more}")).map_err(str::to_owned),
+            "{row}"
+        );
+    }
+}
+
+#[test]
+fn a_list_that_does_not_say_what_a_model_answers_with_sells_it_to_nobody() {
+    let list = imported(
+        r#"{"data":[
+            {"id":"a/b","name":"B","context_length":9,"architecture":{"modality":"text->"},"pricing":{"prompt":"0","completion":"0"}},
+            {"id":"a/c","name":"C","context_length":9,"architecture":{"modality":"text->text"},"pricing":{"prompt":"0","completion":"0"}}
+        ]}"#,
+    );
+    assert_eq!(list.skipped[0].reason, "the list does not say what it answers with");
+}

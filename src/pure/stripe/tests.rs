@@ -260,3 +260,18 @@ fn a_signature_is_good_for_five_minutes_either_way() {
         assert_eq!(checked.is_ok(), is_good, "{seconds}");
     }
 }
+
+#[test]
+fn a_dispute_is_for_somebody_to_look_at() {
+    for (payment, told) in [(r#""pi_1""#, Some("pi_1")), ("null", None)] {
+        let body = format!(
+            r#"{{"id":"evt_1","type":"charge.dispute.created","data":{{"object":{{"payment_intent":{payment}}}}}}}"#
+        );
+        let expected = Notice::WentBack {
+            event: "evt_1".to_owned(),
+            kind: "charge.dispute.created".to_owned(),
+            payment: told.map(str::to_owned),
+        };
+        assert_eq!(read(body.as_bytes()), Ok(expected));
+    }
+}
