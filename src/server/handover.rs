@@ -122,7 +122,9 @@ impl Handover {
     /// Gives a successor what it asks for until it serves or fails, and takes it back when it fails.
     fn give(&self, to: &UnixStream) -> Stage {
         let peer = match Peer::of(to) {
-            Ok(peer) => peer,
+            Ok(Some(peer)) => peer,
+            // It only looked whether a gateway runs, or failed before it was heard: whatever it said, nobody waits for the answer.
+            Ok(None) => return Stage::Looked,
             Err(error) => {
                 log::error!("a process that is to take over cannot be watched: {error}");
                 return Stage::Prepares;
@@ -240,8 +242,8 @@ impl Said {
 }
 
 impl Peer {
-    /// The process that made this connection, which is open: so its number is nobody else's yet.
-    fn of(stream: &UnixStream) -> std::io::Result<Peer> {
+    /// The process that made this connection. None when it has ended.
+    fn of(stream: &UnixStream) -> std::io::Result<Option<Peer>> {
         let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
         let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).unwrap_or_default();
         // SAFETY: the call writes `credentials` and `length`, which live until it returns.
@@ -262,8 +264,11 @@ impl Peer {
         let opened = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
         match i32::try_from(opened) {
             // SAFETY: the kernel has just made it, and nobody else has it.
-            Ok(number) if number >= 0 => Ok(Peer(unsafe { OwnedFd::from_raw_fd(number) })),
-            _ => Err(std::io::Error::last_os_error()),
+            Ok(number) if number >= 0 => Ok(Some(Peer(unsafe { OwnedFd::from_raw_fd(number) }))),
+            _ => match std::io::Error::last_os_error() {
+                error if error.raw_os_error() == Some(libc::ESRCH) => Ok(None),
+                error => Err(error),
+            },
         }
     }
 
@@ -355,6 +360,28 @@ mod tests {
     #[test]
     fn the_other_end_of_a_connection_is_a_process_that_can_be_watched() {
         let (one, _other) = UnixStream::pair().unwrap();
-        assert!(!Peer::of(&one).unwrap().has_ended_within(Duration::ZERO));
+        let peer = Peer::of(&one).unwrap().unwrap();
+        assert!(!peer.has_ended_within(Duration::ZERO));
+    }
+
+    /// Such as one that only looked whether a gateway runs: its connection waits to be taken after its end.
+    #[test]
+    fn a_process_that_has_ended_is_nobody_to_watch() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("s");
+        let listener = UnixListener::bind(&path).unwrap();
+        // SAFETY: the child allocates nothing, and ends without what runs at the end of a process.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            let connected = UnixStream::connect(&path).is_ok();
+            // SAFETY: the call does not return.
+            unsafe { libc::_exit(i32::from(!connected)) };
+        }
+        let mut status = -1;
+        // SAFETY: the call writes `status`, which lives until it returns.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0);
+        let (stream, _) = listener.accept().unwrap();
+        assert!(Peer::of(&stream).unwrap().is_none());
     }
 }
