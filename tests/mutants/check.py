@@ -61,8 +61,9 @@ def survivors(path: Path = SURVIVORS) -> dict[str, str]:
     named = {}
     for line in path.read_text().splitlines():
         if line and not line.startswith("#"):
-            mutant, _, reason = line.partition(" | ")
-            assert reason.strip(), f"{path.name}: no reason: {line}"
+            # A mutant's own name may have the separator: `replace | with ^`.
+            mutant, _, reason = line.rpartition(" | ")
+            assert mutant.strip() and reason.strip(), f"{path.name}: no reason: {line}"
             assert mutant not in named, f"{path.name}: named twice: {mutant}"
             named[mutant] = reason
     return named

@@ -163,6 +163,8 @@ def test_survivors_have_reasons(tmp_path):
     file = tmp_path / "survivors.txt"
     file.write_text("# comment\nsrc/a.rs: replace f with () | why\n")
     assert check.survivors(file) == {"src/a.rs: replace f with ()": "why"}
+    file.write_text("src/a.rs: replace | with ^ in f | no bit stands on both sides\n")
+    assert check.survivors(file) == {"src/a.rs: replace | with ^ in f": "no bit stands on both sides"}
     file.write_text("src/a.rs: replace f with ()\n")
     with pytest.raises(AssertionError, match="no reason"):
         check.survivors(file)
