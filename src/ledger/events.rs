@@ -163,3 +163,20 @@ impl Event {
 fn month_text(Month(month): Month) -> String {
     format!("{:04}-{:02}", month.div_euclid(100), month.rem_euclid(100))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::id_of;
+
+    #[test]
+    fn an_event_of_the_gateways_own_has_one_id_and_another_has_another() {
+        let [one, again, other] = ["key a 1", "key a 1", "key a 2"].map(id_of);
+        assert_eq!(one, again);
+        assert_ne!(one, other);
+        let digits = one.strip_prefix("evt_").unwrap();
+        assert!(
+            digits.len() == 32 && digits.bytes().all(|byte| byte.is_ascii_hexdigit()),
+            "{one}"
+        );
+    }
+}

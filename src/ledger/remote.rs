@@ -205,3 +205,59 @@ impl From<RemoteReply> for Result<Granted, Denial> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_is_the_same_after_the_wire() {
+        let rate = || RateView {
+            limits: Limits {
+                rpm: 6,
+                tpm: 7,
+                concurrency: 8,
+            },
+            remaining_requests: 9,
+            remaining_tokens: 10,
+            reset_ms: 11,
+        };
+        let credits = Credits::from_pico;
+        let (available, spent, held, used) = (credits(1), credits(2), credits(3), credits(4));
+        let spent_by = |spender| Denial::Spent {
+            spender,
+            spent,
+            held,
+            rate: rate(),
+        };
+        let denials = [
+            Denial::Requests(rate()),
+            Denial::Tokens(rate()),
+            Denial::Concurrency(rate()),
+            Denial::Credit {
+                available,
+                held,
+                rate: rate(),
+            },
+            Denial::Quota {
+                used,
+                held,
+                rate: rate(),
+            },
+            spent_by(Spender::Key),
+            spent_by(Spender::EndUser),
+            Denial::EndUsers(rate()),
+            Denial::Stopped(AccountStop::Suspended),
+            Denial::Stopped(AccountStop::Closed),
+        ];
+        let granted = Ok(Granted {
+            amount: credits(5),
+            rate: rate(),
+        });
+        for answer in denials.map(Err).into_iter().chain([granted]) {
+            let text = serde_json::to_string(&RemoteReply::from(answer.clone())).unwrap();
+            let read: RemoteReply = serde_json::from_str(&text).unwrap();
+            assert_eq!(Result::from(read), answer, "{text}");
+        }
+    }
+}

@@ -76,14 +76,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_credential_is_expired_from_the_moment_on_at_which_it_expires() {
-        let state = |revoked: Option<i64>, expires: Option<i64>| {
-            CredentialState::of(revoked.map(Timestamp), expires.map(Timestamp), Timestamp(10))
-        };
-        assert_eq!(state(None, None), CredentialState::Active);
-        assert_eq!(state(None, Some(11)), CredentialState::Active);
-        assert_eq!(state(None, Some(10)), CredentialState::Expired);
-        assert_eq!(state(None, Some(9)), CredentialState::Expired);
-        assert_eq!(state(Some(11), Some(11)), CredentialState::Revoked);
+    fn a_key_opens_until_it_expires_or_is_revoked() {
+        let [before, now, after] = [1, 2, 3].map(Timestamp);
+        for (revoked, expires, state) in [
+            (None, None, "active"),
+            (None, Some(after), "active"),
+            (None, Some(now), "expired"),
+            (None, Some(before), "expired"),
+            (Some(before), None, "revoked"),
+            (Some(before), Some(after), "revoked"),
+        ] {
+            let found = CredentialState::of(revoked, expires, now);
+            assert_eq!(found.name(), state, "{revoked:?} {expires:?}");
+            assert_eq!(serde_json::to_value(found).unwrap(), state);
+        }
     }
 }

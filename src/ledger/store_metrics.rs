@@ -71,3 +71,18 @@ const LATENCY: Bounds = [
     819_200 * US,
     5_000_000 * US,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_time_is_counted() {
+        let times = Times::default();
+        for micros in [10, 100, 5_000] {
+            times.observe(Duration::from_micros(micros));
+        }
+        let histogram = times.histogram();
+        assert_eq!((histogram.count(), histogram.sum_nanos()), (3, 5_110_000));
+    }
+}

@@ -21,6 +21,7 @@ mod given_back;
 mod groups;
 mod handover;
 mod idempotency;
+mod lines;
 mod months;
 mod posts;
 mod spending;

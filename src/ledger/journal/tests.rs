@@ -5,6 +5,7 @@ mod files;
 mod folders;
 mod growth;
 mod histories;
+mod lines;
 mod recovered;
 mod unfinished;
 

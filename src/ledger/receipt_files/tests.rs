@@ -1,5 +1,7 @@
 //! Receipts as files: a file a day, all of them, also after a disk was full.
 
+mod lines;
+
 use super::*;
 use crate::ledger::tests::rig::{NOW, credits, request_id};
 use crate::pure::numbers::{CallNumber, ProducerId};

@@ -236,3 +236,34 @@ fn first_word(text: &str) -> &str {
 fn amount(text: &str) -> Result<i128, StoreError> {
     reply::number(Some(text)).map(i128::from)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_key_spent_is_the_sum_of_its_usage() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let books = |spent: &str, fields: &[&str]| {
+            let fields = fields.iter().map(|field| text(field)).collect();
+            Value::Array(vec![text(spent), Value::Array(fields)])
+        };
+        let id: AccountId = "acme".parse().unwrap();
+        let found = |books: &Value| {
+            let mut findings = Vec::new();
+            audit_key(&id, books, &mut findings).map(|()| findings)
+        };
+        let usage = ["c20260101 a/m", "5", "r20260101 a/m", "9", "c20260102 a/m", "7"];
+        assert_eq!(found(&books("12", &usage)), Ok(Vec::new()));
+        let finding = AuditFinding {
+            account: id.clone(),
+            rule: "usage of the key = spent by the key".to_owned(),
+            expected: clamped(12),
+            found: clamped(13),
+        };
+        assert_eq!(found(&books("13", &usage)), Ok(vec![finding]));
+        for wrong in [Value::Nil, books("x", &usage), books("12", &["c1", "x"])] {
+            assert!(found(&wrong).is_err(), "{wrong:?}");
+        }
+    }
+}

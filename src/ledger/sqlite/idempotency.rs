@@ -193,8 +193,7 @@ fn make_room(t: &Transaction<'_>, key: &str, most: i64) -> Result<(), StoreError
     Ok(())
 }
 
-fn delete_expired(t: &Transaction<'_>, now: Timestamp, most: i64) -> Result<usize, StoreError> {
-    let mut deleted = 0;
+fn delete_expired(t: &Transaction<'_>, now: Timestamp, most: i64) -> Result<(), StoreError> {
     let row = |row: &Row<'_>| {
         Ok((
             row.get::<_, i64>(0)?,
@@ -210,9 +209,8 @@ fn delete_expired(t: &Transaction<'_>, now: Timestamp, most: i64) -> Result<usiz
         t.prepare_cached("DELETE FROM idempotency WHERE seq = ?1")?
             .execute([seq])?;
         count(t, key, -1, bytes.saturating_neg())?;
-        deleted += 1;
     }
-    Ok(deleted)
+    Ok(())
 }
 
 /// Records and bytes of answers of an API key, or of all.

@@ -30,7 +30,7 @@ pub(crate) fn logged(work: impl FnOnce()) -> Vec<String> {
     static SET: Once = Once::new();
     SET.call_once(|| {
         log::set_logger(&Lines).expect("tests have no other logger");
-        log::set_max_level(log::LevelFilter::Info);
+        log::set_max_level(log::LevelFilter::Debug);
     });
     LINES.set(Some(Vec::new()));
     work();

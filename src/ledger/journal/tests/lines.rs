@@ -1,0 +1,91 @@
+//! What the journal logs: what an operator has to know, once, and nothing else.
+
+use super::*;
+use crate::ledger::tests::logged::logged;
+
+fn nothing() -> Vec<String> {
+    Vec::new()
+}
+
+#[test]
+fn a_journal_with_calls_is_told_when_it_is_closed_and_an_empty_one_is_not() {
+    let mut rig = Rig::new();
+    let process = rig.process();
+    let mut entry = process.begin(1, PROMPT);
+    let path = process.journal.own().unwrap();
+    let lines = logged(|| process.journal.close());
+    assert_eq!(
+        lines,
+        [format!("WARN 1 calls stand in {} for the next start", path.display())]
+    );
+    entry.close();
+    assert_eq!(logged(|| process.journal.close()), nothing());
+    assert!(!path.exists());
+    rig.process = None;
+}
+
+#[test]
+fn a_journal_that_cannot_be_made_is_told_once_and_that_it_can_again_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let blocked = folder.path().join("journals");
+    std::fs::write(&blocked, "").unwrap();
+    let mut journal = None;
+    let lines = logged(|| journal = Some(Journal::open(&blocked)));
+    assert!(
+        lines.len() == 1 && lines[0].starts_with("ERROR MONEY: no journal can be made in "),
+        "{lines:?}"
+    );
+    let journal = journal.unwrap();
+    assert_eq!(logged(|| journal.tend()), nothing(), "it is known");
+    std::fs::remove_file(&blocked).unwrap();
+    let lines = logged(|| journal.tend());
+    let told = "WARN the journal can be written again: ";
+    assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
+    let other = folder.path().join("others");
+    assert_eq!(logged(|| drop(Journal::open(&other))), nothing(), "nothing was wrong");
+}
+
+#[test]
+fn a_full_journal_is_told_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let journal = Journal::open(folder.path());
+    let full = || io::Error::from(io::ErrorKind::StorageFull);
+    let lines = logged(|| drop(journal.refused(&full())));
+    let told = "ERROR MONEY: the journal is full, paid calls are refused: ";
+    assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
+    assert_eq!(logged(|| drop(journal.refused(&full()))), nothing());
+}
+
+#[test]
+fn a_recovery_is_told_when_there_was_a_journal() {
+    let mut rig = Rig::new();
+    let empty = rig.folder.path().join("empty");
+    let ledger = rig.process().ledger.clone();
+    assert_eq!(logged(|| drop(recover(&empty, &ledger))), nothing());
+    drop(ledger);
+    die(vec![rig.call(1)]);
+    rig.process = None;
+    let store = Embedded::open(&rig.folder.path().join("ledger.db"), Clock::manual(NOW)).unwrap();
+    let ledger = Ledger::Embedded(store);
+    let lines = logged(|| drop(recover(rig.folder.path(), &ledger)));
+    let told = "WARN recovered 1 journals of dead processes: ";
+    assert_eq!(
+        lines.iter().filter(|line| line.starts_with(told)).count(),
+        1,
+        "{lines:?}"
+    );
+}
+
+#[test]
+fn a_file_that_cannot_be_deleted_is_told_and_one_that_is_not_there_is_not() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join(DEAD).with_extension("new");
+    std::fs::write(&path, "").unwrap();
+    assert_eq!(logged(|| JournalFile::delete_if_unfinished(&path)), nothing());
+    assert!(!path.exists());
+    let prompts = path.with_extension("prompts");
+    std::fs::create_dir(&prompts).unwrap();
+    let lines = logged(|| JournalFile::delete_if_unfinished(&prompts));
+    let told = format!("WARN {} cannot be deleted: ", prompts.display());
+    assert!(lines.len() == 1 && lines[0].starts_with(&told), "{lines:?}");
+}
