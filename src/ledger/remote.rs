@@ -255,7 +255,7 @@ mod tests {
             rate: rate(),
         });
         for answer in denials.map(Err).into_iter().chain([granted]) {
-            let text = serde_json::to_string(&RemoteReply::from(answer.clone())).unwrap();
+            let text = serde_json::to_string(&RemoteReply::from(answer)).unwrap();
             let read: RemoteReply = serde_json::from_str(&text).unwrap();
             assert_eq!(Result::from(read), answer, "{text}");
         }

@@ -112,7 +112,7 @@ fn a_provider_that_does_not_find_something_is_told_apart() {
         (400, "invalid_request_error"),
         (422, "invalid_request_error"),
     ] {
-        let message = "x".to_owned().into();
+        let message = "x".to_owned();
         assert_eq!(ApiError::UpstreamRefused { status, message }.to_wire().kind, kind);
     }
 }
