@@ -98,11 +98,17 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<S
         memory_at_start_kib: pids.iter().map(|pid| process::resident_kib(*pid)).sum(),
         pids,
         store_pids,
-        audit: Some(Box::new(move || Ok(cli.run(&["ledger", "audit"])?.trim().to_owned()))),
+        audit: Some(Box::new(move || {
+            let said = process::run_within(AUDIT_MAX, cli.command(&["ledger", "audit"]))?;
+            Ok(said.trim().to_owned())
+        })),
         restart: Some(Box::new(move || serve.start(again.command(&["serve"])))),
         ..shared
     })
 }
+
+/// It looks at every receipt: some four million after ten minutes of `soak`.
+const AUDIT_MAX: Duration = Duration::from_secs(300);
 
 /// Where a gateway listens.
 struct Places {

@@ -134,7 +134,12 @@ impl Drop for Process {
 }
 
 /// Runs `command` to its end and returns what it wrote. Errors with its own words when it fails or takes too long.
-pub(crate) fn run(mut command: Command) -> Result<String> {
+pub(crate) fn run(command: Command) -> Result<String> {
+    run_within(START_TIMEOUT, command)
+}
+
+/// The same for a command that may take longer.
+pub(crate) fn run_within(most: Duration, mut command: Command) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
     let shown = command
         .get_args()
@@ -149,10 +154,10 @@ pub(crate) fn run(mut command: Command) -> Result<String> {
     let begun = Instant::now();
     // What these commands print fits a pipe's buffer, so waiting before reading cannot block them.
     while child.try_wait()?.is_none() {
-        if begun.elapsed() > START_TIMEOUT {
+        if begun.elapsed() > most {
             child.kill().ok();
             child.wait().ok();
-            return Err(format!("`{program} {shown}` did not end").into());
+            return Err(format!("`{program} {shown}` did not end within {most:?}").into());
         }
         thread::sleep(Duration::from_millis(5));
     }

@@ -280,6 +280,7 @@ impl RedisLedger {
             debit,
             number,
             origin,
+            is_doubted: origin == Origin::Adopted,
             is_written_out: false,
             sent: 0,
             queued_ms: self.shared.now_ms().max(1),

@@ -26,6 +26,8 @@ pub(super) struct QueuedDebit {
     /// The name under which it counts once.
     pub(super) number: CallNumber,
     pub(super) origin: Origin,
+    /// Redis may have taken it: that is looked up before it is sent.
+    pub(super) is_doubted: bool,
     /// Its receipt was handed to the files: what Redis loses is sent again, and written once.
     pub(super) is_written_out: bool,
     /// How often it was sent.
@@ -105,6 +107,11 @@ impl Work {
             Work::Release { account, .. } => account.id() == id,
             Work::Barrier { .. } => false,
         }
+    }
+
+    /// Whether it is a settlement that Redis may have taken.
+    pub(super) fn is_doubted(&self) -> bool {
+        matches!(self, Work::Settle(debit) if debit.is_doubted)
     }
 
     /// The slot of its account in a cluster.

@@ -95,6 +95,7 @@ impl ReplayBuffer {
 /// Redis may have lost it.
 fn doubted(mut debit: QueuedDebit) -> QueuedDebit {
     debit.entry.doubted();
+    debit.is_doubted = true;
     debit
 }
 

@@ -7,6 +7,8 @@
 mod answers;
 mod hand_over;
 mod keys;
+mod known;
+mod producers;
 mod renew;
 mod send;
 
@@ -26,7 +28,7 @@ use super::admission_breaker::millis;
 use super::link::{Line, Link};
 use super::queue::{QueuedDebit, Work};
 use super::replay::{RING_MAX, ReplayBuffer};
-use super::script::{self, EvalMode};
+use super::script::EvalMode;
 use super::shards::Shard;
 use super::shared::Shared;
 use super::url::Connection;
@@ -44,6 +46,8 @@ pub(super) struct Settler {
     generation: u64,
     /// What has been taken from the queue and is not acknowledged, in order.
     backlog: VecDeque<Work>,
+    /// Whether some of it may be known to Redis.
+    has_doubted: bool,
     /// What is sent again at a time of the ledger's monotonic clock.
     later: Vec<(u64, Work)>,
     ring: ReplayBuffer,
@@ -126,6 +130,7 @@ impl Settler {
             line: Line::default(),
             link: Link::default(),
             backlog: VecDeque::new(),
+            has_doubted: false,
             later: Vec::new(),
             servers: BTreeSet::new(),
             asked: (0, 0),
@@ -161,6 +166,7 @@ impl Settler {
                 self.renewed_ms = now;
                 self.renew(now).await;
             }
+            self.look_up_doubted().await;
             if self.backlog.is_empty() {
                 self.forget_producers().await;
                 self.idle().await;
@@ -193,7 +199,9 @@ impl Settler {
             self.later = kept;
             self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
         }
-        self.backlog.extend(self.shard.queue.take());
+        let queued = self.shard.queue.take();
+        self.has_doubted |= queued.iter().any(Work::is_doubted);
+        self.backlog.extend(queued);
         if self.shared.shards.is_cluster() {
             self.hand_over();
         }
@@ -290,6 +298,7 @@ impl Settler {
         });
         let work = work.collect();
         self.put_in_front(work);
+        self.has_doubted = true;
     }
 
     fn put_in_front(&mut self, work: Vec<Work>) {
@@ -338,28 +347,6 @@ impl Settler {
             self.shard.guard.answered();
         }
         outcome
-    }
-
-    /// Forgets the producers of long ago in the accounts that were met. It can wait, and it does no harm when it fails.
-    async fn forget_producers(&mut self) {
-        self.shared.producer.renew_when_old(self.shared.redis_now());
-        if self.met.is_empty() {
-            return;
-        }
-        let Some((mut connection, number)) = self.connection().await else {
-            return;
-        };
-        let clock = self.shared.now_text();
-        for account in std::mem::take(&mut self.met) {
-            let [name, _] = account.keys();
-            let mut command = script::FORGET.call(EvalMode::Text, &[name]);
-            command.arg(&clock);
-            match tokio::time::timeout(self.shared.options.timeout, connection.send(&command)).await {
-                Ok(Ok(_)) => {}
-                Ok(Err(error)) => log::debug!("producers of {} are kept: {error}", account.id()),
-                Err(_) => return self.line.give_up(number),
-            }
-        }
     }
 }
 

@@ -52,6 +52,7 @@ fn debit(account: &Arc<Account>, queued_ms: u64) -> QueuedDebit {
         debit: crate::ledger::tests::rig::debit("1"),
         number: CallNumber::new(crate::pure::numbers::ProducerId(5), queued_ms),
         origin: Origin::Own,
+        is_doubted: false,
         is_written_out: false,
         sent: 0,
         queued_ms,

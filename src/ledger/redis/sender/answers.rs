@@ -103,7 +103,7 @@ impl Settler {
     }
 
     /// Whether the settlement is acknowledged; else it is kept.
-    fn read_settled(
+    pub(super) fn read_settled(
         &mut self,
         mut debit: QueuedDebit,
         settled: Option<Result<Option<SettledWith>, StoreError>>,

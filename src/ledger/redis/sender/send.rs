@@ -140,7 +140,7 @@ pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedD
 }
 
 /// Where an account keeps what it knows of a number's producer.
-fn producer_field(number: CallNumber) -> String {
+pub(super) fn producer_field(number: CallNumber) -> String {
     let kind = if number.born == Birth::default() { 'p' } else { 'n' };
     format!("{kind}{:016x}", number.producer.0)
 }

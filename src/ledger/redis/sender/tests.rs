@@ -20,6 +20,8 @@ use crate::pure::ids::Tier;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, ProducerId};
 
+mod known;
+
 /// A ledger that was opened ten seconds ago and has no thread.
 fn opened(server: &RedisServer) -> Arc<Shared> {
     let (mut shared, runtime) = RedisLedger::reach(&server.url(), rig::patient(Clock::manual(NOW))).unwrap();
@@ -57,6 +59,7 @@ fn settlement(account: &Arc<Account>, number: u64) -> QueuedDebit {
         debit: debit("1"),
         number: CallNumber::new(ProducerId(5), number),
         origin: Origin::Own,
+        is_doubted: false,
         is_written_out: false,
         sent: 0,
         queued_ms: 7,

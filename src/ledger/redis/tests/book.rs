@@ -84,6 +84,7 @@ impl Book for RedisBook {
             debit: debit.clone(),
             number: settlement.number,
             origin: Origin::Own,
+            is_doubted: false,
             is_written_out: false,
             sent: 0,
             queued_ms: 0,

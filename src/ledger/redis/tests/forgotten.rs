@@ -85,6 +85,7 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
         debit: debit("1"),
         number,
         origin: Origin::Adopted,
+        is_doubted: false,
         is_written_out: false,
         sent: 0,
         queued_ms: 1,

@@ -83,6 +83,7 @@ fn settled(name: &str, producer: u64, number: u64) -> QueuedDebit {
         debit: debit("1"),
         number: CallNumber::new(ProducerId(producer), number),
         origin: Origin::Own,
+        is_doubted: false,
         is_written_out: false,
         sent: 1,
         queued_ms: 1,
