@@ -39,7 +39,7 @@ fn main() {
         |store: &str| !words.iter().any(|w| w == "embedded" || w == "redis") || words.iter().any(|w| w == store);
     let receipts = words.iter().any(|word| word == "receipts");
     println!("store     callers accounts   pairs/s   us a pair: here  redis-server   p50 us   p99 us (reserve)");
-    for (callers, accounts) in [(1, 1), (16, 1), (256, 1), (256, 64)] {
+    for (callers, accounts) in [(1, 1), (16, 1), (256, 1), (256, 64), (256, 1000)] {
         if wanted("embedded") {
             let folder = tempfile::tempdir().unwrap_or_else(|error| panic!("{error}"));
             let store = format!("sqlite://{}", folder.path().join("ledger.db").display());
@@ -85,10 +85,9 @@ fn measure(name: &str, config: &Config, server: Option<u32>, (callers, accounts)
                 scope.spawn(move || {
                     let runtime = runtime();
                     let each = async |n: u64| {
-                        let caller = &callers_of[usize::try_from(n % accounts).unwrap_or(0)];
                         work(
                             ledger,
-                            caller,
+                            callers_of,
                             (n, receipts),
                             start,
                             Duration::from_secs_f64(seconds),
@@ -137,25 +136,14 @@ const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(60);
 
 async fn work(
     ledger: &Ledger,
-    caller: &Caller,
+    callers: &[Caller],
     (n, receipts): (u64, bool),
     start: Instant,
     time: Duration,
     pairs: &AtomicU64,
 ) -> Vec<u32> {
     let (mut count, mut waits) = (0u64, Vec::new());
-    let debit = Debit {
-        model: Arc::from("provider/model"),
-        key: caller.key.id.clone(),
-        usage: Usage {
-            prompt: PromptTokens(100),
-            completion: CompletionTokens(200),
-        },
-        cost: Credits::from_pico(123_456),
-        held: None,
-        details: receipts.then(|| Box::new(details())),
-        end_user: None,
-    };
+    let models: Vec<Arc<str>> = (0..MODELS).map(|n| format!("provider/model-{n}").into()).collect();
     while start.elapsed() < time {
         count += 1;
         let now = Timestamp(i64::try_from(std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_millis())).unwrap_or(0));
@@ -163,7 +151,11 @@ async fn work(
         let mut id = [0u8; 16];
         id[..6].copy_from_slice(&now.0.to_be_bytes()[2..]);
         id[6..8].copy_from_slice(&n.to_be_bytes()[6..]);
-        id[8..].copy_from_slice(&count.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
+        // One of the accounts and one of the models, at random, and the same in each run.
+        let random = (count << 16 | n).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        id[8..].copy_from_slice(&random.to_be_bytes());
+        let one_of = |most: usize, bits: u32| usize::try_from(random >> bits).unwrap_or(0) % most;
+        let caller = &callers[one_of(callers.len(), 16)];
         let request = ReserveRequest {
             id: RequestId::from_bytes(id),
             scope: Scope::Account,
@@ -184,7 +176,18 @@ async fn work(
         let hold = caller.reserve(&request).await;
         waits.push(u32::try_from(asked.elapsed().as_nanos()).unwrap_or(u32::MAX));
         match hold {
-            Ok(Ok(hold)) => hold.settle(debit.clone()),
+            Ok(Ok(hold)) => hold.settle(Debit {
+                model: Arc::clone(&models[one_of(MODELS, 40)]),
+                key: caller.key.id.clone(),
+                usage: Usage {
+                    prompt: PromptTokens(100),
+                    completion: CompletionTokens(200),
+                },
+                cost: Credits::from_pico(123_456),
+                held: None,
+                details: receipts.then(|| Box::new(details(random))),
+                end_user: None,
+            }),
             other => panic!("{other:?}"),
         }
         pairs.fetch_add(1, Ordering::Relaxed);
@@ -195,13 +198,16 @@ async fn work(
     waits
 }
 
-/// What a gateway usually knows of a call.
-fn details() -> CallDetails {
+/// How many models are called.
+const MODELS: usize = 12;
+
+/// What a gateway usually knows of a call whose answer has such an id.
+fn details(random: u64) -> CallDetails {
     let now = Timestamp(i64::try_from(std::time::UNIX_EPOCH.elapsed().map_or(0, |t| t.as_millis())).unwrap_or(0));
     CallDetails {
         provider: Some(Arc::from("provider")),
         upstream_model: Some(Arc::from("model-2026-11-01")),
-        upstream_id: Some("chatcmpl-CdVx0ABCDEFGHIJKLMNOPQRSTUV".to_owned()),
+        upstream_id: Some(format!("chatcmpl-CdVx0ABCDEFGH{random:016x}")),
         endpoint: Some(Endpoint::ChatStream),
         first_byte: Some(now),
         ended: Some(now),

@@ -231,13 +231,13 @@ impl Database {
         if last.as_deref() == Some(name) {
             return Ok(());
         }
-        let mut rows = DebitRows::prepare(&transaction)?;
+        let mut group: Vec<(&AccountId, &AccountDebit)> = group.iter().collect();
+        group.sort_unstable_by_key(|(account, _)| *account);
+        DebitRows::prepare(&transaction)?.write(&group, today)?;
         for (account, debit) in group {
-            rows.add(account, debit, today)?;
             spending::write(&transaction, account, &debit.spent)?;
             events::debited(&transaction, account, debit, now)?;
         }
-        drop(rows);
         receipts::write(&transaction, written, self.receipt_bounds, today)?;
         transaction
             .prepare_cached(
@@ -324,7 +324,26 @@ impl DebitRows<'_> {
         })
     }
 
-    fn add(&mut self, account: &AccountId, debit: &AccountDebit, today: Day) -> Result<(), StoreError> {
+    /// Writes one table after the other, each in the order of its rows: those that follow one another mostly stand on the same page.
+    fn write(&mut self, group: &[(&AccountId, &AccountDebit)], today: Day) -> Result<(), StoreError> {
+        for (account, debit) in group {
+            self.take(account, debit)?;
+        }
+        for (account, debit) in group {
+            for (producer, known) in &debit.numbers {
+                numbers::write(&mut self.numbers, account, *producer, known, today)?;
+            }
+        }
+        for (account, debit) in group {
+            self.usage.add(account, &debit.usage)?;
+        }
+        for (account, debit) in group {
+            self.usage.add_of_keys(account, &debit.usage)?;
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, account: &AccountId, debit: &AccountDebit) -> Result<(), StoreError> {
         let mut left = debit.cost.max(0);
         loop {
             let part = i64::try_from(left).unwrap_or(i64::MAX);
@@ -332,13 +351,9 @@ impl DebitRows<'_> {
                 .execute(params![account.as_str(), part, debit.month.0, debit.month_used])?;
             left -= i128::from(part);
             if left == 0 {
-                break;
+                return Ok(());
             }
         }
-        for (producer, known) in &debit.numbers {
-            numbers::write(&mut self.numbers, account, *producer, known, today)?;
-        }
-        self.usage.add(account, &debit.usage)
     }
 }
 

@@ -144,7 +144,8 @@ impl List {
 struct Rows<'t> {
     t: &'t Transaction<'t>,
     list: CachedStatement<'t>,
-    name: CachedStatement<'t>,
+    /// What finds each by its answer's own id: the id's hash and the row.
+    names: Vec<(i64, i64)>,
     /// The first row of each day.
     days: BTreeMap<Day, i64>,
     /// The first and the last row.
@@ -159,7 +160,7 @@ impl<'t> Rows<'t> {
         Ok(Rows {
             t,
             list: t.prepare_cached(sql)?,
-            name: names::prepare(t)?,
+            names: Vec::new(),
             days: BTreeMap::new(),
             ends: None,
             count: 0,
@@ -176,11 +177,15 @@ impl<'t> Rows<'t> {
         self.ends = Some((first, seq));
         self.count = self.count.saturating_add(1);
         self.bytes = self.bytes.saturating_add(list.text.len());
-        names::write(&mut self.name, day, &list.names, seq)
+        self.names.extend(list.names.iter().map(|name| (*name, seq)));
+        Ok(())
     }
 
-    /// Notes where days begin and how many bytes there are. How many rows were written.
-    fn note(self) -> Result<i64, StoreError> {
+    /// Notes by which names receipts are found, where days begin and how many bytes there are. How many rows were written.
+    fn note(mut self) -> Result<i64, StoreError> {
+        if let Some((day, _)) = self.days.last_key_value() {
+            names::write(self.t, *day, &mut self.names)?;
+        }
         let sql = "INSERT INTO receipt_list_days (day, first) VALUES (?1, ?2) ON CONFLICT (day) DO NOTHING";
         for (day, first) in self.days {
             self.t.prepare_cached(sql)?.execute([day.0, first])?;

@@ -4,6 +4,7 @@ mod books;
 mod entries;
 mod events;
 mod keys;
+mod names;
 mod receipts;
 
 use super::*;

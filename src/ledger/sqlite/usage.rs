@@ -87,10 +87,9 @@ impl UsageRows<'_> {
 
     /// Adds a group's sums to the rows of its account.
     pub(super) fn add(&mut self, account: &AccountId, usage: &UsageSums) -> Result<(), StoreError> {
-        let account = account.as_str();
-        for ((day, model), sum) in &usage.of_account {
+        for ((day, model), sum) in in_order(&usage.of_account) {
             self.of_account.execute(params![
-                account,
+                account.as_str(),
                 day.0,
                 model.as_ref(),
                 sum.requests,
@@ -99,9 +98,14 @@ impl UsageRows<'_> {
                 sum.cost
             ])?;
         }
-        for ((key, day, model), sum) in &usage.of_keys {
+        Ok(())
+    }
+
+    /// Adds a group's sums to the rows of its account's keys.
+    pub(super) fn add_of_keys(&mut self, account: &AccountId, usage: &UsageSums) -> Result<(), StoreError> {
+        for ((key, day, model), sum) in in_order(&usage.of_keys) {
             self.of_key.execute(params![
-                account,
+                account.as_str(),
                 day.0,
                 model.as_ref(),
                 sum.requests,
@@ -113,6 +117,13 @@ impl UsageRows<'_> {
         }
         Ok(())
     }
+}
+
+/// As the rows stand in their table.
+fn in_order<K: Ord>(sums: &FastMap<K, UsageSum>) -> Vec<(&K, &UsageSum)> {
+    let mut rows: Vec<_> = sums.iter().collect();
+    rows.sort_unstable_by_key(|(row, _)| *row);
+    rows
 }
 
 /// The usage rows that are asked for, oldest first, seen from `today`.

@@ -290,7 +290,7 @@ fn bytes(file: &File) -> (i64, i64, i64) {
     (
         one("SELECT coalesce(sum(octet_length(list)), 0) FROM receipt_lists"),
         one("SELECT CAST(value AS INTEGER) FROM settings WHERE name = 'receipt lists bytes'"),
-        one("SELECT count(*) FROM receipt_names"),
+        one("SELECT count(*) FROM receipt_names_of_blocks"),
     )
 }
 

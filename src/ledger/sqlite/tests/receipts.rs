@@ -98,7 +98,7 @@ fn a_group_deletes_twice_as_many_rows_of_too_long_ago_as_it_writes() {
     for n in 0..9 {
         rig.write_receipts(&[receipt("acme", n, NOW, Some(&format!("gen-{n}")))], NOW);
     }
-    let names = |rig: &Rig| rig.number("SELECT count(*) FROM receipt_names");
+    let names = |rig: &Rig| rig.number("SELECT count(*) FROM receipt_names_of_blocks");
     let complete_from = |rig: &Rig| rig.text("SELECT value FROM settings WHERE name = 'receipt lists from'");
     assert_eq!((rig.rows().len(), names(&rig)), (9, 9));
     let last = NOW.plus_millis(30 * DAY_MS);
