@@ -9,6 +9,7 @@ pub(super) mod credits;
 mod events;
 mod header;
 mod idempotency;
+mod months;
 mod numbers;
 mod operator;
 mod reader;
@@ -19,7 +20,6 @@ mod statements;
 mod terms;
 mod usage;
 
-use std::collections::{BTreeMap, HashMap};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -89,6 +89,7 @@ impl Database {
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         connection.pragma_update(None, "foreign_keys", true)?;
         connection.pragma_update(None, "cache_size", -CACHE_KIB)?;
+        connection.pragma_update(None, "wal_autocheckpoint", LOG_PAGES)?;
         let version: i64 = connection.query_row("PRAGMA user_version", [], |row| row.get(0))?;
         match version {
             0 => connection.execute_batch(SCHEMA)?,
@@ -144,40 +145,6 @@ impl Database {
             });
         }
         Ok(accounts)
-    }
-
-    /// What each account spent in each month, as its usage says.
-    pub(super) fn months(&self) -> Result<HashMap<String, BTreeMap<Month, Credits>>, StoreError> {
-        let mut statement = self.connection.prepare(&format!(
-            "SELECT account, day, sum(cost / {PART}), sum(cost % {PART}) FROM usage GROUP BY account, day"
-        ))?;
-        let mut rows = statement.query([])?;
-        let mut all: HashMap<String, BTreeMap<Month, Credits>> = HashMap::new();
-        while let Some(row) = rows.next()? {
-            let (day, whole, rest): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
-            let cost = Credits::from_pico(whole.saturating_mul(PART).saturating_add(rest));
-            let used = all.entry(row.get(0)?).or_default().entry(Day(day).month()).or_default();
-            *used = used.saturating_add(cost);
-        }
-        Ok(all)
-    }
-
-    /// What an account's record says of its month.
-    pub(super) fn month(&self, account: &AccountId) -> Result<(Month, Credits), StoreError> {
-        let row = |row: &rusqlite::Row<'_>| Ok((Month(row.get(0)?), Credits::from_pico(row.get(1)?)));
-        let sql = "SELECT month, month_used FROM accounts WHERE id = ?1";
-        Ok(self.connection.query_row(sql, [account.as_str()], row)?)
-    }
-
-    /// Mends what an account's record says of its month.
-    pub(super) fn set_month(&mut self, account: &AccountId, month: Month, used: Credits) -> Result<(), StoreError> {
-        self.durably(|t| {
-            t.execute(
-                "UPDATE accounts SET month = ?2, month_used = ?3 WHERE id = ?1",
-                params![account.as_str(), month.0, used.pico()],
-            )?;
-            Ok(())
-        })
     }
 
     /// All keys, oldest first.
@@ -370,7 +337,10 @@ fn corrupt(error: impl std::fmt::Display) -> StoreError {
 /// One credit, in 10^-12 credit: where the audit cuts its sums in two.
 const PART: i64 = 1_000_000_000_000;
 /// The most pages in memory, in KiB: those that the debits of 1,000 accounts and all models write. They are read again otherwise.
-const CACHE_KIB: i64 = 8_000;
+const CACHE_KIB: i64 = 16_000;
+/// From how many pages of its log on a commit writes them back to the file: 32 MiB. What is written within a second is written back together,
+/// as it is brought to the disk; without this, SQLite would write the same pages back after each group of a busy second.
+const LOG_PAGES: i64 = 8_000;
 
 const SCHEMA: &str = "
 BEGIN;

@@ -192,8 +192,10 @@ fn an_audit_reads_all_as_one_moment_has_it() {
 }
 
 #[test]
-fn the_pages_in_memory_are_bounded_in_bytes() {
-    assert_eq!(Rig::new().number("PRAGMA cache_size"), -8_000);
+fn the_pages_in_memory_and_in_the_log_are_bounded() {
+    let rig = Rig::new();
+    assert_eq!(rig.number("PRAGMA cache_size"), -16_000);
+    assert_eq!(rig.number("PRAGMA wal_autocheckpoint"), 8_000);
 }
 
 #[test]
