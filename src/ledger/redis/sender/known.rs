@@ -4,11 +4,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use redis::Value;
 
-use super::Settler;
 use super::send::producer_field;
+use super::{Settler, in_time};
 use crate::ledger::redis::account::Account;
 use crate::ledger::redis::queue::{QueuedDebit, Work};
 use crate::ledger::redis::reply::{self, SettledWith};
@@ -33,9 +34,10 @@ impl Settler {
                 .entry(name_of(debit))
                 .or_insert_with(|| (Arc::clone(&debit.account), None));
         }
-        let asked = ask(&mut connection, &mut resolved);
-        let within = self.shared.options.timeout;
-        if !matches!(tokio::time::timeout(within, asked).await, Ok(Ok(()))) {
+        if ask(&mut connection, &mut resolved, self.shared.options.timeout)
+            .await
+            .is_none()
+        {
             self.line.give_up(number);
             self.has_doubted = true;
             return;
@@ -86,9 +88,8 @@ fn name_of(debit: &QueuedDebit) -> (AccountId, String) {
     (debit.account.id().clone(), producer_field(debit.number))
 }
 
-/// # Errors
-/// When the connection failed.
-async fn ask(connection: &mut Connection, resolved: &mut Resolved) -> redis::RedisResult<()> {
+/// Asks for some accounts together, and waits so long for each answer of these. None when the connection failed.
+async fn ask(connection: &mut Connection, resolved: &mut Resolved, within: Duration) -> Option<()> {
     let mut wanted: Vec<_> = resolved.iter_mut().collect();
     for some in wanted.chunks_mut(AT_ONCE) {
         let mut together = redis::pipe();
@@ -96,12 +97,12 @@ async fn ask(connection: &mut Connection, resolved: &mut Resolved) -> redis::Red
             let [name, _] = account.keys();
             together.hget(name, field);
         }
-        let answers = connection.send_all(&together).await?;
+        let answers = in_time(within, connection.send_all(&together)).await?;
         for ((_, (_, numbers)), answer) in some.iter_mut().zip(answers) {
             *numbers = numbers_of(&answer);
         }
     }
-    Ok(())
+    Some(())
 }
 
 /// `highest day open…`, as lua/numbers.lua writes it: numbers that follow one another stand as a run, or each by itself. None where that is

@@ -118,3 +118,23 @@ fn what_cannot_be_looked_up_stays() {
     assert!(settler.has_doubted);
     assert_eq!((settler.backlog.len(), shared.shards.unsettled()), (1, 1));
 }
+
+/// More than are asked for together.
+#[test]
+fn each_of_many_accounts_is_looked_up() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let last = make(&shared, "100");
+    let mut settler = settler(&shared);
+    let shard = shared.shards.all().remove(0);
+    shard.queue.settle(settlement(&last, 1));
+    send_all(&mut settler, &server);
+    for n in 0..600 {
+        shard.queue.settle(doubted(&account(&shared, &format!("aaa-{n}")), 1));
+    }
+    shard.queue.settle(doubted(&last, 1));
+    settler.take();
+    block_on(settler.look_up_doubted());
+    assert_eq!((settler.backlog.len(), shared.shards.unsettled()), (600, 600));
+    assert!(!last.is_under_way(), "the last in the order of names is known");
+}
