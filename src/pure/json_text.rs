@@ -66,3 +66,25 @@ fn marks(word: u64) -> u64 {
 const WORD: usize = 8;
 const BLOCK: usize = 32;
 const ONES: u64 = 0x0101_0101_0101_0101;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Also where whole blocks of them follow whole blocks of plain text.
+    #[test]
+    fn plain_text_ends_at_the_first_mark_however_many_follow() {
+        for mark in [b'"', b'\\', 0, 0x1f] {
+            for plain in [0, 1, 7, 8, 9, BLOCK - 1, BLOCK, BLOCK + 1, 2 * BLOCK, 3 * BLOCK + 5] {
+                for marks in [1, WORD, BLOCK, 3 * BLOCK] {
+                    let text = [vec![b' '; plain], vec![mark; marks], vec![b'a'; BLOCK]].concat();
+                    assert_eq!(plain_length(&text), plain, "{plain} and {marks} of {mark}");
+                    assert_eq!(skip_plain(&text).len(), text.len() - plain);
+                }
+            }
+        }
+        for plain in [0, 5, WORD, BLOCK, 5 * BLOCK + 3] {
+            assert_eq!(plain_length(&vec![b'a'; plain]), plain);
+        }
+    }
+}

@@ -102,6 +102,7 @@ fn a_key_that_folds_to_a_known_one_is_refused_at_every_level() {
         (r#"{"Content":[{"type":"file"}]}"#, "content"),
         (r#"{"content":"a","CONTENT":"b"}"#, "content"),
         (r#"{"content":[{"Type":"file"}]}"#, "type"),
+        (r#"{"content":[{"typ\u0045":"file"}]}"#, "type"),
         (r#"{"content":[{"type":"text","Image_url":"u"}]}"#, "image_url"),
         (r#"{"content":[{"type":"image_url","image_url":{"URL":"u"}}]}"#, "url"),
         (r#"{"content":[{"type":"file","file":{"File_data":"u"}}]}"#, "file_data"),

@@ -173,10 +173,12 @@ fn a_cache_control_is_found_wherever_some_upstream_reads_it_and_not_in_what_is_t
     }
     let content = r#"[{"type":"tool_result","content":[{"type":"text","text":"x","cache_control":{}}]}]"#;
     assert_eq!(with_content(content).asks().writes, CacheWrites::Usual);
-    check_member_refused(
-        r#""functions":[{"name":"f","Cache_Control":{}}]"#,
-        BodyError::Misspelled { field: "cache_control" },
-    );
+    for name in ["Cache_Control", "cach\\u0045_control"] {
+        check_member_refused(
+            &format!(r#""functions":[{{"name":"f","{name}":{{}}}}]"#),
+            BodyError::Misspelled { field: "cache_control" },
+        );
+    }
 }
 
 #[test]

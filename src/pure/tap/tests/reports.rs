@@ -202,6 +202,28 @@ fn an_answer_says_who_it_is_and_how_its_choices_ended() {
     assert_eq!(whole.take_said().id, None, "it is said once");
 }
 
+/// What is kept of an answer has a bound: a part of an id is nobody's id.
+#[test]
+fn an_id_that_is_too_long_is_none() {
+    for (length, is_kept) in [
+        (63, true),
+        (64, true),
+        (65, true),
+        (255, true),
+        (256, true),
+        (257, false),
+        (5_000, false),
+    ] {
+        let id = "x".repeat(length);
+        let answer = format!(r#"{{"id":"{id}","choices":[]}}"#);
+        let stream = format!("data: {answer}\n\n{DONE}");
+        let (_, mut stream) = pass(&[stream.as_bytes()], TapOptions::default());
+        for said in [tap(&answer).take_said(), stream.take_said()] {
+            assert_eq!(said.id, is_kept.then(|| id.clone()), "{length}");
+        }
+    }
+}
+
 #[test]
 fn an_answer_is_an_object_once_its_last_brace_passed() {
     for (answer, is_object) in [
