@@ -149,6 +149,22 @@ fn the_short_way_counts_like_the_full_tokenizer() {
         "word é",
         "don’t",
         "x 's",
+        "..",
+        "?!",
+        ";:",
+        "...",
+        "a..",
+        "ab.. c",
+        "..a",
+        ". .",
+        "aBc",
+        "xYz is",
+        "1abc",
+        "7the",
+        "-word",
+        "AB c",
+        "\t a",
+        "- a",
     ] {
         check(text);
     }
