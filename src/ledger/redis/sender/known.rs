@@ -34,6 +34,9 @@ impl Settler {
                 .entry(name_of(debit))
                 .or_insert_with(|| (Arc::clone(&debit.account), None));
         }
+        if resolved.is_empty() {
+            return;
+        }
         if ask(&mut connection, &mut resolved, self.shared.options.timeout)
             .await
             .is_none()
