@@ -221,7 +221,6 @@ impl Role {
             Role::Choices => Node::Choices,
             Role::ToolCalls => Node::ToolCalls,
             Role::Text(kind) | Role::Part(kind) => Node::Parts(kind),
-            Role::Error => Node::Error,
             _ => Node::Other,
         }
     }

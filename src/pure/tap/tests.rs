@@ -2,7 +2,10 @@
 
 mod answers;
 mod costs;
+mod counter;
 mod endings;
+mod odd_reports;
+mod open_events;
 mod oracle;
 mod reports;
 mod shapes;

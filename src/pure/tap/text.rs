@@ -46,7 +46,7 @@ enum Mark {
     Choice,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Choice {
     content: u64,
     reasoning: u64,
@@ -59,7 +59,7 @@ struct Choice {
 /// Text beyond this is counted at once instead of waiting.
 pub(super) const WAITING_BYTES_MAX: usize = 64 * 1024;
 /// So many texts wait at most: the bound for very many empty ones.
-const MARKS_MAX: usize = 4096;
+pub(super) const MARKS_MAX: usize = 4096;
 
 impl TokenCounter {
     pub(super) fn new(encoding: Encoding) -> Self {
@@ -114,7 +114,7 @@ impl TokenCounter {
     /// What waits was delivered: it is counted.
     pub(super) fn commit(&mut self) {
         self.bytes = self.bytes.saturating_add(std::mem::take(&mut self.bytes_open));
-        if self.marks.is_empty() && self.choice.ended == 0 && self.waiting.is_empty() {
+        if self.marks.is_empty() && self.choice == Choice::default() && self.waiting.is_empty() {
             return;
         }
         self.count_marked();

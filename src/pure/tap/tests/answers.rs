@@ -126,6 +126,7 @@ fn what_is_no_whole_document_is_not_complete() {
         "[1,]",
         "{,}",
         "[}",
+        "[1}",
         "{\"a\":1]",
         "\"\\x\"",
         "<html>",

@@ -109,7 +109,7 @@ impl Call {
 }
 
 /// The usages in a stream's events, in order.
-fn usages(stream: &str) -> Vec<Value> {
+pub(super) fn usages(stream: &str) -> Vec<Value> {
     let data = stream.lines().filter_map(|line| line.strip_prefix("data:"));
     let events = data.filter_map(|data| serde_json::from_str::<Value>(data).ok());
     events
@@ -333,6 +333,18 @@ fn what_is_no_answer_passes_as_it_came() {
         "the provider's own cost is told to nobody"
     );
     assert!(call.whole(&[long.as_bytes()]).contains("\"cost\""), "it is all there");
+}
+
+#[test]
+fn an_answer_of_which_as_much_waits_as_may_is_told_its_cost() {
+    let call = Call::new();
+    let begin = r#"{"choices":[{"message":{"content":"a"}}],"usage":"#;
+    let usage = r#"{"prompt_tokens":9,"completion_tokens":12},"x":""#;
+    for (waits, is_told) in [(65_536, true), (65_537, false)] {
+        let head = format!("{begin}{usage}{}", "x".repeat(waits - usage.len()));
+        let out = call.whole(&[head.as_bytes(), b"\"}"]);
+        assert_eq!(out.contains("\"cost\""), is_told, "{waits}");
+    }
 }
 
 #[test]

@@ -89,6 +89,34 @@ fn an_event_whose_second_line_is_cut_off_passes_however_it_is_cut() {
     }
 }
 
+#[test]
+fn only_done_itself_is_the_end_and_spaces_before_it_are_nothing() {
+    for (data, is_end) in [
+        ("[DONE]", true),
+        ("  [DONE]", true),
+        ("x[DONE]", false),
+        ("[DO NE]", false),
+        (r#"{"choices":[{"delta":{"content":"[DONE]"}}]}"#, false),
+    ] {
+        let stream = format!("data: {data}\n\n");
+        for cut in 0..=stream.len() {
+            let (head, tail) = stream.as_bytes().split_at(cut);
+            let (out, tap) = pass(&[head, tail], TapOptions::default());
+            assert_eq!(out, stream.as_bytes(), "{data} cut at {cut}");
+            assert_eq!(tap.done(), is_end, "{data} cut at {cut}");
+        }
+    }
+}
+
+#[test]
+fn a_failure_after_a_whole_line_adds_no_more_than_its_blank_line() {
+    let (line, _) = DELTA.split_at(DELTA.len() - 1);
+    let (mut out, mut tap) = pass(&[line.as_bytes()], TapOptions::default());
+    out.extend(tap.fail("it died", "upstream_error", 502));
+    let out = String::from_utf8(out).unwrap();
+    assert!(out.starts_with(&[DELTA, "data: {"].concat()), "{out}");
+}
+
 /// A stream of so many deltas, with the tap after it.
 fn deltas(count: usize, options: TapOptions) -> StreamTap {
     let chunks = vec![DELTA.as_bytes(); count];
@@ -210,6 +238,41 @@ fn a_report_before_the_text_is_not_what_the_answer_used() {
         reported(&[&usage(11), DELTA, STOP, &usage(1), DONE], Some(10)),
         (Some(1), true)
     );
+}
+
+#[test]
+fn a_report_may_be_behind_the_text_of_an_answer_without_its_end() {
+    let report = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
+    for (end, completion) in [("", 3), (STOP, 1), (DONE, 1)] {
+        let stream = [DELTA, DELTA, DELTA, report, end].concat();
+        let (_, tap) = pass(&[stream.as_bytes()], TapOptions::default());
+        assert_eq!(
+            tap.reported_at_end().map(|usage| usage.completion.0),
+            Some(completion),
+            "ends with {end:?}"
+        );
+    }
+}
+
+#[test]
+fn a_report_is_believed_up_to_a_maximum_that_was_raised() {
+    let report = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":15}}\n\n";
+    for (raised_to, believed) in [(None, None), (Some(14), None), (Some(15), Some(15))] {
+        let mut tap = StreamTap::new(TapOptions {
+            completion_max: Some(10),
+            ..TapOptions::default()
+        });
+        if let Some(completion_max) = raised_to {
+            tap.extend(completion_max);
+        }
+        tap.chunk(&Bytes::from_static(report.as_bytes()));
+        let reported = tap.reported().map(|usage| usage.completion.0);
+        assert_eq!(
+            (reported, tap.is_implausible()),
+            (believed, believed.is_none()),
+            "{raised_to:?}"
+        );
+    }
 }
 
 #[test]

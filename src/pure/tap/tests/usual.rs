@@ -90,6 +90,25 @@ fn a_byte_order_mark_is_one_at_the_start_only() {
     }
 }
 
+/// To have a tariff takes time, and most pieces of a stream are usual events.
+#[test]
+fn a_piece_of_usual_events_asks_for_no_tariff() {
+    for first in [DELTA.to_owned(), [STOP, DELTA].concat()] {
+        let mut tap = StreamTap::new(TapOptions::default());
+        let mut asks = |piece: &str| {
+            let mut is_asked = false;
+            tap.billed_chunk(&Bytes::copy_from_slice(piece.as_bytes()), || {
+                is_asked = true;
+                None
+            });
+            is_asked
+        };
+        assert!(asks(&first), "what is usual is not known before {first}");
+        assert!(!asks(DELTA) && !asks(&[DELTA, DELTA].concat()), "after {first}");
+        assert!(asks(STOP), "it is not usual");
+    }
+}
+
 /// The fast path of an event of `shape`.
 fn fast_path(shape: &str) -> FastPath {
     let event = write(shape, b"text", b"pad", "\n\n");

@@ -1,0 +1,123 @@
+//! Streams that report in an odd order or place: which of their usages is told with its cost, and what of it counts.
+
+use serde_json::json;
+
+use super::costs::{CATALOGUE, Call, usages};
+use super::*;
+
+/// The end of a choice and its usage, in one event.
+const LAST: &str = concat!(
+    r#"data: {"choices":[{"index":0,"delta":{},"finish_reason":"stop"}],"#,
+    r#""usage":{"prompt_tokens":9,"completion_tokens":12}}"#,
+    "\n\n"
+);
+/// The same usage in an event of its own.
+const TRAILING: &str = concat!(
+    r#"data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":12}}"#,
+    "\n\n"
+);
+
+/// What a client gets of a stream that comes at once.
+fn told(events: &[&str]) -> String {
+    let (call, stream) = (Call::of(CATALOGUE), events.concat());
+    let (out, _) = call.stream(&[stream.as_bytes()], TapOptions::default());
+    out
+}
+
+/// Which of the stream's usages have a cost.
+fn have_costs(stream: &str) -> Vec<bool> {
+    let usages = usages(stream);
+    usages.iter().map(|usage| usage.get("cost").is_some()).collect()
+}
+
+#[test]
+fn what_was_counted_is_told_before_done_however_the_stream_is_cut() {
+    let (call, stream) = (Call::of(CATALOGUE), [DELTA, STOP, DONE].concat());
+    for cut in 0..=stream.len() {
+        let (head, tail) = stream.as_bytes().split_at(cut);
+        let (out, tap) = call.stream(&[head, tail], TapOptions::default());
+        assert_eq!(have_costs(&out), [true], "cut at {cut}: {out}");
+        assert!(
+            out.starts_with(&[DELTA, STOP].concat()) && out.ends_with(&["}\n\n", DONE].concat()),
+            "cut at {cut}: {out}"
+        );
+        assert!(tap.told_bill().is_some(), "cut at {cut}");
+    }
+}
+
+#[test]
+fn what_was_counted_is_told_where_nothing_says_that_the_answer_is_complete() {
+    let out = told(&[DELTA]);
+    assert_eq!(have_costs(&out), [true], "{out}");
+    assert_eq!(usages(&out)[0]["completion_tokens"], 1);
+    assert!(out.ends_with(DONE), "{out}");
+}
+
+#[test]
+fn a_usage_that_passed_before_its_event_ended_is_told_again_with_its_cost() {
+    let options = TapOptions {
+        hold_bytes_max: 10,
+        ..TapOptions::default()
+    };
+    let (head, tail) = TRAILING.split_at(30);
+    let pieces = [[DELTA, LAST].concat(), head.to_owned(), [tail, DONE].concat()];
+    let pieces: Vec<&[u8]> = pieces.iter().map(|piece| piece.as_bytes()).collect();
+    let (out, _) = Call::of(CATALOGUE).stream(&pieces, options);
+    assert_eq!(have_costs(&out), [true, false, true], "{out}");
+}
+
+#[test]
+fn a_usage_that_does_not_stand_in_the_root_is_none_that_a_client_reads() {
+    let groq = "data: {\"choices\":[],\"x_groq\":{\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":12}}}\n\n";
+    let out = told(&[DELTA, LAST, groq, DONE]);
+    assert_eq!(have_costs(&out), [true], "{out}");
+    assert!(out.ends_with(&[groq, DONE].concat()), "{out}");
+}
+
+#[test]
+fn a_usage_before_the_end_of_the_answer_has_no_cost() {
+    let early = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9,\"completion_tokens\":1}}\n\n";
+    let out = told(&[DELTA, early, DELTA, STOP, DONE]);
+    assert_eq!(have_costs(&out), [false, true], "{out}");
+    assert_eq!(usages(&out)[1]["completion_tokens"], 2);
+}
+
+#[test]
+fn a_usage_that_names_no_completion_stays_as_it_came() {
+    let prompt = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":9}}\n\n";
+    let out = told(&[DELTA, STOP, TRAILING, prompt, DONE]);
+    assert_eq!(have_costs(&out), [true, false, true], "{out}");
+    assert_eq!(usages(&out)[1], json!({ "prompt_tokens": 9 }));
+}
+
+#[test]
+fn a_provider_that_reports_before_its_end_reports_after_it_too() {
+    let early = concat!(
+        r#"data: {"choices":[{"index":0,"delta":{"content":" a b"}}],"#,
+        r#""usage":{"prompt_tokens":9,"completion_tokens":2}}"#,
+        "\n\n"
+    );
+    let out = told(&[early, LAST, TRAILING, DONE]);
+    assert_eq!(have_costs(&out), [false, false, true], "{out}");
+}
+
+#[test]
+fn what_was_told_counts_with_done_or_where_the_stream_is_over_and_no_text_came_after_it() {
+    let call = Call::of(CATALOGUE);
+    for (after, is_over, counts) in [
+        ("", false, false),
+        ("", true, true),
+        (DELTA, false, false),
+        (DELTA, true, false),
+        (DONE, false, true),
+        (DONE, true, true),
+    ] {
+        let mut tap = StreamTap::new(TapOptions::default());
+        let stream = [DELTA, LAST, after].concat();
+        tap.billed_chunk(&Bytes::from(stream), || Some(call.tariff()));
+        if is_over {
+            tap.fail("it died", "upstream_error", 502);
+        }
+        assert_eq!(tap.told_use().is_some(), counts, "{after:?}, is over: {is_over}");
+    }
+}

@@ -1,0 +1,59 @@
+//! Events of which some passes before the whole of them has come.
+
+use super::costs::{CATALOGUE, Call};
+use super::*;
+
+/// Whatever comes passes.
+fn hold_nothing() -> TapOptions {
+    TapOptions {
+        hold_bytes_max: 0,
+        ..TapOptions::default()
+    }
+}
+
+#[test]
+fn a_byte_of_an_event_that_passes_as_it_comes_is_not_copied() {
+    let mut tap = StreamTap::new(hold_nothing());
+    for byte in r#"data: {"choices":[{"delta":{"content":"Hi"#.bytes() {
+        assert_eq!(tap.chunk(&Bytes::copy_from_slice(&[byte])), Forward::Unchanged);
+    }
+}
+
+/// Were it sent, the event could not be closed when the stream dies there.
+#[test]
+fn half_a_character_waits_for_its_other_half_however_it_is_cut() {
+    let stream = "data: {\"choices\":[{\"delta\":{\"content\":\"a😀é漢\"}}]}\n\n";
+    for step in 1..=4 {
+        let (mut tap, mut passed) = (StreamTap::new(hold_nothing()), Vec::new());
+        for chunk in stream.as_bytes().chunks(step) {
+            match tap.chunk(&Bytes::copy_from_slice(chunk)) {
+                Forward::Unchanged => passed.extend_from_slice(chunk),
+                Forward::Replace(bytes) => passed.extend_from_slice(&bytes),
+            }
+            assert!(std::str::from_utf8(&passed).is_ok(), "by {step}: {passed:?}");
+        }
+        assert_eq!(passed, stream.as_bytes(), "by {step}");
+    }
+}
+
+#[test]
+fn an_event_waits_for_its_blank_line_only_where_its_usage_may_be_told_otherwise() {
+    let call = Call::of(CATALOGUE);
+    for (event, is_told, waits) in [
+        (DELTA, false, false),
+        (DELTA, true, false),
+        (USAGE, false, false),
+        (USAGE, true, true),
+    ] {
+        let (line, _) = event.split_at(event.len() - 1);
+        let mut tap = StreamTap::new(TapOptions::default());
+        let piece = Bytes::from_static(line.as_bytes());
+        let passes = tap.billed_chunk(&piece, || is_told.then(|| call.tariff()));
+        let expected = if waits {
+            Forward::Replace(Bytes::new())
+        } else {
+            Forward::Unchanged
+        };
+        assert_eq!(passes, expected, "is told: {is_told}, {event}");
+    }
+}
