@@ -105,6 +105,11 @@ impl ReceiptFiles {
     /// Writes what is left, and ends the thread. Blocks, for some seconds at most; a second call does nothing. To be called after the
     /// ledger was closed.
     pub fn close(&self) {
+        self.close_within(CLOSE_MAX);
+    }
+
+    /// The same, for little longer than `most`.
+    fn close_within(&self, most: Duration) {
         self.state.queue().closes = true;
         self.state.changed.notify_one();
         let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
@@ -112,7 +117,7 @@ impl ReceiptFiles {
         };
         let began = monotonic();
         while !thread.is_finished() {
-            if began.elapsed() > CLOSE_MAX {
+            if began.elapsed() > most {
                 return log::error!("the last receipts cannot be written to their files");
             }
             std::thread::sleep(CLOSE_PAUSE);

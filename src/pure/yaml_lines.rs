@@ -199,6 +199,11 @@ models:
             in_item("models:\n- id: a\npurposes:\n  - d: e\n", "models", 1, &["b"]),
             None
         );
+        assert_eq!(
+            in_item("models:\n- id: a\npurposes:\n- d: e\n", "models", 1, &["d"]),
+            None,
+            "the list ends where another key begins"
+        );
     }
 
     #[test]
@@ -254,6 +259,8 @@ models:
             ("a:\n  b: { c: 1 }\n  c: 2\n", &["a", "c"], Some(3)),
             ("a:\n  b: { c: 1 }\n  c: 2\n", &["a", "b", "c"], Some(2)),
             ("a:\n  b: 1\nc: 2\n", &["a", "c"], Some(1)),
+            // A flow mapping of several lines is told by its first.
+            ("a: {\n  b: 1\n}\n", &["a", "b"], Some(1)),
         ] {
             assert_eq!(of_key(text, path), line, "{path:?} in {text}");
         }

@@ -64,7 +64,10 @@ const ASKED_AT_ONCE: usize = 1_000;
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::net::{UnixListener, UnixStream};
+
     use super::*;
+    use crate::ledger::cover::Cover;
     use crate::ledger::tests::rig::Rig;
 
     #[test]
@@ -73,12 +76,23 @@ mod tests {
         let crate::ledger::Ledger::Embedded(store) = &rig.ledger else {
             panic!("another store");
         };
+        // A call runs of which a successor would be asked.
+        let (account, cover) = (rig.caller("1").account.id.clone(), Arc::new(Cover::of(None)));
+        store.place(&account).unwrap().ends_when_stopped(&cover);
         let (shared, path) = (Arc::downgrade(&store.shared), store.path().to_owned());
-        let (ended, ends) = std::sync::mpsc::channel();
+        let socket = control_socket::socket_path(&path);
+        let listener = UnixListener::bind(&socket).unwrap();
+        let (ended, tells) = std::sync::mpsc::channel();
+        let asked = ended.clone();
+        std::thread::spawn(move || {
+            drop(listener.accept());
+            let _ = asked.send("it asks");
+        });
         std::thread::spawn(move || {
             watch_until_the_end(&shared, &path);
-            ended.send(()).unwrap();
+            let _ = ended.send("it ended");
         });
-        assert!(ends.recv_timeout(Duration::from_secs(30)).is_ok());
+        assert_eq!(tells.recv(), Ok("it ended"));
+        drop(UnixStream::connect(&socket)); // So that nobody listens any more.
     }
 }

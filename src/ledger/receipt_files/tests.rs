@@ -45,6 +45,27 @@ fn each_day_has_its_file_and_all_are_written_at_the_end() {
     assert_eq!(read(&folder.path().join("new/one"), "2026-11-21"), [three]);
 }
 
+/// The disk is a pipe that nobody reads.
+#[test]
+fn the_end_waits_a_bounded_time_for_a_disk_that_does_not_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
+    let file = folder.path().join("receipts-2026-11-21.jsonl");
+    let made = std::process::Command::new("mkfifo").arg(&file).status().unwrap();
+    assert!(made.success());
+    files.push(receipt(1, NOW.plus_millis(DAY_MS)));
+    let (closed, closes) = std::sync::mpsc::channel();
+    let closing = Arc::clone(&files);
+    std::thread::spawn(move || {
+        closing.close_within(Duration::from_millis(10));
+        closed.send(()).unwrap();
+    });
+    assert_eq!(closes.recv_timeout(Duration::from_secs(30)), Ok(()));
+    // It is written when the disk answers again.
+    let written = std::fs::read_to_string(&file).unwrap();
+    assert_eq!(written.lines().count(), 1, "{written}");
+}
+
 #[test]
 fn whoever_waits_finds_what_was_taken_written() {
     let folder = tempfile::tempdir().unwrap();

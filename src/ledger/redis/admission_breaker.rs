@@ -121,6 +121,17 @@ pub(super) const PROBE_EVERY: Duration = Duration::from_millis(500);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::logged::logged;
+
+    #[test]
+    fn an_answer_is_told_when_calls_failed_at_once_before_it() {
+        let guard = AdmissionBreaker::new(10, crate::clock::monotonic());
+        for (failures, told) in [(0, 0), (1, 0), (FAILURES_MAX - 1, 0), (FAILURES_MAX, 1)] {
+            (0..failures).for_each(|_| guard.failed("test"));
+            let expected = vec!["WARN Redis answers again"; told];
+            assert_eq!(logged(|| guard.answered()), expected, "{failures}");
+        }
+    }
 
     #[test]
     fn five_failures_open_the_breaker_and_one_answer_closes_it() {

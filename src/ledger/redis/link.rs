@@ -269,6 +269,7 @@ const LINKS_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::rig::block_on;
 
     #[test]
     fn another_connection_is_made_where_only_that_can_help() {
@@ -321,5 +322,15 @@ mod tests {
         let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
         assert!(is_unknown_script(&server(ServerErrorKind::NoScript)));
         assert!(!is_unknown_script(&server(ServerErrorKind::ResponseError)));
+    }
+
+    #[test]
+    fn a_ledgers_links_are_forgotten_with_it_and_those_of_others_stay() {
+        let link = |ledger| block_on(async { Link::of_runtime(ledger) });
+        let (gone, other) = (link(u64::MAX), link(u64::MAX - 1));
+        assert!(Arc::ptr_eq(&gone, &link(u64::MAX)));
+        Link::forget_ledger(u64::MAX);
+        assert!(!Arc::ptr_eq(&gone, &link(u64::MAX)));
+        assert!(Arc::ptr_eq(&other, &link(u64::MAX - 1)));
     }
 }

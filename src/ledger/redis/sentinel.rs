@@ -92,6 +92,7 @@ const SENTINEL_MAX: Duration = Duration::from_millis(100);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::rig::block_on;
 
     #[test]
     fn a_node_of_ipv6_stands_in_brackets_and_is_reached_without() {
@@ -122,5 +123,15 @@ mod tests {
         ] {
             assert_eq!(weightier(Some(first), then).kind(), ErrorKind::AuthenticationFailed);
         }
+    }
+
+    #[test]
+    fn a_sentinel_that_is_slow_is_waited_for_where_there_is_no_other() {
+        let silent = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("redis+sentinel://{}/mymaster", silent.local_addr().unwrap());
+        let address = Address::parse(&url, None, Duration::from_secs(1)).unwrap();
+        let asked = block_on(async { tokio::time::timeout(3 * SENTINEL_MAX, address.master("mymaster", 0)).await });
+        let early = no_sentinel().to_string();
+        assert!(!matches!(asked, Ok(Err(error)) if error.to_string() == early));
     }
 }

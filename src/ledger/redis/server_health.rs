@@ -249,6 +249,7 @@ const PING_WITHIN: Duration = Duration::from_millis(400);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::logged::logged;
 
     #[test]
     fn changes_read_back() {
@@ -261,5 +262,21 @@ mod tests {
             assert_eq!(Change::parse(&change.text()), Some(change));
         }
         assert_eq!(Change::parse("weather sunny"), None);
+    }
+
+    #[test]
+    fn a_server_without_an_aof_is_warned_of() {
+        let node = Address::parse("redis://a:1", None, Duration::from_secs(1)).unwrap();
+        let told = |aof: &str| {
+            let facts = [("maxmemory", "0"), ("aof_enabled", aof)];
+            let facts = Facts::from(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            logged(|| check(&node, &facts).unwrap())
+        };
+        assert_eq!(told("1"), [""; 0]);
+        let lines = told("0");
+        assert!(
+            lines.len() == 1 && lines[0].starts_with("WARN a:1 has no AOF: "),
+            "{lines:?}"
+        );
     }
 }

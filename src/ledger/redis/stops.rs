@@ -112,3 +112,42 @@ impl<'a> Stops<'a> {
 /// How many accounts are looked at once.
 const AT_ONCE: usize = 32;
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::rig::{Rig, block_on, redis_of};
+
+    #[test]
+    fn an_account_is_not_looked_at_twice_at_once() {
+        let rig = Rig::redis();
+        let caller = rig.caller("1");
+        let shared = &redis_of(&rig.ledger).shared;
+        let account = shared.cache.account(&caller.account.id);
+        let mut stops = Stops::all(shared);
+        stops.add(Arc::clone(&account));
+        stops.begin();
+        assert_eq!((stops.running.len(), stops.waiting.len()), (1, 0));
+        stops.add(account);
+        stops.begin();
+        assert_eq!((stops.running.len(), stops.waiting.len()), (1, 1));
+        block_on(stops.step());
+        stops.begin();
+        assert_eq!((stops.running.len(), stops.waiting.len()), (1, 0));
+    }
+
+    #[test]
+    fn an_account_whose_server_did_not_say_is_looked_at_again_when_it_is_time() {
+        let rig = Rig::redis();
+        let shared = &redis_of(&rig.ledger).shared;
+        let account = shared.cache.account(&"acme".parse().unwrap());
+        let now = crate::clock::monotonic();
+        for (again_at, expected) in [(now, (1, 0)), (now + Duration::from_secs(3600), (0, 1))] {
+            let mut stops = Stops::all(shared);
+            stops.failed.push(Arc::clone(&account));
+            stops.again_at = Some(again_at);
+            stops.begin();
+            assert_eq!((stops.running.len(), stops.failed.len()), expected);
+        }
+    }
+}

@@ -85,3 +85,36 @@ impl Shared {
 
 /// How often a change is tried that others come in between.
 const CHANGES_MAX: u32 = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::SuspendedStreams;
+    use crate::ledger::journal::Entry;
+    use crate::ledger::terms::AccountStatus;
+    use crate::ledger::tests::logged::logged;
+    use crate::ledger::tests::rig::{Rig, block_on, redis_of, request};
+
+    #[test]
+    fn how_many_calls_end_with_a_stop_is_told_where_any_do() {
+        let rig = Rig::redis();
+        let caller = rig.caller("10");
+        let shared = &redis_of(&rig.ledger).shared;
+        let hold = block_on(caller.reserve_until(&request(1, "1"), Entry::none(), SuspendedStreams::End));
+        let hold = hold.unwrap().unwrap();
+        let terms = AccountTerms {
+            status: AccountStatus::Suspended,
+            ..AccountTerms::default()
+        };
+        let told = |account: &str| {
+            let account = shared.cache.account(&account.parse().unwrap());
+            logged(|| shared.stopped(&account, &terms))
+        };
+        assert_eq!(told("other"), [""; 0]);
+        assert_eq!(
+            told("acme"),
+            ["INFO acme is stopped (account_suspended): 1 of its calls end"]
+        );
+        hold.release();
+    }
+}

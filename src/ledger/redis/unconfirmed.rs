@@ -109,6 +109,7 @@ fn said(what: &str, id: &str, revoked: Result<bool, AdminError>) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::admin::KeyRef;
     use crate::pure::ids::Tier;
 
     #[test]
@@ -125,5 +126,16 @@ mod tests {
         assert!(create.contains("make it again"), "{create}");
         let set = said(AdminOp::Maintenance { on: true });
         assert!(set.contains("run it again"), "{set}");
+    }
+
+    #[test]
+    fn a_key_that_takes_anothers_place_is_left_as_such() {
+        let digest = KeyDigest::from_bytes([7; 32]);
+        let rotate = AdminOp::KeyRotate {
+            key: KeyRef::Id(KeyId::of(&KeyDigest::from_bytes([8; 32]))),
+            digest: digest.to_hex(),
+            overlap_ms: 0,
+        };
+        assert!(matches!(Left::of(&rotate), Left::Successor(left) if left == digest));
     }
 }

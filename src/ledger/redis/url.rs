@@ -254,6 +254,8 @@ const PIPELINE_MAX: usize = 4096;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::tests::redis_server::RedisServer;
+    use crate::ledger::tests::rig::block_on;
 
     fn parse(text: &str) -> Result<Address, StoreError> {
         Address::parse(text, None, Duration::from_secs(1))
@@ -319,5 +321,13 @@ mod tests {
         let authority = Some(b"an authority".to_vec());
         let address = Address::parse("redis://a:1", authority, Duration::from_secs(1)).unwrap();
         assert!(address.node("a:1", 0).is_ok());
+    }
+
+    #[test]
+    fn a_connection_shows_that_it_is_one() {
+        let server = RedisServer::start();
+        let address = parse(&server.url()).unwrap();
+        let connection = block_on(address.connect()).unwrap();
+        assert_eq!(format!("{connection:?}"), "Connection");
     }
 }

@@ -148,6 +148,16 @@ fn a_catalogue_without_a_place_is_refused_and_left_alone() {
     }
 }
 
+#[test]
+fn the_marks_of_an_import_are_a_pair_in_their_own_order_alone() {
+    let (begin, end) = marks(&rules().provider);
+    for (first, second, is_pair) in [(&begin, &end, true), (&end, &begin, false)] {
+        let text = format!("models:\n{first}{second}purposes: {{}}\n");
+        let put = imported(&openrouter_list(30, 0)).into_catalogue(&text, &rules());
+        assert_eq!(put.is_ok(), is_pair, "{text}");
+    }
+}
+
 /// The list with one model's prices changed.
 fn priced(change: impl FnOnce(&mut serde_json::Value)) -> Imported {
     let mut list: serde_json::Value = serde_json::from_str(&openrouter_list(3, 0)).unwrap();

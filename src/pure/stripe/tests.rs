@@ -262,6 +262,18 @@ fn a_signature_is_good_for_five_minutes_either_way() {
 }
 
 #[test]
+fn a_header_is_read_up_to_its_greatest_length() {
+    let header = format!("t={AT},v1={GOOD},v0=");
+    for (bytes, checked) in [
+        (HEADER_BYTES_MAX, Ok(())),
+        (HEADER_BYTES_MAX + 1, Err(SignatureFault::Malformed)),
+    ] {
+        let filled = format!("{header}{}", "0".repeat(bytes - header.len()));
+        assert_eq!(check(&filled, BODY, AT), checked, "{bytes}");
+    }
+}
+
+#[test]
 fn a_dispute_is_for_somebody_to_look_at() {
     for (payment, told) in [(r#""pi_1""#, Some("pi_1")), ("null", None)] {
         let body = format!(

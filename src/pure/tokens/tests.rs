@@ -165,6 +165,7 @@ fn the_short_way_counts_like_the_full_tokenizer() {
         "AB c",
         "\t a",
         "- a",
+        "'verify",
     ] {
         check(text);
     }

@@ -208,7 +208,7 @@ fn what_the_start_recovered_is_shown_to_whoever_asks_and_not_logged() {
         refused: vec!["a line".to_owned()],
         ..RecoverReport::default()
     };
-    rig.store.recovered(report.clone());
+    Ledger::Embedded(Arc::clone(&rig.store)).recovered(report.clone());
     let actor = Actor {
         id: "cli".to_owned(),
         name: "anna".to_owned(),

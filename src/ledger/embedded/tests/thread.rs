@@ -5,9 +5,11 @@ use super::*;
 use crate::config::Idempotency;
 use crate::ledger::ReceiptFiles;
 use crate::ledger::admin::operators::{OPERATORS_MAX, OperatorOp, OperatorRecord};
+use crate::ledger::embedded::keys::Write;
 use crate::ledger::embedded::spending::bound;
 use crate::ledger::embedded::writer::UNSYNCED_MAX;
 use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
+use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::request_id;
 use crate::pure::idempotency::{Fingerprint, KEPT_MS, KeyName};
 use crate::pure::operator::{Role, operator_id, token};
@@ -171,6 +173,21 @@ fn keys_that_have_expired_are_deleted_at_the_start() {
         let count = file.query_row("SELECT count(*) FROM idempotency", [], |row| row.get::<_, i64>(0));
         assert_eq!(count.unwrap(), left, "after {later} ms");
     }
+}
+
+/// At its end the thread tries again; and of debits it tells nothing, for none are left.
+#[test]
+fn keys_that_cannot_be_written_are_told_once() {
+    let mut thread = thread();
+    let file = rusqlite::Connection::open(&thread.path).unwrap();
+    file.execute_batch("DROP TABLE idempotency").unwrap();
+    let ended = Write::Ended(keyed("key_x", "a", 1), KeyEnd::Unsent);
+    thread.shared.idempotency.writes().push(ended);
+    let lines = logged(|| thread.committer.do_what_is_due());
+    let told = "WARN idempotency keys cannot be written: ";
+    assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
+    assert_eq!(logged(|| thread.committer.run()), Vec::<String>::new());
+    assert_eq!(thread.shared.idempotency.writes().len(), 1, "it was tried");
 }
 
 /// Of which the file has not heard, for none of them is sent.

@@ -113,7 +113,7 @@ fn who_runs_bills_the_calls_of_a_process_that_dies_beside_it() {
     std::thread::scope(|threads| {
         let keeps = threads.spawn(|| recover::keep(&process.journal, &process.ledger, &stopped));
         let until = Instant::now() + Duration::from_secs(30);
-        while figures().balance == credits("10") && Instant::now() < until {
+        while figures().balance == credits("10") && !keeps.is_finished() && Instant::now() < until {
             keeps.thread().unpark(); // It does not wait out its second.
             std::thread::park_timeout(Duration::from_millis(1));
         }

@@ -221,3 +221,79 @@ const AT_ONCE: u32 = 1_000;
 const CLOCKS_APART_MS: i64 = 2_000;
 /// How often a receipt is looked for whose call is under way at another gateway.
 const ASK_AGAIN: std::time::Duration = std::time::Duration::from_millis(10);
+
+#[cfg(test)]
+mod tests {
+    use futures::future::{join, join_all};
+
+    use super::*;
+    use crate::ledger::tests::rig::{Rig, block_on, debit, redis_of, request, request_id};
+
+    #[test]
+    fn any_call_of_an_account_that_holds_credit_may_run() {
+        let rig = Rig::redis();
+        let caller = rig.caller("10");
+        let shared = &redis_of(&rig.ledger).shared;
+        let account = shared.cache.account(&caller.account.id);
+        let (link, call) = (Link::default(), CallName::new("gen-1"));
+        let standing = || block_on(shared.standing(&link, &account, &call)).unwrap();
+        assert_eq!(standing(), Standing::Gone);
+        let hold = rig.reserve(&caller, &request(1, "2")).unwrap();
+        assert_eq!(standing(), Standing::Perhaps);
+        hold.release();
+        // Once Redis has heard of it.
+        rig.figures(&caller);
+        assert_eq!(standing(), Standing::Gone);
+    }
+
+    /// Its settlement may be on its way from another gateway.
+    #[test]
+    fn the_receipt_of_a_call_that_may_run_is_waited_for() {
+        let rig = Rig::redis();
+        let caller = rig.caller("10");
+        let shared = &redis_of(&rig.ledger).shared;
+        let account = shared.cache.account(&caller.account.id);
+        let hold = rig.reserve(&caller, &request(1, "2")).unwrap();
+        let (link, began) = (Link::default(), monotonic());
+        let calls = [CallName::from(request_id(1)), CallName::new("gen-1")];
+        let asked = calls.iter().map(async |call| {
+            let page = shared.call(&link, &account, call).await.unwrap();
+            (page, began.elapsed())
+        });
+        let told = block_on(join_all(asked));
+        for ((page, took), is_running) in told.into_iter().zip([true, false]) {
+            assert_eq!((page.receipts.len(), page.running.is_some()), (0, is_running));
+            assert!(took >= SETTLEMENT_WITHIN, "{took:?}");
+        }
+        hold.release();
+    }
+
+    #[test]
+    fn a_call_that_ends_while_it_is_waited_for_is_found_behind_many_later_ones() {
+        let rig = Rig::redis();
+        let caller = rig.caller("10");
+        let shared = &redis_of(&rig.ledger).shared;
+        let account = shared.cache.account(&caller.account.id);
+        let hold = rig.reserve(&caller, &request(1, "2")).unwrap();
+        let (link, call, began) = (Link::default(), CallName::from(request_id(1)), monotonic());
+        let ends = async {
+            while account.reporting.try_lock().is_ok() {
+                tokio::task::yield_now().await;
+            }
+            // It has looked once, and cannot look again for now.
+            let turn = account.reporting.lock().await;
+            let is_late = began.elapsed() >= SETTLEMENT_WITHIN;
+            hold.settle(debit("1"));
+            shared.barrier(&account).await.unwrap();
+            let text = format!("for n = 1, {NEWEST} do redis.call('XADD', KEYS[1], '*', 't', '1', 'r', '{{}}') end");
+            let mut later = redis::cmd("EVAL");
+            later.arg(text).arg(1).arg(receipts_of_account(account.id()));
+            shared.command(&link, later).await.unwrap();
+            drop(turn);
+            is_late
+        };
+        let (page, is_late) = block_on(join(shared.call(&link, &account, &call), ends));
+        // Where the first look took too long, none followed.
+        assert!(is_late || page.unwrap().receipts.len() == 1);
+    }
+}

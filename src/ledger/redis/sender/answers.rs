@@ -215,7 +215,7 @@ impl Settler {
     }
 
     /// Redis has lost settlements that it had acknowledged.
-    fn send_lost(&mut self, account: &Account, producer: ProducerId, numbers: &[u64]) {
+    pub(super) fn send_lost(&mut self, account: &Account, producer: ProducerId, numbers: &[u64]) {
         let again = self.ring.take(account, producer, numbers);
         let (id, count) = (account.id(), numbers.len());
         log::warn!("Redis has lost {count} settlements of {id}; they are sent again");

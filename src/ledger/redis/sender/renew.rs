@@ -89,7 +89,7 @@ impl Settler {
     }
 
     /// Sends a command of an account, wherever its slot is going.
-    async fn send(&self, connection: &mut Connection, command: redis::Cmd) -> Result<Value, StoreError> {
+    pub(super) async fn send(&self, connection: &mut Connection, command: redis::Cmd) -> Result<Value, StoreError> {
         match connection.send(&command).await {
             Err(error) if self.shard.elsewhere(&error).is_some() => {
                 let call = Call { command, script: None };

@@ -21,6 +21,7 @@ use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, ProducerId};
 
 mod known;
+mod working;
 
 /// A ledger that was opened ten seconds ago and has no thread.
 fn opened(server: &RedisServer) -> Arc<Shared> {

@@ -207,8 +207,9 @@ fn entries_of_an_earlier_version_are_found() {
     let old = page.entries.iter().find(|entry| entry.reference == "old 1").unwrap();
     assert_eq!((old.amount, old.balance, &old.note), (credits("2"), None, &None));
 
-    // Posted since the last look: a statement misses nothing all the same.
+    // Posted since the last look, which a list does not repeat so soon: a statement misses nothing all the same.
     assert!(earlier_top_up(shared, 4_000_000_000_000, "old 2").starts_with("added"));
+    assert_eq!(entries(&ledger).entries.len(), 4);
     let (now, account) = (crate::clock::Clock::System.now().day(), "acme".parse().unwrap());
     let (from, to) = (Day(now.0 - 1), now.next());
     let AdminReply::Statement(Statement {

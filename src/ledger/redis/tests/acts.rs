@@ -1,13 +1,13 @@
 //! The log of acts in Redis: its bound, when it cannot be written, and over several gateways.
 
-use super::{node, patient};
+use super::{node, parted, patient};
 use crate::ledger::Ledger;
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::operators::{Act, ActPage, ActQuery, Actor, OperatorOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::redis::acts::Begun;
 use crate::ledger::redis::link::Link;
-use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{block_on, credits, on_workers, redis_of, run};
 use crate::pure::ids::Tier;
 use crate::pure::operator::{Role, token};
@@ -181,6 +181,32 @@ fn what_cannot_be_logged_is_not_done() {
     server.ask("DEL tg1:{:acts}");
     run(&ledger, by("anna", create("acme"))).unwrap();
     assert_eq!(page(&ledger, 10, None).acts.len(), 1);
+}
+
+/// It has an entry there, of which nobody knows how it ended.
+#[test]
+fn what_was_done_is_answered_also_when_the_log_is_away_by_then() {
+    let (books, mut log) = (RedisServer::start(), RedisServer::start());
+    let shared = parted(&books, &log, "tg1:{:acts}");
+    // What is done waits until the log is gone.
+    books.freeze();
+    std::thread::scope(|threads| {
+        let acted = Acted {
+            actor: actor("anna"),
+            op: AdminOp::Repair,
+        };
+        let act = threads.spawn(|| block_on(async { shared.act(acted).await }));
+        until("its entry is confirmed", || {
+            let commands = log.ask("INFO commandstats");
+            commands.iter().any(|line| line.starts_with("cmdstat_role:"))
+        });
+        // What was answered before is on its way by now.
+        assert_eq!(log.ask("PING"), ["+PONG"]);
+        log.kill();
+        books.thaw();
+        let done = act.join().unwrap();
+        assert!(done.is_ok(), "{done:?}");
+    });
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::ledger::redis::slots::Layout;
 use crate::ledger::redis::spending::{remake_arguments, ttl};
 use crate::ledger::redis::url::Address;
 use crate::ledger::redis::{Options, RedisLedger};
-use crate::ledger::tests::redis_server::{RedisServer, until};
+use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig::{
     self, NOW, Rig, block_on, caller_of, credits, debit, key_create, redis_of, request_at, run,
 };
@@ -152,17 +152,15 @@ fn a_ledger_that_is_gone_has_no_connections() {
     caller_of(&ledger, "acme", "1", LimitOverrides::default());
     assert!(server.ask("CLIENT LIST").len() > 3);
     drop(ledger);
-    // That of the question, with the length of the answer before it.
-    until("its connections are gone", || {
+    let is_alone = || {
         // This thread's own ends when its runtime runs.
         block_on(tokio::task::yield_now());
-        server
-            .ask("CLIENT LIST")
-            .iter()
-            .filter(|line| line.starts_with("id="))
-            .count()
-            == 1
-    });
+        let clients = server.ask("CLIENT LIST");
+        // That of the question, with the length of the answer before it.
+        clients.iter().filter(|line| line.starts_with("id=")).count() == 1
+    };
+    // Redis sees it before the second question or so.
+    assert!((0..1_000).any(|_| is_alone()), "it has connections");
 }
 
 #[test]

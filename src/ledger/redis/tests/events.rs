@@ -109,3 +109,27 @@ fn a_gateway_that_comes_later_finds_the_events_that_are_open() {
     accounts.sort();
     assert_eq!(accounts, ["acme", "beta"]);
 }
+
+/// It is deaf to what others raise, for its thread does not run: what it was not told, it finds where it looks.
+#[test]
+fn all_accounts_are_looked_through_once_and_again_where_something_may_have_been_missed() {
+    let server = RedisServer::start();
+    let raises = node(&server, patient());
+    let (shared, _runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
+    let claimed = || {
+        let op = AdminOp::Event(EventOp::Claim {
+            limit: 10,
+            lease_ms: 60_000,
+        });
+        match block_on(async { shared.execute(&shared.link(), op).await }).unwrap() {
+            AdminReply::Events { events } => events.len(),
+            other => panic!("{other:?}"),
+        }
+    };
+    caller_of(&raises, "acme", "1", LimitOverrides::default());
+    assert_eq!(claimed(), 1);
+    caller_of(&raises, "beta", "1", LimitOverrides::default());
+    assert_eq!(claimed(), 0, "all accounts were looked through a moment ago");
+    shared.events.doubt();
+    assert_eq!(claimed(), 1);
+}

@@ -75,6 +75,13 @@ impl Gateway {
 }
 
 #[test]
+fn a_call_that_is_refused_leaves_nothing() {
+    let gateway = Gateway::new(patient());
+    assert!(gateway.reserve(1, "2").unwrap().is_err());
+    assert_eq!(gateway.journal.depth(), 0);
+}
+
+#[test]
 fn a_call_that_gets_nothing_leaves_nothing() {
     let mut gateway = Gateway::new(patient());
     assert!(gateway.reserve(1, "2").unwrap().is_err());

@@ -1,9 +1,13 @@
 //! Idempotency keys where Redis has replicas, and where what is asked gets no answer.
 
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
+
+use futures::FutureExt;
 
 use super::{node, on_node, patient, request};
 use crate::config::Idempotency;
+use crate::ledger::idempotency::call::{Found, KeyEnd};
 use crate::ledger::redis::{Options, RedisLedger};
 use crate::ledger::tests::redis_group::RedisUnderSentinels;
 use crate::ledger::tests::redis_server::{RedisServer, until};
@@ -114,4 +118,39 @@ fn a_key_whose_taking_had_no_answer_is_free_again() {
     take(&caller, 1).unwrap_err();
     server.thaw();
     until("the key is free", || matches!(take(&caller, 2), Ok(Taking::Taken(_))));
+}
+
+/// Its thread, which would tell Redis, does not run.
+#[test]
+fn whoever_goes_before_a_taking_is_answered_gives_the_key_back() {
+    let server = RedisServer::start();
+    for is_answered in [true, false] {
+        let (shared, runtime) = RedisLedger::reach(&server.url(), patient()).unwrap();
+        let ledger = RedisLedger {
+            shared,
+            settler: Mutex::new(None),
+            commands: Mutex::new(Some(runtime)),
+        };
+        let (account, key) = (ledger.place(&"acme".parse().unwrap()), "key_x".to_owned().into());
+        let call = KeyedCall {
+            name: KeyName::of(&key, b"one").unwrap(),
+            key,
+            fingerprint: SAME,
+            request: request_id(1),
+            limits: Idempotency::default(),
+        };
+        let answer = block_on(async {
+            let takes = ledger.take_key(&account, &call);
+            match is_answered {
+                true => Some(takes.await),
+                false => takes.now_or_never(),
+            }
+        });
+        let is_taken = matches!(answer, Some(Ok(Found::Nothing)));
+        assert_eq!(is_taken, is_answered, "{answer:?}");
+        let key_ends = &ledger.shared.key_ends;
+        key_ends.close();
+        let end = block_on(key_ends.next()).map(|ended| ended.end);
+        assert_eq!(matches!(end, Some(KeyEnd::Unsent)), !is_answered, "{end:?}");
+    }
 }

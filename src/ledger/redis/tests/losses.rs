@@ -2,6 +2,7 @@
 
 use super::book::RedisBook;
 use super::{brisk, node, patient, request};
+use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit};
 use crate::ledger::tests::sequences::Book;
@@ -132,9 +133,16 @@ fn a_redis_that_came_back_empty_knows_no_wrong_keys() {
     caller_of(&ledger, "acme", "1", LimitOverrides::default());
     assert!(look().unwrap().is_none());
     server.ask("FLUSHALL");
-    for _ in 0..2 {
-        let lost = look();
-        assert!(matches!(lost, Err(StoreError::Unavailable(_))), "{lost:?}");
+    for is_told in [true, false] {
+        let mut lost = None;
+        let lines = logged(|| lost = Some(look()));
+        assert!(matches!(lost, Some(Err(StoreError::Unavailable(_)))), "{lost:?}");
+        let told = "ERROR MONEY: Redis has no accounts any more: ";
+        assert_eq!(
+            lines.iter().any(|line| line.starts_with(told)),
+            is_told,
+            "once: {lines:?}"
+        );
     }
     caller_of(&ledger, "other", "1", LimitOverrides::default());
     assert!(look().unwrap().is_none(), "it has accounts again");

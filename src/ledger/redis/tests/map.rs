@@ -71,7 +71,9 @@ fn a_call_goes_where_the_servers_send_it() {
 #[test]
 fn a_call_that_is_sent_round_in_a_circle_ends() {
     let server = RedisServer::start();
-    let shared = opened(&server, &[(0, 16_383, name(&server))]);
+    let mut shared = opened(&server, &[(0, 16_383, name(&server))]);
+    let of_test = Arc::get_mut(&mut shared).expect("nobody else has it");
+    of_test.options.timeout = Duration::from_secs(3);
     let own = name(&server);
     let text = format!("redis.call('INCR', KEYS[1]) return redis.error_reply('MOVED 5 {own}')");
     assert!(script(&shared, &text).is_err());
@@ -109,17 +111,41 @@ fn a_key_is_known_while_its_own_master_is_away() {
     assert!(block_on(shared.key(&digest)).is_err());
 }
 
-#[test]
-fn the_map_is_what_the_servers_say() {
+/// A server of a cluster that has all slots.
+fn with_all_slots() -> RedisServer {
     let bus = free_port().to_string();
     let server = RedisServer::start_with(&["--save", "", "--cluster-enabled", "yes", "--cluster-port", &bus]);
     assert_eq!(server.ask("CLUSTER ADDSLOTSRANGE 0 16383"), ["+OK"]);
+    server
+}
+
+#[test]
+fn the_map_is_what_the_servers_say() {
+    let server = with_all_slots();
     let within = Duration::from_secs(10);
     // One that is not there says nothing.
     let address = cluster_of(&format!("127.0.0.1:1,{}", name(&server)));
     let layout = block_on(topology::read(&address, within)).unwrap();
     assert_eq!(layout.ranges, [(0, 16_383, name(&server))].into());
     assert!(block_on(topology::read(&cluster_of("127.0.0.1:1"), within)).is_err());
+}
+
+#[test]
+fn a_map_that_is_doubted_is_read_again() {
+    let server = with_all_slots();
+    let shared = opened(&server, &[(0, 16_383, "127.0.0.1:1".to_owned())]);
+    shared.shards.doubt();
+    let is_right = async {
+        while !shared.shards.of_slot(5).address.is_node(&name(&server)) {
+            tokio::task::yield_now().await;
+        }
+    };
+    block_on(async {
+        tokio::select! {
+            () = topology::follow(Arc::clone(&shared)) => panic!("it is followed for ever"),
+            () = is_right => {}
+        }
+    });
 }
 
 #[test]

@@ -5,6 +5,8 @@ mod acts;
 mod amounts;
 mod answers;
 pub(in crate::ledger) mod book;
+mod doubts;
+mod ends;
 mod events;
 mod forgotten;
 mod groups;
@@ -31,6 +33,10 @@ mod unknown;
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::shards::Shards;
+use super::shared::Shared;
+use super::slots::{Layout, SLOTS, slot_of};
+use super::url::Address;
 use super::{Options, RedisLedger};
 use crate::clock::Clock;
 use crate::ledger::tests::redis_server::RedisServer;
@@ -67,6 +73,28 @@ fn node(server: &RedisServer, options: Options) -> Ledger {
 
 fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
     RedisLedger::connect(&server.url(), options).unwrap()
+}
+
+/// A ledger without its thread, over two servers as if they were masters of a cluster: the slot of this key is the second one's, and each
+/// other one the first one's.
+fn parted(first: &RedisServer, second: &RedisServer, key: &str) -> Arc<Shared> {
+    let (shared, _) = RedisLedger::reach(&first.url(), rig::patient(Clock::manual(rig::NOW))).unwrap();
+    let shared = Arc::into_inner(shared).unwrap();
+    let nodes = [first, second].map(|server| format!("127.0.0.1:{}", server.port()));
+    let ([of_all, of_one], slot) = (nodes.clone(), slot_of(key.as_bytes()));
+    let ranges = [
+        (0, slot - 1, of_all.clone()),
+        (slot, slot, of_one),
+        (slot + 1, SLOTS - 1, of_all),
+    ];
+    let url = format!("redis+cluster://{}", nodes.join(","));
+    let layout = Layout {
+        ranges: ranges.into(),
+        nodes: nodes.into(),
+    };
+    let address = Address::parse(&url, None, shared.options.timeout).unwrap();
+    let shards = Shards::cluster(address, &layout, shared.options.waiting_max, shared.started).unwrap();
+    Arc::new(Shared { shards, ..shared })
 }
 
 /// The same caller as another node knows it.

@@ -203,6 +203,29 @@ fn a_claim_that_was_ended_and_not_taken_is_claimed_again() {
     audit_is_clean(&ledger);
 }
 
+/// Of many who take a payment from each other the last is left alone: who has taken it over, and lost it, does not take it once more.
+#[test]
+fn who_took_a_payment_over_and_lost_it_is_to_tell_it_again() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    for name in &NAMES[..2] {
+        caller_of(&ledger, name, "0", LimitOverrides::default());
+    }
+    ask(&ledger, &["SET", "tg1:payment:pi_1", "beta"]);
+    // The turn that it is about to take was ended by another one, which did not go on.
+    assert_eq!(end_claim(&ledger, "acme", "pi_1", 1), "ended");
+    let told = post(&ledger, payment("acme", "pi_1"));
+    assert!(
+        matches!(&told, Err(AdminError::Store(text)) if text.contains("tell it again")),
+        "{told:?}"
+    );
+    assert_eq!(payer(&ledger, "pi_1"), None);
+    assert!(post(&ledger, payment("acme", "pi_1")).unwrap().added);
+    assert_eq!(balance(&ledger, "acme"), credits("5"));
+    assert_eq!(post(&ledger, payment("beta", "pi_1")), conflict("pi_1"));
+    audit_is_clean(&ledger);
+}
+
 /// Whose it is must outlive a fail-over before it is credited: else the next message could credit another account.
 #[test]
 fn a_claim_that_no_replica_has_credits_nothing() {

@@ -4,7 +4,7 @@ use super::{node, patient, request};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::ledger::Ledger;
-use crate::ledger::admin::{LOOKED_THROUGH_MAX, ReceiptQuery};
+use crate::ledger::admin::{AdminError, AdminOp, LOOKED_THROUGH_MAX, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::RedisServer;
@@ -151,21 +151,23 @@ fn a_receipt_too_many_is_found_until_the_day_after() {
     }
 }
 
+/// Entries that nobody can read.
+fn add_unreadable(server: &RedisServer, count: u32) {
+    let text = format!("for n = 1, {count} do redis.call('XADD', KEYS[1], '*', 't', '1', 'r', '{{}}') end");
+    server.ask(&format!("EVAL \"{text}\" 1 tg1:{{acme}}:receipts"));
+}
+
 /// A receipt among as many others before it and behind it.
 fn found_among(others: u32) -> bool {
     let server = RedisServer::start();
     let ledger = node(&server, rig::patient(Clock::manual(NOW)));
     let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
-    let add = || {
-        let text = format!("for n = 1, {others} do redis.call('XADD', KEYS[1], '*', 't', '1', 'r', '{{}}') end");
-        server.ask(&format!("EVAL \"{text}\" 1 tg1:{{acme}}:receipts"));
-    };
-    add();
+    add_unreadable(&server, others);
     let hold = block_on(caller.reserve(&rig::request(1, "1"))).unwrap().unwrap();
     let id = hold.id();
     hold.settle(debit("1"));
     block_on(ledger.usage(&caller.account.id, None, Period::All)).unwrap();
-    add();
+    add_unreadable(&server, others);
     let receipt = block_on(ledger.receipt(&caller.account.id, id)).unwrap();
     assert!(receipt.iter().all(|receipt| receipt.billed.id == id));
     receipt.is_some()
@@ -175,4 +177,38 @@ fn found_among(others: u32) -> bool {
 fn a_receipt_is_found_far_behind_the_newest_and_not_looked_for_without_end() {
     assert!(found_among(2_500));
     assert!(!found_among(LOOKED_THROUGH_MAX + 200));
+}
+
+#[test]
+fn a_page_that_finds_nothing_in_so_many_entries_says_where_the_next_begins() {
+    let server = RedisServer::start();
+    let ledger = node(&server, keeping());
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    add_unreadable(&server, LOOKED_THROUGH_MAX + 1);
+    let mut query = ReceiptQuery::newest(&caller.account.id, 9);
+    for (unreadable, is_last) in [(u64::from(LOOKED_THROUGH_MAX), false), (1, true)] {
+        let page = block_on(ledger.receipts(query.clone())).unwrap();
+        assert_eq!((page.receipts.len(), page.unreadable), (0, unreadable));
+        assert_eq!(page.next.is_none(), is_last);
+        query.before = page.next;
+    }
+}
+
+/// A name that this process has had to do with, as one in a journal.
+#[test]
+fn there_is_no_usage_by_end_user_of_an_account_that_is_not_there() {
+    let server = RedisServer::start();
+    let ledger = node(&server, keeping());
+    let account: AccountId = "acme".parse().unwrap();
+    ledger.place(&account).unwrap();
+    let query = EndUserQuery {
+        account: account.clone(),
+        key: None,
+        days: Days::Span {
+            from: NOW.day(),
+            to: NOW.day(),
+        },
+    };
+    let asked = rig::run(&ledger, AdminOp::EndUsers(query));
+    assert_eq!(asked, Err(AdminError::NoAccount(account)));
 }

@@ -4,7 +4,7 @@ use futures::future::join_all;
 
 use super::{node, on_node, patient, request};
 use crate::ledger::Caller;
-use crate::ledger::admin::{AdminOp, AdminReply, AuditFinding, KeyRef};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, KeyRef};
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::ledger::redis::shared::key_name;
 use crate::ledger::tests::redis_server::RedisServer;
@@ -177,4 +177,29 @@ fn what_an_earlier_version_leaves_under_a_limit_is_found_and_mended() {
         .unwrap()
         .unwrap()
         .release();
+}
+
+/// The new one would have the whole limit again.
+#[test]
+fn a_limited_key_whose_spending_is_not_counted_is_not_rotated() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    let limit = KeyChange {
+        limit: Some(AmountChange::To(credits("5"))),
+        ..KeyChange::default()
+    };
+    let caller = changed(&ledger, &caller, limit);
+    let uncounted = server.ask(&format!("HDEL tg1:{{acme}} ul{}", caller.key.id));
+    assert_eq!(uncounted, [":1"]);
+    let rotate = AdminOp::KeyRotate {
+        key: KeyRef::Id(caller.key.id.clone()),
+        digest: ApiKey::from_random("tg_", [8; 32]).digest().to_hex(),
+        overlap_ms: 0,
+    };
+    let refused = run(&ledger, rotate);
+    assert!(
+        matches!(&refused, Err(AdminError::Store(text)) if text.contains("is not counted; no new key was made")),
+        "{refused:?}"
+    );
 }

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::accounts::earlier_top_up;
 use super::{node, patient};
 use crate::ledger::Ledger;
-use crate::ledger::admin::credits::{CreditOp, Statement};
+use crate::ledger::admin::credits::{CreditOp, STATEMENT_ROWS_MAX, Statement};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::tests::redis_server::RedisServer;
 use crate::ledger::tests::rig::{block_on, caller_of, credits, redis_of, run};
@@ -72,6 +72,44 @@ return 'filled'
         matches!(&all, Err(AdminError::Invalid(text)) if text.contains("fewer days")),
         "{all:?}"
     );
+}
+
+/// Entries of an earlier version, of before the days that are asked for, take the places of those that a statement was to read: it begins
+/// anew once they are found, and is not refused for them.
+#[test]
+fn what_an_earlier_version_posted_long_ago_counts_as_no_row() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let shared = &redis_of(&ledger).shared;
+    let today = crate::clock::Clock::System.now().day();
+    let fill = r"
+local function post(reference, day, is_ordered)
+  local at = day * 86400000
+  redis.call('HSET', KEYS[1], 't' .. reference, string.format('1000000000000 %d top_up 0', at))
+  if is_ordered then redis.call('ZADD', KEYS[2], string.format('%d', at), reference) end
+end
+local today, most = tonumber(ARGV[1]), tonumber(ARGV[2])
+for n = 1, most do post('within ' .. n, today - 200, true) end
+for n = 1, 9 do
+  post('later ' .. n, today - 100, true)
+  post('old ' .. n, today - 500, false)
+end
+redis.call('HINCRBY', KEYS[1], 'avail', string.format('%d000000000000', most + 18))
+return 'filled'
+";
+    let mut command = redis::cmd("EVAL");
+    command
+        .arg(fill)
+        .arg(2)
+        .arg("tg1:{acme}")
+        .arg("tg1:{acme}:credits")
+        .arg(today.0)
+        .arg(STATEMENT_ROWS_MAX);
+    block_on(async { shared.command(&shared.link(), command).await.unwrap() });
+    let told = statement(&ledger, Day(today.0 - 300), Day(today.0 - 150)).unwrap();
+    assert_eq!((told.entries.len(), told.debits.len()), (STATEMENT_ROWS_MAX, 0));
+    assert_eq!((told.opening, told.closing), (credits("9"), credits("20009")));
 }
 
 /// Says so however its thread ends.

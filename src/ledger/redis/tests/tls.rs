@@ -114,7 +114,7 @@ fn a_cluster_is_reached() {
 #[test]
 fn a_master_that_a_sentinel_names_is_reached() {
     let certificates = Certificates::new();
-    let (_server, master) = certificates.server(&[]);
+    let (server, master) = certificates.server(&[]);
     let port = free_port();
     let settings = certificates.settings(port);
     let lines: String = settings
@@ -123,4 +123,10 @@ fn a_master_that_a_sentinel_names_is_reached() {
         .collect();
     let _sentinel = Sentinel::start(master, &lines);
     certificates.serve(&format!("rediss+sentinel://127.0.0.1:{port}/mymaster"));
+    // As a user of the master; the Sentinel knows none.
+    let user = "ACL SETUSER gateway on >s3cret ~tg1:* &tg1:* +@all";
+    assert_eq!(server.ask(user), ["+OK"]);
+    let connect = |login: &str| certificates.connect(&format!("rediss+sentinel://{login}@127.0.0.1:{port}/mymaster"));
+    assert!(connect("gateway:s3cret").is_ok());
+    assert!(connect("other:s3cret").is_err());
 }

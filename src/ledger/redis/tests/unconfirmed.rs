@@ -1,11 +1,12 @@
 //! What a command says and undoes where no server tells whether a replica has it.
 
-use super::{node, patient};
+use super::{node, parted, patient};
 use crate::ledger::Ledger;
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
+use crate::ledger::redis::commands::key_id_key;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{credits, key_create, run};
+use crate::ledger::tests::rig::{block_on, credits, key_create, run};
 use crate::pure::ids::{ApiKey, KeyDigest, KeyId, Tier};
 use crate::pure::operator::{Role, operator_id};
 
@@ -54,15 +55,14 @@ fn revoked(ledger: &Ledger) -> Vec<(KeyId, bool)> {
 }
 
 /// A server that takes writes and does not say whether it has replicas.
-fn silent() -> (RedisServer, Ledger) {
-    let server = RedisServer::start_with(&["--save", "", "--appendonly", "no", "--rename-command", "ROLE", ""]);
-    let ledger = node(&server, patient());
-    (server, ledger)
+fn silent() -> RedisServer {
+    RedisServer::start_with(&["--save", "", "--appendonly", "no", "--rename-command", "ROLE", ""])
 }
 
 #[test]
 fn what_stands_unconfirmed_is_said_and_what_nobody_has_is_revoked() {
-    let (_server, ledger) = silent();
+    let server = silent();
+    let ledger = node(&server, patient());
     let said = not_confirmed(&ledger, create());
     assert!(said.ends_with("make it again"), "{said}");
     let said = not_confirmed(&ledger, add());
@@ -85,6 +85,22 @@ fn what_stands_unconfirmed_is_said_and_what_nobody_has_is_revoked() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// In a cluster that may be another master than the key's own, and its account's.
+#[test]
+fn a_key_is_confirmed_also_where_it_is_found_by_its_id() {
+    let (server, silent) = (RedisServer::start(), silent());
+    let (key, id) = (digest(7), KeyId::of(&digest(7)));
+    let shared = parted(&server, &silent, &key_id_key(&id));
+    let run = |op| block_on(async { shared.execute(&shared.link(), op).await });
+    run(create()).unwrap();
+    let told = run(key_create("acme", &key));
+    let revoked = format!("; the key {id} was made, and is revoked again");
+    assert!(
+        matches!(&told, Err(AdminError::NotConfirmed(text)) if text.contains(&revoked)),
+        "{told:?}"
+    );
 }
 
 #[test]

@@ -93,3 +93,21 @@ fn accounts_that_cannot_be_read_hold_up_no_other() {
     ends.release();
     others.into_iter().for_each(crate::ledger::Hold::release);
 }
+
+/// The switch is set where this process does not hear of it.
+#[test]
+fn whether_there_is_maintenance_is_asked_until_redis_says_it() {
+    let server = RedisServer::start();
+    server.ask("HSET tg1:maintenance on 1");
+    let ledger = node(&server, patient());
+    until("it was asked in vain", || {
+        let errors = server.ask("INFO errorstats");
+        errors.iter().any(|line| line.starts_with("errorstat_WRONGTYPE:"))
+    });
+    server.ask("SET tg1:maintenance on");
+    let start = Instant::now();
+    until("it is known", || {
+        ledger.in_maintenance() || start.elapsed() > Duration::from_secs(5)
+    });
+    assert!(ledger.in_maintenance());
+}

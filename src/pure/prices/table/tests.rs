@@ -55,6 +55,16 @@ fn a_prompt_of_more_tokens_has_the_row_for_the_whole_call() {
 }
 
 #[test]
+fn a_hold_is_by_the_rows_that_its_prompt_can_reach() {
+    let (usual, longer) = (row(1, 10, None), row(2, 15, None));
+    let table = PriceTable::new(usual, vec![long(100, longer)]).unwrap();
+    for (bound, reached) in [(99, usual), (100, usual), (101, longer)] {
+        let held = table.hold(PromptTokens(bound), &Asks::default());
+        assert_eq!(held, HoldPrices::from(reached.pricing), "{bound}");
+    }
+}
+
+#[test]
 fn rows_out_of_order_or_twice_are_no_table() {
     for (one, next) in [(100, 100), (200, 100)] {
         let rows = vec![long(one, row(2, 2, None)), long(next, row(3, 3, None))];

@@ -80,6 +80,19 @@ fn an_error_says_where() {
 }
 
 #[test]
+fn an_error_says_what_may_follow_in_an_object_and_in_an_array() {
+    for (read, wrong, expected) in [
+        (r#""x":{"a":1 "#, r#""b":2}"#, "`,` or `}`"),
+        (r#""x":{"a":1"#, "]", "`,` or `}`"),
+        (r#""x":[1 "#, "2]", "`,` or `]`"),
+        (r#""x":[1"#, "}", "`,` or `]`"),
+    ] {
+        let at = chat_with(read).find(read).unwrap() + read.len();
+        check_member_refused(&format!("{read}{wrong}"), BodyError::NotJson { at, expected });
+    }
+}
+
+#[test]
 fn nesting_is_limited_and_costs_no_stack() {
     let levels = usize::try_from(DEPTH_MAX).unwrap();
     let nested = |inner: usize| format!("{}{}", "[".repeat(inner), "]".repeat(inner));

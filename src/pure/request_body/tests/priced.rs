@@ -152,6 +152,14 @@ fn a_cache_control_is_found_wherever_some_upstream_reads_it_and_not_in_what_is_t
             format!(r#""tools":[{{"type":"function","function":{{"name":"f","parameters":{{{control}}}}}}}]"#),
             false,
         ),
+        (
+            format!(r#""tools":[{{"type":"function","function":{{"name":"f"}},"extra":{{{control}}}}}]"#),
+            true,
+        ),
+        (
+            format!(r#""tools":[{{"type":"function","name":"f","parameters":{{{control}}}}}]"#),
+            false,
+        ),
         (format!(r#""functions":[{{"name":"f",{control}}}]"#), true),
         (format!(r#""functions":[{{"name":"f",{escaped}}}]"#), true),
         (

@@ -58,6 +58,23 @@ fn images_are_counted_and_their_bytes_are_not() {
 }
 
 #[test]
+fn an_address_is_text_unless_it_begins_as_data_do() {
+    let data = "A".repeat(400);
+    for (start, is_text) in [
+        ("data:image/", false),
+        (r"data:image\/", false),
+        (r"\/ata:image/", true),
+        (r"dat\u0061:image/", true),
+        ("https://image/", true),
+    ] {
+        let body = content(&format!(
+            r#"[{{"type":"image_url","image_url":{{"url":"{start}png;base64,{data}"}}}}]"#
+        ));
+        assert_eq!(body.prompt_bytes() == body.bytes.len() as u64, is_text, "{start}");
+    }
+}
+
+#[test]
 fn what_has_no_bound_of_its_own_takes_the_context_window() {
     for part in [
         r#"{"type":"file","file":{"file_id":"f"}}"#,

@@ -1,0 +1,257 @@
+//! How a shard's settler works: what it does at the end, how long it waits, where it asks, and what it tells.
+
+use futures::FutureExt;
+
+use super::*;
+use crate::config::Idempotency;
+use crate::ledger::idempotency::call::{KeyEnd, KeyedCall};
+use crate::ledger::journal::{Intent, Journal};
+use crate::ledger::redis::key_ends::Ended;
+use crate::ledger::tests::logged::logged;
+use crate::pure::idempotency::{Fingerprint, KeyName};
+use crate::pure::ids::KeyId;
+use crate::pure::money::{ListPrice, Markup, Pricing, ProviderPrice};
+use crate::pure::request_body::{Endpoint, PromptLimits};
+
+fn hold(shared: &Shared, account: &Arc<Account>, n: u64) {
+    let held = block_on(shared.try_reserve(&Link::default(), account, (&request(n, "2"), true), &mut None));
+    held.unwrap().unwrap();
+}
+
+/// A hold as this process knows it, that was made when the ledger was opened.
+fn open(shared: &Shared, account: &Arc<Account>, n: u64, ttl_ms: u64) {
+    let hold = OpenHold {
+        account: Arc::clone(account),
+        scope: Scope::Account,
+        amount: credits("2"),
+        quota: Credits::MAX,
+        ttl_ms,
+        renewed_ms: 0,
+        cover: Arc::new(Cover::of(None)),
+        spend: None,
+        ends_when_stopped: false,
+    };
+    shared.holds.insert(request_id(n), hold);
+}
+
+fn queue_release(settler: &Settler, account: &Arc<Account>, n: u64) {
+    let queue = &settler.shard.queue;
+    queue.release(account, request_id(n), None, ReleaseKind::Sure, Entry::none());
+}
+
+fn work_to_the_end(settler: Settler) {
+    settler.shard.queue.close();
+    block_on(settler.work());
+}
+
+fn errors(lines: Vec<String>) -> Vec<String> {
+    lines.into_iter().filter(|line| line.starts_with("ERROR")).collect()
+}
+
+#[test]
+fn what_is_queued_at_the_end_is_sent() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    hold(&shared, &acme, 1);
+    let settler = settler(&shared);
+    queue_release(&settler, &acme, 1);
+    work_to_the_end(settler);
+    assert!(!acme.is_under_way());
+    let view = block_on(shared.view(&Link::default(), acme.id())).unwrap();
+    assert_eq!((view.open_holds, view.figures.held), (0, Credits::ZERO));
+}
+
+#[test]
+fn holds_are_looked_through_while_the_settler_works() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    hold(&shared, &acme, 1);
+    open(&shared, &acme, 1, 24_000);
+    let settler = settler(&shared);
+    queue_release(&settler, &acme, 2);
+    work_to_the_end(settler);
+    let renewed_ms = shared.holds.known(request_id(1)).map(|hold| hold.renewed_ms);
+    assert!(renewed_ms.is_some_and(|at| at >= 10_000), "{renewed_ms:?}");
+}
+
+fn journaled(journal: &Journal, account: &Account) -> Entry {
+    let free: ListPrice = "0".parse::<ProviderPrice>().unwrap().with_markup(Markup::default());
+    let intent = Intent {
+        id: request_id(1),
+        account: account.id(),
+        key: &KeyId::from("key_x".to_owned()),
+        model: "a/m",
+        pricing: Pricing {
+            prompt: free,
+            completion: free,
+        },
+        limits: PromptLimits {
+            image_tokens_each: 1000,
+            context_length: 8192,
+        },
+        endpoint: Endpoint::Chat,
+        end_user: None,
+    };
+    journal.begin(&intent, b"{}").unwrap()
+}
+
+/// Time is over at once.
+#[test]
+fn what_redis_has_leaves_the_journal_at_the_end_only_where_nothing_is_left() {
+    let server = RedisServer::start();
+    for is_left in [false, true] {
+        let mut shared = opened(&server);
+        let of_test = Arc::get_mut(&mut shared).expect("nobody else has it");
+        of_test.options.close_within = Duration::ZERO;
+        let acme = account(&shared, "acme");
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path());
+        let mut settler = settler(&shared);
+        let acknowledged = QueuedDebit {
+            entry: journaled(&journal, &acme),
+            ..settlement(&acme, 1)
+        };
+        settler.ring.push(acknowledged, shared.now_ms());
+        if is_left {
+            settler.shard.queue.settle(settlement(&acme, 2));
+        }
+        work_to_the_end(settler);
+        journal.close();
+        let files = std::fs::read_dir(folder.path()).unwrap().count();
+        assert_eq!(files > 0, is_left);
+    }
+}
+
+#[test]
+fn a_batch_waits_for_more_only_where_another_was_sent_a_moment_ago() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let waits = |sent: Option<Instant>| {
+        let mut settler = settler(&shared);
+        settler.sent = sent;
+        block_on(async { settler.gather().now_or_never().is_none() })
+    };
+    let now = crate::clock::monotonic();
+    // Nothing has passed since a moment that is to come.
+    let later = now.checked_add(Duration::from_secs(60));
+    assert!(waits(later));
+    assert!(!waits(None));
+    assert!(!waits(now.checked_sub(Duration::from_secs(1))));
+    shared.shards.close();
+    assert!(!waits(later), "the ledger ends");
+}
+
+#[test]
+fn a_server_that_is_away_is_asked_less_and_less_often() {
+    let mut server = RedisServer::start();
+    let mut shared = opened(&server);
+    let of_test = Arc::get_mut(&mut shared).expect("nobody else has it");
+    of_test.options.close_within = Duration::from_millis(100);
+    let acme = account(&shared, "acme");
+    let settler = settler(&shared);
+    settler.shard.queue.settle(settlement(&acme, 1));
+    server.kill();
+    let lines = logged(|| work_to_the_end(settler));
+    // At once, after 20 ms and after 40 more; a pause of 80 ms is longer than what is left.
+    let asked = lines.iter().filter(|line| line.starts_with("DEBUG Redis: ")).count();
+    assert!((1..=3).contains(&asked), "{asked}");
+}
+
+#[test]
+fn what_redis_takes_is_a_sign_of_life() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    let mut settler = settler(&shared);
+    block_on(settler.connection()).unwrap();
+    (1..FAILURES_MAX).for_each(|_| settler.shard.guard.failed("test"));
+    acme.begin();
+    settler.backlog.push_back(release(&acme, ReleaseKind::Sure));
+    while !settler.backlog.is_empty() {
+        assert_eq!(block_on(settler.send_batch()), Outcome::Progress);
+    }
+    settler.shard.guard.failed("test");
+    assert!(!settler.shard.guard.is_open(), "it is the first in a row");
+}
+
+#[test]
+fn settlements_that_are_lost_for_good_are_told() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = account(&shared, "acme");
+    let told = |kept: u64| {
+        let mut settler = settler(&shared);
+        for number in 1..=kept {
+            settler.ring.push(settlement(&acme, number), shared.now_ms());
+        }
+        errors(logged(|| settler.send_lost(&acme, ProducerId(5), &[1, 2])))
+    };
+    assert_eq!(told(2), [""; 0]);
+    assert_eq!(told(1), ["ERROR MONEY: Redis has lost 1 settlements of acme for good"]);
+}
+
+#[test]
+fn calls_that_end_for_want_of_a_renewal_are_told() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = account(&shared, "acme");
+    let mut settler = settler(&shared);
+    let mut told = || errors(logged(|| block_on(settler.renew(0))));
+    assert_eq!(told(), [""; 0]);
+    open(&shared, &acme, 1, 3_000);
+    let ended = "ERROR 1 calls are ended: Redis did not renew what they hold in time";
+    assert_eq!(told(), [ended]);
+}
+
+#[test]
+fn a_renewal_goes_where_the_server_sends_it_and_any_other_error_ends_it() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let mut settler = settler(&shared);
+    let (mut connection, _) = block_on(settler.connection()).unwrap();
+    let mut sent = |error: &str| {
+        server.ask("DEL tg1:probe");
+        let text = format!("if redis.call('INCR', KEYS[1]) == 1 then return redis.error_reply('{error}') end return 7");
+        let mut command = redis::cmd("EVAL");
+        command.arg(text).arg(1).arg("tg1:probe");
+        let answer = block_on(settler.send(&mut connection, command)).ok();
+        (answer, server.ask("GET tg1:probe").pop())
+    };
+    let moved = format!("MOVED 5 127.0.0.1:{}", server.port());
+    assert_eq!(sent(&moved), (Some(redis::Value::Int(7)), Some("2".to_owned())));
+    assert_eq!(sent("ERR no"), (None, Some("1".to_owned())));
+}
+
+#[test]
+fn how_a_call_under_a_key_ended_is_told_for_a_minute() {
+    let mut server = RedisServer::start();
+    let mut shared = opened(&server);
+    let of_test = Arc::get_mut(&mut shared).expect("nobody else has it");
+    of_test.started = of_test.started.checked_sub(Duration::from_secs(100)).unwrap();
+    server.kill();
+    shared.key_ends.close();
+    let key = KeyId::from("key_x".to_owned());
+    let goes_on = |queued_ms: u64, within: Duration| {
+        shared.key_ends.push(Ended {
+            account: account(&shared, "acme"),
+            call: KeyedCall {
+                key: key.clone(),
+                name: KeyName::of(&key, b"one").unwrap(),
+                fingerprint: Fingerprint::from_bytes([1; 32]),
+                request: request_id(1),
+                limits: Idempotency::default(),
+            },
+            end: KeyEnd::Freed,
+            queued_ms,
+        });
+        block_on(async {
+            tokio::time::timeout(within, keys::run(Arc::clone(&shared)))
+                .await
+                .is_err()
+        })
+    };
+    assert!(!goes_on(0, Duration::from_secs(5)), "it is given up");
+    assert!(goes_on(shared.now_ms(), Duration::from_millis(20)));
+}
