@@ -159,6 +159,11 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_highest_limit_is_the_last_integer_before_which_a_double_knows_each() {
+        assert_eq!(LIMIT_MAX, 9_007_199_254_740_992);
+    }
+
+    #[test]
     fn a_window_starts_with_its_first_request_and_lasts_a_minute() {
         let window = Window::default().at(Timestamp(1_000_000)).with_requests(1);
         assert_eq!(window.at(Timestamp(1_059_999)).requests(), 1);

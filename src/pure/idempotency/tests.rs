@@ -93,3 +93,8 @@ fn the_wire_says_whether_a_retry_makes_sense() {
     let metadata = format!("{{\"request_id\":\"{REQUEST}\"}}");
     assert_eq!(unavailable.metadata, Some(metadata));
 }
+
+#[test]
+fn a_key_is_known_for_a_day() {
+    assert_eq!(KEPT_MS, 86_400_000);
+}

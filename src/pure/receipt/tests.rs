@@ -136,9 +136,40 @@ fn what_else_a_price_depended_on_is_kept_and_a_receipt_without_it_is_as_it_alway
     let shown = serde_json::to_string(&kept).unwrap();
     assert!(shown.contains(r#""kinds":{"cache_read_tokens":4,"cache_write_tokens":3,"reasoning_tokens":2,"cache_read_price":"0.0000002","#), "{shown}");
     assert!(!shown.contains("audio"), "{shown}");
-    let mut all = by.clone();
-    (all.kinds.cache_write_1h, all.kinds.audio, all.kinds.image_output) = (7, 8, 9);
-    (all.kind_prices.request, all.kind_prices.audio) = (ListPrice::from_units(5), ListPrice::from_units(6));
+    let some = PricedBy {
+        kinds: TokenKinds {
+            cache_write_1h: 7,
+            audio: 8,
+            image_output: 9,
+            ..by.kinds
+        },
+        ..by.clone()
+    };
+    // Each has a value of its own.
+    let all = PricedBy {
+        kinds: TokenKinds {
+            cache_read: 1,
+            cache_write: 2,
+            cache_write_1h: 3,
+            audio: 4,
+            image: 5,
+            reasoning: 6,
+            audio_output: 7,
+            image_output: 8,
+        },
+        kind_prices: KindPrices {
+            input_cache_read: ListPrice::from_units(9),
+            input_cache_write: ListPrice::from_units(10),
+            input_cache_write_1h: ListPrice::from_units(11),
+            audio: ListPrice::from_units(12),
+            image: ListPrice::from_units(13),
+            internal_reasoning: ListPrice::from_units(14),
+            audio_output: ListPrice::from_units(15),
+            image_output: ListPrice::from_units(16),
+            request: ListPrice::from_units(17),
+        },
+        ..PricedBy::default()
+    };
     let tier = PricedBy {
         service_tier: Some("flex".into()),
         ..PricedBy::default()
@@ -152,7 +183,7 @@ fn what_else_a_price_depended_on_is_kept_and_a_receipt_without_it_is_as_it_alway
         provider_cost: cost.provider_cost,
         ..all.clone()
     };
-    for by in [all, tier, cost, both] {
+    for by in [some, all, tier, cost, both] {
         let kept = with(by);
         let text = kept.to_compact().unwrap();
         assert_eq!(Billed::of_compact(&account, &text).unwrap(), kept, "{text}");

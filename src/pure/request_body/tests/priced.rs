@@ -171,6 +171,11 @@ fn a_cache_control_is_found_wherever_some_upstream_reads_it_and_not_in_what_is_t
         (format!(r#""unknown":{{"schema":{{{control}}}}}"#), false),
         (format!(r#""metadata":{{{control}}}"#), false),
         (r#""unknown":"cache_control""#.to_owned(), false),
+        // Only what may hold one is read again, not what stands before it.
+        (
+            format!(r#""logit_bias":{{"cache_control":1}},"unknown":{{"schema":{{{control}}}}}"#),
+            false,
+        ),
     ] {
         let writes = if is_found {
             CacheWrites::Usual

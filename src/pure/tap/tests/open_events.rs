@@ -57,3 +57,8 @@ fn an_event_waits_for_its_blank_line_only_where_its_usage_may_be_told_otherwise(
         assert_eq!(passes, expected, "is told: {is_told}, {event}");
     }
 }
+
+#[test]
+fn as_much_of_an_event_waits_as_64_kib_where_nothing_else_is_said() {
+    assert_eq!(TapOptions::default().hold_bytes_max, 65_536);
+}
