@@ -301,11 +301,10 @@ impl ReceiptQuery {
         }
     }
 
-    /// Asks for the receipt of the call that has this name: its request's id, or its answer's own.
-    pub fn named(account: &AccountId, name: &str, key: Option<&KeyId>) -> ReceiptQuery {
+    /// Asks for the receipt of the call that has this name: its request's id, or its answer's own. Of whichever key it is.
+    pub fn named(account: &AccountId, name: &str) -> ReceiptQuery {
         ReceiptQuery {
             named: Some(name.to_owned()),
-            key: key.cloned(),
             ..ReceiptQuery::newest(account, 1)
         }
     }

@@ -77,6 +77,15 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_bounds_double_from_50_microseconds_and_end_with_5_seconds() {
+        let (last, doubled) = LATENCY.split_last().unwrap();
+        assert_eq!(*last, 5_000_000_000);
+        for (n, bound) in doubled.iter().enumerate() {
+            assert_eq!(*bound, 50_000 << n);
+        }
+    }
+
+    #[test]
     fn each_time_is_counted() {
         let times = Times::default();
         for micros in [10, 100, 5_000] {

@@ -336,7 +336,7 @@ fn receipts_have_a_bound_in_bytes_and_the_oldest_go_first() {
         assert!(found <= each * 10, "{found}");
     }
     let ids = |name: &str| {
-        let query = ReceiptQuery::named(&acme(), name, None);
+        let query = ReceiptQuery::named(&acme(), name);
         block_on(ledger.receipts(query)).unwrap().receipts.len()
     };
     assert_eq!(

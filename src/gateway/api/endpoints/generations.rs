@@ -30,7 +30,7 @@ pub(super) async fn one(books: &Books, caller: &Caller, query: &[(String, String
     // Of another account or key, unknown, never billed, no more kept: one answer, which tells nobody of the calls of others.
     let unknown = || ApiError::NotFound("There is no such call, or no receipt of it any more.".to_owned());
     let key = own_key(caller);
-    let query = ReceiptQuery::named(&caller.account.id, name, key);
+    let query = ReceiptQuery::named(&caller.account.id, name);
     let page = books.ledger.receipts(query).await.map_err(store_failed)?;
     let is_own = |receipt: &Receipt| key.is_none_or(|key| *key == receipt.billed.key);
     if let Some(receipt) = page.receipts.first() {

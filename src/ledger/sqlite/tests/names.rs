@@ -39,7 +39,7 @@ impl Rig {
     }
 
     fn finds(&self, name: &str) -> bool {
-        let page = self.reader().page(&ReceiptQuery::named(&acme(), name, None)).unwrap();
+        let page = self.reader().page(&ReceiptQuery::named(&acme(), name)).unwrap();
         !page.receipts.is_empty()
     }
 }
@@ -70,7 +70,7 @@ fn the_newest_of_several_blocks_comes_first() {
     rig.write_named(&["a"], NOW);
     let later = NOW.plus_millis(DAY_MS);
     rig.write_named(&["a"], later);
-    let page = rig.reader().page(&ReceiptQuery::named(&acme(), "a", None)).unwrap();
+    let page = rig.reader().page(&ReceiptQuery::named(&acme(), "a")).unwrap();
     assert_eq!(page.receipts.first().map(|receipt| receipt.resolved), Some(later));
 }
 

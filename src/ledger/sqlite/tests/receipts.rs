@@ -159,7 +159,7 @@ fn a_call_is_found_by_its_answers_name_and_not_by_a_model_of_that_name() {
         ("key_x", None),
         (&older.billed.id.to_string(), Some(&older)),
     ] {
-        let page = rig.reader().page(&ReceiptQuery::named(&acme(), name, None)).unwrap();
+        let page = rig.reader().page(&ReceiptQuery::named(&acme(), name)).unwrap();
         assert_eq!(page.receipts.first(), expected, "{name}");
         assert_eq!(
             (page.receipts.len(), page.unreadable),

@@ -10,7 +10,7 @@ use crate::pure::receipt::{CallDetails, Receipt};
 use crate::pure::time::{Day, Days, Period};
 
 fn named(rig: &Rig, caller: &Caller, name: &str) -> (Option<Receipt>, Option<RunningCall>) {
-    let query = ReceiptQuery::named(&caller.account.id, name, None);
+    let query = ReceiptQuery::named(&caller.account.id, name);
     let page = block_on(rig.ledger.receipts(query)).unwrap();
     (page.receipts.into_iter().next(), page.running)
 }
