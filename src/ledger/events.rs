@@ -166,7 +166,13 @@ fn month_text(Month(month): Month) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::id_of;
+    use super::{EXPIRING_MS, KEEP_MS, REMEMBERED_MS, id_of};
+
+    #[test]
+    fn an_event_is_told_for_three_days_known_for_nine_and_a_key_is_told_of_a_week_before_its_end() {
+        let days = [KEEP_MS, REMEMBERED_MS, EXPIRING_MS].map(|ms| (ms / 86_400_000, ms % 86_400_000));
+        assert_eq!(days, [(3, 0), (9, 0), (7, 0)]);
+    }
 
     #[test]
     fn an_event_of_the_gateways_own_has_one_id_and_another_has_another() {

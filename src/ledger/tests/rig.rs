@@ -204,7 +204,7 @@ pub(crate) fn audit(ledger: &Ledger) -> AuditReport {
 
 pub(crate) fn audit_is_clean(ledger: &Ledger) {
     let report = audit(ledger);
-    assert!(report.accounts > 0);
+    assert!(report.accounts > 0 && report.at > Timestamp::default());
     assert_eq!(report.findings, []);
 }
 
