@@ -92,6 +92,21 @@ fn has_asked(server: &RedisServer) -> bool {
         .any(|line| line.starts_with("cmdstat_info:"))
 }
 
+/// A hold as this process knows it, that was made when the ledger was opened.
+fn open_hold(account: &Arc<Account>, amount: &str, ttl_ms: u64) -> OpenHold {
+    OpenHold {
+        account: Arc::clone(account),
+        scope: Scope::Account,
+        amount: credits(amount),
+        quota: Credits::MAX,
+        ttl_ms,
+        renewed_ms: 0,
+        cover: Arc::new(Cover::of(None)),
+        spend: None,
+        ends_when_stopped: false,
+    }
+}
+
 #[test]
 fn holds_are_renewed_made_anew_or_their_calls_end() {
     let server = RedisServer::start();
@@ -100,17 +115,7 @@ fn holds_are_renewed_made_anew_or_their_calls_end() {
     let mut settler = settler(&shared);
     let (ttl_ms, due_ms) = (60_000, 20_000);
     let open = |n, amount: &str| {
-        let hold = OpenHold {
-            account: Arc::clone(&acme),
-            scope: Scope::Account,
-            amount: credits(amount),
-            quota: Credits::MAX,
-            ttl_ms,
-            renewed_ms: 0,
-            cover: Arc::new(Cover::of(None)),
-            spend: None,
-            ends_when_stopped: false,
-        };
+        let hold = open_hold(&acme, amount, ttl_ms);
         let cover = Arc::clone(&hold.cover);
         shared.holds.insert(request_id(n), hold);
         cover

@@ -18,19 +18,9 @@ fn hold(shared: &Shared, account: &Arc<Account>, n: u64) {
     held.unwrap().unwrap();
 }
 
-/// A hold as this process knows it, that was made when the ledger was opened.
+/// Makes a hold known that was made when the ledger was opened.
 fn open(shared: &Shared, account: &Arc<Account>, n: u64, ttl_ms: u64) {
-    let hold = OpenHold {
-        account: Arc::clone(account),
-        scope: Scope::Account,
-        amount: credits("2"),
-        quota: Credits::MAX,
-        ttl_ms,
-        renewed_ms: 0,
-        cover: Arc::new(Cover::of(None)),
-        spend: None,
-        ends_when_stopped: false,
-    };
+    let hold = open_hold(account, "2", ttl_ms);
     shared.holds.insert(request_id(n), hold);
 }
 
