@@ -123,7 +123,8 @@ impl Hold {
 
     fn give_back(&mut self) {
         self.open = false;
-        let entry = std::mem::replace(&mut self.entry, Entry::none());
+        let mut entry = std::mem::replace(&mut self.entry, Entry::none());
+        entry.given_back();
         match &self.place {
             AccountHandle::Embedded(store, account) => store.release(account, self.id, self.number, entry),
             AccountHandle::Redis(store, account) => store.release(account, self.id, self.number, entry),

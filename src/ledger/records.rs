@@ -68,8 +68,8 @@ pub(crate) struct Found<P> {
 /// A call that its process left behind when it died, as its journal tells it.
 #[derive(Debug)]
 pub(crate) enum Orphan {
-    /// Nothing of an answer had been passed on: its hold is given back.
-    Held,
+    /// It owes nothing: its hold is given back, and its number, when it had one, is closed.
+    Held { number: Option<CallNumber> },
     /// An answer had begun: this is what it costs, under this number. None in journals of before there were numbers at this stage.
     Owed { debit: Debit, number: Option<CallNumber> },
 }

@@ -157,15 +157,24 @@ impl Embedded {
         cell: &Arc<EmbeddedAccount>,
         hold: RequestId,
         number: Option<CallNumber>,
+        entry: Entry,
+    ) {
+        self.give_back(cell, &mut cell.state(), (hold, number), entry);
+    }
+
+    fn give_back(
+        &self,
+        cell: &Arc<EmbeddedAccount>,
+        state: &mut AccountState,
+        (hold, number): (RequestId, Option<CallNumber>),
         mut entry: Entry,
     ) {
-        let mut state = cell.state();
         let now = self.shared.clock.now();
         state.release(hold);
         // A call that has its number may stand in an older copy of the journal with something to pay: that is closed as well.
         match number {
             Some(number) if state.resolve(number, Credits::ZERO, now.month()).is_ok() => {
-                self.queue(cell, &state, (hold, number), None, entry, now);
+                self.queue(cell, state, (hold, number), None, entry, now);
             }
             _ => entry.close(),
         }
@@ -220,13 +229,11 @@ impl Embedded {
     ) -> Result<bool, StoreError> {
         let mut state = cell.state();
         if self.is_handed_over() {
-            return Ok(matches!(orphan, Orphan::Held));
+            return Ok(matches!(orphan, Orphan::Held { .. }));
         }
         let (debit, number) = match orphan {
-            Orphan::Held => {
-                state.release(hold);
-                drop(state);
-                close(entry);
+            Orphan::Held { number } => {
+                self.give_back(cell, &mut state, (hold, number), entry);
                 return Ok(true);
             }
             Orphan::Owed { debit, number } => (debit, number),
@@ -256,10 +263,6 @@ impl Embedded {
             log::error!("MONEY: a debit was queued after the ledger had stopped");
         }
     }
-}
-
-fn close(mut entry: Entry) {
-    entry.close();
 }
 
 fn settlement(hold: RequestId, debit: &Debit, number: CallNumber) -> Settlement {

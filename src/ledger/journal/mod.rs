@@ -273,6 +273,19 @@ impl Entry {
         written.file.release_prompt(std::mem::take(&mut written.blocks));
     }
 
+    /// The hold is given back though an answer may have begun: whoever finds the call here bills nothing. It stands here before the store
+    /// is told, and before the call's idempotency key is free.
+    pub(super) fn given_back(&mut self) {
+        let Some(written) = &mut self.0 else { return };
+        if written.stage == Stage::Answered
+            && let Some(slot) = written.file.slot(written.slot)
+        {
+            slot.given_back();
+            written.stage = Stage::Held;
+            point("given-back", "after");
+        }
+    }
+
     /// The store knows how the call ended, but may still lose that: the entry stays for a while, and is no more one of those whose end
     /// is unknown.
     pub(super) fn acknowledged(&mut self) {

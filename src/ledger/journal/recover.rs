@@ -199,7 +199,7 @@ fn resolve_call(
     report: &mut RecoverReport,
 ) -> Result<(), StoreError> {
     let (orphan, stage) = match found.stage {
-        FoundStage::Held => (Orphan::Held, Stage::Held),
+        FoundStage::Held { number } => (Orphan::Held { number }, Stage::Held),
         FoundStage::Answered {
             delivered,
             prompt,
@@ -214,8 +214,7 @@ fn resolve_call(
         }
     };
     let named = match &orphan {
-        Orphan::Held => None,
-        Orphan::Owed { number, .. } => *number,
+        Orphan::Held { number } | Orphan::Owed { number, .. } => *number,
     };
     let place = ledger.place(&found.account)?;
     let entry = Entry(Some(Written {
@@ -228,7 +227,7 @@ fn resolve_call(
         delivered: CompletionTokens(0),
         prompt: None,
     }));
-    let owes_nothing = matches!(orphan, Orphan::Held);
+    let owes_nothing = matches!(orphan, Orphan::Held { .. });
     let new = place.take_over(found.id, orphan, entry)?;
     match (owes_nothing, new) {
         (true, _) => report.released += 1,

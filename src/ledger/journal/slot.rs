@@ -111,8 +111,11 @@ pub(super) struct Found {
 /// How far its call had come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FoundStage {
-    /// Nothing of an answer was passed on.
-    Held,
+    /// Nothing is owed: nothing of an answer was passed on, or the hold was given back.
+    Held {
+        /// None when it has no name yet.
+        number: Option<CallNumber>,
+    },
     /// An answer had begun.
     Answered {
         delivered: CompletionTokens,
@@ -245,6 +248,11 @@ impl Slot {
         self.state.store(state::OWED, Ordering::Release);
     }
 
+    /// The call's hold is given back, whatever was passed on of its answer: whoever finds it here bills nothing. Its name stays.
+    pub(super) fn given_back(&self) {
+        self.state.store(state::HELD, Ordering::Release);
+    }
+
     /// Frees the slot.
     pub(super) fn free(&self) {
         self.state.store(state::FREE, Ordering::Release);
@@ -291,7 +299,9 @@ impl Slot {
                 }
                 FoundStage::Owed(debit)
             }
-            _ => FoundStage::Held,
+            _ => FoundStage::Held {
+                number: self.named(found.id)?,
+            },
         };
         Ok(Some(found))
     }

@@ -297,9 +297,9 @@ impl RedisLedger {
     pub(super) fn take_over(&self, account: &Arc<Account>, hold: RequestId, orphan: Orphan, entry: Entry) {
         match orphan {
             // Its reserve may be on its way still, from a process that died a moment ago.
-            Orphan::Held => {
+            Orphan::Held { number } => {
                 let shard = self.shared.shards.queue_of(account);
-                shard.queue.release(account, hold, None, ReleaseKind::Doubtful, entry);
+                shard.queue.release(account, hold, number, ReleaseKind::Doubtful, entry);
             }
             // One that has no number yet was never sent: this process gives it its own.
             Orphan::Owed { debit, number } => {

@@ -207,3 +207,41 @@ async fn killed_while_a_whole_answer_is_gathered_on_sqlite() {
 async fn killed_while_a_whole_answer_is_gathered_on_redis() {
     killed_while_gathering(Ground::Redis(RedisServer::start())).await;
 }
+
+/// The upstream fails before anything is delivered, so the call is free. The gateway is killed as it gives the hold back.
+async fn killed_while_giving_back(ground: Ground) {
+    let (provider, upstream) = (
+        Provider::start(PACE).await,
+        Upstream::always(Reply::stream().role().close()).await,
+    );
+    let mut site = Site::new(ground, &provider, |conf| {
+        conf["providers"]["main"]["base_url"] = upstream.base_url().into();
+    });
+    site.start(&[]);
+    let key = new_account(&site.ledger(), "acme", "100");
+    site.kill();
+    site.start(&[("TOLLGATE_CRASH_AT", "given-back:after:1")]);
+    let client = Client::http1(([127, 0, 0, 1], site.port).into()).with_key(key.reveal());
+    let call = client.post_request("/llm/chat/stream", request(SMALL)).send().await;
+    // Where its head came first, its body ends early.
+    drop(call);
+    eventually("the gateway kills itself", async || site.has_ended().then_some(())).await;
+    site.kill();
+    site.start(&[]);
+    let ledger = site.ledger();
+    let account = eventually("the hold is closed", async || {
+        Some(view(&ledger, "acme")).filter(|account| account.open_holds == 0)
+    });
+    assert_eq!(account.await.figures.balance.to_string(), "100");
+    assert!(audit(&ledger).findings.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_while_giving_back_is_free_on_sqlite() {
+    killed_while_giving_back(Ground::Sqlite).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn killed_while_giving_back_is_free_on_redis() {
+    killed_while_giving_back(Ground::Redis(RedisServer::start())).await;
+}

@@ -56,7 +56,7 @@ pub(super) fn read_intent(text: &[u8; INTENT_BYTES]) -> Option<Found> {
         key: reader.take_text()?.to_owned().into(),
         model: reader.take_text()?.to_owned(),
         end_user: end_user(reader.take()?)?,
-        stage: FoundStage::Held,
+        stage: FoundStage::Held { number: None },
     })
 }
 

@@ -146,7 +146,7 @@ fn read_all(journal: &[u8]) -> (Vec<Credits>, usize) {
             Ok(None) => {}
             Err(_) => refused += 1,
             Ok(Some(found)) => match found.stage {
-                super::slot::FoundStage::Held => {}
+                super::slot::FoundStage::Held { .. } => {}
                 super::slot::FoundStage::Answered { delivered, prompt, .. } => {
                     costs.push(cost(prompt.unwrap().0, delivered.0));
                 }

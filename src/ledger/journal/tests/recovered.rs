@@ -226,3 +226,41 @@ fn nothing_is_held_for_a_call_that_was_granted_nothing() {
     assert!(!new.has_predecessors());
     drop(asks);
 }
+
+/// Its answer had begun and came to nothing, so it is free. That is so for whoever recovers it as well, while nobody has written the
+/// release; and when an older copy of the journal comes back.
+#[test]
+fn a_call_that_was_given_back_after_its_answer_had_begun_is_free_for_whoever_recovers_it() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let mut hold = rig.call(1);
+    hold.pass(CompletionTokens(0), None);
+    let older: Vec<(&str, Vec<u8>)> = ["journal", "prompts"]
+        .into_iter()
+        .flat_map(|extension| rig.files(extension).into_iter().map(move |path| (extension, path)))
+        .map(|(extension, path)| (extension, std::fs::read(path).unwrap()))
+        .collect();
+    let old = rig.process.take().unwrap();
+    let Ledger::Embedded(store) = &old.ledger else { panic!() };
+    // Nobody empties its queue from here on.
+    store.hand_over().unwrap();
+    let new = Ledger::Embedded(Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap());
+    hold.release();
+    drop(old);
+    let caller = caller_of(&new, "acme", "0", Default::default());
+    let figures = || {
+        let figures = block_on(caller.figures()).unwrap();
+        (figures.balance, figures.held)
+    };
+    let report = recover(&folder, &new);
+    assert_eq!((report.settled, report.already, report.released), (0, 0, 1));
+    assert_eq!(figures(), (credits("10"), Credits::ZERO));
+    assert_eq!(receipts_of(&new, &caller.account.id).len(), 0);
+    for (extension, bytes) in older {
+        std::fs::write(folder.join(format!("{DEAD}.{extension}")), bytes).unwrap();
+    }
+    let report = recover(&folder, &new);
+    assert_eq!((report.settled, report.already, report.released), (0, 1, 0));
+    assert_eq!(figures(), (credits("10"), Credits::ZERO));
+    audit_is_clean(&new);
+}
