@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::variable;
+use crate::pure::usage::CompletionFrom;
 
 /// An upstream provider.
 #[derive(Clone, Debug)]
@@ -30,6 +31,8 @@ pub struct Provider {
     pub prompt_overhead_tokens: u64,
     /// What a call of it is billed by.
     pub cost_from: CostFrom,
+    /// Where its reports name the completion that it charges.
+    pub completion_from: CompletionFrom,
 }
 
 /// What a call is billed by.
@@ -158,6 +161,8 @@ pub(super) struct RawProvider {
     pub(super) prompt_overhead_tokens: u32,
     #[serde(default)]
     pub(super) cost_from: CostFrom,
+    #[serde(default)]
+    pub(super) completion_from: Option<CompletionFrom>,
 }
 
 pub(super) fn checked_provider(
@@ -184,9 +189,11 @@ pub(super) fn checked_provider(
             return Err(format!("headers: {header:?} is not a header name with a plain value"));
         }
     }
+    let base_url = BaseUrl::parse(&raw.base_url).map_err(|e| format!("base_url: {e}"))?;
     Ok(Provider {
         name: name.to_owned(),
-        base_url: BaseUrl::parse(&raw.base_url).map_err(|e| format!("base_url: {e}"))?,
+        completion_from: raw.completion_from.unwrap_or_else(|| usual_completion(&base_url)),
+        base_url,
         credential,
         on_disconnect: raw.on_disconnect,
         allow_fields: raw.allow_fields,
@@ -196,6 +203,14 @@ pub(super) fn checked_provider(
         prompt_overhead_tokens: u64::from(raw.prompt_overhead_tokens),
         cost_from: raw.cost_from,
     })
+}
+
+/// Google's own address has hidden reasoning in the total alone; nearly everyone else reports it with the completion.
+fn usual_completion(url: &BaseUrl) -> CompletionFrom {
+    match url.host.as_str() {
+        "generativelanguage.googleapis.com" => CompletionFrom::Total,
+        _ => CompletionFrom::Report,
+    }
 }
 
 fn yes() -> bool {

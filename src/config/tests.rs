@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::*;
 use crate::pure::ids::Tier;
+use crate::pure::usage::CompletionFrom;
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(Path::new("t.yaml"), text, &|name| {
@@ -55,6 +56,43 @@ fn the_shipped_files_are_good() {
             "no model of tier {tier:?}"
         );
     }
+}
+
+/// Those whose makers reason unseen unless they are told not to. When a client leaves, their providers charge for it.
+#[test]
+fn the_shipped_models_that_reason_unseen_say_so() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut config = Config::load(&root.join("conf/tollgate.yaml")).unwrap();
+    config.catalogue = root.join("conf/catalogue.yaml");
+    let catalogue = config.load_catalogue().unwrap();
+    let reasons = |id: &str| {
+        ["openai/gpt-5", "openai/gpt-6", "google/gemini-3"]
+            .iter()
+            .any(|name| id.starts_with(name))
+    };
+    let models: Vec<_> = catalogue.models().iter().filter(|model| reasons(&model.id)).collect();
+    assert!(models.len() >= 11);
+    for model in models {
+        assert!(model.reasoning && model.tokens_per_second.is_some(), "{}", model.id);
+    }
+}
+
+#[test]
+fn where_a_provider_names_its_completion_is_said_or_known_by_its_address() {
+    let from = |base_url: &str, said: &str| {
+        let config = parse(&format!("providers: {{ p: {{ base_url: '{base_url}'{said} }} }}")).unwrap();
+        config.providers["p"].completion_from
+    };
+    let google = "https://generativelanguage.googleapis.com/v1beta/openai";
+    assert_eq!(from(google, ""), CompletionFrom::Total);
+    assert_eq!(from(google, ", completion_from: report"), CompletionFrom::Report);
+    assert_eq!(from("https://openrouter.ai/api/v1", ""), CompletionFrom::Report);
+    assert_eq!(
+        from("https://api.example.com", ", completion_from: total"),
+        CompletionFrom::Total
+    );
+    let wrong = parse("providers: { p: { base_url: 'https://a.example', completion_from: sum } }");
+    assert!(wrong.unwrap_err().to_string().contains("report"));
 }
 
 #[test]

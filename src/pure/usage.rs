@@ -11,7 +11,7 @@ use rust_decimal::Decimal;
 
 pub use self::kinds::TokenKinds;
 use self::report::Disbelief;
-pub use self::report::{Buckets, Report};
+pub use self::report::{Buckets, CompletionFrom, Report};
 pub use self::tokens::{CompletionTokens, Figure, PromptTokens, TOKENS_MAX, Usage};
 
 /// All reports of one answer. Reports are cumulative, so the highest of each side stands, whatever their order.
@@ -19,6 +19,7 @@ pub use self::tokens::{CompletionTokens, Figure, PromptTokens, TOKENS_MAX, Usage
 pub struct Reports {
     /// The most completion tokens that the answer can have.
     completion_max: Option<u64>,
+    completion_from: CompletionFrom,
     prompt: Option<u64>,
     completion: Option<u64>,
     total: Option<u64>,
@@ -38,6 +39,14 @@ impl Reports {
         }
     }
 
+    /// The same of a provider whose reports name its completion so.
+    pub fn naming(self, completion_from: CompletionFrom) -> Reports {
+        Reports {
+            completion_from,
+            ..self
+        }
+    }
+
     /// The answer may have so many completion tokens now; reports that were not believed before stay so.
     pub fn extend(&mut self, completion_max: u64) {
         self.completion_max = self.completion_max.map(|max| max.max(completion_max));
@@ -46,7 +55,10 @@ impl Reports {
     /// Takes one more report; whether it named a completion that is believed. What cannot be believed changes nothing but
     /// [`Reports::rejected`] and [`Reports::is_implausible`].
     pub fn add(&mut self, report: Report) -> bool {
-        let report = report.by_usual_names();
+        let mut report = report.by_usual_names();
+        if self.completion_from == CompletionFrom::Total {
+            report = report.with_unnamed_reasoning();
+        }
         let sides = match report.believed(self.completion_max) {
             Ok(sides) => sides,
             Err(disbelief) => {
@@ -143,6 +155,13 @@ impl Reports {
             prompt: self.prompt().unwrap_or_default(),
             completion: CompletionTokens(0),
         }))
+    }
+
+    /// Tokens that the provider's total has beyond its two sides: nobody is charged for them. 0 where nobody can tell.
+    pub fn beyond_sides(&self) -> u64 {
+        let beyond = |total: u64, usage: Usage| total.saturating_sub(usage.prompt.0.saturating_add(usage.completion.0));
+        let known = self.total.zip(self.usage());
+        known.map_or(0, |(total, usage)| beyond(total, usage))
     }
 
     /// How many reports were not believed.

@@ -279,6 +279,43 @@ async fn details_that_do_not_fit_in_their_totals_are_not_believed() {
     }
 }
 
+/// As Google's OpenAI-compatible address reports, with each event: what the total has beyond both sides is hidden reasoning.
+#[tokio::test]
+async fn reasoning_that_only_the_total_has_is_billed_where_the_provider_reports_so() {
+    let usage = |completion: u64, total: u64| json!({ "prompt_tokens": 9, "completion_tokens": completion, "total_tokens": total });
+    let event = |text: &str, usage: Value| {
+        json!({ "choices": [{ "index": 0, "delta": { "content": text } }], "usage": usage }).to_string()
+    };
+    let stream = Reply::stream()
+        .event(&event("Hi", usage(1, 35)))
+        .event(&event(" there", usage(2, 36)))
+        .finish()
+        .done();
+    for (path, reply) in [
+        ("/llm/chat/stream", stream),
+        ("/llm/chat", reporting("Hi there", usage(2, 36))),
+    ] {
+        for (said, billed) in [(None, 2), (Some("report"), 2), (Some("total"), 27)] {
+            let upstream = Upstream::always(reply.clone()).await;
+            let conf = |conf: &mut Value| {
+                if let Some(said) = said {
+                    conf["providers"]["main"]["completion_from"] = said.into();
+                }
+            };
+            let gateway = Setup::over(&upstream).conf(conf).start().await;
+            let call = with(json!({ "max_tokens": 50 }));
+            gateway.http1.post(path, call).await.ok();
+            assert_eq!(gateway.spent().await, cost(SMALL, 9, billed), "{path} {said:?}");
+            let seen = gateway
+                .metrics()
+                .sum("tollgate_upstream_errors_total", &[("kind", "total_beyond_sides")]);
+            assert_eq!(seen, Decimal::from(u8::from(billed == 2)), "{path} {said:?}");
+            let receipt = gateway.receipts().await.swap_remove(0).billed;
+            assert_eq!(receipt.call.reported_completion_tokens, Some(billed));
+        }
+    }
+}
+
 /// Twenty calls at once at a provider that answers 2,000 tokens to a maximum of one.
 #[tokio::test]
 async fn a_provider_that_ignores_the_maximum_takes_no_balance_below_zero() {

@@ -10,7 +10,7 @@ use crate::pure::error::ApiError;
 use crate::pure::request_body::{RequestBody, ResponseMode};
 use crate::pure::tap::{Forward, Framing, Said, StreamTap, TapOptions, WholeCost, WholeTap};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionTokens, PromptTokens};
+use crate::pure::usage::{CompletionFrom, CompletionTokens, PromptTokens};
 
 /// The tap of an answer that has begun.
 pub(in crate::gateway) struct Meter {
@@ -59,8 +59,14 @@ pub(in crate::gateway) enum Passed {
 }
 
 impl Meter {
-    /// A meter for the answer to `body`, for which `ceiling` was admitted.
-    pub(in crate::gateway) fn new(body: &RequestBody, encoding: Encoding, framing: Framing, ceiling: Ceiling) -> Meter {
+    /// A meter for the answer to `body`, for which `ceiling` was admitted. Text is counted by `encoding`, and the provider's reports name the
+    /// completion as `completion_from` says.
+    pub(in crate::gateway) fn new(
+        body: &RequestBody,
+        (encoding, completion_from): (Encoding, CompletionFrom),
+        framing: Framing,
+        ceiling: Ceiling,
+    ) -> Meter {
         let completion_max = Some(ceiling.completion.0);
         let tap = match body.mode() {
             ResponseMode::Stream => {
@@ -68,12 +74,13 @@ impl Meter {
                     drop_usage_chunk: !body.asks_usage(),
                     encoding,
                     completion_max,
+                    completion_from,
                     ..TapOptions::default()
                 };
                 Tap::Stream(StreamTap::new(options))
             }
             ResponseMode::Whole => Tap::Whole(Box::new(Whole {
-                tap: WholeTap::within(encoding, completion_max),
+                tap: WholeTap::within(encoding, completion_max, completion_from),
                 cost: WholeCost::default(),
                 passes: false,
             })),

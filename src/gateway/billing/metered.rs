@@ -31,6 +31,8 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) rejected_reports: u64,
     /// One of them gave a completion that the answer cannot have.
     pub(in crate::gateway) is_implausible: bool,
+    /// Tokens of the reported total that are on neither side.
+    pub(in crate::gateway) beyond_sides: u64,
 }
 
 /// What reports say of an answer of which `reported` is believed; the rest of it is to be filled in.
@@ -47,6 +49,7 @@ pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         is_error: false,
         is_complete: false,
         is_implausible: false,
+        beyond_sides: reports.beyond_sides(),
         began: false,
     }
 }

@@ -131,8 +131,22 @@ impl Settler {
         }
     }
 
-    /// Notes reports that were not believed, and holds completions that cannot be against the target.
+    /// Notes reports that were not believed, or that have more in their total than is charged, and holds completions that cannot be against
+    /// the target.
     fn doubt(&self, closed: &mut ClosedCall, metered: &Metered) {
+        if metered.beyond_sides > 0 {
+            let (id, model) = (closed.admission.hold.id(), &closed.admission.permit.model().id);
+            let provider = closed
+                .target
+                .as_ref()
+                .map_or("its provider", |target| &*target.upstream.name);
+            log::warn!(
+                "MONEY: request {id}: {model} reported a total of {} tokens more than its prompt and completion, which are not charged; if \
+                 {provider} charges you for them, give it `completion_from: total`",
+                metered.beyond_sides
+            );
+            closed.admission.recorder.fault(BEYOND_SIDES);
+        }
         if metered.rejected_reports == 0 && !metered.is_implausible {
             return;
         }
@@ -369,6 +383,8 @@ fn debit_hold(mut admission: Box<Admission>) {
     });
 }
 
+/// Reason of a fault: a report's total has more tokens than the two sides that are charged.
+pub(in crate::gateway) const BEYOND_SIDES: &str = "total_beyond_sides";
 /// Reason of a fault: a provider served a call by a tier that the catalogue has no prices for.
 pub(in crate::gateway) const UNKNOWN_TIER: &str = "unknown_service_tier";
 

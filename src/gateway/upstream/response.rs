@@ -18,6 +18,7 @@ use crate::pure::error::{ApiError, DEFAULT_RETRY_AFTER_SECS};
 use crate::pure::request_body::ResponseMode;
 use crate::pure::tap::Framing;
 use crate::pure::tokens::Encoding;
+use crate::pure::usage::CompletionFrom;
 
 const NO_CACHE: HeaderValue = HeaderValue::from_static("no-cache");
 
@@ -89,7 +90,7 @@ fn tell(candidate: &Candidate, status: u16, problem: Option<&str>) {
 fn accept(fields: &Fields<'_>, version: Version, call: &mut Call) -> HeaderMap {
     let mut headers = responses::headers();
     call.failure = None;
-    let meter = Meter::new(&call.body, encoding(call), fields.framing(version), call.ceiling());
+    let meter = Meter::new(&call.body, reading(call), fields.framing(version), call.ceiling());
     let content_type = if meter.is_stream() { EVENT_STREAM } else { JSON };
     headers.insert(header::CONTENT_TYPE, content_type);
     if meter.is_stream() {
@@ -365,10 +366,19 @@ fn worded(error: &ApiError, words: &[u8]) -> ApiError {
 }
 
 /// The tokenizer of the model's family.
-fn encoding(call: &Call) -> Encoding {
-    call.admission.as_ref().map_or(Encoding::O200k, |admission| {
+/// By what its text is counted, and where its provider's reports name the completion.
+fn reading(call: &Call) -> (Encoding, CompletionFrom) {
+    let encoding = call.admission.as_ref().map_or(Encoding::O200k, |admission| {
         Encoding::for_model(&admission.permit.model().id)
-    })
+    });
+    let provider = call
+        .attempt
+        .as_ref()
+        .map(|attempt| &attempt.candidate.upstream.provider);
+    (
+        encoding,
+        provider.map_or_else(CompletionFrom::default, |provider| provider.completion_from),
+    )
 }
 
 /// Why an answer cannot be used whose body is coded otherwise than in chunks.

@@ -9,7 +9,7 @@ use super::schema::{Node, Role};
 use super::text::TokenCounter;
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{Figure, Report, Reports, Usage};
+use crate::pure::usage::{CompletionFrom, Figure, Report, Reports, Usage};
 
 /// The reading of one answer. Reports, text and identity are of the whole answer; [`Seen`] and [`Spans`] are of the
 /// document (an event, or the whole answer) at hand.
@@ -83,10 +83,10 @@ pub(super) struct Spans {
 }
 
 impl Reading {
-    pub(super) fn new(encoding: Encoding, completion_max: Option<u64>) -> Self {
+    pub(super) fn new(encoding: Encoding, completion_max: Option<u64>, completion_from: CompletionFrom) -> Self {
         Reading {
             counter: TokenCounter::new(encoding),
-            reports: Reports::within(completion_max),
+            reports: Reports::within(completion_max).naming(completion_from),
             identity: Identity::default(),
             finishes: Finishes::default(),
             seen: Seen::default(),

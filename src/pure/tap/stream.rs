@@ -12,7 +12,7 @@ use super::text::cut_character;
 use crate::pure::bill::Tariff;
 use crate::pure::sse::{Framer, Piece, Position};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::PromptTokens;
+use crate::pure::usage::{CompletionFrom, PromptTokens};
 
 mod costs;
 mod ending;
@@ -35,6 +35,8 @@ pub struct TapOptions {
     pub encoding: Encoding,
     /// The most completion tokens that the answer can have, over all its choices; none: any report is believed.
     pub completion_max: Option<u64>,
+    /// Where the provider's reports name the completion.
+    pub completion_from: CompletionFrom,
 }
 
 /// The default of [`TapOptions::hold_bytes_max`].
@@ -112,6 +114,7 @@ impl Default for TapOptions {
             hold_bytes_max: HOLD_BYTES_MAX,
             encoding: Encoding::default(),
             completion_max: None,
+            completion_from: CompletionFrom::default(),
         }
     }
 }
@@ -123,7 +126,7 @@ impl StreamTap {
             options,
             framer: Framer::new(),
             scanner: Scanner::new(),
-            reading: Reading::new(options.encoding, options.completion_max),
+            reading: Reading::new(options.encoding, options.completion_max, options.completion_from),
             fast_path: FastPath::default(),
             held: Vec::new(),
             released: false,

@@ -5,7 +5,7 @@ use super::response_metadata::Said;
 use super::scan::Scanner;
 use crate::pure::bill::{Tariff, Used};
 use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionTokens, Figure, Reports, Usage};
+use crate::pure::usage::{CompletionFrom, CompletionTokens, Figure, Reports, Usage};
 
 /// Reads a whole answer as it passes. It holds and changes nothing; its memory is bounded whatever the answer's size.
 #[derive(Debug)]
@@ -17,14 +17,15 @@ pub struct WholeTap {
 impl WholeTap {
     /// A tap that counts text with `encoding` when no usage is reported.
     pub fn new(encoding: Encoding) -> Self {
-        WholeTap::within(encoding, None)
+        WholeTap::within(encoding, None, CompletionFrom::default())
     }
 
-    /// The same for an answer that can have at most so many completion tokens, over all its choices: a report of more is not believed.
-    pub fn within(encoding: Encoding, completion_max: Option<u64>) -> Self {
+    /// The same for an answer that can have at most so many completion tokens, over all its choices: a report of more is not believed. Its
+    /// provider's reports name them so.
+    pub fn within(encoding: Encoding, completion_max: Option<u64>, completion_from: CompletionFrom) -> Self {
         WholeTap {
             scanner: Scanner::new(),
-            reading: Reading::new(encoding, completion_max),
+            reading: Reading::new(encoding, completion_max, completion_from),
         }
     }
 

@@ -1,6 +1,7 @@
 //! One `usage` object of a provider, under whatever names it reports, and whether it can be true.
 
 use rust_decimal::Decimal;
+use serde::Deserialize;
 
 use super::kinds::TokenKinds;
 use super::tokens::{Figure, TOKENS_MAX};
@@ -34,6 +35,18 @@ pub struct Report {
     pub buckets: Buckets,
     /// The provider's own cost of the call, in its currency: 0 or more. None where it names none, or one that cannot be.
     pub cost: Option<Decimal>,
+}
+
+/// Where a provider's reports name the completion that it charges.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CompletionFrom {
+    /// As the completion, or beside it as a figure of reasoning.
+    #[default]
+    Report,
+    /// In the total alone: what it has beyond prompt and completion is reasoning that nothing else names. Google's OpenAI-compatible
+    /// address reports so: `{"prompt_tokens":9,"completion_tokens":3,"total_tokens":105}`.
+    Total,
 }
 
 /// Anthropic's buckets of a usage report. Those of the prompt are disjoint: it is their sum. A report that names its prompt by
@@ -126,6 +139,27 @@ impl Report {
             self.completion = self.buckets.output;
         }
         self
+    }
+
+    /// The report with the reasoning that only its total has, as a part of the completion.
+    pub(super) fn with_unnamed_reasoning(mut self) -> Report {
+        if let Some(unnamed) = self.unnamed()
+            && let Some(completion) = self.completion.tokens()
+        {
+            self.completion = Figure::Tokens(completion.saturating_add(unnamed));
+            self.reasoning = Figure::Tokens(unnamed);
+        }
+        self
+    }
+
+    /// Tokens that its total has beyond its two sides, where no reasoning is named; none where there are none.
+    fn unnamed(self) -> Option<u64> {
+        if !matches!(self.reasoning, Figure::Absent | Figure::Tokens(0)) {
+            return None;
+        }
+        let (prompt, completion) = (self.prompt.tokens()?, self.completion.tokens()?);
+        let unnamed = self.total.tokens()?.checked_sub(prompt.saturating_add(completion))?;
+        (unnamed > 0).then_some(unnamed)
     }
 
     /// The sides, when the report could be true of an answer of at most `completion_max` tokens.

@@ -169,6 +169,53 @@ fn reasoning_that_stands_beside_the_completion_joins_it() {
     check_within(100, tokens(10, 19, 30), None);
 }
 
+/// As Google's OpenAI-compatible address reports: with each event, and without a figure of reasoning.
+#[test]
+fn reasoning_that_only_the_total_has_joins_the_completion_where_the_provider_reports_so() {
+    let report = |completion, total| Report {
+        reasoning: Figure::Absent,
+        ..tokens(completion, total, 0)
+    };
+    let read = |from, max, all: &[Report]| {
+        let mut reports = Reports::within(Some(max)).naming(from);
+        for report in all {
+            reports.add(*report);
+        }
+        let usage = reports.usage().map(|usage| (usage.prompt.0, usage.completion.0));
+        let reasoning = reports.usage().map_or(0, |usage| reports.kinds(usage).reasoning);
+        (usage, reasoning, reports.beyond_sides(), reports.rejected())
+    };
+    let stream = [report(1, 103), report(3, 105), report(3, 109)];
+    let by_total = |max, all: &[Report]| read(CompletionFrom::Total, max, all);
+    assert_eq!(by_total(100, &stream), (Some((9, 100)), 97, 0, 0));
+    assert_eq!(
+        by_total(99, &stream),
+        (Some((9, 96)), 93, 0, 1),
+        "beyond what was admitted"
+    );
+    assert_eq!(by_total(100, &[report(10, 19)]), (Some((9, 10)), 0, 0, 0));
+    assert_eq!(
+        by_total(100, &[report(10, 12)]),
+        (Some((9, 10)), 0, 0, 0),
+        "a total below its sides"
+    );
+    // Reasoning that has a figure is where that says.
+    assert_eq!(by_total(100, &[tokens(10, 49, 30)]), (Some((9, 40)), 30, 0, 0));
+    assert_eq!(by_total(100, &[tokens(40, 49, 30)]), (Some((9, 40)), 30, 0, 0));
+    assert_eq!(by_total(100, &[tokens(10, 49, 5)]), (Some((9, 10)), 5, 30, 0));
+    assert_eq!(by_total(100, &[tokens(10, 49, 0)]), (Some((9, 40)), 30, 0, 0));
+    let unbelievable = Report {
+        reasoning: Figure::Unbelievable,
+        ..tokens(10, 49, 0)
+    };
+    assert_eq!(by_total(100, &[unbelievable]), (None, 0, 0, 1));
+    // Elsewhere nobody is charged for it, and that can be seen.
+    let usual = |all: &[Report]| read(CompletionFrom::Report, 100, all);
+    assert_eq!(usual(&stream), (Some((9, 3)), 0, 97, 0));
+    assert_eq!(usual(&[tokens(10, 49, 30)]), (Some((9, 40)), 30, 0, 0));
+    assert_eq!(usual(&[report(10, 19)]), (Some((9, 10)), 0, 0, 0));
+}
+
 #[test]
 fn details_fit_in_their_totals_or_the_report_is_not_believed() {
     let completion = Report {

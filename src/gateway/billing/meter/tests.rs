@@ -466,7 +466,7 @@ fn text_is_counted_by_the_models_own_encoding() {
         for asked in [&STREAM, &WHOLE] {
             let mut ctx = books.call(1, asked);
             let body = Arc::clone(&call_of(&mut ctx).body);
-            let meter_of = Meter::new(&body, encoding, Framing::Framed, asked.ceiling);
+            let meter_of = Meter::new(&body, (encoding, Default::default()), Framing::Framed, asked.ceiling);
             call_of(&mut ctx).answer = Answer::Metered(Box::new(meter_of));
             let answer = if meter(&mut ctx).is_stream() {
                 event(japanese)

@@ -21,6 +21,7 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         began: true,
         rejected_reports: 0,
         is_implausible: false,
+        beyond_sides: 0,
     }
 }
 

@@ -173,7 +173,12 @@ impl Books {
             priced: None,
             details: None,
         };
-        let meter = Meter::new(&body, Encoding::O200k, Framing::Framed, asked.ceiling);
+        let meter = Meter::new(
+            &body,
+            (Encoding::O200k, Default::default()),
+            Framing::Framed,
+            asked.ceiling,
+        );
         ctx.stage = Stage::Admitted(Box::new(Call {
             admission: Some(Box::new(admission)),
             body,

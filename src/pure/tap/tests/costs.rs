@@ -94,7 +94,7 @@ impl Call {
     fn whole(&self, chunks: &[&[u8]]) -> String {
         let (tariff, mut tap, mut cost, mut out) = (
             self.tariff(),
-            WholeTap::within(Encoding::O200k, Some(1_000)),
+            WholeTap::within(Encoding::O200k, Some(1_000), Default::default()),
             WholeCost::default(),
             Vec::new(),
         );

@@ -280,7 +280,7 @@ fn a_whole_answer_whose_report_cannot_be_is_counted() {
     let answer =
         r#"{"choices":[{"message":{"content":"Hi there"}}],"usage":{"prompt_tokens":9,"completion_tokens":11}}"#;
     for (max, reported, delivered) in [(Some(11), Some(11), 0), (Some(10), None, 2)] {
-        let mut tap = WholeTap::within(Encoding::O200k, max);
+        let mut tap = WholeTap::within(Encoding::O200k, max, Default::default());
         tap.chunk(answer.as_bytes());
         tap.end();
         assert_eq!(tap.reported().map(|usage| usage.completion.0), reported);

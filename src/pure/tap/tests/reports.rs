@@ -274,7 +274,7 @@ fn a_document_that_is_cut_anywhere_is_made_whole() {
     let _: serde_json::Value = serde_json::from_str(document).unwrap();
     for cut in 1..=document.len() {
         let mut scanner = crate::pure::tap::scan::Scanner::new();
-        let mut reading = crate::pure::tap::accumulator::Reading::new(Encoding::O200k, None);
+        let mut reading = crate::pure::tap::accumulator::Reading::new(Encoding::O200k, None, Default::default());
         scanner.feed(&document.as_bytes()[..cut], &mut reading);
         let closing = scanner.closing().unwrap();
         let whole = [&document[..cut], std::str::from_utf8(&closing).unwrap()].concat();

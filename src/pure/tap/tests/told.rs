@@ -19,7 +19,10 @@ fn call() -> Call {
 
 /// What leaves of an answer that comes at once, and who put the cost into it.
 fn whole(answer: &str, tariff: &Tariff<'_>) -> (String, WholeCost) {
-    let (mut tap, mut cost) = (WholeTap::within(Encoding::O200k, Some(1_000)), WholeCost::default());
+    let (mut tap, mut cost) = (
+        WholeTap::within(Encoding::O200k, Some(1_000), Default::default()),
+        WholeCost::default(),
+    );
     let bytes = match cost.chunk(&Bytes::copy_from_slice(answer.as_bytes()), &mut tap, tariff) {
         Forward::Unchanged => answer.to_owned(),
         Forward::Replace(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),

@@ -112,7 +112,7 @@ fn a_piece_of_usual_events_asks_for_no_tariff() {
 /// The fast path of an event of `shape`.
 fn fast_path(shape: &str) -> FastPath {
     let event = write(shape, b"text", b"pad", "\n\n");
-    let mut reading = Reading::new(Encoding::O200k, None);
+    let mut reading = Reading::new(Encoding::O200k, None, Default::default());
     let data_at = event.iter().position(|byte| *byte == b'{').unwrap();
     Scanner::new().feed(&event[data_at..event.len() - 2], &mut reading);
     let mut fast_path = FastPath::default();
