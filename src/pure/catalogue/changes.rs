@@ -132,7 +132,12 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
     let targets = |model: &Model| {
         let targets = model.targets.iter();
         let targets: Vec<String> = targets
-            .map(|target| format!("{}:{}", target.provider, target.model))
+            .map(|target| {
+                let weight = target
+                    .weight
+                    .map_or_else(String::new, |weight| format!(" weight {weight}"));
+                format!("{}:{}{weight}", target.provider, target.model)
+            })
             .collect();
         targets.join("+")
     };
@@ -169,7 +174,31 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
     let kinds = before.zip(new.prices.usual().kinds.named());
     let kinds = kinds.map(|((name, from), (_, to))| (name, text(from), text(to)));
     let request = |model: &Model| text(model.prices.usual().kinds.request);
+    let number = |number: Option<u64>| number.map_or_else(|| "none".to_owned(), |number| number.to_string());
+    let speed = |model: &Model| number(model.tokens_per_second.map(u64::from));
     let rest = [
+        (
+            "image_tokens_max",
+            number(old.image_tokens_max),
+            number(new.image_tokens_max),
+        ),
+        (
+            "audio_tokens_max",
+            number(old.audio_tokens_max),
+            number(new.audio_tokens_max),
+        ),
+        (
+            "file_tokens_max",
+            number(old.file_tokens_max),
+            number(new.file_tokens_max),
+        ),
+        (
+            "min_completion_tokens",
+            old.min_completion_tokens.to_string(),
+            new.min_completion_tokens.to_string(),
+        ),
+        ("reasoning", old.reasoning.to_string(), new.reasoning.to_string()),
+        ("tokens_per_second", speed(old), speed(new)),
         ("request", request(old), request(new)),
         ("overrides", long_rows(old.prices.long()), long_rows(new.prices.long())),
         ("tiers", tiers(old), tiers(new)),

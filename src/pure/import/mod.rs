@@ -48,6 +48,7 @@ pub struct ImportedModel {
     context_length: u64,
     max_completion_tokens: u64,
     modality: String,
+    reasoning: bool,
     /// As they stand in the catalogue.
     prices: String,
     tier: Tier,
@@ -163,13 +164,17 @@ impl Imported {
         let (begin, end) = marks(&rules.provider);
         let mut text = begin;
         for model in &self.models {
+            let reasoning = match model.reasoning {
+                true => format!("{dash}  reasoning: true\n"),
+                false => String::new(),
+            };
             let names: Vec<&str> = model.purposes.iter().map(|purpose| purpose.name()).collect();
             // Writing to a string does not fail.
             let _written = write!(
                 text,
                 "{dash}- id: {}\n{dash}  name: {}\n{dash}  provider: {}\n{dash}  description: {}\n\
                  {dash}  context_length: {}\n{dash}  max_completion_tokens: {}\n{dash}  modality: {}\n\
-                 {dash}  pricing: {{ {} }}\n{dash}  tier: {}\n\
+                 {reasoning}{dash}  pricing: {{ {} }}\n{dash}  tier: {}\n\
                  {dash}  purposes: [{}]\n{dash}  targets: [ {{ provider: {}, model: {} }} ]\n",
                 quoted(&model.id),
                 quoted(&model.name),
@@ -246,6 +251,7 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
             max.unwrap_or(context_length)
         },
         modality: format!("{}->{output}", inputs.join("+")),
+        reasoning: rules.reasons(&listed.id, output),
         prices: prices.text(),
         tier: rules.tier(&subject),
         purposes: rules.purposes(&subject),

@@ -23,6 +23,9 @@ pub struct Rules {
     /// Each that fits adds its purposes.
     #[serde(default)]
     purposes: Vec<PurposeRule>,
+    /// Models that reason where nobody sees it, which the list does not say.
+    #[serde(default)]
+    reasoning: Vec<Pattern>,
     /// The default model of each purpose, for a catalogue that has none yet.
     #[serde(default)]
     pub defaults: BTreeMap<String, String>,
@@ -86,6 +89,11 @@ impl Rules {
 
     pub(super) fn skips(&self, id: &str) -> bool {
         self.skip.iter().any(|pattern| pattern.fits(id))
+    }
+
+    /// Whether a model that answers with `output` reasons where nobody sees it.
+    pub(super) fn reasons(&self, id: &str, output: &str) -> bool {
+        output == "text" && self.reasoning.iter().any(|pattern| pattern.fits(id))
     }
 
     /// The tier of the first rule that fits.

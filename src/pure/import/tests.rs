@@ -51,6 +51,44 @@ fn a_list_of_660_becomes_a_catalogue() {
     assert!(catalogue.model(&openrouter_id(5)).unwrap().pricing.is_free());
 }
 
+/// The list does not say which models reason where nobody sees it: a rule does. A model of vectors does not reason.
+#[test]
+fn models_that_reason_unseen_are_named_by_a_rule() {
+    let yaml = "provider: openrouter\ntiers: [ { tier: free } ]\n";
+    let (reasoning, embedding) = (openrouter_id(0), openrouter_id(13));
+    let rules = Rules::parse(&format!("{yaml}reasoning: ['{reasoning}|{embedding}']\n")).unwrap();
+    let mut list = Imported::read(&openrouter_list(660, 0), &rules).unwrap();
+    let text = list.into_catalogue("", &rules).unwrap();
+    let catalogue = catalogue(&text);
+    let reasons: Vec<&str> = catalogue
+        .models()
+        .iter()
+        .filter(|model| model.reasoning)
+        .map(|model| &*model.id)
+        .collect();
+    assert_eq!(reasons, [reasoning]);
+    assert!(catalogue.model(&embedding).is_some());
+}
+
+/// By the shipped rules, those do that the shipped catalogue has so.
+#[test]
+fn the_shipped_rules_name_models_that_reason_unseen() {
+    let rules = rules();
+    for (id, reasons) in [
+        ("openai/gpt-6-sol", true),
+        ("openai/gpt-5.4-mini", true),
+        ("openai/o4-mini", true),
+        ("google/gemini-3.6-flash", true),
+        ("google/gemini-2.5-pro", true),
+        ("openai/gpt-4o-mini", false),
+        ("openai/gpt-oss-120b", false),
+        ("google/gemma-4-31b-it:free", false),
+        ("deepseek/deepseek-v4-pro", false),
+    ] {
+        assert_eq!(rules.reasons(id, "text"), reasons, "{id}");
+    }
+}
+
 #[test]
 fn what_no_token_price_covers_is_not_sold() {
     let list = imported(&openrouter_list(660, 0));

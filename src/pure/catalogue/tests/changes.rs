@@ -32,6 +32,36 @@ fn each_field_that_changed_is_told_with_both_values() {
             "provider: r, model: n",
             "targets p:m+q:m2 -> r:n+q:m2",
         ),
+        (
+            "provider: p, model: m",
+            "provider: p, model: m, weight: 3",
+            "targets p:m+q:m2 -> p:m weight 3+q:m2",
+        ),
+        (
+            "name: M",
+            "name: M\n    image_tokens_max: 5",
+            "image_tokens_max none -> 5",
+        ),
+        (
+            "name: M",
+            "name: M\n    audio_tokens_max: 6",
+            "audio_tokens_max none -> 6",
+        ),
+        (
+            "name: M",
+            "name: M\n    file_tokens_max: 7",
+            "file_tokens_max none -> 7",
+        ),
+        (
+            "name: M",
+            "name: M\n    min_completion_tokens: 8",
+            "min_completion_tokens 1 -> 8",
+        ),
+        (
+            "name: M",
+            "name: M\n    reasoning: true",
+            "reasoning false -> true, tokens_per_second none -> 50",
+        ),
         ("\"0.000001\"", "\"0.000003\"", "prompt price 0.00000115 -> 0.00000345"),
         (
             "\"0.000002\"",
