@@ -18,9 +18,10 @@ use crate::pure::ids::{AccountId, ApiKey, KeyDigest, KeyId};
     tollgate key rotate \"$LEAKED_KEY\" --overlap 0\n\n\
     The new key has the account, tier, domains, limits, settings and expiry of the old one. That\n\
     one works until the overlap is over, or until its own expiry if that comes first; with an\n\
-    overlap of 0 it is revoked at once. A limit of what the key may spend holds for both\n\
-    together: what the old key has spent counts, and they spend one limit, not two. Limits a\n\
-    minute are each key's own."
+    overlap of 0 it is revoked at once. Whoever has lost the new key rotates the old one again\n\
+    within the overlap, which gets no longer by it, and revokes the lost one. A limit of what the\n\
+    key may spend holds for both together: what the old key has spent counts, and they spend one\n\
+    limit, not two. Limits a minute are each key's own."
 )]
 pub(super) struct RotateArgs {
     /// The key's id, or the key itself
@@ -60,6 +61,7 @@ pub(super) fn run(args: &RotateArgs, config: &Config, format: Format) -> Result<
             key: new.reveal(),
             id: record.id,
             account: record.account,
+            expires: record.expires.map(|at| at.to_string()),
             replaces,
             overlap_seconds: args.overlap / 1_000,
         },
@@ -73,6 +75,7 @@ struct Rotated<'k> {
     key: &'k str,
     id: KeyId,
     account: AccountId,
+    expires: Option<String>,
     replaces: KeyId,
     overlap_seconds: i64,
 }
@@ -80,11 +83,12 @@ struct Rotated<'k> {
 impl Show for Rotated<'_> {
     fn text(&self) -> String {
         let Rotated { key, id, replaces, .. } = self;
+        let expires = self.expires.as_deref().unwrap_or("never");
         let old = match self.overlap_seconds {
             0 => format!("{replaces} is revoked"),
             seconds => format!("{replaces} works for {} more, or until its own expiry", time(seconds)),
         };
-        format!("key  {key}\nid   {id}\n\nKeep the key now: it is shown once. {old}.\n")
+        format!("key      {key}\nid       {id}\nexpires  {expires}\n\nKeep the key now: it is shown once. {old}.\n")
     }
 }
 

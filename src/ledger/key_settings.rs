@@ -13,6 +13,7 @@ use crate::pure::limits::{LIMIT_MAX, LimitOverrides};
 use crate::pure::money::Credits;
 use crate::pure::policy::{DomainPattern, ModelPattern};
 use crate::pure::spend::{EndUserId, Reset, SpendLimit, SpendLimits};
+use crate::pure::time::Timestamp;
 
 /// A key's settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,6 +37,18 @@ pub struct KeySettings {
     /// The key that what this one spends counts under: the one that it came in place of, by a rotation, when that had limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub counts_as: Option<KeyId>,
+    /// What a rotation took from the key; absent until it is rotated with an overlap.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replaced: Option<Replaced>,
+}
+
+/// What a key had that a rotation replaced: each key in its place is given this, also when it is rotated once more within the overlap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Replaced {
+    /// When it would have expired by itself; None: never.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires: Option<Timestamp>,
 }
 
 /// A change of a key's settings; what is `None` stays.
@@ -101,14 +114,15 @@ impl KeySettings {
         self.addresses.is_empty() || address.is_some_and(is_listed)
     }
 
-    /// Whether a new key may have them. Only a rotation says what a key counts as.
+    /// Whether a new key may have them. Only a rotation says what a key counts as, and that it was replaced.
     ///
     /// # Errors
     /// Says what does not.
     pub fn check_new(&self) -> Result<(), String> {
-        match self.counts_as {
-            Some(_) => Err("only a rotation says what a key counts as".to_owned()),
-            None => self.check(),
+        match (&self.counts_as, self.replaced) {
+            (Some(_), _) => Err("only a rotation says what a key counts as".to_owned()),
+            (None, Some(_)) => Err("only a rotation says that a key was replaced".to_owned()),
+            (None, None) => self.check(),
         }
     }
 

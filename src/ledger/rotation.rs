@@ -2,6 +2,7 @@
 
 use super::KeyRecord;
 use super::admin::AdminError;
+use super::key_settings::Replaced;
 use crate::pure::ids::{KeyDigest, KeyId};
 use crate::pure::time::Timestamp;
 
@@ -27,7 +28,7 @@ impl Rotation {
         Ok(Rotation { digest, overlap_ms })
     }
 
-    /// The new key. Where what the old one spends is counted, it counts as that one, or as what that one counts as: so its limits hold for
+    /// The new key. It expires when the old one did before it was rotated, now or earlier. Where what the old one spends is counted, it counts as that one, or as what that one counts as: so its limits hold for
     /// both as for one, and what was spent stays spent.
     ///
     /// # Errors
@@ -45,9 +46,11 @@ impl Rotation {
         let mut key = KeyRecord {
             id: KeyId::of(&self.digest),
             created: now,
+            expires: own_expiry(old),
             ..old.clone()
         };
         key.settings.counts_as = counts_as;
+        key.settings.replaced = None;
         Ok(key)
     }
 
@@ -57,6 +60,8 @@ impl Rotation {
         if self.is_at_once() {
             old.revoked = old.revoked.or(Some(now));
         } else {
+            let expires = own_expiry(&old);
+            old.settings.replaced = Some(Replaced { expires });
             let end = now.plus_millis(self.overlap_ms);
             old.expires = Some(old.expires.map_or(end, |own| own.min(end)));
         }
@@ -66,6 +71,14 @@ impl Rotation {
     /// Whether the old key is revoked at once.
     pub(super) fn is_at_once(&self) -> bool {
         self.overlap_ms == 0
+    }
+}
+
+/// When a key expires by itself, whatever overlap it has been given.
+fn own_expiry(key: &KeyRecord) -> Option<Timestamp> {
+    match key.settings.replaced {
+        Some(Replaced { expires }) => expires,
+        None => key.expires,
     }
 }
 

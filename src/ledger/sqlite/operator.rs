@@ -46,14 +46,16 @@ impl Database {
         (digest, key): (&KeyDigest, &KeyRecord),
         (old_digest, old): (&KeyDigest, &KeyRecord),
     ) -> Result<(), StoreError> {
+        let settings = serde_json::to_string(&old.settings).map_err(corrupt)?;
         self.durably(|t| {
             insert_key(t, digest, key)?;
             t.execute(
-                "UPDATE keys SET expires = ?2, revoked = ?3 WHERE digest = ?1",
+                "UPDATE keys SET expires = ?2, revoked = ?3, settings = ?4 WHERE digest = ?1",
                 params![
                     old_digest.to_hex(),
                     old.expires.map(|at| at.0),
-                    old.revoked.map(|at| at.0)
+                    old.revoked.map(|at| at.0),
+                    settings
                 ],
             )?;
             Ok(())

@@ -105,6 +105,7 @@ cases! {
     ],
     rotation: [
         a_rotated_key_is_the_old_one_with_another_text,
+        a_key_that_is_rotated_twice_gives_its_own_expiry_both_times,
         a_key_that_is_over_is_not_rotated,
         of_many_rotations_at_once_without_overlap_one_makes_a_key,
         both_keys_of_a_rotation_spend_one_limit,

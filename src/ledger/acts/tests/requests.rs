@@ -32,6 +32,7 @@ fn settings() -> KeySettings {
         models: vec!["gpt-*".parse().unwrap()],
         addresses: vec!["10.0.0.0/8".parse().unwrap()],
         counts_as: None,
+        replaced: None,
     }
 }
 

@@ -125,6 +125,34 @@ pub(super) fn a_rotated_key_is_the_old_one_with_another_text(rig: &Rig) {
     audit_is_clean(&rig.ledger);
 }
 
+/// Whoever has lost the new key asks for another one while the old key still works, and that one does not end with the overlap.
+pub(super) fn a_key_that_is_rotated_twice_gives_its_own_expiry_both_times(rig: &Rig) {
+    let old = limited(rig, 113, with_limits());
+    let own = old.key.expires;
+    assert_eq!(own, Some(NOW.plus_millis(5 * HOUR)));
+    for (n, overlap) in [(114, HOUR), (115, 2 * HOUR)] {
+        let before = found(rig, &digest(113));
+        let new = rotate(rig, &before, n, overlap).unwrap();
+        assert_eq!((new.expires, new.settings.replaced), (own, None), "{n}");
+        assert_eq!(found(rig, &digest(n)), new);
+        let end = NOW.plus_millis(HOUR);
+        assert_eq!(found(rig, &digest(113)).expires, Some(end), "the first overlap");
+    }
+    let third = rotate(rig, &found(rig, &digest(113)), 116, 0).unwrap();
+    assert_eq!(third.expires, own);
+    // The successor's own rotation says nothing of the first one's.
+    let fourth = rotate(rig, &third, 117, HOUR).unwrap();
+    assert_eq!(rotate(rig, &found(rig, &digest(116)), 118, HOUR).unwrap().expires, own);
+    assert_eq!(fourth.expires, own);
+    // One that never expires has successors that never do.
+    let never = rig.caller_of("acme", "0", LimitOverrides::default());
+    for n in [119, 160] {
+        let new = rotate(rig, &never.key, n, HOUR).unwrap();
+        assert_eq!((new.expires, new.settings.replaced), (None, None), "{n}");
+    }
+    audit_is_clean(&rig.ledger);
+}
+
 pub(super) fn a_key_that_is_over_is_not_rotated(rig: &Rig) {
     let old = limited(rig, 104, with_limits());
     let invalid = |result: Result<KeyRecord, AdminError>, why: &str| {
@@ -311,6 +339,11 @@ pub(crate) fn a_new_key_counts_as_no_other(rig: &Rig) {
         }
         assert!(matches!(rig.run(create), Err(AdminError::Invalid(_))), "{name:?}");
     }
+    let mut create = crate::ledger::tests::rig::key_create(known.account.id.as_str(), &digest(42));
+    if let AdminOp::KeyCreate { settings, .. } = &mut create {
+        settings.replaced = Some(Default::default());
+    }
+    assert!(matches!(rig.run(create), Err(AdminError::Invalid(_))));
     assert!(block_on(rig.ledger.authenticate(&digest(42))).unwrap().is_none());
     audit_is_clean(&rig.ledger);
 }
