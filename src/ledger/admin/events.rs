@@ -66,7 +66,7 @@ pub struct Event {
     pub deliveries: Vec<Delivery>,
 }
 
-/// What is still to be told to one webhook.
+/// What is still to be told to one webhook, or was.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Delivery {
     /// The webhook's url.
@@ -75,4 +75,13 @@ pub struct Delivery {
     pub failed: u32,
     /// When the next one is due.
     pub due: Timestamp,
+    /// It has the event, or is told no more of it. It stands here while others are still to be told, so that it is not told again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub done: bool,
+}
+
+/// When the first of those that are still to be told is due; none when nobody is.
+pub(crate) fn next_due(deliveries: &[Delivery]) -> Option<Timestamp> {
+    let open = deliveries.iter().filter(|delivery| !delivery.done);
+    open.map(|delivery| delivery.due).min()
 }

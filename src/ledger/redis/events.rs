@@ -20,7 +20,7 @@ use super::reply;
 use super::script::{self, PREFIX};
 use super::shared::Shared;
 use crate::ledger::StoreError;
-use crate::ledger::admin::events::{Delivery, Event, EventCount, EventOp};
+use crate::ledger::admin::events::{Delivery, Event, EventCount, EventOp, next_due};
 use crate::ledger::admin::{AdminError, AdminReply};
 use crate::ledger::events::{self, CLAIMED_MAX, REMEMBERED_MS};
 use crate::pure::ids::AccountId;
@@ -121,7 +121,7 @@ impl Shared {
         deliveries: &[Delivery],
     ) -> Result<(), AdminError> {
         let key = key_of(account.as_ref());
-        let due = deliveries.iter().map(|delivery| delivery.due).min();
+        let due = next_due(deliveries);
         let arguments = match due {
             None => [id.to_owned(), String::new(), String::new()],
             Some(due) => {

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::{AccountDebit, Database, Reader, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
-use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind};
+use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind, next_due};
 use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -220,7 +220,7 @@ impl Database {
 
     /// Keeps who is still to be told of an event; with nobody left it goes.
     pub(in crate::ledger) fn settle_event(&mut self, id: &str, deliveries: &[Delivery]) -> Result<(), StoreError> {
-        match deliveries.iter().map(|delivery| delivery.due.0).min() {
+        match next_due(deliveries) {
             None => self
                 .connection
                 .prepare_cached("DELETE FROM events WHERE id = ?1")?
@@ -229,7 +229,7 @@ impl Database {
                 let text = serde_json::to_string(deliveries).map_err(corrupt)?;
                 self.connection
                     .prepare_cached("UPDATE events SET deliveries = ?2, due = ?3 WHERE id = ?1")?
-                    .execute(params![id, text, due])?
+                    .execute(params![id, text, due.0])?
             }
         };
         Ok(())

@@ -149,9 +149,9 @@ impl Dispatcher {
         }
     }
 
-    /// Whom an event is to be told: with when, and how often it was tried.
+    /// Whom an event is to be told: with when, and how often it was tried. One that was configured while the event waits for another is
+    /// told of it too.
     fn receivers_of(&mut self, event: &Event, webhooks: &[Webhook]) -> Vec<(Delivery, Arc<Receiver>)> {
-        let first = event.deliveries.is_empty();
         let only = event
             .data
             .get("url")
@@ -161,18 +161,30 @@ impl Dispatcher {
         let wants = webhooks.iter().filter(is_meant);
         let mut all = Vec::new();
         for webhook in wants {
-            let left = event.deliveries.iter().find(|delivery| delivery.url == webhook.url);
-            let delivery = match left {
+            let known = event.deliveries.iter().find(|delivery| delivery.url == webhook.url);
+            let delivery = match known {
+                Some(delivery) if delivery.done => continue,
                 Some(delivery) => delivery.clone(),
-                None if first => Delivery {
+                None => Delivery {
                     url: webhook.url.clone(),
                     failed: 0,
                     due: event.at,
+                    done: false,
                 },
-                // It has it, or was not there yet.
-                None => continue,
             };
             all.push((delivery, self.receiver(webhook)));
+        }
+        let is_gone = |delivery: &&Delivery| {
+            let is_it = |webhook: &Webhook| webhook.url == delivery.url;
+            !delivery.done && !webhooks.iter().any(is_it)
+        };
+        for delivery in event.deliveries.iter().filter(is_gone) {
+            let Event { id, kind, .. } = event;
+            log::warn!(
+                "{} is configured no more, and was not told of {kind} ({id})",
+                delivery.url
+            );
+            self.telemetry.deliveries.count(Fate::GivenUp);
         }
         all
     }
@@ -224,7 +236,15 @@ impl Telling {
             .receivers
             .iter()
             .map(|(delivery, receiver)| self.tell(delivery, receiver, &message));
-        let deliveries: Vec<Delivery> = join_all(tries).await.into_iter().flatten().collect();
+        let left = join_all(tries).await;
+        let now = self.receivers.iter().zip(left).map(|((delivery, _), left)| {
+            left.unwrap_or_else(|| Delivery {
+                done: true,
+                ..delivery.clone()
+            })
+        });
+        let before = self.event.deliveries.iter().filter(|delivery| delivery.done);
+        let deliveries: Vec<Delivery> = before.cloned().chain(now).collect();
         point("webhook-settle", "before");
         let settle = EventOp::Settle {
             id: self.event.id.clone(),

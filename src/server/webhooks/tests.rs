@@ -38,6 +38,7 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
         url: receiver.webhook.url.clone(),
         failed: 0,
         due: NOW,
+        done: false,
     };
     let mut pauses = Vec::new();
     while clock.now().since(NOW) < 3_600_000 {
@@ -248,4 +249,72 @@ async fn every_event_arrives_over_an_hour_without_a_receiver_and_many_deaths() {
         })
         .collect();
     assert_eq!(references.len() as u64, EVENTS);
+}
+
+/// Who is told of an event by webhooks that change while it waits: looks as often as it is due to anybody within some minutes.
+async fn told_over(changes: &[Vec<Webhook>]) -> u64 {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    let clock = Clock::manual(NOW);
+    let mut teller = Teller::start(&path, &clock);
+    let (account, tier) = ("acme".parse().unwrap(), Tier::Pro);
+    let create = AdminOp::AccountCreate {
+        account,
+        tier,
+        quota_pico: None,
+    };
+    teller.run(create).await;
+    teller.post(1).await;
+    for webhooks in changes {
+        for _ in 0..120 {
+            teller = teller.look(webhooks, None, || unreachable!()).await;
+            clock.advance(5_000);
+        }
+    }
+    teller.open().await
+}
+
+/// A webhook where nobody listens, and nobody else can.
+fn unheard() -> (Webhook, tokio::net::TcpSocket) {
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    (webhook(&format!("http://{address}/x")), socket)
+}
+
+/// One that takes each event at its second message, and what it got.
+async fn heard() -> (Webhook, Got) {
+    let (listener, got) = (
+        tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap(),
+        Got::default(),
+    );
+    let address = listener.local_addr().unwrap();
+    receive(listener, Arc::clone(&got));
+    (webhook(&format!("http://{address}/x")), got)
+}
+
+/// A webhook's address was wrong and is corrected: the events that waited for it are told there.
+#[tokio::test]
+async fn events_that_wait_are_told_to_an_address_that_is_corrected() {
+    let (wrong, _socket) = unheard();
+    let (right, got) = heard().await;
+    let open = told_over(&[vec![wrong], vec![right]]).await;
+    let taken: Vec<bool> = got.lock().unwrap().iter().map(|(.., taken)| *taken).collect();
+    assert_eq!((taken, open), (vec![false, true], 0));
+}
+
+/// An event waits for a webhook that fails: one that is added meanwhile is told of it, once, and the first goes on being told.
+#[tokio::test]
+async fn a_webhook_that_is_added_is_told_of_events_that_wait_for_another() {
+    let (failing, socket) = unheard();
+    let (added, got) = heard().await;
+    let open = told_over(&[vec![failing.clone()], vec![failing.clone(), added.clone()]]).await;
+    let taken = |got: &Got| -> Vec<bool> { got.lock().unwrap().iter().map(|(.., taken)| *taken).collect() };
+    assert_eq!((taken(&got), open), (vec![false, true], 1));
+    // One that has it is not told again when its list changes.
+    drop(socket);
+    let (other, of_other) = heard().await;
+    let both = vec![failing, other.clone()];
+    assert_eq!(told_over(&[both, vec![other, added]]).await, 0);
+    assert_eq!(taken(&of_other), vec![false, true]);
 }

@@ -139,6 +139,7 @@ fn an_event_is_due_when_the_first_of_its_deliveries_is_and_the_oldest_due_comes_
         url: "https://example.com".to_owned(),
         failed: 1,
         due: NOW.plus_millis(ms),
+        done: false,
     });
     rig.database.settle_event("evt_1", &due).unwrap();
     assert_eq!(rig.ids(NOW.plus_millis(4)), ["evt_2", "evt_3"]);

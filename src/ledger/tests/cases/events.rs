@@ -278,10 +278,16 @@ pub(super) fn an_event_is_claimed_by_one_at_a_time(rig: &Rig) {
         url: url.to_owned(),
         failed: 1,
         due: rig.clock.now().plus_millis(after_ms),
+        done: false,
+    };
+    let done = Delivery {
+        done: true,
+        ..delivery("https://c.example", 1_000)
     };
     let deliveries = vec![
         delivery("https://a.example/x?y=\"z\" ", 5_000),
         delivery("https://b.example", 2_000),
+        done.clone(),
     ];
     settle(&rig.ledger, &first, deliveries.clone());
     assert_eq!(claim(&rig.ledger, 10), []);
@@ -292,9 +298,9 @@ pub(super) fn an_event_is_claimed_by_one_at_a_time(rig: &Rig) {
     assert_eq!(again.deliveries, deliveries);
     assert_eq!((again.id.clone(), again.data.clone()), (first.id, first.data));
     assert_eq!((count(rig).open, count(rig).oldest), (1, Some(NOW)));
-    settle(&rig.ledger, &again, Vec::new());
+    settle(&rig.ledger, &again, vec![done]);
     rig.clock.advance(LEASE_MS);
-    assert_eq!(claim(&rig.ledger, 10), []);
+    assert_eq!(claim(&rig.ledger, 10), [], "nobody is left");
     assert_eq!(count(rig), EventCount::default());
 }
 
