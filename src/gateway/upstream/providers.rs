@@ -192,7 +192,9 @@ impl Upstream {
         });
         if url.tls && self.provider.http2 {
             options.alpn = ALPN::H2H1;
-            options.max_h2_streams = 100;
+            options.max_h2_streams = HTTP2_STREAMS_MAX;
+            options.h2_stream_window_size = Some(HTTP2_STREAM_WINDOW_BYTES);
+            options.h2_connection_window_size = Some(HTTP2_CONNECTION_WINDOW_BYTES);
             options.h2_ping_interval = Some(Duration::from_secs(30));
         }
         options.ca.clone_from(&self.parts.ca);
@@ -316,5 +318,15 @@ const IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 const USER_AGENT: HeaderValue = HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 /// Below the idle time-out that providers commonly have, so that a pooled connection is rarely stale.
 const POOLED_IDLE: Duration = Duration::from_secs(55);
+/// Streams of one connection over HTTP/2 at most.
+const HTTP2_STREAMS_MAX: usize = 100;
+/// How much of an answer may come before its client has taken it: of all streams of a connection 25 MiB, which is the memory that they
+/// take at most, beside what h2 keeps for each frame.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// The same of a connection. The windows of its streams together never use it up: a stream is not read while its client takes nothing,
+/// and a few such clients would else stop the answers of all others on the connection. Half of it is also what h2 lets small DATA frames
+/// that are not read come to, each by what it lacks to 256 bytes, before it ends the connection: all streams may be full of frames of
+/// 42 bytes, and what h2 keeps for frames that are smaller is bounded.
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 1 << 28;
 /// How long a start waits for the addresses of providers.
 const FIRST_ANSWERS_MAX: Duration = Duration::from_secs(3);

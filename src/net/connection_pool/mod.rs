@@ -64,7 +64,7 @@ impl ConnectionPool {
     /// When none can be made in the time that `peer` gives.
     pub(crate) async fn connect(&self, peer: &HttpPeer, is_fresh: bool) -> Result<Connected> {
         if self.may_be_http2(peer) {
-            let (session, is_reused) = Box::pin(self.any.get_http_session(peer)).await?;
+            let (session, is_reused) = Box::pin(self.any_session(peer)).await?;
             let HttpSession::H1(session) = session else {
                 return Ok(Connected {
                     session,
@@ -88,6 +88,18 @@ impl ConnectionPool {
             None => bounded(Box::pin(self.http1.new_stream(&over_http1(peer))).await?)?,
         };
         Ok(connected(stream, is_reused, peer))
+    }
+
+    /// A session of a connection that may speak HTTP/2. One that its upstream ended with an error (GOAWAY) stays in Pingora's pool while
+    /// it has streams, and takes no new one. It leaves the pool when it is tried, and nothing was sent then: another is asked for.
+    async fn any_session(&self, peer: &HttpPeer) -> Result<(HttpSession, bool)> {
+        for _ in 1..HTTP2_TRIED_MAX {
+            match self.any.get_http_session(peer).await {
+                Err(error) if *error.etype() == ErrorType::H2Error => {}
+                session => return session,
+            }
+        }
+        self.any.get_http_session(peer).await
     }
 
     /// Takes a connection back, to be closed or to wait for its next request. What of that has to be waited for, which is seldom: a future
@@ -166,5 +178,7 @@ fn downcast<S: IO + 'static>(stream: Box<dyn Any>) -> Option<Stream> {
 const IDLE_MAX: Duration = Duration::from_secs(24 * 60 * 60);
 /// Idle connections that may speak HTTP/2 and are kept.
 const POOLED_MAX: usize = 4096;
+/// How many connections that may speak HTTP/2 a call tries, a new one among them.
+const HTTP2_TRIED_MAX: usize = 4;
 /// Peers that are remembered to speak HTTP/1 alone. Beyond them each new connection finds out anew.
 const HTTP1_ONLY_MAX: usize = 4096;

@@ -76,6 +76,8 @@ pub struct FrameReply {
 enum Step {
     /// A frame of the request's stream.
     Frame { kind: u8, flags: u8, payload: Vec<u8> },
+    /// So many frames of DATA with this payload each, in one piece.
+    DataFrames { count: usize, payload: Vec<u8> },
     /// GOAWAY, whose last stream is the request's, or the one before it.
     GoAway { includes: bool, code: u32 },
     /// Nothing more for so long: the upstream thinks.
@@ -115,6 +117,12 @@ impl FrameReply {
     /// DATA.
     pub fn data(self, bytes: impl AsRef<[u8]>) -> FrameReply {
         self.frame(DATA, 0, bytes)
+    }
+
+    /// So many frames of DATA with these bytes each, in one piece.
+    pub fn data_frames(self, count: usize, bytes: impl AsRef<[u8]>) -> FrameReply {
+        let payload = bytes.as_ref().to_vec();
+        self.step(Step::DataFrames { count, payload })
     }
 
     /// Trailers, which end the stream.
@@ -401,6 +409,7 @@ async fn answer(
     for step in reply.steps {
         let act = match step {
             Step::Frame { kind, flags, payload } => Act::Send(frame(kind, flags, stream, &payload)),
+            Step::DataFrames { count, payload } => Act::Send(frame(DATA, 0, stream, &payload).repeat(count)),
             Step::GoAway { includes, code } => {
                 let last = if includes { stream } else { stream.saturating_sub(2) };
                 Act::Send(frame(GOAWAY, 0, 0, &[last.to_be_bytes(), code.to_be_bytes()].concat()))
