@@ -1,5 +1,7 @@
 //! When upstreams fail: the next target, the interface's statuses, and no word of theirs.
 
+mod broken_refusals;
+
 use std::time::Duration;
 
 use rust_decimal::Decimal;

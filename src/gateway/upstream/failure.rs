@@ -9,6 +9,7 @@ use bytes::Bytes;
 use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
+use super::response::worded;
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
@@ -40,6 +41,8 @@ enum Cause {
     Untouched,
     /// An answer came that is none: [`Call::verdict`] has what it comes to.
     NoAnswer,
+    /// The upstream refused the request, and the words of its refusal broke off or did not end: it is a refusal all the same.
+    Refused,
     /// The upstream failed before the client was sent anything.
     Failed,
     /// The upstream failed within an answer that the client was sent a part of.
@@ -92,6 +95,9 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool) -> Ca
     }
     if !is_upstreams(error) {
         return Cause::Ours;
+    }
+    if matches!(call.answer, Answer::Refusal(_)) {
+        return Cause::Refused;
     }
     if has_begun {
         return Cause::BrokeOff;
@@ -153,6 +159,12 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             call.failure = verdict.map(|verdict| Box::new(verdict.error));
             Next::End
         }
+        (Next::End, Cause::Refused) => {
+            if let Answer::Refusal(refusal) = &call.answer {
+                call.failure = Some(Box::new(worded(refusal)));
+            }
+            Next::End
+        }
         (Next::End, Cause::Uncovered) => {
             call.failure = keep_within::uncovered(call).map(Box::new);
             Next::End
@@ -163,7 +175,9 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
 
 fn next(call: &Call, cause: Cause) -> Next {
     match cause {
-        Cause::ClientLeft | Cause::Stopped | Cause::Uncovered | Cause::Ours | Cause::BrokeOff => Next::End,
+        Cause::ClientLeft | Cause::Stopped | Cause::Uncovered | Cause::Ours | Cause::Refused | Cause::BrokeOff => {
+            Next::End
+        }
         Cause::NoAnswer => match &call.verdict {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
             _ => Next::Another,
@@ -247,7 +261,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     } else {
         let tail = ctx.call().and_then(|call| match &mut call.answer {
             Answer::Metered(meter) => meter.fail(),
-            Answer::Refusal(refusal) => Some(Bytes::from(refusal.error.to_wire().body())),
+            Answer::Refusal(refusal) => Some(Bytes::from(worded(refusal).to_wire().body())),
             Answer::None => None,
         });
         capture::ends_with(ctx, tail.as_ref());

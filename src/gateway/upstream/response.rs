@@ -255,9 +255,9 @@ pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
 }
 
 fn pass_refusal(body: &mut Option<Bytes>, ends: bool, refusal: &mut Refusal) -> pingora::Result<()> {
-    let Refusal { error, words } = refusal;
     if let Some(chunk) = body.take() {
-        let room = REFUSAL_BYTES_MAX.saturating_sub(words.len());
+        let room = REFUSAL_BYTES_MAX.saturating_sub(refusal.words.len());
+        let words = &mut refusal.words;
         words.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
         if chunk.len() > room {
             let mut failed = Error::explain(ErrorType::InvalidHTTPHeader, "a refusal without end");
@@ -266,7 +266,7 @@ fn pass_refusal(body: &mut Option<Bytes>, ends: bool, refusal: &mut Refusal) -> 
         }
     }
     *body = Some(if ends {
-        Bytes::from(worded(error, words).to_wire().body())
+        Bytes::from(worded(refusal).to_wire().body())
     } else {
         Bytes::new()
     });
@@ -348,11 +348,12 @@ fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
     Some(text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS))
 }
 
-fn worded(error: &ApiError, words: &[u8]) -> ApiError {
-    let ApiError::UpstreamRefused { status, message } = error else {
-        return error.clone();
+/// The refusal with its own message, where that can be read in what came of its words.
+pub(in crate::gateway) fn worded(refusal: &Refusal) -> ApiError {
+    let ApiError::UpstreamRefused { status, message } = &refusal.error else {
+        return refusal.error.clone();
     };
-    let said = serde_json::from_slice::<serde_json::Value>(words)
+    let said = serde_json::from_slice::<serde_json::Value>(&refusal.words)
         .ok()
         .and_then(|value| {
             let error = value.get("error").unwrap_or(&value);
