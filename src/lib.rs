@@ -59,7 +59,7 @@
 //! - Only `billing::keep_within` ends a stream before its upstream does, and tells the client why in an event: it has reached its client's own
 //!   maximum, there is no credit for more, the ledger cannot say whether there is, or its account was stopped (`billing::early_end`). The
 //!   meter by itself stops none. Held by `Meter::end_early`, which nothing else can call, and by `tests/it/bounds.rs`, `extensions.rs` and
-//!   `suspended.rs`.
+//!   `suspended.rs`. A stream that has had its last event is over: its upstream has a second to end it (`tests/it/upstream_safety/open_ends.rs`).
 //! - A tap never needs more memory than its named bounds (`tests/fuzz`, `tests/it/meter_memory.rs`).
 //!
 //! # Cross-cutting

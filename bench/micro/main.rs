@@ -32,6 +32,7 @@ type Bench = (&'static str, fn() -> Box<dyn FnMut()>);
 
 const BENCHES: &[Bench] = &[
     ("body_parse", body_parse),
+    ("body_keys", body_keys),
     ("body_edit", body_edit),
     ("cost", cost),
     ("account_call", account_call),
@@ -206,6 +207,27 @@ fn request() -> Bytes {
 
 fn body_parse() -> Box<dyn FnMut()> {
     let body = request();
+    Box::new(move || {
+        black_box(RequestBody::parse(black_box(&body).clone(), Endpoint::Chat).unwrap());
+    })
+}
+
+/// A request with 10,000 small keys within a field that is not known: plain ones, ones that may fold to a known name, and ones with an escape.
+fn body_keys() -> Box<dyn FnMut()> {
+    let member = |number: usize| {
+        let letters = [number / 26, number].map(|digit| char::from(b'a' + (digit % 26) as u8));
+        let [first, second] = letters;
+        match number % 3 {
+            0 => format!(r#""{first}{second}":0"#),
+            1 => format!(r#""{}{second}":0"#, first.to_ascii_uppercase()),
+            _ => format!(r#""\u00{:02x}{second}":0"#, u32::from(first)),
+        }
+    };
+    let members: Vec<String> = (0..10_000).map(member).collect();
+    let body = Bytes::from(format!(
+        r#"{{"model":"m","messages":[{{"role":"user","content":"hi"}}],"options":{{{}}}}}"#,
+        members.join(",")
+    ));
     Box::new(move || {
         black_box(RequestBody::parse(black_box(&body).clone(), Endpoint::Chat).unwrap());
     })

@@ -205,6 +205,7 @@ impl Carried for Tollgate {
         TimeLimits {
             first_byte: Some(timeouts.first_byte),
             idle: Some(timeouts.idle),
+            end: Some(STREAM_END_MAX),
             comment: timeouts.comment,
             write: Some(timeouts.write),
         }
@@ -247,6 +248,11 @@ impl Carried for Tollgate {
         ctx.has_early_end()
     }
 
+    fn is_complete(&self, ctx: &Self::CTX) -> bool {
+        ctx.meter()
+            .is_some_and(crate::gateway::billing::meter::Meter::has_last_event)
+    }
+
     fn poll_end(&self, ctx: &Self::CTX, context: &mut Context<'_>) -> Poll<()> {
         crate::gateway::billing::keep_within::poll_uncovered(ctx, context)
     }
@@ -279,3 +285,6 @@ fn hook(name: &'static str, ctx: &Ctx) {
 fn tell_hook(name: &'static str, ctx: &Ctx) {
     log::trace!(target: "tollgate::hooks", "{} {name}", ctx.id);
 }
+
+/// How long the end of a stream is waited for behind its last event: for a usage that comes late, and so that the connection can be used again.
+const STREAM_END_MAX: Duration = Duration::from_secs(1);

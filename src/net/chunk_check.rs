@@ -1,5 +1,6 @@
 //! Refuses what Pingora takes in the framing of a chunked body and others do not: a line end within a chunk's size or extension that is
-//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages.
+//! not CR LF (RFC 9112 section 7.1). Two parties that end such a line differently see two different messages. It begins where the head
+//! ends, which [`split_head`] finds.
 
 /// Reads the raw bytes of one chunked body as they come.
 #[derive(Debug)]
@@ -113,6 +114,18 @@ impl At {
     }
 }
 
+/// The first head in raw bytes, to its end, and what follows it, by the rule of the parser that takes it (httparse): empty lines before
+/// it are skipped, a line ends with LF or CR LF, and the first empty line ends the head. None when its end is not there.
+pub(super) fn split_head(raw: &[u8]) -> Option<(&[u8], &[u8])> {
+    let begin = raw.iter().position(|byte| !matches!(byte, b'\r' | b'\n'))?;
+    let message = raw.get(begin..)?;
+    memchr::memchr_iter(b'\n', message).find_map(|line_end| {
+        let next = message.get(line_end.saturating_add(1)..)?;
+        let body = next.strip_prefix(b"\n").or_else(|| next.strip_prefix(b"\r\n"))?;
+        message.split_at_checked(message.len().saturating_sub(body.len()))
+    })
+}
+
 /// Digits of a size that are read at once: far from any overflow.
 const USUAL_DIGITS_MAX: usize = 8;
 /// Bytes of the line end after a chunk's data.
@@ -160,5 +173,38 @@ mod tests {
     #[test]
     fn a_size_that_no_number_holds_is_left_to_the_parser() {
         assert_eq!(check(b"fffffffffffffffff\r\n"), Ok(()));
+    }
+
+    /// Where httparse sees the end of a request's head. None: not yet.
+    fn parsed_end(raw: &[u8]) -> Option<usize> {
+        let mut fields = [httparse::EMPTY_HEADER; 4];
+        match httparse::Request::new(&mut fields).parse(raw) {
+            Ok(httparse::Status::Complete(end)) => Some(end),
+            Ok(httparse::Status::Partial) => None,
+            Err(error) => panic!("{error}: {raw:?}"),
+        }
+    }
+
+    #[test]
+    fn a_head_ends_where_its_parser_sees_its_end() {
+        const BODY: &[u8] = b"5;a\nhello\r\n0\r\n\r\n\n\n";
+        for before in ["", "\n", "\r\n", "\r\n\r\n", "\n\r\n\n"] {
+            for [first, second, last] in [
+                ["\r\n", "\r\n", "\r\n"],
+                ["\n", "\n", "\n"],
+                ["\r\n", "\n", "\r\n"],
+                ["\n", "\r\n", "\n"],
+            ] {
+                let head = format!("{before}POST / HTTP/1.1{first}host: x{second}{last}");
+                let raw = [head.as_bytes(), BODY].concat();
+                assert_eq!(parsed_end(&raw), Some(head.len()), "{head:?}");
+                let message = &head.as_bytes()[before.len()..];
+                assert_eq!(split_head(&raw), Some((message, BODY)), "{head:?}");
+                for cut in 0..head.len() {
+                    assert_eq!(parsed_end(&raw[..cut]), None, "{head:?} at {cut}");
+                    assert_eq!(split_head(&raw[..cut]), None, "{head:?} at {cut}");
+                }
+            }
+        }
     }
 }

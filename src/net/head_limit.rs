@@ -3,7 +3,7 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::chunk_check::{BareLineEnd, ChunkCheck};
+use super::chunk_check::{BareLineEnd, ChunkCheck, split_head};
 
 /// What a connection's reader and its handler tell each other of the head that is waited for.
 #[derive(Debug)]
@@ -78,10 +78,9 @@ impl HeadLimit {
             return Ok(());
         }
         let mut check = ChunkCheck::new();
-        // A head that ends otherwise is not one that Pingora took by itself alone.
-        let end = memchr::memmem::find(&awaited.raw, HEAD_END).ok_or(BareLineEnd)?;
-        let body = awaited.raw.get(end.saturating_add(HEAD_END.len())..);
-        check.read(body.unwrap_or_default())?;
+        // Pingora has seen its end: a head without one is not what Pingora took.
+        let (_, body) = split_head(&awaited.raw).ok_or(BareLineEnd)?;
+        check.read(body)?;
         *head = Head::Chunked(check);
         Ok(())
     }
@@ -138,7 +137,6 @@ impl HeadLimit {
 
 /// Somewhat more than a head may have, so that one that is a little too large gets an answer. The last read may go beyond it.
 const HEAD_BYTES_MAX: usize = 128 << 10;
-const HEAD_END: &[u8] = b"\r\n\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -190,18 +188,36 @@ mod tests {
         limit.read(b"a").unwrap();
     }
 
+    /// Heads that Pingora takes: also with lines that end in LF, and behind empty lines.
+    const HEADS: [&str; 5] = [
+        "POST / HTTP/1.1\r\nhost: x\r\n\r\n",
+        "POST / HTTP/1.1\nhost: x\n\n",
+        "POST / HTTP/1.1\r\nhost: x\n\r\n",
+        "\r\n\r\nPOST / HTTP/1.1\r\nhost: x\r\n\r\n",
+        "\n\r\nPOST / HTTP/1.1\nhost: x\n\n",
+    ];
+
+    /// Whether a request is refused whose head, and this much more, comes before what follows.
+    fn is_refused(head: &str, chunks: &str, cut: usize) -> bool {
+        let (first, second) = chunks.split_at(cut);
+        let limit = HeadLimit::new();
+        limit.begin();
+        limit.read(head.as_bytes()).unwrap();
+        limit.read(first.as_bytes()).unwrap();
+        limit.head_came(true).is_err() || limit.read(second.as_bytes()).is_err()
+    }
+
     #[test]
-    fn chunks_are_looked_at_wherever_they_are_cut() {
-        const HEAD: &[u8] = b"POST / HTTP/1.1\r\n\r\n";
-        const CHUNKS: &[u8] = b"5;a\nhello\r\n0\r\n\r\n";
-        let message = [HEAD, CHUNKS].concat();
-        for cut in HEAD.len()..message.len() {
-            let limit = HeadLimit::new();
-            limit.begin();
-            let (first, second) = message.split_at(cut);
-            limit.read(first).unwrap();
-            let is_refused = limit.head_came(true).is_err() || limit.read(second).is_err();
-            assert!(is_refused, "cut at {cut}");
+    fn chunks_are_looked_at_wherever_they_are_cut_and_however_their_head_ends() {
+        const BARE: &str = "5;a\nhello\r\n0\r\n\r\n";
+        const RIGHT: &str = "5;a\r\nhello\r\n0\r\n\r\n";
+        for head in HEADS {
+            for cut in 0..BARE.len() {
+                assert!(is_refused(head, BARE, cut), "{head:?}, cut at {cut}");
+            }
+            for cut in 0..RIGHT.len() {
+                assert!(!is_refused(head, RIGHT, cut), "{head:?}, cut at {cut}");
+            }
         }
     }
 }

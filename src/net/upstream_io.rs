@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 
-use super::chunk_check::{BareLineEnd, ChunkCheck};
+use super::chunk_check::{BareLineEnd, ChunkCheck, split_head};
 
 /// One connection's, over all requests that it serves.
 #[derive(Debug, Default)]
@@ -75,10 +75,7 @@ impl UpstreamIo {
         // Before it there may have been informational ones.
         let mut rest = raw.as_slice();
         let body = loop {
-            let end = memchr::memmem::find(rest, HEAD_END).ok_or(BareLineEnd)?;
-            let (head, body) = rest
-                .split_at_checked(end.saturating_add(HEAD_END.len()))
-                .ok_or(BareLineEnd)?;
+            let (head, body) = split_head(rest).ok_or(BareLineEnd)?;
             if !is_informational(head) {
                 break body;
             }
@@ -159,7 +156,6 @@ fn is_informational(head: &[u8]) -> bool {
 
 /// Most bytes of a head, and of what came with it, that are kept to be looked at.
 const RAW_BYTES_MAX: usize = 2 << 20;
-const HEAD_END: &[u8] = b"\r\n\r\n";
 
 #[cfg(test)]
 mod tests {
@@ -176,14 +172,32 @@ mod tests {
         assert_eq!(io.keep(&other), other.as_slice());
     }
 
+    /// Heads that Pingora takes, one after the other: also with lines that end in LF, and behind empty lines.
+    const HEADS: [&str; 5] = [
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n",
+        "\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        "HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n",
+        "\nHTTP/1.1 103 Early Hints\n\n\r\nHTTP/1.1 200 OK\ntransfer-encoding: chunked\n\r\n",
+    ];
+
     #[test]
-    fn chunks_after_informational_heads_are_looked_at() {
-        let io = UpstreamIo::default();
-        io.begin(&Bytes::new());
-        let heads = b"HTTP/1.1 103 Early Hints\r\n\r\nHTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n";
-        io.read(heads).unwrap();
-        io.read(b"5\r\nhello\r\n").unwrap();
-        io.head_came(true).unwrap();
-        assert_eq!(io.read(b"0;a\n\r\n"), Err(BareLineEnd));
+    fn chunks_are_looked_at_however_the_heads_before_them_end() {
+        for heads in HEADS {
+            let begun = |chunk: &[u8]| {
+                let io = UpstreamIo::default();
+                io.begin(&Bytes::new());
+                io.read(heads.as_bytes()).unwrap();
+                io.read(chunk).unwrap();
+                io
+            };
+            let io = begun(b"5\r\nhello\r\n");
+            assert_eq!(io.head_came(true), Ok(()), "{heads:?}");
+            assert_eq!(io.read(b"0;a\n\r\n"), Err(BareLineEnd), "{heads:?}");
+            let io = begun(b"5;a\nhello\r\n0\r\n\r\n");
+            assert_eq!(io.head_came(true), Err(BareLineEnd), "{heads:?}");
+            let io = begun(b"5;a\r\nhello\r\n0\r\n\r\n");
+            assert_eq!(io.head_came(true), Ok(()), "{heads:?}");
+        }
     }
 }

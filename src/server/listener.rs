@@ -152,6 +152,9 @@ impl HttpServerApp for ConnectionHandler {
         let mut options = default_h2_options();
         options.max_concurrent_streams(H2_STREAMS_MAX);
         options.max_header_list_size(H2_HEADER_LIST_MAX);
+        // By default 65,535 bytes for all streams together: no upload would be faster than that in a round trip.
+        options.initial_window_size(H2_STREAM_WINDOW_BYTES);
+        options.initial_connection_window_size(H2_CONNECTION_WINDOW_BYTES);
         // Resets that the peer provokes, or sends itself before anyone looked, before its connection is ended.
         options.max_local_error_reset_streams(Some(H2_RESETS_MAX));
         options.max_pending_accept_reset_streams(H2_RESETS_MAX);
@@ -265,4 +268,11 @@ const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const H2_STREAMS_MAX: u32 = 128;
 /// Bytes of one request's headers over HTTP/2, as that counts them.
 const H2_HEADER_LIST_MAX: u32 = 64 << 10;
+/// Bytes of one request's body over HTTP/2 that its client may send ahead of what is read.
+const H2_STREAM_WINDOW_BYTES: u32 = 256 << 10;
+/// The same of all bodies on one connection. What came and was not read yet waits within h2, where the memory of bodies does not count it: at
+/// most this for each connection, by the default limits of connections 500 MiB for one address and 5 GiB in all. It is that much only where a
+/// client sends what nobody reads; a body is read as it comes, and what is left of one when its request is over is thrown away. Of frames
+/// below 256 bytes that wait, h2 lets what they lack of that come to half of this (about 1,000 frames of one byte), and then ends the connection.
+const H2_CONNECTION_WINDOW_BYTES: u32 = 512 << 10;
 const H2_RESETS_MAX: usize = 50;

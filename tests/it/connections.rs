@@ -4,6 +4,7 @@ use serde_json::json;
 
 use crate::chat::{request, streaming};
 use crate::harness::catalogue::{HUGE, LARGE, SMALL, cost};
+use crate::harness::frames::{END_HEADERS, END_STREAM, HEADERS, PREFACE, SETTINGS, WINDOW_UPDATE, fields, frame};
 use crate::harness::{Gateway, Raw, Reply, Setup, Upstream};
 
 /// A request over HTTP/1.1 as text; `headers` end in line ends.
@@ -275,6 +276,44 @@ async fn a_client_of_http_1_0_gets_its_answer() {
         assert!(answer.text().ends_with(last), "{}", answer.text());
         assert_eq!(answer.header("transfer-encoding"), "", "HTTP/1.0 knows no chunks");
     }
+}
+
+/// What a client over HTTP/2 may send before it hears that more is read: of one body, and of all bodies of its connection.
+#[tokio::test]
+async fn a_client_over_http2_may_send_256_kib_of_a_body_and_512_kib_of_all_ahead() {
+    let upstream = Upstream::unused().await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut raw = Raw::connect(gateway.address).await;
+    let health = fields(&[
+        (":method", "GET"),
+        (":scheme", "http"),
+        (":authority", "gateway"),
+        (":path", "/api/v1/llm/health"),
+    ]);
+    let request = frame(HEADERS, END_STREAM | END_HEADERS, 1, &health);
+    raw.send([PREFACE, &frame(SETTINGS, 0, 0, &[]), &request].concat())
+        .await;
+    // What both are until something else is said (RFC 9113 section 6.9.2).
+    let (mut of_a_body, mut of_all) = (65_535, 65_535);
+    loop {
+        let head = raw.take(9).await;
+        let length = usize::from(head[0]) << 16 | usize::from(head[1]) << 8 | usize::from(head[2]);
+        let payload = raw.take(length).await;
+        let number = |at: usize| u32::from_be_bytes(payload[at..at + 4].try_into().unwrap());
+        match (head[3], head[8]) {
+            // The answer: what is said of windows goes before it.
+            (HEADERS, 1) => break,
+            (WINDOW_UPDATE, 0) => of_all += number(0),
+            (SETTINGS, 0) => {
+                // Of six bytes each; the initial window has the number 4.
+                for at in (0..length).step_by(6).filter(|at| payload[*at..*at + 2] == [0, 4]) {
+                    of_a_body = number(at + 2);
+                }
+            }
+            _ => {}
+        }
+    }
+    assert_eq!((of_a_body, of_all), (256 << 10, 512 << 10));
 }
 
 #[tokio::test]

@@ -127,6 +127,14 @@ impl Meter {
         }
     }
 
+    /// Whether a stream has had its last event, so that nothing more is owed to its client. What its upstream reports after that is still read.
+    pub(in crate::gateway) fn has_last_event(&self) -> bool {
+        match &self.tap {
+            Tap::Stream(tap) => tap.has_last_event(),
+            Tap::Whole(_) => false,
+        }
+    }
+
     /// The client was sent a comment between two events.
     pub(in crate::gateway) fn commented(&mut self) {
         if let Tap::Stream(tap) = &mut self.tap {

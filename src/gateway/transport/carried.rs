@@ -60,6 +60,13 @@ pub trait Carried: ProxyHttp {
         false
     }
 
+    /// Whether the answer is complete with what has passed the filters, though its upstream has not ended it: asked after each piece. Its end
+    /// is waited for no longer than [`TimeLimits::end`] then, whatever comes meanwhile. After that the filters are given an end, and the upstream
+    /// is closed.
+    fn is_complete(&self, _ctx: &Self::CTX) -> bool {
+        false
+    }
+
     /// Ready once the call has to end, though neither of its sides has: asked while the upstream is waited for. A begun answer passes the
     /// filters with an empty piece then, and ends where [`Carried::ends_here`] says so.
     fn poll_end(&self, _ctx: &Self::CTX, _context: &mut Context<'_>) -> Poll<()> {
@@ -79,6 +86,8 @@ pub struct TimeLimits {
     pub first_byte: Option<Duration>,
     /// For the next piece of an answer that has begun.
     pub idle: Option<Duration>,
+    /// For the end of an answer that is complete; no longer than `idle` either.
+    pub end: Option<Duration>,
     /// Until a client is told by a comment that its stream is alive. None: never.
     pub comment: Option<Duration>,
     /// For either side to take what is written to it.

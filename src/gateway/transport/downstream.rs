@@ -56,12 +56,24 @@ enum Turn {
     Cut,
 }
 
+/// What a wait for the upstream gave.
+pub(super) enum Waited<T> {
+    /// The upstream did what it was waited for.
+    Done(T),
+    /// What was gathered is to leave. Told once.
+    Gathered,
+    /// The upstream has not ended an answer that is complete. Told once.
+    Complete,
+}
+
 /// Whether a wait goes on after a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Wait {
     On,
     /// What was gathered is to leave.
-    Over,
+    Gathered,
+    /// A complete answer is to end.
+    Complete,
 }
 
 impl<'p, P: Carried + Sync> Downstream<'p, P> {
@@ -98,6 +110,13 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         Ok(())
     }
 
+    /// All of the answer has passed but its end, which is waited for as long as the limits say: whether that is over.
+    pub(super) fn completes(&mut self) -> bool {
+        // The wait has another end from now on.
+        self.is_armed = false;
+        self.idle.completes()
+    }
+
     /// The upstream was heard.
     pub(super) fn heard(&mut self) {
         self.idle.heard();
@@ -119,22 +138,24 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         mut work: Pin<&mut W>,
     ) -> Result<W::Output> {
         loop {
-            if let Some(done) = self.gathering(session, ctx, work.as_mut()).await? {
-                return Ok(done);
+            match self.answering(session, ctx, work.as_mut()).await? {
+                Waited::Done(done) => return Ok(done),
+                // Neither comes before an answer has begun.
+                Waited::Gathered | Waited::Complete => {}
             }
         }
     }
 
-    /// The same while an answer is gathered: none when the time for that is over, which is told once.
+    /// The same while an answer comes, which may be gathered or complete: then the time for that may be over before.
     ///
     /// # Errors
     /// Those of [`Downstream::beside`].
-    pub(super) async fn gathering<W: Future>(
+    pub(super) async fn answering<W: Future>(
         &mut self,
         session: &mut Session,
         ctx: &mut P::CTX,
         mut work: Pin<&mut W>,
-    ) -> Result<Option<W::Output>> {
+    ) -> Result<Waited<W::Output>> {
         loop {
             let turn = poll_fn(|context| {
                 // It was asked a moment ago, and wakes this task.
@@ -147,12 +168,12 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             })
             .await;
             match turn {
-                Ok(done) => return Ok(Some(done)),
-                Err(turn) => {
-                    if self.take(session, ctx, turn).await? == Wait::Over {
-                        return Ok(None);
-                    }
-                }
+                Ok(done) => return Ok(Waited::Done(done)),
+                Err(turn) => match self.take(session, ctx, turn).await? {
+                    Wait::On => {}
+                    Wait::Gathered => return Ok(Waited::Gathered),
+                    Wait::Complete => return Ok(Waited::Complete),
+                },
             }
         }
     }
@@ -229,7 +250,8 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
             Turn::Client(error) => self.client_left(session, ctx, error)?,
             Turn::ReadOnEnded => return Err(left()),
             Turn::Idle(Due::Comment) => self.comment(session, ctx).await?,
-            Turn::Idle(Due::Gathered) => return Ok(Wait::Over),
+            Turn::Idle(Due::Gathered) => return Ok(Wait::Gathered),
+            Turn::Idle(Due::Complete) => return Ok(Wait::Complete),
             Turn::Idle(Due::End) => return Err(silent()),
             Turn::Ended => return Err(ended()),
             Turn::Cut => return Err(stopped()),

@@ -1,5 +1,5 @@
 //! How long an upstream has been silent, before its answer and within it: when a comment is due, and when it has lasted too long. And
-//! how long an answer has been gathered: one alarm serves them all.
+//! how long an answer has been gathered, or the end of a complete one waited for: one alarm serves them all.
 
 use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
@@ -16,6 +16,10 @@ pub(super) struct IdleTimeout {
     first_byte_max: Option<Duration>,
     /// And once it has begun.
     idle_max: Option<Duration>,
+    /// How long the end of a complete answer is waited for. None: as the rest of it is.
+    end_max: Option<Duration>,
+    /// Until when, then, whatever the upstream sends. None: the answer is not complete, or that was told.
+    end_until: Option<Instant>,
     /// What a comment ends; none: there are no comments.
     comment_every: Option<Duration>,
     commented_at: Option<Instant>,
@@ -41,8 +45,18 @@ pub(super) enum Due {
     Comment,
     /// What was gathered is to leave. Told once.
     Gathered,
+    /// The end of a complete answer, which its upstream has not ended. Told once.
+    Complete,
     /// The end of the attempt.
     End,
+}
+
+/// What follows at a moment of an idle time.
+enum Next {
+    Due(Due),
+    /// Nothing before so long.
+    In(Duration),
+    Never,
 }
 
 impl IdleTimeout {
@@ -50,6 +64,8 @@ impl IdleTimeout {
         IdleTimeout {
             first_byte_max: limits.first_byte,
             idle_max: limits.idle,
+            end_max: limits.end.map(|end| limits.idle.map_or(end, |idle| end.min(idle))),
+            end_until: None,
             comment_every: limits.comment,
             commented_at: None,
             gathered_within: None,
@@ -66,8 +82,25 @@ impl IdleTimeout {
         self.since = None;
         self.gathered_within = gathered_within;
         self.gathered_until = None;
+        self.end_until = None;
         // What is due now may come sooner than what was due before.
         self.alarm = None;
+    }
+
+    /// All of the answer has come but its end. It is waited for from the first time that this is told: whether that was long enough, for an
+    /// upstream that always has more is never waited for.
+    pub(super) fn completes(&mut self) -> bool {
+        let Some(within) = self.end_max else {
+            return false;
+        };
+        let now = monotonic();
+        if let Some(until) = self.end_until {
+            return now >= until;
+        }
+        self.end_until = now.checked_add(within);
+        // It may come sooner than what was due before.
+        self.alarm = None;
+        false
     }
 
     /// The upstream is heard now. The clock is looked at when it is waited for again, once for all that came without a wait.
@@ -108,6 +141,7 @@ impl IdleTimeout {
         self.is_begun = false;
         self.gathered_within = None;
         self.gathered_until = None;
+        self.end_until = None;
         self.since = None;
         self.alarm = None;
     }
@@ -128,28 +162,10 @@ impl IdleTimeout {
         }
         loop {
             let now = monotonic();
-            let since = self.begins_at(now);
-            let max = if self.is_begun {
-                self.idle_max
-            } else {
-                self.first_byte_max
-            };
-            let lasted = now.saturating_duration_since(since);
-            let end_in = max.map(|max| max.saturating_sub(lasted));
-            if end_in.is_some_and(|left| left.is_zero()) {
-                return Poll::Ready(Due::End);
-            }
-            let comment_in = self.comment_at(since).map(|at| at.saturating_duration_since(now));
-            if comment_in.is_some_and(|left| left.is_zero()) {
-                return Poll::Ready(Due::Comment);
-            }
-            let gathered_in = self.gathered_until.map(|at| at.saturating_duration_since(now));
-            if gathered_in.is_some_and(|left| left.is_zero()) {
-                self.gathered_until = None;
-                return Poll::Ready(Due::Gathered);
-            }
-            let Some(left) = comment_in.into_iter().chain(end_in).chain(gathered_in).min() else {
-                return Poll::Pending;
+            let left = match self.next(now) {
+                Next::Due(due) => return Poll::Ready(due),
+                Next::In(left) => left,
+                Next::Never => return Poll::Pending,
             };
             let alarm = self.alarm.get_or_insert_with(|| Alarm {
                 sleep: Box::pin(tokio::time::sleep(left)),
@@ -164,5 +180,40 @@ impl IdleTimeout {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// What is due now, or how long nothing is.
+    fn next(&mut self, now: Instant) -> Next {
+        let since = self.begins_at(now);
+        if let Some(until) = self.end_until {
+            // Nothing else is waited for any more.
+            let left = until.saturating_duration_since(now);
+            if left.is_zero() {
+                self.end_until = None;
+                return Next::Due(Due::Complete);
+            }
+            return Next::In(left);
+        }
+        let max = if self.is_begun {
+            self.idle_max
+        } else {
+            self.first_byte_max
+        };
+        let lasted = now.saturating_duration_since(since);
+        let end_in = max.map(|max| max.saturating_sub(lasted));
+        if end_in.is_some_and(|left| left.is_zero()) {
+            return Next::Due(Due::End);
+        }
+        let comment_in = self.comment_at(since).map(|at| at.saturating_duration_since(now));
+        if comment_in.is_some_and(|left| left.is_zero()) {
+            return Next::Due(Due::Comment);
+        }
+        let gathered_in = self.gathered_until.map(|at| at.saturating_duration_since(now));
+        if gathered_in.is_some_and(|left| left.is_zero()) {
+            self.gathered_until = None;
+            return Next::Due(Due::Gathered);
+        }
+        let next = comment_in.into_iter().chain(end_in).chain(gathered_in).min();
+        next.map_or(Next::Never, Next::In)
     }
 }

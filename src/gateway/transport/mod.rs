@@ -32,7 +32,7 @@ use pingora::upstreams::peer::HttpPeer;
 use pingora::{Error, ErrorType, OrErr, Result};
 
 pub use self::carried::{Carried, TimeLimits};
-use self::downstream::Downstream;
+use self::downstream::{Downstream, Waited};
 pub use self::gathering::GatherLimits;
 use self::upstream_session::{Piece, UpstreamSession};
 use self::write_batch::{BYTES_MAX, WriteBatch};
@@ -217,12 +217,14 @@ where
 {
     while !batch.is_full() {
         let read = if batch.is_empty() {
-            match client.gathering(session, ctx, pin!(upstream.piece())).await {
-                Ok(Some(read)) => read,
-                Ok(None) => {
+            match client.answering(session, ctx, pin!(upstream.piece())).await {
+                Ok(Waited::Done(read)) => read,
+                Ok(Waited::Gathered) => {
                     batch.stop_gathering();
                     continue;
                 }
+                // The upstream keeps its connection open behind all that it had to say.
+                Ok(Waited::Complete) => Ok(Piece::end()),
                 Err(error) if deadline::is_ended(&error) => return end(plugin, session, ctx, batch, error).await,
                 Err(error) => return Err(error),
             }
@@ -241,12 +243,12 @@ where
         } else {
             join(client, upstream, first).await
         };
-        match filter(plugin, session, ctx, piece).await {
-            Ok(piece) => batch.push(piece),
-            Err(error) => return Ok(Some(error)),
+        if let Err(error) = take_in(plugin, session, ctx, client, batch, piece).await {
+            return Ok(Some(error));
         }
         client.heard();
-        if failure.is_some() {
+        // What fails behind the answer's end is no matter of the answer.
+        if failure.is_some() && !batch.has_ended() {
             return Ok(failure);
         }
         if !batch.is_empty() {
@@ -322,6 +324,29 @@ where
         Ok(_) => Err(why),
         Err(error) => Ok(Some(error)),
     }
+}
+
+/// Takes a piece into a batch, through the plugin's filters; and the answer's end behind it, when the answer is complete and that has been
+/// waited for long enough.
+async fn take_in<P>(
+    plugin: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    client: &mut Downstream<'_, P>,
+    batch: &mut WriteBatch<'_>,
+    piece: Piece,
+) -> Result<()>
+where
+    P: Carried + Send + Sync,
+    P::CTX: Send + Sync,
+{
+    let piece = filter(plugin, session, ctx, piece).await?;
+    let is_over = !piece.ends && plugin.is_complete(ctx) && client.completes();
+    batch.push(piece);
+    if is_over {
+        batch.push(filter(plugin, session, ctx, Piece::end()).await?);
+    }
+    Ok(())
 }
 
 /// One piece of an answer through the plugin's filters, which may ask for a pause before it is written.

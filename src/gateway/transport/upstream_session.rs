@@ -39,6 +39,16 @@ pub(super) struct Piece {
     pub(super) ends: bool,
 }
 
+impl Piece {
+    /// The end of an answer, with nothing before it.
+    pub(super) fn end() -> Piece {
+        Piece {
+            bytes: None,
+            ends: true,
+        }
+    }
+}
+
 impl UpstreamSession {
     pub(super) fn new(connected: Connected, peer: &HttpPeer) -> UpstreamSession {
         let Connected { mut session, io, .. } = connected;

@@ -4,7 +4,7 @@ use super::fold;
 use super::pieces::{Piece, found_control};
 use super::priced::CACHE_CONTROL;
 use super::scan::{Fault, Kind, Scanner, Text, Value};
-use super::text;
+use super::text::{self, Name};
 
 /// Finds each `cache_control` within a value that was read, at whatever level, but not in what is the client's own.
 ///
@@ -25,12 +25,7 @@ fn walk(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut dyn FnMut(Piece)) -> R
         Some(b'{') => {
             let mut members = scan.open_object()?;
             while let Some(key) = scan.next_key(&mut members)? {
-                if text::is(key, bytes, CACHE_CONTROL) {
-                    found_control(scan.value()?, &mut |piece| found(piece));
-                } else if is_clients_own(key, bytes) {
-                    scan.value()?;
-                } else {
-                    fold::check(key, bytes, &[CACHE_CONTROL])?;
+                if walks_into(key, scan, bytes, found)? {
                     walk(scan, bytes, found)?;
                 }
             }
@@ -48,9 +43,26 @@ fn walk(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut dyn FnMut(Piece)) -> R
     Ok(())
 }
 
-/// Whether what stands under the key is the client's own.
-pub(super) fn is_clients_own(key: Text, bytes: &[u8]) -> bool {
-    CLIENTS_OWN.iter().any(|name| text::is(key, bytes, name))
+/// Whether one may stand within the value of this key; where none may, that is read. In a function of its own, so that no level of the
+/// recursion keeps the key's name on the stack.
+#[inline(never)]
+fn walks_into(key: Text, scan: &mut Scanner<'_>, bytes: &[u8], found: &mut dyn FnMut(Piece)) -> Result<bool, Fault> {
+    let name = text::name(key, bytes);
+    if *name == *CACHE_CONTROL.as_bytes() {
+        found_control(scan.value()?, &mut |piece| found(piece));
+        return Ok(false);
+    }
+    if is_clients_own(&name) {
+        scan.value()?;
+        return Ok(false);
+    }
+    fold::check(&name, &[CACHE_CONTROL])?;
+    Ok(true)
+}
+
+/// Whether what stands under a key of this name is the client's own.
+pub(super) fn is_clients_own(name: &Name<'_>) -> bool {
+    name.is_one_of(&CLIENTS_OWN)
 }
 
 /// Whether the name can stand there in some spelling: mostly it does not, and nothing is read twice.

@@ -156,32 +156,40 @@ pub(super) fn find(name: &[u8]) -> Option<Field> {
 pub(super) fn find_key(key: Text, bytes: &[u8]) -> Option<Field> {
     match key.spelling {
         Spelling::Plain => find(key.span.of(bytes)),
-        Spelling::Escaped => find(text::unescape(key, bytes).as_bytes()),
+        Spelling::Escaped => find(&text::name(key, bytes)),
     }
 }
 
-/// The known field that some reader may take this (unescaped) name for, which is not the name of one.
+/// The known field that this (unescaped) name is, or that a reader which compares without case may take it for. Its length finds it, as in
+/// [`find`]: a body may have millions of such keys.
 #[cold]
-pub(super) fn find_folded(name: &str) -> Option<&'static str> {
-    FIELDS
-        .iter()
-        .map(|&(known, _)| known)
-        .find(|known| is_folded(name, known))
+pub(super) fn find_folded(name: &[u8]) -> Option<Field> {
+    if name.len() > text::NAME_BYTES_MAX {
+        return None;
+    }
+    let (mut bytes, mut length) = ([0; LENGTH_MAX], 0_usize);
+    for character in std::str::from_utf8(name).ok()?.chars() {
+        // All known names are ASCII, and none is longer.
+        let byte = u8::try_from(folded(character)).ok().filter(u8::is_ascii)?;
+        *bytes.get_mut(length)? = byte;
+        length = length.saturating_add(1);
+    }
+    find(bytes.get(..length)?)
 }
 
 /// The spelling of a maximum of completion tokens that this (unescaped) name is, or that some reader may take it for.
-pub(super) fn find_maximum(name: &str) -> Option<&'static str> {
-    let is_maximum = |rule| {
-        matches!(
-            rule,
-            Rule::OtherMaximum | Rule::Read(Read::MaxTokens | Read::MaxCompletionTokens)
-        )
+#[inline]
+pub(super) fn find_maximum(name: &[u8]) -> Option<&'static str> {
+    let field = match may_fold(name) {
+        true => find_folded(name)?,
+        // It can only be one itself.
+        false => find(name)?,
     };
-    FIELDS
-        .iter()
-        .filter(|&&(_, rule)| is_maximum(rule))
-        .map(|&(known, _)| known)
-        .find(|known| is_folded(name, known))
+    let is_maximum = matches!(
+        field.rule,
+        Rule::OtherMaximum | Rule::Read(Read::MaxTokens | Read::MaxCompletionTokens)
+    );
+    is_maximum.then_some(field.name)
 }
 
 /// Whether a name has a letter that simple case folding changes (Unicode's `CaseFolding.txt`, C and S) or could fold to one in ASCII.
@@ -346,6 +354,7 @@ static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
 const FIELDS_COUNT: usize = 79;
 const LENGTH_MAX: usize = 24;
+const _: () = assert!(3 * LENGTH_MAX <= text::NAME_BYTES_MAX);
 
 const fn by_length() -> [usize; FIELDS_COUNT] {
     let mut numbers = [0; FIELDS_COUNT];
@@ -378,3 +387,6 @@ const fn starts() -> [usize; LENGTH_MAX + 2] {
     }
     starts
 }
+
+#[cfg(test)]
+mod tests;

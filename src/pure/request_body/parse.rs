@@ -234,16 +234,17 @@ impl<'a> Reader<'a> {
 
     /// A field that Tollgate does not know.
     fn unknown(&mut self, scan: &mut Scanner<'_>, key: Text) -> Result<(), Fault> {
-        fold::check_field(key, self.bytes)?;
+        let name = text::name(key, self.bytes);
+        fold::check_field(&name)?;
         let nested = matches!(scan.peek(), Some(b'{' | b'['));
-        if !nested || SCHEMAS.iter().any(|name| text::is(key, self.bytes, name)) {
+        if !nested || name.is_one_of(&SCHEMAS) {
             return self.other(scan);
         }
         let value = fold::value_without_maximum(scan, self.bytes)?;
         self.add_other_bytes(value);
         match self.endpoint {
             Endpoint::Embeddings => Ok(()),
-            _ if controls::is_clients_own(key, self.bytes) => Ok(()),
+            _ if controls::is_clients_own(&name) => Ok(()),
             Endpoint::Chat | Endpoint::ChatStream => self.note_controls(value),
         }
     }
@@ -335,7 +336,8 @@ impl<'a> Reader<'a> {
         let first_member = scan.offset();
         let mut options = StreamOptions::Empty { first_member };
         while let Some(key) = scan.next_key(&mut object)? {
-            if text::is(key, self.bytes, "include_usage") {
+            let name = text::name(key, self.bytes);
+            if *name == *b"include_usage" {
                 if let StreamOptions::IncludeUsage { .. } = options {
                     return Err(BodyError::Duplicate { field: INCLUDE_USAGE }.into());
                 }
@@ -343,7 +345,7 @@ impl<'a> Reader<'a> {
                 options = StreamOptions::IncludeUsage { value, asked };
                 continue;
             }
-            fold::check(key, self.bytes, &["include_usage"])?;
+            fold::check(&name, &["include_usage"])?;
             scan.value()?;
             if let StreamOptions::Empty { first_member } = options {
                 options = StreamOptions::Others { first_member };
@@ -360,9 +362,10 @@ impl<'a> Reader<'a> {
         }
         let mut object = scan.open_object()?;
         while let Some(key) = scan.next_key(&mut object)? {
-            let is_budget = text::is(key, self.bytes, name);
+            let key = text::name(key, self.bytes);
+            let is_budget = *key == *name.as_bytes();
             if !is_budget {
-                fold::check(key, self.bytes, &[name])?;
+                fold::check(&key, &[name])?;
             }
             let value = scan.value()?;
             if let Some(budget) = prompt::plain_integer(value, self.bytes).filter(|_| is_budget) {

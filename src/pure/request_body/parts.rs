@@ -14,7 +14,8 @@ pub(super) fn walk_message_member(
     key: Text,
     found: &mut impl FnMut(Piece),
 ) -> Result<(), Fault> {
-    let is_part: fn(Kind) -> Option<PartKind> = match &*text::unescaped_bytes(key, bytes) {
+    let name = text::name(key, bytes);
+    let is_part: fn(Kind) -> Option<PartKind> = match &*name {
         b"content" | b"images" if scan.peek() == Some(b'[') => return walk_parts(scan, bytes, found),
         b"role" => return scan.value().map(|_| ()),
         b"content" | b"images" => |kind| (kind == Kind::Object).then_some(PartKind::Unknown),
@@ -24,7 +25,7 @@ pub(super) fn walk_message_member(
             return Ok(());
         }
         _ => {
-            fold::check(key, bytes, &["content", "role", "images", "audio", CACHE_CONTROL])?;
+            fold::check(&name, &["content", "role", "images", "audio", CACHE_CONTROL])?;
             |_| None
         }
     };
@@ -74,7 +75,8 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
     let mut part = Part::default();
     let mut members = scan.open_object()?;
     while let Some(key) = scan.next_key(&mut members)? {
-        match &*text::unescaped_bytes(key, bytes) {
+        let name = text::name(key, bytes);
+        match &*name {
             b"type" => {
                 let value = scan.value()?;
                 part.read_type(value, bytes);
@@ -97,8 +99,7 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
             b"cache_control" => found_control(scan.value()?, found),
             _ => {
                 fold::check(
-                    key,
-                    bytes,
+                    &name,
                     &["type", "image_url", "input_audio", "file", "text", CACHE_CONTROL],
                 )?;
                 let value = scan.value()?;
@@ -113,11 +114,8 @@ fn walk_part(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut impl FnMut(Piece)
 
 impl Part {
     fn read_type(&mut self, value: Value, bytes: &[u8]) {
-        let is_one_of = |names: &[&str]| {
-            value
-                .text()
-                .is_some_and(|kind| names.iter().any(|name| text::is(kind, bytes, name)))
-        };
+        let kind = value.text().map(|kind| text::name(kind, bytes));
+        let is_one_of = |names: &[&str]| kind.as_ref().is_some_and(|kind| kind.is_one_of(names));
         self.is_typed = true;
         if is_one_of(&TEXT_PARTS) {
         } else if is_one_of(&IMAGE_PARTS) {
@@ -162,12 +160,13 @@ fn walk_bytes(
     }
     let mut members = scan.open_object()?;
     while let Some(key) = scan.next_key(&mut members)? {
-        if text::is(key, bytes, name) {
+        let key = text::name(key, bytes);
+        if *key == *name.as_bytes() {
             found_bytes(scan.value()?, bytes, name, found);
-        } else if text::is(key, bytes, CACHE_CONTROL) {
+        } else if *key == *CACHE_CONTROL.as_bytes() {
             found_control(scan.value()?, found);
         } else {
-            fold::check(key, bytes, &[name, CACHE_CONTROL])?;
+            fold::check(&key, &[name, CACHE_CONTROL])?;
             let value = scan.value()?;
             found_value(value, found);
             controls::find_within(value, bytes, found)?;

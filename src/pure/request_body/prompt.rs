@@ -147,23 +147,23 @@ pub(super) fn walk_tools(
         let mut functions = false;
         let mut tool = scan.open_object()?;
         while let Some(key) = scan.next_key(&mut tool)? {
-            let value = scan.value()?;
-            if text::is(key, bytes, "type") {
+            let (name, value) = (text::name(key, bytes), scan.value()?);
+            if *name == *b"type" {
                 typed = true;
                 let ours = value
                     .text()
-                    .is_some_and(|kind| CLIENT_TOOLS.iter().any(|name| text::is(kind, bytes, name)));
+                    .is_some_and(|kind| text::name(kind, bytes).is_one_of(&CLIENT_TOOLS));
                 if !ours {
                     owner = ToolOwner::Upstream;
                 }
-            } else if text::is(key, bytes, "function") {
+            } else if *name == *b"function" {
                 functions = true;
                 controls::find_within(value, bytes, found)?;
-            } else if text::is(key, bytes, CACHE_CONTROL) {
+            } else if *name == *CACHE_CONTROL.as_bytes() {
                 found_control(value, found);
             } else {
-                fold::check(key, bytes, &["type", "function", CACHE_CONTROL])?;
-                if !controls::is_clients_own(key, bytes) {
+                fold::check(&name, &["type", "function", CACHE_CONTROL])?;
+                if !controls::is_clients_own(&name) {
                     controls::find_within(value, bytes, found)?;
                 }
             }

@@ -11,6 +11,7 @@ pub(super) fn table(key: &str) -> Vec<Case> {
     let mut table = lengths(key);
     table.extend(codings(key));
     table.extend(chunks(key));
+    table.extend(chunks_after_other_heads(key));
     table.extend(after_the_body(key));
     table
 }
@@ -276,6 +277,35 @@ fn chunks(key: &str) -> Vec<Case> {
             "trailers without end",
             &[400],
             says(&format!("{size}\r\n{body}\r\n0\r\n{}", "x-a: b\r\n".repeat(20_000))),
+        ),
+    ]
+}
+
+/// Heads that end otherwise than in CR LF CR LF, or behind something that looks like that end.
+fn chunks_after_other_heads(key: &str) -> Vec<Case> {
+    let body = request(SMALL);
+    let size = format!("{:x}", body.len());
+    let head = post(key, "transfer-encoding: chunked\r\n", "");
+    let in_line_feeds = head.replace("\r\n", "\n");
+    let (right, bare) = (
+        format!("{size};a=b\r\n{body}\r\n0\r\n\r\n"),
+        format!("{size};a=\nb\r\n{body}\r\n0\r\n\r\n"),
+    );
+    vec![
+        case(
+            "an extension after a head in line feeds",
+            &[200],
+            format!("{in_line_feeds}{right}"),
+        ),
+        case(
+            "an extension with a line feed after a head in line feeds",
+            &[400],
+            format!("{in_line_feeds}{bare}"),
+        ),
+        case(
+            "an extension with a line feed after empty lines and a head",
+            &[400],
+            format!("\r\n\r\n{head}{bare}"),
         ),
     ]
 }

@@ -49,6 +49,31 @@ async fn an_answer_with_a_bare_line_feed_in_an_extension_is_refused() {
     }
 }
 
+/// Where the body begins does not depend on how its head ends, nor on what stands before it.
+#[tokio::test]
+async fn a_bare_line_feed_is_refused_after_a_head_in_line_feeds_and_after_empty_lines() {
+    let body = whole_chat("Hi", Some((9, 1))).to_string();
+    let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ntransfer-encoding: chunked\r\n\r\n";
+    for head in [head.replace("\r\n", "\n"), format!("\r\n\r\n{head}")] {
+        for (extension, is_taken) in [(";a=b", true), (";a=\nb", false)] {
+            println!("{head:?} {extension:?}");
+            let main =
+                Upstream::always(Reply::default().bytes(format!("{head}{}0\r\n\r\n", chunk(extension, &body)))).await;
+            let gateway = Gateway::over(&main).await;
+            let answer = gateway.http1.post("/llm/chat", request(SMALL)).await;
+            let billed = if is_taken {
+                answer.ok();
+                cost(SMALL, 9, 1)
+            } else {
+                answer.error(502, "upstream_error");
+                Decimal::ZERO
+            };
+            assert_eq!(gateway.spent().await, billed);
+            gateway.check_books().await;
+        }
+    }
+}
+
 /// The stream has begun, so it ends with its error event.
 #[tokio::test]
 async fn a_stream_with_a_bare_line_feed_in_an_extension_ends_with_its_error_event() {

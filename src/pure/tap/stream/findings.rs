@@ -16,6 +16,11 @@ impl StreamTap {
         self.done
     }
 
+    /// The client has its last event: the upstream's `[DONE]`, or ours behind an error event in place of the upstream's.
+    pub fn has_last_event(&self) -> bool {
+        self.done || self.closed
+    }
+
     /// A finish reason or `[DONE]` was seen: the answer is complete, whatever becomes of the connection.
     pub fn finished(&self) -> bool {
         self.finished || self.done
