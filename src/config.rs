@@ -14,13 +14,15 @@ mod provider;
 mod raw;
 mod receipts;
 mod remote;
+pub(crate) mod secrets;
 mod shape;
+mod store;
 mod stripe;
 mod traces;
 mod values;
 mod variable;
 mod wallet;
-pub(crate) mod webhooks;
+mod webhooks;
 
 use std::path::Path;
 

@@ -40,15 +40,17 @@ struct Findings {
 impl Findings {
     fn see(&mut self, config: &Config) {
         let store = match &config.store {
-            Store::Sqlite(path) => format!("embedded, in {}", path.display()),
+            Store::Sqlite(path) => Some(format!("embedded, in {}", path.display())),
             // The address may have a password in it.
-            Store::Redis(_) => "Redis".to_owned(),
-            Store::Remote(_) => "elsewhere".to_owned(),
+            Store::Redis(_) => Some("Redis".to_owned()),
+            Store::Remote(_) => Some("elsewhere".to_owned()),
+            // An error, with what else a start refuses.
+            Store::Missing(_) => None,
         };
         self.passed.push(format!("{}: it is valid", config.path.display()));
         self.passed
             .push(format!("clients: {}, below {}/", scheme(config), config.base_path));
-        self.passed.push(format!("ledger: {store}"));
+        self.passed.extend(store.map(|store| format!("ledger: {store}")));
         self.warnings
             .extend(doubts::of_config(config).iter().map(ToString::to_string));
         self.see_addresses(config);
@@ -93,7 +95,7 @@ impl Findings {
             self.passed.push(format!(
                 "a gateway runs with {data_dir}: tollgate serve --upgrade takes over from it"
             ));
-        } else if found.problems.is_empty() && found.taken.is_empty() {
+        } else if found.problems.is_empty() && found.taken.is_empty() && !matches!(config.store, Store::Missing(_)) {
             self.passed.push("ports, folders and store can be had".to_owned());
         }
     }

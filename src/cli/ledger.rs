@@ -96,7 +96,7 @@ fn access(config: &Config) -> Result<Way, Failure> {
 fn here(config: &Config) -> Result<LedgerAccess, Failure> {
     Ok(match &config.store {
         Store::Sqlite(path) => open(path)?,
-        Store::Redis(_) | Store::Remote(_) => LedgerAccess::to(config)?,
+        Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => LedgerAccess::to(config)?,
     })
 }
 

@@ -320,4 +320,5 @@ mod help;
 mod key_limits;
 mod operators;
 mod receipts;
+mod store;
 mod wrong;

@@ -9,8 +9,8 @@ use super::error::nearest;
 use super::provider::checked_provider;
 use super::raw::{Raw, RawRefresh, RawTier, RawTiers, RawTimeouts};
 use super::{
-    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, Store, TierRules, Timeouts, idempotency, operator,
-    receipts, stripe, traces, wallet, webhooks,
+    AccessLog, BodyMemoryLimits, Config, Network, Provider, Refresh, TierRules, Timeouts, idempotency, operator,
+    receipts, store, stripe, traces, wallet, webhooks,
 };
 use crate::pure::limits::Limits;
 use crate::pure::money::Credits;
@@ -85,10 +85,12 @@ pub(super) fn checked(
         .stripe
         .map(|raw_stripe| stripe::checked(raw_stripe, &raw.currency, operator.is_some(), environment))
         .transpose()?;
-    let store = match raw.store {
-        Some(text) => checked_store(&text)?,
-        None => Store::Sqlite(raw.data_dir.join("ledger.db")),
-    };
+    let store = store::checked(
+        raw.store.as_deref(),
+        raw.store_env.as_deref(),
+        &raw.data_dir,
+        environment,
+    )?;
     Ok(Config {
         path: path.to_owned(),
         listen,
@@ -99,6 +101,7 @@ pub(super) fn checked(
         threads: raw.threads,
         data_dir: raw.data_dir,
         store,
+        store_env: raw.store_env,
         catalogue: raw.catalogue,
         markup: raw.markup,
         currency: raw.currency,
@@ -197,29 +200,6 @@ fn checked_log(text: String) -> Result<AccessLog, String> {
         "" => Err("access_log: it must be stdout, off, or a file's path".to_owned()),
         _ => Ok(AccessLog::File(text.into())),
     }
-}
-
-fn checked_store(text: &str) -> Result<Store, String> {
-    const REDIS: [&str; 6] = [
-        "redis://",
-        "rediss://",
-        "redis+cluster://",
-        "rediss+cluster://",
-        "redis+sentinel://",
-        "rediss+sentinel://",
-    ];
-    if let Some(path) = text.strip_prefix("sqlite://").filter(|path| !path.is_empty()) {
-        return Ok(Store::Sqlite(path.into()));
-    }
-    if REDIS.iter().any(|scheme| text.starts_with(scheme)) {
-        return Ok(Store::Redis(text.to_owned()));
-    }
-    // The rest may have a password in it.
-    let scheme = text.split_once("://").map_or("it", |(scheme, _)| scheme);
-    Err(format!(
-        "store: {scheme} is not sqlite://PATH or one of {}…",
-        REDIS.join("… ")
-    ))
 }
 
 fn checked_tiers(raw: &RawTiers) -> Result<[TierRules; 4], String> {

@@ -55,7 +55,7 @@ pub(super) fn checked(
     let name = variable::checked(raw.secret_env).map_err(|error| format!("stripe.secret_env: {error}"))?;
     let secret = environment(&name).map(|secret| secret.trim().to_owned());
     let secret = match secret.filter(|secret| !secret.is_empty()) {
-        None => Err(format!("the environment variable {name} is not set, or empty")),
+        None => Err(variable::not_set(&name)),
         Some(secret) if secret.len() < SECRET_BYTES_MIN => Err(format!(
             "the secret in {name} has fewer than {SECRET_BYTES_MIN} bytes: it is none of Stripe's"
         )),

@@ -41,6 +41,8 @@ pub struct Config {
     pub data_dir: PathBuf,
     /// Where the ledger is kept.
     pub store: Store,
+    /// The environment variable that holds the address of that, where the file does not.
+    pub store_env: Option<String>,
     /// The catalogue's file.
     pub catalogue: PathBuf,
     /// From the provider's price to the list price.
@@ -154,15 +156,28 @@ pub enum AccessLog {
     File(PathBuf),
 }
 
-/// Where the ledger is kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// Where the ledger is kept. Its `Debug` shows no address of a Redis, which may have a password in it.
+#[derive(Clone, PartialEq, Eq)]
 pub enum Store {
     /// Embedded, in this file.
     Sqlite(PathBuf),
     /// A Redis of some form; the whole address.
     Redis(String),
+    /// Not known: the environment variable of this name, which is to hold the address, is not set.
+    Missing(String),
     /// That of a gateway elsewhere: only commands work on it, by its operator's API.
     Remote(RemoteGateway),
+}
+
+impl std::fmt::Debug for Store {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Store::Sqlite(path) => f.debug_tuple("Sqlite").field(path).finish(),
+            Store::Redis(_) => f.write_str("Redis(…)"),
+            Store::Missing(variable) => write!(f, "Missing({variable})"),
+            Store::Remote(gateway) => f.debug_tuple("Remote").field(gateway).finish(),
+        }
+    }
 }
 
 /// What applies to a tier.
@@ -214,7 +229,7 @@ impl Config {
     pub fn keeps_receipts(&self) -> bool {
         let in_ledger = match self.store {
             Store::Sqlite(_) => self.receipts.keep_days,
-            Store::Redis(_) | Store::Remote(_) => self.receipts.per_account_max,
+            Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => self.receipts.per_account_max,
         };
         in_ledger > 0 || self.receipts.files.is_some()
     }

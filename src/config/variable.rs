@@ -13,6 +13,11 @@ pub(super) fn checked(text: String) -> Result<String, String> {
     ))
 }
 
+/// What is said of a variable that is needed and has nothing.
+pub(super) fn not_set(name: &str) -> String {
+    format!("the environment variable {name} is not set, or empty")
+}
+
 /// Whether a text may be a key that happens to have the letters of a name: random letters and digits, longer than a word.
 fn is_like_a_key(text: &str) -> bool {
     let is_random = |part: &str, least: usize| {

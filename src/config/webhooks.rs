@@ -35,13 +35,11 @@ pub struct Webhook {
 }
 
 /// What is wrong with webhooks for a gateway, though not for commands: a secret that is not set.
-pub(crate) fn problems(webhooks: &[Webhook]) -> Vec<String> {
+pub(super) fn problems(webhooks: &[Webhook]) -> Vec<String> {
     let numbered = webhooks.iter().enumerate();
     let unset = numbered.filter_map(|(at, webhook)| Some((at, webhook.unset.as_ref()?)));
     unset
-        .map(|(number, variable)| {
-            format!("webhooks[{number}].secret_env: the environment variable {variable} is not set, or empty")
-        })
+        .map(|(number, unset)| format!("webhooks[{number}].secret_env: {}", variable::not_set(unset)))
         .collect()
 }
 

@@ -11,7 +11,7 @@ use super::api::pages::Pages;
 use super::upstream::providers::{Upstream, Upstreams};
 use super::upstream::targets::{Candidate, Candidates};
 use crate::clock::Clock;
-use crate::config::{Config, ConfigError, Traces};
+use crate::config::{Config, ConfigError, Traces, secrets};
 use crate::net::certificates::{Certificate, HTTP_1, HTTP_1_AND_2};
 use crate::pure::catalogue::{Catalogue, Model, Purpose};
 use crate::pure::hash_map::FastMap;
@@ -75,11 +75,11 @@ impl Snapshot {
     /// Reads the catalogue that `config` names and renders the listings. `upstreams` keeps the connections' state over reloads.
     ///
     /// # Errors
-    /// As [`Config::load_catalogue`], and when a provider or the listener's TLS cannot be set up (a certificate file that cannot be
-    /// read).
+    /// As [`Config::load_catalogue`], when a secret is missing that a gateway needs, and when a provider or the listener's TLS cannot be set
+    /// up (a certificate file that cannot be read).
     pub fn load(config: Config, upstreams: &Upstreams) -> Result<Snapshot, ConfigError> {
         let whole = config.load_catalogue()?;
-        if let Some(problem) = crate::config::webhooks::problems(&config.webhooks).into_iter().next() {
+        if let Some(problem) = secrets::problems(&config).into_iter().next() {
             return Err(config.mistake(problem));
         }
         let mut warnings: Vec<String> = Vec::new();
@@ -164,7 +164,7 @@ pub fn problems(config: &Config) -> Vec<ConfigError> {
         .into_iter()
         .flatten()
         .chain(super::upstream::providers::problems(config))
-        .chain(crate::config::webhooks::problems(&config.webhooks))
+        .chain(secrets::problems(config))
         .map(|problem| config.mistake(problem))
         .collect()
 }

@@ -41,7 +41,7 @@ impl LedgerAccess {
     pub fn to(config: &crate::config::Config) -> Result<LedgerAccess, StoreError> {
         match &config.store {
             crate::config::Store::Sqlite(path) => LedgerAccess::to_embedded(path),
-            crate::config::Store::Redis(_) | crate::config::Store::Remote(_) => {
+            crate::config::Store::Redis(_) | crate::config::Store::Missing(_) | crate::config::Store::Remote(_) => {
                 super::open(config).map(LedgerAccess::Own)
             }
         }

@@ -86,6 +86,7 @@ pub fn open(config: &crate::config::Config) -> Result<Ledger, StoreError> {
             };
             redis::RedisLedger::connect(address, options).map(Ledger::Redis)
         }
+        crate::config::Store::Missing(variable) => Err(missing(variable)),
         crate::config::Store::Remote(_) => Err(elsewhere()),
     }
 }
@@ -98,8 +99,16 @@ pub(crate) fn preflight(config: &crate::config::Config) -> Result<(), StoreError
     match &config.store {
         crate::config::Store::Sqlite(path) => embedded::Embedded::preflight(path),
         crate::config::Store::Redis(address) => redis::RedisLedger::preflight(address, redis::Options::default()),
+        crate::config::Store::Missing(variable) => Err(missing(variable)),
         crate::config::Store::Remote(_) => Err(elsewhere()),
     }
+}
+
+/// Nobody knows where it is.
+fn missing(variable: &str) -> StoreError {
+    StoreError::Unavailable(format!(
+        "the environment variable {variable}, which store_env names, is not set, or empty"
+    ))
 }
 
 /// Only commands can be given to a gateway elsewhere.

@@ -192,7 +192,7 @@ impl Handover {
         let other = || StoreError::Unavailable(format!("its ledger is not {}", path.display()));
         let own = match &self.tollgate.snapshot().config.store {
             Store::Sqlite(own) => std::fs::canonicalize(own).map_err(|_| other())?,
-            Store::Redis(_) | Store::Remote(_) => return Err(other()),
+            Store::Redis(_) | Store::Missing(_) | Store::Remote(_) => return Err(other()),
         };
         if std::fs::canonicalize(path).ok() != Some(own) {
             return Err(other());

@@ -167,3 +167,36 @@ async fn a_provider_without_its_credential_is_off_and_its_models_are_not_listed(
     );
     assert_eq!(purposes.as_object().unwrap().len(), 11);
 }
+
+/// As a start: a reload that took them would leave webhooks unsigned, payments unknown, and a next start without its ledger.
+#[tokio::test]
+async fn a_secret_that_is_not_set_refuses_a_reload() {
+    let upstream = Upstream::unused().await;
+    let mut gateway = Gateway::over(&upstream).await;
+    let good: Value = serde_json::from_str(&gateway.conf_text()).unwrap();
+    for (key, value, told) in [
+        ("stripe", json!({ "secret_env": "NOT_SET" }), "stripe.secret_env"),
+        (
+            "webhooks",
+            json!([{ "url": "https://hooks.example", "secret_env": "NOT_SET" }]),
+            "webhooks[0].secret_env",
+        ),
+        ("store_env", json!("NOT_SET"), "store_env"),
+    ] {
+        let mut conf = good.clone();
+        conf["operator_listen"] = json!("127.0.0.1:1");
+        conf[key] = value;
+        gateway.write_conf(&conf.to_string());
+        let error = match gateway.check_files() {
+            Reloaded::Refused(error) => error.problem,
+            other => panic!("{key}: {other:?}"),
+        };
+        let expected = format!("{told}: the environment variable NOT_SET is not set, or empty");
+        assert_eq!(error, expected);
+    }
+    let mut set = good.clone();
+    set["operator_listen"] = json!("127.0.0.1:1");
+    set["stripe"] = json!({ "secret_env": "SET_STRIPE_SECRET" });
+    gateway.write_conf(&set.to_string());
+    assert!(matches!(gateway.check_files(), Reloaded::Changed));
+}

@@ -185,7 +185,7 @@ pub(super) const WRONG_FILES: [Case; 10] = [
 ];
 
 /// Ports, owners and servers.
-pub(super) const WRONG_SURROUNDINGS: [Case; 11] = [
+pub(super) const WRONG_SURROUNDINGS: [Case; 13] = [
     case(
         "a port that is taken",
         At::Conf("listen"),
@@ -264,6 +264,25 @@ pub(super) const WRONG_SURROUNDINGS: [Case; 11] = [
         "nobody.invalid",
         |place| {
             place.set("store", "redis://nobody.invalid:6379");
+        },
+    ),
+    case(
+        "a ledger whose variable is not set",
+        At::Conf("store_env"),
+        "the environment variable LEDGER is not set, or empty",
+        |place| {
+            place.rename("store", "store_env");
+            place.set("store_env", "LEDGER");
+        },
+    ),
+    case(
+        "a Redis of a variable that does not run",
+        At::Conf("store_env"),
+        "Connection refused",
+        |place| {
+            place.environment.push(("LEDGER", "redis://:secret@127.0.0.1:1/0"));
+            place.rename("store", "store_env");
+            place.set("store_env", "LEDGER");
         },
     ),
 ];
