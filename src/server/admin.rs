@@ -158,7 +158,6 @@ impl Admin {
         }
         breakers.sort();
         breakers.dedup_by(|a, b| (&a.0, &a.1) == (&b.0, &b.1));
-        let audit = self.audited.last();
         let (refreshed, unrefreshed, refreshed_at) = self.telemetry.refreshes();
         Gauges {
             ready: !self.life.is_stopping(),
@@ -179,8 +178,8 @@ impl Admin {
             refresh_failed: self.telemetry.refresh_has_failed(),
             reloads: self.telemetry.reloads(),
             reload_refused: self.telemetry.reload_is_refused(),
-            audit: audit.map(|audit| (secs(now.since(audit.at)), audit.findings)),
-            below_zero: audit.and_then(|audit| audit.below_zero),
+            audit: self.audited.gauges(now),
+            below_zero: self.audited.last().and_then(|audit| audit.below_zero),
             deliveries: self.telemetry.deliveries.figures(now.0),
             refunds_short: self.telemetry.refunds.all_short(),
             lines: self.telemetry.lines(),

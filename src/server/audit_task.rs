@@ -10,10 +10,22 @@ use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditReport};
 use crate::ledger::events::unbalanced;
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
+use crate::telemetry::exposition::AuditGauges;
 
-/// The last audit's result.
+/// How often the books are audited, and the last audit's result.
 #[derive(Debug, Default)]
-pub(crate) struct Audited(Mutex<Option<Audit>>);
+pub(crate) struct Audited {
+    /// None where they are not audited.
+    schedule: Option<Schedule>,
+    last: Mutex<Option<Audit>>,
+}
+
+/// How often the books are audited, and since when.
+#[derive(Clone, Copy, Debug)]
+struct Schedule {
+    every: Duration,
+    since: Timestamp,
+}
 
 /// What an audit found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,24 +37,45 @@ pub(crate) struct Audit {
 }
 
 impl Audited {
+    /// Books that are audited as often as `every` says, from `now` on; never when it is zero.
+    pub(crate) fn new(every: Duration, now: Timestamp) -> Audited {
+        let schedule = Schedule { every, since: now };
+        Audited {
+            schedule: Some(schedule).filter(|schedule| !schedule.every.is_zero()),
+            last: Mutex::default(),
+        }
+    }
+
     pub(crate) fn last(&self) -> Option<Audit> {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is told of audits at `now`. The age grows from the start on, so that audits that never succeed are an alarm too; none where the
+    /// books are not audited.
+    pub(crate) fn gauges(&self, now: Timestamp) -> Option<AuditGauges> {
+        let (Schedule { every, since }, last) = (self.schedule?, self.last());
+        let age_ms = now.since(last.map_or(since, |audit| audit.at));
+        Some(AuditGauges {
+            age_secs: age_ms.max(0) / 1_000,
+            interval_secs: i64::try_from(every.as_secs()).unwrap_or(i64::MAX),
+            findings: last.map(|audit| audit.findings),
+        })
     }
 
     /// Audits the books once.
     pub(crate) async fn audit(&self, ledger: &Ledger, clock: &Clock) {
         match found(ledger, clock).await {
-            Ok(audit) => *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit),
+            Ok(audit) => *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit),
             // The age of the last one grows, and that is an alarm too.
             Err(error) => log::warn!("the books could not be audited: {error}"),
         }
     }
 
-    /// Audits the books as often as `every` says, the first time at once, until nobody wants to know.
-    pub(crate) fn watch(this: &Arc<Audited>, ledger: Ledger, clock: Clock, every: Duration) -> std::io::Result<()> {
-        if every.is_zero() {
+    /// Audits the books as often as they are to be, the first time at once, until nobody wants to know.
+    pub(crate) fn watch(this: &Arc<Audited>, ledger: Ledger, clock: Clock) -> std::io::Result<()> {
+        let Some(Schedule { every, .. }) = this.schedule else {
             return Ok(());
-        }
+        };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         let audited = Arc::downgrade(this);
         let work = move || {
@@ -86,4 +119,52 @@ async fn found(ledger: &Ledger, clock: &Clock) -> Result<Audit, AdminError> {
         findings: u64::try_from(findings.len()).unwrap_or(u64::MAX),
         below_zero: u64::try_from(below_zero).ok(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ledger::tests::rig::{Rig, block_on};
+
+    const EVERY: Duration = Duration::from_secs(300);
+
+    fn gauges(age_secs: i64, findings: Option<u64>) -> Option<AuditGauges> {
+        Some(AuditGauges {
+            age_secs,
+            interval_secs: 300,
+            findings,
+        })
+    }
+
+    #[test]
+    fn the_age_grows_from_the_start_until_an_audit_succeeds_and_from_the_last_that_did() {
+        let rig = Rig::embedded();
+        let audited = Audited::new(EVERY, rig.clock.now());
+        rig.clock.advance(7_999);
+        assert_eq!(audited.gauges(rig.clock.now()), gauges(7, None));
+        block_on(audited.audit(&rig.ledger, &rig.clock));
+        assert_eq!(audited.gauges(rig.clock.now()), gauges(0, Some(0)));
+        rig.ledger.close();
+        rig.clock.advance(60_000);
+        block_on(audited.audit(&rig.ledger, &rig.clock));
+        assert_eq!(audited.gauges(rig.clock.now()), gauges(60, Some(0)), "it failed");
+    }
+
+    #[test]
+    fn an_audit_that_fails_from_the_start_on_leaves_the_age_to_grow() {
+        let rig = Rig::embedded();
+        let audited = Audited::new(EVERY, rig.clock.now());
+        rig.ledger.close();
+        rig.clock.advance(3_600_000);
+        block_on(audited.audit(&rig.ledger, &rig.clock));
+        assert_eq!(audited.gauges(rig.clock.now()), gauges(3_600, None));
+    }
+
+    #[test]
+    fn books_that_are_not_audited_have_no_age() {
+        let rig = Rig::embedded();
+        for audited in [Audited::new(Duration::ZERO, rig.clock.now()), Audited::default()] {
+            assert_eq!(audited.gauges(rig.clock.now()), None);
+        }
+    }
 }

@@ -151,13 +151,13 @@ pub(crate) fn start_beside(
     for warning in &snapshot.warnings {
         log::warn!("{warning}");
     }
-    let audited = Arc::default();
+    let audited = Arc::new(Audited::new(snapshot.config.audit_every, tollgate.clock().now()));
     let admin = Arc::new(admin(tollgate, books, Arc::clone(&audited)));
     Arc::clone(&admin).listen(place)?;
     if let Some(place) = operator {
         Operator::new(admin).listen(place)?;
     }
-    let (config, telemetry) = (&snapshot.config, tollgate.telemetry());
+    let telemetry = tollgate.telemetry();
     Reloader::new(tollgate.current(), tollgate.upstreams().clone(), tollgate.environment())
         .observed_by(telemetry)
         .watch(hang_up)?;
@@ -176,7 +176,7 @@ pub(crate) fn start_beside(
         traces.close();
     }));
     let (ledger, clock) = (books.ledger.clone(), tollgate.clock().clone());
-    Audited::watch(&audited, ledger, clock, config.audit_every)?;
+    Audited::watch(&audited, ledger, clock)?;
     Ok(())
 }
 

@@ -44,6 +44,11 @@ impl Deliveries {
         dropped.saturating_sub(before)
     }
 
+    /// No webhook is configured: what is open is not told to anybody, and its age is no delay. What was dropped stays counted.
+    pub fn nobody_is_told(&self) {
+        self.looked(0, None, 0);
+    }
+
     /// All of it, at `now` (milliseconds since 1970).
     pub fn figures(&self, now: i64) -> DeliveryFigures {
         let oldest = self.oldest.load(Ordering::Relaxed);
@@ -70,4 +75,31 @@ pub struct DeliveryFigures {
     pub dropped: u64,
     /// The age of the oldest open event in seconds; 0 when there is none.
     pub oldest_age_secs: i64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_to_nobody_has_no_age_and_what_was_dropped_stays_counted() {
+        let deliveries = Deliveries::default();
+        deliveries.count(Delivery::Failed);
+        assert_eq!(deliveries.looked(2, Some(1_000), 3), 3);
+        let waiting = DeliveryFigures {
+            results: [0, 1, 0],
+            open: 2,
+            dropped: 3,
+            oldest_age_secs: 8,
+        };
+        assert_eq!(deliveries.figures(9_000), waiting);
+        deliveries.nobody_is_told();
+        let not_told = DeliveryFigures {
+            open: 0,
+            oldest_age_secs: 0,
+            ..waiting
+        };
+        assert_eq!(deliveries.figures(7_200_000), not_told);
+        assert_eq!(deliveries.looked(0, None, 4), 1, "one more than before");
+    }
 }

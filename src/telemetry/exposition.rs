@@ -52,8 +52,8 @@ pub struct Gauges {
     pub refresh_failed: bool,
     /// Whether the files as they are now were refused.
     pub reload_refused: bool,
-    /// The last audit: seconds since it, and what it found.
-    pub audit: Option<(i64, u64)>,
+    /// Audits; none where the books are not audited.
+    pub audit: Option<AuditGauges>,
     /// Accounts below zero at the last audit; the embedded ledger knows them at each moment.
     pub below_zero: Option<u64>,
     /// Lines of the access log: written and dropped.
@@ -64,6 +64,17 @@ pub struct Gauges {
     pub deliveries: DeliveryFigures,
     /// What could not be taken for refunds.
     pub refunds_short: Credits,
+}
+
+/// What is told of audits of the books.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AuditGauges {
+    /// Seconds since the last one that succeeded, or since the start where none has.
+    pub age_secs: i64,
+    /// Seconds from one to the next.
+    pub interval_secs: i64,
+    /// What the last one found; none where none has succeeded.
+    pub findings: Option<u64>,
 }
 
 /// The whole page.
@@ -350,3 +361,6 @@ fn amount(pico: i128) -> f64 {
 
 const PICO: f64 = 1e12;
 const NANOS: f64 = 1e9;
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -135,7 +135,9 @@ struct LedgerLine {
     journal_depth: usize,
     journal_age_secs: i64,
     below_zero: Option<u64>,
+    /// Null too where no audit has succeeded yet.
     audit_findings: Option<u64>,
+    /// Of the last audit that succeeded, or of the process; null where the books are not audited.
     audit_age_secs: Option<i64>,
     overruns: u64,
 }
@@ -245,8 +247,8 @@ impl Status {
                 journal_depth: gauges.journal.0,
                 journal_age_secs: gauges.journal_age_secs,
                 below_zero: store_metrics.below_zero.or(gauges.below_zero),
-                audit_findings: gauges.audit.map(|(_, findings)| findings),
-                audit_age_secs: gauges.audit.map(|(age, _)| age),
+                audit_findings: gauges.audit.and_then(|audit| audit.findings),
+                audit_age_secs: gauges.audit.map(|audit| audit.age_secs),
                 overruns,
             },
             catalogue: CatalogueLine {
@@ -359,5 +361,11 @@ const NANOS_PER_MS: u64 = 1_000_000;
 const LAG_SECS_MAX: u64 = 10;
 /// An age of the oldest call in the journal that is one.
 const JOURNAL_SECS_MAX: i64 = 3_600;
+/// An age of the last audit that is one: so many times the time from one to the next, and the grace, for an audit takes its time.
+const AUDIT_INTERVALS_MAX: i64 = 3;
+const AUDIT_GRACE_SECS: i64 = 900;
 /// Ten minutes of a sample every five seconds.
 const SAMPLES_MAX: usize = 120;
+
+#[cfg(test)]
+mod tests;

@@ -89,6 +89,22 @@ function breakers(page) {
   });
 }
 
+test("the page tells an audit that has not succeeded yet from one that found nothing", async () => {
+  const page = await browser.newPage();
+  await page.goto(admin + "/");
+  await page.waitForSelector("body[data-at]");
+  for (const [age, findings, expected] of [[7, null, "no alarm · no audit of the books has succeeded yet"],
+    [7, 0, "no alarm · the books were audited 7 s ago and balance"], [null, null, "no alarm"]]) {
+    const shown = await page.evaluate(async ([audit_age_secs, audit_findings]) => {
+      const state = exact(await (await fetch("status.json")).text());
+      show({ ...state, alarms: [], ledger: { ...state.ledger, audit_age_secs, audit_findings } });
+      return document.getElementById("alarms").textContent;
+    }, [age, findings]);
+    assert.equal(shown, expected);
+  }
+  await page.close();
+});
+
 for (const [width, height] of [[1280, 900], [500, 860], [400, 860]]) {
   test(`the page reads well at ${width} pixels, and its figures are those of /metrics`, async () => {
     const page = await browser.newPage({ viewport: { width, height } });

@@ -33,7 +33,8 @@ TIMES = 150
 SCRAPES_EVERY = "500ms"
 # What a rule waits for apart from its durations, of which a test cannot make so much: a number for each such rule.
 LESS = {
-    "tollgate_audit_age_seconds > 3600": f"tollgate_audit_age_seconds > {3600 // TIMES}",
+    # Audits come every second here, and a busy machine may hold one up for longer than 900 // TIMES.
+    "tollgate_audit_interval_seconds + 900": f"tollgate_audit_interval_seconds + {3600 // TIMES}",
     "tollgate_journal_age_seconds > 3600": f"tollgate_journal_age_seconds > {3600 // TIMES}",
     "tollgate_webhook_oldest_event_age_seconds > 3600": f"tollgate_webhook_oldest_event_age_seconds > {3600 // TIMES}",
     "tollgate_unsettled_debits > 5000": "tollgate_unsettled_debits > 5",

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 
+use rust_decimal::Decimal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
@@ -11,6 +12,7 @@ use tollgate::pure::webhook::Secret;
 
 use crate::chat::request;
 use crate::harness::catalogue::TWIN;
+use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
 use crate::harness::{Reply, Upstream, eventually};
 
@@ -266,6 +268,36 @@ async fn inside_addresses_and_missing_secrets_are_refused() {
     eventually("it is refused", async || {
         let log = std::fs::read_to_string(process.path("log")).unwrap();
         log.contains("which is no address of the internet").then_some(())
+    })
+    .await;
+}
+
+/// An event waits for a webhook that does not take it; then the webhook is taken out of the file.
+#[tokio::test]
+async fn an_event_that_no_webhook_is_told_of_any_more_does_not_grow_older_in_the_metrics() {
+    let receiver = Receiver::start(|_| 500).await;
+    let upstream = Upstream::unused().await;
+    let mut process = Process::prepare(&upstream, |conf| webhooks(conf, &[receiver.url()]));
+    process.start_with(&words(&process, &[])).await;
+    let waiting = async || {
+        let metrics = Metrics::read(process.admin.get("//metrics").await.text());
+        let names = [
+            "tollgate_webhook_events_open",
+            "tollgate_webhook_oldest_event_age_seconds",
+        ];
+        names.map(|name| metrics.sum(name, &[]))
+    };
+    eventually("an event waits, and grows older", async || {
+        let [open, age] = waiting().await;
+        (open == Decimal::ONE && age > Decimal::ZERO).then_some(())
+    })
+    .await;
+    let file = process.path("tollgate.yaml");
+    let mut conf: Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    conf.as_object_mut().unwrap().remove("webhooks");
+    std::fs::write(&file, conf.to_string()).unwrap();
+    eventually("nobody is waited for", async || {
+        (waiting().await == [Decimal::ZERO; 2]).then_some(())
     })
     .await;
 }

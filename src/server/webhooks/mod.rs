@@ -108,7 +108,12 @@ impl Dispatcher {
                 return;
             };
             watch.look(&snapshot, &self.ledger, &self.clock).await;
-            if !snapshot.config.webhooks.is_empty() {
+            if snapshot.config.webhooks.is_empty() {
+                // Since a reload: what was open then would go on ageing.
+                if looked.take().is_some() {
+                    self.telemetry.deliveries.nobody_is_told();
+                }
+            } else {
                 if looked.is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
                     looked = Some(monotonic());
                     self.count().await;

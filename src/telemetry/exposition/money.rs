@@ -91,10 +91,15 @@ impl Page {
         let help = "What could not be taken for refunds, since it was spent or held: the operator's loss.";
         let short = amount(i128::from(gauges.refunds_short.pico()));
         self.counters("tollgate_refunds_short_credits_total", help, vec![counter(&[], short)]);
-        if let Some((age, findings)) = gauges.audit {
-            let help = "What the last audit of the books found: 0 when they balance.";
-            self.gauge("tollgate_audit_findings", help, number(findings));
-            self.gauge("tollgate_audit_age_seconds", "Since the last audit.", signed(age));
+        if let Some(audit) = gauges.audit {
+            if let Some(findings) = audit.findings {
+                let help = "What the last audit of the books found: 0 when they balance.";
+                self.gauge("tollgate_audit_findings", help, number(findings));
+            }
+            let help = "Since the last audit that succeeded, or since the start where none has.";
+            self.gauge("tollgate_audit_age_seconds", help, signed(audit.age_secs));
+            let help = "From one audit to the next.";
+            self.gauge("tollgate_audit_interval_seconds", help, signed(audit.interval_secs));
         }
     }
 }

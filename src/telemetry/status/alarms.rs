@@ -1,8 +1,8 @@
 //! What somebody should look at now.
 
 use super::super::counters::Figures;
-use super::super::exposition::Gauges;
-use super::{JOURNAL_SECS_MAX, LAG_SECS_MAX};
+use super::super::exposition::{AuditGauges, Gauges};
+use super::{AUDIT_GRACE_SECS, AUDIT_INTERVALS_MAX, JOURNAL_SECS_MAX, LAG_SECS_MAX};
 
 /// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them.
 pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
@@ -17,10 +17,8 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
             "a call has stood in the journal for {hours} h: it is stuck, or nobody takes its debit"
         ));
     }
-    if let Some((_, findings)) = gauges.audit.filter(|(_, findings)| *findings > 0) {
-        alarms.push(format!(
-            "the books do not balance: {findings} findings of the last audit"
-        ));
+    if let Some(audit) = &gauges.audit {
+        alarms.extend(of_audits(audit));
     }
     if store_metrics.unsettled_age.as_secs() >= LAG_SECS_MAX {
         let (count, secs) = (store_metrics.unsettled, store_metrics.unsettled_age.as_secs());
@@ -56,6 +54,25 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
     }
     for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
         alarms.push(format!("{provider} fails: {model} is passed over"));
+    }
+    alarms
+}
+
+/// What the last audit found, and that it is too long ago.
+fn of_audits(audit: &AuditGauges) -> Vec<String> {
+    let mut alarms = Vec::new();
+    if let Some(findings) = audit.findings.filter(|findings| *findings > 0) {
+        alarms.push(format!(
+            "the books do not balance: {findings} findings of the last audit"
+        ));
+    }
+    let intervals = audit.interval_secs.saturating_mul(AUDIT_INTERVALS_MAX);
+    if audit.age_secs > intervals.saturating_add(AUDIT_GRACE_SECS) {
+        let minutes = audit.age_secs / 60;
+        alarms.push(match audit.findings {
+            Some(_) => format!("the books were audited {minutes} min ago, and not since: the log says why"),
+            None => format!("no audit of the books has succeeded since the start, {minutes} min ago: the log says why"),
+        });
     }
     alarms
 }
