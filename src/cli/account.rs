@@ -134,9 +134,8 @@ fn status(account: AccountId, status: AccountStatus) -> AdminOp {
     AdminOp::Account(AccountOp::Terms { account, change })
 }
 
-/// Changes an account: tier and quota, or terms, or both one after the other. The last command is for the caller to give.
-fn set(account: AccountId, changes: &Changes, config: &Config) -> Result<AdminOp, Failure> {
-    let terms = changes.terms();
+/// Changes an account. Terms come before tier and quota, as in a PATCH: what can be refused of them is refused before anything is changed.
+fn set(account: AccountId, changes: &Changes, config: &Config) -> Result<AdminReply, Failure> {
     let set = AdminOp::AccountSet {
         account: account.clone(),
         tier: changes.tier,
@@ -145,16 +144,30 @@ fn set(account: AccountId, changes: &Changes, config: &Config) -> Result<AdminOp
             Quota::OfTier => None,
         }),
     };
-    let sets = changes.tier.is_some() || changes.monthly_quota.is_some();
-    match terms {
-        None => Ok(set),
-        Some(change) => {
-            if sets {
-                ask(config, set)?;
-            }
-            Ok(AdminOp::Account(AccountOp::Terms { account, change }))
-        }
+    let Some(change) = changes.terms() else {
+        return ask(config, set);
+    };
+    let changed = ask(config, AdminOp::Account(AccountOp::Terms { account, change }))?;
+    if changes.tier.is_none() && changes.monthly_quota.is_none() {
+        return Ok(changed);
     }
+    ask(config, set).map_err(|failure| {
+        let changed = given([
+            ("--low-balance", changes.low_balance.is_some()),
+            ("--meta", !changes.metadata.is_empty()),
+        ]);
+        let failed = given([
+            ("--tier", changes.tier.is_some()),
+            ("--monthly-quota", changes.monthly_quota.is_some()),
+        ]);
+        Failure::new(format!("{failure} (changed already: {changed}; perhaps not: {failed})"))
+    })
+}
+
+/// The options that were given, in one text.
+fn given(options: [(&str, bool); 2]) -> String {
+    let given = options.into_iter().filter(|(_, is_given)| *is_given);
+    given.map(|(option, _)| option).collect::<Vec<&str>>().join(", ")
 }
 
 impl ListArgs {
@@ -181,7 +194,7 @@ pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> R
             tier,
             quota_pico: monthly_quota.map(Credits::pico),
         },
-        AccountCommand::Set { name, changes } => set(name, &changes, config)?,
+        AccountCommand::Set { name, changes } => return answer(set(name, &changes, config)?, config, format),
         AccountCommand::Show { name } => AdminOp::AccountShow { account: name },
         AccountCommand::List(args) => args.op(),
         AccountCommand::Suspend { name } => status(name, AccountStatus::Suspended),
@@ -189,7 +202,11 @@ pub(super) fn run(command: AccountCommand, config: &Config, format: Format) -> R
         AccountCommand::Close { name } => status(name, AccountStatus::Closed),
         AccountCommand::Statement(args) => return statement::run(args, config, format),
     };
-    match ask(config, op)? {
+    answer(ask(config, op)?, config, format)
+}
+
+fn answer(reply: AdminReply, config: &Config, format: Format) -> Result<Answer, Failure> {
+    match reply {
         AdminReply::Account(view) => Answer::of(&AccountShown::of(view, config), format),
         AdminReply::Accounts { accounts } => {
             let page = AccountPage { accounts, next: None };

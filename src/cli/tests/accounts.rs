@@ -1,6 +1,10 @@
 //! Suspending and closing accounts, their terms, corrections, lists and statements, on the file and through its owner.
 
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::net::UnixListener;
+
 use super::*;
+use crate::ledger::admin::{AdminError, AdminReply};
 
 fn tidied(text: &str) -> String {
     text.lines()
@@ -228,4 +232,60 @@ fn an_account_is_run_as_a_business_through_the_gateway_that_owns_the_file() {
     let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
     control::listen(&store).unwrap();
     business(&place);
+}
+
+#[test]
+fn terms_that_are_refused_leave_tier_and_quota_as_they_are() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    let note = "x".repeat(513);
+    let error = place.error(&format!(
+        "account set acme --tier enterprise --monthly-quota 7 --meta note={note}"
+    ));
+    assert!(error.contains("values of at most 512 bytes"), "{error}");
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(
+        (&shown["tier"], &shown["own_quota"]),
+        (&Value::from("pro"), &Value::from(false))
+    );
+}
+
+/// The ledger's owner does all but the second step.
+#[test]
+fn a_change_that_fails_half_way_says_what_is_changed_already() {
+    let place = Place::new();
+    place.json("account create acme --tier pro");
+    let store = Embedded::open(&place.ledger(), Clock::System).unwrap();
+    let listener = UnixListener::bind(place.ledger().with_extension("control")).unwrap();
+    let owner = std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            let mut line = String::new();
+            BufReader::new(&stream).read_line(&mut line).unwrap();
+            if line.is_empty() {
+                continue; // A probe.
+            }
+            let is_second = line.contains("\"op\":\"account_set\"");
+            let answer: Result<AdminReply, AdminError> = match is_second {
+                true => Err(AdminError::Store("the disk is full".to_owned())),
+                false => store.run_blocking(serde_json::from_str(&line).unwrap()),
+            };
+            let answer = serde_json::to_string(&answer).unwrap();
+            stream.write_all(format!("{answer}\n").as_bytes()).unwrap();
+            if is_second {
+                return;
+            }
+        }
+    });
+    let error = place.error("account set acme --tier enterprise --low-balance 0.5 --meta crm=4711");
+    owner.join().unwrap();
+    assert!(
+        error.contains("the disk is full (changed already: --low-balance, --meta; perhaps not: --tier)"),
+        "{error}"
+    );
+    let (_, shown) = place.json("account show acme");
+    assert_eq!(
+        (&shown["tier"], shown["low_balance"].to_string().as_str()),
+        (&Value::from("pro"), "0.5")
+    );
 }
