@@ -27,6 +27,7 @@ mod connections;
 mod containers;
 mod covers;
 mod credit_races;
+mod deployment;
 mod differential;
 mod disconnect;
 mod disconnect_head;

@@ -95,7 +95,7 @@ impl<'a> Service<'a> {
     fn upgrade(&mut self) {
         let mut lines = UNIT.lines().filter_map(|line| line.strip_prefix("#   "));
         let line = lines.find(|line| line.starts_with("systemctl kill ")).unwrap();
-        assert!(line.ends_with(" --kill-whom=main --signal=USR2 tollgate"), "{line}");
+        assert!(line.ends_with(" --kill-who=main --signal=USR2 tollgate"), "{line}");
         signal("-USR2", self.main);
         let said = self.says();
         let new = said.strip_prefix("MAINPID=").and_then(|text| text.parse().ok());
