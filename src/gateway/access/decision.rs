@@ -34,7 +34,7 @@ use crate::net::client_ip;
 use crate::pure::catalogue::Model;
 use crate::pure::error::ApiError;
 use crate::pure::policy::{Permit, Provenance};
-use crate::pure::request_body::{Endpoint, RequestBody};
+use crate::pure::request_body::{BodyError, Endpoint, RequestBody};
 use crate::telemetry::record::{MAINTENANCE, RouteName};
 
 /// What becomes of a request.
@@ -213,8 +213,13 @@ async fn admitted(
     let bytes = received?;
     ctx.recorder().waited_for_body(wait);
     let is_small = receive::is_small(bytes.len());
+    let parsed = match admit::address_allows(&caller, ctx.client) {
+        Ok(()) if bytes.len() <= PARSED_INLINE_BYTES_MAX => RequestBody::parse(bytes, endpoint).map_err(unreadable),
+        Ok(()) => Box::pin(parsed_elsewhere(bytes, endpoint)).await,
+        Err(error) => Err(error),
+    };
     let from = authenticate::provenance(&session.req_header().headers, &caller);
-    let (permit, body) = match checked(ctx, &caller, bytes, endpoint, from) {
+    let (permit, body) = match parsed.and_then(|body| checked(ctx, &caller, body, endpoint, from)) {
         Ok(checked) => checked,
         Err(error) => {
             if !is_small {
@@ -284,17 +289,31 @@ fn owner(tollgate: &Tollgate, ctx: &Ctx, caller: &Caller) -> BodyOwner {
     tollgate.body_memory().owner(&caller.key.id, address)
 }
 
+/// Parses a long body on a thread of its own: the streams of this one do not wait for it, which may be a second.
+///
+/// # Errors
+/// 400 where it is no request; 500 where it could not be read.
+async fn parsed_elsewhere(bytes: Bytes, endpoint: Endpoint) -> Result<RequestBody, ApiError> {
+    let Ok(_place) = PARSING.acquire().await else {
+        return Err(ApiError::Internal);
+    };
+    let parsed = tokio::task::spawn_blocking(move || RequestBody::parse(bytes, endpoint)).await;
+    parsed.map_err(|_| ApiError::Internal)?.map_err(unreadable)
+}
+
+fn unreadable(error: BodyError) -> ApiError {
+    ApiError::BadRequest(sentence(&error))
+}
+
 /// What the body asks for, which the caller may have.
 fn checked(
     ctx: &mut Ctx,
     caller: &Caller,
-    bytes: Bytes,
+    body: RequestBody,
     endpoint: Endpoint,
     from: Provenance<'_>,
 ) -> Result<(Permit, Arc<RequestBody>), ApiError> {
     let snapshot = Arc::clone(&ctx.snapshot);
-    admit::address_allows(caller, ctx.client)?;
-    let body = RequestBody::parse(bytes, endpoint).map_err(|e| ApiError::BadRequest(sentence(&e)))?;
     let body = Arc::new(body);
     let permit = admit::permit(&snapshot, caller, &body, endpoint, from);
     recorder::model(ctx, permit.as_ref().ok(), &body);
@@ -328,5 +347,8 @@ fn sentence(error: &impl std::fmt::Display) -> String {
     }
 }
 
+/// Longer bodies are parsed elsewhere, so many at once. One of so many bytes takes a millisecond, and one of small keys alone some ten.
+const PARSED_INLINE_BYTES_MAX: usize = 256 << 10;
+static PARSING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 /// How long a short body of a refused request is waited for.
 const SHORT_BODY_MAX: Duration = Duration::from_secs(5);

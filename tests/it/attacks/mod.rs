@@ -1,11 +1,12 @@
 //! Attacks on raw sockets: each ends in a clean refusal or a right answer, no upstream sees more than the request that was meant, and the
 //! gateway's memory and open files come back to where they were.
 //!
-//! `framing` and `heads` are tables of bytes over HTTP/1.1, `frames` one over HTTP/2; `slow` is about time.
+//! `framing` and `heads` are tables of bytes over HTTP/1.1, `frames` one over HTTP/2; `slow` is about time, `long_bodies` about work.
 
 mod frames;
 mod framing;
 mod heads;
+mod long_bodies;
 mod slow;
 
 use std::net::SocketAddr;
