@@ -86,7 +86,10 @@ impl Show for Rotated<'_> {
         let expires = self.expires.as_deref().unwrap_or("never");
         let old = match self.overlap_seconds {
             0 => format!("{replaces} is revoked"),
-            seconds => format!("{replaces} works for {} more, or until its own expiry", time(seconds)),
+            seconds => format!(
+                "{replaces} works for {} more, unless its own expiry or an earlier overlap ends it before",
+                time(seconds)
+            ),
         };
         format!("key      {key}\nid       {id}\nexpires  {expires}\n\nKeep the key now: it is shown once. {old}.\n")
     }

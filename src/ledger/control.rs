@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use super::admin::{AdminError, AdminOp, AdminReply};
-use super::control_socket::{WAIT_MAX, ask, connect, in_folder, socket_path};
+use super::control_socket::{WAIT_MAX, accepted, ask, connect, in_folder, socket_path};
 use super::embedded::Embedded;
 use super::{Ledger, StoreError};
 use crate::clock::Clock;
@@ -78,10 +78,13 @@ pub fn listen(store: &Arc<Embedded>) -> Result<(), StoreError> {
     std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o600)).map_err(unavailable)?;
     let (store, reading) = (Arc::downgrade(store), Arc::new(()));
     let serve = move || {
+        let mut failure = None;
         for stream in listener.incoming() {
             let Some(store) = store.upgrade() else { return };
-            let answered = stream.and_then(|stream| answer(stream, store, &reading));
-            if let Err(error) = answered {
+            let Some(stream) = accepted("control socket", stream, &mut failure) else {
+                continue;
+            };
+            if let Err(error) = answer(stream, store, &reading) {
                 log::warn!("control socket: {error}");
             }
         }

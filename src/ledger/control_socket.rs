@@ -37,6 +37,28 @@ fn rename(from: &Path, to: &Path) {
     }
 }
 
+/// A connection that came. One that cannot be accepted, for this process has no descriptor left, is not there to wait for either: then this
+/// waits a moment, and tells the log once until it goes on. `failure` is None before the first.
+pub(crate) fn accepted(
+    socket: &str,
+    stream: std::io::Result<UnixStream>,
+    failure: &mut Option<std::io::ErrorKind>,
+) -> Option<UnixStream> {
+    match stream {
+        Ok(stream) => {
+            *failure = None;
+            Some(stream)
+        }
+        Err(error) => {
+            if failure.replace(error.kind()) != Some(error.kind()) {
+                log::warn!("{socket}: {error}");
+            }
+            std::thread::sleep(ACCEPT_PAUSE);
+            None
+        }
+    }
+}
+
 pub(super) fn ask(socket: &Path, op: &AdminOp) -> Result<AdminReply, AdminError> {
     ask_noting(socket, op, &mut false)
 }
@@ -88,6 +110,9 @@ pub(crate) fn socket_path(database: &Path) -> PathBuf {
 
 pub(super) const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// How long is waited when a connection cannot be accepted.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,6 +138,23 @@ mod tests {
             let begins = format!("ERROR {} {what}: ", path.display());
             assert!(lines.len() == 1 && lines[0].starts_with(&begins), "{lines:?}");
         }
+    }
+
+    #[test]
+    fn a_socket_that_cannot_accept_says_so_once_until_it_goes_on() {
+        let out_of_descriptors = || Err(std::io::Error::from_raw_os_error(libc::EMFILE));
+        let mut failure = None;
+        let lines = logged(|| {
+            for _ in 0..2 {
+                for _ in 0..2 {
+                    assert!(accepted("a.sock", out_of_descriptors(), &mut failure).is_none());
+                }
+                let (one, _other) = UnixStream::pair().unwrap();
+                assert!(accepted("a.sock", Ok(one), &mut failure).is_some());
+            }
+        });
+        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert!(lines.iter().all(|line| line.starts_with("WARN a.sock: ")), "{lines:?}");
     }
 
     #[test]

@@ -106,8 +106,9 @@ impl Embedded {
                 .receipt_bounds_before()?
                 .unwrap_or(ReceiptBounds::days(RECEIPT_DAYS)),
         };
-        database.forget_producers(clock.now().day())?;
-        database.forget_spending(clock.now().day())?;
+        let last = database.day_of_last_debit(clock.now().day())?;
+        database.forget_producers(last)?;
+        database.forget_spending(last)?;
         database.keep_receipts(receipts, clock.now().day())?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);

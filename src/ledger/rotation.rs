@@ -28,8 +28,8 @@ impl Rotation {
         Ok(Rotation { digest, overlap_ms })
     }
 
-    /// The new key. It expires when the old one did before it was rotated, now or earlier. Where what the old one spends is counted, it counts as that one, or as what that one counts as: so its limits hold for
-    /// both as for one, and what was spent stays spent.
+    /// The new key. It expires when the old one did before it was rotated, now or earlier. Where what the old one spends is counted, it
+    /// counts as that one, or as what that one counts as: so its limits hold for both as for one, and what was spent stays spent.
     ///
     /// # Errors
     /// When the old one is not good any more.

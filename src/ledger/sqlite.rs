@@ -21,8 +21,10 @@ mod terms;
 mod usage;
 
 use std::fs::{File, OpenOptions};
+use std::io::ErrorKind;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Transaction, params};
 
@@ -83,7 +85,7 @@ impl Database {
         let unavailable = |error: String| StoreError::Unavailable(format!("cannot open {}: {error}", path.display()));
         make_private(path).map_err(|error| unavailable(error.to_string()))?;
         let connection = Connection::open(path).map_err(|error| unavailable(error.to_string()))?;
-        connection.busy_timeout(std::time::Duration::from_secs(5))?;
+        connection.busy_timeout(BUSY_MAX)?;
         statements::keep(&connection)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
@@ -252,6 +254,13 @@ impl Database {
         Ok(())
     }
 
+    /// How long each step waits while another process writes to the file.
+    pub(super) fn wait_for_others(&self, within: Duration) {
+        if let Err(error) = self.connection.busy_timeout(within) {
+            log::error!("how long a step waits for other processes cannot be changed: {error}");
+        }
+    }
+
     /// A setting's value.
     pub(super) fn setting(&self, name: &str) -> Result<Option<String>, StoreError> {
         let value = self
@@ -325,9 +334,18 @@ impl DebitRows<'_> {
 }
 
 /// A file that is not there is made so that only its owner reads it. SQLite gives the files that it puts beside it the same mode.
+///
+/// One that is there is not opened: where this process has it open in SQLite already, to close it again would give up all of the process'
+/// locks on it (POSIX), and other processes would take the file for theirs alone.
 fn make_private(path: &Path) -> std::io::Result<()> {
     let mut options = OpenOptions::new();
-    options.create(true).append(true).mode(0o600).open(path).map(drop)
+    match options.create_new(true).write(true).mode(0o600).open(path) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => match std::fs::metadata(path)?.is_dir() {
+            true => Err(std::io::Error::from_raw_os_error(libc::EISDIR)),
+            false => Ok(()),
+        },
+        made => made.map(drop),
+    }
 }
 
 fn corrupt(error: impl std::fmt::Display) -> StoreError {
@@ -336,6 +354,8 @@ fn corrupt(error: impl std::fmt::Display) -> StoreError {
 
 /// One credit, in 10^-12 credit: where the audit cuts its sums in two.
 const PART: i64 = 1_000_000_000_000;
+/// How long a step waits while another process writes to the file.
+pub(super) const BUSY_MAX: Duration = Duration::from_secs(5);
 /// The most pages in memory, in KiB: those that the debits of 1,000 accounts and all models write. They are read again otherwise.
 const CACHE_KIB: i64 = 16_000;
 /// From how many pages of its log on a commit writes them back to the file: 32 MiB. What is written within a second is written back together,

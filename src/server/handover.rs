@@ -107,11 +107,12 @@ impl Handover {
         std::fs::set_permissions(&new, std::fs::Permissions::from_mode(0o600))?;
         std::fs::rename(&new, &path)?;
         let wait = move || {
+            let mut failure = None;
             for stream in listener.incoming() {
-                match stream {
-                    Ok(stream) if self.give(&stream) == Stage::Serves => return,
-                    Ok(_) => {}
-                    Err(error) => log::warn!("upgrade.sock: {error}"),
+                if let Some(stream) = control_socket::accepted("upgrade.sock", stream, &mut failure)
+                    && self.give(&stream) == Stage::Serves
+                {
+                    return;
                 }
             }
         };
@@ -163,6 +164,9 @@ impl Handover {
                     return Ok(());
                 }
                 _ if self.tollgate.lifecycle().is_stopping() => answer.write_all(b"it stops\n")?,
+                Said::Listener | Said::Ledger(_) if is_first_process() => {
+                    answer.write_all(format!("{FIRST_PROCESS}\n").as_bytes())?;
+                }
                 Said::Listener => self.listening.send(with)?,
                 Said::Ledger(path) => match self.hand_over(&path) {
                     Ok(()) => {
@@ -338,6 +342,15 @@ const ANSWER_MAX: Duration = Duration::from_secs(5);
 const ENDS_ITSELF_WITHIN: Duration = Duration::from_millis(300);
 const KILLED_WITHIN: Duration = Duration::from_secs(5);
 const TAKE_BACK_PAUSE: Duration = Duration::from_millis(5);
+
+/// Whether this is the first process of a container: the kernel ends all others there with it, and so whoever would take over from it.
+pub(super) fn is_first_process() -> bool {
+    std::process::id() == 1
+}
+
+/// What is said then to whoever would take over.
+pub(super) const FIRST_PROCESS: &str =
+    "it is the first process of its container, which ends with it: start another container in its place";
 
 #[cfg(test)]
 mod tests {

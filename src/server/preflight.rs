@@ -5,9 +5,11 @@ use std::fs::OpenOptions;
 use std::io::{Error, ErrorKind, Result};
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use super::socket::bind;
 use super::upgrade;
+use crate::clock::monotonic;
 use crate::config::import::read_rules;
 use crate::config::{AccessLog, Config, ConfigError, Store};
 use crate::ledger::folder::{can_be_made, takes_files};
@@ -30,8 +32,13 @@ pub(crate) struct Preflight {
 /// The first thing that is missing.
 pub(crate) fn for_start(config: &Config) -> std::result::Result<(), ConfigError> {
     let is_running = upgrade::is_running(&config.data_dir);
-    let missing = problems(config, is_running).find(|problem| problem.held_by != HeldBy::AdminOfRunning);
+    let mut is_ours = false;
+    let missing = problems(config, is_running).find(|problem| {
+        is_ours |= problem.held_by.is_running();
+        problem.held_by != HeldBy::AdminOfRunning
+    });
     match missing {
+        None if is_running && !is_ours => stranger(config).map_or(Ok(()), Err),
         None => Ok(()),
         Some(Problem {
             error,
@@ -55,14 +62,37 @@ pub(crate) fn for_check(config: &Config) -> Preflight {
         is_running,
         ..Preflight::default()
     };
+    let mut is_ours = false;
     for Problem { error, held_by } in problems(config, is_running) {
+        is_ours |= held_by.is_running();
         match held_by {
             HeldBy::Running | HeldBy::AdminOfRunning => {}
             HeldBy::Other(address) => found.taken.push((address, error)),
             HeldBy::Nobody => found.problems.push(error),
         }
     }
+    if is_running && !is_ours {
+        found.problems.extend(stranger(config));
+    }
     found
+}
+
+/// What is said where the gateway that runs with this `data_dir` has neither a port nor the ledger of this configuration, nor is about to end.
+/// With Redis several gateways may share the folder, and the ledger.
+fn stranger(config: &Config) -> Option<ConfigError> {
+    let Store::Sqlite(_) = &config.store else { return None };
+    let began = monotonic();
+    while began.elapsed() < ENDS_WITHIN {
+        if !upgrade::is_running(&config.data_dir) {
+            return None;
+        }
+        std::thread::sleep(ENDS_PAUSE);
+    }
+    Some(config.mistake(format!(
+        "data_dir: a gateway with another ledger runs with {}: each ledger needs a folder of its own, for what a gateway leaves there when it \
+         dies is billed by those that share it",
+        config.data_dir.display()
+    )))
 }
 
 /// Something that is missing.
@@ -83,6 +113,17 @@ enum HeldBy {
     /// The same, and it is `admin_listen` or `operator_listen`, which a start waits for.
     AdminOfRunning,
 }
+
+impl HeldBy {
+    /// Whether the gateway that runs with this `data_dir` has it.
+    fn is_running(self) -> bool {
+        matches!(self, HeldBy::Running | HeldBy::AdminOfRunning)
+    }
+}
+
+/// How long a gateway that has closed its ledger may take to end.
+const ENDS_WITHIN: Duration = Duration::from_millis(300);
+const ENDS_PAUSE: Duration = Duration::from_millis(10);
 
 /// Each thing is tried when it is asked for.
 fn problems(config: &Config, is_running: bool) -> impl Iterator<Item = Problem> {

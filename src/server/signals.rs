@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use pingora::server::{ShutdownSignal, ShutdownSignalWatch};
 use tokio::sync::Notify;
 
-use super::handover::Listening;
+use super::handover::{FIRST_PROCESS, Listening, is_first_process};
 use super::systemd::Systemd;
 use super::upgrade::Successor;
 use crate::failpoints;
@@ -29,6 +29,9 @@ pub(super) struct Signals {
 impl Signals {
     fn start_successor(&self) {
         match &self.successor {
+            Some(_) if is_first_process() => {
+                log::error!("SIGUSR2: no other process can take over from this one: {FIRST_PROCESS}")
+            }
             Some(successor) => successor.start(),
             None => log::warn!("SIGUSR2: only `tollgate serve` can start another process in its place"),
         }

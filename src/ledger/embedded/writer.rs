@@ -15,7 +15,7 @@ use super::spending;
 use crate::failpoints::point;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::journal::Entry;
-use crate::ledger::sqlite::{AccountDebit, Database};
+use crate::ledger::sqlite::{AccountDebit, BUSY_MAX, Database};
 use crate::ledger::{StoreError, control_socket};
 use crate::pure::hash_map::FastMap;
 use crate::pure::ids::AccountId;
@@ -310,13 +310,12 @@ impl Committer {
 
     /// Tries for a while: what cannot be written now is lost.
     fn commit_at_the_end(&mut self) {
-        for _ in 0..END_TRIES {
-            self.commit_or_retry();
-            if self.unwritten.is_empty() {
-                return;
-            }
+        let began = crate::clock::monotonic();
+        self.database.wait_for_others(END_PAUSE);
+        while self.commit_or_retry() && began.elapsed() < END_MAX {
             std::thread::sleep(END_PAUSE);
         }
+        self.database.wait_for_others(BUSY_MAX);
     }
 
     fn commit_within(&mut self, window: Duration) {
@@ -325,7 +324,7 @@ impl Committer {
         }
     }
 
-    fn commit_or_retry(&mut self) {
+    fn commit_or_retry(&mut self) -> bool {
         let (committed, now) = (self.commit(), crate::clock::monotonic());
         self.shared.unwritable.store(committed.is_err(), Ordering::Relaxed);
         let change = match &committed {
@@ -347,6 +346,7 @@ impl Committer {
         if committed.is_err() {
             self.commit_within(RETRY_EVERY);
         }
+        !self.unwritten.is_empty()
     }
 }
 
@@ -377,7 +377,8 @@ pub(super) const UNSYNCED_MAX: usize = 40_000;
 const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How often idempotency keys are looked through for those that have expired.
 const KEYS_EVERY: Duration = Duration::from_secs(60);
-const END_TRIES: u32 = 50;
+/// How long a ledger that closes tries to write what is queued, and how long each try waits while another process writes, and after it.
+const END_MAX: Duration = Duration::from_secs(10);
 const END_PAUSE: Duration = Duration::from_millis(200);
 
 /// Starts the ledger's thread.

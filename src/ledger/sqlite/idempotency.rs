@@ -194,18 +194,12 @@ fn make_room(t: &Transaction<'_>, key: &str, most: i64) -> Result<(), StoreError
 }
 
 fn delete_expired(t: &Transaction<'_>, now: Timestamp, most: i64) -> Result<(), StoreError> {
-    let row = |row: &Row<'_>| {
-        Ok((
-            row.get::<_, i64>(0)?,
-            row.get::<_, String>(1)?,
-            row.get::<_, i64>(2)?,
-            row.get::<_, i64>(3)?,
-        ))
-    };
-    let mut oldest = t.prepare_cached("SELECT seq, key, bytes, expires FROM idempotency ORDER BY seq LIMIT ?1")?;
-    let oldest = oldest.query_map([most], row)?.collect::<Result<Vec<_>, _>>()?;
-    // A clock that was ahead has those wait that came behind.
-    for (seq, key, bytes, _) in oldest.iter().take_while(|(.., expires)| *expires <= now.0) {
+    let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, String>(1)?, row.get::<_, i64>(2)?));
+    // Not by their order: a clock that was ahead for a while has left some that expire long after those behind them.
+    let sql = "SELECT seq, key, bytes FROM idempotency WHERE expires <= ?2 ORDER BY expires LIMIT ?1";
+    let mut expired = t.prepare_cached(sql)?;
+    let expired = expired.query_map([most, now.0], row)?.collect::<Result<Vec<_>, _>>()?;
+    for (seq, key, bytes) in &expired {
         t.prepare_cached("DELETE FROM idempotency WHERE seq = ?1")?
             .execute([seq])?;
         count(t, key, -1, bytes.saturating_neg())?;
@@ -253,5 +247,6 @@ CREATE TABLE IF NOT EXISTS idempotency (
 CREATE UNIQUE INDEX IF NOT EXISTS idempotency_names ON idempotency (key, name);
 CREATE INDEX IF NOT EXISTS idempotency_answers_of_key ON idempotency (key, seq) WHERE bytes > 0;
 CREATE INDEX IF NOT EXISTS idempotency_answers ON idempotency (seq) WHERE bytes > 0;
+CREATE INDEX IF NOT EXISTS idempotency_expires ON idempotency (expires);
 CREATE TABLE IF NOT EXISTS idempotency_sums (key TEXT PRIMARY KEY, known INTEGER NOT NULL, bytes INTEGER NOT NULL) STRICT, WITHOUT ROWID;
 ";

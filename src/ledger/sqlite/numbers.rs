@@ -75,6 +75,15 @@ pub(super) fn write(
 }
 
 impl Database {
+    /// Today, or the day of the last debit in the file if that was before: what is forgotten for its age is as old by either. A clock that is
+    /// ahead at a start would else have what still counts forgotten for good.
+    pub(in crate::ledger) fn day_of_last_debit(&self, today: Day) -> Result<Day, StoreError> {
+        let last: Option<i64> = self
+            .connection
+            .query_row("SELECT max(day) FROM producers", [], |row| row.get(0))?;
+        Ok(last.map_or(today, |last| Day(last).min(today)))
+    }
+
     /// Forgets the producers that have been silent for long.
     pub(in crate::ledger) fn forget_producers(&mut self, today: Day) -> Result<(), StoreError> {
         let mut silent: Vec<(String, i64)> = Vec::new();

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::net::TcpListener;
+use std::os::unix::net::UnixListener;
 
 use super::{At, Case, case};
 use crate::harness::redis_server::free_port;
@@ -185,7 +186,19 @@ pub(super) const WRONG_FILES: [Case; 10] = [
 ];
 
 /// Ports, owners and servers.
-pub(super) const WRONG_SURROUNDINGS: [Case; 13] = [
+pub(super) const WRONG_SURROUNDINGS: [Case; 14] = [
+    case(
+        "a folder of a gateway with another ledger",
+        At::Conf("data_dir"),
+        "a gateway with another ledger runs with",
+        |place| {
+            let folder = place.path("data");
+            std::fs::create_dir(&folder).unwrap();
+            place
+                .held
+                .push(Box::new(UnixListener::bind(folder.join("upgrade.sock")).unwrap()));
+        },
+    ),
     case(
         "a port that is taken",
         At::Conf("listen"),

@@ -131,3 +131,31 @@ fn what_the_successor_made_is_there_when_the_ledger_comes_back() {
         assert_eq!(keys.len(), count, "{keys:?}");
     }
 }
+
+/// Whether this process has locks on the file: SQLite's, which say to other processes that it is open.
+fn is_locked(path: &std::path::Path) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let (inode, process) = (std::fs::metadata(path).unwrap().ino(), std::process::id());
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    let is_own = |line: &str| {
+        let mut words = line.split_whitespace();
+        let of_process = words.nth(4) == Some(&process.to_string());
+        of_process && words.next().is_some_and(|file| file.ends_with(&format!(":{inode}")))
+    };
+    locks.lines().any(is_own)
+}
+
+/// Another process that opened and closed the file beside one without locks would delete SQLite's log under it.
+#[test]
+fn a_ledger_that_came_back_is_locked_for_others() {
+    let rig = rig();
+    // Reports keep the file open, also while the ledger is another's.
+    rig.store.run_blocking(AdminOp::Audit).unwrap();
+    assert!(is_locked(rig.store.path()));
+    for _ in 0..2 {
+        rig.store.hand_over().unwrap();
+        rig.store.take_back(|| {}).unwrap();
+        assert!(is_locked(rig.store.path()));
+        rig.store.run_blocking(AdminOp::Audit).unwrap();
+    }
+}

@@ -132,6 +132,8 @@ fn keys_of_a_rotation_spend_one_limit_after_a_start_too() {
     assert_eq!(report.findings, []);
 }
 
+const LATER_MS: i64 = 100 * 86_400_000;
+
 #[test]
 fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
     let rig = rig();
@@ -148,13 +150,38 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
         )
     };
     assert_eq!(rows(&rig.folder), (5, 1));
-    let Rig { folder, store, .. } = rig;
+    let Rig { folder, store, key } = rig;
     drop((caller, store));
-    let later = NOW.plus_millis(100 * 86_400_000);
-    Embedded::open(&folder.path().join("ledger.db"), Clock::manual(later))
-        .unwrap()
-        .close();
-    assert_eq!(rows(&folder), (1, 1));
+    let open_at = |later_ms| {
+        Embedded::open(
+            &folder.path().join("ledger.db"),
+            Clock::manual(NOW.plus_millis(later_ms)),
+        )
+    };
+    // Nothing shows that this time has passed: the clock may be ahead.
+    open_at(LATER_MS).unwrap().close();
+    assert_eq!(rows(&folder), (5, 1));
+    let store = open_at(0).unwrap();
+    let caller_then = self::caller(&store, key);
+    let spent = crate::ledger::tests::rig::block_on(caller_then.key_spent(Reset::Daily)).unwrap();
+    assert_eq!(spent.spent, credits("0.5"), "it still counts");
+    store.close();
+    drop((caller_then, store));
+    // A debit that much later does.
+    let store = open_at(LATER_MS).unwrap();
+    let caller_later = self::caller(&store, key);
+    let asked = ReserveRequest {
+        id: crate::ledger::tests::rig::request_at(2, NOW.plus_millis(LATER_MS)),
+        expires: NOW.plus_millis(LATER_MS + 60_000),
+        ..ask(&caller_later, 2, "0.5", "anna")
+    };
+    let hold = crate::ledger::tests::rig::block_on(caller_later.reserve(&asked));
+    hold.unwrap().unwrap().settle(debit_of(&caller_later, "0.5"));
+    store.close();
+    drop((caller_later, store));
+    assert_eq!(rows(&folder), (9, 1));
+    open_at(LATER_MS).unwrap().close();
+    assert_eq!(rows(&folder), (5, 1));
 }
 
 /// Calls of the process before, which are held without being asked for, count under their limits.

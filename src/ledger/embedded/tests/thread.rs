@@ -273,3 +273,17 @@ fn periods_that_are_over_leave_memory_once_very_many_end_users_are_there() {
     bound(&written, later, MOST);
     assert_eq!(cell.state().end_users_known(), 0);
 }
+
+/// Each try would wait for five seconds, fifty times.
+#[test]
+fn a_stop_waits_ten_seconds_for_another_process_that_writes() {
+    let rig = rig();
+    let caller = super::spending::caller(&rig.store, rig.key);
+    let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    let other = rusqlite::Connection::open(rig.store.path()).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    hold.settle(debit("1"));
+    let began = std::time::Instant::now();
+    rig.store.close();
+    assert!((10..25).contains(&began.elapsed().as_secs()), "{:?}", began.elapsed());
+}

@@ -49,7 +49,10 @@ impl Settler {
                 } => match answer {
                     Some(_) => {
                         outcome = Outcome::Progress;
-                        if let Some(number) = number {
+                        // One that was doubtful may be a dead process': these are this one's.
+                        if let Some(number) = number
+                            && kind == ReleaseKind::Sure
+                        {
                             account.acknowledge(number);
                         }
                         self.released(account, hold, kind, entry);

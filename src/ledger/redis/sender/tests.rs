@@ -18,7 +18,7 @@ use crate::ledger::tests::rig::{self, NOW, block_on, credits, debit, request, re
 use crate::pure::account::Scope;
 use crate::pure::ids::Tier;
 use crate::pure::money::Credits;
-use crate::pure::numbers::{CallNumber, ProducerId};
+use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 
 mod known;
 mod working;
@@ -179,6 +179,34 @@ fn a_doubtful_hold_is_given_back_again_later() {
         }
         assert!(!acme.is_under_way(), "{kind:?}");
         assert_eq!((settler.backlog.len(), settler.later.len()), (0, later), "{kind:?}");
+    }
+}
+
+/// A dead process' producer may be the younger one: what it gave back is not among the numbers of this process.
+#[test]
+fn what_a_dead_process_gave_back_leaves_the_own_numbers_acknowledged() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "10");
+    let [own, dead] = [0, 1_000].map(|later| ProducerId::new(Birth::at(NOW.plus_millis(later)), 7));
+    for (producer, number, kind) in [(own, 1, ReleaseKind::Sure), (dead, 2, ReleaseKind::Doubtful)] {
+        let mut settler = settler(&shared);
+        acme.begin();
+        settler.backlog.push_back(Work::Release {
+            account: Arc::clone(&acme),
+            hold: request_id(number),
+            number: Some(CallNumber::new(producer, number)),
+            kind,
+            entry: Entry::none(),
+        });
+        // The server may not know the script yet.
+        for _ in 0..2 {
+            if !settler.backlog.is_empty() {
+                assert_eq!(block_on(settler.send_batch()), Outcome::Progress);
+            }
+        }
+        assert!(!acme.is_under_way(), "{kind:?}");
+        assert_eq!(acme.acknowledged(own, (1, 9)), [1], "{kind:?}");
     }
 }
 

@@ -163,3 +163,17 @@ fn what_has_expired_is_deleted_and_it_is_said_whether_records_are_left() {
         assert_eq!((left, rig.known()), (is_left, known), "{after}");
     }
 }
+
+/// A call came while the clock was a year ahead: those that came behind it expire in their time all the same.
+#[test]
+fn a_record_of_a_clock_that_was_ahead_keeps_no_other_from_expiring() {
+    const YEAR_MS: i64 = 365 * 86_400_000;
+    let mut rig = Rig::new();
+    let [ahead, second] = [call("a", 1), call("b", 2)];
+    assert!(rig.send(&ahead, NOW.plus_millis(YEAR_MS)));
+    assert!(rig.send(&second, NOW));
+    for (after, known) in [(KEPT_MS - 1, 2), (KEPT_MS, 1), (YEAR_MS, 1), (YEAR_MS + KEPT_MS, 0)] {
+        let left = rig.database.delete_expired_keys(NOW.plus_millis(after)).unwrap();
+        assert_eq!((left, rig.known().0), (known > 0, known), "{after}");
+    }
+}

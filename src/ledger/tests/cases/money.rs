@@ -4,6 +4,7 @@ use futures::future::join_all;
 
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::tests::logged::logged;
+use crate::ledger::tests::redis_server::until;
 use crate::ledger::tests::rig::{NOW, Rig, audit_is_clean, block_on, credits, debit, on_workers, request, request_id};
 use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
 use crate::pure::limits::LimitOverrides;
@@ -327,6 +328,8 @@ pub(super) fn the_metrics_say_what_is_held_and_owed(rig: &Rig) {
     rig.usage(&caller, Period::All);
     let is_embedded = rig.ledger.embedded().is_some();
     let owed = || {
+        // Usage is told once the debit is written; the queue hears that it is empty a moment later.
+        until("nothing is owed", || rig.ledger.store_metrics().unsettled_age.is_zero());
         let metrics = rig.ledger.store_metrics();
         assert_eq!(metrics.kind == "embedded", is_embedded);
         (metrics.unsettled, metrics.unsettled_age.as_millis(), metrics.below_zero)
