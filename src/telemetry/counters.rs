@@ -57,6 +57,8 @@ pub struct TargetFigures {
     pub discarded_pico: i128,
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
+    /// Tokens that reported totals had beyond both sides, which were not billed.
+    pub beyond_sides: u64,
     /// Prompt tokens beyond what was admitted, which were not billed.
     pub lost_prompt_tokens: u64,
     /// Completion tokens beyond what was admitted, which were not billed.
@@ -174,6 +176,7 @@ impl Default for TargetFigures {
             discarded: 0,
             discarded_pico: 0,
             reports_rejected: 0,
+            beyond_sides: 0,
             lost_prompt_tokens: 0,
             lost_completion_tokens: 0,
             lost_pico: 0,
@@ -198,6 +201,7 @@ impl TargetFigures {
         }
         add(&mut self.failovers, u64::from(record.attempts.saturating_sub(1)));
         add(&mut self.reports_rejected, record.reports_rejected);
+        add(&mut self.beyond_sides, record.beyond_sides);
         add(&mut self.cuts, u64::from(record.cut));
         add_each(&mut self.raised, &record.raised);
         if let Some(lost) = &record.lost {
@@ -243,6 +247,7 @@ impl TargetFigures {
         add(&mut self.discarded, other.discarded);
         self.discarded_pico = self.discarded_pico.saturating_add(other.discarded_pico);
         add(&mut self.reports_rejected, other.reports_rejected);
+        add(&mut self.beyond_sides, other.beyond_sides);
         add(&mut self.lost_prompt_tokens, other.lost_prompt_tokens);
         add(&mut self.lost_completion_tokens, other.lost_completion_tokens);
         self.lost_pico = self.lost_pico.saturating_add(other.lost_pico);

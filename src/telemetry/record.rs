@@ -95,6 +95,8 @@ pub struct Record {
     pub raised: [u64; Raised::COUNT],
     /// Usage reports that were not believed.
     pub reports_rejected: u64,
+    /// Tokens that the reported total has beyond both sides, which were not billed.
+    pub beyond_sides: u64,
     /// The answer was that of an earlier call with the same idempotency key.
     pub is_replay: bool,
     /// From the header's arrival to the end.
@@ -125,6 +127,7 @@ impl Record {
             cut: false,
             raised: [0; Raised::COUNT],
             reports_rejected: 0,
+            beyond_sides: 0,
             is_replay: false,
             duration: Duration::ZERO,
             first_event: None,

@@ -211,6 +211,11 @@ impl Recorder {
         self.note(|notes| notes.record.is_replay = true);
     }
 
+    /// The reported total has so many tokens beyond both sides.
+    pub fn beyond_sides(&mut self, tokens: u64) {
+        self.note(|notes| notes.record.beyond_sides = tokens);
+    }
+
     /// So many usage reports were not believed.
     pub fn reports_rejected(&mut self, reports: u64) {
         self.note(|notes| notes.record.reports_rejected = reports);

@@ -1,5 +1,6 @@
 //! The hold is a bound: no call costs more than was held for it, whatever a client writes and a provider does.
 
+mod maximum_field;
 mod parts;
 
 use rust_decimal::Decimal;
@@ -306,10 +307,10 @@ async fn reasoning_that_only_the_total_has_is_billed_where_the_provider_reports_
             let call = with(json!({ "max_tokens": 50 }));
             gateway.http1.post(path, call).await.ok();
             assert_eq!(gateway.spent().await, cost(SMALL, 9, billed), "{path} {said:?}");
-            let seen = gateway
-                .metrics()
-                .sum("tollgate_upstream_errors_total", &[("kind", "total_beyond_sides")]);
-            assert_eq!(seen, Decimal::from(u8::from(billed == 2)), "{path} {said:?}");
+            let metrics = gateway.metrics();
+            let seen = metrics.sum("tollgate_usage_tokens_beyond_sides_total", &[]);
+            assert_eq!(seen, Decimal::from(27 - billed), "{path} {said:?}");
+            assert_eq!(metrics.sum("tollgate_upstream_errors_total", &[]), Decimal::ZERO);
             let receipt = gateway.receipts().await.swap_remove(0).billed;
             assert_eq!(receipt.call.reported_completion_tokens, Some(billed));
         }

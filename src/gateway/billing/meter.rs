@@ -127,7 +127,7 @@ impl Meter {
         }
     }
 
-    /// Whether a stream has had its last event, so that nothing more is owed to its client. What its upstream reports after that is still read.
+    /// Whether a stream has had its last event, so that nothing more is owed to its client. What its upstream reports behind `[DONE]` is still read.
     pub(in crate::gateway) fn has_last_event(&self) -> bool {
         match &self.tap {
             Tap::Stream(tap) => tap.has_last_event(),

@@ -134,19 +134,7 @@ impl Settler {
     /// Notes reports that were not believed, or that have more in their total than is charged, and holds completions that cannot be against
     /// the target.
     fn doubt(&self, closed: &mut ClosedCall, metered: &Metered) {
-        if metered.beyond_sides > 0 {
-            let (id, model) = (closed.admission.hold.id(), &closed.admission.permit.model().id);
-            let provider = closed
-                .target
-                .as_ref()
-                .map_or("its provider", |target| &*target.upstream.name);
-            log::warn!(
-                "MONEY: request {id}: {model} reported a total of {} tokens more than its prompt and completion, which are not charged; if \
-                 {provider} charges you for them, give it `completion_from: total`",
-                metered.beyond_sides
-            );
-            closed.admission.recorder.fault(BEYOND_SIDES);
-        }
+        note_beyond_sides(closed, metered);
         if metered.rejected_reports == 0 && !metered.is_implausible {
             return;
         }
@@ -335,6 +323,25 @@ fn debit_bill(mut admission: Box<Admission>, bill: Bill, used: &Used<'_>) {
     });
 }
 
+/// What a reported total has beyond both sides. A call that costs nothing, or what its provider says that it cost, loses nothing by it.
+fn note_beyond_sides(closed: &mut ClosedCall, metered: &Metered) {
+    let model = closed.admission.permit.model();
+    let upstream = closed.target.as_ref().map(|target| &target.upstream);
+    let has_cost = metered.cost.is_some() && upstream.is_some_and(|upstream| upstream.cost_markup.is_some());
+    if metered.beyond_sides == 0 || has_cost || model.prices.is_free() {
+        return;
+    }
+    log::warn!(
+        "MONEY: request {}: {} reported a total of {} tokens more than its prompt and completion, which are not charged; if {} charges you \
+         for them, give it `completion_from: total`",
+        closed.admission.hold.id(),
+        model.id,
+        metered.beyond_sides,
+        upstream.map_or("its provider", |upstream| &*upstream.name)
+    );
+    closed.admission.recorder.beyond_sides(metered.beyond_sides);
+}
+
 /// What a provider delivered or reported beyond what was admitted.
 fn note_loss(admission: &mut Admission, mut lost: Usage) {
     let (model, ceiling) = (admission.permit.model(), admission.ceiling);
@@ -383,8 +390,6 @@ fn debit_hold(mut admission: Box<Admission>) {
     });
 }
 
-/// Reason of a fault: a report's total has more tokens than the two sides that are charged.
-pub(in crate::gateway) const BEYOND_SIDES: &str = "total_beyond_sides";
 /// Reason of a fault: a provider served a call by a tier that the catalogue has no prices for.
 pub(in crate::gateway) const UNKNOWN_TIER: &str = "unknown_service_tier";
 

@@ -7,7 +7,8 @@ impl Page {
     /// What was billed, and what was not.
     pub(super) fn money(&mut self, figures: &Figures) {
         let (mut tokens, mut credits, mut debits) = (Vec::new(), Vec::new(), Vec::new());
-        let (mut overruns, mut over, mut rejected) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut overruns, mut over) = (Vec::new(), Vec::new());
+        let (mut rejected, mut beyond) = (Vec::new(), Vec::new());
         let (mut discarded, mut discarded_credits) = (Vec::new(), Vec::new());
         let (mut lost, mut lost_credits, mut cuts) = (Vec::new(), Vec::new(), Vec::new());
         let mut raised = Vec::new();
@@ -23,6 +24,7 @@ impl Page {
             overruns.push(counter(&of(name), number(target.overruns)));
             over.push(counter(&of(name), amount(target.overrun_pico)));
             rejected.push(counter(&of(name), number(target.reports_rejected)));
+            beyond.push(counter(&of(name), number(target.beyond_sides)));
             lost.extend(by_side(name, target.lost_prompt_tokens, target.lost_completion_tokens));
             lost_credits.push(counter(&of(name), amount(target.lost_pico)));
             cuts.push(counter(&of(name), number(target.cuts)));
@@ -47,6 +49,8 @@ impl Page {
         );
         let help = "Usage reports of providers that cannot be, and were not believed.";
         self.counters("tollgate_usage_reports_rejected_total", help, rejected);
+        let help = "Tokens that reported totals had beyond prompt and completion: not billed.";
+        self.counters("tollgate_usage_tokens_beyond_sides_total", help, beyond);
         let help =
             "Tokens that providers delivered or reported beyond what was admitted: not billed, the operator's loss.";
         self.counters("tollgate_unbilled_tokens_total", help, lost);
