@@ -20,7 +20,7 @@ use tollgate::pure::ids::RequestId;
 use tollgate::pure::limits::Limits;
 use tollgate::pure::money::{Credits, Markup, Pricing, ProviderPrice};
 use tollgate::pure::numbers::{CallNumber, ProducerId};
-use tollgate::pure::request_body::{Edit, Endpoint, MaximumField, RequestBody, SessionField};
+use tollgate::pure::request_body::{Edit, Endpoint, FieldRules, MaximumField, RequestBody};
 use tollgate::pure::sse::Framer;
 use tollgate::pure::tap::{Forward, StreamTap, TapOptions, WholeTap};
 use tollgate::pure::time::Timestamp;
@@ -241,7 +241,7 @@ fn body_edit() -> Box<dyn FnMut()> {
             model: black_box("gpt-4o-mini"),
             maximum: MaximumField::MaxTokens,
             cap: NonZeroU64::new(100),
-            session: SessionField::Dropped,
+            rules: FieldRules::default(),
         };
         black_box(body.edit(&edit));
     })

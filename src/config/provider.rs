@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 
 use super::variable;
+use crate::pure::request_body::MaximumField;
 use crate::pure::usage::CompletionFrom;
 
 /// An upstream provider.
@@ -33,6 +34,8 @@ pub struct Provider {
     pub cost_from: CostFrom,
     /// Where its reports name the completion that it charges.
     pub completion_from: CompletionFrom,
+    /// The field in which it reads the maximum of completion tokens.
+    pub maximum_field: MaximumField,
 }
 
 /// What a call is billed by.
@@ -51,7 +54,7 @@ pub enum CostFrom {
 pub struct BaseUrl {
     /// Whether it is `https`.
     pub tls: bool,
-    /// Host name or address, for SNI and resolution.
+    /// Host name or address in lower case, for SNI and resolution.
     pub host: String,
     /// Port.
     pub port: u16,
@@ -120,13 +123,14 @@ impl BaseUrl {
         let (authority, path) = rest.find('/').map_or((rest, ""), |slash| rest.split_at(slash));
         let url: http::Uri = format!("{scheme}://{authority}/").parse().map_err(|_| bad())?;
         let host = url.host().filter(|host| !host.is_empty()).ok_or_else(bad)?;
+        let host = host.to_ascii_lowercase();
         if authority.contains('@') || path.contains(['?', '#']) {
             return Err(bad());
         }
         let own_port = if tls { 443 } else { 80 };
         let port = url.port_u16().unwrap_or(own_port);
         let authority = if port == own_port {
-            host.to_owned()
+            host.clone()
         } else {
             format!("{host}:{port}")
         };
@@ -138,6 +142,12 @@ impl BaseUrl {
             authority,
             path: path.trim_end_matches('/').to_owned(),
         })
+    }
+
+    /// Whether its host is this domain, or one within it.
+    fn is_within(&self, domain: &str) -> bool {
+        let before = self.host.strip_suffix(domain);
+        before.is_some_and(|before| before.is_empty() || before.ends_with('.'))
     }
 }
 
@@ -163,6 +173,8 @@ pub(super) struct RawProvider {
     pub(super) cost_from: CostFrom,
     #[serde(default)]
     pub(super) completion_from: Option<CompletionFrom>,
+    #[serde(default)]
+    pub(super) maximum_field: Option<MaximumField>,
 }
 
 pub(super) fn checked_provider(
@@ -193,6 +205,7 @@ pub(super) fn checked_provider(
     Ok(Provider {
         name: name.to_owned(),
         completion_from: raw.completion_from.unwrap_or_else(|| usual_completion(&base_url)),
+        maximum_field: raw.maximum_field.unwrap_or_else(|| usual_maximum(&base_url)),
         base_url,
         credential,
         on_disconnect: raw.on_disconnect,
@@ -212,6 +225,17 @@ fn usual_completion(url: &BaseUrl) -> CompletionFrom {
         _ => CompletionFrom::Report,
     }
 }
+
+/// The reasoning models of OpenAI and Azure OpenAI take only the newer name of the maximum; nearly everyone else reads the older one.
+fn usual_maximum(url: &BaseUrl) -> MaximumField {
+    match OPENAI_DOMAINS.iter().any(|domain| url.is_within(domain)) {
+        true => MaximumField::MaxCompletionTokens,
+        false => MaximumField::MaxTokens,
+    }
+}
+
+/// Where OpenAI's own models are served: `api.openai.com`, `eu.api.openai.com`, `NAME.openai.azure.com`.
+const OPENAI_DOMAINS: [&str; 2] = ["openai.com", "openai.azure.com"];
 
 fn yes() -> bool {
     true

@@ -112,7 +112,7 @@ pub(super) enum Answer {
     None,
     /// The upstream's answer, metered.
     Metered(Box<Meter>),
-    /// The upstream refused the request: its words are collected to be put in the interface's shape.
+    /// The upstream refused the request, or is busy: its words are collected, which say what that comes to.
     Refusal(Box<Refusal>),
 }
 
@@ -120,6 +120,10 @@ pub(super) enum Answer {
 pub(super) struct Refusal {
     /// What is said without its words.
     pub(super) error: ApiError,
+    /// The upstream's status.
+    pub(super) status: u16,
+    /// How long the upstream wants to be left alone, in seconds.
+    pub(super) retry_after_secs: Option<u64>,
     /// What it said so far.
     pub(super) words: Vec<u8>,
 }
@@ -182,6 +186,12 @@ impl Ctx {
     /// Whether the answer was given its end, though the upstream goes on.
     pub(super) fn has_early_end(&self) -> bool {
         self.admitted().is_some_and(|call| call.has_early_end)
+    }
+
+    /// Whether the upstream refused it, and its words are collected.
+    pub(super) fn is_refused(&self) -> bool {
+        self.admitted()
+            .is_some_and(|call| matches!(call.answer, Answer::Refusal(_)))
     }
 
     /// The meter of an answer that has begun.

@@ -216,7 +216,8 @@ impl Carried for Tollgate {
     }
 
     fn gathers(&self, ctx: &Self::CTX) -> Option<GatherLimits> {
-        if ctx.is_streamed() {
+        // A stream leaves as it comes; a refusal of one only once its words have said that no other target is to be asked.
+        if ctx.is_streamed() && !ctx.is_refused() {
             return None;
         }
         let config = &ctx.snapshot.config;

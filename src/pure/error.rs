@@ -7,6 +7,7 @@ use serde_json::json;
 
 mod credit;
 pub mod operator;
+pub mod provider_words;
 mod stopped;
 
 pub use self::credit::{AccountShortage, SpendShortage};
@@ -181,8 +182,8 @@ pub struct WireError {
     pub metadata: Option<String>,
     /// `Retry-After` in seconds.
     pub retry_after_secs: Option<u64>,
-    /// Sends `x-should-retry: false`: a retry cannot help.
-    pub retry_is_useless: bool,
+    /// `x-should-retry`: whether a retry can help. None where OpenAI's clients know it by the status.
+    pub should_retry: Option<bool>,
     /// `Allow`.
     pub allow: Option<&'static str>,
 }
@@ -198,7 +199,7 @@ impl WireError {
             message,
             metadata: None,
             retry_after_secs: None,
-            retry_is_useless: false,
+            should_retry: None,
             allow: None,
         }
     }
@@ -209,7 +210,13 @@ impl WireError {
     }
 
     pub(super) fn final_answer(mut self) -> WireError {
-        self.retry_is_useless = true;
+        self.should_retry = Some(false);
+        self
+    }
+
+    /// For a status that OpenAI's clients do not retry by themselves; they do 408, 409, 429 and from 500 on.
+    pub(super) fn asking_for_retry(mut self) -> WireError {
+        self.should_retry = Some(true);
         self
     }
 

@@ -262,6 +262,32 @@ test('no credit is not tried again', async () => {
   assert.ok((await poor.chat.completions.create({ model: FREE_OF_CHARGE, messages: HELLO })).choices[0].message.content);
 });
 
+test('a shortage by running calls is tried again', async () => {
+  const tokensMax = 4_000;
+  const { models } = JSON.parse((await ask(ready.key, '/llm/models')).text);
+  const price = pico(models.find((model) => model.id === CHAT).pricing.completion);
+  // For one such call and half of another: a prompt's bound is far less than half of the maximum.
+  const credits = (price * BigInt(tokensMax) * 3n) / 2n;
+  const key = await newKey({ credits: `0.${String(credits).padStart(12, '0')}` });
+  const say = (content) => ({ model: CHAT, messages: [{ role: 'user', content }], max_tokens: tokensMax });
+  const running = await clientOf(key).chat.completions.create({ ...say('simulate:stall=3 Go on.'), stream: true });
+  const chunks = running[Symbol.asyncIterator]();
+  await chunks.next();
+  const statuses = [];
+  const leaving = async (...request) => {
+    const answer = await fetch(...request);
+    statuses.push(answer.status);
+    if (answer.status === 402) {
+      await chunks.return();
+      await waitFor(async () => String(await amount(key, '/llm/balance', 'held')), (held) => held === '0', 'the end of the hold');
+    }
+    return answer;
+  };
+  const answer = await clientOf(key, { maxRetries: 2, fetch: leaving }).chat.completions.create(say('Hello'));
+  assert.deepEqual(statuses, [402, 200]);
+  assert.ok(answer.choices[0].message.content);
+});
+
 test('rate limit', async () => {
   const limited = clientOf(await newKey({ keyOptions: ['--rpm', '2'] }));
   const call = () => limited.chat.completions.create({ model: FREE_OF_CHARGE, messages: HELLO });

@@ -347,6 +347,30 @@ def test_no_credit(gateway, stream):
     assert account.balance() == 0
 
 
+def test_a_shortage_by_running_calls_is_tried_again(gateway):
+    tokens_max = 4_000
+    # For one such call and half of another: a prompt's bound is far less than half of the maximum.
+    _, completion_price = gateway.demo.list_prices()[CHAT]
+    account = gateway.account(credits=format(completion_price * tokens_max * 3 / 2, "f"))
+    first = {"model": CHAT, "messages": said("simulate:stall=3 Go on."), "max_tokens": tokens_max, "stream": True}
+    statuses = []
+    with account.client().chat.completions.create(**first) as running:
+        chunks = iter(running)
+        next(chunks)
+
+        def leave(response):
+            statuses.append(response.status_code)
+            if response.status_code == 402:
+                running.close()
+                wait_for(lambda: account.read("/llm/balance")["held"], lambda held: held == 0, "the end of the hold")
+
+        with openai.DefaultHttpxClient(event_hooks={"response": [leave]}) as http_client:
+            client = account.client(max_retries=2, http_client=http_client)
+            answer = client.chat.completions.create(model=CHAT, messages=HELLO, max_tokens=tokens_max)
+    assert statuses == [402, 200]
+    assert answer.choices[0].message.content
+
+
 def test_quota_exceeded(gateway):
     client = gateway.account(account_options=("--monthly-quota", "0.000000000001")).client()
     refused(openai.APIStatusError, 402, "quota_exceeded", lambda: client.chat.completions.create(model=CHAT, messages=HELLO))

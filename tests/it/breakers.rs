@@ -170,7 +170,7 @@ const CONNECT: Duration = Duration::from_millis(150);
 
 #[tokio::test]
 async fn a_provider_that_refuses_the_gateways_own_credential_is_an_alarm_until_it_takes_it() {
-    let refusals = [401, 403].map(|status| Reply::refusal(status, &[], "Incorrect API key"));
+    let refusals = [401, 402, 403].map(|status| Reply::refusal(status, &[], "Incorrect API key"));
     let answers = refusals.into_iter().chain([Reply::chat("Hi", 9, 1)]);
     let upstream = Upstream::of(answers).await;
     let process = Process::start(&upstream, |_| ()).await;
@@ -185,7 +185,7 @@ async fn a_provider_that_refuses_the_gateways_own_credential_is_an_alarm_until_i
         )
     };
     assert_eq!(figures().await, (Decimal::ZERO, false));
-    for _ in 0..2 {
+    for _ in 0..3 {
         let answer = process.client.post("/llm/chat", request(SMALL)).await;
         assert_eq!(answer.status, 500, "{}", answer.text());
         assert_eq!(figures().await, (Decimal::ONE, true));

@@ -1,6 +1,7 @@
 //! When upstreams fail: the next target, the interface's statuses, and no word of theirs.
 
 mod broken_refusals;
+mod operator_refusals;
 
 use std::time::Duration;
 
@@ -211,9 +212,21 @@ async fn what_the_upstream_refuses_is_the_clients_with_status_and_message() {
 async fn a_refusal_in_any_other_shape_is_put_in_ours() {
     let json = ("content-type", "application/json");
     let long = "x".repeat(5_000);
+    let says = |body: Value| Reply::new(400, &[json], body.to_string());
+    let fault = json!([{ "loc": ["body", "top_k"], "msg": "must be 1 or more" }]);
+    let inner = json!({ "error": { "message": "no such role" } });
+    let through = json!({ "message": "Provider returned error", "metadata": { "raw": inner.to_string() } });
     for (reply, message) in [
         (Reply::new(400, &[json], r#"{"message":"at the top"}"#), "at the top"),
         (Reply::new(400, &[json], r#"{"error":"just a text"}"#), "just a text"),
+        (says(json!([inner])), "no such role"),
+        (says(json!({ "detail": "a detail" })), "a detail"),
+        (says(json!({ "detail": fault })), "body.top_k: must be 1 or more"),
+        (
+            says(json!({ "message": { "detail": fault } })),
+            "body.top_k: must be 1 or more",
+        ),
+        (says(json!({ "error": through })), "no such role"),
         (Reply::new(400, &[("content-type", "text/plain")], "no JSON"), ""),
         (Reply::new(400, &[], ""), ""),
         (Reply::new(400, &[json], r#"{"error":{"message":1}}"#), ""),

@@ -160,17 +160,24 @@ async fn a_shortage_by_ones_own_running_calls_says_when_to_come_back() {
     let cue = Cue::new();
     let upstream = gated(&cue, Reply::chat("Hi", 9, 1)).await;
     let gateway = Setup::over(&upstream).credit("0.001").start().await;
+    let description = crate::openapi::description(&gateway).await;
     let watch = async {
         upstream.asked(1).await;
         let answer = gateway.http1.post("/llm/chat", with_max(SMALL, 1_000)).await;
         let error = answer.error(402, "insufficient_credits");
         assert_eq!(error["metadata"]["reason"], "in_flight");
         assert!(answer.header("retry-after").parse::<u64>().unwrap() > 0);
-        assert_eq!(answer.header("x-should-retry"), "");
+        // OpenAI's clients retry no 402 without it.
+        assert_eq!(answer.header("x-should-retry"), "true");
+        crate::openapi::check(&description, &description["paths"]["/llm/chat"]["post"], &answer);
         let too_much = gateway.http1.post("/llm/chat", with_max(SMALL, 100_000)).await;
         assert_eq!(
             too_much.error(402, "insufficient_credits")["metadata"]["reason"],
             "insufficient_credits"
+        );
+        assert_eq!(
+            (too_much.header("retry-after"), too_much.header("x-should-retry")),
+            ("", "false")
         );
         assert_eq!(upstream.seen().len(), 1);
         cue.give_all();

@@ -86,4 +86,5 @@ mod webhook_causes;
 mod webhook_kills;
 mod webhooks;
 mod whole_answers;
+mod withheld;
 mod wrong_keys;

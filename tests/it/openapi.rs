@@ -75,6 +75,16 @@ pub fn check(description: &Value, operation: &Value, answer: &Answer) {
         if header["required"] == true {
             assert_ne!(answer.header(name), "", "{name}");
         }
+        let (sent, schema) = (answer.header(name), &header["schema"]);
+        if !sent.is_empty() {
+            let only = schema.get("const");
+            let some = schema.get("enum").and_then(Value::as_array);
+            assert!(only.is_none_or(|only| only == sent), "{name}: {sent}");
+            assert!(
+                some.is_none_or(|some| some.iter().any(|one| one == sent)),
+                "{name}: {sent}"
+            );
+        }
     }
     if answer.body.is_empty() {
         return;

@@ -58,7 +58,9 @@ async fn gateway(pricing: Value, conf: impl FnOnce(&mut Value)) -> (Upstream, Ga
         Reply::json(&answer)
     })
     .await;
-    let mut setup = Setup::over(&upstream).conf(conf);
+    let mut setup = Setup::over(&upstream)
+        .conf(|conf| conf["providers"]["main"]["allow_fields"] = json!(["metadata"]))
+        .conf(conf);
     setup.catalogue["models"][1]["pricing"] = pricing;
     let gateway = setup.start().await;
     (upstream, gateway)

@@ -55,7 +55,7 @@ impl Reported {
     }
 }
 
-/// The answer to what the request's own text asks for: its `user` is the usage.
+/// The answer to what the request itself asks for: its `metadata` has the usage.
 async fn provider() -> Upstream {
     Upstream::by(|_, seen| {
         let asked = seen.json();
@@ -71,8 +71,13 @@ async fn provider() -> Upstream {
     .await
 }
 
+/// A gateway in front of it, which sends it what the request's `metadata` says.
+fn setup(upstream: &Upstream) -> Setup {
+    Setup::over(upstream).conf(|conf| conf["providers"]["main"]["allow_fields"] = json!(["metadata"]))
+}
+
 async fn gateway(upstream: &Upstream) -> Gateway {
-    let mut setup = Setup::over(upstream);
+    let mut setup = setup(upstream);
     let [prompt, completion, read, write, reasoning] = PRICES;
     setup.catalogue["models"][1]["pricing"] = json!({
         "prompt": prompt, "completion": completion,
@@ -175,7 +180,7 @@ async fn details_that_do_not_fit_are_not_believed_and_no_charge_is_above_its_hol
 #[tokio::test]
 async fn a_hold_covers_the_dearest_kind() {
     let upstream = provider().await;
-    let (cheap, dear) = (Gateway::over(&upstream).await, gateway(&upstream).await);
+    let (cheap, dear) = (setup(&upstream).start().await, gateway(&upstream).await);
     let usage = Reported {
         prompt: 1_000,
         completion: 500,
@@ -195,7 +200,7 @@ async fn a_hold_covers_the_dearest_kind() {
 #[tokio::test]
 async fn a_model_with_two_prices_costs_the_formula_whatever_the_details() {
     let upstream = provider().await;
-    let gateway = Gateway::over(&upstream).await;
+    let gateway = setup(&upstream).start().await;
     let reported = Reported {
         prompt: 1_000,
         completion: 500,
@@ -242,7 +247,7 @@ async fn listings_show_each_price_with_the_markup() {
 #[tokio::test]
 async fn a_long_prompt_has_the_row_that_its_provider_reported_it_for() {
     let upstream = provider().await;
-    let mut setup = Setup::over(&upstream);
+    let mut setup = setup(&upstream);
     setup.catalogue["models"][1]["pricing"] = json!({
         "prompt": "0.000001", "completion": "0.000002", "input_cache_read": "0.0000001",
         "overrides": [
@@ -297,7 +302,7 @@ async fn a_long_prompt_has_the_row_that_its_provider_reported_it_for() {
 async fn a_short_prompt_is_admitted_with_the_credit_of_its_own_row() {
     // Its bytes bound the prompt beyond the row's beginning; counted it is below, and that is what the account can pay.
     let upstream = provider().await;
-    let mut setup = Setup::over(&upstream).credit("5");
+    let mut setup = setup(&upstream).credit("5");
     setup.catalogue["models"][1]["pricing"] = json!({
         "prompt": "0.001", "completion": "0",
         "overrides": [{ "min_prompt_tokens": 5_000, "prompt": "0.01" }],

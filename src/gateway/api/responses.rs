@@ -117,8 +117,8 @@ pub(crate) fn error_headers(error: &WireError, ctx: &Ctx) -> HeaderMap {
     if let Some(secs) = error.retry_after_secs {
         headers.insert(header::RETRY_AFTER, HeaderValue::from(secs));
     }
-    if error.retry_is_useless {
-        headers.insert(cors::X_SHOULD_RETRY, FALSE);
+    if let Some(should_retry) = error.should_retry {
+        headers.insert(cors::X_SHOULD_RETRY, if should_retry { TRUE } else { FALSE });
     }
     if let Some(allow) = error.allow {
         headers.insert(header::ALLOW, HeaderValue::from_static(allow));

@@ -5,11 +5,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
-use super::response::worded;
+use super::refusal;
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
 use crate::gateway::api::responses;
@@ -75,13 +74,13 @@ pub(in crate::gateway) fn exchange_failed(
     is_reused: bool,
     clock: &Clock,
 ) -> Box<Error> {
-    let cause = cause(session, ctx, &error, is_reused);
+    let cause = cause(session, ctx, &error, is_reused, clock);
     let next = follow(ctx, cause, &error, clock);
     error.set_retry(next != Next::End);
     error
 }
 
-fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool) -> Cause {
+fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock: &Clock) -> Cause {
     let has_begun = responses::has_begun(session);
     let Some(call) = ctx.call() else { return Cause::Ours };
     if is_stopped(error) {
@@ -96,8 +95,11 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool) -> Ca
     if !is_upstreams(error) {
         return Cause::Ours;
     }
-    if matches!(call.answer, Answer::Refusal(_)) {
-        return Cause::Refused;
+    if matches!(call.answer, Answer::Refusal(_)) && call.verdict.is_none() {
+        refusal::broke_off(call, clock);
+        if call.verdict.is_none() {
+            return Cause::Refused;
+        }
     }
     if has_begun {
         return Cause::BrokeOff;
@@ -157,12 +159,6 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
         }
         (Next::End, Cause::NoAnswer) => {
             call.failure = verdict.map(|verdict| Box::new(verdict.error));
-            Next::End
-        }
-        (Next::End, Cause::Refused) => {
-            if let Answer::Refusal(refusal) = &call.answer {
-                call.failure = Some(Box::new(worded(refusal)));
-            }
             Next::End
         }
         (Next::End, Cause::Uncovered) => {
@@ -261,8 +257,8 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     } else {
         let tail = ctx.call().and_then(|call| match &mut call.answer {
             Answer::Metered(meter) => meter.fail(),
-            Answer::Refusal(refusal) => Some(Bytes::from(worded(refusal).to_wire().body())),
-            Answer::None => None,
+            // Nothing of a refusal leaves before all of it does.
+            Answer::Refusal(_) | Answer::None => None,
         });
         capture::ends_with(ctx, tail.as_ref());
         match tail {

@@ -5,6 +5,7 @@ pub(crate) mod disconnect;
 pub(crate) mod failure;
 pub(crate) mod media_type;
 pub mod providers;
+pub(crate) mod refusal;
 pub(crate) mod request;
 pub(crate) mod response;
 pub(crate) mod targets;

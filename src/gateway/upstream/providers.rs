@@ -20,7 +20,7 @@ use super::media_type::{EVENT_STREAM, JSON};
 use crate::config::{BaseUrl, Config, ConfigError, CostFrom, Credential, Provider, Timeouts};
 use crate::net::dns::{Addresses, Resolver};
 use crate::pure::money::Markup;
-use crate::pure::request_body::{FieldRules, MaximumField, ResponseMode};
+use crate::pure::request_body::{FieldRules, ResponseMode};
 use crate::telemetry::trace::Server;
 
 /// A provider, ready to be asked.
@@ -33,7 +33,6 @@ pub(crate) struct Upstream {
     pub(crate) server: Arc<Server>,
     pub(crate) host: Arc<Host>,
     pub(crate) parts: Parts,
-    pub(crate) maximum_field: MaximumField,
     /// The markup on the provider's own cost of a call, where that is what is billed.
     pub(crate) cost_markup: Option<Markup>,
     timeouts: Timeouts,
@@ -106,7 +105,6 @@ impl Upstreams {
                 let upstream = Upstream {
                     host: self.host(&provider.base_url),
                     parts,
-                    maximum_field: maximum_field(&provider.base_url),
                     cost_markup: (provider.cost_from == CostFrom::Usage).then_some(config.markup),
                     timeouts: config.timeouts,
                     name,
@@ -286,15 +284,6 @@ fn headers(provider: &Provider, accept: HeaderValue) -> Result<HeaderMap, String
         headers.insert(name, HeaderValue::from_str(value).map_err(|_| bad())?);
     }
     Ok(headers)
-}
-
-/// OpenAI's reasoning models take only the newer name of the limit; nearly everyone else reads the older one.
-fn maximum_field(url: &BaseUrl) -> MaximumField {
-    if url.host == "api.openai.com" {
-        MaximumField::MaxCompletionTokens
-    } else {
-        MaximumField::MaxTokens
-    }
 }
 
 /// Reads the certificates of a private authority; each must parse, for Pingora takes that as given.

@@ -65,9 +65,9 @@ fn next_attempt(client: &RequestHeader, snapshot: &Snapshot, call: &Call, clock:
     let candidate = snapshot.next_target(&model.id, &call.tried, conversation, clock)?;
     let body = call.body.edit(&Edit {
         model: &candidate.model,
-        maximum: candidate.upstream.maximum_field,
+        maximum: candidate.upstream.provider.maximum_field,
         cap: admission.cap,
-        session: candidate.upstream.parts.rules.session(),
+        rules: candidate.upstream.parts.rules,
     });
     let is_copy = body.as_ptr() != call.body.bytes().as_ptr();
     let body = if is_copy { call.body_owner.keep_copy(body) } else { body };

@@ -7,6 +7,7 @@ use pingora::http::ResponseHeader;
 use pingora::{Error, ErrorType};
 
 use super::media_type::{EVENT_STREAM, JSON};
+use super::refusal;
 use super::targets::Candidate;
 use super::verdict::Verdict;
 use crate::clock::{Clock, monotonic};
@@ -60,8 +61,19 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
     if let Some(attempt) = &call.attempt {
         tell(&attempt.candidate, status, problem);
     }
-    if let ApiError::UpstreamRefused { .. } = error {
-        return refuse(response, ctx, error, clock);
+    let has_words = match error {
+        ApiError::UpstreamRefused { .. } => true,
+        ApiError::UpstreamBusy { .. } => fields.is_json(),
+        _ => false,
+    };
+    if has_words {
+        let refusal = Refusal {
+            error,
+            status,
+            retry_after_secs,
+            words: Vec::new(),
+        };
+        return refusal::begin(response, ctx, refusal);
     }
     let verdict = Verdict {
         error,
@@ -73,14 +85,12 @@ pub(in crate::gateway) fn head(response: &mut ResponseHeader, ctx: &mut Ctx, clo
 
 /// Tells of an answer that is none, as loud as somebody has to act on it.
 fn tell(candidate: &Candidate, status: u16, problem: Option<&str>) {
-    let (provider, model) = (&candidate.upstream.provider.name, &candidate.model);
+    let provider = &candidate.upstream.provider.name;
     match (status, problem) {
-        (401 | 403, _) if candidate.refused_credential(true) => log::error!(
-            "{provider} answered {status}: it refuses the gateway's own credential for {model} (providers.{provider}.api_key_env)"
-        ),
+        (401..=403, _) => refusal::credential_refused(candidate, status, None),
         (200..300, Some(problem)) => log::warn!("{provider} answered {status} with {problem}"),
         (500.., _) => log::warn!("{provider} answered {status}"),
-        // It is busy, or the request is to blame.
+        // It is busy, or the request is to blame; or its words say otherwise.
         (400..500, _) => log::debug!("{provider} answered {status}"),
         _ => log::warn!("{provider} answered {status}, which is no answer to a call"),
     }
@@ -115,30 +125,10 @@ fn accept(fields: &Fields<'_>, version: Version, call: &mut Call) -> HeaderMap {
     headers
 }
 
-/// The upstream's refusal is put in the interface's shape, with its own message when that can be read: its words are gathered, and ours
-/// are written at their end.
-fn refuse(response: &mut ResponseHeader, ctx: &mut Ctx, error: ApiError, clock: &Clock) -> pingora::Result<()> {
-    let wire = error.to_wire();
-    let headers = responses::error_headers(&wire, ctx);
-    *response = responses::head(responses::status(&wire)?, headers);
-    if let Some(call) = ctx.call() {
-        if let Some(recorder) = call.recorder() {
-            recorder.failed(&error);
-        }
-        succeeded(call, clock);
-        call.failure = Some(Box::new(error.clone()));
-        call.answer = Answer::Refusal(Box::new(Refusal {
-            error,
-            words: Vec::new(),
-        }));
-    }
-    Ok(())
-}
-
 /// One piece of the upstream's answer passes the meter.
 ///
 /// # Errors
-/// When what came is no answer, and when a refusal's words do not end.
+/// When what came is no answer, and when a refusal's words do not end, or say that the request is not at fault.
 pub(in crate::gateway) fn piece(
     body: &mut Option<Bytes>,
     ends: bool,
@@ -163,7 +153,7 @@ pub(in crate::gateway) fn piece(
             }),
             None => return Ok(()),
         },
-        Answer::Refusal(refusal) => return pass_refusal(body, ends, refusal),
+        Answer::Refusal(_) => return refusal::piece(body, ends, call, clock),
     };
     let (error, status) = match passed {
         Passed::On => {
@@ -254,25 +244,6 @@ pub(in crate::gateway) fn begins_unfinished(ctx: &mut Ctx, clock: &Clock) {
     }
 }
 
-fn pass_refusal(body: &mut Option<Bytes>, ends: bool, refusal: &mut Refusal) -> pingora::Result<()> {
-    if let Some(chunk) = body.take() {
-        let room = REFUSAL_BYTES_MAX.saturating_sub(refusal.words.len());
-        let words = &mut refusal.words;
-        words.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
-        if chunk.len() > room {
-            let mut failed = Error::explain(ErrorType::InvalidHTTPHeader, "a refusal without end");
-            failed.as_up();
-            return Err(failed);
-        }
-    }
-    *body = Some(if ends {
-        Bytes::from(worded(refusal).to_wire().body())
-    } else {
-        Bytes::new()
-    });
-    Ok(())
-}
-
 /// What is looked at in the head of an upstream's answer, found in one pass: of each field the first.
 #[derive(Default)]
 struct Fields<'a> {
@@ -331,6 +302,12 @@ impl<'a> Fields<'a> {
         (!is_wanted).then_some("a content-type that was not asked for")
     }
 
+    /// Whether its body can be words that are read.
+    fn is_json(&self) -> bool {
+        let kind = self.content_type.and_then(|kind| kind.to_str().ok());
+        kind.is_some_and(|kind| kind.to_ascii_lowercase().contains("json"))
+    }
+
     /// How the answer's end will be known.
     fn framing(&self, version: Version) -> Framing {
         let is_framed = version == Version::HTTP_2 || self.content_length.is_some() || self.transfer_encodings > 0;
@@ -348,25 +325,6 @@ fn retry_after_secs(headers: &HeaderMap) -> Option<u64> {
     Some(text.trim().parse::<u64>().unwrap_or(DEFAULT_RETRY_AFTER_SECS))
 }
 
-/// The refusal with its own message, where that can be read in what came of its words.
-pub(in crate::gateway) fn worded(refusal: &Refusal) -> ApiError {
-    let ApiError::UpstreamRefused { status, message } = &refusal.error else {
-        return refusal.error.clone();
-    };
-    let said = serde_json::from_slice::<serde_json::Value>(&refusal.words)
-        .ok()
-        .and_then(|value| {
-            let error = value.get("error").unwrap_or(&value);
-            error.get("message").or(Some(error))?.as_str().map(str::to_owned)
-        });
-    let said = said.map(|text| text.chars().take(REFUSAL_CHARS_MAX).collect::<String>());
-    ApiError::UpstreamRefused {
-        status: *status,
-        message: said.unwrap_or_else(|| message.clone()),
-    }
-}
-
-/// The tokenizer of the model's family.
 /// By what its text is counted, and where its provider's reports name the completion.
 fn reading(call: &Call) -> (Encoding, CompletionFrom) {
     let encoding = call.admission.as_ref().map_or(Encoding::O200k, |admission| {
@@ -384,7 +342,3 @@ fn reading(call: &Call) -> (Encoding, CompletionFrom) {
 
 /// Why an answer cannot be used whose body is coded otherwise than in chunks.
 const CODED: &str = "a transfer-coding that nobody asked for";
-/// Most bytes of an upstream's refusal that are read for its message.
-const REFUSAL_BYTES_MAX: usize = 64 << 10;
-/// Most characters of that message that are passed on.
-const REFUSAL_CHARS_MAX: usize = 2_000;

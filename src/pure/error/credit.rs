@@ -187,7 +187,7 @@ pub(super) fn account_short(shortage: &AccountShortage) -> WireError {
 /// A refusal that running calls alone cause is worth a retry in a moment.
 fn refusal(wire: WireError, in_flight: bool) -> WireError {
     match in_flight {
-        true => wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS),
+        true => wire.retry_after(IN_FLIGHT_RETRY_AFTER_SECS).asking_for_retry(),
         false => wire.final_answer(),
     }
 }
@@ -208,7 +208,7 @@ mod tests {
     /// The message, the metadata, and after how many seconds a retry may help.
     fn told(wire: WireError) -> (String, Value, Option<u64>) {
         assert_eq!(wire.status, 402);
-        assert_eq!(wire.retry_is_useless, wire.retry_after_secs.is_none());
+        assert_eq!(wire.should_retry, Some(wire.retry_after_secs.is_some()));
         let metadata = serde_json::from_str(&wire.metadata.unwrap()).unwrap();
         (wire.message, metadata, wire.retry_after_secs)
     }

@@ -37,7 +37,7 @@ fn a_stopped_account_is_told_apart_from_what_a_key_may_not() {
             "metadata": { "reason": format!("account_{text}") },
         }});
         assert_eq!(body, expected);
-        assert!(wire.retry_is_useless);
+        assert_eq!(wire.should_retry, Some(false));
     }
 }
 
@@ -51,11 +51,13 @@ fn only_a_shortage_by_running_calls_says_when_to_come_back() {
         in_flight: true,
     };
     let wire = ApiError::InsufficientCredits(shortage.clone()).to_wire();
-    assert!(wire.retry_after_secs.is_some() && !wire.retry_is_useless);
+    assert!(wire.retry_after_secs.is_some());
+    assert_eq!(wire.should_retry, Some(true));
     assert!(wire.metadata.unwrap().contains("\"reason\":\"in_flight\""));
     shortage.in_flight = false;
     let wire = ApiError::InsufficientCredits(shortage).to_wire();
-    assert!(wire.retry_after_secs.is_none() && wire.retry_is_useless);
+    assert!(wire.retry_after_secs.is_none());
+    assert_eq!(wire.should_retry, Some(false));
     let text = String::from_utf8(wire.body()).unwrap();
     assert!(
         text.contains("\"held\":0.5") && text.contains("\"affordable_tokens\":3"),

@@ -84,12 +84,12 @@ fn fingerprints_differ_by_endpoint_and_by_each_byte() {
 fn the_wire_says_whether_a_retry_makes_sense() {
     let running = ApiError::KeyRepeated(KeyRefusal::InProgress).to_wire();
     assert_eq!((running.status, running.retry_after_secs), (409, Some(1)));
-    assert!(!running.retry_is_useless);
+    assert_eq!(running.should_retry, None);
     let conflict = ApiError::KeyRepeated(KeyRefusal::Conflict).to_wire();
     assert_eq!((conflict.status, conflict.kind), (409, "idempotency_key_conflict"));
-    assert!(conflict.retry_is_useless && conflict.retry_after_secs.is_none());
+    assert_eq!((conflict.should_retry, conflict.retry_after_secs), (Some(false), None));
     let unavailable = ApiError::KeyRepeated(KeyRefusal::Unavailable(REQUEST)).to_wire();
-    assert!(unavailable.retry_is_useless);
+    assert_eq!(unavailable.should_retry, Some(false));
     let metadata = format!("{{\"request_id\":\"{REQUEST}\"}}");
     assert_eq!(unavailable.metadata, Some(metadata));
 }

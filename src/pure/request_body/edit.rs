@@ -3,10 +3,12 @@
 use std::num::NonZeroU64;
 
 use bytes::Bytes;
+use serde::Deserialize;
 
+use super::members::WITHHELD_MAX;
 use super::scan::{Span, wide};
 use super::text;
-use super::{Endpoint, Maximum, RequestBody, ResponseMode, StreamOptions};
+use super::{Endpoint, FieldRules, Maximum, Member, RequestBody, ResponseMode, StreamOptions};
 
 /// What the gateway wants changed on the way to an upstream.
 #[derive(Clone, Copy, Debug)]
@@ -17,21 +19,13 @@ pub struct Edit<'a> {
     pub maximum: MaximumField,
     /// The most completion tokens that the upstream may generate for one choice, when the gateway sets a limit.
     pub cap: Option<NonZeroU64>,
-    /// What becomes of `session_id`.
-    pub session: SessionField,
-}
-
-/// Whether an upstream gets the field `session_id`, which names a conversation for this gateway.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SessionField {
-    /// It is taken out.
-    Dropped,
-    /// The upstream reads it too.
-    Kept,
+    /// Which fields the upstream gets that others do not.
+    pub rules: FieldRules,
 }
 
 /// The two names that the limit of completion tokens has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MaximumField {
     /// `max_tokens`: the older name, which nearly every upstream reads.
     MaxTokens,
@@ -55,7 +49,8 @@ impl RequestBody {
     /// - A streamed answer: `stream` is true and `stream_options.include_usage` is true, whatever the client sent.
     /// - In a chat, when the client or the edit sets a maximum: the smaller of them stands in the edit's field, and there alone. The
     ///   other spelling is taken out, for an upstream that reads one name may ignore the other, or heed the other first.
-    /// - In a chat `session_id` is taken out, unless the edit keeps it.
+    /// - `metadata`, a `store` that is null or false, and in a chat `session_id` and `usage` are taken out, each unless the edit's rules
+    ///   allow it: they are for this gateway or ask for nothing, and some upstreams refuse them.
     ///
     /// All other bytes are the client's: unknown fields, number spellings, the order of keys, white space. When nothing differs the
     /// client's bytes are returned without a copy.
@@ -76,15 +71,28 @@ impl RequestBody {
             && self.endpoint != Endpoint::Embeddings
         {
             let other = self.edit_maximum(&mut patch, edit.maximum, digits.text());
-            dropped[0] = other.map(|other| (other.key, other.value));
+            dropped[0] = other.map(|other| Member {
+                key: other.key,
+                value: other.value,
+            });
         }
-        let session = self.names.as_deref().and_then(|names| names.session);
-        let session = session.filter(|_| edit.session == SessionField::Dropped);
-        dropped[1] = session.map(|session| (session.key, session.value));
+        for (place, member) in dropped.iter_mut().skip(1).zip(self.withheld(edit.rules)) {
+            *place = member;
+        }
         self.drop_members(&mut patch, dropped);
         match patch.apply() {
             Some(bytes) => bytes,
             None => self.bytes.clone(),
+        }
+    }
+
+    /// The members that an upstream with these rules does not get.
+    pub(super) fn withheld(&self, rules: FieldRules) -> [Option<Member>; WITHHELD_MAX] {
+        match self.names.as_deref() {
+            Some(names) => names
+                .withheld()
+                .map(|(name, member)| member.filter(|_| !rules.allows(name))),
+            None => [None; WITHHELD_MAX],
         }
     }
 
@@ -125,19 +133,19 @@ impl RequestBody {
     }
 
     /// Takes members out, each with the comma that parts it from another.
-    fn drop_members(&self, patch: &mut Patch<'_>, mut members: [Option<(Span, Span)>; DROPPED_MAX]) {
-        members.sort_by_key(|member| member.map(|(key, _)| key.start));
+    fn drop_members(&self, patch: &mut Patch<'_>, mut members: [Option<Member>; DROPPED_MAX]) {
+        members.sort_by_key(|member| member.map(|member| member.key.start));
         let mut last_end = 0;
-        for (key, value) in members.into_iter().flatten() {
-            let span = self.member(key, value, last_end);
+        for member in members.into_iter().flatten() {
+            let span = self.with_comma(member, last_end);
             patch.replace(span, "");
             last_end = span.end;
         }
     }
 
     /// A member with the comma before it; with the one after it when it is the first, or all before it are taken out up to `taken`.
-    fn member(&self, key: Span, value: Span, taken: u32) -> Span {
-        let (start, end) = (key.start.saturating_sub(1), value.end);
+    fn with_comma(&self, member: Member, taken: u32) -> Span {
+        let (start, end) = (member.key.start.saturating_sub(1), member.value.end);
         let is_space = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
         let before = self.bytes.get(wide(taken)..wide(start)).unwrap_or_default();
         let spaces = before.iter().rev().take_while(|byte| is_space(byte)).count();
@@ -253,10 +261,10 @@ impl Digits {
     }
 }
 
-/// Model, stream, stream_options, the five pieces of an inserted maximum, and the session.
-const PIECES_USUAL: usize = 9;
-/// The other spelling of the maximum, and the session.
-const DROPPED_MAX: usize = 2;
+/// Model, stream, stream_options, the five pieces of an inserted maximum, and what is withheld.
+const PIECES_USUAL: usize = 8 + WITHHELD_MAX;
+/// The other spelling of the maximum, and what is withheld.
+const DROPPED_MAX: usize = 1 + WITHHELD_MAX;
 /// Digits of the largest u64.
 const DIGITS_MAX: usize = 20;
 

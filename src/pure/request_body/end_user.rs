@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use super::RequestBody;
-use super::scan::{Fault, Kind, Scanner, Value, wide};
+use super::scan::{Fault, Kind, Scanner, Value};
 use super::text;
 use crate::pure::spend::END_USER_BYTES_MAX;
 
@@ -26,62 +26,43 @@ pub enum EndUserError {
 pub(super) struct EndUserFields {
     user: Option<Value>,
     metadata: Option<Value>,
-    /// Whether one of them stands in the body more than once.
+    /// Whether `user` stands in the body more than once.
     is_repeated: bool,
 }
 
 impl EndUserFields {
-    /// Notes a field of [`FIELDS`].
-    pub(super) fn note(&mut self, field: &str, value: Value) {
-        let place = match field {
-            USER => &mut self.user,
-            _ => &mut self.metadata,
-        };
-        self.is_repeated |= place.replace(value).is_some();
+    /// Notes the value of `user`.
+    pub(super) fn note_user(&mut self, user: Value) {
+        self.is_repeated |= self.user.replace(user).is_some();
+    }
+
+    /// Notes the value of `metadata`, which stands in a body once.
+    pub(super) fn note_metadata(&mut self, metadata: Value) {
+        self.metadata = Some(metadata);
     }
 }
 
 impl RequestBody {
-    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads these fields once more, and the body where one of
-    /// them is repeated.
+    /// The end user: `user`, or else `metadata.user_id`; an empty one is none. Reads these fields once more.
     ///
     /// # Errors
     /// When it is no string, longer than [`END_USER_BYTES_MAX`], or stands there more than once.
     pub fn end_user(&self) -> Result<Option<Cow<'_, str>>, EndUserError> {
-        // The body was read to its end before: it is an object.
-        let Ok((user, of_metadata)) = self.named_users() else {
-            return Ok(None);
-        };
-        let user = self.only(&user)?;
+        let fields = self.names.as_deref().map(|names| names.end_user).unwrap_or_default();
+        if fields.is_repeated {
+            return Err(EndUserError::Twice);
+        }
+        let mut of_metadata = Vec::new();
+        if let Some(metadata) = fields.metadata {
+            let mut scan = Scanner::at(self.bytes(), metadata.span.start);
+            // It was read before: nothing of it can be wrong.
+            if user_ids(&mut scan, self.bytes(), &mut of_metadata).is_err() {
+                return Ok(None);
+            }
+        }
+        let user = self.only(fields.user.as_slice())?;
         let of_metadata = self.only(&of_metadata)?;
         Ok(user.or(of_metadata))
-    }
-
-    fn named_users(&self) -> Result<(Vec<Value>, Vec<Value>), Fault> {
-        let fields = self.names.as_deref().map(|names| names.end_user).unwrap_or_default();
-        let bytes = self.bytes();
-        if !fields.is_repeated {
-            let mut of_metadata = Vec::new();
-            if let Some(metadata) = fields.metadata {
-                let mut scan = Scanner::new(bytes);
-                scan.rest = bytes.get(wide(metadata.span.start)..).unwrap_or_default();
-                user_ids(&mut scan, bytes, &mut of_metadata)?;
-            }
-            return Ok((fields.user.into_iter().collect(), of_metadata));
-        }
-        let mut scan = Scanner::new(bytes);
-        let (mut users, mut of_metadata) = (Vec::new(), Vec::new());
-        let mut object = scan.open_object()?;
-        while let Some(key) = scan.next_key(&mut object)? {
-            if text::is(key, bytes, USER) {
-                users.push(scan.value()?);
-            } else if text::is(key, bytes, METADATA) {
-                user_ids(&mut scan, bytes, &mut of_metadata)?;
-            } else {
-                scan.value()?;
-            }
-        }
-        Ok((users, of_metadata))
     }
 
     fn only(&self, named: &[Value]) -> Result<Option<Cow<'_, str>>, EndUserError> {
@@ -117,10 +98,8 @@ fn user_ids(scan: &mut Scanner<'_>, bytes: &[u8], found: &mut Vec<Value>) -> Res
     Ok(())
 }
 
-/// The fields of a body that may say whose call it is.
-pub(super) const FIELDS: [&str; 2] = [USER, METADATA];
-const USER: &str = "user";
-const METADATA: &str = "metadata";
+/// The field that names the end user.
+pub(super) const USER: &str = "user";
 
 #[cfg(test)]
 mod tests {
@@ -142,10 +121,7 @@ mod tests {
         is(r#","metadata":{"a":{"user_id":"x"},"user_id":"bob"}"#, "bob");
         is(r#","metadata":{"user_id":"bob"},"user":"anna""#, "anna");
         is(r#","metadata":{"user_id":"bob"},"user":null"#, "bob");
-        is(
-            r#","metadata":{"a":[{}]},"met\u0061data":{"user_id" : "b\u00e4b"}"#,
-            "bäb",
-        );
+        is(r#","met\u0061data":{"a":[{}],"user_id" : "b\u00e4b"}"#, "bäb");
         for none in [
             "",
             r#","user":"""#,
@@ -158,7 +134,6 @@ mod tests {
         assert_eq!(end_user(r#","user":7"#), Err(EndUserError::NotText));
         for twice in [
             r#","user":"a","user":"b""#,
-            r#","metadata":{"user_id":"a"},"metadata":{"user_id":"a"}"#,
             r#","metadata":{"user_id":"a","user_id":"a"}"#,
         ] {
             assert_eq!(end_user(twice), Err(EndUserError::Twice), "{twice}");

@@ -2,9 +2,9 @@
 //! else than what is billed. Every other field is the upstream's business and passes unread.
 
 use super::scan::{Spelling, Text};
-use super::{BodyError, SessionField, text};
+use super::{BodyError, text};
 
-/// The refused fields that a provider's configuration lets through to that provider.
+/// The fields that a provider's configuration lets through to that provider: others are refused, or taken out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct FieldRules {
     allowed: FieldSet,
@@ -13,14 +13,14 @@ pub struct FieldRules {
 impl FieldRules {
     /// Rules that let the named fields through.
     ///
-    /// Errors with the first name that is neither `session_id` nor one of [`refused_fields`].
+    /// Errors with the first name that is neither one of [`refused_fields`] nor of a field that is taken out.
     pub fn allowing<'n>(names: impl IntoIterator<Item = &'n str>) -> Result<FieldRules, UnknownField> {
         let mut rules = FieldRules::default();
         for name in names {
             match find(name.as_bytes()) {
                 Some(
                     field @ Field {
-                        rule: Rule::Refused(_) | Rule::Read(Read::Session),
+                        rule: Rule::Refused(_) | Rule::Read(Read::Session | Read::Metadata | Read::Usage),
                         ..
                     },
                 ) => rules.allowed.insert(field),
@@ -30,12 +30,9 @@ impl FieldRules {
         Ok(rules)
     }
 
-    /// What becomes of `session_id`: it is this gateway's, and a provider that knows no such field may refuse it.
-    pub fn session(self) -> SessionField {
-        match find(SESSION.as_bytes()).is_some_and(|field| self.allowed.contains(field)) {
-            true => SessionField::Kept,
-            false => SessionField::Dropped,
-        }
+    /// Whether the provider gets the field of this name.
+    pub(super) fn allows(self, name: &str) -> bool {
+        find(name.as_bytes()).is_some_and(|field| self.allowed.contains(field))
     }
 
     /// The first of `present` that these rules do not let through.
@@ -51,9 +48,9 @@ impl FieldRules {
     }
 }
 
-/// A provider's configuration allows a field that no rule refuses: a misspelling.
+/// A provider's configuration allows a field that no rule refuses or takes out: a misspelling.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{0}` is not a field that is refused by default")]
+#[error("`{0}` is not a field that is refused or taken out by default")]
 pub struct UnknownField(pub String);
 
 /// The names of all fields that are refused by default, each with what an upstream would do with it.
@@ -110,6 +107,8 @@ pub(super) enum Read {
     Reasoning,
     Session,
     CacheKey,
+    Metadata,
+    Usage,
 }
 
 /// A set of known fields.
@@ -222,10 +221,16 @@ fn index(number: u32) -> usize {
 }
 
 /// The field that names a conversation.
-const SESSION: &str = "session_id";
+pub(super) const SESSION: &str = "session_id";
+/// The field that may name an end user.
+pub(super) const METADATA: &str = "metadata";
+/// OpenRouter's way to ask for the usage.
+pub(super) const USAGE: &str = "usage";
+/// The field that asks the upstream to keep the answer.
+pub(super) const STORE: &str = "store";
 
 /// Not a field of the body: a member of `tools` that is no function of the client. A key of that name is refused alike.
-const HOSTED_TOOLS: &str = "hosted_tools";
+pub(super) const HOSTED_TOOLS: &str = "hosted_tools";
 
 const OTHER_MODEL: &str = "it lets the upstream choose another model or provider";
 const OTHER_PRICE: &str = "it changes what the upstream charges for a token";
@@ -252,9 +257,11 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("functions", Rule::Read(Read::Functions)),
     ("thinking", Rule::Read(Read::Thinking)),
     ("reasoning", Rule::Read(Read::Reasoning)),
-    // Which conversation it is, for targets that share calls. The model sees neither.
+    // Which conversation it is, for targets that share calls, who asks, and for what usage. The model sees none of them.
     (SESSION, Rule::Read(Read::Session)),
     ("prompt_cache_key", Rule::Read(Read::CacheKey)),
+    (METADATA, Rule::Read(Read::Metadata)),
+    (USAGE, Rule::Read(Read::Usage)),
     // OpenRouter, LiteLLM and their like: who answers.
     ("models", Rule::Refused(OTHER_MODEL)),
     ("route", Rule::Refused(OTHER_MODEL)),
@@ -333,13 +340,12 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
     ("conversation", Rule::Refused(HIDDEN_PROMPT)),
     ("cached_content", Rule::Refused(HIDDEN_PROMPT)),
     // Answers that are kept, come later, or are made and not delivered.
-    ("store", Rule::Refused(KEPT)),
+    (STORE, Rule::Refused(KEPT)),
     ("background", Rule::Refused(KEPT)),
     ("best_of", Rule::Refused(MORE_ANSWERS)),
     ("use_beam_search", Rule::Refused(MORE_ANSWERS)),
     // Text that the model does not see.
     ("user", Rule::Aside),
-    ("metadata", Rule::Aside),
     ("stop", Rule::Aside),
     ("logit_bias", Rule::Aside),
     ("safety_identifier", Rule::Aside),
@@ -352,7 +358,7 @@ const FIELDS: [(&str, Rule); FIELDS_COUNT] = [
 static BY_LENGTH: [usize; FIELDS_COUNT] = by_length();
 /// For each length of a name where its fields begin in [`BY_LENGTH`]; those of the next length begin where they end.
 static STARTS: [usize; LENGTH_MAX + 2] = starts();
-const FIELDS_COUNT: usize = 79;
+const FIELDS_COUNT: usize = 80;
 const LENGTH_MAX: usize = 24;
 const _: () = assert!(3 * LENGTH_MAX <= text::NAME_BYTES_MAX);
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::scan::Scanner;
-use super::{BodyError, Edit, Endpoint, MaximumField, RequestBody, ResponseMode, SessionField};
+use super::{BodyError, Edit, Endpoint, FieldRules, MaximumField, RequestBody, ResponseMode};
 
 /// Panics when a body is read otherwise than serde_json reads it, or when its edit changes more than it names.
 pub fn fuzz_body(data: &[u8]) {
@@ -50,24 +50,25 @@ fn check_request(data: &[u8], endpoint: Endpoint) {
     let mut text_bytes = 0_u64;
     body.visit_text(&mut |text| text_bytes = text_bytes.saturating_add(super::prompt::count(text.len())));
     assert!(body.prompt_bytes() >= text_bytes, "the text is longer than its bound");
+    let allowing_all = FieldRules::allowing(["session_id", "store", "metadata", "usage"]).unwrap_or_default();
     for edit in [
         Edit {
             model: "m\"\\\n",
             maximum: MaximumField::MaxCompletionTokens,
             cap: None,
-            session: SessionField::Dropped,
+            rules: FieldRules::default(),
         },
         Edit {
             model: "m",
             maximum: MaximumField::MaxTokens,
             cap: Some(NonZeroU64::MIN),
-            session: SessionField::Dropped,
+            rules: FieldRules::default(),
         },
         Edit {
             model: "m",
             maximum: MaximumField::MaxCompletionTokens,
             cap: Some(NonZeroU64::MIN),
-            session: SessionField::Kept,
+            rules: allowing_all,
         },
     ] {
         let edited = body.edit(&edit);
@@ -86,6 +87,10 @@ fn check_edited(body: &RequestBody, edit: &Edit<'_>, edited: &Bytes, endpoint: E
     assert_eq!(again.choices(), body.choices());
     assert_eq!(again.images(), body.images());
     assert_eq!(again.message_count(), body.message_count());
+    assert!(
+        again.withheld(edit.rules).iter().all(Option::is_none),
+        "a withheld field is sent"
+    );
     if body.mode() == ResponseMode::Stream {
         assert!(again.asks_usage(), "a stream without usage");
     }

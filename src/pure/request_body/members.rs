@@ -3,6 +3,7 @@
 use std::num::NonZeroU64;
 
 use super::end_user::EndUserFields;
+use super::fields::{METADATA, SESSION, STORE, USAGE};
 use super::priced::PricedFields;
 use super::scan::{Span, Text};
 
@@ -13,20 +14,47 @@ pub(super) struct Names {
     pub(super) model: Option<Box<str>>,
     /// How a chat names its conversation.
     pub(super) session: Option<Session>,
+    /// `store`, when it is null or false.
+    pub(super) store: Option<Member>,
+    pub(super) metadata: Option<Member>,
+    /// `usage` of a chat.
+    pub(super) usage: Option<Member>,
+    /// That asks for the usage.
+    pub(super) asks_usage: bool,
     /// The last `prompt_cache_key` that is a text.
     pub(super) cache_key: Option<Text>,
     /// What it says in fields that change its price.
     pub(super) priced: PricedFields,
     /// Where it may say whose call it is.
     pub(super) end_user: EndUserFields,
+    /// Whether some of its `tools` are no functions of the client.
+    pub(super) hosted_tools: bool,
+}
+
+impl Names {
+    /// The members that a provider gets only where its configuration names the field, by name.
+    pub(super) fn withheld(&self) -> [(&'static str, Option<Member>); WITHHELD_MAX] {
+        [
+            (SESSION, self.session.map(|session| session.member)),
+            (STORE, self.store),
+            (METADATA, self.metadata),
+            (USAGE, self.usage),
+        ]
+    }
+}
+
+/// Where a member stands.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Member {
+    /// Between the quotes.
+    pub(super) key: Span,
+    pub(super) value: Span,
 }
 
 /// The member `session_id` of a chat.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Session {
-    /// Between the quotes.
-    pub(super) key: Span,
-    pub(super) value: Span,
+    pub(super) member: Member,
     /// None when it is no text.
     pub(super) text: Option<Text>,
 }
@@ -50,3 +78,6 @@ pub(super) enum StreamOptions {
     Others { first_member: u32 },
     IncludeUsage { value: Span, asked: bool },
 }
+
+/// The members that may be withheld.
+pub(super) const WITHHELD_MAX: usize = 4;

@@ -32,13 +32,13 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 
 pub use conversation::SESSION_CHARS_MAX;
-pub use edit::{Edit, MaximumField, SessionField};
+pub use edit::{Edit, MaximumField};
 pub use end_user::EndUserError;
 pub use fields::{FieldRules, UnknownField, other_maxima, refused_fields};
 pub use fuzz::fuzz_body;
 
 use fields::FieldSet;
-use members::{Maximum, Names, Session, StreamOptions};
+use members::{Maximum, Member, Names, Session, StreamOptions};
 use pieces::Piece;
 use prompt::{Prompt, count};
 use scan::Span;
@@ -146,9 +146,10 @@ impl RequestBody {
         self.mode
     }
 
-    /// Whether the client itself asked for the usage chunk of a stream (`stream_options.include_usage`).
+    /// Whether the client itself asked for the usage chunk of a stream (`stream_options.include_usage`, or OpenRouter's `usage.include`).
     pub fn asks_usage(&self) -> bool {
         matches!(self.stream_options, StreamOptions::IncludeUsage { asked: true, .. })
+            || self.names.as_deref().is_some_and(|names| names.asks_usage)
     }
 
     /// The most completion tokens of one choice that the client asked for, as `max_tokens`, `max_completion_tokens` or both, of which
@@ -358,6 +359,12 @@ pub enum BodyError {
         /// What it does.
         effect: &'static str,
     },
+    /// Tools that are no functions of the client: they run at the provider, or are shaped for another interface.
+    #[error(
+        "`tools` must be functions of the client: {{\"type\":\"function\",\"function\":{{…}}}}; tools that run at the provider are not \
+         accepted"
+    )]
+    HostedTools,
 }
 
 /// What a model's chat template and a provider's own preamble may add to a prompt.

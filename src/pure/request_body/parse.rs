@@ -9,10 +9,10 @@ use super::pieces::Piece;
 use super::priced::PricedFields;
 use super::prompt::{self, Prompt, ToolOwner, count};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
-use super::values::{boolean, positive};
+use super::values::{asks_usage, boolean, positive, stream_options};
 use super::{
-    BodyError, Endpoint, Maximum, Names, RequestBody, ResponseMode, Session, StreamOptions, controls, end_user, fold,
-    text,
+    BodyError, Endpoint, Maximum, Member, Names, RequestBody, ResponseMode, Session, StreamOptions, controls, end_user,
+    fold, text,
 };
 
 impl RequestBody {
@@ -131,8 +131,8 @@ impl<'a> Reader<'a> {
         match field.rule {
             Rule::Aside => {
                 let value = self.other_value(scan)?;
-                if end_user::FIELDS.contains(&field.name) {
-                    self.names.get_or_insert_default().end_user.note(field.name, value);
+                if field.name == end_user::USER {
+                    self.names.get_or_insert_default().end_user.note_user(value);
                 }
                 Ok(())
             }
@@ -153,6 +153,9 @@ impl<'a> Reader<'a> {
                 if !matches!(value.kind, Kind::Null | Kind::False) {
                     self.refused.insert(field);
                     self.priced.note(field.name, value.span, self.bytes);
+                } else if field.name == fields::STORE {
+                    let (key, value) = (key.span, value.span);
+                    self.names.get_or_insert_default().store = Some(Member { key, value });
                 }
                 Ok(())
             }
@@ -167,13 +170,18 @@ impl<'a> Reader<'a> {
                 self.once(field)?;
                 match (read, self.endpoint) {
                     (Read::Model, _) => self.read_model(scan),
+                    (Read::Metadata, _) => self.read_metadata(scan, key.span),
                     (Read::Input, Endpoint::Embeddings) => {
                         prompt::walk_input(scan, self.bytes, &mut self.prompt, &mut |_| {})
                     }
                     (_, Endpoint::Embeddings) | (Read::Input, _) => self.other(scan),
                     (Read::Messages, _) => self.read_messages(scan),
                     (Read::Stream, _) => self.read_stream(scan),
-                    (Read::StreamOptions, _) => self.read_stream_options(scan),
+                    (Read::StreamOptions, _) => {
+                        self.stream_options = stream_options(scan, self.bytes)?;
+                        Ok(())
+                    }
+                    (Read::Usage, _) => self.read_usage(scan, key.span),
                     (Read::MaxTokens, _) => {
                         self.max_tokens = Some(self.read_maximum(scan, key, "max_tokens")?);
                         Ok(())
@@ -189,12 +197,7 @@ impl<'a> Reader<'a> {
                     (Read::Tools, _) => self.read_tools(scan),
                     (Read::Thinking, _) => self.read_budget(scan, "budget_tokens"),
                     (Read::Reasoning, _) => self.read_budget(scan, "max_tokens"),
-                    (Read::Session, _) => {
-                        let (key, value) = (key.span, self.other_value(scan)?);
-                        let (text, value) = (value.text(), value.span);
-                        self.names.get_or_insert_default().session = Some(Session { key, value, text });
-                        Ok(())
-                    }
+                    (Read::Session, _) => self.read_session(scan, key.span),
                     (Read::CacheKey, _) => self.other(scan),
                     (Read::Functions, _) => {
                         let value = scan.value()?;
@@ -274,6 +277,35 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
+    fn read_session(&mut self, scan: &mut Scanner<'_>, key: Span) -> Result<(), Fault> {
+        let value = self.other_value(scan)?;
+        let (text, value) = (value.text(), value.span);
+        let member = Member { key, value };
+        self.names.get_or_insert_default().session = Some(Session { member, text });
+        Ok(())
+    }
+
+    fn read_metadata(&mut self, scan: &mut Scanner<'_>, key: Span) -> Result<(), Fault> {
+        let value = self.other_value(scan)?;
+        let names = self.names.get_or_insert_default();
+        names.end_user.note_metadata(value);
+        let value = value.span;
+        names.metadata = Some(Member { key, value });
+        Ok(())
+    }
+
+    /// Reads `usage`, which a provider may get: what is looked for in a field that Tollgate does not know is looked for in it too.
+    fn read_usage(&mut self, scan: &mut Scanner<'_>, key: Span) -> Result<(), Fault> {
+        let value = fold::value_without_maximum(scan, self.bytes)?;
+        self.note_controls(value)?;
+        let asks_usage = asks_usage(value, self.bytes)?;
+        let names = self.names.get_or_insert_default();
+        let value = value.span;
+        names.usage = Some(Member { key, value });
+        names.asks_usage = asks_usage;
+        Ok(())
+    }
+
     /// Notes each `cache_control` within a value that some upstream may read there.
     fn note_controls(&mut self, value: Value) -> Result<(), Fault> {
         let (bytes, refused, priced) = (self.bytes, &mut self.refused, &mut self.priced);
@@ -300,10 +332,9 @@ impl<'a> Reader<'a> {
                 priced.note_write_within(refused, value, bytes);
             }
         })?;
-        if owner == ToolOwner::Upstream
-            && let Some(hosted) = fields::hosted_tools()
-        {
+        if let (ToolOwner::Upstream, Some(hosted)) = (owner, fields::hosted_tools()) {
             self.refused.insert(hosted);
+            self.names.get_or_insert_default().hosted_tools = true;
         }
         self.add_tool_bytes(span);
         Ok(())
@@ -316,42 +347,6 @@ impl<'a> Reader<'a> {
     fn read_stream(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
         let (span, value) = boolean(scan, "stream")?;
         self.stream = Some((span, value));
-        Ok(())
-    }
-
-    fn read_stream_options(&mut self, scan: &mut Scanner<'_>) -> Result<(), Fault> {
-        if scan.peek() != Some(b'{') {
-            let value = scan.value()?;
-            if value.kind != Kind::Null {
-                return Err(BodyError::WrongType {
-                    field: "stream_options",
-                    expected: "an object",
-                }
-                .into());
-            }
-            self.stream_options = StreamOptions::Null(value.span);
-            return Ok(());
-        }
-        let mut object = scan.open_object()?;
-        let first_member = scan.offset();
-        let mut options = StreamOptions::Empty { first_member };
-        while let Some(key) = scan.next_key(&mut object)? {
-            let name = text::name(key, self.bytes);
-            if *name == *b"include_usage" {
-                if let StreamOptions::IncludeUsage { .. } = options {
-                    return Err(BodyError::Duplicate { field: INCLUDE_USAGE }.into());
-                }
-                let (value, asked) = boolean(scan, INCLUDE_USAGE)?;
-                options = StreamOptions::IncludeUsage { value, asked };
-                continue;
-            }
-            fold::check(&name, &["include_usage"])?;
-            scan.value()?;
-            if let StreamOptions::Empty { first_member } = options {
-                options = StreamOptions::Others { first_member };
-            }
-        }
-        self.stream_options = options;
         Ok(())
     }
 
@@ -384,8 +379,6 @@ impl<'a> Reader<'a> {
         })
     }
 }
-
-const INCLUDE_USAGE: &str = "stream_options.include_usage";
 
 /// Fields that hold a schema or a template's values: the keys in them are the client's own.
 const SCHEMAS: [&str; 8] = [

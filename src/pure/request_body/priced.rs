@@ -73,7 +73,20 @@ impl RequestBody {
                 priced.insert(field);
             }
         }
-        rules.check(self.refused.without(priced))
+        let checked = rules.check(self.refused.without(priced));
+        checked.map_err(|error| self.as_written(error))
+    }
+
+    /// A refusal by what the client wrote: `hosted_tools` is the name that `allow_fields` has for what stands in `tools`.
+    fn as_written(&self, error: BodyError) -> BodyError {
+        let in_tools = self.names.as_ref().is_some_and(|names| names.hosted_tools);
+        match error {
+            BodyError::Refused {
+                field: fields::HOSTED_TOOLS,
+                ..
+            } if in_tools => BodyError::HostedTools,
+            error => error,
+        }
     }
 
     /// Whether what a field says has a price.

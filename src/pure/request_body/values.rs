@@ -2,9 +2,9 @@
 
 use std::num::NonZeroU64;
 
-use super::BodyError;
-use super::prompt;
-use super::scan::{Fault, Kind, Scanner, Span};
+use super::members::StreamOptions;
+use super::scan::{Fault, Kind, Scanner, Span, Value};
+use super::{BodyError, fields, fold, prompt, text};
 
 /// Reads a boolean; null is false.
 pub(super) fn boolean(scan: &mut Scanner<'_>, field: &'static str) -> Result<(Span, bool), Fault> {
@@ -42,3 +42,73 @@ pub(super) fn positive(
         .into()),
     }
 }
+
+/// Reads `stream_options`: an object or null.
+pub(super) fn stream_options(scan: &mut Scanner<'_>, bytes: &[u8]) -> Result<StreamOptions, Fault> {
+    if scan.peek() != Some(b'{') {
+        let value = scan.value()?;
+        if value.kind != Kind::Null {
+            return Err(BodyError::WrongType {
+                field: "stream_options",
+                expected: "an object",
+            }
+            .into());
+        }
+        return Ok(StreamOptions::Null(value.span));
+    }
+    let mut object = scan.open_object()?;
+    let first_member = scan.offset();
+    let mut options = StreamOptions::Empty { first_member };
+    while let Some(key) = scan.next_key(&mut object)? {
+        let name = text::name(key, bytes);
+        if *name == *b"include_usage" {
+            if let StreamOptions::IncludeUsage { .. } = options {
+                return Err(BodyError::Duplicate { field: INCLUDE_USAGE }.into());
+            }
+            let (value, asked) = boolean(scan, INCLUDE_USAGE)?;
+            options = StreamOptions::IncludeUsage { value, asked };
+            continue;
+        }
+        fold::check(&name, &["include_usage"])?;
+        scan.value()?;
+        if let StreamOptions::Empty { first_member } = options {
+            options = StreamOptions::Others { first_member };
+        }
+    }
+    Ok(options)
+}
+
+/// Whether a value of `usage`, which was read, asks for the usage: its `include` is true. It is an object or null.
+pub(super) fn asks_usage(value: Value, bytes: &[u8]) -> Result<bool, Fault> {
+    match value.kind {
+        Kind::Object => {}
+        Kind::Null => return Ok(false),
+        _ => {
+            return Err(BodyError::WrongType {
+                field: fields::USAGE,
+                expected: "an object",
+            }
+            .into());
+        }
+    }
+    let mut scan = Scanner::at(bytes, value.span.start);
+    let mut object = scan.open_object()?;
+    let mut asked = None;
+    while let Some(key) = scan.next_key(&mut object)? {
+        let name = text::name(key, bytes);
+        if *name != *b"include" {
+            fold::check(&name, &["include"])?;
+            scan.value()?;
+            continue;
+        }
+        if asked.is_some() {
+            return Err(BodyError::Duplicate { field: INCLUDE }.into());
+        }
+        let (_, include) = boolean(&mut scan, INCLUDE)?;
+        asked = Some(include);
+    }
+    Ok(asked.unwrap_or(false))
+}
+
+const INCLUDE_USAGE: &str = "stream_options.include_usage";
+const INCLUDE: &str = "usage.include";

@@ -17,7 +17,7 @@ pub(super) fn headers() -> Value {
         "x-ratelimit-remaining-tokens": count("Tokens left in this minute."),
         "x-ratelimit-reset-tokens": reset(),
         "retry-after": { "description": "Seconds until a retry makes sense.", "schema": { "type": "integer", "minimum": 1 } },
-        "x-should-retry": { "description": "A retry cannot help.", "schema": { "const": "false" } },
+        "x-should-retry": { "description": "Whether a retry can help, where the status does not say it.", "schema": { "enum": ["true", "false"] } },
         "www-authenticate": { "description": "How a key is sent.", "schema": { "const": "Bearer" } },
         "idempotency-replayed": { "description": "The answer is that of an earlier call with the same key.", "schema": { "const": "true" } },
         "x-original-request-id": { "description": "That call's id.", "schema": { "type": "string", "format": "uuid" } },

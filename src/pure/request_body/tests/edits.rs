@@ -4,28 +4,28 @@ use super::*;
 
 /// Edits a body on an endpoint and compares bytes.
 #[track_caller]
-fn check(endpoint: Endpoint, before: &str, edit: Edit<'_>, after: &str) {
+pub(super) fn check(endpoint: Endpoint, before: &str, edit: Edit<'_>, after: &str) {
     let body = RequestBody::parse(Bytes::copy_from_slice(before.as_bytes()), endpoint).unwrap();
     let edited = body.edit(&edit);
     assert_eq!(String::from_utf8_lossy(&edited), after);
     super::super::fuzz_body(before.as_bytes());
 }
 
-fn rename(model: &str) -> Edit<'_> {
+pub(super) fn rename(model: &str) -> Edit<'_> {
     Edit {
         model,
         maximum: MaximumField::MaxTokens,
         cap: None,
-        session: SessionField::Dropped,
+        rules: FieldRules::default(),
     }
 }
 
-fn cap(tokens: u64, maximum: MaximumField) -> Edit<'static> {
+pub(super) fn cap(tokens: u64, maximum: MaximumField) -> Edit<'static> {
     Edit {
         model: "m",
         maximum,
         cap: NonZeroU64::new(tokens),
-        session: SessionField::Dropped,
+        rules: FieldRules::default(),
     }
 }
 
@@ -239,63 +239,4 @@ fn a_clients_own_maximum_moves_to_the_name_that_the_upstream_reads() {
             &after.replace("BASE", base),
         );
     }
-}
-
-#[test]
-fn a_session_is_taken_out_wherever_it_stands() {
-    let kept = |edit: Edit<'static>| Edit {
-        session: SessionField::Kept,
-        ..edit
-    };
-    let rest = r#""model":"m","messages":[{}]"#;
-    for (before, after) in [
-        (format!(r#"{{"session_id":"a",{rest}}}"#), format!("{{{rest}}}")),
-        (format!(r#"{{ "session_id" : "a" , {rest}}}"#), format!("{{  {rest}}}")),
-        (format!(r#"{{{rest},"session_id":7}}"#), format!("{{{rest}}}")),
-        (
-            format!("{{{rest}\n,\n\"session_id\":{{\"a\":[1]}} }}"),
-            format!("{{{rest}\n }}"),
-        ),
-        (
-            r#"{"model":"m","session_id":"a","messages":[{}]}"#.to_owned(),
-            format!("{{{rest}}}"),
-        ),
-        (format!(r#"{{"s\u0065ssion_id":null,{rest}}}"#), format!("{{{rest}}}")),
-        // Not the client's own, deeper in the body.
-        (
-            format!(r#"{{{rest},"metadata":{{"session_id":"a"}}}}"#),
-            format!(r#"{{{rest},"metadata":{{"session_id":"a"}}}}"#),
-        ),
-    ] {
-        check(Endpoint::Chat, &before, rename("m"), &after);
-        check(Endpoint::Chat, &before, kept(rename("m")), &before);
-    }
-    // Beside another member that goes, in either order, and before what is put in.
-    let capped = r#""max_tokens":3,"#;
-    for before in [
-        format!(r#"{{"session_id":"a","max_completion_tokens":9,{capped}{rest}}}"#),
-        format!(r#"{{"max_completion_tokens":9,"session_id":"a",{capped}{rest}}}"#),
-        format!(r#"{{"max_completion_tokens":9,{capped}"session_id":"a",{rest}}}"#),
-        format!(r#"{{"session_id":"a",{capped}"max_completion_tokens":9,{rest}}}"#),
-        format!(r#"{{{capped}"max_completion_tokens":9,"session_id":"a",{rest}}}"#),
-    ] {
-        check(
-            Endpoint::Chat,
-            &before,
-            cap(3, MaximumField::MaxTokens),
-            &format!("{{{capped}{rest}}}"),
-        );
-        check(
-            Endpoint::ChatStream,
-            &before,
-            cap(3, MaximumField::MaxTokens),
-            &format!(r#"{{"stream":true,"stream_options":{{"include_usage":true}},{capped}{rest}}}"#),
-        );
-    }
-    let twice = format!(r#"{{"session_id":"a","session_id":"b",{rest}}}"#);
-    let twice = RequestBody::parse(Bytes::from(twice), Endpoint::Chat);
-    assert_eq!(twice.unwrap_err(), BodyError::Duplicate { field: "session_id" });
-    // Of embeddings it is no conversation's.
-    let input = r#"{"model":"m","input":"x","session_id":"a"}"#;
-    check(Endpoint::Embeddings, input, rename("m"), input);
 }

@@ -3,12 +3,16 @@
 use std::fmt;
 
 use proptest::prelude::*;
-use proptest::sample::select;
+use proptest::sample::{select, subsequence};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use super::generators::{json, request, string};
 use super::*;
+
+/// The members that a provider gets only where its configuration allows them; `store` where it says so as well.
+const WITHHELD: [&str; 4] = ["session_id", "metadata", "store", "usage"];
 
 const SEEDS: [&str; 4] = [
     r#"{"model":"a/b:c","messages":[{"role":"user","content":"h\n\u00e9\ud83d\ude00"}],"stream":true,"max_tokens":10}"#,
@@ -117,14 +121,17 @@ proptest! {
     }
 }
 
+/// An edit: the model, the field of the maximum, the cap, and the fields that the provider's configuration allows.
+type AnyEdit = (String, MaximumField, Option<NonZeroU64>, Vec<&'static str>);
+
 /// The edited body has the members of the original in their order and spelling, but for those that the edit names.
-fn check_edit(text: &str, (model, maximum, cap): &(String, MaximumField, Option<NonZeroU64>), endpoint: Endpoint) {
+fn check_edit(text: &str, (model, maximum, cap, allowed): &AnyEdit, endpoint: Endpoint) {
     let body = RequestBody::parse(Bytes::copy_from_slice(text.as_bytes()), endpoint).unwrap();
     let edited = body.edit(&Edit {
         model,
         maximum: *maximum,
         cap: *cap,
-        session: SessionField::Dropped,
+        rules: FieldRules::allowing(allowed.iter().copied()).unwrap(),
     });
     let Members(before) = serde_json::from_str(text).unwrap();
     let Members(after) = serde_json::from_slice(&edited).unwrap();
@@ -134,6 +141,11 @@ fn check_edit(text: &str, (model, maximum, cap): &(String, MaximumField, Option<
             .find(|(key, _)| key == name)
             .map(|(_, raw)| serde_json::from_str::<Value>(raw).unwrap())
     };
+    let is_withheld = |(name, raw): &(String, String)| match name.as_str() {
+        "store" => !allowed.contains(&"store") && ["null", "false"].contains(&raw.as_str()),
+        name => WITHHELD.contains(&name) && !allowed.contains(&name),
+    };
+    let is_any_withheld = before.iter().any(is_withheld);
     let untouched = |members: Vec<(String, String)>| -> Vec<_> {
         let named = [
             "model",
@@ -179,10 +191,14 @@ fn check_edit(text: &str, (model, maximum, cap): &(String, MaximumField, Option<
         }
     }
     let spaces = |text: &[u8]| text.iter().filter(|byte| byte.is_ascii_whitespace()).count();
-    if !both && !model.contains(' ') && !body.model().contains([' ', '\n', '\t', '\r']) {
+    if !both && !is_any_withheld && !model.contains(' ') && !body.model().contains([' ', '\n', '\t', '\r']) {
         assert_eq!(spaces(text.as_bytes()), spaces(&edited), "white space");
     }
-    assert_eq!(untouched(before), untouched(after));
+    let asks = |name: &str, member: &str| value(&before, name).is_some_and(|value| value[member] == true);
+    let asks_usage = asks("stream_options", "include_usage") || asks("usage", "include");
+    assert_eq!(body.asks_usage(), asks_usage);
+    let sent = before.into_iter().filter(|member| !is_withheld(member)).collect();
+    assert_eq!(untouched(sent), untouched(after));
 }
 
 /// The members of an object in their order, keys unescaped and values as they are written.
@@ -208,148 +224,11 @@ impl<'de> Deserialize<'de> for Members {
     }
 }
 
-/// A chat or embeddings request: its members as they are written, and the white space between.
-#[derive(Clone, Debug)]
-struct Request {
-    members: Vec<(String, String)>,
-    space: &'static str,
-}
-
-impl Request {
-    fn text(&self) -> String {
-        let space = self.space;
-        let members: Vec<_> = self
-            .members
-            .iter()
-            .map(|(key, value)| format!("{space}{key}{space}:{space}{value}{space}"))
-            .collect();
-        format!("{space}{{{}}}{space}", members.join(","))
-    }
-}
-
-fn request() -> impl Strategy<Value = Request> {
-    let known = |name: &'static str, value: BoxedStrategy<String>| {
-        (key(name), value).prop_map(|(key, value)| vec![(key, value)]).boxed()
-    };
-    let optional = |name, value| prop_oneof![Just(Vec::new()), known(name, value)].boxed();
-    let number = || {
-        select(vec!["null", "1", "7", "50", "4294967295"])
-            .prop_map(str::to_owned)
-            .boxed()
-    };
-    let boolean = || select(vec!["null", "true", "false"]).prop_map(str::to_owned).boxed();
-    let options = prop_oneof![
-        Just("null".to_owned()),
-        Just("{ }".to_owned()),
-        json().prop_map(|value| format!(r#"{{ "o" :{value}}}"#)),
-        (boolean(), json(), key("include_usage"))
-            .prop_map(|(usage, other, key)| format!("{{\"o\":{other}, {key} : {usage}}}")),
-    ];
-    let messages = prop::collection::vec(message(), 1..4).prop_map(|messages| format!("[{}]", messages.join(" ,")));
-    let input = select(vec![r#""text""#, r#"["a", "b\n"]"#, "[1, 2]", "[[1],[2,3]]"]).prop_map(str::to_owned);
-    let unknown = prop::collection::vec((unknown_key(), json()), 0..4);
-    let sets = (
-        known("model", string().prop_filter("empty", |raw| raw.len() > 2).boxed()),
-        known("messages", messages.boxed()),
-        optional("input", input.boxed()),
-        optional("stream", boolean()),
-        optional("stream_options", options.boxed()),
-        optional("max_tokens", number()),
-        optional("max_completion_tokens", number()),
-        optional("n", number()),
-        unknown,
-    );
-    (
-        sets.prop_map(|(a, b, c, d, e, f, g, h, i)| [a, b, c, d, e, f, g, h, i].concat())
-            .prop_shuffle(),
-        space(),
-    )
-        .prop_map(|(members, space)| Request { members, space })
-}
-
-fn message() -> impl Strategy<Value = String> {
-    let part = prop_oneof![
-        string().prop_map(|text| format!(r#"{{"type":"text","text":{text}}}"#)),
-        Just(r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,AAAA"}}"#.to_owned()),
-        Just(r#"{"type":"input_image","image_url":"data:image\/png;base64,AAAA"}"#.to_owned()),
-        json(),
-    ];
-    let parts = prop::collection::vec(part, 0..4).prop_map(|parts| format!("[{}]", parts.join(",")));
-    let content = prop_oneof![string(), json(), parts];
-    (key("content"), content, unknown_key(), json())
-        .prop_map(|(key, content, other, value)| format!(r#"{{"role":"user",{key}:{content},{other}:{value}}}"#))
-}
-
-fn edit() -> impl Strategy<Value = (String, MaximumField, Option<NonZeroU64>)> {
+fn edit() -> impl Strategy<Value = AnyEdit> {
     let fields = select(vec![MaximumField::MaxTokens, MaximumField::MaxCompletionTokens]);
     let caps = prop_oneof![Just(None), (1_u64..100).prop_map(NonZeroU64::new)];
     let models = prop_oneof![Just("m".to_owned()), "[a-z/:.\"\\\\\u{1}é-]{1,30}"];
-    (models, fields, caps)
-}
-
-/// A name as a key, some of its letters escaped.
-fn key(name: &'static str) -> impl Strategy<Value = String> {
-    prop::collection::vec(prop::bool::weighted(0.1), name.len()).prop_map(move |escaped| {
-        let letters = name.chars().zip(escaped).map(|(letter, escaped)| match escaped {
-            true => format!("\\u{:04x}", u32::from(letter)),
-            false => letter.to_string(),
-        });
-        format!("\"{}\"", letters.collect::<String>())
-    })
-}
-
-/// A key that no field has.
-fn unknown_key() -> impl Strategy<Value = String> {
-    string().prop_map(|raw| raw.replacen('"', "\"x-", 1))
-}
-
-fn json() -> impl Strategy<Value = String> {
-    let number = "-?(0|[1-9][0-9]{0,18})([.][0-9]{1,20})?([eE][+-]?[0-9]{1,2})?";
-    let leaf = prop_oneof![
-        select(vec!["null", "true", "false", "{}", "[]", "{ }", "[ ]"]).prop_map(str::to_owned),
-        number,
-        string(),
-    ];
-    leaf.prop_recursive(4, 24, 4, |inner| {
-        let arrays = (prop::collection::vec(inner.clone(), 0..4), space())
-            .prop_map(|(values, space)| format!("[{space}{}{space}]", values.join(&format!("{space},{space}"))));
-        let objects = (prop::collection::vec((string(), inner), 0..4), space()).prop_map(|(members, space)| {
-            let members: Vec<_> = members
-                .iter()
-                .map(|(key, value)| format!("{key}{space}:{space}{value}"))
-                .collect();
-            format!("{{{space}{}{space}}}", members.join(&format!("{space},{space}")))
-        });
-        prop_oneof![arrays, objects]
-    })
-}
-
-fn string() -> impl Strategy<Value = String> {
-    let piece = prop_oneof![
-        "[ -!#-\\[\\]-~]{0,12}",
-        "[ -!#-\\[\\]-~]{30,80}",
-        "[é漢😀\u{80}\u{10ffff}\u{2028}\u{7f}]{1,4}",
-        select(vec![
-            "\\n",
-            "\\\"",
-            "\\\\",
-            "\\/",
-            "\\b",
-            "\\f",
-            "\\r",
-            "\\t",
-            "\\u0000",
-            "\\u00E9",
-            "\\ud83d\\ude00",
-            "\\uFFFF"
-        ])
-        .prop_map(str::to_owned),
-    ];
-    prop::collection::vec(piece, 0..4).prop_map(|pieces| format!("\"{}\"", pieces.concat()))
-}
-
-fn space() -> impl Strategy<Value = &'static str> {
-    select(vec!["", "", " ", "\n", "\t \r\n"])
+    (models, fields, caps, subsequence(WITHHELD.to_vec(), 0..=WITHHELD.len()))
 }
 
 #[derive(Clone, Copy, Debug)]

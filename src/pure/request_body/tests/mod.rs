@@ -9,10 +9,12 @@ use super::*;
 mod conversations;
 mod edits;
 mod generated;
+mod generators;
 mod grammar;
 mod maxima;
 mod priced;
 mod prompts;
+mod withheld;
 
 pub(super) fn chat(body: &str) -> Result<RequestBody, BodyError> {
     RequestBody::parse(Bytes::copy_from_slice(body.as_bytes()), Endpoint::Chat)
@@ -155,12 +157,17 @@ fn wrong_types() {
             &format!(r#""stream_options":{{"include_usage":{value}}}"#),
             wrong("stream_options.include_usage", "a boolean"),
         );
+        check_member_refused(
+            &format!(r#""usage":{{"include":{value}}}"#),
+            wrong("usage.include", "a boolean"),
+        );
     }
     for value in ["1", "true", "\"\"", "[]"] {
         check_member_refused(
             &format!(r#""stream_options":{value}"#),
             wrong("stream_options", "an object"),
         );
+        check_member_refused(&format!(r#""usage":{value}"#), wrong("usage", "an object"));
     }
 }
 
@@ -262,6 +269,9 @@ fn known_fields_stand_once() {
         (r#""n":1,"\u006E":2"#, "n"),
         (r#""tools":[],"tools":[]"#, "tools"),
         (r#""functions":[],"functions":[]"#, "functions"),
+        (r#""metadata":{},"met\u0061data":null"#, "metadata"),
+        (r#""usage":{"include":true},"us\u0061ge":null"#, "usage"),
+        (r#""usage":{"include":true,"inclu\u0064e":false}"#, "usage.include"),
     ] {
         check_member_refused(members, BodyError::Duplicate { field });
     }
@@ -344,4 +354,28 @@ fn tools_that_the_upstream_runs_are_refused() {
     ] {
         assert!(hosted(theirs), "{theirs}");
     }
+}
+
+#[test]
+fn tools_that_are_refused_are_told_what_tools_must_be() {
+    const HOSTED: &str = "`tools` must be functions of the client: {\"type\":\"function\",\"function\":{…}}; tools that run at the provider \
+                          are not accepted";
+    let told = |members: &str| {
+        let refused = check_accepted(members).check_fields(&FieldRules::default(), None);
+        refused.unwrap_err().to_string()
+    };
+    for tools in [
+        r#"[{"type":"web_search"}]"#,
+        // As Anthropic's interface has them.
+        r#"[{"name":"f","description":"d","input_schema":{"type":"object","properties":{}}}]"#,
+        r#"{"type":"function","function":{"name":"f"}}"#,
+        r#"[{}]"#,
+    ] {
+        assert_eq!(told(&format!(r#""tools":{tools}"#)), HOSTED, "{tools}");
+    }
+    assert_eq!(
+        told(r#""hosted_tools":["x"],"tools":[{"type":"function","function":{"name":"f"}}]"#),
+        "`hosted_tools` is not accepted here: the upstream charges for it beside the tokens",
+        "a key is told by its name"
+    );
 }

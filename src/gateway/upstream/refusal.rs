@@ -1,0 +1,123 @@
+//! An upstream refuses a call: its words are gathered before the client is told anything, for they say whether the request is at fault, or
+//! the operator's key or account.
+
+use bytes::Bytes;
+use pingora::http::ResponseHeader;
+use pingora::{Error, ErrorType};
+
+use super::targets::Candidate;
+use super::verdict::Verdict;
+use crate::clock::Clock;
+use crate::gateway::api::responses;
+use crate::gateway::context::{Answer, Attempt, Call, Ctx, Refusal};
+use crate::pure::error::ApiError;
+use crate::pure::error::provider_words::ProviderWords;
+
+/// The upstream's refusal is put in the interface's shape, with its own message when that can be read: its words are gathered, and ours
+/// are written at their end, if another target is not to be asked.
+pub(super) fn begin(response: &mut ResponseHeader, ctx: &mut Ctx, refusal: Refusal) -> pingora::Result<()> {
+    let wire = refusal.error.to_wire();
+    let headers = responses::error_headers(&wire, ctx);
+    *response = responses::head(responses::status(&wire)?, headers);
+    if let Some(call) = ctx.call() {
+        call.failure = Some(Box::new(refusal.error.clone()));
+        call.answer = Answer::Refusal(Box::new(refusal));
+    }
+    Ok(())
+}
+
+/// One piece of a refusal's words: nothing passes before their end.
+///
+/// # Errors
+/// When they do not end, and at their end when the request is not at fault.
+pub(super) fn piece(body: &mut Option<Bytes>, ends: bool, call: &mut Call, clock: &Clock) -> pingora::Result<()> {
+    let Answer::Refusal(refusal) = &mut call.answer else {
+        return Ok(());
+    };
+    if let Some(chunk) = body.take() {
+        let room = REFUSAL_BYTES_MAX.saturating_sub(refusal.words.len());
+        let words = &mut refusal.words;
+        words.extend_from_slice(chunk.get(..room.min(chunk.len())).unwrap_or_default());
+        if chunk.len() > room {
+            let mut failed = Error::explain(ErrorType::InvalidHTTPHeader, "a refusal without end");
+            failed.as_up();
+            return Err(failed);
+        }
+    }
+    if !ends {
+        *body = Some(Bytes::new());
+        return Ok(());
+    }
+    match decide(refusal, call.attempt.as_ref(), clock) {
+        Ok(error) => {
+            *body = Some(Bytes::from(error.to_wire().body()));
+            if let Some(recorder) = call.recorder() {
+                recorder.failed(&error);
+            }
+            Ok(())
+        }
+        Err(verdict) => Err(call.end_attempt(*verdict)),
+    }
+}
+
+/// The words of a refusal broke off or did not end: what came of them decides.
+pub(super) fn broke_off(call: &mut Call, clock: &Clock) {
+    let Answer::Refusal(refusal) = &call.answer else {
+        return;
+    };
+    match decide(refusal, call.attempt.as_ref(), clock) {
+        Ok(error) => call.failure = Some(Box::new(error)),
+        Err(verdict) => call.verdict = Some(verdict),
+    }
+}
+
+/// What a refusal comes to, by what came of its words: an error for the client, or else a verdict on the target.
+fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result<ApiError, Box<Verdict>> {
+    let words = ProviderWords::read(&refusal.words);
+    let candidate = attempt.map(|attempt| &attempt.candidate);
+    let verdict = |error, status| {
+        let retry_after_secs = refusal.retry_after_secs;
+        Box::new(Verdict {
+            error,
+            status,
+            retry_after_secs,
+        })
+    };
+    if let Some(said) = words.about_operator {
+        if let Some(candidate) = candidate {
+            credential_refused(candidate, refusal.status, Some(said));
+        }
+        let error = ApiError::from_upstream_status(CREDENTIAL_REFUSED_STATUS, None);
+        return Err(verdict(error, CREDENTIAL_REFUSED_STATUS));
+    }
+    let ApiError::UpstreamRefused { status, message } = &refusal.error else {
+        return Err(verdict(refusal.error.clone(), refusal.status));
+    };
+    if let Some(candidate) = candidate {
+        candidate.breaker.succeeded(|| clock.now());
+    }
+    Ok(ApiError::UpstreamRefused {
+        status: *status,
+        message: words.message.unwrap_or_else(|| message.clone()),
+    })
+}
+
+/// The target refuses the gateway's own credential, or the account behind it: the operator is told, once until it is taken again. `said`
+/// is what an answer has said of it whose status does not.
+pub(super) fn credential_refused(candidate: &Candidate, status: u16, said: Option<&'static str>) {
+    let (provider, model) = (&candidate.upstream.provider.name, &candidate.model);
+    let said = said.map(|said| format!(" ({said})")).unwrap_or_default();
+    if candidate.refused_credential(true) {
+        log::error!(
+            "{provider} answered {status}{said}: it refuses the gateway's own credential for {model}, or the account behind it \
+             (providers.{provider}.api_key_env)"
+        );
+    } else {
+        log::debug!("{provider} answered {status}{said}");
+    }
+}
+
+/// Most bytes of an upstream's refusal that are read for its message.
+const REFUSAL_BYTES_MAX: usize = 64 << 10;
+/// The status that a refusal stands for which speaks of the operator's key or account.
+const CREDENTIAL_REFUSED_STATUS: u16 = 403;

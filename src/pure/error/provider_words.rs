@@ -1,0 +1,193 @@
+//! What a provider says when it refuses a call, in the shapes that providers have: the message for the client, and whether it speaks of
+//! the operator's key or account with the provider, which is not the client's to read.
+
+use serde_json::Value;
+
+/// What could be read of a provider's refusal.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct ProviderWords {
+    /// Its message, of [`MESSAGE_CHARS_MAX`] characters at most. None where none can be read.
+    pub message: Option<String>,
+    /// The entry of the tables by which it speaks of the operator's key or account. None: it speaks of the request.
+    pub about_operator: Option<&'static str>,
+}
+
+impl ProviderWords {
+    /// Reads the body of a refusal.
+    pub fn read(body: &[u8]) -> ProviderWords {
+        let Ok(value) = serde_json::from_slice::<Value>(body) else {
+            return ProviderWords::default();
+        };
+        let own = ProviderWords::of(&value);
+        let Some(inner) = forwarded(&value) else { return own };
+        ProviderWords {
+            message: inner.message.or(own.message),
+            about_operator: own.about_operator.or(inner.about_operator),
+        }
+    }
+
+    fn of(value: &Value) -> ProviderWords {
+        let outer = single(value);
+        let error = error_of(outer);
+        let message = message(error);
+        let by_message = message.as_ref().and_then(|message| match message {
+            Message::Written(text) => operator_phrase(text),
+            Message::Composed(_) => None,
+        });
+        ProviderWords {
+            about_operator: operator_code(error).or_else(|| operator_code(outer)).or(by_message),
+            message: message.map(|message| shortened(message.text())),
+        }
+    }
+
+    /// Words that are no JSON.
+    fn plain(text: &str) -> ProviderWords {
+        ProviderWords {
+            message: (!text.trim().is_empty()).then(|| shortened(text)),
+            about_operator: operator_phrase(text),
+        }
+    }
+}
+
+/// A refusal's message.
+enum Message<'v> {
+    /// As the provider wrote it.
+    Written(&'v str),
+    /// Made of the first fault of a list. It begins with the names of fields, which are the client's.
+    Composed(String),
+}
+
+impl Message<'_> {
+    fn text(&self) -> &str {
+        match self {
+            Message::Written(text) => text,
+            Message::Composed(text) => text,
+        }
+    }
+}
+
+/// What stands in a list by itself.
+fn single(value: &Value) -> &Value {
+    match value.as_array().map(Vec::as_slice) {
+        Some([only]) => only,
+        _ => value,
+    }
+}
+
+/// The object, or the text, that describes the error.
+fn error_of(outer: &Value) -> &Value {
+    single(outer.get("error").unwrap_or(outer))
+}
+
+fn message(error: &Value) -> Option<Message<'_>> {
+    let said = error.get("message").or_else(|| error.get("detail")).unwrap_or(error);
+    let said = said.get("detail").unwrap_or(said);
+    match said.as_array() {
+        Some(faults) => faults.first().and_then(fault).map(Message::Composed),
+        None => said.as_str().map(Message::Written),
+    }
+}
+
+/// A fault of a list: the place of the field, and what is wrong with it.
+fn fault(fault: &Value) -> Option<String> {
+    let what = fault.get("msg")?.as_str()?;
+    let steps = fault.get("loc").and_then(Value::as_array).map(Vec::as_slice);
+    let steps = steps.unwrap_or_default().iter();
+    let place: Vec<String> = steps
+        .map(|step| step.as_str().map_or_else(|| step.to_string(), str::to_owned))
+        .collect();
+    if place.is_empty() {
+        return Some(what.to_owned());
+    }
+    Some(format!("{}: {what}", place.join(".")))
+}
+
+/// The words of the provider behind an aggregator, which passes them on as text.
+fn forwarded(value: &Value) -> Option<ProviderWords> {
+    let error = error_of(single(value));
+    if error.get("message")?.as_str()? != FORWARDED {
+        return None;
+    }
+    let raw = error.get("metadata")?.get("raw")?;
+    let Some(text) = raw.as_str() else {
+        return Some(ProviderWords::of(raw));
+    };
+    Some(match serde_json::from_str::<Value>(text) {
+        Ok(inner) => ProviderWords::of(&inner),
+        Err(_) => ProviderWords::plain(text),
+    })
+}
+
+fn shortened(text: &str) -> String {
+    text.chars().take(MESSAGE_CHARS_MAX).collect()
+}
+
+/// The code of the table that one of these fields is. Others, such as `param`, may have the client's own text in them.
+fn operator_code(error: &Value) -> Option<&'static str> {
+    let fields = ["code", "type", "status"].into_iter();
+    let named = fields.filter_map(|field| error.get(field)?.as_str());
+    let details = error.get("details").and_then(Value::as_array).into_iter().flatten();
+    let reasons = details.filter_map(|detail| detail.get("reason")?.as_str());
+    named.chain(reasons).find_map(|said| {
+        let mut codes = OPERATOR_CODES.iter().copied();
+        codes.find(|code| code.eq_ignore_ascii_case(said))
+    })
+}
+
+/// The phrase of the table that the message begins with. Further on it may repeat what the client wrote, and a client must not be able to
+/// turn a fault of its request into a fail-over and an alarm.
+fn operator_phrase(message: &str) -> Option<&'static str> {
+    let message = message.trim_start().as_bytes();
+    OPERATOR_PHRASES.iter().copied().find(|phrase| {
+        let begins = message.get(..phrase.len());
+        begins.is_some_and(|begins| begins.eq_ignore_ascii_case(phrase.as_bytes()))
+    })
+}
+
+/// Most characters of a provider's message that are passed on.
+pub const MESSAGE_CHARS_MAX: usize = 2_000;
+/// What OpenRouter says where a provider's own words stand in `metadata.raw`.
+const FORWARDED: &str = "Provider returned error";
+/// Whole values of `code`, `type`, `status` and `details[].reason`, in any case.
+const OPERATOR_CODES: &[&str] = &[
+    // OpenAI, and who speaks as it does.
+    "insufficient_quota",
+    "billing_hard_limit_reached",
+    "billing_not_active",
+    "account_deactivated",
+    "invalid_api_key",
+    // Anthropic.
+    "authentication_error",
+    "billing_error",
+    // Google.
+    "API_KEY_INVALID",
+    "API_KEY_SERVICE_BLOCKED",
+    "API_KEY_IP_ADDRESS_BLOCKED",
+    "API_KEY_HTTP_REFERRER_BLOCKED",
+    "BILLING_DISABLED",
+    "CONSUMER_SUSPENDED",
+    "SERVICE_DISABLED",
+    // Moonshot and Alibaba.
+    "exceeded_current_quota_error",
+    "Arrearage",
+];
+/// How messages begin, in any case. "You exceeded your current quota" is not among them: Google says so of a limit of a minute.
+const OPERATOR_PHRASES: &[&str] = &[
+    // Google.
+    "Missing or invalid Authorization header",
+    "API key not valid",
+    "API key expired",
+    "API key not found. Please pass a valid API key",
+    "User location is not supported for the API use",
+    // Anthropic.
+    "Your credit balance is too low to access",
+    "You have reached your specified API usage limits",
+    "This organization has been disabled",
+    // OpenAI and xAI.
+    "Incorrect API key provided",
+    "Billing hard limit has been reached",
+    "Your account is not active, please check your billing details",
+];
+
+#[cfg(test)]
+mod tests;

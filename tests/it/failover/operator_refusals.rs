@@ -1,0 +1,192 @@
+//! A refusal that speaks of the operator's key or account with the provider is no fault of the request, whatever its status: the next
+//! target is asked, the operator is told, and the client reads none of it.
+
+use rust_decimal::Decimal;
+use serde_json::{Value, json};
+
+use crate::chat::{request, streaming};
+use crate::harness::catalogue::{SMALL, TWIN, cost};
+use crate::harness::{Gateway, Reply, Setup, Upstream};
+
+const JSON: (&str, &str) = ("content-type", "application/json");
+const CALLS: u64 = 4;
+
+/// Refusals as providers write them, with their statuses.
+fn refusals() -> Vec<(u16, Value)> {
+    let google = |message: &str, details: Value| {
+        let status = "INVALID_ARGUMENT";
+        json!([{ "error": { "code": 400, "message": message, "status": status, "details": details } }])
+    };
+    let reason = json!([{ "@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": "API_KEY_INVALID" }]);
+    let credit = "Your credit balance is too low to access the Anthropic API. Please go to Plans & Billing to upgrade.";
+    let quota = "You exceeded your current quota, please check your plan and billing details.";
+    let limit = json!({ "error": { "message": "Billing hard limit has been reached", "type": "invalid_request_error",
+        "param": null, "code": "billing_hard_limit_reached" } });
+    let behind = json!({ "error": { "message": "API key expired. Please renew the API key." } }).to_string();
+    vec![
+        (400, google("Missing or invalid Authorization header.", json!([]))),
+        (
+            400,
+            google("API key not valid. Please pass a valid API key.", json!([])),
+        ),
+        (400, google("Said in another language.", reason)),
+        (400, google("API key expired. Please renew the API key.", json!([]))),
+        (
+            400,
+            json!({ "type": "error", "error": { "type": "invalid_request_error", "message": credit } }),
+        ),
+        (402, json!({ "error": { "message": "Insufficient Balance" } })),
+        (
+            429,
+            json!({ "error": { "message": quota, "type": "insufficient_quota", "code": "insufficient_quota" } }),
+        ),
+        (
+            429,
+            json!({ "error": { "message": quota, "type": "insufficient_quota", "code": null } }),
+        ),
+        (400, limit.clone()),
+        (429, limit),
+        (
+            400,
+            json!({ "code": "Client specified an invalid argument", "error": "Incorrect API key provided: xa***" }),
+        ),
+        (
+            400,
+            json!({ "error": { "message": "Provider returned error", "code": 400, "metadata": { "raw": behind } } }),
+        ),
+    ]
+}
+
+/// How many targets of this provider refuse the gateway's credential or account.
+fn refused(gateway: &Gateway, provider: &str) -> Decimal {
+    let metrics = gateway.metrics();
+    metrics.sum("tollgate_credential_refused", &[("provider", provider)])
+}
+
+/// An upstream that answers, whole or streamed.
+async fn answering() -> Upstream {
+    Upstream::by(|_, seen| match seen.json()["stream"] {
+        Value::Bool(true) => Reply::stream_of(&["Hi"], 9, 1),
+        _ => Reply::chat("Hi", 9, 1),
+    })
+    .await
+}
+
+/// Each call, whole and streamed, over a model whose first target gives this reply, is answered by the second.
+async fn check_next_target(reply: Reply) {
+    let (main, spare) = (Upstream::always(reply).await, answering().await);
+    let setup = Setup::over(&main).spare(&spare);
+    let gateway = setup
+        .conf(|conf| conf["timeouts"]["idle_ms"] = 300.into())
+        .start()
+        .await;
+    for client in [&gateway.http1, &gateway.h2c] {
+        client.post("/llm/chat", request(TWIN)).await.ok();
+        let events = client.stream("/llm/chat", streaming(TWIN)).await.ok().rest().await;
+        assert_eq!(events.last().unwrap(), "[DONE]");
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (4, 4));
+    let figures = (refused(&gateway, "main"), refused(&gateway, "spare"));
+    assert_eq!(figures, (Decimal::ONE, Decimal::ZERO));
+    gateway.counted(CALLS).await;
+    let failovers = gateway.metrics().sum("tollgate_failovers_total", &[]);
+    assert_eq!(failovers, Decimal::from(CALLS));
+    assert_eq!(gateway.spent().await, cost(TWIN, 9 * CALLS, CALLS));
+    gateway.check_books().await;
+}
+
+#[tokio::test]
+async fn a_refusal_of_the_operators_key_or_account_is_tried_elsewhere_and_alarms() {
+    for (status, body) in refusals() {
+        println!("{status} {body}");
+        check_next_target(Reply::new(status, &[JSON], body.to_string())).await;
+    }
+}
+
+#[tokio::test]
+async fn one_that_does_not_end_is_decided_by_what_came_of_it() {
+    let words = json!({ "error": { "message": "API key not valid." } }).to_string();
+    for status in [400, 429] {
+        let head = format!("HTTP/1.1 {status} No\r\ncontent-type: application/json\r\ncontent-length: 5000\r\n\r\n");
+        let begun = || Reply::default().bytes([head.as_str(), words.as_str()].concat());
+        check_next_target(begun().close()).await;
+        check_next_target(begun().silence()).await;
+    }
+}
+
+#[tokio::test]
+async fn without_another_target_the_client_is_told_what_a_403_is_told() {
+    let failed =
+        json!({ "error": { "code": 500, "message": "The model's provider failed.", "type": "upstream_error" } });
+    let forbidden = (403, json!({ "error": { "message": "Forbidden" } }));
+    for (status, body) in refusals().into_iter().chain([forbidden]) {
+        println!("{status} {body}");
+        let main = Upstream::always(Reply::new(status, &[JSON], body.to_string())).await;
+        let gateway = Gateway::over(&main).await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            for body in [request(SMALL), streaming(SMALL)] {
+                let answer = client.post("/llm/chat", body).await;
+                answer.error(500, "upstream_error");
+                assert_eq!(answer.json(), failed);
+                assert_eq!(answer.header("x-should-retry"), "", "a retry may help");
+                assert_eq!(answer.header("retry-after"), "");
+            }
+        }
+        gateway.counted(CALLS).await;
+        let kind = [("kind", "status_401_403")];
+        let failures = gateway.metrics().sum("tollgate_upstream_errors_total", &kind);
+        assert_eq!(failures, Decimal::from(if status == 402 { 0 } else { CALLS }));
+        assert_eq!(refused(&gateway, "main"), Decimal::ONE);
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+        gateway.check_books().await;
+    }
+}
+
+#[tokio::test]
+async fn its_breaker_opens_as_by_a_403() {
+    let words = json!({ "error": { "message": "API key not valid." } }).to_string();
+    let (main, spare) = (
+        Upstream::always(Reply::new(400, &[JSON], words)).await,
+        answering().await,
+    );
+    let gateway = Setup::over(&main).spare(&spare).start().await;
+    for _ in 0..8 {
+        gateway.http1.post("/llm/chat", request(TWIN)).await.ok();
+    }
+    assert_eq!((main.seen().len(), spare.seen().len()), (5, 8));
+}
+
+#[tokio::test]
+async fn a_refusal_that_repeats_such_words_of_the_client_is_the_clients() {
+    let phrase = "API key not valid. Please pass a valid API key.";
+    let quoted = format!("\"{phrase}\" is not one of: system, user, assistant");
+    let behind = format!("role: {phrase}");
+    let extra = "Extra inputs are not permitted";
+    for (body, message) in [
+        (
+            json!({ "error": { "message": quoted, "code": "invalid_value", "param": "insufficient_quota" } }),
+            &quoted,
+        ),
+        (
+            json!([{ "error": { "message": behind, "details": [{ "field": "API_KEY_INVALID" }] } }]),
+            &behind,
+        ),
+        (
+            json!({ "detail": [{ "loc": [phrase], "msg": extra }] }),
+            &format!("{phrase}: {extra}"),
+        ),
+    ] {
+        let main = Upstream::always(Reply::new(400, &[JSON], body.to_string())).await;
+        let spare = Upstream::unused().await;
+        let gateway = Setup::over(&main).spare(&spare).start().await;
+        for client in [&gateway.http1, &gateway.h2c] {
+            for body in [request(TWIN), streaming(TWIN)] {
+                let answer = client.post("/llm/chat", body).await;
+                assert_eq!(&answer.error(400, "invalid_request_error")["message"], message);
+            }
+        }
+        assert_eq!((main.seen().len(), spare.seen().len()), (4, 0));
+        assert_eq!(refused(&gateway, "main"), Decimal::ZERO);
+        assert_eq!(gateway.spent().await, Decimal::ZERO);
+    }
+}
