@@ -38,7 +38,7 @@ pub(crate) fn for_start(config: &Config) -> std::result::Result<(), ConfigError>
         problem.held_by != HeldBy::AdminOfRunning
     });
     match missing {
-        None if is_running && !is_ours => stranger(config).map_or(Ok(()), Err),
+        None if is_running && !is_ours => of_another_ledger(config).map_or(Ok(()), Err),
         None => Ok(()),
         Some(Problem {
             error,
@@ -72,14 +72,14 @@ pub(crate) fn for_check(config: &Config) -> Preflight {
         }
     }
     if is_running && !is_ours {
-        found.problems.extend(stranger(config));
+        found.problems.extend(of_another_ledger(config));
     }
     found
 }
 
 /// What is said where the gateway that runs with this `data_dir` has neither a port nor the ledger of this configuration, nor is about to end.
 /// With Redis several gateways may share the folder, and the ledger.
-fn stranger(config: &Config) -> Option<ConfigError> {
+fn of_another_ledger(config: &Config) -> Option<ConfigError> {
     let Store::Sqlite(_) = &config.store else { return None };
     let began = monotonic();
     while began.elapsed() < ENDS_WITHIN {

@@ -284,43 +284,6 @@ fn a_debit_that_stood_is_taken_once_whether_the_store_has_it_or_not() {
     assert_eq!(rig.spent(), expected);
 }
 
-/// A journal that is put back after its gateway was silent for a month: the ledger has forgotten what it took of it.
-#[test]
-fn a_journal_of_a_gateway_that_was_forgotten_is_kept_and_bills_nothing() {
-    let mut rig = Rig::new();
-    let mut hold = rig.call(1);
-    hold.pass(CompletionTokens(5), None);
-    let copies = ["journal", "prompts"].map(|extension| {
-        let file = rig.files(extension).remove(0);
-        let bytes = std::fs::read(&file).unwrap();
-        (file, bytes)
-    });
-    let debit = debit_of(&hold, 8, 6);
-    hold.settle(debit);
-    let mut spent = rig.spent();
-    // What is forgotten is as old as the last debit by which the ledger knows that time has passed.
-    for (number, days, is_known) in [(2, 29, true), (3, 31, true), (4, 31, false)] {
-        rig.process = None;
-        for (file, bytes) in &copies {
-            std::fs::write(file, bytes).unwrap();
-        }
-        rig.start_at("0", NOW.plus_millis(days * 86_400_000));
-        let report = rig.process().recovered.clone();
-        let known = usize::from(is_known);
-        assert_eq!(
-            (report.settled, report.already, report.refused.len()),
-            (0, u64::try_from(known).unwrap(), 1 - known),
-            "{days} {is_known}"
-        );
-        assert_eq!(rig.spent(), spent);
-        let hold = rig.call(number);
-        let debit = debit_of(&hold, 8, 6);
-        hold.settle(debit);
-        spent = rig.spent();
-    }
-    assert_eq!(rig.files("refused").len(), 1);
-}
-
 #[test]
 fn the_journal_of_a_living_process_is_left_alone() {
     let rig = Rig::new();
