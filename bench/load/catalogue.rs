@@ -88,7 +88,13 @@ impl Catalogue {
     }
 }
 
-/// As it is sold.
-pub(crate) const TEXT: &str = include_str!("../../conf/catalogue.yaml");
+/// The catalogue in conf/, but for hidden reasoning: the simulated upstream has none, and the gateway would read on for what it reports when
+/// a client leaves.
+pub(crate) fn sold() -> String {
+    TEXT.replace(REASONS, "")
+}
+
+const TEXT: &str = include_str!("../../conf/catalogue.yaml");
+const REASONS: &str = "    reasoning: true\n";
 /// By which each price is multiplied.
 pub(crate) const MARKUP: &str = "1.15";

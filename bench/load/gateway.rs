@@ -65,7 +65,7 @@ pub(crate) fn launch(fleet: &Fleet, variant: Variant, setup: &Setup) -> Result<S
     };
     let catalogue = Catalogue::read()?;
     let conf = directory.join("tollgate.yaml");
-    fs::write(directory.join("catalogue.yaml"), catalogue::TEXT)?;
+    fs::write(directory.join("catalogue.yaml"), catalogue::sold())?;
     fs::write(
         &conf,
         configuration(fleet, setup, &places, &store, &directory, &catalogue)?,

@@ -124,3 +124,12 @@ fn a_call_that_a_kill_left_open_costs_what_lies_between() {
     assert_eq!(owed.text(), "0.000000000015 to 0.000000000030");
     assert_eq!(owed.and(owed).open_calls, 2);
 }
+
+#[test]
+fn no_model_that_is_sold_reasons_unseen() {
+    let sold = catalogue::sold();
+    assert!(!sold.lines().any(|line| line.trim_start().starts_with("reasoning:")));
+    let models = Catalogue::read().unwrap();
+    let entries = sold.lines().filter(|line| line.starts_with("  - id: "));
+    assert_eq!(entries.count(), models.chat.len() + models.embedding.len());
+}
