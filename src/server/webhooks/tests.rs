@@ -306,13 +306,12 @@ async fn events_that_wait_are_told_to_an_address_that_is_corrected() {
 /// An event waits for a webhook that fails: one that is added meanwhile is told of it, once, and the first goes on being told.
 #[tokio::test]
 async fn a_webhook_that_is_added_is_told_of_events_that_wait_for_another() {
-    let (failing, socket) = unheard();
+    let (failing, _socket) = unheard();
     let (added, got) = heard().await;
     let open = told_over(&[vec![failing.clone()], vec![failing.clone(), added.clone()]]).await;
     let taken = |got: &Got| -> Vec<bool> { got.lock().unwrap().iter().map(|(.., taken)| *taken).collect() };
     assert_eq!((taken(&got), open), (vec![false, true], 1));
     // One that has it is not told again when its list changes.
-    drop(socket);
     let (other, of_other) = heard().await;
     let both = vec![failing, other.clone()];
     assert_eq!(told_over(&[both, vec![other, added]]).await, 0);
