@@ -153,6 +153,16 @@ impl Teller {
         }
     }
 
+    async fn make_account(&self) {
+        let (account, tier) = ("acme".parse().unwrap(), Tier::Pro);
+        self.run(AdminOp::AccountCreate {
+            account,
+            tier,
+            quota_pico: None,
+        })
+        .await;
+    }
+
     async fn post(&self, number: u64) {
         let amount = "1".parse().unwrap();
         let post = CreditPost::top_up("acme".parse().unwrap(), amount, format!("r{number}"));
@@ -191,13 +201,7 @@ async fn every_event_arrives_over_an_hour_without_a_receiver_and_many_deaths() {
     let webhooks = [webhook(&format!("http://{address}/x"))];
     let (clock, got) = (Clock::manual(NOW), Got::default());
     let mut teller = Teller::start(&path, &clock);
-    let (account, tier) = ("acme".parse().unwrap(), Tier::Pro);
-    let create = AdminOp::AccountCreate {
-        account,
-        tier,
-        quota_pico: None,
-    };
-    teller.run(create).await;
+    teller.make_account().await;
     let mut looks = 0;
     while looks < 720 || teller.open().await > 0 {
         if looks < EVENTS {
@@ -257,13 +261,7 @@ async fn told_over(changes: &[Vec<Webhook>]) -> u64 {
     let path = folder.path().join("ledger.db");
     let clock = Clock::manual(NOW);
     let mut teller = Teller::start(&path, &clock);
-    let (account, tier) = ("acme".parse().unwrap(), Tier::Pro);
-    let create = AdminOp::AccountCreate {
-        account,
-        tier,
-        quota_pico: None,
-    };
-    teller.run(create).await;
+    teller.make_account().await;
     teller.post(1).await;
     for webhooks in changes {
         for _ in 0..260 {

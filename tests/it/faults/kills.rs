@@ -163,6 +163,17 @@ killed_at! {
     killed_after_the_acknowledgement_on_sqlite, killed_after_the_acknowledgement_on_redis: "acknowledged:after";
 }
 
+/// The next start closes the hold of the account's call, and takes nothing.
+async fn has_its_credit_after_a_start(site: &mut Site) {
+    site.start(&[]);
+    let ledger = site.ledger();
+    let account = eventually("the hold is closed", async || {
+        Some(view(&ledger, "acme")).filter(|account| account.open_holds == 0)
+    });
+    assert_eq!(account.await.figures.balance.to_string(), "100");
+    assert!(audit(&ledger).findings.is_empty());
+}
+
 /// A gateway that is killed while it gathers a whole answer has delivered nothing of it.
 async fn killed_while_gathering(ground: Ground) {
     let body = whole_chat(&" word".repeat(300), Some((50, 30))).to_string();
@@ -189,13 +200,7 @@ async fn killed_while_gathering(ground: Ground) {
     }
     site.kill();
     call.await.unwrap_err();
-    site.start(&[]);
-    let ledger = site.ledger();
-    let account = eventually("the hold is closed", async || {
-        Some(view(&ledger, "acme")).filter(|account| account.open_holds == 0)
-    });
-    assert_eq!(account.await.figures.balance.to_string(), "100");
-    assert!(audit(&ledger).findings.is_empty());
+    has_its_credit_after_a_start(&mut site).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -227,13 +232,7 @@ async fn killed_while_giving_back(ground: Ground) {
     drop(call);
     eventually("the gateway kills itself", async || site.has_ended().then_some(())).await;
     site.kill();
-    site.start(&[]);
-    let ledger = site.ledger();
-    let account = eventually("the hold is closed", async || {
-        Some(view(&ledger, "acme")).filter(|account| account.open_holds == 0)
-    });
-    assert_eq!(account.await.figures.balance.to_string(), "100");
-    assert!(audit(&ledger).findings.is_empty());
+    has_its_credit_after_a_start(&mut site).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
