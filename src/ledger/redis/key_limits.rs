@@ -53,9 +53,9 @@ impl Shared {
     /// Counts what a key spends from now on, when it is not counted yet.
     pub(super) async fn track(&self, link: &Link, account: &AccountId, key: &KeyId) -> Result<(), AdminError> {
         let [name, _] = account_keys(account);
-        let of_key = usage_of_key(account, key);
+        let (of_key, now) = (usage_of_key(account, key), self.now_text());
         let tracked = self
-            .run_script(link, &script::TRACK, &[&name, &of_key], &[key.as_str()])
+            .run_script(link, &script::TRACK, &[&name, &of_key], &[key.as_str(), &now])
             .await?;
         match reply::text(&tracked)? {
             "none" => Err(AdminError::NoAccount(account.clone())),

@@ -1,6 +1,7 @@
 //! A cluster's slots: which one a key has, whose it is by `CLUSTER SLOTS`, and where a redirection points to.
 
 use std::collections::BTreeSet;
+use std::sync::OnceLock;
 
 use redis::{Arg, Cmd, ErrorKind, RedisError, ServerErrorKind, Value};
 
@@ -88,6 +89,26 @@ pub(super) fn slot_of(key: &[u8]) -> u16 {
     crc16(tag.unwrap_or(key)) % SLOTS
 }
 
+/// The smallest number that as a hash tag (`{…}`) gives a key this slot, which is below [`SLOTS`].
+pub(super) fn tag_of(slot: u16) -> u32 {
+    static TAGS: OnceLock<Vec<u32>> = OnceLock::new();
+    let tags = TAGS.get_or_init(|| {
+        let mut tags = vec![None; usize::from(SLOTS)];
+        let (mut missing, mut tag) = (tags.len(), 0u32);
+        // Each slot has one below 109,758: a test looks at all.
+        while missing > 0 {
+            let slot = usize::from(slot_of(tag.to_string().as_bytes()));
+            if let Some(place) = tags.get_mut(slot).filter(|place| place.is_none()) {
+                *place = Some(tag);
+                missing -= 1;
+            }
+            tag += 1;
+        }
+        tags.into_iter().flatten().collect()
+    });
+    tags.get(usize::from(slot)).copied().unwrap_or_default()
+}
+
 /// The slot of a command's first key; none when it has no key.
 pub(super) fn slot_of_command(command: &Cmd) -> Option<u16> {
     let argument = |at: usize| match command.args_iter().nth(at) {
@@ -167,6 +188,17 @@ mod tests {
         assert_eq!(slot_of(b"a{}b"), crc16(b"a{}b") % SLOTS);
         assert_eq!(slot_of(b"a{b"), crc16(b"a{b") % SLOTS);
         assert_eq!(slot_of(b"a{b}{c}"), slot_of(b"b"));
+    }
+
+    #[test]
+    fn each_slot_has_a_tag() {
+        for slot in 0..SLOTS {
+            let key = format!("tg1:confirm:{{{}}}", tag_of(slot));
+            assert_eq!(slot_of(key.as_bytes()), slot, "{key}");
+        }
+        // No smaller one has this slot.
+        assert_eq!(tag_of(slot_of(b"0")), 0);
+        assert_eq!((0..SLOTS).map(tag_of).max(), Some(109_757));
     }
 
     #[test]

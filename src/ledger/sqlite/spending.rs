@@ -167,7 +167,7 @@ fn spent_before(
     Ok(before)
 }
 
-/// For how many days after its end a period is remembered: calls that came in it may be found in a journal as late.
+/// For how many days after its end a period is remembered: calls that came in it may be found in a journal as late. In Redis, too (`spend.lua`).
 const KEPT_DAYS: i64 = 62;
 /// The usage that counts under a key: its own, and that of keys which count as it.
 const COUNTED: &str = "(u.key = s.key OR u.key IN (SELECT 'key_' || substr(digest, 1, 16) FROM keys

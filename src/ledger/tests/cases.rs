@@ -100,6 +100,7 @@ cases! {
         a_stream_over_midnight_counts_on_the_day_on_which_it_came,
         each_end_user_has_a_limit_of_its_own,
         a_debit_after_its_hold_expired_counts_under_its_limits,
+        what_was_spent_long_ago_is_nothing_to_a_limit_of_now,
         of_many_callers_as_many_win_as_the_tightest_limit_lets,
         a_key_keeps_its_settings,
     ],

@@ -16,12 +16,12 @@ local function less(a, b)
   return a < b
 end
 
--- Adds to a field of an account. False, and nothing changed, when the sum leaves the range. Every other error, such as a memory
--- that is full, ends the script as it would anywhere else: it says nothing about the amount.
+-- Adds to a field of an account. The sum, rounded as a double is (true where nothing was added); false, and nothing changed, when it leaves the
+-- range. Every other error, such as a memory that is full, ends the script as it would anywhere else: it says nothing about the amount.
 local function add(account, field, amount)
   if amount == '0' then return true end
   local reply = redis.pcall('HINCRBY', account, field, amount)
-  if type(reply) == 'number' then return true end
+  if type(reply) == 'number' then return reply end
   if string.find(reply.err, 'overflow', 1, true) then return false end
   redis.call('HINCRBY', account, field, amount)
   return true

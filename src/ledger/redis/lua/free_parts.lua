@@ -8,6 +8,9 @@ for at = 1, #fields, 2 do
   local id = string.sub(fields[at], 1, 2) == 'uh' and string.sub(fields[at], 3)
   if id and redis.call('HEXISTS', account, 'h' .. id) == 0 then
     free_part(account, id, fields[at + 1])
+    -- What it held kept old periods from being forgotten (spend.lua): they are looked through again.
+    local key = string.match(fields[at + 1], '^%d+ (%S+)')
+    if key then redis.call('HDEL', account, 'ud' .. key) end
     freed = freed + 1
   end
 end

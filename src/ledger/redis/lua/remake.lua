@@ -35,7 +35,7 @@ if ARGV[7] and amount ~= '0' then
   local part = redis.call('HGET', account, 'uh' .. id)
   local _, _, free_part = holds()
   if part then free_part(account, id, part) end
-  spending()(account, id, amount, ARGV[7], ARGV[8], ARGV[11], KEYS[3], ARGV[13])
+  spending()(account, id, amount, ARGV[7], ARGV[8], ARGV[11], KEYS[3], ARGV[13], day)
 end
 local expires = string.format('%d', now + ARGV[6])
 local started, requests, tokens, open = window_parts(fact[6])

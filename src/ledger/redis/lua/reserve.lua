@@ -115,7 +115,7 @@ end
 
 if not add(account, 'committed', amount) then return 'range' end
 if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
-if is_limited then spending()(account, id, amount, ARGV[14], ARGV[15], ARGV[19], KEYS[3], ARGV[23]) end
+if is_limited then spending()(account, id, amount, ARGV[14], ARGV[15], ARGV[19], KEYS[3], ARGV[23], day) end
 local expires = string.format('%d', now + ARGV[11])
 local window = started .. string.format(' %d %d %d', counted, tokens + charge, open + 1)
 redis.call('HSET', account, 'w' .. scope, window, 'h' .. id, amount .. ' ' .. now_text .. ' ' .. charge .. ' ' .. scope)

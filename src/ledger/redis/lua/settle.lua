@@ -41,7 +41,7 @@ if surplus then
   add(account, 'committed', negated(surplus))
 end
 
-if fact[8] or ARGV[16] then spend(account, id, key, cost, fact[8], ARGV[16], KEYS[#KEYS], ARGV[17]) end
+if fact[8] or ARGV[16] then spend(account, id, key, cost, fact[8], ARGV[16], KEYS[#KEYS], ARGV[17], day) end
 local changes = { 'HSET', account, producer, numbers }
 if amount then
   local window = fact[6]

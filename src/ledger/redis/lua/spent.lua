@@ -1,6 +1,6 @@
 -- Counts what a call has cost as spent by its key, when that is counted, and by its end user, in the periods in which the call came. What
 -- it held is free again.
-local function spend(account, id, key, cost, is_counted, user, users, ttl)
+local function spend(account, id, key, cost, is_counted, user, users, ttl, today)
   local part = redis.call('HGET', account, 'uh' .. id)
   if part then
     local _, _, free_part = holds()
@@ -20,12 +20,19 @@ local function spend(account, id, key, cost, is_counted, user, users, ttl)
   local a, b, c, d, e, f = string.byte(id, 1, 6)
   local day = math.floor((((((a * 256 + b) * 256 + c) * 256 + d) * 256 + e) * 256 + f) / 86400000)
   local periods = string.format('d%d w%d m%d t', day, day - (day + 3) % 7, month_of(day))
+  local of_day
   for period in string.gmatch(periods, '%S+') do
-    if add(account, 'uc' .. key .. ' ' .. period, cost) then add(account, 'us' .. key .. ' ' .. period, cost) end
+    local counted = add(account, 'uc' .. key .. ' ' .. period, cost) and add(account, 'us' .. key .. ' ' .. period, cost)
+    of_day = of_day or counted
   end
   if own then
     -- Every version's audit holds what a key has spent in all against its usage: so each has its own, and the other's usage says this.
     if add(account, 'uc' .. own .. ' t', cost) then add(account, 'us' .. own .. ' t', cost) end
     redis.pcall('HINCRBY', account .. ':usage:' .. key, 'cshared', cost)
+  end
+  -- The day is the first of them. It counts nothing else: it may be a new one.
+  if of_day == tonumber(cost) then
+    local _, _, forget_periods = spending()
+    forget_periods(account, key, day, today)
   end
 end

@@ -1,12 +1,14 @@
 -- Counts what a key spends from now on, on top of what its usage says that it has spent. A second time nothing changes.
--- KEYS account, usage of the key; ARGV key
-local account, of_key, key = KEYS[1], KEYS[2], ARGV[1]
+-- KEYS account, usage of the key; ARGV key, now
+local account, of_key, key, today = KEYS[1], KEYS[2], ARGV[1], day_of(clock(ARGV[2]))
 local fact = redis.call('HMGET', account, 'avail', 'first', 'last', 'ul' .. key)
 if not fact[1] then return 'none' end
 if fact[4] then return 'known' end
-redis.call('HSET', account, 'ul' .. key, '1')
+-- Days of before count in all alone: their periods would be forgotten (spend.lua).
+local oldest = math.min(today, tonumber(fact[3] or today)) - 62
+redis.call('HSET', account, 'ul' .. key, '1', 'ud' .. key, oldest)
 for day = tonumber(fact[2] or 0), tonumber(fact[3] or -1) do
-  local periods = string.format('d%d w%d m%d t', day, day - (day + 3) % 7, month_of(day))
+  local periods = day < oldest and 't' or string.format('d%d w%d m%d t', day, day - (day + 3) % 7, month_of(day))
   for model in string.gmatch(redis.call('HGET', account, 'd' .. day) or '', '[^\n]+') do
     local cost = redis.call('HGET', of_key, 'c' .. day .. ' ' .. model)
     for period in string.gmatch(cost and periods or '', '%S+') do

@@ -160,6 +160,15 @@ fn a_user_with_few_rights_suffices() {
         run(&ledger, op).unwrap();
     }
     audit_is_clean(&ledger);
+    // With a replica, something is written for it to confirm.
+    let replica = RedisServer::start();
+    replica.ask(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
+    until("the replica follows", || {
+        let replication = server.ask("INFO replication");
+        replication.iter().any(|line| line.contains("state=online"))
+    });
+    run(&ledger, AdminOp::Maintenance { on: false }).unwrap();
+    assert_ne!(replica.ask("KEYS tg1:confirm:*"), ["*0"]);
     assert_eq!(
         server.ask("ACL LOG").first().map(String::as_str),
         Some("*0"),

@@ -90,7 +90,7 @@ fn an_administrative_write_is_acknowledged_once_a_replica_has_it() {
 }
 
 /// A ledger whose master has a replica.
-fn with_replica() -> (RedisServer, RedisServer, Ledger, Caller) {
+pub(super) fn with_replica() -> (RedisServer, RedisServer, Ledger, Caller) {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
     let options = Options {
         timeout: Duration::from_secs(1),

@@ -244,6 +244,36 @@ pub(super) fn a_debit_after_its_hold_expired_counts_under_its_limits(rig: &Rig) 
     audit_is_clean(&rig.ledger);
 }
 
+/// Over more than a year, with a debit that comes when its week is long forgotten.
+pub(super) fn what_was_spent_long_ago_is_nothing_to_a_limit_of_now(rig: &Rig) {
+    let caller = limited(rig, &rig.caller("100"), "1", Reset::Weekly);
+    let open = |n, at: Timestamp, wanted| {
+        let expires = at.plus_millis(60_000);
+        rig.reserve(
+            &caller,
+            &ReserveRequest {
+                expires,
+                ..ask(&caller, (n, at), wanted, None)
+            },
+        )
+    };
+    let late = open(1, NOW, "0.9").unwrap();
+    for n in 1..=60 {
+        rig.clock.advance(7 * 86_400_000);
+        let now = rig.clock.now();
+        open(10 * n, now, "0.6").unwrap().settle(debit_of(&caller, "0.6"));
+        assert_eq!(spent(&caller, Reset::Weekly), of("0.6", "0"));
+        assert!(open(10 * n + 1, now, "0.5").is_err());
+        open(10 * n + 2, now, "0.4").unwrap().release();
+    }
+    assert_eq!(spent(&caller, Reset::None), of("36", "0"));
+    late.settle(debit_of(&caller, "0.8"));
+    assert_eq!(rig.figures(&caller).balance, credits("63.2"));
+    assert_eq!(spent(&caller, Reset::Weekly), of("0.6", "0"));
+    assert_eq!(spent(&caller, Reset::None), of("36.8", "0"));
+    audit_is_clean(&rig.ledger);
+}
+
 /// The limits of account, key and end user in every order of tightness: as many win as the tightest lets through.
 pub(super) fn of_many_callers_as_many_win_as_the_tightest_limit_lets(rig: &Rig) {
     let orders = [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]];
