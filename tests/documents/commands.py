@@ -1,5 +1,6 @@
 """Whether a block that is not run could be: its syntax, and the flags and words of the commands that are this repository's own."""
 
+import itertools
 import re
 import shlex
 import subprocess
@@ -90,3 +91,6 @@ def check_cargo(block: Block, words: list[str]):
             value = not word.startswith("--") and not re.fullmatch(r"[a-z]+(-[a-z]+)*", word)
             follows = words[words.index(word) - 1] in ("--subjects", "--streams", "--against", "--key", "--binary", "--out", "--model")
             assert known or value or follows, f"{block.where}: the load bench has no {word}"
+        # Its client speaks no TLS.
+        for word, follower in itertools.pairwise(words):
+            assert word != "--against" or follower.startswith("http://"), f"{block.where}: the load bench cannot load {follower}"

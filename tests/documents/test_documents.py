@@ -196,6 +196,19 @@ def test_files_that_are_named_are_there():
     assert not (missing := [(where, name) for where, name in named if not (ROOT / name).exists()]), f"not there: {missing}"
 
 
+def test_reports_of_the_bench_are_told_as_they_are():
+    """The table of reports has each of them, with the head that it has: figures of one commit are not told as another's."""
+    rows = {}
+    for line in markdown.read("bench/README.md").partition("### Reports\n")[2].partition("\n## ")[0].splitlines():
+        if found := re.match(r"\| \[[^]]+\]\((\S+)\) \| `(.+)` \| (\w+) \| (.+) \| (.+) \|$", line):
+            rows[f"bench/{found[1]}"] = found.groups()[1:]
+    assert rows.keys() == {name for name in markdown.files() if re.fullmatch(r"bench/figures/.*load\.md", name)}
+    for name, row in rows.items():
+        report = json.loads((ROOT / name).with_suffix(".json").read_text())
+        provenance, machine = report["provenance"], report["machine"]
+        assert row == (provenance["command"], provenance["commit"][:7], provenance["date"].removesuffix(" UTC"), machine["cpu"]), name
+
+
 def test_sizes():
     assert len((ROOT / "README.md").read_bytes()) <= README_BYTES_MAX
     for image in (ROOT / ".github/images").iterdir():
