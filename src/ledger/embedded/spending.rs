@@ -36,7 +36,8 @@ pub(super) fn add(sum: &mut AccountDebit, queued: &QueuedDebit, debit: &Debit) {
             add(None, period);
         }
     }
-    if let Some(end_user) = debit.end_user {
+    // As in memory: a call that cost nothing makes no end user known.
+    if let Some(end_user) = debit.end_user.filter(|_| debit.cost > Credits::ZERO) {
         add(Some(end_user.id), end_user.period(queued.id));
     }
 }

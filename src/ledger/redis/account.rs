@@ -8,6 +8,7 @@ use super::slots::slot_of;
 use crate::ledger::producer::AccountNumbers;
 use crate::pure::account::Scope;
 use crate::pure::error::AccountStop;
+use crate::pure::hash_map::FastMap;
 use crate::pure::ids::{AccountId, KeyId};
 use crate::pure::limits::Window;
 use crate::pure::numbers::{CallNumber, Numbers, ProducerId};
@@ -22,6 +23,11 @@ pub struct Account {
     queued_at: AtomicUsize,
     /// Settlements and releases that Redis has not acknowledged.
     under_way: AtomicUsize,
+    /// When the oldest settlement was queued that waits for the account's slot, which a cluster moves, in milliseconds of the ledger's
+    /// monotonic clock; 0 when none does.
+    waits_since_ms: AtomicU64,
+    /// What its keys count as, of those that Redis was asked of: a key itself, or the one that it came in place of.
+    counts_as: Mutex<FastMap<KeyId, KeyId>>,
     /// When its credit entries were looked through for those that are in no order.
     credits_looked_at_ms: AtomicU64,
     /// Whether the account is stopped, as this process heard last.
@@ -46,6 +52,8 @@ impl Account {
             id,
             queued_at: AtomicUsize::new(0),
             under_way: AtomicUsize::new(0),
+            waits_since_ms: AtomicU64::new(0),
+            counts_as: Mutex::default(),
             credits_looked_at_ms: AtomicU64::new(0),
             stopped: AtomicU8::new(ACTIVE),
             reporting: Default::default(),
@@ -121,6 +129,46 @@ impl Account {
     /// Whether Redis has yet to hear of something that happened here.
     pub(super) fn is_under_way(&self) -> bool {
         self.under_way.load(Ordering::Acquire) > 0
+    }
+
+    /// A settlement that was queued then waits for the account's slot.
+    pub(super) fn waits(&self, queued_ms: u64) {
+        let queued_ms = queued_ms.max(1);
+        let since_ms = self.waits_since_ms.load(Ordering::Acquire);
+        if since_ms == 0 || queued_ms < since_ms {
+            self.waits_since_ms.store(queued_ms, Ordering::Release);
+        }
+    }
+
+    /// None does any more.
+    pub(super) fn waits_no_more(&self) {
+        self.waits_since_ms.store(0, Ordering::Release);
+    }
+
+    /// Since when the oldest of them waits; none when none does.
+    pub(super) fn waits_since_ms(&self) -> Option<u64> {
+        Some(self.waits_since_ms.load(Ordering::Acquire)).filter(|since_ms| *since_ms > 0)
+    }
+
+    /// For how long it has waited, in milliseconds; 0 when none waits.
+    pub(super) fn waited_ms(&self, now_ms: u64) -> u64 {
+        self.waits_since_ms()
+            .map_or(0, |since_ms| now_ms.saturating_sub(since_ms))
+    }
+
+    /// What a key counts as, when Redis has said it.
+    pub(super) fn counts_as(&self, key: &KeyId) -> Option<KeyId> {
+        let counts_as = self.counts_as.lock().unwrap_or_else(PoisonError::into_inner);
+        counts_as.get(key).cloned()
+    }
+
+    /// Redis has said what a key counts as.
+    pub(super) fn heard_counts_as(&self, key: &KeyId, root: KeyId) {
+        let mut counts_as = self.counts_as.lock().unwrap_or_else(PoisonError::into_inner);
+        if counts_as.len() >= COUNTS_AS_MAX {
+            counts_as.clear();
+        }
+        counts_as.insert(key.clone(), root);
     }
 
     /// Redis has acknowledged this number.
@@ -226,103 +274,10 @@ const CREDITS_AGE_MAX_MS: u64 = 60_000;
 const ACTIVE: u8 = 0;
 const SUSPENDED: u8 = 1;
 const CLOSED: u8 = 2;
+/// Keys of which it is remembered what they count as, an account. Redis says it again of any other.
+const COUNTS_AS_MAX: usize = 1024;
 /// Windows remembered for the headers of refusals, an account.
 const WINDOWS_MAX: usize = 256;
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pure::numbers::Birth;
-    use crate::pure::time::Timestamp;
-
-    fn account() -> Account {
-        Account::new("acme".parse().unwrap())
-    }
-
-    /// The producer that was born so many days after the other one of these tests.
-    fn producer(days: i64) -> ProducerId {
-        let born = Birth::at(Timestamp(1_795_132_800_000 + days * 86_400_000));
-        ProducerId::new(born, 7)
-    }
-
-    #[test]
-    fn credit_entries_are_looked_through_again_after_a_while() {
-        let account = account();
-        assert!(account.credits_are_old(0), "they were never looked through");
-        account.looked_at_credits(0);
-        assert!(!account.credits_are_old(0));
-        account.looked_at_credits(5_000);
-        assert!(!account.credits_are_old(5_000 + CREDITS_AGE_MAX_MS - 1));
-        assert!(account.credits_are_old(5_000 + CREDITS_AGE_MAX_MS));
-    }
-
-    #[test]
-    fn what_was_heard_last_of_a_stop_counts() {
-        let account = account();
-        assert_eq!(account.stop(), None);
-        for stop in [Some(AccountStop::Suspended), Some(AccountStop::Closed), None] {
-            account.heard_stop(stop);
-            assert_eq!(account.stop(), stop);
-        }
-    }
-
-    #[test]
-    fn what_was_acknowledged_is_that_of_the_youngest_producer() {
-        let account = account();
-        let (one, two) = (producer(0), producer(1));
-        let acknowledge = |producer, numbers: &[u64]| {
-            for number in numbers {
-                account.acknowledge(CallNumber::new(producer, *number));
-            }
-        };
-        acknowledge(one, &[1, 2, 4]);
-        assert_eq!(account.acknowledged(one, (1, 9)), [1, 2, 4]);
-        assert_eq!(account.acknowledged(one, (2, 3)), [2]);
-        assert_eq!(account.acknowledged(two, (1, 9)), [0; 0]);
-        acknowledge(two, &[2]);
-        acknowledge(one, &[3]);
-        assert_eq!(account.acknowledged(two, (1, 9)), [2]);
-        assert_eq!(account.acknowledged(one, (1, 9)), [0; 0], "it was replaced");
-    }
-
-    #[test]
-    fn something_is_under_way_until_all_of_it_was_heard() {
-        let account = account();
-        assert!(!account.is_under_way());
-        account.begin();
-        account.begin();
-        account.end();
-        assert!(account.is_under_way());
-        account.end();
-        assert!(!account.is_under_way());
-    }
-
-    #[test]
-    fn of_two_producers_of_one_birth_the_last_one_counts() {
-        let account = account();
-        let born = Birth::at(Timestamp(1_795_132_800_000));
-        let [one, two] = [7, 8].map(|random| ProducerId::new(born, random));
-        account.acknowledge(CallNumber::new(one, 1));
-        account.acknowledge(CallNumber::new(two, 2));
-        assert_eq!(account.acknowledged(one, (1, 9)), [0; 0]);
-        assert_eq!(account.acknowledged(two, (1, 9)), [2]);
-    }
-
-    #[test]
-    fn an_account_knows_its_queue_and_the_names_of_its_keys() {
-        let account = account();
-        assert_eq!(account.queued_at(), 0);
-        account.queues_at(2);
-        assert_eq!(account.queued_at(), 2);
-        assert_eq!(account.keys(), ["tg1:{acme}", "tg1:{acme}:expiry"]);
-        // Other versions find them by these names.
-        for (name, expected) in [
-            (keys_of_account(account.id()), "tg1:{acme}:keys"),
-            (credits_of_account(account.id()), "tg1:{acme}:credits"),
-            (ended_claims_of_account(account.id()), "tg1:{acme}:ended_claims"),
-            (receipts_of_account(account.id()), "tg1:{acme}:receipts"),
-        ] {
-            assert_eq!(name, expected);
-        }
-    }
-}
+mod tests;

@@ -198,6 +198,12 @@ impl RedisLedger {
             .of(account)
             .queue
             .check(asked_ms, unsettled_max, options.unsettled_age_max)?;
+        let waited_ms = account.waited_ms(asked_ms);
+        if Duration::from_millis(waited_ms) > options.unsettled_age_max {
+            let why =
+                format!("a settlement of the account has waited for {waited_ms} ms for its slot, which is moving");
+            return Err(unavailable(&why));
+        }
         let link = shared.link();
         let under_way = account.is_under_way();
         let began = crate::clock::monotonic();

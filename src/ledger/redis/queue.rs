@@ -90,8 +90,11 @@ pub(super) struct Queue {
     closed: AtomicBool,
     /// Settlements not acknowledged, those that the settler has taken included.
     unsettled: AtomicUsize,
-    /// When the oldest of them was queued, in milliseconds of the ledger's monotonic clock; 0 when there is none.
+    /// When the oldest of them was queued, in milliseconds of the ledger's monotonic clock; 0 when there is none. Not one whose account's
+    /// slot moves.
     oldest_ms: AtomicU64,
+    /// The same of those whose account's slot moves: they hold up no other account's calls.
+    apart_ms: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -133,6 +136,7 @@ impl Queue {
             closed: AtomicBool::new(false),
             unsettled: AtomicUsize::new(0),
             oldest_ms: AtomicU64::new(0),
+            apart_ms: AtomicU64::new(0),
         }
     }
 
@@ -225,12 +229,14 @@ impl Queue {
         Ok(())
     }
 
-    /// For how long the oldest settlement has waited; 0 when none does.
+    /// For how long the oldest settlement has waited that holds up calls; 0 when none does.
     pub(super) fn oldest_age_ms(&self, now_ms: u64) -> u64 {
-        match self.oldest_ms.load(Ordering::Relaxed) {
-            0 => 0,
-            oldest => now_ms.saturating_sub(oldest),
-        }
+        age_ms(&self.oldest_ms, now_ms)
+    }
+
+    /// For how long the oldest settlement has waited, whatever it waits for; 0 when none does.
+    pub(super) fn oldest_age_of_all_ms(&self, now_ms: u64) -> u64 {
+        self.oldest_age_ms(now_ms).max(age_ms(&self.apart_ms, now_ms))
     }
 
     /// Whether nothing is queued.
@@ -253,9 +259,10 @@ impl Queue {
         self.unsettled.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Since when the oldest settlement waits; 0 when none does.
-    pub(super) fn set_oldest(&self, oldest_ms: u64) {
+    /// Since when the oldest settlement waits, and the oldest of those whose account's slot moves; 0 when none does.
+    pub(super) fn set_oldest(&self, oldest_ms: u64, apart_ms: u64) {
         self.oldest_ms.store(oldest_ms, Ordering::Release);
+        self.apart_ms.store(apart_ms, Ordering::Release);
     }
 
     /// Settlements that are not acknowledged.
@@ -296,6 +303,13 @@ impl Queue {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn age_ms(since_ms: &AtomicU64, now_ms: u64) -> u64 {
+    match since_ms.load(Ordering::Relaxed) {
+        0 => 0,
+        since_ms => now_ms.saturating_sub(since_ms),
     }
 }
 

@@ -6,6 +6,7 @@ use crate::ledger::terms::AccountTerms;
 use crate::ledger::{Figures, StoreError, UsageRow};
 use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Settled};
 use crate::pure::error::AccountStop;
+use crate::pure::ids::KeyId;
 use crate::pure::limits::Window;
 use crate::pure::money::Credits;
 use crate::pure::numbers::Birth;
@@ -108,8 +109,20 @@ pub(super) struct SettledWith {
     pub(super) at: Option<Timestamp>,
 }
 
-/// The answer to a settlement; nothing when there is no such account.
-pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> {
+/// The answer to a settlement.
+pub(super) enum SettleReply {
+    /// What became of it.
+    Settled(SettledWith),
+    /// There is no such account.
+    NoAccount,
+    /// It was not taken: its key counts as this one, after which keys of Redis have to be named.
+    CountsAs(KeyId),
+    /// It was not taken: its account's slot moves, and has keys of it at two masters.
+    Apart,
+}
+
+/// The answer to a settlement.
+pub(super) fn settled(value: &Value) -> Result<SettleReply, StoreError> {
     let text = text(value)?;
     let (word, rest) = cut(text, b' ').unwrap_or((text, ""));
     let settled = match word {
@@ -118,7 +131,7 @@ pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> 
         "already" => Settled::Already,
         "stale" => {
             let forgotten = u32::try_from(count(Some(rest))?).unwrap_or(u32::MAX);
-            return Ok(Some(SettledWith {
+            return Ok(SettleReply::Settled(SettledWith {
                 settled: Settled::Stale {
                     forgotten: Birth(forgotten),
                 },
@@ -127,7 +140,9 @@ pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> 
             }));
         }
         "range" => Settled::OutOfRange,
-        "none" => return Ok(None),
+        "none" => return Ok(SettleReply::NoAccount),
+        "as" if !rest.is_empty() => return Ok(SettleReply::CountsAs(KeyId::from(rest.to_owned()))),
+        APART => return Ok(SettleReply::Apart),
         other => return Err(corrupt(&format!("a settlement answered {other:?}"))),
     };
     let (rest, at) = match cut(rest, b'@') {
@@ -139,7 +154,12 @@ pub(super) fn settled(value: &Value) -> Result<Option<SettledWith>, StoreError> 
         Some((first, last)) => Some((count(Some(first))?, count(Some(last))?)),
         None => Some((count(Some(rest))?, count(Some(rest))?)),
     };
-    Ok(Some(SettledWith { settled, opened, at }))
+    Ok(SettleReply::Settled(SettledWith { settled, opened, at }))
+}
+
+/// Whether a release was not taken: its account's slot moves, and has keys of it at two masters.
+pub(super) fn is_apart(value: &Value) -> bool {
+    text(value) == Ok(APART)
 }
 
 /// The answer to `show`; nothing when there is no such account.
@@ -296,3 +316,6 @@ pub(super) fn held(committed: Credits, used: Credits) -> Result<Credits, StoreEr
         .checked_sub(used)
         .ok_or_else(|| corrupt("the account's holds have left their range"))
 }
+
+/// What the scripts answer while keys of an account are at two masters.
+const APART: &str = "apart";

@@ -1,13 +1,14 @@
 //! The ledger's thread: tells Redis what was queued, until Redis has acknowledged it.
 //!
 //! Each shard has a settler of its own, so that one that does not answer holds up nobody else's. Of a shard one batch is under way at a
-//! time, in the order of the queue. Whatever has no good answer stays at the front and is sent again; Redis tells by its number whether it
-//! knows a settlement already.
+//! time, in the order of the queue. Whatever has no good answer stays at the front and is sent again, but for what waits for a slot that moves;
+//! Redis tells by its number whether it knows a settlement already.
 
 mod answers;
 mod hand_over;
 mod keys;
 mod known;
+mod moving;
 mod producers;
 mod renew;
 mod send;
@@ -20,6 +21,7 @@ use std::time::{Duration, Instant};
 use futures::stream::{FuturesUnordered, StreamExt};
 use redis::RedisResult;
 
+use self::moving::Moving;
 #[cfg(test)]
 pub(super) use self::send::settle_command;
 use self::send::{exchange, redirect};
@@ -50,6 +52,8 @@ pub(super) struct Settler {
     has_doubted: bool,
     /// What is sent again at a time of the ledger's monotonic clock.
     later: Vec<(u64, Work)>,
+    /// What waits for a slot that moves, beside all else.
+    moving: Moving,
     ring: ReplayBuffer,
     /// The servers that were seen to hold the ledger; one more means that the last moments of another may be lost.
     servers: BTreeSet<String>,
@@ -125,6 +129,7 @@ impl Settler {
         Settler {
             ring: ReplayBuffer::new(shared.options.replay, shared.shards.share(RING_MAX)),
             generation: shared.shards.generation(),
+            moving: Moving::new(shared.options.hold_ttl),
             shared,
             shard,
             line: Line::default(),
@@ -151,7 +156,8 @@ impl Settler {
             let now = self.shared.now_ms();
             if is_closed {
                 let end = *end_ms.get_or_insert(now.saturating_add(millis(self.shared.options.close_within)));
-                let is_done = self.shard.queue.unsettled() == 0 && self.backlog.is_empty();
+                let is_sent = self.backlog.is_empty() && self.moving.is_empty();
+                let is_done = self.shard.queue.unsettled() == 0 && is_sent;
                 // Another shard may hand over what it still has.
                 let is_over = now >= end || is_done && self.shared.shards.unsettled() == 0;
                 if is_done && is_over {
@@ -199,6 +205,8 @@ impl Settler {
             self.later = kept;
             self.put_in_front(due.into_iter().map(|(_, work)| work).collect());
         }
+        let tried = self.moving.take_due(now);
+        self.put_in_front(tried);
         let queued = self.shard.queue.take();
         self.has_doubted |= queued.iter().any(Work::is_doubted);
         self.backlog.extend(queued);
@@ -206,10 +214,11 @@ impl Settler {
             self.hand_over();
         }
         let oldest = self.backlog.iter().find_map(|work| match work {
-            Work::Settle(debit) => Some(debit.queued_ms),
+            Work::Settle(debit) => Some(debit.queued_ms).filter(|_| debit.account.waits_since_ms().is_none()),
             Work::Release { .. } | Work::Barrier { .. } => None,
         });
-        self.shard.queue.set_oldest(oldest.unwrap_or(0));
+        let apart = self.moving.oldest_ms();
+        self.shard.queue.set_oldest(oldest.unwrap_or(0), apart.unwrap_or(0));
     }
 
     async fn idle(&mut self) {
@@ -218,8 +227,11 @@ impl Settler {
             // The answer, or the lack of it, is all that is wanted.
             drop(self.connection().await);
         }
-        let queue = &self.shard.queue;
-        drop(tokio::time::timeout(TICK, queue.filled()).await);
+        let within = self
+            .moving
+            .due_in(self.shared.now_ms())
+            .map_or(TICK, |due| due.min(TICK));
+        drop(tokio::time::timeout(within, self.shard.queue.filled()).await);
     }
 
     /// Lets a moment's settlements come together where another batch was sent in the same moment, unless somebody waits for one: each

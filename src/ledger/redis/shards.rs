@@ -240,7 +240,7 @@ impl Shards {
 
     /// For how long the oldest of them has waited.
     pub(super) fn oldest_age_ms(&self, now_ms: u64) -> u64 {
-        let age = |shard: &Arc<Shard>| shard.queue.oldest_age_ms(now_ms);
+        let age = |shard: &Arc<Shard>| shard.queue.oldest_age_of_all_ms(now_ms);
         self.all().iter().map(age).max().unwrap_or(0)
     }
 

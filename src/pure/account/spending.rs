@@ -57,7 +57,8 @@ impl AccountState {
                 add(&mut periods.entry(period).or_default().spent, cost);
             }
         }
-        if let Some(end_user) = end_user {
+        // Whoever has spent nothing and holds nothing is not known: there is a most of those that are.
+        if let Some(end_user) = end_user.filter(|_| cost > Credits::ZERO) {
             let of_key = self.spending.end_users.entry((key.clone(), end_user.period(request)));
             add(&mut of_key.or_default().entry(end_user.id).or_default().spent, cost);
         }
@@ -192,7 +193,12 @@ impl AccountState {
         }
         if let Some(end_user) = limits.end_user() {
             let all = self.spending.end_users.entry((key, end_user.period(request)));
-            add(&mut all.or_default().entry(end_user.id).or_default().held, more);
+            let all = all.or_default();
+            let sums = all.entry(end_user.id).or_default();
+            add(&mut sums.held, more);
+            if *sums == Spent::default() {
+                all.remove(&end_user.id);
+            }
         }
     }
 }

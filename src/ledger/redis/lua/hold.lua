@@ -24,14 +24,35 @@ end
 
 -- One function that makes the others, for scripts that seldom need them: what a script makes costs it at each call.
 local function holds()
-  -- Frees what a hold takes of the limits of its key and its end user (spend.lua). First where the end user counts: that is another key of
-  -- Redis, which may be out of reach while a cluster moves the slot, and then nothing has changed.
+  local is_moving
+  -- Whether the hash in which a hold's end user counts (spend.lua) may be at the other master of a slot that a cluster moves. Only the hold
+  -- has its name: those who free holds whose time is over cannot name it among KEYS. A key that was not named and is at the other master
+  -- looks empty to a script, or is an error. So where it is not here, the server is asked whether the slot moves. `named` is the hash that
+  -- was named, where one was: that one is here, or nowhere.
+  local function is_apart(account, part, named)
+    local held, user, users = string.match(part, '^(%d+) %S+ %S+ %S+ %S+ %S+ (%S+) (%S+)$')
+    if not held or held == '0' or users == named or redis.pcall('HEXISTS', users, 'c' .. user) == 1 then return false end
+    if is_moving == nil then
+      -- An open slot is told as [slot->-to] or [slot-<-from]. Where there is no cluster, this is an error.
+      local nodes = redis.pcall('CLUSTER', 'NODES')
+      is_moving = type(nodes) == 'string'
+        and string.find(nodes, '[' .. redis.call('CLUSTER', 'KEYSLOT', account) .. '-', 1, true) ~= nil
+    end
+    return is_moving
+  end
+
+  -- Frees what a hold takes of the limits of its key and its end user (spend.lua).
   local function free_part(account, id, part)
     local held, key, periods, user, users = string.match(part, '^(%d+) (%S+) (%S+ %S+ %S+ %S+) ?(%S*) ?(%S*)$')
     -- What cannot be read must not stop a settlement after its money has moved; the audit finds what it leaves.
     if held and held ~= '0' then
-      if user ~= '' and redis.call('HEXISTS', users, 'c' .. user) == 1 then
-        redis.call('HINCRBY', users, 'c' .. user, '-' .. held)
+      if user ~= '' and redis.pcall('HEXISTS', users, 'c' .. user) == 1 then
+        local left = redis.call('HINCRBY', users, 'c' .. user, '-' .. held)
+        -- Whoever has spent nothing and holds nothing is not known: there is a most of those that are.
+        if left == 0 and redis.call('HEXISTS', users, 's' .. user) == 0 then
+          redis.call('HDEL', users, 'c' .. user)
+          redis.call('HINCRBY', users, 'n', -1)
+        end
       end
       for period in string.gmatch(periods, '%S+') do
         redis.call('HINCRBY', account, 'uc' .. key .. ' ' .. period, '-' .. held)
@@ -40,12 +61,16 @@ local function holds()
     redis.call('HDEL', account, 'uh' .. id)
   end
 
-  -- Gives a hold back. What it held, or nothing when it is gone. Its place in the order of expiry is the caller's to clear.
+  -- Gives a hold back. What it held, or nothing when it is gone; `apart`, and nothing is changed, while its end user's hash is. Its place in
+  -- the order of expiry is the caller's to clear.
   local function give_back(account, id, actual)
     local found = redis.call('HMGET', account, 'h' .. id, 'uh' .. id)
     local record = found[1]
     if not record then return nil end
-    if found[2] then free_part(account, id, found[2]) end
+    if found[2] then
+      if is_apart(account, found[2]) then return 'apart' end
+      free_part(account, id, found[2])
+    end
     local amount, admitted, tokens, scope = hold_parts(record)
     if amount ~= '0' then
       redis.call('HINCRBY', account, 'avail', amount)
@@ -57,14 +82,22 @@ local function holds()
     return amount
   end
 
-  -- Frees every hold whose time is over, and says how many.
+  -- Frees every hold whose time is over, and says how many. One whose end user's hash is apart keeps its credit and is looked at again in a
+  -- second: what it takes of its end user's limit could not be found after it.
   local function expire(account, order, now)
     local freed = 0
     repeat
       local over = redis.call('ZRANGEBYSCORE', order, '-inf', now, 'LIMIT', 0, 200)
-      for _, id in ipairs(over) do give_back(account, id, nil) end
-      if #over > 0 then redis.call('ZREM', order, unpack(over)) end
-      freed = freed + #over
+      local gone = {}
+      for _, id in ipairs(over) do
+        if give_back(account, id, nil) == 'apart' then
+          redis.call('ZADD', order, 'XX', string.format('%d', now + 1000), id)
+        else
+          gone[#gone + 1] = id
+        end
+      end
+      if #gone > 0 then redis.call('ZREM', order, unpack(gone)) end
+      freed = freed + #gone
     until #over < 200
     local first = redis.call('ZRANGE', order, 0, 0, 'WITHSCORES')[2]
     if first and first ~= 'inf' then
@@ -75,5 +108,5 @@ local function holds()
     return freed
   end
 
-  return give_back, expire, free_part
+  return give_back, expire, free_part, is_apart
 end

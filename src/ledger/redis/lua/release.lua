@@ -1,8 +1,10 @@
--- Gives a hold back (AccountState::release): what it held, or an empty text when it was gone.
+-- Gives a hold back (AccountState::release): what it held, or an empty text when it was gone. `apart`, and nothing is changed, while a cluster
+-- has the account and the hash of the hold's end user at two masters.
 -- KEYS account, order of expiry; ARGV id; for a call that has its number: now, field of the producer, number, birth of the producer
 local account = KEYS[1]
 local give_back = holds()
 local amount = give_back(account, ARGV[1], 0)
+if amount == 'apart' then return amount end
 redis.call('ZREM', KEYS[2], ARGV[1])
 if ARGV[3] and redis.call('EXISTS', account) == 1 then
   local record = redis.call('HGET', account, ARGV[3])

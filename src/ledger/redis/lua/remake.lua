@@ -1,5 +1,5 @@
 -- Makes the hold of a running call anew that is gone, when credit and quota are there. Its window counts it as open again, and its tokens
--- no second time.
+-- no second time. `apart`, and nothing is changed, while a cluster has the account and what is left of the hold at two masters.
 -- KEYS account, order of expiry, where its end user counts (with ARGV 11)
 -- ARGV now, id, amount, quota - amount, scope, ttl (ms); and for a key with limits: key, its periods, that of the key's limit (or an
 --   empty text), limit - amount, end user, its limit - amount, ttl (ms) of its counts (or an empty text)
@@ -29,11 +29,18 @@ if ARGV[7] and amount ~= '0' then
   if ARGV[9] ~= '' and is_beyond(ARGV[10], redis.call('HGET', account, 'uc' .. ARGV[7] .. ' ' .. ARGV[9])) then return 'refused' end
   if ARGV[11] and is_beyond(ARGV[12], redis.call('HGET', KEYS[3], 'c' .. ARGV[11])) then return 'refused' end
 end
+local part, free_part
+if ARGV[7] and amount ~= '0' then
+  part = redis.call('HGET', account, 'uh' .. id)
+  if part then
+    local _, _, free, is_apart = holds()
+    if is_apart(account, part, KEYS[3]) then return 'apart' end
+    free_part = free
+  end
+end
 if not add(account, 'committed', amount) then return 'range' end
 if amount ~= '0' then redis.call('HINCRBY', account, 'avail', '-' .. amount) end
 if ARGV[7] and amount ~= '0' then
-  local part = redis.call('HGET', account, 'uh' .. id)
-  local _, _, free_part = holds()
   if part then free_part(account, id, part) end
   spending()(account, id, amount, ARGV[7], ARGV[8], ARGV[11], KEYS[3], ARGV[13], day)
 end

@@ -1,13 +1,21 @@
 -- Takes the exact cost once, whatever became of the hold, and closes it (AccountState::settle); the month, the usage of the
 -- day, that of its key and the producer's number move with it.
--- KEYS account, order of expiry, usage of the key, receipts (where they are kept), where its end user counts (with ARGV 16)
+-- KEYS account, order of expiry, usage of the key, receipts (where they are kept), usage of the key that it counts as (with ARGV 18), where its
+-- end user counts (with ARGV 16)
 -- ARGV now, id, scope, held, held - cost, cost, tokens, field of the producer, number, model, prompt, completion, birth of the producer,
---   the receipt, the most receipts that there may be (empty texts where none are kept, or left out); and where its key limits its end users:
---   id of the end user, ttl (ms) of their counts (or an empty text)
--- `scope` and `held` are what the sender believes of the hold: they only save work when they are right.
+--   the receipt, the most receipts that there may be (empty texts where none are kept, or left out); where its key limits its end users: id of
+--   the end user, ttl (ms) of their counts (or an empty text); and where its key counts as another one (spend.lua): that one (the two before
+--   are empty texts where there is no end user)
+-- `scope` and `held` are what the sender believes of the hold: they only save work when they are right. What the key counts as has to be right,
+-- for names among KEYS follow from it: where it is not, nothing is changed, and the answer is `as` and the right one. `apart`, and nothing is
+-- changed, while a cluster has the account and the hash of the hold's end user at two masters.
 local account, order, of_key = KEYS[1], KEYS[2], KEYS[3]
 local receipts = ARGV[14] and ARGV[14] ~= '' and KEYS[4]
 local key = string.sub(of_key, #account + 8)
+local user = ARGV[16] and ARGV[16] ~= '' and ARGV[16]
+local users = user and KEYS[#KEYS]
+local root, of_root = key, nil
+if ARGV[18] then root, of_root = ARGV[18], KEYS[user and #KEYS - 1 or #KEYS] end
 local now, id, scope, held = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local cost, producer, model = ARGV[6], ARGV[8], ARGV[10]
 local day = day_of(now)
@@ -20,6 +28,17 @@ local forgotten = not fact[4] and stale(account, ARGV[13])
 if forgotten then return 'stale ' .. forgotten end
 local numbers, run = closed(fact[4], ARGV[9], day)
 if not numbers then return 'already' end
+local part, free_part
+if fact[8] or user or of_root then
+  local as = fact[8] and fact[8] ~= '1' and fact[8] or key
+  if as ~= root then return 'as ' .. as end
+  part = redis.call('HGET', account, 'uh' .. id)
+  if part then
+    local _, _, free, is_apart = holds()
+    if is_apart(account, part, users) then return 'apart' end
+    free_part = free
+  end
+end
 
 -- Money first, each step undone when a later one leaves the range; from then on nothing can fail.
 if fact[3] - month ~= 0 and not roll(account, day, month, fact[2]) then return 'range' end
@@ -41,7 +60,9 @@ if surplus then
   add(account, 'committed', negated(surplus))
 end
 
-if fact[8] or ARGV[16] then spend(account, id, key, cost, fact[8], ARGV[16], KEYS[#KEYS], ARGV[17], day) end
+if fact[8] or user then
+  spend(account, id, cost, key, fact[8], root, of_root, user, users, ARGV[17], part, free_part, day)
+end
 local changes = { 'HSET', account, producer, numbers }
 if amount then
   local window = fact[6]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use redis::Value;
+use tokio::sync::oneshot;
 
 use super::{LATER, Outcome, Settler};
 use crate::ledger::StoreError;
@@ -13,15 +14,16 @@ use crate::ledger::redis::link::{is_unknown_script, needs_another};
 use crate::ledger::redis::queue::{Origin, QueuedDebit, ReleaseKind, Work};
 use crate::ledger::redis::receipts;
 use crate::ledger::redis::reply;
-use crate::ledger::redis::reply::SettledWith;
+use crate::ledger::redis::reply::{SettleReply, SettledWith};
 use crate::ledger::redis::script::EvalMode;
+use crate::ledger::redis::slots::Elsewhere;
 use crate::pure::account::Settled;
-use crate::pure::ids::RequestId;
+use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, ProducerId, RULES};
 
 impl Settler {
-    /// Lets go of what is acknowledged and keeps the rest in front, in order.
+    /// Lets go of what is acknowledged and keeps the rest in front, in order. What waits for a slot that moves is put aside.
     pub(super) fn read_answers(&mut self, batch: Vec<Work>, answers: Vec<Option<Value>>, number: u64) -> Outcome {
         let mut answers = answers.into_iter();
         let mut kept: Vec<Work> = Vec::new();
@@ -32,49 +34,21 @@ impl Settler {
                 Work::Settle(_) | Work::Release { .. } => answers.next().flatten(),
                 Work::Barrier { .. } => None,
             };
-            let answer = answer.and_then(|value| self.good(value, number));
-            match work {
+            let answer = answer.map_or(Answer::Nothing, |value| self.answer(value, number));
+            let is_progress = match work {
                 Work::Settle(debit) => {
-                    let settled = answer.map(|value| reply::settled(&value));
-                    if self.read_settled(debit, settled, &mut kept, &mut lost) {
-                        outcome = Outcome::Progress;
-                    }
+                    let settled = match answer {
+                        Answer::Good(value) => Some(reply::settled(&value)),
+                        Answer::Apart => Some(Ok(SettleReply::Apart)),
+                        Answer::Nothing => None,
+                    };
+                    self.read_settled(debit, settled, &mut kept, &mut lost)
                 }
-                Work::Release {
-                    account,
-                    hold,
-                    number,
-                    kind,
-                    entry,
-                } => match answer {
-                    Some(_) => {
-                        outcome = Outcome::Progress;
-                        // One that was doubtful may be a dead process': these are this one's.
-                        if let Some(number) = number
-                            && kind == ReleaseKind::Sure
-                        {
-                            account.acknowledge(number);
-                        }
-                        self.released(account, hold, kind, entry);
-                    }
-                    None => kept.push(Work::Release {
-                        account,
-                        hold,
-                        number,
-                        kind,
-                        entry,
-                    }),
-                },
-                Work::Barrier { account, reached } => {
-                    if kept.iter().any(|work| work.is_of(&account)) {
-                        kept.push(Work::Barrier { account, reached });
-                    } else {
-                        outcome = Outcome::Progress;
-                        if reached.send(()).is_err() {
-                            log::trace!("whoever waited for {account} has gone");
-                        }
-                    }
-                }
+                release @ Work::Release { .. } => self.read_released(release, &answer, &mut kept),
+                Work::Barrier { account, reached } => self.read_barrier(account, reached, &mut kept),
+            };
+            if is_progress {
+                outcome = Outcome::Progress;
             }
         }
         self.put_in_front(kept);
@@ -87,67 +61,77 @@ impl Settler {
         outcome
     }
 
-    /// The answer, unless it is an error.
-    fn good(&mut self, value: Value, number: u64) -> Option<Value> {
-        match value.extract_error() {
-            Ok(value) => Some(value),
-            Err(error) => {
-                if is_unknown_script(&error) {
-                    self.by = EvalMode::Text;
-                } else {
-                    log::warn!("Redis does not take a settlement or release: {error}");
-                }
-                if needs_another(&error) {
-                    self.line.give_up(number);
-                }
-                None
-            }
+    /// What an answer says.
+    fn answer(&mut self, value: Value, number: u64) -> Answer {
+        let error = match value.extract_error() {
+            Ok(value) => return Answer::Good(value),
+            Err(error) => error,
+        };
+        // Where it was asked for at the other master, that one has not run it either.
+        if let Some(Elsewhere::Ask(_) | Elsewhere::Later) = self.shard.elsewhere(&error) {
+            return Answer::Apart;
         }
+        if is_unknown_script(&error) {
+            self.by = EvalMode::Text;
+        } else {
+            log::warn!("Redis does not take a settlement or release: {error}");
+        }
+        if needs_another(&error) {
+            self.line.give_up(number);
+        }
+        Answer::Nothing
     }
 
-    /// Whether the settlement is acknowledged; else it is kept.
+    /// Whether the settlement is acknowledged, or the next try is another; else it is kept.
     pub(super) fn read_settled(
         &mut self,
         mut debit: QueuedDebit,
-        settled: Option<Result<Option<SettledWith>, StoreError>>,
+        settled: Option<Result<SettleReply, StoreError>>,
         kept: &mut Vec<Work>,
         lost: &mut Vec<Lost>,
     ) -> bool {
         let now = self.shared.now_ms();
-        match settled {
-            Some(Ok(Some(SettledWith {
-                settled: Settled::Now { .. } | Settled::Already,
-                opened,
-                at,
-            }))) => {
-                let producer = debit.number.producer;
-                let known = opened.map(|run| debit.account.acknowledged(producer, run));
-                if let Some(known) = known.filter(|known| !known.is_empty()) {
-                    lost.push((Arc::clone(&debit.account), producer, known));
-                }
-                if debit.origin == Origin::Own {
-                    debit.account.acknowledge(debit.number);
-                }
-                debit.account.end();
-                self.shard.queue.settled();
-                if debit.number.number == 1 {
-                    self.met.push(Arc::clone(&debit.account));
-                }
-                receipts::write_out(&self.shared, &mut debit, at);
-                self.ring.push(debit, now);
+        if let Some(Ok(SettleReply::Settled(_) | SettleReply::NoAccount) | Err(_)) = &settled {
+            kept.extend(self.moving.take_rest(&debit.account, debit.hold, now));
+        }
+        let with = match settled {
+            Some(Ok(SettleReply::Settled(with))) => with,
+            Some(Ok(SettleReply::Apart)) => {
+                self.moving.put(Work::Settle(debit), now);
                 return true;
             }
-            Some(Ok(Some(SettledWith {
-                settled: Settled::Stale { forgotten },
-                ..
-            }))) => {
+            Some(Ok(SettleReply::CountsAs(root))) => {
+                debit.account.heard_counts_as(&debit.debit.key, root);
+                kept.push(Work::Settle(debit));
+                return true;
+            }
+            Some(Ok(SettleReply::NoAccount)) => {
+                let account = debit.account.id();
+                log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
+                self.later
+                    .push((now.saturating_add(millis(LATER)), Work::Settle(debit)));
+                return false;
+            }
+            Some(Err(error)) => {
+                log::error!("MONEY: a settlement's answer cannot be read: {error}");
+                kept.push(Work::Settle(debit));
+                return false;
+            }
+            None => {
+                kept.push(Work::Settle(debit));
+                return false;
+            }
+        };
+        match with.settled {
+            Settled::Now { .. } | Settled::Already => {
+                self.acknowledged(debit, &with, now, lost);
+                true
+            }
+            Settled::Stale { forgotten } => {
                 self.stale(debit, forgotten, kept);
-                return true;
+                true
             }
-            Some(Ok(Some(SettledWith {
-                settled: Settled::OutOfRange,
-                ..
-            }))) => {
+            Settled::OutOfRange => {
                 let (account, cost) = (debit.account.id(), debit.debit.cost);
                 log::error!(
                     "MONEY: the debit of request {} ({cost}) would take {account} out of its range; it is taken as 0",
@@ -155,20 +139,78 @@ impl Settler {
                 );
                 debit.debit.cost = Credits::ZERO;
                 kept.push(Work::Settle(debit));
+                false
             }
-            Some(Ok(None)) => {
-                let account = debit.account.id();
-                log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
-                self.later
-                    .push((now.saturating_add(millis(LATER)), Work::Settle(debit)));
-            }
-            Some(Err(error)) => {
-                log::error!("MONEY: a settlement's answer cannot be read: {error}");
-                kept.push(Work::Settle(debit));
-            }
-            None => kept.push(Work::Settle(debit)),
         }
-        false
+    }
+
+    fn acknowledged(&mut self, mut debit: QueuedDebit, with: &SettledWith, now: u64, lost: &mut Vec<Lost>) {
+        let producer = debit.number.producer;
+        let known = with.opened.map(|run| debit.account.acknowledged(producer, run));
+        if let Some(known) = known.filter(|known| !known.is_empty()) {
+            lost.push((Arc::clone(&debit.account), producer, known));
+        }
+        if debit.origin == Origin::Own {
+            debit.account.acknowledge(debit.number);
+        }
+        debit.account.end();
+        self.shard.queue.settled();
+        if debit.number.number == 1 {
+            self.met.push(Arc::clone(&debit.account));
+        }
+        receipts::write_out(&self.shared, &mut debit, with.at);
+        self.ring.push(debit, now);
+    }
+
+    /// Whether a release is acknowledged, or the next try is another; else it is kept.
+    fn read_released(&mut self, release: Work, answer: &Answer, kept: &mut Vec<Work>) -> bool {
+        let now = self.shared.now_ms();
+        match answer {
+            Answer::Good(value) if !reply::is_apart(value) => {}
+            Answer::Good(_) | Answer::Apart => {
+                self.moving.put(release, now);
+                return true;
+            }
+            Answer::Nothing => {
+                kept.push(release);
+                return false;
+            }
+        }
+        if let Work::Release {
+            account,
+            hold,
+            number,
+            kind,
+            entry,
+        } = release
+        {
+            kept.extend(self.moving.take_rest(&account, hold, now));
+            // One that was doubtful may be a dead process': these are this one's.
+            if let Some(number) = number
+                && kind == ReleaseKind::Sure
+            {
+                account.acknowledge(number);
+            }
+            self.released(account, hold, kind, entry);
+        }
+        true
+    }
+
+    /// Whether a barrier is reached, or stands behind what waits for a slot that moves; else it is kept.
+    fn read_barrier(&mut self, account: AccountId, reached: oneshot::Sender<()>, kept: &mut Vec<Work>) -> bool {
+        let is_behind = kept.iter().any(|work| work.is_of(&account));
+        if is_behind || self.moving.has(&account) {
+            let barrier = Work::Barrier { account, reached };
+            match is_behind {
+                true => kept.push(barrier),
+                false => self.moving.put(barrier, self.shared.now_ms()),
+            }
+            return !is_behind;
+        }
+        if reached.send(()).is_err() {
+            log::trace!("whoever waited for {account} has gone");
+        }
+        true
     }
 
     fn released(&mut self, account: Arc<Account>, hold: RequestId, kind: ReleaseKind, mut entry: Entry) {
@@ -235,6 +277,15 @@ impl Settler {
         }
         self.send_again(again);
     }
+}
+
+/// What an answer says of a settlement or a release.
+enum Answer {
+    Good(Value),
+    /// It was not run: its account's slot moves, and has keys of it at two masters.
+    Apart,
+    /// Nothing: none came, or an error that says nothing of it.
+    Nothing,
 }
 
 /// Numbers of an account that Redis had acknowledged and does not know.

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Settler;
+use crate::ledger::redis::account::Account;
 use crate::ledger::redis::queue::{QueuedDebit, Work};
 
 impl Settler {
@@ -25,12 +26,21 @@ impl Settler {
             }
         }
         let is_mine = |work: &Work| shared.shards.of_slot(work.slot()).number == number;
-        if self.backlog.iter().all(is_mine) {
-            return;
+        let mut others: VecDeque<Work> = VecDeque::new();
+        if !self.backlog.iter().all(is_mine) {
+            (self.backlog, others) = std::mem::take(&mut self.backlog).into_iter().partition(is_mine);
         }
-        let (mine, others): (VecDeque<Work>, VecDeque<Work>) =
-            std::mem::take(&mut self.backlog).into_iter().partition(is_mine);
-        self.backlog = mine;
+        for work in &mut others {
+            // How long its slot took to move is nothing to the accounts of its owner.
+            if let Work::Settle(debit) = work
+                && debit.account.waits_since_ms().is_some()
+            {
+                debit.queued_ms = now.max(1);
+            }
+        }
+        // Behind those in front: who waits for all that happened before may be among them.
+        let is_others = |account: &Account| shared.shards.of(account).number != number;
+        others.extend(self.moving.take_those(is_others, now));
         for work in others {
             let owner = shared.shards.of_slot(work.slot());
             match &work {

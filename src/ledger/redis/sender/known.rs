@@ -12,7 +12,7 @@ use super::send::producer_field;
 use super::{Settler, in_time};
 use crate::ledger::redis::account::Account;
 use crate::ledger::redis::queue::{QueuedDebit, Work};
-use crate::ledger::redis::reply::{self, SettledWith};
+use crate::ledger::redis::reply::{self, SettleReply, SettledWith};
 use crate::ledger::redis::url::Connection;
 use crate::pure::account::Settled;
 use crate::pure::ids::AccountId;
@@ -66,14 +66,16 @@ impl Settler {
             known.len() + unknown,
             known.len()
         );
+        let mut kept = Vec::new();
         for debit in known {
-            let already = SettledWith {
+            let already = SettleReply::Settled(SettledWith {
                 settled: Settled::Already,
                 opened: None,
                 at: None,
-            };
-            self.read_settled(debit, Some(Ok(Some(already))), &mut Vec::new(), &mut Vec::new());
+            });
+            self.read_settled(debit, Some(Ok(already)), &mut kept, &mut Vec::new());
         }
+        self.put_in_front(kept);
     }
 }
 

@@ -6,6 +6,7 @@ use futures::StreamExt;
 use redis::Value;
 
 use super::Settler;
+use super::moving::Due;
 use crate::ledger::StoreError;
 use crate::ledger::cover::Uncovered;
 use crate::ledger::redis::account::{Account, scope_text};
@@ -18,16 +19,20 @@ use crate::ledger::redis::url::Connection;
 use crate::pure::ids::RequestId;
 
 impl Settler {
-    /// Renews the holds that have lived a third of their life, and ends the calls of those that could not be renewed for two.
+    /// Renews the holds that have lived a third of their life, and ends the calls of those that could not be renewed for two. Those of debits
+    /// that wait for a slot that moves are renewed too: their calls are over, and their credit is not free.
     pub(super) async fn renew(&mut self, now: u64) {
         let shards = &self.shared.shards;
         let is_mine = |account: &Account| shards.of(account).number == self.shard.number;
-        let due = self.shared.holds.due(now, is_mine);
+        let mut due = self.shared.holds.due(now, is_mine);
+        due.extend(self.moving.to_renew(now));
         if !due.is_empty()
             && let Some((connection, number)) = self.connection().await
-            && self.renew_all(&connection, &due, now).await == Heard::Nothing
         {
-            self.line.give_up(number);
+            match self.renew_all(&connection, &due, now).await {
+                Some(renewed) => self.moving.renewed(&renewed, now),
+                None => self.line.give_up(number),
+            }
         }
         let ended = self.shared.holds.end_uncovered(self.shared.now_ms());
         if ended > 0 {
@@ -35,8 +40,8 @@ impl Settler {
         }
     }
 
-    /// Asks for every account beside the others.
-    async fn renew_all(&self, connection: &Connection, due: &[Due], now: u64) -> Heard {
+    /// Asks for every account beside the others. Those that were renewed; none when Redis did not answer at all.
+    async fn renew_all(&self, connection: &Connection, due: &[Due], now: u64) -> Option<Vec<RequestId>> {
         let within = self.shared.options.timeout;
         let groups = due.iter().flat_map(|(account, ttl_ms, ids)| {
             let life = (*ttl_ms, now);
@@ -46,26 +51,27 @@ impl Settler {
             let mut connection = connection.clone();
             async move {
                 let renewed = self.renew_some(&mut connection, account, life, ids);
-                tokio::time::timeout(within, renewed).await.is_ok()
+                tokio::time::timeout(within, renewed).await.ok()
             }
         });
         let mut asked = futures::stream::iter(asked).buffer_unordered(RENEWALS_AT_ONCE);
-        let mut heard = Heard::Nothing;
-        while let Some(is_answered) = asked.next().await {
-            if is_answered {
-                heard = Heard::Something;
+        let mut all: Option<Vec<RequestId>> = None;
+        while let Some(renewed) = asked.next().await {
+            if let Some(renewed) = renewed {
+                all.get_or_insert_default().extend(renewed);
             }
         }
-        heard
+        all
     }
 
+    /// Those of an account's holds that were renewed; each that is gone is made anew where its call runs.
     async fn renew_some(
         &self,
         connection: &mut Connection,
         account: &Arc<Account>,
         (ttl_ms, now): (u64, u64),
         ids: &[RequestId],
-    ) {
+    ) -> Vec<RequestId> {
         let clock = self.shared.now_text();
         let mut command = script::RENEW.call(EvalMode::Text, &account.keys());
         command.arg(&clock).arg(ttl_ms);
@@ -74,11 +80,17 @@ impl Settler {
         }
         let gone = match self.send(connection, command).await {
             Ok(gone) => gone,
-            Err(error) => return log::warn!("holds are not renewed: {error}"),
+            Err(error) => {
+                log::warn!("holds are not renewed: {error}");
+                return Vec::new();
+            }
         };
         let gone = match gone_of(&gone, ids) {
             Ok(gone) => gone,
-            Err(error) => return log::error!("holds may not be renewed: {error}"),
+            Err(error) => {
+                log::error!("holds may not be renewed: {error}");
+                return Vec::new();
+            }
         };
         let lives = |id: &&RequestId| !gone.contains(id);
         let renewed: Vec<RequestId> = ids.iter().filter(lives).copied().collect();
@@ -86,6 +98,7 @@ impl Settler {
         for id in gone {
             self.remake(connection, account, (ttl_ms, now), id).await;
         }
+        renewed
     }
 
     /// Sends a command of an account, wherever its slot is going.
@@ -143,16 +156,6 @@ impl Settler {
             other => log::error!("the hold of request {id} is not made anew: {other:?}"),
         }
     }
-}
-
-/// The holds of an account that are due, and the life that they get.
-type Due = (Arc<Account>, u64, Vec<RequestId>);
-
-/// Whether Redis answered at all.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Heard {
-    Something,
-    Nothing,
 }
 
 /// Those of `ids` that Redis says are gone.

@@ -14,6 +14,7 @@ use crate::ledger::redis::shared::{COUNT_MAX, Shared};
 use crate::ledger::redis::slots::Elsewhere;
 use crate::ledger::redis::spending::{end_users, ttl};
 use crate::ledger::redis::url::Connection;
+use crate::pure::ids::KeyId;
 use crate::pure::numbers::{Birth, CallNumber};
 
 /// Sends a batch. Afterwards there is an answer for each settlement and release, in order, or none at all.
@@ -37,7 +38,8 @@ pub(super) async fn exchange(
 }
 
 /// What a server of a cluster has sent elsewhere: what belongs to another for good is kept without an answer, and handed over; what is on
-/// its way to another is asked there, with the answer in its place.
+/// its way to another is asked there, with the answer in its place. Where that one cannot run it either, for some of the keys are still here or
+/// were never made (TRYAGAIN), or where it does not answer, the redirection stays: it waits for the slot.
 pub(super) async fn redirect(
     shared: &Shared,
     shard: &Shard,
@@ -51,13 +53,15 @@ pub(super) async fn redirect(
             continue;
         };
         let answer = match shard.elsewhere(&error.clone().into()) {
-            None => continue,
-            Some(Elsewhere::Later) => None,
+            None | Some(Elsewhere::Later) => continue,
             Some(Elsewhere::Moved(slot, node)) => {
                 drop(shared.shards.moved(slot, &node));
                 None
             }
-            Some(Elsewhere::Ask(node)) => ask(shared, link, work, &node).await,
+            Some(Elsewhere::Ask(node)) => match ask(shared, link, work, &node).await {
+                None => continue,
+                answer => answer,
+            },
         };
         *place = answer;
     }
@@ -105,13 +109,22 @@ pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedD
     let receipt = receipts::entry_of(shared, queued);
     let ([name, order], account) = (queued.account.keys(), queued.account.id());
     let (of_key, stream) = (usage_of_key(account, &debit.key), receipts_of_account(account));
-    let end_user = debit.end_user.as_ref();
-    let end_users = end_user.map(|end_user| end_users(account, &debit.key, end_user, queued.hold));
-    let mut command = match (&receipt, &end_users) {
-        (Some(_), None) => script::SETTLE.call(by, &[name, order, &of_key, &stream]),
-        (None, None) => script::SETTLE.call(by, &[name, order, &of_key]),
-        (Some(_), Some(users)) => script::SETTLE.call(by, &[name, order, &of_key, &stream, users]),
-        (None, Some(users)) => script::SETTLE.call(by, &[name, order, &of_key, users]),
+    let (root, end_user) = (counts_as(queued), debit.end_user.as_ref());
+    let of_root = root.as_ref().map(|root| usage_of_key(account, root));
+    let counted = root.as_ref().unwrap_or(&debit.key);
+    let end_users = end_user.map(|end_user| end_users(account, counted, end_user, queued.hold));
+    let mut command = match (&receipt, &of_root, &end_users) {
+        (Some(_), None, None) => script::SETTLE.call(by, &[name, order, &of_key, &stream]),
+        (None, None, None) => script::SETTLE.call(by, &[name, order, &of_key]),
+        _ => {
+            let stream = receipt.is_some().then_some(stream.as_str());
+            let more = [stream, of_root.as_deref(), end_users.as_deref()];
+            let keys: Vec<&str> = [name, order, of_key.as_str()]
+                .into_iter()
+                .chain(more.into_iter().flatten())
+                .collect();
+            script::SETTLE.call(by, &keys)
+        }
     };
     command
         .arg(shared.now_text())
@@ -129,14 +142,33 @@ pub(in crate::ledger::redis) fn settle_command(shared: &Shared, queued: &QueuedD
         .arg(queued.number.born.0);
     match receipt {
         Some((text, most)) => command.arg(text).arg(most),
-        None if end_user.is_some() => command.arg("").arg(""),
+        None if end_user.is_some() || root.is_some() => command.arg("").arg(""),
         None => &mut command,
     };
-    if let Some(end_user) = end_user {
-        let ttl = ttl(end_user, queued.hold, shared.redis_now());
-        command.arg(end_user.id.to_string()).arg(ttl);
+    match end_user {
+        Some(end_user) => {
+            let ttl = ttl(end_user, queued.hold, shared.redis_now());
+            command.arg(end_user.id.to_string()).arg(ttl)
+        }
+        None if root.is_some() => command.arg("").arg(""),
+        None => &mut command,
+    };
+    if let Some(root) = root {
+        command.arg(root.as_str());
     }
     command
+}
+
+/// The key that a settlement's key counts as, where that is another one: as Redis has said, or as its call was admitted. Where both is wrong, or
+/// not known, Redis says it in place of taking the settlement.
+fn counts_as(queued: &QueuedDebit) -> Option<KeyId> {
+    let key = &queued.debit.key;
+    let admitted = || Some(queued.known.as_ref()?.spend.as_ref()?.key.clone());
+    queued
+        .account
+        .counts_as(key)
+        .or_else(admitted)
+        .filter(|root| root != key)
 }
 
 /// Where an account keeps what it knows of a number's producer.

@@ -21,6 +21,7 @@ use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 
 mod known;
+mod moving;
 mod working;
 
 /// A ledger that was opened ten seconds ago and has no thread.
@@ -309,7 +310,7 @@ fn what_is_anothers_by_now_is_handed_over_to_it() {
 }
 
 #[test]
-fn what_a_server_sends_elsewhere_is_kept_or_asked_there() {
+fn what_a_server_sends_elsewhere_is_kept_or_asked_there_or_waits() {
     let server = RedisServer::start();
     let shared = opened(&server);
     let (acme, settler) = (make(&shared, "10"), settler(&shared));
@@ -325,10 +326,8 @@ fn what_a_server_sends_elsewhere_is_kept_or_asked_there() {
         let [answer] = answers;
         answer
     };
-    for kept in ["-MOVED 5 b:1\r\n", "-TRYAGAIN some\r\n"] {
-        assert_eq!(redirected(kept), None, "{kept}");
-    }
-    for answered in ["+1\r\n", "-ERR some\r\n"] {
+    assert_eq!(redirected("-MOVED 5 b:1\r\n"), None);
+    for answered in ["+1\r\n", "-ERR some\r\n", "-TRYAGAIN some\r\n"] {
         assert_eq!(redirected(answered), Some(answer(answered)), "{answered}");
     }
     // Of a map that has one server, that one is asked.

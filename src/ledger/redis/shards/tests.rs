@@ -101,10 +101,13 @@ fn what_waits_is_the_sum_of_all_shards_and_the_oldest_of_any() {
         let all = shards.all();
         for (shard, oldest) in all.iter().zip([7, 3]) {
             shard.queue.unsettled_again();
-            shard.queue.set_oldest(oldest);
+            shard.queue.set_oldest(oldest, 0);
         }
         assert_eq!(shards.unsettled(), all.len());
         assert_eq!(shards.oldest_age_ms(10), if all.len() == 1 { 3 } else { 7 });
+        // What waits for a slot that moves counts here too, and no call is refused for it.
+        all[0].queue.set_oldest(0, 1);
+        assert_eq!((shards.oldest_age_ms(10), all[0].queue.oldest_age_ms(10)), (9, 0));
     }
 }
 

@@ -91,10 +91,10 @@ impl Book for RedisBook {
             entry: crate::ledger::journal::Entry::none(),
         };
         let command = sender::settle_command(&self.shared, &queued, EvalMode::Hash);
-        reply::settled(&self.call(command, &script::SETTLE))
-            .unwrap()
-            .unwrap()
-            .settled
+        match reply::settled(&self.call(command, &script::SETTLE)).unwrap() {
+            reply::SettleReply::Settled(with) => with.settled,
+            _ => panic!("{queued:?} was not taken"),
+        }
     }
 
     fn release(&self, hold: RequestId) -> Option<Credits> {

@@ -16,6 +16,7 @@ mod keys;
 mod load;
 mod losses;
 mod map;
+mod moving;
 mod nodes;
 mod numbers;
 mod outages;

@@ -16,10 +16,10 @@ use crate::pure::account::{ReserveRequest, Spent};
 use crate::pure::ids::{ApiKey, RequestId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
-use crate::pure::spend::{EndUserId, Reset};
+use crate::pure::spend::{EndUser, EndUserId, Reset};
 use crate::pure::time::Timestamp;
 
-fn changed(ledger: &Ledger, caller: &Caller, change: KeyChange) -> Caller {
+pub(super) fn changed(ledger: &Ledger, caller: &Caller, change: KeyChange) -> Caller {
     let key = KeyRef::Id(caller.key.id.clone());
     let change = Box::new(change);
     let AdminReply::Key(record) = run(ledger, AdminOp::KeySet { key, change }).unwrap() else {
@@ -89,6 +89,59 @@ fn of_2000_racers_over_three_nodes_as_many_win_as_the_tightest_limit_lets() {
 
 fn first_now(ledger: &Ledger) -> Timestamp {
     crate::ledger::tests::rig::redis_of(ledger).shared.redis_now()
+}
+
+/// There is a most of end users that are known: those of free calls, and of calls that came to nothing, must not use it up.
+#[test]
+fn who_has_spent_nothing_and_holds_nothing_is_not_known() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    let change = KeyChange {
+        end_user_limit: Some(AmountChange::To(credits("1"))),
+        ..KeyChange::default()
+    };
+    let caller = changed(&ledger, &caller, change);
+    let now = first_now(&ledger);
+    let users = format!("tg1:{{acme}}:spent:{}:t", caller.key.id.as_str());
+    let known = || {
+        block_on(caller.figures()).unwrap();
+        server.ask(&format!("HGET {users} n")).concat()
+    };
+    let call = |n: usize, wanted: &str| {
+        let asked = ReserveRequest {
+            id: request_at(u64::try_from(n).unwrap(), now),
+            spend: caller
+                .key
+                .settings
+                .spend(&caller.key.id, Some(EndUserId::of(&n.to_string()))),
+            ..request(n, wanted)
+        };
+        block_on(caller.reserve(&asked)).unwrap().unwrap()
+    };
+    let debit_of = |n: usize, cost: &str| Debit {
+        key: caller.key.id.clone(),
+        end_user: Some(EndUser {
+            id: EndUserId::of(&n.to_string()),
+            reset: Reset::None,
+        }),
+        ..debit(cost)
+    };
+    call(1, "0").settle(debit_of(1, "0"));
+    assert!(
+        !known().contains(|c: char| c.is_ascii_digit() && c != '0'),
+        "{}",
+        known()
+    );
+    let held = call(2, "1");
+    assert!(known().contains('1'), "{}", known());
+    held.settle(debit_of(2, "0"));
+    assert!(!known().contains('1'), "{}", known());
+    drop(call(3, "1"));
+    assert!(!known().contains('1'), "{}", known());
+    call(4, "1").settle(debit_of(4, "0.5"));
+    assert!(known().contains('1'), "{}", known());
+    audit_is_clean(&ledger);
 }
 
 /// A gateway of a version that knows no limits cannot read the record of a key that has one, and refuses it; one without is read as before.

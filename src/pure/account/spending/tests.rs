@@ -237,8 +237,20 @@ fn a_call_that_costs_nothing_makes_no_end_user_known() {
     let both = limits(Some(limit(50, Reset::Daily)), Some(("anna", limit(50, Reset::Daily))));
     state.reserve(&request(1, NOW, 0, both.clone()), NOW).unwrap();
     assert!(state.end_users_known() == 0 && !state.tracks(&key()));
-    state.reserve(&request(2, NOW, 1, both), NOW).unwrap();
+    settle(&mut state, id(1, NOW), 0, 1, Some("anna"));
+    assert!(state.end_users_known() == 0 && !state.tracks(&key()));
+    state.reserve(&request(2, NOW, 1, both.clone()), NOW).unwrap();
     assert!(state.end_users_known() == 1 && state.tracks(&key()));
+    settle(&mut state, id(2, NOW), 0, 2, Some("anna"));
+    assert_eq!(state.end_users_known(), 0);
+    state.reserve(&request(3, NOW, 1, both.clone()), NOW).unwrap();
+    state.release(id(3, NOW));
+    assert_eq!(state.end_users_known(), 0);
+    state.reserve(&request(4, NOW, 1, both.clone()), NOW).unwrap();
+    settle(&mut state, id(4, NOW), 1, 3, Some("anna"));
+    state.reserve(&request(5, NOW, 1, both), NOW).unwrap();
+    state.release(id(5, NOW));
+    assert_eq!(state.end_users_known(), 1);
 }
 
 #[test]

@@ -10,7 +10,7 @@ fn doubted(account: &Arc<Account>, number: u64) -> QueuedDebit {
 }
 
 /// Sends all that is queued, and says how many settlements Redis was sent.
-fn send_all(settler: &mut Settler, server: &RedisServer) -> u64 {
+pub(super) fn send_all(settler: &mut Settler, server: &RedisServer) -> u64 {
     let before = scripts_run(server);
     settler.take();
     block_on(settler.look_up_doubted());
