@@ -1,5 +1,5 @@
-//! What the simulated upstream answers, rendered once. Of each event and answer only the time and the tokens that it reports are written
-//! anew.
+//! What the simulated upstream answers, rendered once. Of each event and answer only the time, the tokens that it reports and the tag of its
+//! request are written anew.
 
 use std::ops::Range;
 
@@ -9,6 +9,7 @@ use crate::{
     events::{STAMP_DIGITS, stamp_place},
     process,
     script::{Form, Script},
+    tag::{TAG_MARK, Tag},
     wire,
 };
 
@@ -27,21 +28,24 @@ pub(crate) struct Answers {
 
 /// The parts of a stream of one form.
 pub(crate) struct Stream {
-    /// Taken in turn.
-    events: Vec<Vec<u8>>,
-    pub(crate) finish: Vec<u8>,
+    /// Taken in turn, each with where its tag stands.
+    events: Vec<(Vec<u8>, Range<usize>)>,
+    pub(crate) finish: Reported,
 }
 
 impl Answers {
     pub(crate) fn new() -> Self {
-        let text = "All of this was said by the simulated upstream, which says the same to everyone. ".repeat(14);
+        let sentence = "All of this was said by the simulated upstream, which says the same to everyone. ";
+        let mut text = format!("To request {TAG_MARK}: ") + &sentence.repeat(14);
+        text.truncate(14 * sentence.len());
         let whole = format!(
             r#"{{"id":"chatcmpl-sim-0","object":"chat.completion","created":1760000000,"model":"sim","choices":[{{"index":0,"message":{{"role":"assistant","content":"{text}"}},"finish_reason":"stop"}}],"usage":{USAGE}}}"#
         );
-        let numbers = (0..1536)
-            .map(|i| format!("{:.8}", f64::from(i * 7919 % 2000 - 1000) / 10_007.0))
-            .collect::<Vec<_>>()
-            .join(",");
+        let number = |i: i32| match i {
+            0 => format!("0.{TAG_MARK}"),
+            _ => format!("{:.8}", f64::from(i * 7919 % 2000 - 1000) / 10_007.0),
+        };
+        let numbers = (0..1536).map(number).collect::<Vec<_>>().join(",");
         let embeddings = format!(
             r#"{{"object":"list","data":[{{"object":"embedding","index":0,"embedding":[{numbers}]}}],"model":"sim","usage":{{"prompt_tokens":@@@@prompt,"total_tokens":@@@@prompt}}}}"#
         );
@@ -83,7 +87,9 @@ impl Stream {
                 Form::Logprobs => choice(0, &text, &logprobs(word), "null"),
                 Form::Choices => choice(index % 2, &text, "null", "null"),
             };
-            chunk(&choice, "null")
+            let event = chunk(&choice, "null");
+            let tag = places(&event, TAG_MARK).next().unwrap_or(0..0);
+            (event, tag)
         });
         let reason = if form == Form::Tools {
             r#""tool_calls""#
@@ -94,43 +100,46 @@ impl Stream {
             (0..usize::from(form == Form::Choices) + 1).map(|index| chunk(&choice(index, "", "null", reason), "null"));
         Self {
             events: events.collect(),
-            finish: finish.flatten().collect(),
+            finish: Reported::new(finish.flatten().collect()),
         }
     }
 
-    /// Writes an event to the end of `out`, with the time.
-    pub(crate) fn push(&self, out: &mut Vec<u8>, number: u32) {
+    /// Writes an event to the end of `out`, with the time and the tag of its request.
+    pub(crate) fn push(&self, out: &mut Vec<u8>, number: u32, tag: Tag) {
         let start = out.len();
         let place = usize::try_from(number).unwrap_or_default() % self.events.len();
-        out.extend_from_slice(&self.events[place]);
-        stamp(&mut out[start..]);
+        let (event, tag_at) = &self.events[place];
+        out.extend_from_slice(event);
+        let event = &mut out[start..];
+        event[tag_at.clone()].copy_from_slice(tag.bytes());
+        stamp(event);
     }
 }
 
-/// An answer that reports tokens.
+/// An answer, or a part of one, that reports tokens or has the tag of its request.
 pub(crate) struct Reported {
     bytes: Vec<u8>,
     prompt: Vec<Range<usize>>,
     completion: Vec<Range<usize>>,
     total: Vec<Range<usize>>,
+    tag: Vec<Range<usize>>,
 }
 
 impl Reported {
     fn new(bytes: Vec<u8>) -> Self {
-        let places = |mark: &str| {
-            let starts = memmem::find_iter(&bytes, mark);
-            starts.map(|start| start..start + mark.len()).collect()
-        };
-        let (prompt, completion, total) = (places("@@@@prompt"), places("@@@@completion"), places("@@@@@total"));
+        let all = |mark| places(&bytes, mark).collect();
+        let (prompt, completion, total) = (all("@@@@prompt"), all("@@@@completion"), all("@@@@@total"));
+        let tag = all(TAG_MARK);
         Self {
             bytes,
             prompt,
             completion,
             total,
+            tag,
         }
     }
 
-    /// Writes it to the end of `out`, with the tokens that the script says.
+    /// Writes it to the end of `out`, with the tokens and the tag that the script says.
     pub(crate) fn push(&self, out: &mut Vec<u8>, script: Script) {
         let start = out.len();
         out.extend_from_slice(&self.bytes);
@@ -144,7 +153,16 @@ impl Reported {
                 digits(&mut out[start + place.start..start + place.end], number, b' ');
             }
         }
+        let tag = Tag::of(script.tag);
+        for place in &self.tag {
+            out[start + place.start..start + place.end].copy_from_slice(tag.bytes());
+        }
     }
+}
+
+/// Where a mark stands.
+fn places<'a>(bytes: &'a [u8], mark: &'a str) -> impl Iterator<Item = Range<usize>> + 'a {
+    memmem::find_iter(bytes, mark).map(move |start| start..start + mark.len())
 }
 
 fn json(status: &str, body: &str) -> Vec<u8> {
@@ -186,12 +204,12 @@ fn logprobs(word: &str) -> String {
     format!(r#"{{"content":[{}],"refusal":null}}"#, of(word, &top))
 }
 
-/// An event of a stream as one chunk, in the shape that OpenAI gives it, with room for a time.
+/// An event of a stream as one chunk, in the shape that OpenAI gives it, with room for a time and for the tag of the request.
 fn chunk(choice: &str, usage: &str) -> Vec<u8> {
     let mut out = Vec::new();
     let stamp = "0".repeat(STAMP_DIGITS);
     let event = format!(
-        r#"{{"id":"chatcmpl-sim-0123456789","object":"chat.completion.chunk","created":1760000000,"model":"sim-2026-01-01","service_tier":"default","system_fingerprint":"fp_0123456789","choices":[{choice}],"usage":{usage},"obfuscation":"{stamp}"}}"#
+        r#"{{"id":"chatcmpl-sim-0123456789","object":"chat.completion.chunk","created":1760000000,"model":"sim-2026-01-01","service_tier":"default","system_fingerprint":"fp_{TAG_MARK}","choices":[{choice}],"usage":{usage},"obfuscation":"{stamp}"}}"#
     );
     wire::push_chunk(&mut out, format!("data: {event}\n\n").as_bytes());
     out

@@ -8,11 +8,12 @@ use crate::{common::Result, waiting::Waiting};
 
 /// Load-tests the gateway beside a bare Pingora pass-through, each as its own process, on loopback.
 ///
-/// Without a scenario it runs all of them but instructions, operators and soak (with --quick, those two too). Figures go to tables, to JSON and to SVG plots.
+/// Without a scenario it runs all of them but instructions, operators and soak; with --quick, all but instructions, which takes minutes. Figures
+/// go to tables, to JSON and to SVG plots. It fails at wrong answers and wrong debits, and where something that was asked for could not be measured.
 #[derive(Parser, Debug, Clone)]
 #[command(name = "cargo bench --bench load --", bin_name = "cargo bench --bench load --")]
 pub(crate) struct Options {
-    /// What to run; without one: all but instructions, operators and soak
+    /// What to run; without one: all but instructions, operators and soak, or with --quick all but instructions
     #[arg(value_enum)]
     pub(crate) scenarios: Vec<Scenario>,
 
@@ -20,8 +21,9 @@ pub(crate) struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "SUBJECT,…")]
     pub(crate) subjects: Vec<Variant>,
 
-    /// Load a gateway that already runs, at its base URL (http://host:port/api/v1), in place of starting one
-    #[arg(long, value_name = "URL", requires = "key")]
+    /// Load a gateway that already runs, at its base URL (http://host:port/api/v1), in place of starting one; http:// only, since the bench
+    /// speaks no TLS
+    #[arg(long, value_name = "URL", requires = "key", value_parser = clear_text)]
     pub(crate) against: Option<String>,
 
     /// The key to call the gateway of --against with
@@ -90,7 +92,8 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FILE")]
     pub(crate) binary: Option<PathBuf>,
 
-    /// A few seconds in all: shows that everything works, the figures mean little
+    /// Everything but instructions for a moment: shows that it works, the figures mean little. Without strace no system calls are counted,
+    /// which is said and no failure here
     #[arg(long)]
     pub(crate) quick: bool,
 
@@ -140,9 +143,9 @@ pub(crate) enum Scenario {
     Syscalls,
     /// Instructions a request and an event, counted by callgrind, and in which part of the program they are
     Instructions,
-    /// Floods of 401, 402 and 429 (gateway only)
+    /// Floods of 401, 402 and a key's 429 (gateway only)
     Denied,
-    /// 1,000 requests a second without and with 100,000 wrong keys a minute from the same address (gateway only)
+    /// 1,000 requests a second without and with 100,000 wrong keys a minute from the same address, and the 429 of such an address (gateway only)
     Strangers,
     /// All shapes at once
     Mixed,
@@ -290,6 +293,15 @@ impl Options {
     /// So many accounts are many.
     pub(crate) fn many_accounts(&self) -> usize {
         if self.quick { MANY_ACCOUNTS_QUICK } else { MANY_ACCOUNTS }
+    }
+}
+
+/// A base URL that the load generator can speak to.
+fn clear_text(url: &str) -> std::result::Result<String, String> {
+    match url.strip_prefix("http://") {
+        Some(rest) if !rest.starts_with('/') && !rest.is_empty() => Ok(url.to_owned()),
+        Some(_) => Err("it names no host".to_owned()),
+        None => Err("only http:// is possible, since the bench speaks no TLS".to_owned()),
     }
 }
 

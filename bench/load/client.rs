@@ -13,6 +13,7 @@ use tokio::{
 use crate::{
     events::Events,
     process,
+    tag::Tag,
     wire::{self, Chunked, Framing, Head, Malformed},
 };
 
@@ -21,6 +22,8 @@ use crate::{
 pub(crate) struct Shot {
     pub(crate) bytes: Bytes,
     pub(crate) expect: Expect,
+    /// What the answer must carry, where the simulated upstream gives it and it is no error.
+    pub(crate) tag: Option<Tag>,
 }
 
 /// What a right answer is.
@@ -60,6 +63,8 @@ pub(crate) enum Failure {
     Body(&'static str),
     #[error("{0} events in place of {1}")]
     Events(u64, u64),
+    #[error("an answer to another request")]
+    Foreign,
     /// Not a failure of the answer: the listener wanted no more of it.
     #[error("stopped")]
     Stopped,
@@ -112,7 +117,7 @@ impl Connection {
         let head = self.send(&shot.bytes).await?;
         match (&shot.expect, head.status) {
             (Expect::Stream { events }, 200) => {
-                let counted = self.read_stream(&head, listener).await?;
+                let counted = self.read_stream(&head, shot.tag, listener).await?;
                 if !counted.done || counted.failed {
                     return Err(Failure::Body("a stream with an error, or without [DONE]"));
                 }
@@ -121,7 +126,7 @@ impl Connection {
                 }
             }
             (Expect::Broken(_), 200) => {
-                let counted = self.read_stream(&head, listener).await?;
+                let counted = self.read_stream(&head, shot.tag, listener).await?;
                 if !counted.failed {
                     return Err(Failure::Body("a stream that broke, and does not say so"));
                 }
@@ -129,6 +134,12 @@ impl Connection {
             (Expect::Json, 200) => {
                 self.read_whole(&head).await?;
                 check_json(&self.body, b"\"usage\"")?;
+                if shot
+                    .tag
+                    .is_some_and(|tag| memmem::find(&self.body, tag.bytes()).is_none())
+                {
+                    return Err(Failure::Foreign);
+                }
             }
             (Expect::Done, 200..300) => {
                 self.read_whole(&head).await?;
@@ -201,8 +212,13 @@ impl Connection {
     }
 
     /// Reads a stream and tells the listener of its events. Returns what they were.
-    async fn read_stream(&mut self, head: &Head, listener: &mut impl Listener) -> Result<Events, Failure> {
-        let (mut coding, mut events) = (Chunked::default(), Events::default());
+    async fn read_stream(
+        &mut self,
+        head: &Head,
+        tag: Option<Tag>,
+        listener: &mut impl Listener,
+    ) -> Result<Events, Failure> {
+        let (mut coding, mut events) = (Chunked::default(), Events::tagged(tag));
         let mut at = head.bytes;
         loop {
             let (at_ns, before) = (process::monotonic_ns(), events.count);
@@ -221,6 +237,9 @@ impl Connection {
                     None
                 }
             };
+            if events.foreign {
+                return Err(Failure::Foreign);
+            }
             let arrived = Arrived {
                 at_ns,
                 events: events.count - before,

@@ -3,11 +3,17 @@
 //! The kernel counts for the whole machine (proc_stat(5)); what is left when the bench's own processes are taken away is others'. Pressure
 //! (Documentation/accounting/psi.rst) is kept for the reader: the bench's own processes wait for each other too, so it judges nothing.
 
-use std::{collections::BTreeMap, fs};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs,
+};
 
 use serde::Serialize;
 
-use crate::process::{self, Switches};
+use crate::{
+    children::Spent,
+    process::{self, Switches},
+};
 
 /// What is counted at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -19,21 +25,25 @@ pub(crate) struct Counted {
     pub(crate) switches: u64,
     /// Time in which some task waited for a core. None where the kernel does not count it.
     pub(crate) waited_us: Option<u64>,
-    /// Of the bench's own processes.
+    /// Of the bench's own processes, and of children that they start.
     pub(crate) own_ns: u64,
     pub(crate) own_switches: Switches,
+    /// Of such children alone: fewer at the end than at the beginning where one has ended.
+    pub(crate) children_switches: Switches,
 }
 
 impl Counted {
-    /// Reads the kernel's counts. `own` are the processes of the bench. None where the kernel shows none.
-    pub(crate) fn read(own: &[u32]) -> Option<Self> {
+    /// Reads the kernel's counts. `own` are the processes of the bench, `children` what those used that they started. None where the kernel
+    /// shows none.
+    pub(crate) fn read(own: &[u32], children: Spent) -> Option<Self> {
         let stat = fs::read_to_string("/proc/stat").ok()?;
         let pressure = fs::read_to_string("/proc/pressure/cpu").ok();
         let counted = Self::parse(&stat, pressure.as_deref(), process::tick_ns())?;
         let switches = own.iter().filter_map(|pid| Switches::read(*pid));
         Some(Self {
-            own_ns: process::cpu_ns_of(own),
+            own_ns: process::cpu_ns_of(own) + children.ns,
             own_switches: switches.fold(Switches::default(), Switches::and),
+            children_switches: children.switches,
             ..counted
         })
     }
@@ -63,7 +73,8 @@ impl Counted {
         let share = |ns: u64| ns as f64 / 1e9 / seconds;
         let own_ns = end.own_ns.saturating_sub(self.own_ns);
         let busy_ns = end.busy_ns.saturating_sub(self.busy_ns);
-        let own = end.own_switches.since(self.own_switches);
+        let children = end.children_switches.since(self.children_switches);
+        let own = end.own_switches.since(self.own_switches).and(children);
         // A process that waits is left for nothing or for another process, and come back to.
         let own = 2 * own.voluntary + 2 * own.forced;
         let switches = end.switches.saturating_sub(self.switches).saturating_sub(own);
@@ -112,6 +123,13 @@ impl Disturbance {
     }
 }
 
+/// What disturbed one subject's turn in a round; nothing when no reason is named.
+#[derive(Debug)]
+pub(crate) struct Turn {
+    pub(crate) subject: String,
+    pub(crate) reasons: Vec<&'static str>,
+}
+
 /// The rounds of one kind of load: how many count, and how many were measured again.
 #[derive(Serialize, Clone, Debug, Default)]
 pub(crate) struct Repeats {
@@ -121,13 +139,22 @@ pub(crate) struct Repeats {
     pub(crate) kept: usize,
     /// What disturbed, and how many rounds, those that were kept included.
     pub(crate) reasons: BTreeMap<&'static str, usize>,
+    /// The same by the subject whose turn it was: of a round that was measured again, the others were measured again with it.
+    pub(crate) by_subject: BTreeMap<String, BTreeMap<&'static str, usize>>,
 }
 
 impl Repeats {
-    /// Whether a round that was measured `attempts` times, the last time disturbed by `reasons`, is measured again. Counts it.
-    pub(crate) fn again(&mut self, reasons: &[&'static str], attempts: usize, rounds: usize) -> bool {
-        for reason in reasons {
+    /// Whether a round that was measured `attempts` times, the last time in these turns, is measured again. Counts it.
+    pub(crate) fn again(&mut self, turns: &[Turn], attempts: usize, rounds: usize) -> bool {
+        let reasons: BTreeSet<&'static str> = turns.iter().flat_map(|turn| turn.reasons.iter().copied()).collect();
+        for reason in &reasons {
             *self.reasons.entry(reason).or_default() += 1;
+        }
+        for Turn { subject, reasons } in turns.iter().filter(|turn| !turn.reasons.is_empty()) {
+            let counts = self.by_subject.entry(subject.clone()).or_default();
+            for reason in reasons {
+                *counts.entry(reason).or_default() += 1;
+            }
         }
         let again = !reasons.is_empty() && attempts < ATTEMPTS_MAX && self.repeated < rounds;
         if again {
@@ -147,12 +174,29 @@ impl Repeats {
         if *repeated + *kept == 0 {
             return format!("{rounds} rounds; the machine disturbed none.");
         }
-        let reasons: Vec<String> = self.reasons.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
-        let reasons = reasons.join(", ");
+        let listed = |counts: &BTreeMap<&'static str, usize>| {
+            let counts: Vec<String> = counts.iter().map(|(reason, n)| format!("{reason} {n}")).collect();
+            counts.join(", ")
+        };
+        let turns = self.by_subject.iter();
+        let turns: Vec<String> = turns
+            .map(|(subject, counts)| format!("{subject} {}", listed(counts)))
+            .collect();
+        let (reasons, turns) = (listed(&self.reasons), turns.join("; "));
         format!(
-            "{rounds} rounds; {repeated} more were disturbed and measured again, {kept} of the {rounds} count although they were ({reasons})."
+            "{rounds} rounds; {repeated} more were disturbed and measured again, {kept} of the {rounds} count although they were ({reasons}). \
+             By the subject whose turn it was: {turns}."
         )
     }
+}
+
+/// Why a round is measured again: what disturbed, and whose turn.
+pub(crate) fn told(turns: &[Turn]) -> String {
+    let disturbed = turns.iter().filter(|turn| !turn.reasons.is_empty());
+    let told: Vec<String> = disturbed
+        .map(|Turn { subject, reasons }| format!("{} ({subject})", reasons.join(", ")))
+        .collect();
+    told.join("; ")
 }
 
 /// Tasks that could run at this moment.

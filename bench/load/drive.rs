@@ -14,11 +14,12 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::Notify, task::JoinSet};
+use tokio::task::JoinSet;
 
 use crate::{
     client::{Arrived, Connection, Failure, Listener, Shot},
     common::Result,
+    due::{Due, Queue},
     pacer::Pacer,
     process::monotonic_ns,
     random::Random,
@@ -62,8 +63,12 @@ pub(crate) struct Outcome<M> {
     pub(crate) tally: Tally,
 }
 
-/// Runs a plan. `mark` is called when the measure begins and when it ends; `watch` about ten times a second between.
-pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64)) -> Result<Outcome<M>> {
+/// Runs a plan. `mark` is called when the measure begins and when it ends; `watch` about ten times a second between, and may end it early.
+pub(crate) fn run<M>(
+    plan: Plan,
+    mark: impl Fn() -> M,
+    mut watch: impl FnMut() -> ControlFlow<()>,
+) -> Result<Outcome<M>> {
     let plan = Arc::new(plan);
     let workers: Vec<Arc<Worker>> = (0..plan.workers).map(|_| Arc::new(Worker::new())).collect();
     let threads = workers.iter().enumerate().map(|(index, worker)| {
@@ -80,6 +85,7 @@ pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64
 
     thread::sleep(plan.warm_up);
     let (first, begun, before) = (mark(), monotonic_ns(), count());
+    workers.iter().for_each(|worker| worker.begun.store(begun, Relaxed));
     enter(MEASURE);
     loop {
         let elapsed = Duration::from_nanos(monotonic_ns() - begun);
@@ -91,10 +97,14 @@ pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64
         if elapsed >= plan.length || hopeless || plan.requests_max.is_some_and(|max| requests >= max) {
             break;
         }
-        watch(requests);
+        if watch().is_break() {
+            break;
+        }
         thread::sleep((plan.length - elapsed).min(WATCH_EVERY));
     }
-    let (after, ended, last) = (count(), monotonic_ns(), mark());
+    let (after, ended) = (count(), monotonic_ns());
+    workers.iter().for_each(|worker| worker.ended.store(ended, Relaxed));
+    let last = mark();
     enter(STOP);
 
     for thread in threads {
@@ -113,9 +123,17 @@ pub(crate) fn run<M>(plan: Plan, mark: impl Fn() -> M, mut watch: impl FnMut(u64
     })
 }
 
+/// For a measure that nothing ends early.
+pub(crate) fn to_the_end() -> ControlFlow<()> {
+    ControlFlow::Continue(())
+}
+
 /// A thread's share of a run, and what it tells of it.
 struct Worker {
     phase: AtomicU8,
+    /// When the measure began and ended, by the monotonic clock; the end of time before that.
+    begun: AtomicU64,
+    ended: AtomicU64,
     requests: AtomicU64,
     events: AtomicU64,
     failures: AtomicU64,
@@ -126,6 +144,8 @@ impl Worker {
     fn new() -> Self {
         Self {
             phase: AtomicU8::new(WARM_UP),
+            begun: AtomicU64::new(u64::MAX),
+            ended: AtomicU64::new(u64::MAX),
             requests: AtomicU64::new(0),
             events: AtomicU64::new(0),
             failures: AtomicU64::new(0),
@@ -145,6 +165,12 @@ impl Worker {
             "other errors".clone_into(&mut kind);
         }
         *tally.errors.entry(kind).or_default() += 1;
+    }
+
+    /// Whether a request that was due at this time is one of the measure, whenever its answer comes: without those that are answered behind
+    /// the end, a gateway that stalls would seem quick.
+    fn measures(&self, due_ns: u64) -> bool {
+        (self.begun.load(Relaxed)..=self.ended.load(Relaxed)).contains(&due_ns)
     }
 
     fn stopped(&self) -> bool {
@@ -188,7 +214,7 @@ async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Resul
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
-    queue.due.notify_waiters();
+    queue.end();
     let stuck = async { while tasks.join_next().await.is_some() {} };
     if tokio::time::timeout(STOP_TIMEOUT, stuck).await.is_err() {
         let stuck = u64::try_from(tasks.len()).unwrap_or_default();
@@ -201,13 +227,6 @@ async fn work(plan: &Arc<Plan>, worker: &Arc<Worker>, index: usize) -> io::Resul
     Ok(())
 }
 
-/// Requests that are due, by when.
-#[derive(Default)]
-struct Queue {
-    times: Mutex<std::collections::VecDeque<u64>>,
-    due: Notify,
-}
-
 /// Puts this worker's arrivals into the queue when they are due.
 async fn pace(rate: f64, mut random: Random, worker: &Worker, queue: &Queue) -> io::Result<()> {
     let pacer = Pacer::new()?;
@@ -217,8 +236,7 @@ async fn pace(rate: f64, mut random: Random, worker: &Worker, queue: &Queue) -> 
         after_ns += random.gap() * 1e9 / rate;
         let at = begun + after_ns as u64;
         pacer.until(at).await?;
-        queue.times.lock().unwrap_or_else(PoisonError::into_inner).push_back(at);
-        queue.due.notify_one();
+        queue.push(at);
         // When late, many are due at once: let the connections take them.
         tokio::task::yield_now().await;
     }
@@ -236,34 +254,25 @@ struct Client {
 impl Client {
     async fn closed(mut self) {
         while !self.worker.stopped() {
-            let begun = monotonic_ns();
-            self.exchange(begun, true).await;
+            let due = Due {
+                at_ns: monotonic_ns(),
+                was_queued: false,
+            };
+            self.exchange(due).await;
         }
     }
 
     async fn open(mut self, queue: Arc<Queue>) {
-        let mut was_free = false;
-        loop {
-            let waiting = queue.due.notified();
-            let at = queue.times.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-            match at {
-                // What was due before the end is still sent: leaving it out would flatter a stalled gateway.
-                Some(at) => {
-                    self.exchange(at, was_free).await;
-                    was_free = false;
-                }
-                None if self.worker.stopped() => return,
-                None => {
-                    was_free = true;
-                    waiting.await;
-                }
-            }
+        let worker = Arc::clone(&self.worker);
+        // What was due before the end is still sent: leaving it out would flatter a stalled gateway.
+        while let Some(due) = queue.next(|| worker.stopped()).await {
+            self.exchange(due).await;
         }
     }
 
-    /// One exchange that was due at `due`, and its record. `was_free`: whether this connection waited for it, and not it for a connection.
-    async fn exchange(&mut self, due: u64, was_free: bool) {
-        let Err(failure) = self.attempt(due, was_free).await else {
+    /// One exchange, and its record.
+    async fn exchange(&mut self, due: Due) {
+        let Err(failure) = self.attempt(due).await else {
             return;
         };
         self.connection = None;
@@ -273,7 +282,7 @@ impl Client {
         }
     }
 
-    async fn attempt(&mut self, due: u64, was_free: bool) -> std::result::Result<(), Failure> {
+    async fn attempt(&mut self, due: Due) -> std::result::Result<(), Failure> {
         let connection = match self.connection.take().filter(Connection::is_open) {
             Some(connection) => self.connection.insert(connection),
             None => {
@@ -286,45 +295,46 @@ impl Client {
         let sent = monotonic_ns();
         let mut hearing = Hearing {
             worker: &self.worker,
-            due,
+            due_ns: due.at_ns,
             is_first: true,
         };
-        let reply = connection.exchange(shot, &mut hearing).await?;
+        let result = connection.exchange(shot, &mut hearing).await;
         let worker = &self.worker;
-        worker.requests.fetch_add(1, Relaxed);
-        if worker.phase.load(Relaxed) != WARM_UP {
+        worker.requests.fetch_add(u64::from(result.is_ok()), Relaxed);
+        if worker.measures(due.at_ns) {
             let mut tally = worker.tally();
-            tally.latency.saturating_record(monotonic_ns().saturating_sub(due));
-            if was_free {
-                tally.lag.saturating_record(sent.saturating_sub(due));
-            } else {
+            if due.was_queued {
                 tally.queued += 1;
+            } else {
+                tally.lag.saturating_record(sent.saturating_sub(due.at_ns));
             }
-            *tally.statuses.entry(reply.status).or_default() += 1;
+            if let Ok(reply) = &result {
+                let latency = monotonic_ns().saturating_sub(due.at_ns);
+                tally.latency.saturating_record(latency);
+                *tally.statuses.entry(reply.status).or_default() += 1;
+            }
         }
-        Ok(())
+        result.map(|_| ())
     }
 }
 
 /// Counts a stream's events as they arrive.
 struct Hearing<'a> {
     worker: &'a Worker,
-    due: u64,
+    due_ns: u64,
     is_first: bool,
 }
 
 impl Listener for Hearing<'_> {
     fn events(&mut self, arrived: &Arrived<'_>) -> ControlFlow<()> {
         self.worker.events.fetch_add(arrived.events, Relaxed);
-        let is_first = std::mem::take(&mut self.is_first);
-        let says = is_first || !arrived.delays_ns.is_empty();
-        if says && self.worker.phase.load(Relaxed) == MEASURE {
+        // The first event of what was due in the measure counts even behind its end, which then cuts the stream.
+        if std::mem::take(&mut self.is_first) && self.worker.measures(self.due_ns) {
+            let after = arrived.at_ns.saturating_sub(self.due_ns);
+            self.worker.tally().first_event.saturating_record(after);
+        }
+        if !arrived.delays_ns.is_empty() && self.worker.phase.load(Relaxed) == MEASURE {
             let mut tally = self.worker.tally();
-            if is_first {
-                tally
-                    .first_event
-                    .saturating_record(arrived.at_ns.saturating_sub(self.due));
-            }
             for delay in arrived.delays_ns {
                 tally.event_delay.saturating_record(*delay);
             }

@@ -4,6 +4,8 @@ use std::ops::Range;
 
 use memchr::{memchr, memmem};
 
+use crate::tag::{TAG_DIGITS, Tag, tag_place};
+
 /// Reads events (the HTML standard, "Server-sent events", as far as providers use it).
 #[derive(Debug, Default)]
 pub(crate) struct Events {
@@ -13,6 +15,12 @@ pub(crate) struct Events {
     pub(crate) done: bool,
     /// Whether one of them told of an error.
     pub(crate) failed: bool,
+    /// Whether one of them is of another stream: it has not the tag that it should have.
+    pub(crate) foreign: bool,
+    /// What each of them must have, if that is known.
+    tag: Option<Tag>,
+    /// Where the last one had it.
+    tag_at: usize,
     /// The beginning of a line that is not complete yet.
     line: Vec<u8>,
     has_data: bool,
@@ -20,6 +28,11 @@ pub(crate) struct Events {
 }
 
 impl Events {
+    /// Of a stream whose events must have this tag.
+    pub(crate) fn tagged(tag: Option<Tag>) -> Self {
+        Self { tag, ..Self::default() }
+    }
+
     /// Takes the next bytes of the stream. `stamped` is told, of each event that ends in them, the time that the upstream wrote into it.
     pub(crate) fn feed(&mut self, mut bytes: &[u8], mut stamped: impl FnMut(u64)) {
         while let Some(end) = memchr(b'\n', bytes) {
@@ -58,6 +71,24 @@ impl Events {
                 self.done |= matches!(line, b"data: [DONE]" | b"data:[DONE]");
                 self.failed |= memmem::find(line, b"\"error\":{").is_some();
             }
+            let foreign = self.is_foreign(line);
+            self.foreign |= foreign;
+        }
+    }
+
+    fn is_foreign(&mut self, line: &[u8]) -> bool {
+        let Some(tag) = self.tag else { return false };
+        // It stands at the same place in all events of a stream, so it is hardly ever looked for.
+        if line.get(self.tag_at..self.tag_at + TAG_DIGITS) == Some(tag.bytes()) {
+            return false;
+        }
+        match tag_place(line) {
+            Some(place) => {
+                self.tag_at = place.start;
+                line[place] != *tag.bytes()
+            }
+            // Content has it; what ends a stream may be the gateway's own.
+            None => self.stamp.is_some(),
         }
     }
 }

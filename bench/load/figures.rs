@@ -102,9 +102,9 @@ pub(crate) struct Summary {
 #[derive(Serialize)]
 pub(crate) struct Beside {
     pub(crate) baseline: String,
-    /// CPU of subject and store over the baseline's.
+    /// CPU of subject and store over the baseline's, with its store.
     pub(crate) both: Option<Estimate>,
-    /// The subject's alone, where it has a store.
+    /// The subject's alone over the baseline's alone, where the subject has a store.
     pub(crate) alone: Option<Estimate>,
     /// What it adds to p50 and p99 of latency; only at a given rate, since latency in a closed loop is throughput said otherwise.
     pub(crate) latency_us: Option<[Estimate; 2]>,
@@ -121,8 +121,8 @@ impl CpuTimes {
 
 impl Beside {
     fn of(baseline: &str, pairs: &[(&Round, &Round)]) -> Self {
-        let ratio = |of: fn(&CpuTimes) -> Option<f64>| {
-            let ratio = |(r, b): &(&Round, &Round)| Some(of(&r.cpu_us)? / b.cpu_us.both()?);
+        let ratio = |of: fn(&CpuTimes) -> Option<f64>, to: fn(&CpuTimes) -> Option<f64>| {
+            let ratio = |(r, b): &(&Round, &Round)| Some(of(&r.cpu_us)? / to(&b.cpu_us)?);
             Estimate::of(pairs.iter().filter_map(ratio))
         };
         let added = |of: fn(&Round) -> Option<Percentiles>| {
@@ -134,8 +134,8 @@ impl Beside {
         };
         Self {
             baseline: baseline.to_owned(),
-            both: ratio(CpuTimes::both),
-            alone: ratio(|cpu| cpu.store.and(cpu.subject)),
+            both: ratio(CpuTimes::both, CpuTimes::both),
+            alone: ratio(|cpu| cpu.store.and(cpu.subject), |cpu| cpu.subject),
             latency_us: added(|round| round.latency_us.filter(|_| round.lag_us.is_some())),
             first_event_us: added(|round| round.first_event_us),
             event_delay_us: added(|round| round.event_delay_us),
@@ -176,7 +176,7 @@ impl Series {
         };
         let cores = |round: &Round| Some(round.cpu_us.subject? * self.per_second(round) / 1e6);
         let has = |what: fn(&Round) -> bool| rounds.iter().any(what);
-        let (queued, requests) = (self.tally.queued, self.tally.latency.len());
+        let (queued, sent) = (self.tally.queued, self.tally.queued + self.tally.lag.len());
         Some(Summary {
             per_second: Estimate::of(rounds.iter().map(|round| self.per_second(round)))?.median,
             cores: Estimate::of(rounds.iter().filter_map(cores)).map(|cores| cores.median),
@@ -187,8 +187,8 @@ impl Series {
             beside: baselines.iter().map(beside).collect(),
             latency_us: Percentiles::of(&self.tally.latency).filter(|_| has(|round| round.latency_us.is_some())),
             lag_us: Percentiles::of(&self.tally.lag).filter(|_| has(|round| round.lag_us.is_some())),
-            queued_share: (queued > 0 && requests > 0)
-                .then(|| queued as f64 / requests as f64)
+            queued_share: (queued > 0)
+                .then(|| queued as f64 / sent as f64)
                 .filter(|_| has(|round| round.lag_us.is_some())),
             first_event_us: Percentiles::of(&self.tally.first_event),
             event_delay_us: Percentiles::of(&self.tally.event_delay),

@@ -100,11 +100,10 @@ pub(crate) type Audit = Box<dyn Fn() -> Result<String> + Send + Sync>;
 /// Starts a process as it was started before.
 pub(crate) type Restart = Box<dyn Fn() -> Result<Process>>;
 
-/// A key that must be refused, and how.
+/// A key that must be refused, and what is wrong with it.
 pub(crate) struct Refused {
     pub(crate) name: &'static str,
     pub(crate) key: String,
-    pub(crate) statuses: &'static [u16],
 }
 
 /// What all subjects share: the upstream, the cores, a directory.

@@ -37,12 +37,15 @@ impl Http2 {
         if status != 200 {
             return Err(Failure::Status(status, String::new()));
         }
-        let (mut body, mut events) = (answer.into_body(), Events::default());
+        let (mut body, mut events) = (answer.into_body(), Events::tagged(shot.tag));
         while let Some(piece) = body.data().await {
             let piece = piece.map_err(broken)?;
             body.flow_control().release_capacity(piece.len()).map_err(broken)?;
             let before = events.count;
             events.feed(&piece, |_| {});
+            if events.foreign {
+                return Err(Failure::Foreign);
+            }
             let arrived = Arrived {
                 at_ns: process::monotonic_ns(),
                 events: events.count - before,

@@ -76,7 +76,7 @@ fn measure(fleet: &Fleet, subject: &Subject, files_max: usize, report: &mut Repo
             ));
         }
         if let Err(error) = crowd.grow(subject.address, &shots, wanted, shared) {
-            report.note(format!("open {wanted} of {} given up: {error}", subject.name));
+            report.fail(format!("open {wanted} of {} given up: {error}", subject.name));
             break;
         }
         let held = subject.memory_kib().unwrap_or_default();

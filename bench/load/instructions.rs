@@ -11,6 +11,7 @@ use crate::{
     drive::{self, Arrivals, Plan},
     figures::Unit,
     fleet::{Fleet, Subject},
+    machine,
     measured::{Instructions, Misses},
     parts::{BURST, PACED, PACED_LENGTH},
     process,
@@ -47,6 +48,10 @@ impl Counts {
 
 /// Counts for each subject that is a process of ours: whole answers and a burst, saturated, and a few streams at the pace of a reader.
 pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
+    if !machine::is_installed(VALGRIND) {
+        report.not_tried(fleet.options.quick, "instructions", VALGRIND);
+        return Ok(());
+    }
     let parts = [
         ("whole", Unit::Request, Shape::Whole { bytes: KILOBYTE }),
         ("stream-burst", Unit::Event, Shape::Stream(BURST)),
@@ -96,7 +101,7 @@ pub(crate) fn run(fleet: &Fleet, report: &mut Report) -> Result<()> {
                 }
                 Err(error) => {
                     let subject = variant.name();
-                    report.note(format!("instructions of {name} of {subject} not counted: {error}"));
+                    report.fail(format!("instructions of {name} of {subject} not counted: {error}"));
                 }
             }
         }
@@ -125,14 +130,14 @@ fn count(fleet: &Fleet, subject: &Subject, unit: Unit, shape: Shape) -> Result<(
         requests_max: None,
     };
     // Connections, caches and the allocator's stock are made before the count begins.
-    drive::run(load(WARM_UP), || (), |_| ())?;
+    drive::run(load(WARM_UP), || (), drive::to_the_end)?;
     let control = |what: &[&str]| {
         let mut command = Command::new("callgrind_control");
         command.args(what).arg(pid.to_string());
         process::run(command)
     };
     control(&["-i", "on"])?;
-    let outcome = drive::run(load(LENGTH), || (), |_| ())?;
+    let outcome = drive::run(load(LENGTH), || (), drive::to_the_end)?;
     control(&["-i", "off"])?;
     control(&["-d"])?;
     if let Some((kind, n)) = outcome.tally.errors.first_key_value() {
@@ -225,6 +230,7 @@ const PARTS: [(&[&str], &str); 13] = [
     (&["memcpy", "memmove", "memset", "memcmp"], "copies"),
 ];
 const OTHERS: &str = "others";
+const VALGRIND: &str = "valgrind";
 /// Called once for each request.
 const REQUEST_PARSED: &str = "httparse::Request::parse_with_config";
 /// So few that callgrind keeps pace with them.

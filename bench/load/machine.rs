@@ -1,6 +1,9 @@
 //! The machine that is measured on: its cores and who gets which, its limits and versions.
 
-use std::{fs, io, process::Command};
+use std::{
+    fs, io,
+    process::{Command, Stdio},
+};
 
 use serde::Serialize;
 
@@ -204,6 +207,13 @@ fn allowed() -> Vec<usize> {
             .filter(|core| libc::CPU_ISSET(*core, &set))
             .collect()
     }
+}
+
+/// Whether a program is there to be started.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let mut command = Command::new(program);
+    command.arg("--version").stdin(Stdio::null());
+    command.output().is_ok()
 }
 
 /// The first line of what a program says about its version. None when it is not installed.

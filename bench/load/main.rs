@@ -1,10 +1,12 @@
 //! The load bench: what a request costs through the gateway, beside what it costs through a bare Pingora pass-through.
 //!
 //! One program in several roles, each its own process, so that CPU can be told apart: this one, which generates the load (`drive`,
-//! `client`, `pacer`) and reports; the simulated [`upstream`]; the [`baseline`]. The [`gateway`] is the real binary, whose accounts are made by the [`operator`] and which has
+//! `client`, `due`, `pacer`) and reports; the simulated [`upstream`]; the [`baseline`]. The [`gateway`] is the real binary, whose accounts are made by the [`operator`] and which has
 //! a [`store`]; nginx and HAProxy ([`peers`]) take part where they are installed. [`fleet`] starts what they share, [`subjects`] each of them.
 //!
 //! [`steady`] runs the [`parts`] of a steady load, [`pairs`] gateways that differ in one thing, [`lists`] what operators read, [`idle`] open streams, [`soak`] the long run, [`syscalls`] and [`instructions`] a count;
+//! [`beside`] sends what is not measured, [`children`] says what Redis' own used, [`tag`] whose an answer is.
+//!
 //! [`disturbance`] says which rounds do not count, [`figures`] and [`statistics`] what is concluded from the others, [`report`], [`tables`]
 //! and [`plot`] write it down.
 //!
@@ -19,13 +21,16 @@ mod allocator;
 mod answers;
 mod baseline;
 mod bench;
+mod beside;
 mod books;
 mod catalogue;
+mod children;
 mod cli;
 mod client;
 mod common;
 mod disturbance;
 mod drive;
+mod due;
 mod events;
 mod figures;
 mod fleet;
@@ -57,6 +62,7 @@ mod store;
 mod subjects;
 mod syscalls;
 mod tables;
+mod tag;
 mod tally;
 mod upstream;
 mod waiting;

@@ -147,6 +147,7 @@ impl Operator {
         Shot {
             bytes: self.request(method, path, body).into(),
             expect: Expect::Done,
+            tag: None,
         }
     }
 

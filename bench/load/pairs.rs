@@ -66,7 +66,7 @@ fn settle(pair: &[Subject], report: &mut Report) {
         let Some(audit) = &subject.audit else { continue };
         match audit() {
             Ok(_) => say(&format!("{}: a clean audit", subject.name)),
-            Err(error) => report.note(format!("{}: the audit: {error}", subject.name)),
+            Err(error) => report.fail(format!("the audit of {}: {error}", subject.name)),
         }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) struct Part {
     /// The connections begin one after the other over this time, by which the warm-up is longer.
     pub(crate) spread: Duration,
     pub(crate) shots: Shots,
+    /// The status of the answers that are measured, where they are refusals: others may come before a limit begins, and are few.
+    pub(crate) status: Option<u16>,
     /// What else is sent meanwhile; it is not measured.
     pub(crate) beside: Option<Beside>,
 }
@@ -93,9 +95,13 @@ pub(crate) fn of(scenario: Scenario, options: &Options) -> Vec<Part> {
             vec![
                 part("without wrong keys", None),
                 part("100,000 wrong keys a minute", Some(wrong)),
+                limited_by_address(connections),
             ]
         }
-        Scenario::Denied => DENIED.iter().map(|name| denied(name, connections)).collect(),
+        Scenario::Denied => DENIED
+            .iter()
+            .map(|(name, statuses)| denied(name, statuses, connections))
+            .collect(),
         Scenario::Webhooks => {
             let posts = |subject: &Subject| Some(subject.operator.as_ref()?.credits(&subject.accounts, POSTS));
             let name = format!("credit posted {ACTS_A_SECOND} times a second");
@@ -118,6 +124,7 @@ fn saturated(shape: Shape, connections: usize) -> Part {
         longer: 1,
         spread: Duration::ZERO,
         shots: Box::new(move |subject| Some(shape.shots(subject))),
+        status: None,
         beside: None,
     }
 }
@@ -171,22 +178,38 @@ fn gateways_only(shape: Shape) -> impl Fn(&Subject) -> Option<Vec<Shot>> {
 }
 
 /// A flood with a key that is refused.
-fn denied(name: &'static str, connections: usize) -> Part {
+fn denied(name: &'static str, statuses: &'static [u16], connections: usize) -> Part {
     let shots = move |subject: &Subject| {
         let refused = subject.refused.iter().find(|refused| refused.name == name)?;
         let whole = Shape::Whole { bytes: KILOBYTE };
-        Some(vec![whole.denied(subject, &refused.key, refused.statuses)])
+        Some(vec![whole.denied(subject, &refused.key, statuses)])
     };
     Part {
         name: name.to_owned(),
         shots: Box::new(shots),
+        status: statuses.first().copied(),
         ..saturated(Shape::Embeddings, connections)
     }
 }
 
-/// Keys that are refused, by the names that the gateway's set-up gives them. The wrong ones come last: after so many of them the gateway looks
-/// up no key from this address that has not worked before.
-const DENIED: [&str; 4] = ["broke", "limited", "revoked", "garbage"];
+/// A flood of wrong keys from an address that has sent too many: the first ones of each minute are refused as such.
+fn limited_by_address(connections: usize) -> Part {
+    Part {
+        name: "wrong keys alone, limited by address".to_owned(),
+        shots: Box::new(|subject: &Subject| (!subject.refused.is_empty()).then(|| request::wrong_keys(subject))),
+        status: Some(429),
+        ..saturated(Shape::Embeddings, connections)
+    }
+}
+
+/// Keys that are refused, by the names that the gateway's set-up gives them, and how: first what is measured, then what a limit lets pass
+/// before it begins. The gateway forgives its address all wrong keys, so that what is measured is what each of them gets by itself.
+const DENIED: [(&str, &[u16]); 4] = [
+    ("broke", &[402]),
+    ("limited", &[429, 200]),
+    ("revoked", &[401]),
+    ("garbage", &[401]),
+];
 /// Streams a second: of two seconds each, so 50 are open on average.
 const PACED_RATE: u32 = 25;
 /// Seven deviations above the average.

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::common::Result;
+use crate::{children, common::Result};
 
 /// How a child is asked to end.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -47,12 +47,14 @@ impl Process {
         } else {
             libc::SIGTERM
         };
-        // SAFETY: between fork and exec only two system calls are made; they allocate nothing and take no lock.
+        // SAFETY: between fork and exec only three system calls are made; they allocate nothing and take no lock.
         unsafe {
             command.pre_exec(move || {
                 if libc::prctl(libc::PR_SET_PDEATHSIG, signal) != 0 {
                     return Err(io::Error::last_os_error());
                 }
+                // strace is no parent of it, and may need to be let. A kernel without that rule knows no such call.
+                libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY);
                 set.as_ref().map_or(Ok(()), pin)
             });
         }
@@ -77,7 +79,8 @@ impl Process {
                 return Err(format!("{} ended at once ({status}){}", self.name, self.last_words()).into());
             }
             if TcpStream::connect_timeout(&address, Duration::from_millis(200)).is_ok() {
-                self.family = family(self.child.id());
+                let own = self.child.id();
+                self.family = [vec![own], children::of(own)].concat();
                 return Ok(());
             }
             if begun.elapsed() > START_TIMEOUT {
@@ -87,7 +90,7 @@ impl Process {
         }
     }
 
-    /// The process and the children it had when it was ready.
+    /// The process and the children it had when it was ready, as nginx has them.
     pub(crate) fn family(&self) -> &[u32] {
         &self.family
     }
@@ -359,24 +362,8 @@ fn cpu_set(cores: &[usize]) -> Option<libc::cpu_set_t> {
     }
 }
 
-/// `pid` and its children, as nginx has them.
-fn family(pid: u32) -> Vec<u32> {
-    let mut family = vec![pid];
-    for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let Some(other) = entry.file_name().to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        let stat = fs::read_to_string(entry.path().join("stat")).unwrap_or_default();
-        let parent = after_name(&stat).and_then(|rest| rest.split_whitespace().nth(1)?.parse().ok());
-        if parent == Some(pid) {
-            family.push(other);
-        }
-    }
-    family
-}
-
 /// The fields of a `/proc/PID/stat` from the third on: the name, the second, stands in parentheses and may hold anything.
-fn after_name(stat: &str) -> Option<&str> {
+pub(crate) fn after_name(stat: &str) -> Option<&str> {
     Some(stat.rsplit_once(')')?.1)
 }
 

@@ -30,8 +30,10 @@ pub(crate) struct Report {
     pub(crate) left_out: Vec<String>,
     /// What else a reader must know.
     notes: Vec<String>,
+    /// What failed or did not run that was asked for, beside what the figures count as errors.
+    failures: Vec<String>,
     pub(crate) series: Vec<Series>,
-    /// Scenario, part, and which of its rounds were disturbed.
+    /// Scenario, part, and how many of its rounds were disturbed, by what, and in whose turn.
     pub(crate) repeats: Vec<(String, String, Repeats)>,
     pub(crate) syscalls: Vec<SystemCalls>,
     pub(crate) instructions: Vec<Instructions>,
@@ -64,6 +66,7 @@ impl Report {
             threads: options.threads,
             left_out: Vec::new(),
             notes: Vec::new(),
+            failures: Vec::new(),
             series: Vec::new(),
             repeats: Vec::new(),
             syscalls: Vec::new(),
@@ -74,8 +77,36 @@ impl Report {
         }
     }
 
+    /// Why the run did not end well; nothing where it did. `names_subjects`: whether all that were named must have been measured.
+    pub(crate) fn faults(&self, names_subjects: bool) -> Vec<&'static str> {
+        [
+            (
+                names_subjects && !self.left_out.is_empty(),
+                "not all that was named could be put under load",
+            ),
+            (
+                self.errors() > 0,
+                "there were wrong answers or wrong debits; the figures above count them",
+            ),
+            (
+                !self.failures.is_empty(),
+                "not all that was asked for could be measured; the lines above that begin with FAILED say what",
+            ),
+        ]
+        .into_iter()
+        .filter_map(|(is_so, fault)| is_so.then_some(fault))
+        .collect()
+    }
+
+    /// How many rows there are for tables so far.
+    pub(crate) fn rows(&self) -> usize {
+        let counts = [self.syscalls.len(), self.instructions.len(), self.open.len()];
+        let others = [self.listed.len(), self.soak.len()];
+        self.rounds().count() + counts.iter().chain(&others).sum::<usize>()
+    }
+
     /// Wrong answers in all of the run.
-    pub(crate) fn errors(&self) -> u64 {
+    fn errors(&self) -> u64 {
         let steady: u64 = self.rounds().map(Round::errors).sum();
         let open: u64 = self.open.iter().map(|open| open.errors).sum();
         let soak: u64 = self.soak.iter().flat_map(|soak| soak.errors.values()).sum();
@@ -92,6 +123,19 @@ impl Report {
     pub(crate) fn note(&mut self, line: String) {
         say(&line);
         self.notes.push(line);
+    }
+
+    /// The same of what failed, or did not run, and was asked for: the run does not end well then.
+    pub(crate) fn fail(&mut self, line: String) {
+        let line = format!("FAILED: {line}");
+        say(&line);
+        self.failures.push(line);
+    }
+
+    /// Says that a program is missing without which `what` cannot be counted. A quick run does without.
+    pub(crate) fn not_tried(&mut self, quick: bool, what: &str, program: &str) {
+        let line = format!("{NOT_TRIED}{what}: {program} is not installed");
+        if quick { self.note(line) } else { self.fail(line) }
     }
 
     fn rounds(&self) -> impl Iterator<Item = &Round> {
@@ -122,7 +166,7 @@ impl Report {
                 "A quick run: it shows that everything works; the figures mean little."
             )?;
         }
-        for line in self.left_out.iter().chain(&self.notes) {
+        for line in self.left_out.iter().chain(&self.notes).chain(&self.failures) {
             writeln!(text, "{line}")?;
         }
         if !self.series.is_empty() {
@@ -200,7 +244,11 @@ fn scenario_command(options: &Options, arguments: &[String]) -> String {
 }
 
 const LEGEND: &str = "
-In parentheses: the interval in which the median over the rounds lies with 95 % confidence. Both: the subject and its store. Added: to baseline.
-First: the first event of a stream, from when its request was due. Event: from the provider's write of each event to its arrival. Lag: how
-late the generator sent. No connection: requests that were due when all connections were busy. Times in microseconds.";
+In parentheses: the interval in which the median over the rounds lies with 95 % confidence. Both: the subject and its store; it alone: the
+subject without it, beside the other without its own. Added: to baseline. First: the first event of a stream, from when its request was due.
+Event: from the provider's write of each event to its arrival. Lag: how late the generator sent what a free connection could take. No
+connection: requests that were due when all connections were busy. What was due within a round counts, though its answer or first event
+came after the end. Times in microseconds.";
 const COMMAND: &str = "cargo bench --bench load --";
+/// `tests/run bench` looks for it.
+const NOT_TRIED: &str = "not tried on this machine: ";

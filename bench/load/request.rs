@@ -10,6 +10,7 @@ use crate::{
     fleet::{Path, Subject},
     random::Random,
     script::{Form, Script},
+    tag::Tag,
 };
 
 /// What a request looks like.
@@ -41,10 +42,12 @@ impl Shape {
             },
         };
         let key = &subject.callers[place % subject.callers.len()];
-        let call = self.call(subject, random);
+        let mut call = self.call(subject, random);
+        call.script.tag = tag(place);
         Shot {
             bytes: call.render(&subject.path, key),
             expect,
+            tag: subject.is_simulated.then(|| Tag::of(call.script.tag)),
         }
     }
 
@@ -53,6 +56,7 @@ impl Shape {
         Shot {
             bytes: self.call(subject, &mut Random::new(SEED)).render(&subject.path, key),
             expect: Expect::Denied(statuses),
+            tag: None,
         }
     }
 
@@ -190,6 +194,11 @@ pub(crate) fn wrong_keys(subject: &Subject) -> Vec<Shot> {
         .collect()
 }
 
+/// A number that no other request of a list has, and that stands in no answer by chance.
+fn tag(place: usize) -> u32 {
+    u32::try_from(place + 1).unwrap_or_default().wrapping_mul(SPREAD)
+}
+
 /// Text of so many bytes that looks like prose, the same on every run.
 pub(crate) fn prose(bytes: usize) -> String {
     let mut text = String::with_capacity(bytes + 16);
@@ -204,7 +213,9 @@ pub(crate) fn prose(bytes: usize) -> String {
 
 pub(crate) const KILOBYTE: usize = 1024;
 /// What a body has besides its text.
-const OTHER_BYTES: usize = 270;
+const OTHER_BYTES: usize = 285;
 /// Of all requests of a part.
 const BYTES_MAX: usize = 64 << 20;
 const SEED: u64 = 1;
+/// The golden ratio of 2^32, and odd: it sends each number to another one, far from its neighbours.
+const SPREAD: u32 = 2_654_435_769;

@@ -16,6 +16,8 @@ pub(crate) struct Script {
     /// The tokens that its report has.
     pub(crate) prompt: u32,
     pub(crate) completion: u32,
+    /// What the answer carries, so that it is known whose it is.
+    pub(crate) tag: u32,
 }
 
 /// How the events of a stream without pauses are written.
@@ -66,6 +68,7 @@ impl Script {
             ending: Ending::Done,
             prompt: 220,
             completion: events,
+            tag: 0,
         }
     }
 
@@ -78,7 +81,7 @@ impl Script {
         }
     }
 
-    /// The text that stands for it.
+    /// The text that stands for it, as long whatever the tag.
     pub(crate) fn text(self) -> String {
         let Self {
             events,
@@ -88,10 +91,11 @@ impl Script {
             ending,
             prompt,
             completion,
+            tag,
         } = self;
         let (writes, form, ending) = (writes.name(), form.name(), ending.name());
         format!(
-            "sim events={events} pace_ms={pace_ms} writes={writes} form={form} end={ending} prompt={prompt} completion={completion};"
+            "sim events={events} pace_ms={pace_ms} writes={writes} form={form} end={ending} prompt={prompt} completion={completion} tag={tag:010};"
         )
     }
 
@@ -110,6 +114,7 @@ impl Script {
             ending: one_of(&Ending::ALL, Ending::name, value("end")?)?,
             prompt: value("prompt")?.parse().ok()?,
             completion: value("completion")?.parse().ok()?,
+            tag: value("tag")?.parse().ok()?,
         };
         fields.next().is_none().then_some(script)
     }

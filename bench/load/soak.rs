@@ -27,6 +27,7 @@ use crate::{
     report::Report,
     soak_calls::{Counting, Fate, Models, Planned},
     subjects,
+    tag::Tag,
     waiting::Waiting,
 };
 
@@ -247,6 +248,7 @@ async fn attempt(
     let shot = Shot {
         bytes: planned.call.render(&shared.path, &shared.keys[account]),
         expect: planned.expect(),
+        tag: Some(Tag::of(planned.call.script.tag)),
     };
     match tokio::time::timeout(ANSWER_TIMEOUT, connection.exchange(&shot, counting)).await {
         Ok(result) => result,

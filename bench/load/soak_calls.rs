@@ -122,6 +122,7 @@ impl<'a> Planned<'a> {
                 Fate::Leaves => Ending::Stall,
             },
             prompt,
+            tag: up_to(u32::MAX.into()),
             completion: if kind == Kind::Stream { events + more } else { more },
             ..Script::stream(events)
         };

@@ -1,13 +1,15 @@
 //! A steady load: the rounds in which the subjects take turns, and what is measured in one.
 
-use std::{cell::Cell, thread};
+use std::{cell::Cell, time::Duration};
 
 use crate::{
+    beside,
+    children::Spent,
     cli::Scenario,
     client::Shot,
     common::{Result, say},
-    disturbance::{self, Counted, Repeats},
-    drive::{self, Arrivals, Outcome, Plan},
+    disturbance::{self, Counted, Repeats, Turn},
+    drive::{Arrivals, Outcome, Plan},
     figures::{self, CpuTimes, Place, Round, Unit},
     fleet::{Fleet, Subject},
     parts::Part,
@@ -38,15 +40,15 @@ pub(crate) fn run(
             let mut attempts = 0;
             let measured = loop {
                 attempts += 1;
-                let (measured, reasons) = round(&scenario_name, &part, number, fleet, &turns)?;
+                let (measured, disturbed) = round(&scenario_name, &part, number, fleet, &turns)?;
                 // A quick run measures nothing that could be disturbed.
-                if fleet.options.quick || !repeats.again(&reasons, attempts, rounds) {
+                if fleet.options.quick || !repeats.again(&disturbed, attempts, rounds) {
                     break measured;
                 }
                 say(&format!(
                     "{scenario_name} {}  round {number} again: {}",
                     part.name,
-                    reasons.join(", ")
+                    disturbance::told(&disturbed)
                 ));
             };
             for (subject, round, tally) in measured {
@@ -69,21 +71,23 @@ pub(crate) fn run(
 
 type Measured<'a> = Vec<(&'a Subject, Round, Tally)>;
 
-/// A turn of each subject, and what disturbed one of them.
+/// A turn of each subject, and what disturbed it.
 fn round<'a>(
     scenario: &str,
     part: &Part,
     number: usize,
     fleet: &Fleet,
     turns: &[&'a Subject],
-) -> Result<(Measured<'a>, Vec<&'static str>)> {
-    let (mut all, mut reasons) = (Vec::new(), Vec::new());
+) -> Result<(Measured<'a>, Vec<Turn>)> {
+    let (mut all, mut disturbed) = (Vec::new(), Vec::new());
     for subject in turns {
         let Some(shots) = (part.shots)(subject) else { continue };
         let (round, tally) = measure(part, number, fleet, subject, shots)?;
-        if let Some(disturbance) = round.disturbance {
-            reasons.extend(disturbance.reasons(own_tasks(fleet)));
-        }
+        let reasons = round.disturbance.map(|it| it.reasons(own_tasks(fleet)));
+        disturbed.push(Turn {
+            subject: subject.name.clone(),
+            reasons: reasons.unwrap_or_default(),
+        });
         progress(
             (scenario, &part.name, &subject.name),
             part.unit,
@@ -92,9 +96,7 @@ fn round<'a>(
         );
         all.push((*subject, round, tally));
     }
-    reasons.sort_unstable();
-    reasons.dedup();
-    Ok((all, reasons))
+    Ok((all, disturbed))
 }
 
 /// Threads of the bench's own processes that may want to run at once: of the subject, load and upstream, the load beside, and the store.
@@ -116,15 +118,12 @@ impl Mark {
     /// What takes long to read is read outside of the measure: before the times where it begins, behind them where it ends.
     fn read(fleet: &Fleet, subject: &Subject, begins: bool) -> Self {
         let before = begins.then(|| Around::read(fleet, subject));
-        let children = |pid: &u32| Ticks::read_of_children(*pid);
-        let of_children = subject.store_pids.iter().filter_map(children);
-        let store_children_ns = of_children.fold(Ticks::default(), Ticks::and).ns();
         Self {
             subject_ns: process::cpu_ns_of(&subject.pids),
             subject_ticks: process::cpu_ticks_of(&subject.pids),
             upstream_ns: process::cpu_ns_of(fleet.upstream_pids()),
             load_ns: process::cpu_ns(std::process::id()).unwrap_or_default(),
-            store_ns: process::cpu_ns_of(&subject.store_pids) + store_children_ns,
+            store_ns: process::cpu_ns_of(&subject.store_pids),
             around: before.unwrap_or_else(|| Around::read(fleet, subject)),
         }
     }
@@ -133,6 +132,8 @@ impl Mark {
 /// What is read beside the times.
 struct Around {
     counted: Option<Counted>,
+    /// What the store's children used.
+    store_children_ns: u64,
     memory_kib: Option<u64>,
     open_files: Option<u64>,
 }
@@ -141,8 +142,10 @@ impl Around {
     fn read(fleet: &Fleet, subject: &Subject) -> Self {
         let load = [std::process::id()];
         let own = [&subject.pids[..], &subject.store_pids, fleet.upstream_pids(), &load].concat();
+        let children = Spent::by_children_of(&subject.store_pids);
         Self {
-            counted: Counted::read(&own),
+            counted: Counted::read(&own, children),
+            store_children_ns: children.ns,
             memory_kib: subject.memory_kib(),
             open_files: subject.open_files(),
         }
@@ -175,23 +178,18 @@ fn measure(part: &Part, round: usize, fleet: &Fleet, subject: &Subject, shots: V
             workers: 1,
             spread: Default::default(),
             warm_up: Default::default(),
-            length: plan.warm_up + plan.length,
+            // It ends when the measure has.
+            length: plan.warm_up + plan.length + BESIDE_LONGER,
             ..plan
         })
     });
-    let beside = beside.map(|plan| thread::spawn(move || drive::run(plan, || (), |_| ())));
     let (begins, mut runnable) = (Cell::new(true), Vec::new());
-    let outcome = drive::run(
+    let outcome = beside::run(
         plan,
+        beside,
         || Mark::read(fleet, subject, begins.replace(false)),
-        |_| runnable.extend(disturbance::runnable()),
+        || runnable.extend(disturbance::runnable()),
     )?;
-    if let Some(beside) = beside {
-        let beside = beside.join().map_err(|_| "the load beside panicked")??;
-        if let Some((kind, n)) = beside.tally.errors.first_key_value() {
-            return Err(format!("{n} wrong answers to what was sent beside: {kind}").into());
-        }
-    }
     Ok(figures(part, round, subject, outcome, &runnable))
 }
 
@@ -203,6 +201,7 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Mark>,
         outcome.events
     };
     let spent = |of: fn(&Mark) -> u64| of(&last).saturating_sub(of(&first));
+    let of_store = |mark: &Mark| mark.store_ns + mark.around.store_children_ns;
     let a_unit = |ns: u64| {
         if units == 0 {
             f64::NAN
@@ -212,7 +211,10 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Mark>,
     };
     let kernel_share = last.subject_ticks.kernel_share_since(first.subject_ticks);
     let counted = first.around.counted.zip(last.around.counted);
-    let tally = outcome.tally;
+    let mut tally = outcome.tally;
+    if let Some(status) = part.status {
+        tally.expect_status(status);
+    }
     let round = Round {
         round,
         seconds: outcome.seconds,
@@ -223,7 +225,7 @@ fn figures(part: &Part, round: usize, subject: &Subject, outcome: Outcome<Mark>,
             kernel: kernel_share.map(|share| a_unit(spent(|m| m.subject_ns)) * share),
             upstream: a_unit(spent(|m| m.upstream_ns)),
             load: a_unit(spent(|m| m.load_ns)),
-            store: (!subject.store_pids.is_empty()).then(|| a_unit(spent(|m| m.store_ns))),
+            store: (!subject.store_pids.is_empty()).then(|| a_unit(spent(of_store))),
         },
         // That of a stream is its length, and no news.
         latency_us: Percentiles::of(&tally.latency).filter(|_| part.unit == Unit::Request),
@@ -263,3 +265,5 @@ fn progress(place: (&str, &str, &str), unit: Unit, round: &Round, rounds: usize)
 /// Apart from those of all rounds.
 const SEED_BESIDE: u64 = 1_000_000;
 const BESIDE_CONNECTIONS: usize = 16;
+/// Than the measure that it is beside, at most.
+const BESIDE_LONGER: Duration = Duration::from_secs(60);

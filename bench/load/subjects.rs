@@ -13,11 +13,15 @@ use crate::{
     request,
 };
 
-/// Starts all variants that can be; says which cannot.
-pub(crate) fn launch_all(fleet: &Fleet, report: &mut Report) -> Result<Vec<Subject>> {
+/// Starts all variants that can be; says which cannot. A gateway lets an address present so many wrong keys in a minute, or the usual number.
+pub(crate) fn launch_all(fleet: &Fleet, wrong_keys_max: Option<u32>, report: &mut Report) -> Result<Vec<Subject>> {
     let mut subjects = Vec::new();
     for variant in fleet.options.variants() {
-        subjects.extend(launch(fleet, variant, report));
+        let setup = Setup {
+            wrong_keys_max,
+            ..Setup::usual(fleet, variant)
+        };
+        subjects.extend(launch_as(fleet, variant, &setup, report));
     }
     if let Some(url) = &fleet.options.against {
         subjects.push(fleet.deployed(url)?);
@@ -82,7 +86,7 @@ fn break_in(fleet: &Fleet, subject: &Subject) -> Result<()> {
         // Enough for each account to call: a key that never has would be refused after a flood of wrong ones.
         requests_max: Some(BREAK_IN_REQUESTS.max(2 * subject.callers.len() as u64)),
     };
-    let outcome = drive::run(plan, || (), |_| ())?;
+    let outcome = drive::run(plan, || (), drive::to_the_end)?;
     match outcome.tally.errors.first_key_value() {
         None => Ok(()),
         Some((kind, n)) => Err(format!("{n} wrong answers: {kind}").into()),

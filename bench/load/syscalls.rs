@@ -15,6 +15,7 @@ use crate::{
     drive::{self, Arrivals, Plan},
     figures::Unit,
     fleet::{Fleet, Subject},
+    machine,
     measured::SystemCalls,
     parts::BURST,
     report::Report,
@@ -31,6 +32,10 @@ struct Part {
 
 /// Counts for each subject: whole answers saturated and at half the fixed rate (the process is slowed), and a burst.
 pub(crate) fn run(fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> Result<()> {
+    if !machine::is_installed(STRACE) {
+        report.not_tried(fleet.options.quick, "system calls", STRACE);
+        return Ok(());
+    }
     let rate = (fleet.options.rate / 2).max(1);
     let whole = |name: &str, arrivals| {
         let shape = Shape::Whole { bytes: KILOBYTE };
@@ -63,7 +68,7 @@ pub(crate) fn run(fleet: &Fleet, subjects: &[Subject], report: &mut Report) -> R
                     ));
                     report.syscalls.push(calls);
                 }
-                Err(error) => report.note(format!("syscalls {name} of {} not counted: {error}", subject.name)),
+                Err(error) => report.fail(format!("syscalls {name} of {} not counted: {error}", subject.name)),
             }
         }
     }
@@ -94,7 +99,7 @@ fn count(fleet: &Fleet, subject: &Subject, part: &Part) -> Result<SystemCalls> {
         Some(Ok(tracer)) => tracer.detach().map(Some),
         Some(Err(error)) => Err(error),
     };
-    let outcome = drive::run(plan, mark, |_| ())?;
+    let outcome = drive::run(plan, mark, drive::to_the_end)?;
     let calls = outcome.marks.1?.unwrap_or_default();
     if let Some((kind, n)) = outcome.tally.errors.first_key_value() {
         return Err(format!("{n} wrong answers: {kind}").into());
@@ -131,7 +136,7 @@ struct Tracer {
 impl Tracer {
     /// Attaches to all threads of the subject, and returns when it has.
     fn attach(subject: &Subject, out: PathBuf) -> Result<Self> {
-        let mut command = Command::new("strace");
+        let mut command = Command::new(STRACE);
         command.args(["-f", "-c", "-o"]).arg(&out);
         for pid in &subject.pids {
             command.args(["-p", &pid.to_string()]);
@@ -189,6 +194,7 @@ pub(crate) fn parse(summary: &str) -> Vec<(String, u64)> {
     summary.lines().filter_map(row).collect()
 }
 
+const STRACE: &str = "strace";
 const SEED: u64 = 1;
 /// A traced process is slow, and its connections shall be made before the count begins.
 const LENGTH_MIN: Duration = Duration::from_millis(500);

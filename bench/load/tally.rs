@@ -35,6 +35,17 @@ impl Tally {
         }
     }
 
+    /// Counts as errors the answers of another status than the one that is measured, where they are many: those that come before a limit
+    /// begins are few.
+    pub(crate) fn expect_status(&mut self, status: u16) {
+        let all: u64 = self.statuses.values().sum();
+        let others = all - self.statuses.get(&status).copied().unwrap_or_default();
+        if others > all / OTHERS_PART {
+            self.errors
+                .insert(format!("an answer of another status than {status}"), others);
+        }
+    }
+
     /// Adds what another recorded.
     pub(crate) fn add(&mut self, other: &Self) {
         let Self {
@@ -69,3 +80,5 @@ impl Tally {
 }
 
 const LATENCY_MAX_NS: u64 = 120_000_000_000;
+/// Of so many answers one may have another status.
+const OTHERS_PART: u64 = 10;

@@ -15,6 +15,7 @@ use crate::{
     pacer::Pacer,
     process::monotonic_ns,
     script::{Ending, Script, Writes},
+    tag::Tag,
     waiting::Waiting,
     wire::{self, Chunked, Framing, Malformed},
 };
@@ -165,20 +166,20 @@ impl Connection {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         self.out.extend_from_slice(&answers.stream_head);
-        let begun = monotonic_ns();
+        let (begun, tag) = (monotonic_ns(), Tag::of(script.tag));
         for event in 0..script.events {
             if script.pace_ms > 0 && event > 0 {
                 let after = Duration::from_millis(script.pace_ms.into()).saturating_mul(event);
                 self.until(begun, after).await?;
             }
-            parts.push(&mut self.out, event);
+            parts.push(&mut self.out, event, tag);
             if script.pace_ms > 0 || script.writes == Writes::Each {
                 self.flush().await?;
             }
         }
         match script.ending {
             Ending::Done | Ending::Error => {
-                self.out.extend_from_slice(&parts.finish);
+                parts.finish.push(&mut self.out, script);
                 if usage {
                     answers.usage.push(&mut self.out, script);
                 }

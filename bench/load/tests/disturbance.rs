@@ -1,7 +1,8 @@
 //! What others did while a round was measured.
 
 use crate::{
-    disturbance::{Counted, Repeats, runnable},
+    children::Spent,
+    disturbance::{Counted, Repeats, Turn, runnable, told},
     process::Switches,
 };
 
@@ -29,8 +30,21 @@ fn the_kernels_counts_are_read() {
 
 #[test]
 fn this_machine_is_read() {
-    let counted = Counted::read(&[std::process::id()]).unwrap();
+    let counted = Counted::read(&[std::process::id()], Spent::default()).unwrap();
     assert!(counted.busy_ns > 0 && counted.switches > 0 && counted.own_ns > 0);
+    // What children used is the bench's own too.
+    let children = Spent {
+        ns: 7,
+        switches: Switches {
+            voluntary: 1,
+            forced: 2,
+        },
+    };
+    let of_children = Counted::read(&[], children).unwrap();
+    assert_eq!(
+        (of_children.own_ns, of_children.children_switches),
+        (7, children.switches)
+    );
     assert!(runnable().unwrap() >= 1);
 }
 
@@ -64,6 +78,22 @@ fn a_quiet_round_counts() {
     assert!((disturbance.others_switches - 800.0).abs() < 1e-9);
     assert_eq!((disturbance.runnable, disturbance.waited_share), (Some(3.0), Some(0.4)));
     assert_eq!(disturbance.reasons(3), Vec::<&str>::new());
+}
+
+#[test]
+fn switches_of_a_child_are_not_those_of_others_also_where_it_has_ended() {
+    let (begin, end) = quiet();
+    let child = Switches {
+        voluntary: 100,
+        forced: 200,
+    };
+    let with = |counted: Counted| Counted {
+        children_switches: child,
+        ..counted
+    };
+    let others = |begin: Counted, end: Counted| begin.until(end, 1.0, &[]).others_switches;
+    assert!((others(begin, with(end)) - 200.0).abs() < 1e-9);
+    assert!((others(with(begin), end) - 800.0).abs() < 1e-9);
 }
 
 #[test]
@@ -101,20 +131,32 @@ fn each_kind_of_disturbance_is_named() {
     }
 }
 
+/// A round in which each of two subjects had its turn.
+fn turns(baseline: &[&'static str], redis: &[&'static str]) -> [Turn; 2] {
+    [("baseline", baseline), ("redis", redis)].map(|(subject, reasons)| Turn {
+        subject: subject.to_owned(),
+        reasons: reasons.to_vec(),
+    })
+}
+
 #[test]
 fn disturbed_rounds_are_measured_again_but_not_for_ever() {
     let mut repeats = Repeats::default();
-    assert!(!repeats.again(&[], 1, 2));
+    assert!(!repeats.again(&turns(&[], &[]), 1, 2));
     assert_eq!(repeats.text(), "1 rounds; the machine disturbed none.");
-    assert!(repeats.again(&["steal"], 1, 2));
-    assert!(repeats.again(&["others' CPU", "steal"], 2, 2));
+    assert!(repeats.again(&turns(&["steal"], &[]), 1, 2));
+    let both = turns(&["others' CPU", "steal"], &["steal"]);
+    assert_eq!(told(&both), "others' CPU, steal (baseline); steal (redis)");
+    assert!(repeats.again(&both, 2, 2));
     // As many as there are rounds.
-    assert!(!repeats.again(&["steal"], 3, 2));
+    assert!(!repeats.again(&turns(&[], &["steal"]), 3, 2));
     assert_eq!(
         repeats.text(),
-        "2 rounds; 2 more were disturbed and measured again, 1 of the 2 count although they were (others' CPU 1, steal 3)."
+        "2 rounds; 2 more were disturbed and measured again, 1 of the 2 count although they were (others' CPU 1, steal 3). \
+         By the subject whose turn it was: baseline others' CPU 1, steal 2; redis steal 2."
     );
     let mut one = Repeats::default();
-    let attempts = (1..).take_while(|attempt| one.again(&["steal"], *attempt, 30)).count();
+    let steal = turns(&["steal"], &[]);
+    let attempts = (1..).take_while(|attempt| one.again(&steal, *attempt, 30)).count();
     assert_eq!((attempts, one.rounds, one.kept), (3, 1, 1));
 }

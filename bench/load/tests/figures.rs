@@ -102,25 +102,40 @@ fn a_baseline_is_compared_with_those_before_it() {
     assert!(jemalloc.beside[0].alone.is_none());
 }
 
-#[test]
-fn one_of_a_pair_is_compared_with_the_other() {
+/// A round of a gateway, and of one with something more, which needs half as much again of everything.
+fn pair(gateway: &str, store_us: Option<f64>) -> Vec<Series> {
     let mut all = Vec::new();
-    for (subject, us, p50) in [("embedded", 20.0, 200.0), ("embedded with 7 accounts", 30.0, 210.0)] {
+    let other = format!("{gateway} with 7 accounts");
+    for (subject, more, p50) in [(gateway, 1.0, 200.0), (other.as_str(), 1.5, 210.0)] {
         let place = Place {
             scenario: "operators",
-            part: "1000 a second, embedded",
+            part: "1000 a second",
             subject,
             unit: Unit::Request,
             memory_at_start_kib: None,
         };
-        figures::add(&mut all, &place, round(1, us, None, p50, true), &Tally::new());
+        let round = round(1, 20.0 * more, store_us.map(|us| us * more), p50, true);
+        figures::add(&mut all, &place, round, &Tally::new());
     }
     figures::summarise(&mut all);
+    all
+}
+
+#[test]
+fn one_of_a_pair_is_compared_with_the_other() {
+    let all = pair("embedded", None);
     assert!(all[0].summary.as_ref().unwrap().beside.is_empty());
     let other = &all[1].summary.as_ref().unwrap().beside[0];
     assert_eq!((other.baseline.as_str(), other.both.unwrap().median), ("embedded", 1.5));
     assert_eq!(other.latency_us.unwrap()[0].median, 10.0);
     assert!(tables::cpu(&all).contains("both x embedded"));
+}
+
+#[test]
+fn one_of_a_pair_without_its_store_is_compared_with_the_other_without_its_own() {
+    let all = pair("redis", Some(20.0));
+    let other = &all[1].summary.as_ref().unwrap().beside[0];
+    assert_eq!((other.both.unwrap().median, other.alone.unwrap().median), (1.5, 1.5));
 }
 
 #[test]

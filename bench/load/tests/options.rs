@@ -1,6 +1,6 @@
 //! What was typed, and what it means.
 
-use clap::Parser;
+use clap::{CommandFactory, Parser};
 
 use crate::cli::{Options, Scenario};
 
@@ -53,6 +53,35 @@ fn what_cannot_be_measured_is_refused() {
             .check()
             .is_ok()
     );
+}
+
+#[test]
+fn an_address_that_the_bench_cannot_speak_to_is_refused_at_once() {
+    let against = |url: &str| Options::try_parse_from(["load", "--key", "k", "--against", url]);
+    for url in ["https://gateway.example.com/api/v1", "gateway.example.com", "ftp://x"] {
+        let told = against(url).unwrap_err().to_string();
+        assert!(told.contains("only http:// is possible"), "{url}: {told}");
+    }
+    for url in ["http://", "http:///api/v1"] {
+        assert!(against(url).unwrap_err().to_string().contains("no host"), "{url}");
+    }
+    let url = "http://gateway.example.com/api/v1";
+    assert_eq!(against(url).unwrap().against.as_deref(), Some(url));
+}
+
+#[test]
+fn the_help_says_what_is_not_done() {
+    let help = Options::command().render_long_help().to_string();
+    let help = help.split_whitespace().collect::<Vec<_>>().join(" ");
+    for said in [
+        "http:// only",
+        "Everything but instructions for a moment",
+        "Without strace no system calls are counted",
+    ] {
+        assert!(help.contains(said), "{said}: {help}");
+    }
+    let quick = options("--quick").scenarios();
+    assert!(!quick.contains(&Scenario::Instructions) && quick.contains(&Scenario::Syscalls));
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::{
     events::Events,
     process,
     script::{Ending, Form, Script, Writes},
+    tag::Tag,
     upstream::{Asked, asked},
     wire::Chunked,
 };
@@ -17,6 +18,7 @@ fn scripts() -> Vec<Script> {
         Script {
             pace_ms: 20,
             form: Form::Tools,
+            tag: u32::MAX,
             ..plain
         },
         Script {
@@ -110,6 +112,7 @@ fn answers_report_the_tokens_of_their_script() {
         let script = Script {
             prompt,
             completion,
+            tag: 4711,
             ..Script::whole()
         };
         let (mut whole, mut embeddings) = (Vec::new(), Vec::new());
@@ -119,6 +122,10 @@ fn answers_report_the_tokens_of_their_script() {
         let usage =
             serde_json::json!({"prompt_tokens": prompt, "completion_tokens": completion, "total_tokens": total});
         assert_eq!(body_of(&whole)["usage"], usage);
+        let answer = body_of(&whole);
+        let content = answer["choices"][0]["message"]["content"].as_str().unwrap();
+        assert!(content.starts_with("To request 0000004711: "), "{content}");
+        assert!(String::from_utf8_lossy(&embeddings).contains("[0.0000004711,"));
         assert_eq!(
             body_of(&embeddings)["usage"],
             serde_json::json!({"prompt_tokens": prompt, "total_tokens": prompt})
@@ -133,7 +140,7 @@ fn every_event_is_json_with_the_time_at_which_it_was_written() {
         let stream = answers.stream(form).unwrap();
         for number in 0..100 {
             let (mut chunk, mut text, mut stamps) = (Vec::new(), Vec::new(), Vec::new());
-            stream.push(&mut chunk, number);
+            stream.push(&mut chunk, number, Tag::of(4711));
             Chunked::default()
                 .feed(&chunk, |piece| text.extend_from_slice(piece))
                 .unwrap();
@@ -141,6 +148,7 @@ fn every_event_is_json_with_the_time_at_which_it_was_written() {
             assert_eq!(stamps.len(), 1, "{form:?} {number}");
             assert!((begun..=process::monotonic_ns()).contains(&stamps[0]));
             let json: serde_json::Value = serde_json::from_slice(text.strip_prefix(b"data: ").unwrap()).unwrap();
+            assert_eq!(json["system_fingerprint"], "fp_0000004711");
             let choice = &json["choices"][0];
             let index = if form == Form::Choices { number % 2 } else { 0 };
             assert_eq!(choice["index"], index, "{form:?} {number}");
@@ -161,18 +169,23 @@ fn a_client_sees_as_many_events_as_the_script_says() {
     for form in Form::ALL {
         let script = Script {
             form,
+            tag: 4711,
             ..Script::stream(7)
         };
         let (stream, mut coded) = (answers.stream(form).unwrap(), Vec::new());
-        (0..script.events).for_each(|number| stream.push(&mut coded, number));
-        coded.extend_from_slice(&stream.finish);
+        (0..script.events).for_each(|number| stream.push(&mut coded, number, Tag::of(script.tag)));
+        stream.finish.push(&mut coded, script);
         answers.usage.push(&mut coded, script);
         coded.extend_from_slice(&answers.done);
-        let (mut coding, mut events, mut content) = (Chunked::default(), Events::default(), 0);
+        let events = Events::tagged(Some(Tag::of(4711)));
+        let (mut coding, mut events, mut content) = (Chunked::default(), events, 0);
         coding
             .feed(&coded, |piece| events.feed(piece, |_| content += 1))
             .unwrap();
-        assert!(coding.is_done() && events.done && !events.failed, "{form:?}");
+        assert!(
+            coding.is_done() && events.done && !events.failed && !events.foreign,
+            "{form:?}"
+        );
         assert_eq!((events.count, content), (script.events_seen(), 7), "{form:?}");
     }
 }
