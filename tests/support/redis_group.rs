@@ -97,6 +97,23 @@ impl RedisCluster {
         self.masters[0].restart();
     }
 
+    /// Takes the first master out of the cluster, which goes on by itself. It has no keys; the second one gets its slots.
+    pub(crate) fn first_leaves(&self) {
+        let (first, id) = (self.master(0), id(self.master(0)));
+        good(first, "CLUSTER RESET");
+        let others = || self.masters.iter().skip(1);
+        for node in others() {
+            good(node, &format!("CLUSTER FORGET {id}"));
+        }
+        good(
+            self.master(1),
+            &format!("CLUSTER ADDSLOTSRANGE 0 {}", SLOTS / MASTERS - 1),
+        );
+        until("the others have all slots", || {
+            others().all(|node| says(node, "CLUSTER INFO", "cluster_slots_assigned:16384"))
+        });
+    }
+
     /// The slot of a key.
     pub(crate) fn slot(&self, key: &str) -> u64 {
         let answer = self.master(0).ask(&format!("CLUSTER KEYSLOT {key}"));
@@ -265,6 +282,20 @@ impl Sentinel {
             }
         }
         panic!("no Sentinel starts");
+    }
+}
+
+impl Sentinel {
+    /// Its address, as the configuration writes it.
+    pub(crate) fn url(&self) -> String {
+        format!("redis+sentinel://127.0.0.1:{}/mymaster", self.port)
+    }
+
+    /// Has it name the server at this port from now on. The master before knows nothing of that, as one that was cut off.
+    pub(crate) fn names(&self, master: u16) {
+        for command in ["REMOVE mymaster", &format!("MONITOR mymaster 127.0.0.1 {master} 2")] {
+            assert_eq!(ask(self.port, &format!("SENTINEL {command}")), ["+OK"], "{command}");
+        }
     }
 }
 

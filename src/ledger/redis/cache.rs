@@ -8,6 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::time::Duration;
 
+use tokio::sync::Notify;
+
 use super::account::Account;
 use super::admission_breaker::millis;
 use crate::ledger::{AccountRecord, KeyRecord};
@@ -22,6 +24,8 @@ pub(super) struct Cache {
     live_until_ms: AtomicU64,
     /// When it gave its last sign of life.
     heard_ms: AtomicU64,
+    /// Wakes when its server may not be the one that calls are sent to.
+    subscription_doubted: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -137,6 +141,16 @@ impl Cache {
     /// The subscription is gone.
     pub(super) fn subscription_ended(&self) {
         self.live_until_ms.store(0, Ordering::Release);
+    }
+
+    /// Another server answers calls: changes may be published there, and unheard where the subscription is.
+    pub(super) fn doubt_subscription(&self) {
+        self.subscription_doubted.notify_one();
+    }
+
+    /// Waits until that is so.
+    pub(super) async fn subscription_doubted(&self) {
+        self.subscription_doubted.notified().await;
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Known> {

@@ -59,7 +59,7 @@ impl Shared {
         let confirmed = self.confirm(&own, &keys).await;
         if let Some(on) = maintenance {
             // Again: what this process heard of an earlier switch may have come in between.
-            self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
+            self.maintenance.switched(on);
         }
         match confirmed {
             Ok(()) => Ok(reply),
@@ -141,7 +141,7 @@ impl Shared {
                     &[&channel, &message, state],
                 )
                 .await?;
-                self.maintenance.store(on, std::sync::atomic::Ordering::Relaxed);
+                self.maintenance.switched(on);
                 Ok(AdminReply::Maintenance { on })
             }
             AdminOp::Event(op) => self.event_op(link, op).await,

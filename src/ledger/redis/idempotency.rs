@@ -63,7 +63,10 @@ impl RedisLedger {
         call: &KeyedCall,
     ) -> Result<(), StoreError> {
         let shared = &self.shared;
-        let link = shared.link();
+        // Whatever comes after a WAIT on its connection waits with it: this call has one for itself meanwhile.
+        let (link, shard) = (shared.link(), shared.shards.of(account));
+        let line = link.line(&shard);
+        let own = line.own(shared.options.timeout).await?;
         let of_key = idempotency_of_key(account.id(), &call.key);
         let mut command = script::KEY_SENT.call(EvalMode::Hash, &of_key.each_ref().map(String::as_str));
         command
@@ -76,14 +79,15 @@ impl RedisLedger {
             script: Some(&script::KEY_SENT),
         };
         point("idempotency-sent", "before");
-        let answered = shared.ask(&link, &asked).await?;
+        let answered = shared.ask(&own, &asked).await?;
         if reply::text(&answered)? != "sent" {
             return Err(StoreError::Unavailable("Redis has lost an idempotency key".to_owned()));
         }
         // A fail-over must not forget it while the call runs.
         let [records, ..] = &of_key;
-        let confirmed = shared.confirm(&link, &[records]).await;
+        let confirmed = shared.confirm(&own, &[records]).await;
         confirmed.map_err(|error| StoreError::Unavailable(error.to_string()))?;
+        own.give_back();
         point("idempotency-sent", "after");
         Ok(())
     }
@@ -91,12 +95,13 @@ impl RedisLedger {
     /// A call under a key is over. Never waits.
     pub(in crate::ledger) fn end_key(&self, account: &Arc<Account>, call: &KeyedCall, end: KeyEnd) {
         let queued_ms = self.shared.now_ms();
-        self.shared.key_ends.push(Ended {
+        let ended = Ended {
             account: Arc::clone(account),
             call: call.clone(),
             end,
             queued_ms,
-        });
+        };
+        self.shared.key_ends.push(&self.shared.shards, ended);
     }
 }
 

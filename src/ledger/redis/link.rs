@@ -1,4 +1,7 @@
-//! Connections: one a runtime and server, made by the runtime that uses it, so that no call wakes another thread.
+//! Connections: one a runtime and server, made by the runtime that uses it, so that no call wakes another thread. What waits for a replica
+//! has others.
+
+mod own;
 
 use std::cell::RefCell;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,6 +10,7 @@ use std::time::Duration;
 use redis::{Cmd, ErrorKind, RedisError, RedisResult, ServerErrorKind, Value};
 use tokio::runtime::{Handle, Id};
 
+use self::own::{OwnLink, OwnLinks};
 use super::script::Script;
 use super::shards::{Of, Shard};
 use super::slots::Elsewhere;
@@ -30,6 +34,7 @@ pub(super) struct Line {
         reason = "a connection is made within its time-out, or not at all"
     )]
     connecting: tokio::sync::Mutex<()>,
+    own: OwnLinks,
 }
 
 #[derive(Debug, Default)]
@@ -37,6 +42,8 @@ struct Current {
     connection: Option<Connection>,
     /// Counts the connections made, so that only the one that failed is given up.
     number: u64,
+    /// How often the master had been replaced when the connection was begun.
+    replaced: u64,
 }
 
 /// A call without an answer.
@@ -163,6 +170,7 @@ impl Line {
     }
 
     async fn attempt(&self, address: &Address, call: &Call, how: Sent, sent: &mut bool) -> RedisResult<Value> {
+        self.give_up_replaced(address);
         let (mut connection, number) = self.connection(address).await?;
         *sent = true;
         match evaluate(&mut connection, call, how).await {
@@ -184,9 +192,11 @@ impl Line {
         if let Some(found) = self.found() {
             return Ok(found);
         }
+        let replaced = address.replaced();
         let connection = address.connect().await?;
         let mut current = self.lock();
         current.number = current.number.saturating_add(1);
+        current.replaced = replaced;
         current.connection = Some(connection.clone());
         Ok((connection, current.number))
     }
@@ -202,6 +212,25 @@ impl Line {
     /// Gives the connection up that there is now.
     pub(super) fn give_up_any(&self) {
         self.lock().connection = None;
+    }
+
+    /// Gives the connection up that leads to a master which the Sentinels have replaced: it may go on by itself, and answer.
+    pub(super) fn give_up_replaced(&self, address: &Address) {
+        let replaced = address.replaced();
+        if replaced != 0 {
+            let mut current = self.lock();
+            if current.replaced != replaced {
+                current.connection = None;
+            }
+        }
+    }
+
+    /// A link to this server that is one call's alone, for what waits for a replica.
+    ///
+    /// # Errors
+    /// When too many calls have one, and none of them is done within `within`.
+    pub(super) async fn own(&self, within: Duration) -> Result<OwnLink<'_>, StoreError> {
+        self.own.take(within).await
     }
 
     /// The connection that there is, and its number.
@@ -269,6 +298,8 @@ const LINKS_MAX: usize = 16;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::redis::shards::Shards;
+    use crate::ledger::tests::redis_server::RedisServer;
     use crate::ledger::tests::rig::block_on;
 
     #[test]
@@ -322,6 +353,24 @@ mod tests {
         let server = |kind| RedisError::from((ErrorKind::Server(kind), "told"));
         assert!(is_unknown_script(&server(ServerErrorKind::NoScript)));
         assert!(!is_unknown_script(&server(ServerErrorKind::ResponseError)));
+    }
+
+    /// It may go on by itself, and answer.
+    #[test]
+    fn a_connection_to_a_master_that_was_replaced_is_not_used_again() {
+        let server = RedisServer::start();
+        let within = Duration::from_secs(10);
+        let address = Address::parse(&server.url(), None, within).unwrap();
+        let shards = Shards::one(address, 10, crate::clock::monotonic());
+        let (line, shard) = (Line::default(), shards.of_slot(0));
+        let used = || {
+            let (command, script) = (redis::cmd("PING"), None);
+            block_on(line.ask(&shard, &Call { command, script }, Sent::Plain, within)).unwrap();
+            line.found().map(|(_, number)| number)
+        };
+        assert_eq!((used(), used()), (Some(1), Some(1)));
+        shard.address.master_was_replaced();
+        assert_eq!((used(), used()), (Some(2), Some(2)));
     }
 
     #[test]

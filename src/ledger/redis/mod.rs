@@ -28,6 +28,7 @@ mod key_ends;
 mod key_limits;
 mod key_rotate;
 mod link;
+mod maintenance;
 mod names;
 mod open_places;
 mod options;
@@ -46,6 +47,7 @@ mod slots;
 mod spending;
 mod statement;
 mod stops;
+mod subscription;
 mod terms;
 mod topology;
 mod unconfirmed;
@@ -60,6 +62,7 @@ use self::cache::Cache;
 use self::holds::{OpenHold, OpenHolds};
 use self::key_ends::KeyEnds;
 use self::link::Link;
+use self::maintenance::Maintenance;
 use self::names::Names;
 use self::open_places::OpenPlaces;
 pub use self::options::Options;
@@ -147,7 +150,7 @@ impl RedisLedger {
             key_ends: KeyEnds::default(),
             events: OpenPlaces::default(),
             names: Names::default(),
-            maintenance: AtomicBool::new(false),
+            maintenance: Maintenance::default(),
             has_accounts: AtomicBool::new(false),
             is_emptied: AtomicBool::new(false),
             receipt_files: OnceLock::new(),
@@ -373,7 +376,7 @@ impl RedisLedger {
     }
 
     pub(super) fn in_maintenance(&self) -> bool {
-        self.shared.maintenance.load(Ordering::Relaxed)
+        self.shared.maintenance.is_on()
     }
 
     /// Admits no more calls, sends what is left, and ends the thread. Says how many settlements Redis has not acknowledged

@@ -34,7 +34,7 @@ use super::script::EvalMode;
 use super::shards::Shard;
 use super::shared::Shared;
 use super::url::Connection;
-use super::{server_health, topology};
+use super::{server_health, subscription, topology};
 use crate::failpoints::point;
 
 /// The state of a shard's settler.
@@ -85,7 +85,7 @@ pub(super) fn run(shared: &Arc<Shared>) {
     };
     runtime.block_on(async {
         #[expect(clippy::disallowed_methods, reason = "it is aborted below, when all is sent")]
-        let subscription = tokio::spawn(server_health::subscribe(Arc::clone(shared)));
+        let subscription = tokio::spawn(subscription::subscribe(Arc::clone(shared)));
         #[expect(clippy::disallowed_methods, reason = "it is aborted below, when all is sent")]
         let topology = shared
             .shards
@@ -252,6 +252,7 @@ impl Settler {
 
     /// The connection; when it is a new one, and every now and then, the server behind it is asked who it is.
     async fn connection(&mut self) -> Option<(Connection, u64)> {
+        self.line.give_up_replaced(&self.shard.address);
         let current = match self.line.found() {
             None => in_time(self.shared.options.timeout, self.line.connection(&self.shard.address)).await,
             found => found,
@@ -289,6 +290,9 @@ impl Settler {
         let is_known = !self.servers.insert(server);
         if is_first || is_known {
             return self.ring.tend(self.shared.now_ms());
+        }
+        if !self.shared.shards.is_cluster() {
+            self.shared.cache.doubt_subscription();
         }
         let again = self.ring.take_all();
         log::warn!(

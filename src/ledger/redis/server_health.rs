@@ -1,21 +1,16 @@
-//! What the ledger wants to know of its servers: whether they are fit to hold money, whether they are still the same, and what
-//! other nodes and commands have changed.
+//! What the ledger wants to know of its servers: whether they are fit to hold money, and whether they are still the same; and what is
+//! published of changes.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::join_all;
-use redis::{RedisResult, Value};
+use redis::RedisResult;
 
-use super::events;
 use super::options::{Options, unavailable};
 use super::reply;
 use super::script::PREFIX;
 use super::shared::Shared;
-use super::stops::Stops;
 use super::url::{Address, Connection};
 use crate::ledger::StoreError;
 use crate::pure::ids::{AccountId, KeyDigest};
@@ -41,7 +36,7 @@ impl Change {
         }
     }
 
-    fn parse(text: &str) -> Option<Change> {
+    pub(super) fn parse(text: &str) -> Option<Change> {
         match text.split_once(' ') {
             Some(("key", hex)) => KeyDigest::from_hex(hex).map(Change::Key),
             Some(("account", id)) => id.parse().ok().map(Change::Account),
@@ -155,96 +150,8 @@ async fn facts(connection: &mut Connection) -> RedisResult<Facts> {
         .collect())
 }
 
-/// Follows what is published, for ever. While it does, what was looked up holds until it is changed.
-pub(super) async fn subscribe(shared: Arc<Shared>) {
-    loop {
-        if let Err(error) = follow(&shared).await {
-            log::debug!("the subscription to changes ended: {error}");
-        }
-        shared.cache.subscription_ended();
-        tokio::time::sleep(SUBSCRIBE_AGAIN).await;
-    }
-}
-
-async fn follow(shared: &Shared) -> Result<(), StoreError> {
-    let opened = tokio::time::timeout(CONNECT_WITHIN, async {
-        let client = shared.shards.address().client().await?;
-        let (mut sink, stream) = client.get_async_pubsub().await?.split();
-        sink.subscribe(channel()).await?;
-        // Whoever may not hear of them looks for them.
-        shared.events.hears(sink.subscribe(events::channel()).await.is_ok());
-        RedisResult::Ok((sink, stream))
-    });
-    let failed = |error: redis::RedisError| unavailable(&error.to_string());
-    let (mut sink, mut stream) = opened.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
-    // What was said before is not heard any more: everything is read anew.
-    shared.cache.doubt_all(shared.now_ms());
-    shared.events.doubt();
-    let mut is_read = read_maintenance(shared).await.is_ok();
-    let mut stops = Stops::all(shared);
-    shared.cache.subscription_lives(shared.now_ms());
-    let mut ping_at = crate::clock::monotonic();
-    loop {
-        if !is_read {
-            // Its server is away, and what is heard of the others matters all the same.
-            is_read = read_maintenance(shared).await.is_ok();
-        }
-        tokio::select! {
-            message = stream.next() => {
-                let message = message.ok_or_else(|| unavailable("the connection was closed"))?;
-                shared.cache.subscription_lives(shared.now_ms());
-                if message.get_channel_name() == events::channel() {
-                    shared.events.heard(std::str::from_utf8(message.get_payload_bytes()).unwrap_or_default());
-                } else {
-                    heard(shared, &mut stops, message.get_payload_bytes()).await?;
-                }
-            }
-            () = tokio::time::sleep_until(ping_at.into()) => {
-                let ping = tokio::time::timeout(PING_WITHIN, sink.ping::<Value>());
-                ping.await.map_err(|_| unavailable("no answer"))?.map_err(failed)?;
-                shared.cache.subscription_lives(shared.now_ms());
-                ping_at = crate::clock::monotonic() + PING_EVERY;
-            }
-            () = stops.step() => {}
-        }
-    }
-}
-
-async fn heard(shared: &Shared, stops: &mut Stops<'_>, message: &[u8]) -> Result<(), StoreError> {
-    match std::str::from_utf8(message).ok().and_then(Change::parse) {
-        Some(Change::Key(digest)) => shared.cache.forget_key(&digest),
-        Some(Change::Account(id)) => {
-            shared.cache.forget_account(&id);
-            if let Some(account) = shared.cache.known_account(&id) {
-                stops.add(account);
-            }
-        }
-        Some(Change::Maintenance) => read_maintenance(shared).await?,
-        // A newer node may say more than this one understands.
-        None => {
-            shared.cache.forget_all();
-            stops.add_all();
-        }
-    }
-    Ok(())
-}
-
-async fn read_maintenance(shared: &Shared) -> Result<(), StoreError> {
-    let mut command = redis::cmd("GET");
-    command.arg(maintenance_key());
-    let value = shared.command(&shared.link(), command).await?;
-    let on = reply::optional_text(&value)? == Some("on");
-    shared.maintenance.store(on, Ordering::Relaxed);
-    Ok(())
-}
-
 /// A start whose store is away says so within a second.
 const PRESENT_WITHIN: Duration = Duration::from_millis(600);
-const CONNECT_WITHIN: Duration = Duration::from_secs(2);
-const SUBSCRIBE_AGAIN: Duration = Duration::from_millis(200);
-/// How often the subscription is tried for life, and how long it may take to answer.
-const PING_EVERY: Duration = Duration::from_millis(200);
-const PING_WITHIN: Duration = Duration::from_millis(400);
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,8 @@
 //! and mended at once by what they answer (MOVED). A server that has once been in the map stays a shard: what its queue still has is
 //! handed over to whoever has the slot now.
 
+mod map;
+
 use std::collections::BTreeSet;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -14,11 +16,12 @@ use std::time::Instant;
 use redis::RedisError;
 use tokio::sync::Notify;
 
+use self::map::Map;
 use super::account::Account;
 use super::admission_breaker::AdmissionBreaker;
 use super::options::unavailable;
 use super::queue::Queue;
-use super::slots::{Elsewhere, Layout, SLOTS};
+use super::slots::{Elsewhere, Layout};
 use super::url::Address;
 use crate::ledger::StoreError;
 
@@ -53,16 +56,6 @@ struct Cluster {
     added: Notify,
     /// Wakes when the map may be wrong.
     doubted: Notify,
-}
-
-#[derive(Debug)]
-struct Map {
-    first: Arc<Shard>,
-    /// The number of each slot's shard.
-    owners: Vec<u16>,
-    shards: Vec<Arc<Shard>>,
-    /// All servers of the cluster as the map was read last, replicas among them.
-    nodes: Vec<String>,
 }
 
 /// What belongs to the first shard, which lives as long as the ledger, or to another.
@@ -123,12 +116,7 @@ impl Shards {
             .first()
             .ok_or_else(|| unavailable("the cluster has no slots"))?;
         let first = Shard::new(0, address.node_of(name), waiting_max, started);
-        let map = Map {
-            first: Arc::clone(&first),
-            owners: vec![0; usize::from(SLOTS)],
-            shards: vec![Arc::clone(&first)],
-            nodes: Vec::new(),
-        };
+        let map = Map::new(&first);
         let shards = Shards {
             first,
             cluster: Some(Cluster {
@@ -215,6 +203,20 @@ impl Shards {
         map.owners.iter().any(|owner| usize::from(*owner) == number)
     }
 
+    /// Whether the map names this shard as a master, as it was read last. What is published in a cluster is heard at its servers alone.
+    pub(super) fn is_master(&self, number: usize) -> bool {
+        let Some(cluster) = &self.cluster else { return true };
+        cluster.read().masters.contains(&number)
+    }
+
+    /// The masters that the map names, as it was read last: first those that answer, as far as is known.
+    pub(super) fn masters(&self) -> Vec<Arc<Shard>> {
+        let mut masters = self.all();
+        masters.retain(|shard| self.is_master(shard.number));
+        masters.sort_by_key(|shard| shard.guard.is_open());
+        masters
+    }
+
     /// Changes when a slot gets another shard.
     pub(super) fn generation(&self) -> u64 {
         self.cluster
@@ -292,7 +294,7 @@ impl Shards {
         let Some(cluster) = &self.cluster else { return };
         let ranges: Vec<_> = layout.ranges.iter().map(|(a, b, node)| (*a, *b, node)).collect();
         cluster.give(&ranges);
-        cluster.write().nodes = layout.nodes.iter().cloned().collect();
+        cluster.write().laid_out(layout);
     }
 
     /// The map may be wrong: it is read again soon.
@@ -366,21 +368,6 @@ impl Cluster {
 
     fn write(&self) -> RwLockWriteGuard<'_, Map> {
         self.map.write().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Map {
-    fn shard(&self, number: usize) -> Arc<Shard> {
-        Arc::clone(self.shards.get(number).unwrap_or(&self.first))
-    }
-
-    fn owner(&self, slot: u16) -> Arc<Shard> {
-        let owner = self.owners.get(usize::from(slot)).copied().unwrap_or_default();
-        self.shard(usize::from(owner))
-    }
-
-    fn place_of(&self, node: &str) -> Option<usize> {
-        self.shards.iter().position(|shard| shard.address.is_node(node))
     }
 }
 

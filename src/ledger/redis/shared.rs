@@ -13,6 +13,7 @@ use super::cache::{Cache, KnownKey};
 use super::holds::OpenHolds;
 use super::key_ends::KeyEnds;
 use super::link::{Call, Link, Sent, Unanswered};
+use super::maintenance::Maintenance;
 use super::names::Names;
 use super::open_places::OpenPlaces;
 use super::options::{Options, unavailable};
@@ -47,7 +48,7 @@ pub(super) struct Shared {
     pub(super) events: OpenPlaces,
     /// Those of all accounts.
     pub(super) names: Names,
-    pub(super) maintenance: AtomicBool,
+    pub(super) maintenance: Maintenance,
     /// It was seen to have accounts.
     pub(super) has_accounts: AtomicBool,
     /// And then none any more.

@@ -3,13 +3,11 @@
 //! `redis://[user:password@]host[:port][/db]`, `redis+cluster://[user:password@]host[:port],…`,
 //! `redis+sentinel://[user:password@]host[:port],…/master[/db]`; with `rediss` in place of `redis` over TLS.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{
-    AsyncConnectionConfig, Client, Cmd, ErrorKind, IntoConnectionInfo, Pipeline, RedisError, RedisResult,
-    TlsCertificates, Value,
-};
+use redis::{AsyncConnectionConfig, Client, Cmd, IntoConnectionInfo, Pipeline, RedisResult, TlsCertificates, Value};
 
 use crate::ledger::StoreError;
 
@@ -21,6 +19,8 @@ pub(super) struct Address {
     pub(super) tls: Option<TlsCertificates>,
     pub(super) secure: bool,
     connect_timeout: Duration,
+    /// How often its master was replaced by another that the Sentinels name.
+    replaced: AtomicU64,
 }
 
 enum Form {
@@ -102,6 +102,7 @@ impl Address {
                 root_cert: Some(root),
             }),
             connect_timeout,
+            replaced: AtomicU64::new(0),
         })
     }
 
@@ -114,6 +115,7 @@ impl Address {
             tls: self.tls.clone(),
             secure: self.secure,
             connect_timeout: self.connect_timeout,
+            replaced: AtomicU64::new(0),
         }
     }
 
@@ -127,8 +129,7 @@ impl Address {
         &self.nodes
     }
 
-    /// Makes a connection, driven by the runtime that this is called on: to the Redis, the master, or the first node of a cluster that can
-    /// be reached.
+    /// Makes a connection, driven by the runtime that this is called on: to the Redis, or to the master that Sentinels name.
     pub(super) async fn connect(&self) -> RedisResult<Connection> {
         let config = AsyncConnectionConfig::new()
             .set_connection_timeout(Some(self.connect_timeout))
@@ -140,24 +141,30 @@ impl Address {
         Ok(Connection(connection))
     }
 
-    /// A client for one connection to one node: the Redis, the master, or the first node of a cluster that can be reached.
+    /// A client for connections to one server: the Redis, or the master that Sentinels name. Those of a cluster have addresses of their own
+    /// ([`Address::node_of`]).
     pub(super) async fn client(&self) -> RedisResult<Client> {
-        match &self.form {
-            Form::One { db } => self.node(self.nodes.first().map_or("", String::as_str), *db),
-            Form::Sentinel { master, db } => self.master(master, *db).await,
-            Form::Cluster => {
-                let mut last = None;
-                for node in &self.nodes {
-                    let client = self.node(node, 0)?;
-                    let config = AsyncConnectionConfig::new().set_connection_timeout(Some(self.connect_timeout));
-                    match client.get_multiplexed_async_connection_with_config(&config).await {
-                        Ok(_) => return Ok(client),
-                        Err(error) => last = Some(error),
-                    }
-                }
-                Err(last.unwrap_or_else(|| RedisError::from((ErrorKind::Io, "a cluster without nodes"))))
-            }
-        }
+        let db = match &self.form {
+            Form::Sentinel { master, db } => return self.master(master, *db).await,
+            Form::One { db } => *db,
+            Form::Cluster => 0,
+        };
+        self.node(self.nodes.first().map_or("", String::as_str), db)
+    }
+
+    /// Whether Sentinels say where the server is.
+    pub(super) fn has_sentinels(&self) -> bool {
+        matches!(self.form, Form::Sentinel { .. })
+    }
+
+    /// The Sentinels name another master than before: no call is sent on a connection that was begun before this.
+    pub(super) fn master_was_replaced(&self) {
+        self.replaced.fetch_add(1, Ordering::AcqRel);
+    }
+
+    /// How often that was so.
+    pub(super) fn replaced(&self) -> u64 {
+        self.replaced.load(Ordering::Acquire)
     }
 
     /// Whether this is a cluster, whose nodes are told apart by the slot of a key.

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
+use futures::stream::{FuturesUnordered, StreamExt};
+
 use crate::failpoints::point;
 use crate::ledger::StoreError;
 use crate::ledger::idempotency::call::KeyEnd;
@@ -13,30 +16,44 @@ use crate::ledger::redis::reply;
 use crate::ledger::redis::script::{self, EvalMode};
 use crate::ledger::redis::shared::Shared;
 
-/// Tells Redis how calls under a key ended, until [`KeyEnds::close`](crate::ledger::redis::key_ends::KeyEnds::close). What Redis does not take within [`TRIED_MS`] is dropped: the key then
+/// Tells Redis how calls under a key ended, the shards beside each other, until
+/// [`KeyEnds::close`](crate::ledger::redis::key_ends::KeyEnds::close). What Redis does not take within [`TRIED_MS`] is dropped: the key then
 /// says that its call's answer is not there.
 pub(super) async fn run(shared: Arc<Shared>) {
     let link = Link::default();
-    let ends = &shared.key_ends;
-    while let Some(ended) = ends.next().await {
+    let mut tellers: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
+    loop {
+        tokio::select! {
+            shard = shared.key_ends.shard() => match shard {
+                Some(shard) => tellers.push(Box::pin(tell_all(&shared, &link, shard))),
+                None => return,
+            },
+            Some(()) = tellers.next() => {}
+        }
+    }
+}
+
+/// Tells what waits for one shard, until nothing does.
+async fn tell_all(shared: &Shared, link: &Link, shard: usize) {
+    while let Some(ended) = shared.key_ends.next(shard) {
         let name = match ended.end {
             KeyEnd::Billed(_) => "idempotency-ended",
             KeyEnd::Freed | KeyEnd::Unsent => "idempotency-freed",
         };
         point(name, "before");
-        let told = tell(&shared, &link, &ended).await;
+        let told = tell(shared, link, &ended).await;
         point(name, "after");
-        if let Err(error) = told {
-            if shared.now_ms().saturating_sub(ended.queued_ms) > TRIED_MS {
-                log::warn!(
-                    "request {}: its idempotency key was not told how it ended: {error}",
-                    ended.call.request
-                );
-                continue;
-            }
-            ends.push(ended);
-            tokio::time::sleep(PAUSE).await;
+        let Err(error) = told else { continue };
+        if shared.now_ms().saturating_sub(ended.queued_ms) > TRIED_MS {
+            log::warn!(
+                "request {}: its idempotency key was not told how it ended: {error}",
+                ended.call.request
+            );
+            continue;
         }
+        // Its account may be another shard's by now.
+        shared.key_ends.push(&shared.shards, ended);
+        tokio::time::sleep(PAUSE).await;
     }
 }
 

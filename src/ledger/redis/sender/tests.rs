@@ -20,6 +20,7 @@ use crate::pure::ids::Tier;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 
+mod ends;
 mod known;
 mod moving;
 mod working;
@@ -213,18 +214,22 @@ fn what_a_dead_process_gave_back_leaves_the_own_numbers_acknowledged() {
 
 #[test]
 fn what_was_acknowledged_is_sent_again_to_another_server() {
+    use futures::FutureExt;
     let server = RedisServer::start();
     let shared = opened(&server);
     let acme = account(&shared, "acme");
     let mut settler = settler(&shared);
     settler.ring.push(settlement(&acme, 1), shared.now_ms());
+    let is_doubted = || shared.cache.subscription_doubted().now_or_never().is_some();
     for _ in 0..2 {
         settler.asked_server("one".to_owned());
         assert_eq!((settler.backlog.len(), shared.shards.unsettled()), (0, 0));
+        assert!(!is_doubted());
     }
     settler.asked_server("two".to_owned());
     assert_eq!((settler.backlog.len(), shared.shards.unsettled()), (1, 1));
     assert!(acme.is_under_way());
+    assert!(is_doubted(), "changes are published at the other server");
 }
 
 #[test]

@@ -81,6 +81,25 @@ fn any_server_is_one_that_answers_and_has_slots() {
     assert_eq!(shards.any().number, 1, "the first has no slots");
 }
 
+/// Where changes are heard: a server that has left the cluster may keep slots that nobody else has.
+#[test]
+fn masters_are_those_of_the_map_as_it_was_read_last_and_first_those_that_answer() {
+    let shards = shards(&[(0, 99, "a:1"), (100, 200, "b:1"), (201, 16_383, "c:1")]);
+    let masters = || -> Vec<usize> { shards.masters().iter().map(|shard| shard.number).collect() };
+    assert_eq!(masters(), [0, 1, 2]);
+    for _ in 0..crate::ledger::redis::admission_breaker::FAILURES_MAX {
+        shards.of_slot(0).guard.failed("test");
+    }
+    assert_eq!(masters(), [1, 2, 0], "the first does not answer");
+    shards.laid_out(&layout(&[(0, 99, "a:1"), (201, 16_383, "c:1")]));
+    assert!(shards.has_slots(1), "nobody else has them");
+    assert_eq!(masters(), [2, 0]);
+    assert!(!shards.is_master(1) && shards.is_master(2));
+    // What one server says by itself is believed for its slot alone.
+    assert_eq!(shards.moved(5, "d:1").number, 3);
+    assert!(!shards.is_master(3));
+}
+
 #[test]
 fn a_doubt_wakes_who_reads_the_map() {
     use futures::FutureExt;

@@ -40,14 +40,9 @@ fn taken(caller: &Caller, n: u64) -> Box<TakenKey> {
     }
 }
 
-/// A fail-over may follow at once: a call whose key no replica has is not sent.
-#[test]
-fn a_call_is_sent_once_a_replica_has_its_key() {
+/// A master and its replica, and a caller of a gateway there.
+fn with_replica(options: Options) -> (RedisServer, RedisServer, Ledger, Caller) {
     let (server, replica) = (RedisServer::start(), RedisServer::start());
-    let options = Options {
-        timeout: Duration::from_millis(800),
-        ..patient()
-    };
     let ledger = node(&server, options);
     let caller = caller_of(&ledger, "acme", "10", LimitOverrides::default());
     replica.ask(&format!("REPLICAOF 127.0.0.1 {}", server.port()));
@@ -55,6 +50,17 @@ fn a_call_is_sent_once_a_replica_has_its_key() {
         let state = server.ask("INFO replication");
         state.iter().any(|line| line.contains("state=online"))
     });
+    (server, replica, ledger, caller)
+}
+
+/// A fail-over may follow at once: a call whose key no replica has is not sent.
+#[test]
+fn a_call_is_sent_once_a_replica_has_its_key() {
+    let options = Options {
+        timeout: Duration::from_millis(800),
+        ..patient()
+    };
+    let (_server, replica, _ledger, caller) = with_replica(options);
     replica.freeze();
     let key = taken(&caller, 1);
     let mut hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
@@ -72,6 +78,38 @@ fn a_call_is_sent_once_a_replica_has_its_key() {
     });
     let mut hold = block_on(caller.reserve(&request(2, "1"))).unwrap().unwrap();
     block_on(hold.send_under_key(key.unwrap())).unwrap();
+    hold.release();
+}
+
+/// What waits for a replica holds up all that comes after it on its connection. Other calls of the same worker are on another.
+#[test]
+fn a_call_that_waits_for_a_replica_holds_up_no_other() {
+    let (server, replica, _ledger, caller) = with_replica(patient());
+    let key = taken(&caller, 1);
+    let mut hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    replica.freeze();
+    let waits = || {
+        server
+            .ask("INFO clients")
+            .iter()
+            .any(|line| line == "blocked_clients:1")
+    };
+    let other = async {
+        while !waits() {
+            tokio::task::yield_now().await;
+        }
+        let began = Instant::now();
+        let held = caller.reserve(&request(2, "1")).await.unwrap();
+        let (took, still_waits) = (began.elapsed(), waits());
+        replica.thaw();
+        held.unwrap().release();
+        (took, still_waits)
+    };
+    let (sent, (took, still_waits)) = block_on(futures::future::join(hold.send_under_key(key), other));
+    // A replica is waited for eight seconds each time.
+    assert!(took < Duration::from_secs(5), "{took:?}");
+    assert!(still_waits, "the other call was answered once nothing waited any more");
+    sent.unwrap();
     hold.release();
 }
 
@@ -150,7 +188,8 @@ fn whoever_goes_before_a_taking_is_answered_gives_the_key_back() {
         assert_eq!(is_taken, is_answered, "{answer:?}");
         let key_ends = &ledger.shared.key_ends;
         key_ends.close();
-        let end = block_on(key_ends.next()).map(|ended| ended.end);
+        let shard = block_on(key_ends.shard());
+        let end = shard.and_then(|shard| key_ends.next(shard)).map(|ended| ended.end);
         assert_eq!(matches!(end, Some(KeyEnd::Unsent)), !is_answered, "{end:?}");
     }
 }

@@ -112,7 +112,7 @@ fn a_key_is_known_while_its_own_master_is_away() {
 }
 
 /// A server of a cluster that has all slots.
-fn with_all_slots() -> RedisServer {
+pub(super) fn with_all_slots() -> RedisServer {
     let bus = free_port().to_string();
     let server = RedisServer::start_with(&["--save", "", "--cluster-enabled", "yes", "--cluster-port", &bus]);
     assert_eq!(server.ask("CLUSTER ADDSLOTSRANGE 0 16383"), ["+OK"]);

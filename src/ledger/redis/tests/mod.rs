@@ -29,6 +29,7 @@ mod replicas;
 mod shards;
 mod spending;
 mod statements;
+mod subscription;
 mod tls;
 mod unconfirmed;
 mod unknown;
@@ -80,7 +81,7 @@ fn store(server: &RedisServer, options: Options) -> Arc<RedisLedger> {
 
 /// A ledger without its thread, over two servers as if they were masters of a cluster: the slot of this key is the second one's, and each
 /// other one the first one's.
-fn parted(first: &RedisServer, second: &RedisServer, key: &str) -> Arc<Shared> {
+pub(in crate::ledger::redis) fn parted(first: &RedisServer, second: &RedisServer, key: &str) -> Arc<Shared> {
     let (shared, _) = RedisLedger::reach(&first.url(), rig::patient(Clock::manual(rig::NOW))).unwrap();
     let shared = Arc::into_inner(shared).unwrap();
     let nodes = [first, second].map(|server| format!("127.0.0.1:{}", server.port()));

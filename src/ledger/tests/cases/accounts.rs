@@ -144,6 +144,8 @@ pub(super) fn a_closed_account_keeps_its_books_and_gets_nothing_more(rig: &Rig) 
     ));
     assert!(block_on(rig.ledger.authenticate(&digest)).unwrap().is_none());
     assert!(matches!(rig.credit(&caller, "1", "late"), Err(AdminError::Invalid(_))));
+    // The debit is in the store, whose balance the next answer has.
+    block_on(caller.figures()).unwrap();
     let again = AdminReply::Credited {
         added: false,
         balance: credits("8"),

@@ -224,7 +224,7 @@ fn how_a_call_under_a_key_ended_is_told_for_a_minute() {
     shared.key_ends.close();
     let key = KeyId::from("key_x".to_owned());
     let goes_on = |queued_ms: u64, within: Duration| {
-        shared.key_ends.push(Ended {
+        let ended = Ended {
             account: account(&shared, "acme"),
             call: KeyedCall {
                 key: key.clone(),
@@ -235,7 +235,8 @@ fn how_a_call_under_a_key_ended_is_told_for_a_minute() {
             },
             end: KeyEnd::Freed,
             queued_ms,
-        });
+        };
+        shared.key_ends.push(&shared.shards, ended);
         block_on(async {
             tokio::time::timeout(within, keys::run(Arc::clone(&shared)))
                 .await
