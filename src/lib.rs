@@ -30,7 +30,8 @@
 //!
 //! 1. `access::authenticate`: from the header to a [`ledger::Caller`], which only the check of a key's revocation and expiry makes; a
 //!    malformed key is refused without asking the store.
-//! 2. `access::receive`: the whole body, before the upstream is chosen, within limits of size and time.
+//! 2. `access::receive`: the whole body, before the upstream is chosen, within limits of size and time. Where it was waited for, the key is
+//!    looked up again: what was done to it meanwhile counts.
 //! 3. `access::admit`: model, tier and domain lock give a [`pure::policy::Permit`]; the call is written into the journal; limits and
 //!    credit give a [`ledger::Hold`] of its worst case.
 //! 4. `upstream`: targets in their order, until one answers with 200; each gets the client's body with only the named

@@ -43,6 +43,7 @@ mod harness;
 mod holds;
 mod idempotency;
 mod key_limits;
+mod late_bodies;
 mod liars;
 mod limit_races;
 mod limits;

@@ -11,7 +11,7 @@ use super::auth_throttle::{AuthThrottle, KeyCheck};
 use crate::clock::{Clock, monotonic};
 use crate::ledger::{Caller, Ledger, StoreError};
 use crate::pure::error::{ApiError, KeyFault};
-use crate::pure::ids::ApiKey;
+use crate::pure::ids::{ApiKey, KeyDigest};
 use crate::pure::policy::Provenance;
 
 /// Who looks at a key: what the check needs beside the header.
@@ -27,14 +27,17 @@ pub(in crate::gateway) struct AuthContext<'a> {
     pub(in crate::gateway) failures_max: u64,
 }
 
-/// Finds the caller of a request.
+/// Finds the caller of a request, and by which digest.
 ///
 /// A key without the right prefix and checksum is refused before any store is asked, and so is one from an address that has
 /// failed too often, unless it has opened before.
 ///
 /// # Errors
 /// 401; 403 when the account is stopped; 429 when the address has failed too often; 503 when the store cannot say.
-pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &AuthContext<'_>) -> Result<Caller, ApiError> {
+pub(in crate::gateway) async fn caller(
+    headers: &HeaderMap,
+    guard: &AuthContext<'_>,
+) -> Result<(Caller, KeyDigest), ApiError> {
     let text = bearer(headers)?;
     let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
     let Some(digest) = text.and_then(|text| Some(ApiKey::parse(guard.key_prefix, text)?.digest())) else {
@@ -48,12 +51,22 @@ pub(in crate::gateway) async fn caller(headers: &HeaderMap, guard: &AuthContext<
         KeyCheck::Ask => {}
         KeyCheck::Unknown | KeyCheck::Limited => return Err(failed()),
     }
-    let Some(found) = guard.ledger.authenticate(&digest).await.map_err(store_failed)? else {
-        guard.auth_throttle.is_unknown(&digest, now);
+    Ok((of_digest(&digest, guard).await?, digest))
+}
+
+/// The caller whose key has this digest, as the ledger has it now. Asked again where a request was waited for: its key may have been revoked
+/// meanwhile, or changed.
+///
+/// # Errors
+/// As [`caller`].
+pub(in crate::gateway) async fn of_digest(digest: &KeyDigest, guard: &AuthContext<'_>) -> Result<Caller, ApiError> {
+    let failed = || guard.auth_throttle.failed(guard.address, guard.failures_max);
+    let Some(found) = guard.ledger.authenticate(digest).await.map_err(store_failed)? else {
+        guard.auth_throttle.is_unknown(digest, guard.clock.now());
         return Err(failed());
     };
     let caller = found.checked(guard.clock.now()).ok_or_else(failed)?;
-    guard.auth_throttle.opened(&digest);
+    guard.auth_throttle.opened(digest);
     match caller.account.terms.status.stop() {
         None => Ok(caller),
         Some(stop) => Err(ApiError::AccountStopped(stop)),

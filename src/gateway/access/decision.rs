@@ -6,15 +6,15 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use http::{Version, header};
 use pingora::protocols::http::ServerSession;
 
 use super::admit;
-use super::authenticate;
+use super::authenticate::{self, AuthContext};
 use super::body_memory::BodyOwner;
 use super::head_check;
 use super::idempotency::{self, Keyed};
+use super::parse::{self, Parsed, sentence};
 use super::precheck::Precheck;
 use super::receive;
 use crate::gateway::Tollgate;
@@ -33,8 +33,9 @@ use crate::net::bounded_stream::head_limit_of;
 use crate::net::client_ip;
 use crate::pure::catalogue::Model;
 use crate::pure::error::ApiError;
+use crate::pure::ids::KeyDigest;
 use crate::pure::policy::{Permit, Provenance};
-use crate::pure::request_body::{BodyError, Endpoint, RequestBody};
+use crate::pure::request_body::{Endpoint, RequestBody};
 use crate::telemetry::record::{MAINTENANCE, RouteName};
 
 /// What becomes of a request.
@@ -128,15 +129,8 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         return Ok(Decision::Answered);
     }
     let books = tollgate.books()?;
-    let guard = authenticate::AuthContext {
-        key_prefix: &ctx.snapshot.config.key_prefix,
-        ledger: &books.ledger,
-        clock: tollgate.clock(),
-        auth_throttle: tollgate.auth_throttle(),
-        address: ctx.client,
-        failures_max: ctx.snapshot.config.auth_failures_per_minute,
-    };
-    let caller = authenticate::caller(&request.headers, &guard).await?;
+    let guard = guard(tollgate, books, &ctx.snapshot, ctx.client);
+    let (caller, digest) = authenticate::caller(&request.headers, &guard).await?;
     ctx.recorder().caller(&caller.account.id, &caller.key.id);
     let (scope, limits) = admit::limits(&ctx.snapshot, &caller);
     ctx.rate = Some(caller.rate(&scope, limits));
@@ -157,15 +151,32 @@ async fn steps(tollgate: &Tollgate, session: &mut ServerSession, ctx: &mut Ctx) 
         .await?;
         return Ok(Decision::Answered);
     };
-    let Some(call) = admitted(tollgate, books, session, ctx, endpoint, caller).await? else {
+    let Some(call) = admitted(tollgate, books, session, ctx, endpoint, (caller, digest)).await? else {
         return Ok(Decision::Answered);
     };
     ctx.stage = Stage::Admitted(call);
     Ok(Decision::Carry)
 }
 
-/// Does `work`, and tells how long it was waited for: what is done at once needs no clock.
-async fn waited<W: Future>(mut work: Pin<&mut W>) -> (W::Output, Duration) {
+/// What a key is looked up with.
+fn guard<'a>(
+    tollgate: &'a Tollgate,
+    books: &'a Books,
+    snapshot: &'a Snapshot,
+    address: Option<IpAddr>,
+) -> AuthContext<'a> {
+    AuthContext {
+        key_prefix: &snapshot.config.key_prefix,
+        ledger: &books.ledger,
+        clock: tollgate.clock(),
+        auth_throttle: tollgate.auth_throttle(),
+        address,
+        failures_max: snapshot.config.auth_failures_per_minute,
+    }
+}
+
+/// Does `work`, and tells how long it was waited for, if it was: what is done at once needs no clock.
+async fn waited<W: Future>(mut work: Pin<&mut W>) -> (W::Output, Option<Duration>) {
     let mut since = None;
     let done = poll_fn(|context| {
         let polled = work.as_mut().poll(context);
@@ -175,7 +186,22 @@ async fn waited<W: Future>(mut work: Pin<&mut W>) -> (W::Output, Duration) {
         polled
     })
     .await;
-    (done, since.map_or(Duration::ZERO, |since| since.elapsed()))
+    (done, since.map(|since| since.elapsed()))
+}
+
+/// Whether calls are taken at all.
+///
+/// # Errors
+/// 503 in maintenance.
+fn check_maintenance(books: &Books, ctx: &mut Ctx) -> Result<(), ApiError> {
+    if !books.ledger.in_maintenance() {
+        return Ok(());
+    }
+    ctx.recorder().because(MAINTENANCE);
+    Err(ApiError::Unavailable {
+        message: "The service is under maintenance.",
+        retry_after_secs: 30,
+    })
 }
 
 async fn admitted(
@@ -184,19 +210,11 @@ async fn admitted(
     session: &mut ServerSession,
     ctx: &mut Ctx,
     endpoint: Endpoint,
-    caller: Caller,
+    (caller, digest): (Caller, KeyDigest),
 ) -> Result<Option<Box<Call>>, Failed> {
     let snapshot = Arc::clone(&ctx.snapshot);
     let config = &snapshot.config;
-    if books.ledger.in_maintenance() {
-        ctx.recorder().because(MAINTENANCE);
-        let message = "The service is under maintenance.";
-        return Err(ApiError::Unavailable {
-            message,
-            retry_after_secs: 30,
-        }
-        .into());
-    }
+    check_maintenance(books, ctx)?;
     let name = idempotency::name(&session.req_header().headers, &caller)?;
     let owner = owner(tollgate, ctx, &caller);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
@@ -211,16 +229,29 @@ async fn admitted(
     let (received, wait) = waited(pin!(receive::body(session, config, owner.room(), &mut precheck))).await;
     ctx.rate = precheck.rate.or(ctx.rate);
     let bytes = received?;
-    ctx.recorder().waited_for_body(wait);
+    ctx.recorder().waited_for_body(wait.unwrap_or_default());
     let is_small = receive::is_small(bytes.len());
+    let has_waited = wait.is_some() || parse::is_long(bytes.len());
     let parsed = match admit::address_allows(&caller, ctx.client) {
-        Ok(()) if bytes.len() <= PARSED_INLINE_BYTES_MAX => RequestBody::parse(bytes, endpoint).map_err(unreadable),
-        Ok(()) => Box::pin(parsed_elsewhere(bytes, endpoint)).await,
+        Ok(()) => parse::parsed(bytes, endpoint, name).await,
         Err(error) => Err(error),
     };
+    let caller = match has_waited {
+        // Nothing was waited for since the key was looked up.
+        false => caller,
+        true => {
+            check_maintenance(books, ctx)?;
+            authenticate::of_digest(&digest, &guard(tollgate, books, &snapshot, ctx.client)).await?
+        }
+    };
+    let parsed = admit::address_allows(&caller, ctx.client).and(parsed);
     let from = authenticate::provenance(&session.req_header().headers, &caller);
-    let (permit, body) = match parsed.and_then(|body| checked(ctx, &caller, body, endpoint, from)) {
-        Ok(checked) => checked,
+    let asked = parsed.and_then(|Parsed { body, keyed }| {
+        let (permit, body) = checked(ctx, &caller, body, endpoint, from)?;
+        Ok((permit, body, keyed))
+    });
+    let (permit, body, keyed) = match asked {
+        Ok(asked) => asked,
         Err(error) => {
             if !is_small {
                 // To take it was work: a caller's mistakes are limited as its calls are.
@@ -232,9 +263,9 @@ async fn admitted(
         }
     };
     // Seldom, and large: in boxes, here and below.
-    let key = match name {
+    let key = match keyed {
         None => None,
-        Some(name) => match Box::pin(idempotency::take(ctx, &caller, name, &body)).await? {
+        Some(keyed) => match Box::pin(idempotency::take(ctx, &caller, keyed)).await? {
             Keyed::New(key) => Some(key),
             Keyed::Replayed(answer, original) => {
                 Box::pin(responses::replay(session, ctx, answer, original)).await?;
@@ -289,22 +320,6 @@ fn owner(tollgate: &Tollgate, ctx: &Ctx, caller: &Caller) -> BodyOwner {
     tollgate.body_memory().owner(&caller.key.id, address)
 }
 
-/// Parses a long body on a thread of its own: the streams of this one do not wait for it, which may be a second.
-///
-/// # Errors
-/// 400 where it is no request; 500 where it could not be read.
-async fn parsed_elsewhere(bytes: Bytes, endpoint: Endpoint) -> Result<RequestBody, ApiError> {
-    let Ok(_place) = PARSING.acquire().await else {
-        return Err(ApiError::Internal);
-    };
-    let parsed = tokio::task::spawn_blocking(move || RequestBody::parse(bytes, endpoint)).await;
-    parsed.map_err(|_| ApiError::Internal)?.map_err(unreadable)
-}
-
-fn unreadable(error: BodyError) -> ApiError {
-    ApiError::BadRequest(sentence(&error))
-}
-
 /// What the body asks for, which the caller may have.
 fn checked(
     ctx: &mut Ctx,
@@ -334,21 +349,5 @@ fn check_fields(snapshot: &Snapshot, model: &Model, body: &RequestBody) -> Resul
         .map_err(|error| ApiError::BadRequest(sentence(&error)))
 }
 
-/// An error's text as a sentence of its own.
-fn sentence(error: &impl std::fmt::Display) -> String {
-    let text = error.to_string();
-    let mut chars = text.chars();
-    let first: String = chars.next().map(|c| c.to_uppercase().collect()).unwrap_or_default();
-    let rest = chars.as_str();
-    if rest.ends_with('.') {
-        format!("{first}{rest}")
-    } else {
-        format!("{first}{rest}.")
-    }
-}
-
-/// Longer bodies are parsed elsewhere, so many at once. One of so many bytes takes a millisecond, and one of small keys alone some ten.
-const PARSED_INLINE_BYTES_MAX: usize = 256 << 10;
-static PARSING: tokio::sync::Semaphore = tokio::sync::Semaphore::const_new(2);
 /// How long a short body of a refused request is waited for.
 const SHORT_BODY_MAX: Duration = Duration::from_secs(5);

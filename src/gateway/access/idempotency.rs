@@ -15,7 +15,6 @@ use crate::ledger::{Caller, KeyedCall, TakenKey, Taking};
 use crate::pure::error::{ApiError, LimitKind};
 use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Repeated};
 use crate::pure::ids::RequestId;
-use crate::pure::request_body::RequestBody;
 
 /// What becomes of a call that brings a key.
 pub(in crate::gateway) enum Keyed {
@@ -53,10 +52,8 @@ pub(in crate::gateway) fn name(headers: &HeaderMap, caller: &Caller) -> Result<O
 pub(in crate::gateway) async fn take(
     ctx: &mut Ctx,
     caller: &Caller,
-    name: KeyName,
-    body: &RequestBody,
+    (name, fingerprint): (KeyName, Fingerprint),
 ) -> Result<Keyed, ApiError> {
-    let fingerprint = Fingerprint::of(body.endpoint(), body.bytes());
     let call = KeyedCall {
         key: caller.key.id.clone(),
         name,

@@ -7,6 +7,7 @@ pub(crate) mod body_memory;
 pub(crate) mod decision;
 pub(crate) mod head_check;
 pub(crate) mod idempotency;
+pub(crate) mod parse;
 pub(crate) mod precheck;
 pub(crate) mod receive;
 mod refusal;

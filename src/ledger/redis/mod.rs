@@ -52,6 +52,7 @@ mod terms;
 mod topology;
 mod unconfirmed;
 mod url;
+mod usage_rows;
 
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

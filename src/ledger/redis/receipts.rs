@@ -10,12 +10,12 @@ use std::collections::BTreeMap;
 
 use redis::Value;
 
-use super::account::{Account, account_keys, receipts_of_account};
+use super::account::{Account, receipts_of_account};
 use super::link::Link;
 use super::queue::QueuedDebit;
 use super::reply::{self, corrupt};
-use super::script;
 use super::shared::Shared;
+use super::usage_rows::RowDays;
 use crate::ledger::admin::{AdminError, AuditFinding, LOOKED_THROUGH_MAX, ReceiptPage, ReceiptQuery};
 use crate::ledger::{StoreError, UsageRow, clamped};
 use crate::pure::ids::AccountId;
@@ -198,11 +198,8 @@ impl Shared {
     }
 
     async fn usage_since_yesterday(&self, link: &Link, account: &AccountId) -> Result<Vec<UsageRow>, StoreError> {
-        let [name, _] = account_keys(account);
-        let rows = self
-            .run_script(link, &script::ROWS, &[&name], &[&self.now_text(), "1"])
-            .await?;
-        Ok(reply::rows(&rows)?.unwrap_or_default())
+        let rows = self.usage_rows(link, (account, None), RowDays::SINCE_YESTERDAY).await?;
+        Ok(rows.unwrap_or_default())
     }
 }
 

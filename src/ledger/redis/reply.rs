@@ -203,6 +203,23 @@ pub(super) fn rows(value: &Value) -> Result<Option<Vec<UsageRow>>, StoreError> {
     Ok(Some(usage))
 }
 
+/// Some rows, and where the next ones begin, where there are more: a day, and a place in it.
+pub(super) type SomeRows = (Vec<UsageRow>, Option<(Day, i64)>);
+
+/// The answer to whoever asked for some rows; nothing when there is no such account.
+pub(super) fn some_rows(value: &Value) -> Result<Option<SomeRows>, StoreError> {
+    let Value::Array(parts) = value else {
+        return Ok(None);
+    };
+    let (some, next) = match parts.as_slice() {
+        [some] => (some, None),
+        [some, day, place] => (some, Some((Day(integer(day)?), integer(place)?))),
+        _ => return Err(corrupt("some rows have other parts than they should")),
+    };
+    let some = rows(some)?.ok_or_else(|| corrupt("rows are no list"))?;
+    Ok(Some((some, next)))
+}
+
 fn row(value: &Value) -> Result<UsageRow, StoreError> {
     let Value::Array(parts) = value else {
         return Err(corrupt("a usage row is no list"));

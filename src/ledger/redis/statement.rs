@@ -165,12 +165,7 @@ impl Shared {
         let value = self
             .run_script(link, &script::STATEMENT_DAYS, &[&name], &arguments)
             .await?;
-        let (rows, next) = match reply::list(&value)? {
-            [rows] => (rows, None),
-            [rows, day, place] => (rows, Some((Day(reply::integer(day)?), reply::integer(place)?))),
-            _ => return Err(corrupt("debits have other parts than they should")),
-        };
-        let rows = reply::rows(rows)?.unwrap_or_default();
+        let (rows, next) = reply::some_rows(&value)?.ok_or_else(|| corrupt("debits are no list"))?;
         Ok((rows.into_iter().map(DebitRow::from).collect(), next))
     }
 

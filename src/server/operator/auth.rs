@@ -1,4 +1,5 @@
-//! Who asks: an operator by their token, or by a session of the console that was opened with one. Each request looks the operator up.
+//! Who asks: an operator by their token, or by a session of the console that was opened with one. Each request looks the operator up, and
+//! once more when its body is there.
 
 use std::net::IpAddr;
 

@@ -10,7 +10,7 @@ use super::answer::Answer;
 use super::auth::{self, Asking};
 use super::body;
 use super::call::{Call, UnderWay};
-use super::route::{Needs, Route};
+use super::route::{Needs, Route, Takes};
 use super::routes;
 use super::state::Operator;
 use crate::clock::monotonic;
@@ -96,7 +96,7 @@ async fn answer(
         address,
         is_tls,
     };
-    let known = match route.needs {
+    let mut known = match route.needs {
         Needs::Nobody => None,
         Needs::Operator | Needs::OneOf(_) => {
             let known = auth::operator(desk, &head.headers, asking).await?;
@@ -106,6 +106,13 @@ async fn answer(
             Some(known)
         }
     };
+    let body = body::read(session, route.takes).await?;
+    if known.is_some() && route.takes != Takes::Nothing {
+        // It may have taken its time: who is no operator any more does not act.
+        let again = auth::operator(desk, &head.headers, asking).await?;
+        check_role(route, &again)?;
+        known = Some(again);
+    }
     let call = Call {
         desk,
         snapshot,
@@ -115,7 +122,7 @@ async fn answer(
         headers: &head.headers,
         names,
         query: head.uri.query().unwrap_or_default(),
-        body: body::read(session, route.takes).await?,
+        body,
         under_way: came.under_way,
     };
     (route.run)(&call).await

@@ -264,6 +264,22 @@ async fn a_running_call(store: OnStore<'_>) {
     gateway.check_books().await;
 }
 
+/// It is hashed where it is parsed, and that is on another thread.
+#[tokio::test]
+async fn a_long_call_is_given_again_and_another_one_as_long_conflicts() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let gateway = Gateway::over(&upstream).await;
+    let long = |word: &str| {
+        let messages = json!([{ "role": "user", "content": word.repeat(60_000) }]);
+        json!({ "model": SMALL, "messages": messages }).to_string()
+    };
+    let first = keyed(&gateway.http1, "/llm/chat", long("word "), "a").await.ok();
+    is_replay(&again(&gateway.h2c, "/llm/chat", &long("word "), "a").await, &first);
+    let other = again(&gateway.h2c, "/llm/chat", &long("work "), "a").await;
+    other.error(409, CONFLICT);
+    assert_eq!(upstream.seen().len(), 1);
+}
+
 #[tokio::test]
 async fn a_page_may_send_the_key_and_read_what_is_said_of_it() {
     let upstream = Upstream::unused().await;

@@ -7,6 +7,7 @@ mod framing;
 mod heads;
 mod input;
 mod lists;
+mod meanwhile;
 mod reads;
 mod remote;
 mod roles;

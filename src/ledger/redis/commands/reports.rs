@@ -14,7 +14,7 @@ use crate::ledger::query::{KeyedRow, UsageQuery};
 use crate::ledger::{StoreError, UsageRow};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::money::Credits;
-use crate::pure::time::{Days, Period, Timestamp};
+use crate::pure::time::Timestamp;
 
 impl Shared {
     /// The usage that is asked for, oldest first.
@@ -51,22 +51,8 @@ impl Shared {
 
     async fn rows_of(&self, link: &Link, query: &UsageQuery, key: Option<&KeyId>) -> Result<Vec<UsageRow>, AdminError> {
         let account = &query.account;
-        let now = self.now_text();
-        let (before, span) = match query.days {
-            Days::Period(Period::Today) => ("0", None),
-            Days::Period(Period::Week) => ("6", None),
-            Days::Period(Period::Month) => ("29", None),
-            Days::Period(Period::All) => ("all", None),
-            Days::Span { from, to } => ("all", Some([from.0.to_string(), to.0.to_string()])),
-        };
-        let [name, _] = account_keys(account);
-        let of_key = key.map(|key| usage_of_key(account, key));
-        let keys = [Some(&name), of_key.as_ref()].into_iter().flatten();
-        let keys: Vec<&str> = keys.map(String::as_str).collect();
-        let span = span.iter().flatten().map(String::as_str);
-        let arguments: Vec<&str> = [now.as_str(), before].into_iter().chain(span).collect();
-        let rows = self.run_script(link, &script::ROWS, &keys, &arguments).await?;
-        reply::rows(&rows)?.ok_or_else(|| AdminError::NoAccount(account.clone()))
+        let rows = self.usage_rows(link, (account, key), query.days.into()).await?;
+        rows.ok_or_else(|| AdminError::NoAccount(account.clone()))
     }
 
     /// The account's keys, revoked ones too.

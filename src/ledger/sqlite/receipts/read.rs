@@ -128,18 +128,26 @@ fn place(text: &str) -> Option<([i64; 3], usize)> {
 /// The receipt of a call: of a request there is one; of an answer's own id, which providers may give twice, the newest.
 fn find(connection: &Connection, account: &AccountId, call: &CallName) -> Result<ReceiptPage, StoreError> {
     let (mut page, marks) = (ReceiptPage::default(), call.marks());
-    // A row is read only when it may have a call that began then. A clock that was set back bills a call before its own beginning.
-    let after = "SELECT list FROM receipt_lists WHERE account = ?1 AND at >= ?2 AND oldest <= ?2 ORDER BY at";
+    // A row is read only when it may have a call that began then. A clock that was set back bills a call before its own beginning. Whoever
+    // makes up an id has no more looked at than that.
+    let after = format!(
+        "SELECT l.list FROM (SELECT seq, oldest FROM receipt_lists WHERE account = ?1 AND at >= ?2 ORDER BY at LIMIT {LOOKED_THROUGH_MAX}) f
+         CROSS JOIN receipt_lists l ON l.seq = f.seq WHERE f.oldest <= ?2"
+    );
     let before =
         format!("SELECT list FROM receipt_lists WHERE account = ?1 AND at < ?2 ORDER BY at DESC LIMIT {BEFORE_MAX}");
-    let began = call.id.map(|id| id.time().0);
-    for (sql, began) in [after, &before].iter().zip([began; 2]) {
-        let Some(began) = began else { break };
-        let mut statement = connection.prepare_cached(sql)?;
-        let mut rows = statement.query(params![account.as_str(), began])?;
-        while let Some(row) = rows.next()? {
-            if find_in(text(row, 0)?, account, (call, &marks), &mut page) {
-                return Ok(page);
+    if let Some(began) = call.id.map(|id| id.time().0) {
+        for (sql, mut bytes) in [(after, usize::MAX), (before, BEFORE_BYTES_MAX)] {
+            let mut statement = connection.prepare_cached(&sql)?;
+            let mut rows = statement.query(params![account.as_str(), began])?;
+            while let Some(row) = rows.next()?
+                && bytes > 0
+            {
+                let list = text(row, 0)?;
+                if find_in(list, account, (call, &marks), &mut page) {
+                    return Ok(page);
+                }
+                bytes = bytes.saturating_sub(list.len());
             }
         }
     }
@@ -269,5 +277,7 @@ fn compare(expected: &Sums, found: &Sums, findings: &mut Vec<AuditFinding>) -> R
 
 /// Of those that were billed before their calls began, how many rows are looked through for one request.
 const BEFORE_MAX: u32 = 1_000;
+/// And how much text of theirs: rows of busy seconds are long.
+const BEFORE_BYTES_MAX: usize = 8 << 20;
 /// The audit looks at the receipts of today and of so many days before: it runs every hour.
 const WITNESS_DAYS: i64 = 1;

@@ -168,6 +168,39 @@ fn a_call_is_found_by_its_answers_name_and_not_by_a_model_of_that_name() {
     }
 }
 
+/// Whoever asks for an id that they made up has so many rows looked at and so much text read, whatever time the id says.
+#[test]
+fn the_search_for_a_request_is_bounded_on_both_sides_of_its_time() {
+    let later = NOW.plus_millis(3_600_000);
+    // It ended an hour after it began; in the other file the clock was set back by an hour meanwhile.
+    let long = Receipt {
+        resolved: later,
+        ..receipt("acme", 1, NOW, None)
+    };
+    let back = Receipt {
+        resolved: NOW,
+        ..receipt("acme", 1, later, None)
+    };
+    for (receipt, most, list) in [(long, 20_000, "''"), (back, 84, "hex(zeroblob(50000))")] {
+        let mut rig = Rig::new();
+        rig.keep(30, u64::MAX);
+        rig.write_receipts(std::slice::from_ref(&receipt), later);
+        let (account, id) = (acme(), receipt.billed.id);
+        let between = |rig: &Rig, count: i64| {
+            let now = NOW.0;
+            rig.change(&format!(
+                "INSERT INTO receipt_lists (account, day, at, oldest, list)
+                 WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < {count})
+                 SELECT 'acme', 0, {now} + n, {now} + n, {list} FROM n"
+            ));
+            let page = rig.reader().page(&ReceiptQuery::of(&account, id)).unwrap();
+            page.receipts.first() == Some(&receipt)
+        };
+        assert!(between(&rig, most - 1));
+        assert!(!between(&rig, 1), "{most}");
+    }
+}
+
 #[test]
 fn pages_of_receipts_go_on_where_the_page_before_ended() {
     let mut rig = Rig::new();
