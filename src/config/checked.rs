@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::error::nearest;
@@ -75,7 +75,7 @@ pub(super) fn checked(
     }
     let catalogue_refresh = raw
         .catalogue_refresh
-        .map(|refresh| checked_refresh(refresh, &providers))
+        .map(|refresh| checked_refresh(refresh, &providers, || Refresh::usual_rules(&raw.catalogue, path)))
         .transpose()?;
     let traces = raw
         .traces
@@ -172,7 +172,11 @@ fn checked_body_memory(raw: &Raw) -> Result<BodyMemoryLimits, String> {
     })
 }
 
-fn checked_refresh(raw: RawRefresh, providers: &BTreeMap<String, Provider>) -> Result<Refresh, String> {
+fn checked_refresh(
+    raw: RawRefresh,
+    providers: &BTreeMap<String, Provider>,
+    usual_rules: impl FnOnce() -> PathBuf,
+) -> Result<Refresh, String> {
     if !providers.contains_key(&raw.provider) {
         let near = nearest(&raw.provider, providers.keys().map(String::as_str));
         return Err(format!(
@@ -188,7 +192,7 @@ fn checked_refresh(raw: RawRefresh, providers: &BTreeMap<String, Provider>) -> R
     }
     Ok(Refresh {
         provider: raw.provider,
-        rules: raw.rules,
+        rules: raw.rules.unwrap_or_else(usual_rules),
         every: Duration::from_secs(raw.every_minutes.saturating_mul(60)),
     })
 }

@@ -22,10 +22,9 @@ pub fn of_config(config: &Config) -> Vec<ConfigError> {
 
 /// Doubts about a configuration's catalogue: prices that nobody asks for a token.
 pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> {
-    let Ok(usual) = TOKEN_PRICE_MAX.parse::<ProviderPrice>() else {
+    let Some(usual) = token_price_max(config) else {
         return Vec::new();
     };
-    let usual = usual.with_markup(config.markup);
     let mut text = None;
     let mut doubts = Vec::new();
     for model in catalogue.models() {
@@ -49,6 +48,12 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     }
     doubts.truncate(DOUBTS_MAX);
     doubts
+}
+
+/// The list price of a token above which none is meant.
+pub(super) fn token_price_max(config: &Config) -> Option<ListPrice> {
+    let max = TOKEN_PRICE_MAX.parse::<ProviderPrice>().ok()?;
+    Some(max.with_markup(config.markup))
 }
 
 /// The prices of a row with their keys.

@@ -1,10 +1,12 @@
 //! An import from file to file: the list and its rules are read, and the catalogue is replaced in one step, or left as it is.
 
 use std::path::Path;
+use std::time::SystemTime;
 
+use super::doubts::token_price_max;
 use super::{Config, ConfigError};
-use crate::pure::catalogue::Catalogue;
 use crate::pure::catalogue::changes::Changes;
+use crate::pure::catalogue::{Catalogue, doubts};
 use crate::pure::import::{Imported, Rules, Skipped};
 
 /// What becomes of the result.
@@ -25,8 +27,12 @@ pub struct Import {
     pub changes: Changes,
     /// Models of the list that are not sold.
     pub skipped: Vec<Skipped>,
+    /// What else an operator should know.
+    pub notes: Vec<String>,
     /// Models in the new catalogue.
     pub models: usize,
+    /// Those of them that are the operator's own, and that no list keeps up to date.
+    pub own: usize,
     /// Whether the file was written.
     pub written: bool,
 }
@@ -68,6 +74,9 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
         config.catalogue_of(&old_text)?
     };
     let here = |error: crate::pure::import::ImportError| ConfigError::new(path, error.problem);
+    if write == Write::UnlessDoubtful {
+        imported.leave_out_new_free(&old);
+    }
     let new_text = imported.into_catalogue(&old_text, &rules).map_err(here)?;
     let new = config.catalogue_of(&new_text).map_err(|error| {
         let problem = format!(
@@ -78,32 +87,46 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     })?;
     let changes = Changes::between(&old, &new);
     if write == Write::UnlessDoubtful
-        && let Some(doubt) = changes.doubtful(old.models().len())
+        && let Some(doubt) = doubts::between(&old, &new, token_price_max(config))
     {
         let problem = format!("{doubt}: if that is right, import it by hand (tollgate catalogue import)");
         return Err(ConfigError::new(source, problem));
     }
     let written = write != Write::No && new_text != old_text;
+    let (models, imported_models) = (new.models().len(), imported.models.len());
+    let own = models.saturating_sub(imported_models);
+    // Entries that nobody has looked at are as old as they were.
+    let keeps_time = write == Write::UnlessDoubtful && own > 0;
+    let time = std::fs::metadata(path).and_then(|file| file.modified());
     if written {
-        replace(path, &new_text).map_err(|error| ConfigError::new(path, error.to_string()))?;
+        replace(path, &new_text, time.ok().filter(|_| keeps_time))
+            .map_err(|error| ConfigError::new(path, error.to_string()))?;
     }
     Ok(Import {
         changes,
         skipped: imported.skipped,
-        models: new.models().len(),
+        notes: imported.notes,
+        models,
+        own,
         written,
     })
 }
 
-/// Writes a file beside the old one and puts it in its place, so that no reader sees half of it.
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
+/// Writes a file beside the old one and puts it in its place, so that no reader sees half of it. It is as old as `time` says, else new.
+fn replace(path: &Path, text: &str, time: Option<SystemTime>) -> std::io::Result<()> {
     use std::io::Write as _;
     let fresh = path.with_extension("new");
     let mut file = std::fs::File::create(&fresh)?;
     file.write_all(text.as_bytes())?;
+    if let Some(time) = time {
+        file.set_modified(time)?;
+    }
     file.sync_all()?;
     if let Ok(old) = std::fs::metadata(path) {
         file.set_permissions(old.permissions())?;
     }
     std::fs::rename(&fresh, path)
 }
+
+#[cfg(test)]
+mod tests;

@@ -65,8 +65,7 @@ pub(super) struct Raw {
 #[serde(deny_unknown_fields)]
 pub(super) struct RawRefresh {
     pub(super) provider: String,
-    #[serde(default = "import_rules")]
-    pub(super) rules: PathBuf,
+    pub(super) rules: Option<PathBuf>,
     pub(super) every_minutes: u64,
 }
 
@@ -166,8 +165,4 @@ impl Default for Raw {
             connections_per_address_max: 1_000,
         }
     }
-}
-
-fn import_rules() -> PathBuf {
-    "conf/import.yaml".into()
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use serde::Deserialize;
@@ -121,6 +121,15 @@ pub struct Refresh {
     pub rules: PathBuf,
     /// How often it is fetched.
     pub every: Duration,
+}
+
+impl Refresh {
+    /// Where the rules of an import are unless somebody names them: beside the catalogue, else beside the configuration, else in `conf`.
+    pub fn usual_rules(catalogue: &Path, configuration: &Path) -> PathBuf {
+        let beside = [catalogue, configuration].map(|file| file.with_file_name(RULES));
+        let mut found = beside.into_iter().filter(|rules| rules.is_file());
+        found.next().unwrap_or_else(|| Path::new("conf").join(RULES))
+    }
 }
 
 /// Most memory that request bodies take, in bytes; each is at least the longest body.
@@ -245,3 +254,6 @@ impl Config {
         }
     }
 }
+
+/// The file of an import's rules.
+const RULES: &str = "import.yaml";

@@ -5,6 +5,7 @@
 
 mod aliases;
 pub mod changes;
+pub mod doubts;
 mod entry;
 mod prices;
 mod purpose;
@@ -23,6 +24,7 @@ use super::money::{Markup, Pricing};
 use super::prices::PriceTable;
 use super::yaml_lines;
 
+pub(super) use self::prices::OVERRIDES_MAX;
 pub use self::purpose::{PURPOSE_PREFIX, Purpose};
 
 /// Where a model runs: a provider of the configuration and the name it has there.

@@ -133,6 +133,41 @@ impl FromStr for ProviderPrice {
     }
 }
 
+impl ProviderPrice {
+    const DECIMALS: usize = 18;
+
+    /// Reads a price of somebody else's list. It may have more decimals than a price holds: it is rounded up then, so that nothing is sold below
+    /// what it costs.
+    ///
+    /// # Errors
+    /// As where a price is read that was written for us.
+    pub fn of_list(text: &str) -> Result<ProviderPrice, MoneyError> {
+        let decimals = text.split_once('.').map_or("", |(_, decimals)| decimals);
+        let beyond = decimals.get(ProviderPrice::DECIMALS..).unwrap_or_default();
+        let is_plain = !text.starts_with('-') && beyond.bytes().all(|b| b.is_ascii_digit());
+        let held = text.len().saturating_sub(beyond.len());
+        match text.get(..held) {
+            Some(held) if is_plain && !beyond.is_empty() => {
+                let below: ProviderPrice = held.parse()?;
+                let is_exact = beyond.bytes().all(|b| b == b'0');
+                let more = if is_exact { Decimal::ZERO } else { Decimal::new(1, 18) };
+                below.plus(ProviderPrice(more), text)
+            }
+            _ => text.parse(),
+        }
+    }
+
+    /// What a token costs that costs both.
+    ///
+    /// # Errors
+    /// When it is no price any more; `text` is what it was read from.
+    pub fn plus(self, other: ProviderPrice, text: &str) -> Result<ProviderPrice, MoneyError> {
+        let sum = self.0.checked_add(other.0).filter(|sum| *sum < Decimal::ONE);
+        let price = sum.map(|sum| ProviderPrice(sum.normalize()));
+        price.ok_or_else(|| MoneyError::PriceTooHigh(text.to_owned()))
+    }
+}
+
 impl<'de> Deserialize<'de> for ProviderPrice {
     /// Text only: a number would have passed through a float before it came here, so it is refused.
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -72,7 +72,11 @@ impl Reports {
         self.completion = self.completion.max(sides.completion);
         self.total = self.total.max(sides.total);
         self.kinds = self.kinds.highest(report.kinds());
-        self.cost = self.cost.max(report.cost);
+        self.cost = match report.whole_cost() {
+            // What an earlier report named was the fee alone.
+            None if report.is_byok => None,
+            cost => self.cost.max(cost),
+        };
         sides.completion.is_some()
     }
 

@@ -143,6 +143,7 @@ impl Admin {
 
     pub(super) fn gauges(&self) -> Gauges {
         let (snapshot, now) = (self.snapshot.load(), self.clock.now());
+        let config = &snapshot.config;
         let secs = |since: i64| since.max(0) / 1000;
         let mut breakers: Vec<(String, String, bool)> = Vec::new();
         let mut credentials: BTreeMap<(String, String), bool> = BTreeMap::new();
@@ -175,7 +176,7 @@ impl Admin {
                 .max(refreshed_at)
                 .map(|at| secs(now.since(at))),
             refreshes: (refreshed, unrefreshed),
-            refresh_failed: self.telemetry.refresh_has_failed(),
+            refresh_failed: config.catalogue_refresh.is_some() && self.telemetry.refresh_has_failed(),
             reloads: self.telemetry.reloads(),
             reload_refused: self.telemetry.reload_is_refused(),
             audit: self.audited.gauges(now),

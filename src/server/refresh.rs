@@ -21,7 +21,7 @@ use crate::gateway::upstream::media_type::JSON;
 use crate::gateway::upstream::providers::Upstream;
 use crate::net::error_text::ErrorText;
 use crate::pure::request_body::ResponseMode;
-use crate::telemetry::Telemetry;
+use crate::telemetry::{Refreshed, Telemetry};
 
 /// Starts refreshing, on a thread of its own, until the snapshot is gone. The plan is read anew each time.
 ///
@@ -31,14 +31,19 @@ pub(crate) fn watch(snapshot: &Arc<ArcSwap<Snapshot>>, telemetry: &Arc<Telemetry
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let (snapshot, telemetry) = (Arc::downgrade(snapshot), Arc::clone(telemetry));
     let work = move || {
-        let mut last = None;
+        let (mut last, mut failures) = (None, 0usize);
         while let Some(snapshot) = Weak::upgrade(&snapshot).map(|snapshot| snapshot.load_full()) {
             if let Some(plan) = &snapshot.config.catalogue_refresh {
-                let due = last.is_none_or(|at: std::time::Instant| at.elapsed() >= plan.every);
+                let wait = wait_after(failures, plan.every);
+                let due = last.is_none_or(|at: std::time::Instant| at.elapsed() >= wait);
                 if due {
                     last = Some(monotonic());
                     let refreshed = runtime.block_on(refresh(&snapshot, plan));
                     tell(&refreshed, &telemetry);
+                    failures = match refreshed {
+                        Ok(_) => 0,
+                        Err(_) => failures.saturating_add(1),
+                    };
                 }
             }
             drop(snapshot);
@@ -47,6 +52,15 @@ pub(crate) fn watch(snapshot: &Arc<ArcSwap<Snapshot>>, telemetry: &Arc<Telemetry
     };
     let thread = std::thread::Builder::new().name("refresh".to_owned());
     thread.spawn(work).map(|_| ())
+}
+
+/// How long the next refresh waits after so many in a row that failed: a short outage must not cost a whole interval.
+fn wait_after(failures: usize, every: Duration) -> Duration {
+    let Some(last) = failures.checked_sub(1) else {
+        return every;
+    };
+    let [.., longest] = RETRY_AFTER;
+    RETRY_AFTER.get(last).copied().unwrap_or(longest).min(every)
 }
 
 /// Fetches and imports once.
@@ -60,12 +74,19 @@ async fn refresh(snapshot: &Snapshot, plan: &Refresh) -> Result<Import, String> 
 }
 
 fn tell(refreshed: &Result<Import, String>, telemetry: &Telemetry) {
+    for note in refreshed.iter().flat_map(|import| &import.notes) {
+        log::warn!("the catalogue's refresh: {note}");
+    }
     match refreshed {
         Ok(import) if import.written => log::info!("the catalogue was refreshed: {}", import.changes.summary()),
         Ok(_) => log::debug!("the catalogue is as it was"),
         Err(error) => log::error!("the catalogue was not refreshed, the old one stays: {error}"),
     }
-    telemetry.refreshed(refreshed.is_ok());
+    telemetry.refreshed(match refreshed {
+        Ok(import) if import.own == 0 => Refreshed::Whole,
+        Ok(_) => Refreshed::Part,
+        Err(_) => Refreshed::Failed,
+    });
 }
 
 /// The answer of the provider's `/models`.
@@ -103,6 +124,27 @@ async fn fetch(upstream: &Upstream) -> Result<String, String> {
     String::from_utf8(body.to_vec()).map_err(|_| format!("the list of {} is not UTF-8", upstream.provider.name))
 }
 
+/// Between refreshes that fail, one after the other; then always the last.
+const RETRY_AFTER: [Duration; 3] = [
+    Duration::from_secs(60),
+    Duration::from_secs(5 * 60),
+    Duration::from_secs(15 * 60),
+];
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 const FETCH_MAX: Duration = Duration::from_secs(60);
 const LIST_BYTES_MAX: usize = 64 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refresh_that_failed_is_tried_again_sooner_than_the_next_is_due() {
+        let minutes = |minutes: u64| Duration::from_secs(minutes * 60);
+        let day = minutes(1_440);
+        let waits = [0, 1, 2, 3, 4, 99].map(|failures| wait_after(failures, day));
+        assert_eq!(waits, [1_440, 1, 5, 15, 15, 15].map(minutes));
+        let waits = [0, 1, 2, 3, 4].map(|failures| wait_after(failures, minutes(3)));
+        assert_eq!(waits, [3, 1, 3, 3, 3].map(minutes), "and never later");
+    }
+}

@@ -1,6 +1,7 @@
 //! Re-reads configuration, catalogue and certificate when their files change, or on SIGHUP. A broken file is refused and the old state stays.
 
 use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
@@ -34,8 +35,8 @@ pub struct Reloader {
     telemetry: Arc<Telemetry>,
 }
 
-/// What tells one version of a file from the next.
-type Stamp = Option<(SystemTime, u64)>;
+/// What tells one version of a file from the next: an import may keep the time.
+type Stamp = Option<(SystemTime, u64, u64)>;
 
 impl Reloader {
     /// A reloader for the snapshot's files as they are now.
@@ -176,7 +177,7 @@ fn files(config: &Config) -> impl Iterator<Item = &PathBuf> {
 
 fn stamp(path: &Path) -> Stamp {
     let metadata = std::fs::metadata(path).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
+    Some((metadata.modified().ok()?, metadata.len(), metadata.ino()))
 }
 
 /// Lines about models in one log of a reload; `tollgate catalogue import --dry-run` shows all of them before.

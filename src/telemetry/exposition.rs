@@ -235,7 +235,7 @@ impl Page {
     fn catalogue(&mut self, gauges: &Gauges) {
         self.gauge("tollgate_catalogue_models", "Models on sale.", size(gauges.models));
         if let Some(age) = gauges.catalogue_age_secs {
-            let help = "Since the catalogue's file changed, or a refresh found it up to date.";
+            let help = "Since the catalogue's file was changed by hand, or a refresh looked at all of its models.";
             self.gauge("tollgate_catalogue_age_seconds", help, signed(age));
         }
         let (changed, refused) = gauges.reloads;

@@ -51,7 +51,7 @@ pub struct Telemetry {
     refreshes: [AtomicU64; 2],
     /// Whether the last one failed.
     refresh_failed: AtomicBool,
-    /// When the last one came to its end, in milliseconds since 1970; 0 before the first.
+    /// When the last one came to its end that looked at every model, in milliseconds since 1970; 0 before the first.
     refreshed_at: AtomicI64,
     /// Makes traces; not there when none are sent.
     tracer: OnceLock<Tracer>,
@@ -75,6 +75,17 @@ struct Counts {
     waiting: Waiting,
     /// Requests whose lines never will be.
     dropped: u64,
+}
+
+/// What became of a refresh of the catalogue.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refreshed {
+    /// It failed.
+    Failed,
+    /// The catalogue follows the list, and has models beside that are not of it.
+    Part,
+    /// Every model of the catalogue is the list's.
+    Whole,
 }
 
 /// What became of a span.
@@ -151,12 +162,13 @@ impl Telemetry {
     }
 
     /// A refresh of the catalogue came to its end, or failed.
-    pub fn refreshed(&self, well: bool) {
+    pub fn refreshed(&self, refreshed: Refreshed) {
         let [done, failed] = &self.refreshes;
-        let count = if well { done } else { failed };
+        let has_failed = refreshed == Refreshed::Failed;
+        let count = if has_failed { failed } else { done };
         count.fetch_add(1, Ordering::Relaxed);
-        self.refresh_failed.store(!well, Ordering::Relaxed);
-        if well {
+        self.refresh_failed.store(has_failed, Ordering::Relaxed);
+        if refreshed == Refreshed::Whole {
             self.refreshed_at.store(Clock::System.now().0, Ordering::Relaxed);
         }
     }
@@ -166,7 +178,7 @@ impl Telemetry {
         self.refresh_failed.load(Ordering::Relaxed)
     }
 
-    /// Refreshes of the catalogue: done, failed, and when the last one was done.
+    /// Refreshes of the catalogue: done, failed, and when the last one was done that looked at every model.
     pub fn refreshes(&self) -> (u64, u64, Option<Timestamp>) {
         let [done, failed] = &self.refreshes;
         let at = Some(self.refreshed_at.load(Ordering::Relaxed)).filter(|at| *at > 0);

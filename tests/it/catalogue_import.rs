@@ -153,6 +153,59 @@ async fn the_catalogue_follows_a_providers_list() {
     assert!(upstream.asked(1).await.head.starts_with("GET /v1/models HTTP/1.1\r\n"));
 }
 
+/// Entries that no list keeps up to date stay as old as they are, whatever a refresh does.
+#[tokio::test]
+async fn a_refresh_makes_no_price_younger_that_it_did_not_look_at() {
+    let list = Reply::new(200, &[("content-type", "application/json")], openrouter_list(50, 0));
+    let upstream = Upstream::always(list).await;
+    let folder = tempfile::tempdir().unwrap();
+    let rules_path = folder.path().join("import.yaml");
+    std::fs::write(&rules_path, rules("main")).unwrap();
+    let refreshing = json!({ "provider": "main", "rules": rules_path.to_str().unwrap(), "every_minutes": 1 });
+    let mut process = Process::prepare(&upstream, |conf| conf["catalogue_refresh"] = refreshing);
+    let catalogue = std::fs::File::options()
+        .append(true)
+        .open(process.path("catalogue.yaml"))
+        .unwrap();
+    let year = std::time::Duration::from_secs(365 * 86_400);
+    catalogue.set_modified(std::time::SystemTime::now() - year).unwrap();
+    let conf = process.path("tollgate.yaml").to_str().unwrap().to_owned();
+    process
+        .start_with(&[env!("CARGO_BIN_EXE_tollgate"), "serve", "--conf", &conf].map(str::to_owned))
+        .await;
+    assert!(total_after(&process, 6).await > 40, "the new prices are in force");
+    let metrics = eventually("the refresh is told", async || {
+        let metrics = Metrics::read(process.admin.get("//metrics").await.text());
+        let done = metrics.sum("tollgate_catalogue_refreshes_total", &[("result", "done")]);
+        (done == 1.into()).then_some(metrics)
+    })
+    .await;
+    let age = metrics.sum("tollgate_catalogue_age_seconds", &[]);
+    assert!(age >= (365 * 86_400).into(), "{age}");
+}
+
+#[tokio::test]
+async fn a_refresh_that_is_not_configured_any_more_has_not_failed() {
+    let upstream = Upstream::always(Reply::chat("no list", 9, 1)).await;
+    let process = Process::start(&upstream, |conf| {
+        conf["catalogue_refresh"] = json!({ "provider": "main", "rules": "conf/import.yaml", "every_minutes": 1 });
+    })
+    .await;
+    let failed_is = async |expected: u64| {
+        eventually("the refresh's state is told", async || {
+            let metrics = Metrics::read(process.admin.get("//metrics").await.text());
+            let failed = metrics.sum("tollgate_catalogue_refresh_failed", &[]);
+            (failed == expected.into()).then_some(())
+        })
+        .await;
+    };
+    failed_is(1).await;
+    let mut conf: Value = serde_json::from_slice(&std::fs::read(process.path("tollgate.yaml")).unwrap()).unwrap();
+    conf.as_object_mut().unwrap().remove("catalogue_refresh");
+    write(&process, "tollgate.yaml", &conf.to_string());
+    failed_is(0).await;
+}
+
 #[tokio::test]
 async fn a_mistake_in_the_catalogue_is_told_with_its_line() {
     let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;

@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use crate::cli::failure::Failure;
 use crate::cli::output::{Answer, Format, Show, counted};
-use crate::config::Config;
 use crate::config::import::{Import, Write, import};
+use crate::config::{Config, Refresh};
 use crate::pure::catalogue::changes::Changes;
 use crate::pure::import::Skipped;
 
@@ -23,9 +23,10 @@ use crate::pure::import::Skipped;
 pub(in crate::cli) struct ImportArgs {
     /// The list, in the format of OpenRouter's /models; - for standard input
     file: PathBuf,
-    /// Which models are sold, to whom and for what
-    #[arg(long, value_name = "FILE", default_value = "conf/import.yaml")]
-    rules: PathBuf,
+    /// Which models are sold, to whom and for what; default: import.yaml beside the catalogue, else beside the configuration, else
+    /// conf/import.yaml
+    #[arg(long, value_name = "FILE")]
+    rules: Option<PathBuf>,
     /// Show what would change, and change nothing
     #[arg(long)]
     dry_run: bool,
@@ -34,7 +35,9 @@ pub(in crate::cli) struct ImportArgs {
 pub(in crate::cli) fn run(args: &ImportArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
     let list = read(&args.file)?;
     let write = if args.dry_run { Write::No } else { Write::Yes };
-    let import = import(config, &args.rules, &args.file, &list, write)?;
+    let rules = args.rules.clone();
+    let rules = rules.unwrap_or_else(|| Refresh::usual_rules(&config.catalogue, &config.path));
+    let import = import(config, &rules, &args.file, &list, write)?;
     Answer::of(&Imported::of(import, config, args.dry_run), format)
 }
 
@@ -56,6 +59,7 @@ struct Imported {
     models: usize,
     changes: Changes,
     skipped: Vec<Skipped>,
+    notes: Vec<String>,
     #[serde(skip)]
     dry_run: bool,
 }
@@ -68,6 +72,7 @@ impl Imported {
             models: import.models,
             changes: import.changes,
             skipped: import.skipped,
+            notes: import.notes,
             dry_run,
         }
     }
@@ -82,6 +87,9 @@ impl Show for Imported {
             for skipped in &self.skipped {
                 text.push_str(&format!("  {}: {}\n", skipped.model, skipped.reason));
             }
+        }
+        for note in &self.notes {
+            text.push_str(&format!("\nnote: {note}\n"));
         }
         let (catalogue, models, summary) = (&self.catalogue, self.models, self.changes.summary());
         let done = match (self.changes.is_empty(), self.dry_run) {

@@ -88,19 +88,6 @@ impl Changes {
         let (added, removed, changed) = (self.added.len(), self.removed.len(), self.changed.len());
         format!("{added} models added, {removed} removed, {changed} changed")
     }
-
-    /// Why nobody should take this over without having looked: a list that shrank, or prices that fell to nothing, are more often a
-    /// provider's mistake than its wish. `before` is how many models there were.
-    pub fn doubtful(&self, before: usize) -> Option<String> {
-        if self.removed.len().saturating_mul(3) > before {
-            return Some(format!("it removes {} of {before} models", self.removed.len()));
-        }
-        let free = self.changed.iter().find(|changed| {
-            let mut prices = changed.fields.iter();
-            prices.any(|field| PRICES.contains(&field.name) && field.to == "0")
-        });
-        free.map(|changed| format!("{} would cost nothing from now on", changed.model))
-    }
 }
 
 impl fmt::Display for Changes {
@@ -245,17 +232,3 @@ fn joined(texts: impl Iterator<Item = String>) -> String {
         texts.join("; ")
     }
 }
-
-/// Fields that fall to nothing only by mistake.
-const PRICES: [&str; 10] = [
-    "prompt price",
-    "completion price",
-    "input_cache_read",
-    "input_cache_write",
-    "input_cache_write_1h",
-    "audio",
-    "image",
-    "internal_reasoning",
-    "audio_output",
-    "image_output",
-];

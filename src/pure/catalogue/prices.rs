@@ -147,7 +147,7 @@ fn rows(at: &str, usual: PriceRow, long: &[RawOverride], markup: Markup) -> Resu
 }
 
 /// Rows for long prompts of one model or tier, at most.
-const OVERRIDES_MAX: usize = 8;
+pub(in crate::pure) const OVERRIDES_MAX: usize = 8;
 /// Tiers of one model, at most.
 const TIERS_MAX: usize = 8;
 /// Longest name of a tier, as answers are read.

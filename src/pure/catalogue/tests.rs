@@ -2,6 +2,7 @@
 
 mod bounds;
 mod changes;
+mod doubts;
 
 use super::*;
 

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 /// Why a list is refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,8 +32,9 @@ pub(super) struct Listed {
     pub(super) description: String,
     pub(super) context_length: Option<u64>,
     pub(super) architecture: Architecture,
-    /// By what is priced: `prompt`, `completion`, `request`, `image`, … as decimal text. `-1` means that it depends.
-    pub(super) pricing: BTreeMap<String, Price>,
+    /// By what is priced: `prompt`, `completion`, `request`, `image`, … as decimal text. `-1` means that it depends. Under `overrides` stand rows
+    /// for long prompts or for certain hours; newer entries hold other things under keys that are not read.
+    pricing: BTreeMap<String, Value>,
     #[serde(default)]
     pub(super) top_provider: TopProvider,
 }
@@ -50,16 +52,6 @@ pub(super) struct TopProvider {
     pub(super) max_completion_tokens: Option<u64>,
 }
 
-/// Decimal text; under `overrides` rows for long prompts or for certain hours. Newer entries hold other things under some keys, which are not
-/// read.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(super) enum Price {
-    Text(String),
-    Rows(Vec<ListedOverride>),
-    Other(serde::de::IgnoredAny),
-}
-
 /// Prices that hold above a number of prompt tokens (strictly), or between two hours.
 #[derive(Debug, Deserialize)]
 pub(super) struct ListedOverride {
@@ -67,13 +59,13 @@ pub(super) struct ListedOverride {
     utc_start: Option<serde::de::IgnoredAny>,
     utc_end: Option<serde::de::IgnoredAny>,
     #[serde(flatten)]
-    prices: BTreeMap<String, serde_json::Value>,
+    prices: BTreeMap<String, Value>,
 }
 
 impl ListedOverride {
-    /// A price's text.
-    pub(super) fn price(&self, key: &str) -> Option<&str> {
-        self.prices.get(key).and_then(|price| price.as_str())
+    /// A price as it stands there. None where there is none, or null.
+    pub(super) fn price(&self, key: &str) -> Option<&Value> {
+        self.prices.get(key).filter(|price| !price.is_null())
     }
 
     /// Whether it holds at certain hours only.
@@ -94,19 +86,16 @@ impl List {
 }
 
 impl Listed {
-    /// A price's text.
-    pub(super) fn price(&self, key: &str) -> Option<&str> {
-        match self.pricing.get(key)? {
-            Price::Text(text) => Some(text),
-            Price::Rows(_) | Price::Other(_) => None,
-        }
+    /// A price as it stands there. None where there is none, or null.
+    pub(super) fn price(&self, key: &str) -> Option<&Value> {
+        self.pricing.get(key).filter(|price| !price.is_null())
     }
 
-    /// The rows for long prompts or certain hours.
-    pub(super) fn overrides(&self) -> &[ListedOverride] {
-        match self.pricing.get("overrides") {
-            Some(Price::Rows(rows)) => rows,
-            _ => &[],
+    /// The rows for long prompts or certain hours. None when there are some that cannot be read.
+    pub(super) fn overrides(&self) -> Option<Vec<ListedOverride>> {
+        match self.price("overrides") {
+            Some(rows) => Vec::deserialize(rows).ok(),
+            None => Some(Vec::new()),
         }
     }
 }

@@ -3,6 +3,7 @@
 //! The list is taken whole or not at all. What was imported stands between two marks in the catalogue's text; everything outside them
 //! is the operator's own, is left as it is, and wins where both name a model.
 
+mod defaults;
 mod list;
 mod prices;
 mod rules;
@@ -14,10 +15,10 @@ use serde::Deserialize;
 
 pub use self::list::ImportError;
 use self::list::{List, Listed};
-use self::prices::ListedPrices;
+use self::prices::{ListedPrices, Refusal};
 use self::rules::Subject;
 pub use self::rules::{Pattern, Rules};
-use super::catalogue::Purpose;
+use super::catalogue::{Catalogue, Purpose};
 use super::ids::Tier;
 
 /// What a list gives.
@@ -27,6 +28,8 @@ pub struct Imported {
     pub models: Vec<ImportedModel>,
     /// Those that are not, and why.
     pub skipped: Vec<Skipped>,
+    /// What else an operator should know.
+    pub notes: Vec<String>,
 }
 
 /// A model of the list that is not sold.
@@ -51,6 +54,10 @@ pub struct ImportedModel {
     reasoning: bool,
     /// As they stand in the catalogue.
     prices: String,
+    /// One of its sides costs nothing.
+    is_free: bool,
+    /// What a search of the web costs, which nobody is charged.
+    web_search: Option<String>,
     tier: Tier,
     purposes: Vec<Purpose>,
 }
@@ -84,18 +91,41 @@ impl Imported {
             let problem = format!("none of the {} models of the list can be sold", list.data.len());
             return Err(ImportError { line: 0, problem });
         }
-        Ok(Imported { models, skipped })
+        Ok(Imported {
+            models,
+            skipped,
+            notes: Vec::new(),
+        })
+    }
+
+    /// Leaves out models that `old` has not and that cost nothing: nobody has looked whether that is a mistake.
+    pub fn leave_out_new_free(&mut self, old: &Catalogue) {
+        self.leave_out(
+            "it is new and costs nothing: import it by hand if that is right",
+            |model| model.is_free && old.model(&model.id).is_none(),
+        );
     }
 
     /// Puts the models into a catalogue's text, in the place of what was imported from the same provider before. Models that the text
-    /// names itself are skipped. An empty text becomes a catalogue with the rules' default models.
+    /// names itself are skipped. An empty text becomes a catalogue with the rules' default models; those are chosen again each time.
     ///
     /// # Errors
     /// When the text has no place for them.
     pub fn into_catalogue(&mut self, text: &str, rules: &Rules) -> Result<String, ImportError> {
-        if text.trim().is_empty() {
-            return Ok(self.whole(rules));
-        }
+        let placed = match text.trim() {
+            "" => format!(
+                "models:\n\n{}\n{}",
+                self.block(rules, LIST_INDENT),
+                defaults::none_yet(&rules.provider)
+            ),
+            _ => self.placed(text, rules)?,
+        };
+        self.note_searches();
+        defaults::renewed(&placed, rules, &mut self.notes).map_err(|problem| ImportError { line: 0, problem })
+    }
+
+    /// The text with the models in it, and the rest as it was.
+    fn placed(&mut self, text: &str, rules: &Rules) -> Result<String, ImportError> {
         let fail = |problem: &str| ImportError {
             line: 0,
             problem: problem.to_owned(),
@@ -125,7 +155,9 @@ impl Imported {
             return Err(fail("the marks of the last import are cut"));
         };
         let named = own_ids(&format!("{before}{after}")).map_err(|problem| fail(&problem))?;
-        self.leave_out(&named);
+        self.leave_out("the catalogue has an entry of its own", |model| {
+            named.contains(&model.id)
+        });
         let block = self.block(rules, list_indent(before));
         if text.contains(&begin) {
             return Ok(format!("{before}{block}{after}"));
@@ -134,28 +166,30 @@ impl Imported {
         Ok(format!("{before}{gap}{block}\n{after}"))
     }
 
-    fn leave_out(&mut self, named: &HashSet<String>) {
-        let (kept, own) = std::mem::take(&mut self.models)
-            .into_iter()
-            .partition(|model| !named.contains(&model.id));
+    fn leave_out(&mut self, reason: &str, is_out: impl Fn(&ImportedModel) -> bool) {
+        let all = std::mem::take(&mut self.models).into_iter();
+        let (out, kept): (Vec<_>, Vec<_>) = all.partition(is_out);
         self.models = kept;
-        let own: Vec<ImportedModel> = own;
-        self.skipped.extend(own.into_iter().map(|model| Skipped {
+        self.skipped.extend(out.into_iter().map(|model| Skipped {
             model: model.id,
-            reason: "the catalogue has an entry of its own".to_owned(),
+            reason: reason.to_owned(),
         }));
     }
 
-    fn whole(&self, rules: &Rules) -> String {
-        let mut text = format!("models:\n\n{}\npurposes:\n", self.block(rules, LIST_INDENT));
-        for purpose in Purpose::ALL {
-            let chosen = rules.defaults.get(purpose.name()).cloned();
-            let first = || self.models.iter().find(|model| model.purposes.contains(&purpose));
-            if let Some(id) = chosen.or_else(|| first().map(|model| model.id.clone())) {
-                text.push_str(&format!("  {}: {}\n", purpose.name(), quoted(&id)));
-            }
+    /// Notes the models whose searches of the web have a price: no such price is charged.
+    fn note_searches(&mut self) {
+        let searches = self.models.iter().filter_map(|model| {
+            let price = model.web_search.as_deref()?;
+            Some(format!("{} {price}", model.id))
+        });
+        let searches: Vec<String> = searches.collect();
+        if !searches.is_empty() {
+            self.notes.push(format!(
+                "web_search has a price that nobody is charged: calls that ask for a search are refused; a model that searches unasked is \
+                 better left out by `skip`. {}",
+                searches.join(", ")
+            ));
         }
-        text
     }
 
     /// The models between their marks, as entries of a list that is indented so far.
@@ -218,9 +252,10 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
     } else {
         inputs
     };
-    let prices = match ListedPrices::of(listed, output)? {
+    let prices = match ListedPrices::of(listed, output) {
         Ok(prices) => prices,
-        Err(reason) => return Ok(Err(reason)),
+        Err(Refusal::Model(reason)) => return Ok(Err(reason)),
+        Err(Refusal::List(problem)) => return Err(problem),
     };
     let Some(context_length) = listed.context_length.filter(|tokens| *tokens > 0) else {
         return no("the list does not say how long its context is");
@@ -253,6 +288,8 @@ fn taken(listed: &Listed, rules: &Rules) -> Result<Result<ImportedModel, String>
         modality: format!("{}->{output}", inputs.join("+")),
         reasoning: rules.reasons(&listed.id, output),
         prices: prices.text(),
+        is_free: prices.prompt.decimal().is_zero() || (output == "text" && prices.completion.decimal().is_zero()),
+        web_search: prices.web_search,
         tier: rules.tier(&subject),
         purposes: rules.purposes(&subject),
     }))

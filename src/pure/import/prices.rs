@@ -1,17 +1,35 @@
-//! The prices of a listed model, as far as the catalogue has them.
+//! The prices of a listed model, as far as the catalogue has them. What cannot be read is never left out: the model is not sold then.
+
+use serde_json::Value;
 
 use super::list::{Listed, ListedOverride};
+use crate::pure::catalogue::OVERRIDES_MAX;
 use crate::pure::money::ProviderPrice;
 
 /// What a model is sold for.
 pub(super) struct ListedPrices {
     pub(super) prompt: ProviderPrice,
     pub(super) completion: ProviderPrice,
-    /// Prices of single kinds of tokens that are not those of their sides.
-    kinds: Vec<(&'static str, ProviderPrice)>,
+    /// Prices of single kinds of tokens that are not those of their sides, and of a call.
+    kinds: Vec<Priced>,
+    /// Prices of the storage alone of what is written to a cache, which its tokens cost beside.
+    storage: Vec<Priced>,
     /// Rows for long prompts: from how many tokens on, and what is priced there.
-    long: Vec<(u64, Vec<(&'static str, ProviderPrice)>)>,
+    long: Vec<(u64, Vec<Priced>)>,
+    /// What a search of the web costs, which nobody is charged.
+    pub(super) web_search: Option<String>,
 }
+
+/// Why a model's prices are not taken over.
+#[derive(Debug)]
+pub(super) enum Refusal {
+    /// It is not sold; the rest of the list is.
+    Model(String),
+    /// The list has a mistake.
+    List(String),
+}
+
+type Priced = (&'static str, ProviderPrice);
 
 enum Price {
     Missing,
@@ -21,87 +39,113 @@ enum Price {
 }
 
 impl ListedPrices {
-    /// Errors when a price is no decimal text; the inner error is why the model is not sold.
-    pub(super) fn of(listed: &Listed, output: &str) -> Result<Result<ListedPrices, String>, String> {
-        let no = |reason: &str| Ok(Err(reason.to_owned()));
+    /// The prices of a model that answers with `output`.
+    pub(super) fn of(listed: &Listed, output: &str) -> Result<ListedPrices, Refusal> {
         let price = |key: &str| price(key, listed.price(key));
         let (prompt, completion) = match (price("prompt")?, price("completion")?) {
             (Price::Fixed(prompt), Price::Fixed(completion)) => (prompt, completion),
             (Price::Fixed(prompt), Price::Missing) if output == "embedding" => (prompt, ProviderPrice::default()),
-            (Price::Missing, _) | (_, Price::Missing) => return no("the list gives no price for it"),
-            (Price::Depends, _) | (_, Price::Depends) => return no("its price is not fixed"),
+            (Price::Missing, _) | (_, Price::Missing) => return Err(no("the list gives no price for it")),
+            (Price::Depends, _) | (_, Price::Depends) => return Err(no(NOT_FIXED)),
         };
-        let mut calls = Vec::new();
-        match price("request")? {
-            Price::Fixed(extra) if !extra.decimal().is_zero() => calls.push(("request", extra)),
-            Price::Depends => return no("its price is not fixed"),
-            Price::Fixed(_) | Price::Missing => {}
-        }
         let mut prices = ListedPrices {
             prompt,
             completion,
-            kinds: calls,
+            kinds: Vec::new(),
+            storage: Vec::new(),
             long: Vec::new(),
+            web_search: web_search(listed.price("web_search")),
         };
+        if let Price::Fixed(call) = fixed(price("request")?)?
+            && !call.decimal().is_zero()
+        {
+            prices.kinds.push(("request", call));
+        }
         for (key, side) in KINDS {
-            match price(key)? {
-                Price::Depends => return no("its price is not fixed"),
+            match fixed(price(key)?)? {
                 // "0" stands there for what has no price of its own.
                 Price::Fixed(own) if own != prices.side(side) && !own.decimal().is_zero() => {
-                    prices.kinds.push((key, own));
+                    if WRITES.contains(&key) && own < prompt {
+                        prices.storage.push((key, own));
+                    }
+                    prices.kinds.push((key, written(key, own, prompt)?));
                 }
-                Price::Fixed(_) | Price::Missing => {}
+                _ => {}
             }
         }
-        for row in listed.overrides() {
-            if let Err(reason) = prices.add(row)? {
-                return no(reason);
-            }
+        let rows = listed.overrides();
+        for row in rows.ok_or_else(|| no("its pricing.overrides cannot be read"))? {
+            prices.add(&row)?;
         }
         prices.long.sort_by_key(|(min, _)| *min);
-        Ok(Ok(prices))
+        let are_distinct = prices.long.is_sorted_by(|(one, _), (next, _)| one < next);
+        if !are_distinct || prices.long.len() > OVERRIDES_MAX {
+            return Err(no("its rows for long prompts are too many, or two are for the same"));
+        }
+        Ok(prices)
     }
 
     /// A row for long prompts. One of certain hours is left out when it is no dearer.
-    fn add(&mut self, row: &ListedOverride) -> Result<Result<(), &'static str>, String> {
+    fn add(&mut self, row: &ListedOverride) -> Result<(), Refusal> {
         let mut priced = Vec::new();
-        for (key, side) in [("prompt", "prompt"), ("completion", "completion")]
-            .into_iter()
-            .chain(KINDS)
-        {
-            match price(key, row.price(key))? {
-                Price::Depends => return Ok(Err("its price is not fixed")),
+        for (key, side) in SIDES.into_iter().chain(KINDS) {
+            match fixed(price(key, row.price(key))?)? {
                 Price::Fixed(own) if key == side || !own.decimal().is_zero() => priced.push((key, own)),
-                Price::Fixed(_) | Price::Missing => {}
+                _ => {}
             }
         }
-        match row.min_prompt_tokens {
-            Some(min) if !row.is_of_hours() => self.long.push((min, priced)),
-            _ => {
-                let usual = |key: &str| match self.kinds.iter().find(|(kind, _)| *kind == key) {
-                    Some((_, price)) => *price,
-                    None => self.side(
-                        KINDS
-                            .iter()
-                            .find(|(kind, _)| *kind == key)
-                            .map_or(key, |(_, side)| side),
-                    ),
-                };
-                if priced.iter().any(|(key, price)| *price > usual(key)) {
-                    return Ok(Err("its price depends on more than the length of the prompt"));
-                }
+        let prompt = priced
+            .iter()
+            .find(|(key, _)| *key == "prompt")
+            .map_or(self.prompt, |(_, own)| *own);
+        for (key, own) in &mut priced {
+            *own = written(key, *own, prompt)?;
+        }
+        let Some(min) = row.min_prompt_tokens.filter(|_| !row.is_of_hours()) else {
+            return match priced.iter().any(|(key, own)| *own > self.usual(key)) {
+                true => Err(no("its price depends on more than the length of the prompt")),
+                false => Ok(()),
+            };
+        };
+        let falls = |(key, own): &Priced| own.decimal().is_zero() && !self.usual(key).decimal().is_zero();
+        if let Some((key, _)) = priced.iter().find(|own| falls(own)) {
+            return Err(Refusal::Model(format!("its {key} would cost nothing in long prompts")));
+        }
+        for key in WRITES {
+            if priced.iter().any(|(named, _)| *named == key) {
+                continue;
+            }
+            match (find(&self.storage, key), find(&self.kinds, key)) {
+                (Some(storage), _) => priced.push((key, written(key, storage, prompt)?)),
+                (None, Some(usual)) if usual < prompt => priced.push((key, prompt)),
+                (None, _) => {}
             }
         }
-        Ok(Ok(()))
+        self.long.push((min, priced));
+        Ok(())
     }
 
     fn side(&self, side: &str) -> ProviderPrice {
         if side == "prompt" { self.prompt } else { self.completion }
     }
 
+    /// What is paid for a kind, or a side, but in long prompts.
+    fn usual(&self, key: &str) -> ProviderPrice {
+        let side = || {
+            KINDS
+                .iter()
+                .find(|(kind, _)| *kind == key)
+                .map_or(key, |(_, side)| side)
+        };
+        find(&self.kinds, key).unwrap_or_else(|| match key {
+            "request" => ProviderPrice::default(),
+            _ => self.side(side()),
+        })
+    }
+
     /// As the catalogue has them, between the braces.
     pub(super) fn text(&self) -> String {
-        let pair = |(key, price): &(&str, ProviderPrice)| format!("{key}: \"{}\"", price.decimal());
+        let pair = |(key, price): &Priced| format!("{key}: \"{}\"", price.decimal());
         let mut parts = vec![pair(&("prompt", self.prompt)), pair(&("completion", self.completion))];
         parts.extend(self.kinds.iter().map(pair));
         if !self.long.is_empty() {
@@ -117,17 +161,56 @@ impl ListedPrices {
     }
 }
 
-fn price(key: &str, text: Option<&str>) -> Result<Price, String> {
-    match text {
+fn no(reason: &str) -> Refusal {
+    Refusal::Model(reason.to_owned())
+}
+
+/// A price as the list has it: as text, for a number may have passed through a float before.
+fn price(key: &str, listed: Option<&Value>) -> Result<Price, Refusal> {
+    match listed {
         None => Ok(Price::Missing),
-        Some(text) if text.starts_with('-') => Ok(Price::Depends),
-        Some(text) => match text.parse() {
+        Some(Value::String(text)) if text.starts_with('-') => Ok(Price::Depends),
+        Some(Value::String(text)) => match ProviderPrice::of_list(text) {
             Ok(price) => Ok(Price::Fixed(price)),
-            Err(error) => Err(format!("pricing.{key}: {error}")),
+            Err(error) => Err(Refusal::List(format!("pricing.{key}: {error}"))),
         },
+        Some(_) => Err(Refusal::Model(format!("its pricing.{key} is no text"))),
     }
 }
 
+fn fixed(price: Price) -> Result<Price, Refusal> {
+    match price {
+        Price::Depends => Err(no(NOT_FIXED)),
+        price => Ok(price),
+    }
+}
+
+/// What a token costs that is written to a cache, where the list says `own`. One below the prompt's price is that of the storage alone, which
+/// comes on top: so OpenRouter documents Gemini's ("Prompt caching": the input's price and five minutes of storage).
+fn written(key: &str, own: ProviderPrice, prompt: ProviderPrice) -> Result<ProviderPrice, Refusal> {
+    if !WRITES.contains(&key) || own >= prompt {
+        return Ok(own);
+    }
+    let sum = own.plus(prompt, &own.decimal().to_string());
+    sum.map_err(|error| Refusal::List(format!("pricing.{key}: {error}")))
+}
+
+/// What the list says of searches, unless it says that they cost nothing.
+fn web_search(listed: Option<&Value>) -> Option<String> {
+    match listed? {
+        Value::String(text) if text.bytes().all(|b| matches!(b, b'0' | b'.')) => None,
+        Value::String(text) => Some(text.clone()),
+        other => Some(other.to_string()),
+    }
+}
+
+fn find(priced: &[Priced], key: &str) -> Option<ProviderPrice> {
+    priced.iter().find(|(named, _)| *named == key).map(|(_, price)| *price)
+}
+
+const NOT_FIXED: &str = "its price is not fixed";
+/// What a row for long prompts may have a price of beside kinds of tokens; "0" is one for a side alone.
+const SIDES: [(&str, &str); 3] = [("prompt", "prompt"), ("completion", "completion"), ("request", "")];
 /// Kinds of tokens that may have a price of their own, and the sides that they are of. The list's `image` is the price of an image, which its
 /// provider counts as prompt tokens.
 const KINDS: [(&str, &str); 6] = [
@@ -138,3 +221,5 @@ const KINDS: [(&str, &str); 6] = [
     ("internal_reasoning", "completion"),
     ("audio_output", "completion"),
 ];
+/// Those that are written to a cache.
+const WRITES: [&str; 2] = ["input_cache_write", "input_cache_write_1h"];

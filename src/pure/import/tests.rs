@@ -1,9 +1,11 @@
 //! A list of models in OpenRouter's form, made into entries of a catalogue.
 
 use super::*;
-use crate::pure::catalogue::Catalogue;
 use crate::pure::catalogue::changes::Changes;
 use crate::pure::money::Markup;
+
+mod chosen;
+mod listed;
 
 #[path = "../../../tests/support/openrouter_list.rs"]
 mod openrouter_list;
@@ -331,8 +333,8 @@ fn rows_of_hours_are_left_out_where_they_are_no_dearer() {
             Ok(", overrides: [ { min_prompt_tokens: 5, prompt: \"0.3\" } ]"),
         ),
         (
-            r#""min_prompt_tokens":5,"prompt":"0.3","completion":"0","input_cache_read":"0""#,
-            Ok(", overrides: [ { min_prompt_tokens: 5, prompt: \"0.3\", completion: \"0\" } ]"),
+            r#""min_prompt_tokens":5,"prompt":"0.3","input_cache_read":"0""#,
+            Ok(", overrides: [ { min_prompt_tokens: 5, prompt: \"0.3\" } ]"),
         ),
         (r#""min_prompt_tokens":5,"utc_start":"0100","prompt":"0.1""#, Ok("")),
         (r#""min_prompt_tokens":5,"utc_end":"0100","prompt":"0.1""#, Ok("")),

@@ -145,6 +145,8 @@ impl Reading {
             Role::Error => self.seen.error |= text != Some(b""),
             Role::ErrorCode => self.seen.error_code = code(text_or_empty),
             Role::Cost => self.report.cost = provider_cost(text_or_empty),
+            Role::IsByok => self.report.is_byok = text_or_empty == b"true",
+            Role::UpstreamCost => self.report.upstream_cost = provider_cost(text_or_empty),
             Role::ServiceTier => self.serve(text_or_empty),
             _ => self.figure(role, Figure::Unbelievable),
         }
@@ -160,6 +162,8 @@ impl Reading {
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
             Role::ErrorCode => self.seen.error_code = code(text),
             Role::Cost => self.report.cost = provider_cost(text),
+            Role::IsByok => self.report.is_byok = text == b"true",
+            Role::UpstreamCost => self.report.upstream_cost = provider_cost(text),
             _ => self.figure(role, Figure::from_json(text)),
         }
     }

@@ -29,6 +29,8 @@ pub(super) enum Node {
     CompletionDetails,
     /// How long Anthropic keeps what it wrote to its cache.
     CacheCreation,
+    /// What the call cost the operator elsewhere.
+    CostDetails,
     /// Groq's own object, with a usage report inside.
     Groq,
     Error,
@@ -85,6 +87,11 @@ pub(super) enum Role {
     Write1hBucket,
     /// What the provider says that the call cost.
     Cost,
+    /// Whether the operator pays the model's own provider, and the aggregator its fee alone.
+    IsByok,
+    CostDetails,
+    /// What the model's own provider charges then.
+    UpstreamCost,
     /// The tier by which the provider served the call.
     ServiceTier,
     Groq,
@@ -152,6 +159,8 @@ impl Node {
                 b"cache_creation_input_tokens" => Role::WriteBucket,
                 b"cache_creation" => Role::CacheCreation,
                 b"cost" => Role::Cost,
+                b"is_byok" => Role::IsByok,
+                b"cost_details" => Role::CostDetails,
                 b"service_tier" => Role::ServiceTier,
                 _ => Role::Skip,
             },
@@ -174,9 +183,10 @@ impl Node {
                 b"accepted_prediction_tokens" | b"rejected_prediction_tokens" => Role::CompletionDetail,
                 _ => Role::Skip,
             },
+            Node::CostDetails if key == b"upstream_inference_cost" => Role::UpstreamCost,
             Node::Groq if key == b"usage" => Role::Usage,
             Node::Error if key == b"code" => Role::ErrorCode,
-            Node::Audio | Node::Groq | Node::Error => Role::Skip,
+            Node::Audio | Node::CostDetails | Node::Groq | Node::Error => Role::Skip,
             Node::Wrapper | Node::Choices | Node::ToolCalls | Node::Parts(_) | Node::Other => Role::Skip,
         }
     }
@@ -208,6 +218,7 @@ impl Role {
             Role::PromptDetails => Node::PromptDetails,
             Role::CompletionDetails => Node::CompletionDetails,
             Role::CacheCreation => Node::CacheCreation,
+            Role::CostDetails => Node::CostDetails,
             Role::Groq => Node::Groq,
             Role::Error => Node::Error,
             _ => Node::Other,
@@ -260,6 +271,8 @@ impl Role {
                 | Role::Write5mBucket
                 | Role::Write1hBucket
                 | Role::Cost
+                | Role::IsByok
+                | Role::UpstreamCost
                 | Role::ServiceTier
                 | Role::Error
                 | Role::ErrorCode

@@ -35,6 +35,10 @@ pub struct Report {
     pub buckets: Buckets,
     /// The provider's own cost of the call, in its currency: 0 or more. None where it names none, or one that cannot be.
     pub cost: Option<Decimal>,
+    /// `is_byok`: the provider is an aggregator that called the model's own provider with the operator's key. Then its cost is its fee alone.
+    pub is_byok: bool,
+    /// `cost_details.upstream_inference_cost`: what the model's own provider charges then. As [`Report::cost`].
+    pub upstream_cost: Option<Decimal>,
 }
 
 /// Where a provider's reports name the completion that it charges.
@@ -190,6 +194,14 @@ impl Report {
             Ok(sides)
         } else {
             Err(Disbelief::Completion)
+        }
+    }
+
+    /// What the call cost the operator in all. None where that is not known: a fee alone is not the cost.
+    pub(super) fn whole_cost(self) -> Option<Decimal> {
+        match self.is_byok {
+            true => self.cost?.checked_add(self.upstream_cost?),
+            false => self.cost,
         }
     }
 

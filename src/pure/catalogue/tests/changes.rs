@@ -89,7 +89,6 @@ fn each_field_that_changed_is_told_with_both_values() {
         assert_eq!(changes.to_string(), format!("~ a/m  {told}\n"), "{to}");
         assert_eq!(changes.summary(), "0 models added, 0 removed, 1 changed");
         assert!(!changes.is_empty());
-        assert_eq!(changes.doubtful(2), None);
     }
 }
 
@@ -112,16 +111,4 @@ fn what_is_new_and_what_is_gone_is_told() {
     ] {
         assert!(!only.is_empty());
     }
-}
-
-#[test]
-fn a_list_that_shrank_and_prices_that_fell_to_nothing_are_doubtful() {
-    let gone = changes(&[("id: a/e", "id: a/f"), ("embedding: a/e", "embedding: a/f")]);
-    assert_eq!(gone.doubtful(3), None, "a third may go");
-    assert_eq!(gone.doubtful(2).as_deref(), Some("it removes 1 of 2 models"));
-    let free = changes(&[("\"0.000002\"", "\"0\"")]);
-    assert_eq!(free.doubtful(2).as_deref(), Some("a/m would cost nothing from now on"));
-    // What is not a price may be 0, and a price may rise from nothing.
-    assert_eq!(changes(&[("\"0.000002\"", "\"0.000003\"")]).doubtful(2), None);
-    assert_eq!(changes(&[("name: M", "name: \"0\"")]).doubtful(2), None);
 }

@@ -32,7 +32,7 @@ pub(super) struct Call {
     pub(super) model: Arc<Model>,
     body: RequestBody,
     pub(super) ceiling: Ceiling,
-    cost_markup: Option<Markup>,
+    pub(super) cost_markup: Option<Markup>,
 }
 
 impl Call {
@@ -65,7 +65,7 @@ impl Call {
         }
     }
 
-    fn cost(&self, prompt: u64, completion: u64) -> Credits {
+    pub(super) fn cost(&self, prompt: u64, completion: u64) -> Credits {
         let usage = Usage {
             prompt: PromptTokens(prompt),
             completion: CompletionTokens(completion),
@@ -91,7 +91,7 @@ impl Call {
         (String::from_utf8(out).unwrap(), tap)
     }
 
-    fn whole(&self, chunks: &[&[u8]]) -> String {
+    pub(super) fn whole(&self, chunks: &[&[u8]]) -> String {
         let (tariff, mut tap, mut cost, mut out) = (
             self.tariff(),
             WholeTap::within(Encoding::O200k, Some(1_000), Default::default()),
@@ -118,7 +118,7 @@ pub(super) fn usages(stream: &str) -> Vec<Value> {
 }
 
 /// The number's own text: it may have more digits than a float.
-fn cost_text(text: &str) -> &str {
+pub(super) fn cost_text(text: &str) -> &str {
     let (_, after) = text.split_once("\"cost\":").unwrap();
     after.split([',', '}']).next().unwrap()
 }

@@ -245,6 +245,8 @@ pub(super) fn report(usage: &Value) -> Report {
             write_1h: detail("cache_creation", &["ephemeral_1h_input_tokens"]),
         },
         cost: None,
+        is_byok: false,
+        upstream_cost: None,
     }
 }
 

@@ -1,0 +1,152 @@
+//! Imports from file to file, as a command and a refresh make them.
+
+use std::fs::{File, create_dir, write};
+use std::time::{Duration, SystemTime};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::Refresh;
+
+/// A folder with rules for the provider `p`, and its configuration.
+struct Place {
+    folder: TempDir,
+    config: Config,
+}
+
+impl Place {
+    fn new() -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tollgate.yaml");
+        let catalogue = folder.path().join("catalogue.yaml");
+        let text = format!(
+            "catalogue: {}\nproviders: {{ p: {{ base_url: 'http://127.0.0.1:1/v1' }} }}\n",
+            catalogue.display()
+        );
+        let rules = "provider: p\ntiers: [ { tier: free } ]\npurposes: [ { purposes: [chat], output: text } ]\n";
+        write(folder.path().join("import.yaml"), rules).unwrap();
+        let config = Config::parse(&path, &text, &|_| None).unwrap();
+        Place { folder, config }
+    }
+
+    /// Imports models of these ids and prompt prices.
+    fn import(&self, models: &[(&str, &str)], how: Write) -> Result<Import, ConfigError> {
+        let model = |(id, prompt): &(&str, &str)| {
+            serde_json::json!({ "id": id, "name": "P: M", "context_length": 99, "architecture": { "modality": "text->text" },
+                "pricing": { "prompt": prompt, "completion": "0.000002" } })
+        };
+        let models: Vec<serde_json::Value> = models.iter().map(model).collect();
+        let list = serde_json::json!({ "data": models }).to_string();
+        let rules = self.folder.path().join("import.yaml");
+        import(&self.config, &rules, Path::new("list.json"), &list, how)
+    }
+
+    fn text(&self) -> String {
+        std::fs::read_to_string(&self.config.catalogue).unwrap()
+    }
+
+    /// Adds an entry of the operator's own.
+    fn add_own(&self) {
+        let own = "models:\n  - { id: a/own, name: O, provider: O, context_length: 9, max_completion_tokens: 9, modality: text->text, \
+                   pricing: { prompt: \"0.1\", completion: \"0.1\" }, tier: free, purposes: [], targets: [ { provider: p, model: o } ] }\n";
+        write(&self.config.catalogue, self.text().replacen("models:\n", own, 1)).unwrap();
+    }
+
+    /// Makes the catalogue's file so old.
+    fn set_time(&self, time: SystemTime) {
+        let file = File::options().append(true).open(&self.config.catalogue).unwrap();
+        file.set_modified(time).unwrap();
+    }
+
+    fn time(&self) -> SystemTime {
+        std::fs::metadata(&self.config.catalogue).unwrap().modified().unwrap()
+    }
+}
+
+const USUAL: &str = "0.000001";
+
+#[test]
+fn a_default_that_leaves_the_list_does_not_freeze_the_prices_of_others() {
+    let place = Place::new();
+    let first = place.import(&[("p/m0", USUAL), ("p/m1", USUAL), ("p/m2", USUAL)], Write::Yes);
+    assert_eq!(first.unwrap().notes, [""; 0]);
+    let second = place.import(&[("p/m1", "0.000002"), ("p/m2", USUAL)], Write::UnlessDoubtful);
+    let second = second.unwrap();
+    assert!(second.written && second.changes.changed.iter().any(|changed| changed.model == "p/m1"));
+    assert_eq!(
+        second.notes,
+        ["purposes.chat: its default p/m0 is no longer sold for it, and p/m1 takes its place"]
+    );
+    assert!(place.text().contains("  chat: \"p/m1\"\n"));
+}
+
+#[test]
+fn a_doubtful_list_is_refused_where_nobody_looks_and_taken_where_somebody_does() {
+    let place = Place::new();
+    place.import(&[("p/m0", USUAL), ("p/m1", USUAL)], Write::Yes).unwrap();
+    let before = place.text();
+    for (dear, says) in [
+        ("0.0000101", "p/m0: its prompt price goes from"),
+        ("0.02", "p/m0: its prompt price of 0.023 for one token cannot be"),
+        ("0", "p/m0: its prompt price goes from 0.00000115 to 0"),
+    ] {
+        let list = [("p/m0", dear), ("p/m1", USUAL)];
+        let error = place.import(&list, Write::UnlessDoubtful).unwrap_err();
+        assert!(error.problem.starts_with(says), "{error}");
+        assert_eq!(place.text(), before);
+    }
+    let list = [("p/m0", "0.0000101"), ("p/m1", USUAL)];
+    assert!(place.import(&list, Write::Yes).unwrap().written);
+}
+
+#[test]
+fn a_new_model_that_costs_nothing_waits_for_somebody_to_look() {
+    let place = Place::new();
+    place.import(&[("p/m0", USUAL)], Write::Yes).unwrap();
+    let list = [("p/m0", USUAL), ("p/new", "0")];
+    let refreshed = place.import(&list, Write::UnlessDoubtful).unwrap();
+    assert_eq!((refreshed.models, refreshed.skipped.len()), (1, 1));
+    assert!(refreshed.skipped[0].reason.contains("import it by hand"));
+    assert_eq!(place.import(&list, Write::Yes).unwrap().models, 2);
+    assert_eq!(place.import(&list, Write::UnlessDoubtful).unwrap().models, 2);
+}
+
+/// The age of prices that no list keeps up to date is that of the file, which a refresh must not renew.
+#[test]
+fn a_refresh_leaves_the_catalogue_as_old_as_it_was_where_entries_are_the_operators_own() {
+    let place = Place::new();
+    place.import(&[("p/m0", USUAL)], Write::Yes).unwrap();
+    let old = SystemTime::UNIX_EPOCH + Duration::from_secs(1_600_000_000);
+    place.set_time(old);
+    let all = place.import(&[("p/m0", "0.000002")], Write::UnlessDoubtful).unwrap();
+    assert_eq!((all.own, all.written), (0, true));
+    assert_ne!(place.time(), old, "all of it is the list's");
+    place.add_own();
+    place.set_time(old);
+    let part = place.import(&[("p/m0", "0.000003")], Write::UnlessDoubtful).unwrap();
+    assert_eq!((part.own, part.models, part.written), (1, 2, true));
+    assert_eq!(place.time(), old);
+    assert!(place.import(&[("p/m0", USUAL)], Write::Yes).unwrap().written);
+    assert_ne!(place.time(), old, "somebody has looked");
+}
+
+#[test]
+fn rules_are_beside_the_catalogue_or_beside_the_configuration_or_in_conf() {
+    let folder = tempfile::tempdir().unwrap();
+    let (one, other) = (folder.path().join("one"), folder.path().join("other"));
+    create_dir(&one).unwrap();
+    create_dir(&other).unwrap();
+    let found = || Refresh::usual_rules(&one.join("catalogue.yaml"), &other.join("tollgate.yaml"));
+    assert_eq!(found(), Path::new("conf/import.yaml"));
+    write(other.join("import.yaml"), "").unwrap();
+    assert_eq!(found(), other.join("import.yaml"));
+    write(one.join("import.yaml"), "").unwrap();
+    assert_eq!(found(), one.join("import.yaml"));
+
+    let text = format!(
+        "catalogue: {}\nproviders: {{ p: {{ base_url: 'http://127.0.0.1:1/v1' }} }}\ncatalogue_refresh: {{ provider: p, every_minutes: 1 }}\n",
+        one.join("catalogue.yaml").display()
+    );
+    let config = Config::parse(&other.join("tollgate.yaml"), &text, &|_| None).unwrap();
+    assert_eq!(config.catalogue_refresh.unwrap().rules, one.join("import.yaml"));
+}

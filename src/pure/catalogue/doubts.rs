@@ -1,0 +1,116 @@
+//! What of a new catalogue is more often a provider's mistake than its wish: asked where nobody looks at an import before it is in force.
+
+use super::{Catalogue, Model};
+use crate::pure::money::ListPrice;
+use crate::pure::prices::PriceRow;
+use crate::pure::usage::PromptTokens;
+
+/// Why nobody should take `new` in the place of `old` without having looked: a third of the models are gone, a price falls to nothing or moves
+/// by more than ten times, or one that is not as it was is above `token_max`, which no provider asks for a token.
+pub fn between(old: &Catalogue, new: &Catalogue, token_max: Option<ListPrice>) -> Option<String> {
+    let before = old.models().len();
+    let gone = old.models().iter().filter(|model| new.model(&model.id).is_none());
+    let gone = gone.count();
+    if gone.saturating_mul(3) > before {
+        return Some(format!("it removes {gone} of {before} models"));
+    }
+    let mut models = new.models().iter();
+    models.find_map(|model| {
+        let before = old.model(&model.id);
+        if before.is_some_and(|before| before.prices == model.prices) {
+            return None;
+        }
+        let doubt = too_dear(model, token_max).or_else(|| moved(before?, model));
+        doubt.map(|doubt| format!("{}: {doubt}", model.id))
+    })
+}
+
+/// A price of a token that nobody asks.
+fn too_dear(model: &Model, token_max: Option<ListPrice>) -> Option<String> {
+    let token_max = token_max?;
+    let rows = points(model)
+        .into_iter()
+        .map(|(tier, prompt)| model.prices.row(prompt, tier));
+    let mut prices = rows.flat_map(tokens);
+    let (name, price) = prices.find(|(_, price)| price.is_some_and(|price| price.units() > token_max.units()))?;
+    Some(format!("its {name} price of {} for one token cannot be", shown(price)))
+}
+
+/// A price that falls to nothing, or becomes more than ten times what it was, or less than a tenth.
+fn moved(before: &Model, model: &Model) -> Option<String> {
+    let mut all = points(before);
+    all.extend(points(model));
+    all.into_iter().find_map(|(tier, prompt)| {
+        let (from, to) = (before.prices.row(prompt, tier), model.prices.row(prompt, tier));
+        let mut pairs = paid(from).into_iter().zip(paid(to));
+        let ((name, from), (_, to)) = pairs.find(|((name, from), (_, to))| is_doubtful(name, *from, *to))?;
+        let (from, to) = (shown(from), shown(to));
+        let tier = tier.map_or_else(String::new, |tier| format!(" in the tier {tier}"));
+        Some(match prompt.0 {
+            0 => format!("its {name} price{tier} goes from {from} to {to}"),
+            _ => format!(
+                "its {name} price{tier} goes from {from} to {to} in prompts of {} tokens",
+                prompt.0
+            ),
+        })
+    })
+}
+
+fn is_doubtful(name: &str, from: Option<ListPrice>, to: Option<ListPrice>) -> bool {
+    // Reads from a cache get a price of their own, far below that of others, when a provider begins to have a cache.
+    if name == CACHE_READ && (from.is_none() || to.is_none()) {
+        return false;
+    }
+    let units = |price: Option<ListPrice>| price.map_or(0, ListPrice::units);
+    let (from, to) = (units(from), units(to));
+    from > 0 && (to == 0 || to > from.saturating_mul(MOVES_MAX) || to.saturating_mul(MOVES_MAX) < from)
+}
+
+/// Where prices may change: in which tier, and from how many tokens of a prompt on.
+fn points(model: &Model) -> Vec<(Option<&str>, PromptTokens)> {
+    let tiers = model.prices.tiers().map(|(name, rows)| (Some(name), rows.long()));
+    let all = std::iter::once((None, model.prices.long())).chain(tiers);
+    all.flat_map(|(tier, long)| {
+        let long = long.iter().map(|long| long.min_prompt_tokens.saturating_add(1));
+        std::iter::once(0)
+            .chain(long)
+            .map(move |prompt| (tier, PromptTokens(prompt)))
+    })
+    .collect()
+}
+
+/// The prices of tokens in a row.
+fn tokens(row: &PriceRow) -> Vec<(&'static str, Option<ListPrice>)> {
+    let mut tokens = vec![
+        ("prompt", Some(row.pricing.prompt)),
+        ("completion", Some(row.pricing.completion)),
+    ];
+    tokens.extend(row.kinds.named());
+    tokens
+}
+
+/// What is paid by a row: a kind without a price of its own costs what its side costs, but for reads, which are told apart.
+fn paid(row: &PriceRow) -> Vec<(&'static str, Option<ListPrice>)> {
+    let mut paid = tokens(row);
+    for (name, price) in &mut paid {
+        if *name != CACHE_READ {
+            let side = match OF_COMPLETION.contains(name) {
+                true => row.pricing.completion,
+                false => row.pricing.prompt,
+            };
+            *price = price.or(Some(side));
+        }
+    }
+    paid.push(("request", row.kinds.request));
+    paid
+}
+
+fn shown(price: Option<ListPrice>) -> String {
+    price.map_or_else(|| "0".to_owned(), |price| price.to_string())
+}
+
+/// How many times as much, or as little, a price may become.
+const MOVES_MAX: u128 = 10;
+const CACHE_READ: &str = "input_cache_read";
+/// Kinds of tokens that are of the completion.
+const OF_COMPLETION: [&str; 3] = ["internal_reasoning", "audio_output", "image_output"];

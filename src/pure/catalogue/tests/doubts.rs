@@ -1,0 +1,133 @@
+//! What an import that nobody looks at does not take over.
+
+use super::{parse, yaml};
+use crate::pure::catalogue::doubts::between;
+use crate::pure::money::{ListPrice, Markup, ProviderPrice};
+
+/// The catalogue with these prices of its first model, and its second model by this id.
+fn with(prices: &str, second: &str) -> String {
+    yaml(|text| {
+        text.replace("prompt: \"0.000001\", completion: \"0.000002\"", prices)
+            .replace("a/e", second)
+    })
+}
+
+fn token_max() -> Option<ListPrice> {
+    let price: ProviderPrice = "0.01".parse().unwrap();
+    Some(price.with_markup(Markup::default()))
+}
+
+#[track_caller]
+fn check(from: &str, to: &str, doubt: Option<&str>) {
+    let (old, new) = (parse(&with(from, "a/e")).unwrap(), parse(&with(to, "a/e")).unwrap());
+    assert_eq!(between(&old, &new, token_max()).as_deref(), doubt, "{from} -> {to}");
+}
+
+const USUAL: &str = "prompt: \"0.000001\", completion: \"0.000002\"";
+
+#[test]
+fn a_list_that_shrank_is_doubtful() {
+    let old = parse(&with(USUAL, "a/e")).unwrap();
+    let renamed = parse(&with(USUAL, "a/f")).unwrap();
+    let doubt = between(&old, &renamed, token_max());
+    assert_eq!(doubt.as_deref(), Some("it removes 1 of 2 models"));
+    assert_eq!(between(&old, &old, token_max()), None);
+    let three = |second: &str| {
+        let text = with(USUAL, second);
+        let (before, entry) = text.split_once("  - id: a/m\n").unwrap();
+        let (entry, after) = entry.split_once("  - id: ").unwrap();
+        parse(&format!(
+            "{before}  - id: a/m\n{entry}  - id: a/n\n{entry}  - id: {after}"
+        ))
+        .unwrap()
+    };
+    assert_eq!(
+        between(&three("a/e"), &three("a/f"), token_max()),
+        None,
+        "a third may go"
+    );
+}
+
+#[test]
+fn a_price_that_falls_to_nothing_or_moves_by_more_than_ten_times_is_doubtful() {
+    let free = "a/m: its completion price goes from 0.0000023 to 0";
+    check(USUAL, "prompt: \"0.000001\", completion: \"0\"", Some(free));
+    check(USUAL, "prompt: \"0.00001\", completion: \"0.0000002\"", None);
+    check("prompt: \"0\", completion: \"0\"", USUAL, None);
+    check(
+        USUAL,
+        "prompt: \"0.0000101\", completion: \"0.000002\"",
+        Some("a/m: its prompt price goes from 0.00000115 to 0.000011615"),
+    );
+    check(
+        USUAL,
+        "prompt: \"0.000001\", completion: \"0.00000019\"",
+        Some("a/m: its completion price goes from 0.0000023 to 0.0000002185"),
+    );
+}
+
+#[test]
+fn rows_of_long_prompts_and_of_tiers_and_the_price_of_a_call_are_looked_at_too() {
+    let long = |prompt: &str| format!("{USUAL}, overrides: [{{ min_prompt_tokens: 5, prompt: \"{prompt}\" }}]");
+    check(&long("0.000002"), &long("0.000004"), None);
+    check(
+        &long("0.000002"),
+        &long("0"),
+        Some("a/m: its prompt price goes from 0.0000023 to 0 in prompts of 6 tokens"),
+    );
+    check(
+        USUAL,
+        &long("0.0000101"),
+        Some("a/m: its prompt price goes from 0.00000115 to 0.000011615 in prompts of 6 tokens"),
+    );
+    let tier = |prompt: &str| format!("{USUAL}, tiers: {{ flex: {{ prompt: \"{prompt}\" }} }}");
+    check(
+        &tier("0.000002"),
+        &tier("0"),
+        Some("a/m: its prompt price in the tier flex goes from 0.0000023 to 0"),
+    );
+    let call = format!("{USUAL}, request: \"0.1\"");
+    check(&call, USUAL, Some("a/m: its request price goes from 0.115 to 0"));
+    check(USUAL, &call, None);
+}
+
+#[test]
+fn kinds_without_a_price_cost_what_their_sides_cost() {
+    let with = |more: &str| format!("{USUAL}, {more}");
+    check(USUAL, &with("input_cache_read: \"0.00000001\""), None);
+    check(&with("input_cache_read: \"0.00000001\""), USUAL, None);
+    check(USUAL, &with("audio: \"0.00001\""), None);
+    check(
+        &with("audio: \"0.00002\""),
+        USUAL,
+        Some("a/m: its audio price goes from 0.000023 to 0.00000115"),
+    );
+    check(
+        USUAL,
+        &with("internal_reasoning: \"0.0000001\""),
+        Some("a/m: its internal_reasoning price goes from 0.0000023 to 0.000000115"),
+    );
+}
+
+#[test]
+fn a_price_that_nobody_asks_is_doubtful_in_a_new_model_too() {
+    let dear = "prompt: \"0.02\", completion: \"0.002\"";
+    let many = with(USUAL, "a/e");
+    let (head, tail) = many.split_once("  - id: a/m\n").unwrap();
+    let (entry, rest) = tail.split_once("  - id: ").unwrap();
+    let before = parse(&format!("{head}  - id: a/m\n{entry}  - id: {rest}")).unwrap();
+    let after = with(dear, "a/e");
+    let (_, dear_tail) = after.split_once("  - id: a/m\n").unwrap();
+    let (dear_entry, _) = dear_tail.split_once("  - id: ").unwrap();
+    let added = parse(&format!(
+        "{head}  - id: a/m\n{entry}  - id: a/n\n{dear_entry}  - id: {rest}"
+    ))
+    .unwrap();
+    let doubt = Some("a/n: its prompt price of 0.023 for one token cannot be");
+    assert_eq!(between(&before, &added, token_max()).as_deref(), doubt);
+    assert_eq!(
+        between(&added, &added, token_max()),
+        None,
+        "what was taken by hand is no doubt"
+    );
+}
