@@ -1,8 +1,8 @@
 //! The clock: the only file that reads it. Tests put a clock in their own hands.
 #![expect(clippy::disallowed_methods, reason = "this is the clock")]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use crate::pure::ids::RequestId;
@@ -14,21 +14,44 @@ pub enum Clock {
     /// The machine's.
     #[default]
     System,
-    /// A test's: milliseconds since 1970 that only move when told.
-    Manual(Arc<AtomicI64>),
+    /// A test's, which only moves when told.
+    Manual(Arc<ManualTime>),
+}
+
+/// The time of a clock that is in a test's hands, in milliseconds.
+#[derive(Debug, Default)]
+pub struct ManualTime {
+    /// Since 1970.
+    wall: AtomicI64,
+    /// That have passed.
+    passed: AtomicI64,
 }
 
 impl Clock {
     /// A clock that stands at `now` until it is moved.
     pub fn manual(now: Timestamp) -> Clock {
-        Clock::Manual(Arc::new(AtomicI64::new(now.0)))
+        Clock::Manual(Arc::new(ManualTime {
+            wall: AtomicI64::new(now.0),
+            passed: AtomicI64::new(0),
+        }))
     }
 
     /// The wall clock's time.
     pub fn now(&self) -> Timestamp {
         match self {
             Clock::System => timestamp(SystemTime::now()),
-            Clock::Manual(millis) => Timestamp(millis.load(Ordering::SeqCst)),
+            Clock::Manual(time) => Timestamp(time.wall.load(Ordering::SeqCst)),
+        }
+    }
+
+    /// Milliseconds that have passed since a moment of this process' life, whatever the wall clock was set to meanwhile.
+    pub fn passed_ms(&self) -> i64 {
+        match self {
+            Clock::System => {
+                let since = FIRST_ASKED.get_or_init(Instant::now);
+                i64::try_from(since.elapsed().as_millis()).unwrap_or(i64::MAX)
+            }
+            Clock::Manual(time) => time.passed.load(Ordering::SeqCst),
         }
     }
 
@@ -45,13 +68,24 @@ impl Clock {
         RequestId::from_bytes(*id.as_bytes())
     }
 
-    /// Moves a manual clock; a system clock moves by itself.
+    /// Moves a manual clock; a system clock moves by itself. Time passes with it, unless it moves back.
     pub fn advance(&self, millis: i64) {
-        if let Clock::Manual(now) = self {
-            now.fetch_add(millis, Ordering::SeqCst);
+        self.set_by(millis);
+        if let Clock::Manual(time) = self {
+            time.passed.fetch_add(millis.max(0), Ordering::SeqCst);
+        }
+    }
+
+    /// Sets a manual clock ahead or back, as somebody sets a machine's: no time passes.
+    pub fn set_by(&self, millis: i64) {
+        if let Clock::Manual(time) = self {
+            time.wall.fetch_add(millis, Ordering::SeqCst);
         }
     }
 }
+
+/// When the time that passes was first asked for.
+static FIRST_ASKED: OnceLock<Instant> = OnceLock::new();
 
 /// A time of the system, such as a file's, as a timestamp.
 pub fn timestamp(time: SystemTime) -> Timestamp {

@@ -215,7 +215,8 @@ fn told(op: &AdminOp) -> Result<Option<Told<'_>>, AdminError> {
         | AdminOp::Audit => None,
         AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring | EventOp::Count)
         | AdminOp::By(_)
-        | AdminOp::Reserve(_) => {
+        | AdminOp::Reserve(_)
+        | AdminOp::KeysFreed { .. } => {
             return Err(AdminError::Invalid("nobody gives such a command".to_owned()));
         }
     })

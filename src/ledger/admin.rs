@@ -162,6 +162,11 @@ pub enum AdminOp {
     By(Box<Acted>),
     /// A reserve of the process that handed the ledger over.
     Reserve(super::remote::RemoteReserve),
+    /// Idempotency keys of the process that handed the ledger over: their calls came to nothing.
+    KeysFreed {
+        /// Which.
+        calls: Vec<super::idempotency::call::FreedKey>,
+    },
 }
 
 /// A command and who gave it: the store runs it and writes it into the log, whatever it answers.
@@ -261,6 +266,7 @@ impl AdminOp {
             | AdminOp::Recover
             | AdminOp::NoteRecovered(_)
             | AdminOp::Reserve(_)
+            | AdminOp::KeysFreed { .. }
             | AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring) => Effect::Passes,
             AdminOp::AccountCreate { .. }
             | AdminOp::AccountSet { .. }

@@ -8,16 +8,19 @@
 mod accounts;
 mod acts;
 mod audit;
+mod chores;
 mod command;
 mod commands;
 mod credits;
 mod events;
 mod extend;
+mod group;
 mod handover;
 mod idempotency;
 mod key_limits;
 mod key_rotate;
 mod keys;
+mod known_time;
 mod load;
 mod operators;
 mod outage;
@@ -108,8 +111,7 @@ impl Embedded {
         };
         let last = database.day_of_last_debit(clock.now().day())?;
         database.forget_producers(last)?;
-        database.forget_spending(last)?;
-        database.keep_receipts(receipts, clock.now().day())?;
+        database.keep_receipts(receipts, last)?;
         let reports = Reports::open(path)?;
         let shared = Arc::new(Shared::load(&database, clock, lock)?);
         let (commands, thread) = start_thread(&shared, database, path)?;
@@ -249,6 +251,9 @@ impl Embedded {
 
     /// Commits what is queued and ends the thread, and waits for the answer to the command that came last. A second call does nothing.
     pub(super) fn close(&self) {
+        if self.is_handed_over() {
+            stops::tell_freed(&self.shared, &self.path);
+        }
         // A send only fails when the thread has ended already.
         drop(self.tell(Command::Close));
         self.join_thread();

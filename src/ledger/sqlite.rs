@@ -1,4 +1,4 @@
-//! The embedded ledger's file: schema, reads at start, and the two kinds of writes (a group of debits, an operator's command).
+//! The embedded ledger's file: schema, and the two kinds of writes (a group of debits, an operator's command).
 //!
 //! Debits are kept as sums: an account's balance and month, a usage row a day and model, and which numbers of each producer are
 //! resolved. All of a group stand in one transaction, so the books balance at every moment on disk.
@@ -17,6 +17,7 @@ mod receipt_bounds;
 mod receipts;
 mod spending;
 mod statements;
+mod stored;
 mod terms;
 mod usage;
 
@@ -33,12 +34,12 @@ use self::header::{SCHEMA_VERSION, other_schema};
 pub(super) use self::reader::Reader;
 pub use self::receipt_bounds::ReceiptBounds;
 use self::spending::SpendSums;
+pub(super) use self::spending::SpentRow;
 use self::usage::{UsageRows, UsageSums};
-use super::{AccountRecord, KeyRecord, StoreError};
+use super::{AccountRecord, StoreError};
 use crate::pure::account::KeptState;
 use crate::pure::hash_map::FastMap;
-use crate::pure::ids::{AccountId, KeyDigest, Tier};
-use crate::pure::limits::LimitOverrides;
+use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, Numbers, ProducerId};
 use crate::pure::receipt::Receipt;
@@ -117,72 +118,6 @@ impl Database {
         })
     }
 
-    /// All accounts with their figures.
-    pub(super) fn accounts(&self) -> Result<Vec<StoredAccount>, StoreError> {
-        let mut producers = numbers::producers(&self.connection)?;
-        let mut months = self.months()?;
-        let mut spending = spending::all(&self.connection)?;
-        let mut statement = self
-            .connection
-            .prepare("SELECT id, tier, quota, balance, created, forgotten, terms FROM accounts ORDER BY id")?;
-        let mut rows = statement.query([])?;
-        let mut accounts = Vec::new();
-        while let Some(row) = rows.next()? {
-            let id: String = row.get(0)?;
-            accounts.push(StoredAccount {
-                kept: KeptState {
-                    balance: Credits::from_pico(row.get(3)?),
-                    months: months.remove(&id).unwrap_or_default(),
-                    producers: producers.remove(&id).unwrap_or_default(),
-                    forgotten: row.get::<_, Option<u32>>(5)?.map(Birth),
-                    spending: spending.remove(&id).unwrap_or_default(),
-                },
-                record: AccountRecord {
-                    id: id.parse().map_err(corrupt)?,
-                    tier: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
-                    monthly_quota: row.get::<_, Option<i64>>(2)?.map(Credits::from_pico),
-                    created: Timestamp(row.get(4)?),
-                    terms: terms::read(&row.get::<_, String>(6)?)?,
-                },
-            });
-        }
-        Ok(accounts)
-    }
-
-    /// All keys, oldest first.
-    pub(super) fn keys(&self) -> Result<Vec<(KeyDigest, KeyRecord)>, StoreError> {
-        let mut statement = self.connection.prepare(
-            "SELECT digest, account, tier, domains, expires, rpm, tpm, concurrency, revoked, created, settings FROM keys ORDER BY created, rowid",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut keys = Vec::new();
-        while let Some(row) = rows.next()? {
-            let digest = KeyDigest::from_hex(&row.get::<_, String>(0)?).ok_or_else(|| corrupt("a key's digest"))?;
-            let limit = |value: Option<i64>| value.map(u64::try_from).transpose().map_err(corrupt);
-            let record = KeyRecord {
-                id: crate::pure::ids::KeyId::of(&digest),
-                account: row.get::<_, String>(1)?.parse().map_err(corrupt)?,
-                tier: row
-                    .get::<_, Option<String>>(2)?
-                    .map(|tier| tier.parse::<Tier>())
-                    .transpose()
-                    .map_err(corrupt)?,
-                domains: serde_json::from_str(&row.get::<_, String>(3)?).map_err(corrupt)?,
-                expires: row.get::<_, Option<i64>>(4)?.map(Timestamp),
-                limits: LimitOverrides {
-                    rpm: limit(row.get(5)?)?,
-                    tpm: limit(row.get(6)?)?,
-                    concurrency: limit(row.get(7)?)?,
-                },
-                revoked: row.get::<_, Option<i64>>(8)?.map(Timestamp),
-                created: Timestamp(row.get(9)?),
-                settings: serde_json::from_str(&row.get::<_, String>(10)?).map_err(corrupt)?,
-            };
-            keys.push((digest, record));
-        }
-        Ok(keys)
-    }
-
     /// Writes a group in one transaction: all or nothing, and once by its name, even when a try before reported an error.
     pub(super) fn write_debits(
         &mut self,
@@ -242,10 +177,15 @@ impl Database {
 
     /// Brings everything that was committed to the disk. Blocks.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
-        // With `synchronous = NORMAL` a checkpoint is what syncs the log, unless a reader keeps it from writing anything back.
-        let row = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(1)?, row.get::<_, i64>(2)?));
-        let (logged, written_back) = self.connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], row)?;
-        if logged > written_back
+        // With `synchronous = NORMAL` a checkpoint is what syncs the log, unless a reader keeps it from writing anything back, or another
+        // process makes one at this moment: then this one was busy, and says nothing of the log.
+        let row = |row: &rusqlite::Row<'_>| {
+            let number = |at: usize| row.get::<_, i64>(at);
+            Ok((number(0)?, number(1)?, number(2)?))
+        };
+        let checkpoint = "PRAGMA wal_checkpoint(PASSIVE)";
+        let (busy, logged, written_back) = self.connection.query_row(checkpoint, [], row)?;
+        if (busy != 0 || logged > written_back)
             && let Some(path) = self.connection.path()
         {
             let log = File::open(format!("{path}-wal")).and_then(|log| log.sync_data());

@@ -18,13 +18,14 @@ use crate::pure::import::Skipped;
     curl -s https://openrouter.ai/api/v1/models > models.json\n  \
     tollgate catalogue import models.json --dry-run\n  \
     tollgate catalogue import models.json\n\n\
+    The rules are import.yaml beside the catalogue, else beside the configuration, else\n\
+    conf/import.yaml.\n\n\
     The list is taken whole or not at all. A running gateway takes the new catalogue\n\
     over within a second; calls under way keep the prices that they began with.")]
 pub(in crate::cli) struct ImportArgs {
     /// The list, in the format of OpenRouter's /models; - for standard input
     file: PathBuf,
-    /// Which models are sold, to whom and for what; default: import.yaml beside the catalogue, else beside the configuration, else
-    /// conf/import.yaml
+    /// Which models are sold, to whom and for what [default: import.yaml, as told below]
     #[arg(long, value_name = "FILE")]
     rules: Option<PathBuf>,
     /// Show what would change, and change nothing

@@ -96,6 +96,7 @@ impl Committer {
                 overlap_ms,
             } => self.rotate_key(&key, Rotation::of(&digest, overlap_ms)?),
             AdminOp::Event(op) => self.event_op(op),
+            AdminOp::KeysFreed { calls } => self.free_keys(&calls),
             AdminOp::Reserve(reserve) => {
                 let cell = self.cell(reserve.account())?;
                 let request = reserve.request();

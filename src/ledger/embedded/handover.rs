@@ -137,7 +137,8 @@ impl Embedded {
         asked.unwrap_or_else(|error| (Err(unasked(error)), true))
     }
 
-    /// Holds what the calls of a living process hold, until that process has ended.
+    /// Holds what a call of a living process holds, until it or that process has ended. One that holds nothing is free, or has not asked
+    /// yet: it is known to run, so that its idempotency key is not said to be left behind.
     pub(in crate::ledger) fn hold_for_predecessor(&self, hold: &LiveHold) {
         let accounts = self
             .shared
@@ -151,10 +152,18 @@ impl Embedded {
             );
         };
         drop(accounts);
+        if hold.amount > Credits::ZERO {
+            self.hold_what_runs(&cell, hold);
+        }
+        self.predecessors().insert(hold.id, cell);
+    }
+
+    fn hold_what_runs(&self, cell: &EmbeddedAccount, hold: &LiveHold) {
+        let key = self.shared.key_of(cell, &hold.key);
         let free = u64::MAX;
         let request = ReserveRequest {
             id: hold.id,
-            scope: Scope::Account,
+            scope: key.map_or(Scope::Account, |key| Scope::of(&key.id, &key.limits)),
             limits: Limits {
                 rpm: free,
                 tpm: free,
@@ -172,7 +181,6 @@ impl Embedded {
         if cell.state().reserve(&request, self.shared.clock.now()).is_err() {
             log::warn!("the hold of request {} of the process before is not held here", hold.id);
         }
-        self.predecessors().insert(hold.id, cell);
     }
 
     /// Whether calls of a process before this one may still run.

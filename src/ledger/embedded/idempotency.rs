@@ -60,8 +60,8 @@ impl Embedded {
         answered(written).await
     }
 
-    /// A call under a key is over. Once the ledger has changed hands, this waits for it to come back; else the successor says that the
-    /// call's answer is not there.
+    /// A call under a key is over. Once the ledger has changed hands, the successor is told that the key is free when the call came to
+    /// nothing; else this waits for the ledger to come back, and the successor says that the call's answer is not there.
     pub(in crate::ledger) fn end_key(&self, call: &KeyedCall, end: KeyEnd) {
         let keys = &self.shared.idempotency;
         if let KeyEnd::Unsent = end {

@@ -1,15 +1,14 @@
 //! The idempotency keys of running calls, and what the ledger's thread does with them in the file.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::oneshot;
 
 use crate::failpoints::point;
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::call::KeyWrite;
-use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
+use crate::ledger::idempotency::call::{Found, FreedKey, KeyEnd, KeyTimes, KeyWrite, KeyedCall};
 use crate::ledger::sqlite::Database;
 use crate::pure::idempotency::{Fingerprint, KeyName, Record, State};
 use crate::pure::ids::{KeyId, RequestId};
@@ -71,7 +70,7 @@ impl Keys {
     }
 
     /// How many keys of the same API key running calls have that found room, and of which the file has not heard.
-    fn unwritten(&self, database: &Database, call: &KeyedCall, now: Timestamp) -> Result<u64, StoreError> {
+    fn unwritten(&self, database: &Database, call: &KeyedCall, known: Timestamp) -> Result<u64, StoreError> {
         let running = self.running();
         let of_key = running
             .iter()
@@ -80,7 +79,7 @@ impl Keys {
         drop(running);
         names.into_iter().try_fold(0, |count: u64, name| {
             let other = KeyedCall { name, ..call.clone() };
-            Ok(match database.key_record(&other, now)? {
+            Ok(match database.key_record(&other, known)? {
                 Some(_) => count,
                 None => count.saturating_add(1),
             })
@@ -105,6 +104,29 @@ impl Keys {
     pub(super) fn writes(&self) -> MutexGuard<'_, Vec<Write>> {
         self.writes.lock().unwrap_or_else(PoisonError::into_inner)
     }
+
+    /// Of the calls that have ended, and of which the file has not heard, the keys of those that came to nothing; at most so many.
+    pub(super) fn freed(&self, most: usize) -> Vec<FreedKey> {
+        let writes = self.writes();
+        let freed = writes.iter().filter_map(|write| match write {
+            Write::Ended(call, KeyEnd::Freed) => Some(FreedKey::of(call)),
+            Write::Ended(_, KeyEnd::Billed(_) | KeyEnd::Unsent) | Write::Sent(..) => None,
+        });
+        freed.take(most).collect()
+    }
+
+    /// The file has heard of these, from another process.
+    pub(super) fn are_free(&self, freed: &[FreedKey]) {
+        let requests: HashSet<RequestId> = freed.iter().map(|freed| freed.request).collect();
+        let is_told =
+            |write: &mut Write| matches!(write, Write::Ended(call, KeyEnd::Freed) if requests.contains(&call.request));
+        let told: Vec<Write> = self.writes().extract_if(.., is_told).collect();
+        for write in told {
+            if let Write::Ended(call, _) = write {
+                self.forget(&call);
+            }
+        }
+    }
 }
 
 impl Write {
@@ -124,16 +146,16 @@ pub(super) fn find(
     keys: &Keys,
     database: &mut Database,
     call: &KeyedCall,
-    now: Timestamp,
+    times: KeyTimes,
 ) -> Result<Found, StoreError> {
-    if let Some(record) = database.key_record(call, now)? {
+    if let Some(record) = database.key_record(call, times.known)? {
         return Ok(Found::Known(record));
     }
     let most = call.limits.keys_per_key_max;
     // Only where it may be too many are they counted one by one.
     if database.keys_known(&call.key)?.saturating_add(keys.count()) >= most {
-        database.delete_expired_keys(now)?;
-        let unwritten = keys.unwritten(database, call, now)?;
+        database.delete_expired_keys(times.known)?;
+        let unwritten = keys.unwritten(database, call, times.known)?;
         if database.keys_known(&call.key)?.saturating_add(unwritten) >= most {
             return Ok(Found::Full);
         }
@@ -146,7 +168,7 @@ pub(super) fn find(
 ///
 /// # Errors
 /// When the file cannot be written: calls that were about to be sent are told so, and what ended is kept for the next try.
-pub(super) fn write(keys: &Keys, database: &mut Database, now: Timestamp) -> Result<(), StoreError> {
+pub(super) fn write(keys: &Keys, database: &mut Database, times: KeyTimes) -> Result<(), StoreError> {
     let writes = std::mem::take(&mut *keys.writes());
     if writes.is_empty() {
         return Ok(());
@@ -157,7 +179,7 @@ pub(super) fn write(keys: &Keys, database: &mut Database, now: Timestamp) -> Res
     };
     point(name, "before");
     let group: Vec<KeyWrite<'_>> = writes.iter().map(Write::of).collect();
-    let written = database.write_keys(&group, now);
+    let written = database.write_keys(&group, times);
     point(name, "after");
     match written {
         Ok(written) => {

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, OnceLock, RwLock};
 
 use super::super::StoreError;
 use super::super::producer::Producer;
-use super::super::sqlite::Database;
+use super::super::sqlite::{Database, StoredAccount};
 use super::super::store_metrics::Times;
 use super::keys::Keys;
 use super::operators::Operators;
@@ -20,12 +20,13 @@ use super::told::ToldOf;
 use crate::clock::Clock;
 use crate::pure::account::AccountState;
 use crate::pure::hash_map::FastMap;
+use crate::pure::time::Day;
 
 impl Shared {
     pub(super) fn load(database: &Database, clock: Clock, lock: File) -> Result<Shared, StoreError> {
         let mut told = database.told()?;
         let mut accounts = BTreeMap::new();
-        for stored in database.accounts()? {
+        for stored in stored_accounts(database, &clock)? {
             let state = AccountState::restored(stored.kept);
             let id = stored.record.id.clone();
             let mut account = EmbeddedAccount::new(stored.record, state);
@@ -53,6 +54,7 @@ impl Shared {
             keys: RwLock::new(keys),
             operators: Operators::load(database)?,
             queue: Mutex::default(),
+            taken_before: Mutex::default(),
             maintenance: AtomicBool::new(maintenance),
             unwritable: AtomicBool::new(false),
             owner: OwnedBy::default(),
@@ -69,6 +71,13 @@ impl Shared {
             unwritten: Mutex::default(),
         })
     }
+}
+
+/// The accounts of the file, with what was spent in the periods that may count: those that were not over on the day before the last debit. By
+/// a clock that is ahead, those that are now would be left out.
+pub(super) fn stored_accounts(database: &Database, clock: &Clock) -> Result<Vec<StoredAccount>, StoreError> {
+    let last = database.day_of_last_debit(clock.now().day())?;
+    database.accounts_spending(Day(last.0.saturating_sub(1)))
 }
 
 pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {

@@ -106,10 +106,28 @@ impl Embedded {
                 entry,
                 now,
             ),
-            Settled::Already | Settled::OutOfRange => entry.close(),
+            Settled::Already => self.close_once_synced(state, entry),
+            Settled::OutOfRange => entry.close(),
             Settled::Stale { .. } => entry.suspend(),
         }
         settled
+    }
+
+    /// Closes the entry of a call whose number was closed before once that is on the disk: what closed it may still stand in the queue, or in
+    /// a file that was not brought there. Called while the account is locked, so that what is in the queue was queued before this.
+    fn close_once_synced(&self, _locked: &AccountState, entry: Entry) {
+        if entry.is_none() {
+            return;
+        }
+        let waiting = {
+            let mut before = self.shared.taken_before.lock().unwrap_or_else(PoisonError::into_inner);
+            before.push(entry);
+            before.len()
+        };
+        if waiting == 1 && !self.is_handed_over() {
+            // Without the ledger's thread it stays in the journal, for the next start.
+            drop(self.tell(Command::Commit));
+        }
     }
 
     /// Queues what was resolved for the file.
@@ -172,11 +190,13 @@ impl Embedded {
         let now = self.shared.clock.now();
         state.release(hold);
         // A call that has its number may stand in an older copy of the journal with something to pay: that is closed as well.
-        match number {
-            Some(number) if state.resolve(number, Credits::ZERO, now.month()).is_ok() => {
-                self.queue(cell, state, (hold, number), None, entry, now);
-            }
-            _ => entry.close(),
+        let Some(number) = number else {
+            return entry.close();
+        };
+        match state.resolve(number, Credits::ZERO, now.month()) {
+            Ok(_) => self.queue(cell, state, (hold, number), None, entry, now),
+            Err(Settled::Already) => self.close_once_synced(state, entry),
+            Err(Settled::Now { .. } | Settled::Stale { .. } | Settled::OutOfRange) => entry.close(),
         }
     }
 

@@ -23,7 +23,7 @@ use crate::ledger::{AccountRecord, Debit, Figures, KeyRecord, ReceiptFiles};
 use crate::pure::account::AccountState;
 use crate::pure::error::AccountStop;
 use crate::pure::hash_map::FastMap;
-use crate::pure::ids::{AccountId, KeyDigest, RequestId};
+use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{CallNumber, Numbers};
 use crate::pure::receipt::{Billed, Receipt};
@@ -73,6 +73,8 @@ pub(super) struct Shared {
     pub(super) keys: RwLock<FastMap<KeyDigest, KeyEntry>>,
     pub(super) operators: Operators,
     pub(super) queue: Mutex<Vec<QueuedDebit>>,
+    /// The journal's entries of what had been taken before: closed with what is committed next.
+    pub(super) taken_before: Mutex<Vec<Entry>>,
     pub(super) maintenance: AtomicBool,
     pub(super) unwritable: AtomicBool,
     pub(super) owner: OwnedBy,
@@ -131,6 +133,22 @@ impl Shared {
         if keys.insert(digest, entry).is_none() {
             cell.has_key(digest);
         }
+    }
+
+    /// The record of an account's key.
+    pub(super) fn key_of(&self, cell: &EmbeddedAccount, id: &KeyId) -> Option<Arc<KeyRecord>> {
+        // An id is the first bytes of a digest: many are compared without a text of each.
+        let begins = u64::from_str_radix(id.as_str().strip_prefix("key_")?, 16).ok()?;
+        let is_named = |digest: &&KeyDigest| {
+            let first = digest.as_bytes().first_chunk::<8>();
+            first.is_some_and(|first| u64::from_be_bytes(*first) == begins)
+        };
+        let digest = {
+            let of_account = cell.keys.lock().unwrap_or_else(PoisonError::into_inner);
+            of_account.iter().find(is_named).copied()?
+        };
+        let keys = self.keys.read().unwrap_or_else(PoisonError::into_inner);
+        keys.get(&digest).map(|entry| Arc::clone(&entry.record))
     }
 
     /// The keys of an account, oldest first. Those of others are not looked at: whoever has many holds up nobody who has few.

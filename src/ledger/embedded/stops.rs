@@ -1,5 +1,5 @@
-//! What becomes of the accounts whose calls run on in a process that has handed the ledger over: its successor is asked which of them were
-//! stopped, so that calls that are to end then do.
+//! What a process that has handed the ledger over and whose calls run on says to its successor now and then: it asks which of their accounts
+//! were stopped, so that calls that are to end then do, and tells which idempotency keys are free.
 
 use std::path::Path;
 use std::sync::{Arc, PoisonError, Weak};
@@ -25,7 +25,10 @@ fn watch_until_the_end(shared: &Weak<Shared>, path: &Path) {
     loop {
         std::thread::sleep(LOOK_EVERY);
         match shared.upgrade() {
-            Some(shared) if shared.owner.now() != Owner::This => look(&shared, path),
+            Some(shared) if shared.owner.now() != Owner::This => {
+                look(&shared, path);
+                tell_freed(&shared, path);
+            }
             Some(_) | None => return,
         }
     }
@@ -51,6 +54,24 @@ fn look(shared: &Shared, path: &Path) {
     }
 }
 
+/// Tells the successor which keys are free, for their calls came to nothing since it has the ledger. Should the ledger come back, what it has
+/// not heard is written here.
+pub(super) fn tell_freed(shared: &Shared, path: &Path) {
+    let socket = control_socket::socket_path(path);
+    while shared.owner.now() == Owner::Successor {
+        let calls = shared.idempotency.freed(TOLD_AT_ONCE);
+        if calls.is_empty() {
+            return;
+        }
+        let op = AdminOp::KeysFreed { calls: calls.clone() };
+        match control_socket::ask(&socket, &op) {
+            Ok(_) => shared.idempotency.are_free(&calls),
+            // It may not listen yet; the next look tells it.
+            Err(error) => return log::debug!("the new process does not hear which idempotency keys are free: {error}"),
+        }
+    }
+}
+
 /// Accounts with calls that are to end when they are stopped.
 fn running(shared: &Shared) -> Vec<Arc<EmbeddedAccount>> {
     let accounts = shared.accounts.read().unwrap_or_else(PoisonError::into_inner);
@@ -61,6 +82,8 @@ fn running(shared: &Shared) -> Vec<Arc<EmbeddedAccount>> {
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Of so many the names fit in a line of the socket.
 const ASKED_AT_ONCE: usize = 1_000;
+/// And of so many the keys.
+const TOLD_AT_ONCE: usize = 1_000;
 
 #[cfg(test)]
 mod tests {

@@ -11,12 +11,13 @@ use tokio::sync::oneshot;
 
 use super::Embedded;
 use super::command::Command;
-use super::load::take_lock;
+use super::load::{stored_accounts, take_lock};
 use super::owner::Owner;
 use super::shared::{EmbeddedAccount, KeyEntry, MAINTENANCE, QueuedDebit, Shared};
 use super::spending;
 use super::stops;
 use super::writer::start_thread;
+use crate::ledger::journal::Entry;
 use crate::ledger::sqlite::{Database, StoredAccount};
 use crate::ledger::{StoreError, control_socket};
 use crate::pure::account::{AccountState, Settled};
@@ -64,7 +65,8 @@ impl Embedded {
         let lock = take_lock(&self.path)?;
         self.join_thread();
         let mut database = Database::open(&self.path)?;
-        database.keep_receipts(self.receipts, self.shared.clock.now().day())?;
+        let last = database.day_of_last_debit(self.shared.clock.now().day())?;
+        database.keep_receipts(self.receipts, last)?;
         self.shared.read_anew(&database)?;
         let (commands, thread) = start_thread(&self.shared, database, &self.path)?;
         *self.commands.lock().unwrap_or_else(PoisonError::into_inner) = commands;
@@ -82,8 +84,8 @@ impl Embedded {
 
 impl Shared {
     /// Makes memory what the file says, with what this process has queued on top.
-    fn read_anew(&self, database: &Database) -> Result<(), StoreError> {
-        let (stored, keys) = (database.accounts()?, database.keys()?);
+    pub(super) fn read_anew(&self, database: &Database) -> Result<(), StoreError> {
+        let (stored, keys) = (stored_accounts(database, &self.clock)?, database.keys()?);
         let maintenance = database.setting(MAINTENANCE)?.as_deref() == Some("on");
         self.operators.read_anew(database)?;
         let mut accounts = self.accounts.write().unwrap_or_else(PoisonError::into_inner);
@@ -125,17 +127,21 @@ impl Shared {
             }
         }
         let mut queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut before = self.taken_before.lock().unwrap_or_else(PoisonError::into_inner);
         let queued = std::mem::take(&mut *queue);
         for debit in queued {
             let id = debit.cell.record.load().id.clone();
-            let kept = states.get_mut(&id).and_then(|state| queued_anew(state, debit));
+            let kept = states
+                .get_mut(&id)
+                .and_then(|state| queued_anew(state, debit, &mut before));
             queue.extend(kept);
         }
     }
 }
 
-/// A debit of the queue with what the file says by now; none when the file has it.
-fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit) -> Option<QueuedDebit> {
+/// A debit of the queue with what the file says by now; none when the file has it. Its successor may not have brought that to the disk
+/// before it ended: its entry goes among those of what was taken `before`.
+fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit, before: &mut Vec<Entry>) -> Option<QueuedDebit> {
     let cost = debit.debit.as_ref().map_or(Credits::ZERO, |debit| debit.cost);
     match state.resolve(debit.number, cost, debit.month) {
         Ok(used) => {
@@ -148,7 +154,7 @@ fn queued_anew(state: &mut AccountState, mut debit: QueuedDebit) -> Option<Queue
             Some(debit)
         }
         Err(Settled::Already) => {
-            debit.entry.close();
+            before.push(debit.entry);
             None
         }
         Err(refused) => {

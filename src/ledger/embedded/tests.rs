@@ -26,7 +26,9 @@ mod months;
 mod posts;
 mod spending;
 mod standing;
+mod starts;
 mod successor;
+mod taken_before;
 mod thread;
 
 const NOW: Timestamp = Timestamp(1_795_132_800_000);
@@ -322,7 +324,7 @@ fn a_group_whose_commit_failed_and_was_durable_counts_once() {
         .unwrap();
     let shared = Arc::new(Shared::load(&database, Clock::manual(NOW), take_lock(&path).unwrap()).unwrap());
     let (_commands, inbox) = std::sync::mpsc::channel();
-    let mut committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
+    let mut committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox).unwrap();
     let cell = Arc::clone(&shared.accounts.read().unwrap()[&"acme".parse().unwrap()]);
     let queue = |cost: &str, sequence| {
         let debit = Debit {

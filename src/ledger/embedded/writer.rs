@@ -7,7 +7,9 @@ use std::sync::{Arc, PoisonError, mpsc};
 use std::time::{Duration, Instant};
 
 use super::command::{Command, Commands};
+use super::group::sums;
 use super::keys;
+use super::known_time::KnownTime;
 use super::outage::{Change, Outage, Unwritable};
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
@@ -15,11 +17,9 @@ use super::spending;
 use crate::failpoints::point;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::journal::Entry;
-use crate::ledger::sqlite::{AccountDebit, BUSY_MAX, Database};
+use crate::ledger::sqlite::{BUSY_MAX, Database, SpentRow};
 use crate::ledger::{StoreError, control_socket};
-use crate::pure::hash_map::FastMap;
-use crate::pure::ids::AccountId;
-use crate::pure::time::Timestamp;
+use crate::pure::time::{Day, Timestamp};
 
 /// The thread's state.
 pub(super) struct Committer {
@@ -36,29 +36,40 @@ pub(super) struct Committer {
     group: u64,
     /// Credit entries whose write failed, and of which the file did not say whether it has them. Memory has none of them.
     pub(super) doubtful: Vec<CreditPost>,
+    /// The journal's entries of what had been taken before. What that came to may stand in the queue still.
+    taken_before: Vec<Entry>,
     /// The journal's entries of what was committed, until it is on the disk.
     pub(super) unsynced: Vec<Entry>,
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
-    sync_at: Option<Instant>,
+    pub(super) sync_at: Option<Instant>,
+    /// By what time idempotency keys have expired.
+    pub(super) known_time: KnownTime,
     /// When idempotency keys are written that could not be, and looked through for those that have expired.
-    keys_at: Option<Instant>,
+    pub(super) keys_at: Option<Instant>,
+    /// When what was spent is looked through for periods that were over long ago.
+    pub(super) spent_at: Option<Instant>,
+    /// Up to where that was done, and for which day, while it is under way.
+    pub(super) spent_seen: Option<(SpentRow, Day)>,
     /// Events that were claimed, until when.
     pub(super) leases: HashMap<String, Timestamp>,
     /// Debits that cannot be written.
     outage: Outage,
     /// Whether idempotency keys could not be written when that was last tried.
-    keys_wait: bool,
+    pub(super) keys_wait: bool,
 }
 
 impl Committer {
+    /// # Errors
+    /// When the file cannot be read.
     pub(super) fn new(
         shared: Arc<Shared>,
         database: Database,
         path: PathBuf,
         inbox: mpsc::Receiver<Command>,
-    ) -> Committer {
-        Committer {
+    ) -> Result<Committer, StoreError> {
+        Ok(Committer {
+            known_time: KnownTime::new(&shared.clock, database.known_time()?),
             process: shared.producer.current().0,
             path,
             shared,
@@ -67,22 +78,26 @@ impl Committer {
             unwritten: Vec::new(),
             doubtful: Vec::new(),
             group: 0,
+            taken_before: Vec::new(),
             unsynced: Vec::new(),
             commit_at: None,
             sync_at: None,
             // What has expired before the start, and what was not written before the ledger was taken back.
             keys_at: Some(crate::clock::monotonic()),
+            spent_at: Some(crate::clock::monotonic()),
+            spent_seen: None,
             leases: HashMap::new(),
             outage: Outage::default(),
             keys_wait: false,
-        }
+        })
     }
 
     pub(super) fn run(mut self) {
         let _guard = Unwritable(Arc::clone(&self.shared));
         loop {
-            let due = [self.commit_at, self.sync_at, self.keys_at, self.outage.over_at()];
-            let command = match due.into_iter().flatten().min() {
+            let due = [self.commit_at, self.sync_at, self.keys_at, self.spent_at];
+            let due = due.into_iter().chain([self.outage.over_at()]);
+            let command = match due.flatten().min() {
                 None => self.inbox.recv().map_err(|_| mpsc::RecvTimeoutError::Disconnected),
                 Some(at) => self
                     .inbox
@@ -114,7 +129,7 @@ impl Committer {
                         &self.shared.idempotency,
                         &mut self.database,
                         &call,
-                        self.shared.clock.now(),
+                        self.known_time.of_keys(),
                     )));
                 }
                 Ok(Command::Refused { cell, refused }) => self.raise_refused(&cell, &refused),
@@ -187,42 +202,14 @@ impl Committer {
                 self.delete_expired_keys(now);
             }
         }
+        if self.spent_at.is_some_and(|at| at <= now) {
+            self.forget_spending();
+        }
         if self.sync_at.is_some_and(|at| at <= now) {
             self.sync_at = None;
             if let Err(error) = self.sync() {
                 log::error!("the ledger's file cannot be brought to the disk: {error}");
                 self.sync_at = now.checked_add(SYNC_EVERY);
-            }
-        }
-    }
-
-    /// Writes what waits of idempotency keys. False when that cannot be written: it is tried again.
-    fn write_keys(&mut self) -> bool {
-        let now = crate::clock::monotonic();
-        match keys::write(&self.shared.idempotency, &mut self.database, self.shared.clock.now()) {
-            Ok(()) => {
-                self.keys_at = self.keys_at.or(now.checked_add(KEYS_EVERY));
-                self.keys_wait = false;
-                true
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut self.keys_wait, true) {
-                    log::warn!("idempotency keys cannot be written: {error}");
-                }
-                self.keys_at = now.checked_add(RETRY_EVERY);
-                false
-            }
-        }
-    }
-
-    /// Deletes what has expired, now and then for as long as there are keys.
-    fn delete_expired_keys(&mut self, now: Instant) {
-        match self.database.delete_expired_keys(self.shared.clock.now()) {
-            Ok(false) => self.keys_at = None,
-            Ok(true) => self.keys_at = now.checked_add(KEYS_EVERY),
-            Err(error) => {
-                log::warn!("idempotency keys that have expired cannot be deleted: {error}");
-                self.keys_at = now.checked_add(KEYS_EVERY);
             }
         }
     }
@@ -250,10 +237,30 @@ impl Committer {
     /// # Errors
     /// When the file cannot be written: what was queued is kept for the next try.
     pub(super) fn commit(&mut self) -> Result<(), StoreError> {
+        // Before the queue: what these were taken by stands there now, where the file has not got it yet.
+        let mut before = self.shared.taken_before.lock().unwrap_or_else(PoisonError::into_inner);
+        self.taken_before.append(&mut before);
+        drop(before);
         while self.take_group() {
             self.write_group()?;
         }
+        let before = std::mem::take(&mut self.taken_before);
+        before.into_iter().for_each(|entry| self.is_committed(entry));
         Ok(())
+    }
+
+    /// What an entry stands for is in the file: it is closed once that is on the disk.
+    fn is_committed(&mut self, mut entry: Entry) {
+        entry.acknowledged();
+        self.unsynced.push(entry);
+        self.sync_soon();
+    }
+
+    /// Brings the file to the disk within [`SYNC_EVERY`].
+    pub(super) fn sync_soon(&mut self) {
+        if self.sync_at.is_none() {
+            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
+        }
     }
 
     /// The group to be written: the one that was tried last, or else what is queued. False when there is none.
@@ -289,14 +296,10 @@ impl Committer {
         if let Some(files) = files {
             written_out.into_iter().for_each(|receipt| files.push(receipt));
         }
-        if self.sync_at.is_none() {
-            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
-        }
         spending::bound(&self.unwritten, now.day(), spending::END_USERS_IN_MEMORY);
-        for mut written in self.unwritten.drain(..) {
-            written.entry.acknowledged();
-            self.unsynced.push(written.entry);
-        }
+        let mut written = std::mem::take(&mut self.unwritten);
+        written.drain(..).for_each(|debit| self.is_committed(debit.entry));
+        self.unwritten = written; // Its room is used again.
         self.tell_unwritten();
         Ok(())
     }
@@ -350,33 +353,11 @@ impl Committer {
     }
 }
 
-/// One record an account, whatever the number of its debits: a commit's cost does not grow with the traffic of one account.
-fn sums(debits: &[QueuedDebit]) -> FastMap<AccountId, AccountDebit> {
-    let mut group: FastMap<AccountId, AccountDebit> = FastMap::default();
-    for queued in debits {
-        let record = queued.cell.record.load();
-        let sum = group.entry(record.id.clone()).or_default();
-        sum.low = record.terms.low_balance;
-        // Numbers of one account are queued in the order in which they were closed, so the last one knows all.
-        let numbers = (queued.number.born, queued.numbers.clone());
-        sum.numbers.insert(queued.number.producer, numbers);
-        // The last one's, even when the clock has stepped back over a month's end: memory does the same.
-        (sum.month, sum.month_used) = (queued.month, queued.month_used.pico());
-        let Some(debit) = &queued.debit else { continue };
-        sum.cost = sum.cost.saturating_add(i128::from(debit.cost.pico()));
-        sum.usage.add(queued.day, debit);
-        spending::add(sum, queued, debit);
-    }
-    group
-}
-
 /// What a machine that dies may lose.
 const SYNC_EVERY: Duration = Duration::from_secs(1);
 /// The most places in the journal that wait for files that cannot be written: a third of those that there are.
 pub(super) const UNSYNCED_MAX: usize = 40_000;
-const RETRY_EVERY: Duration = Duration::from_secs(1);
-/// How often idempotency keys are looked through for those that have expired.
-const KEYS_EVERY: Duration = Duration::from_secs(60);
+pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How long a ledger that closes tries to write what is queued, and how long each try waits while another process writes, and after it.
 const END_MAX: Duration = Duration::from_secs(10);
 const END_PAUSE: Duration = Duration::from_millis(200);
@@ -384,14 +365,14 @@ const END_PAUSE: Duration = Duration::from_millis(200);
 /// Starts the ledger's thread.
 ///
 /// # Errors
-/// When it cannot be started.
+/// When it cannot be started, or the file cannot be read.
 pub(super) fn start_thread(
     shared: &Arc<Shared>,
     database: Database,
     path: &Path,
 ) -> Result<(Commands, std::thread::JoinHandle<()>), StoreError> {
     let (commands, inbox) = mpsc::channel();
-    let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox);
+    let committer = Committer::new(Arc::clone(shared), database, path.to_owned(), inbox)?;
     let thread = std::thread::Builder::new()
         .name("ledger".to_owned())
         .spawn(move || committer.run())

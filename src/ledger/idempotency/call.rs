@@ -1,8 +1,11 @@
 //! What the stores are told of a call with an idempotency key, and what they answer.
 
+use serde::{Deserialize, Serialize};
+
 use crate::config::Idempotency;
 use crate::pure::idempotency::{Answer, Fingerprint, KeyName, Record};
 use crate::pure::ids::{KeyId, RequestId};
+use crate::pure::time::Timestamp;
 
 /// A call that brings an idempotency key.
 #[derive(Clone, Debug)]
@@ -38,11 +41,40 @@ pub(in crate::ledger) enum KeyEnd {
     Unsent,
 }
 
+/// A key that is free, as a process tells the one that has its ledger by now: the key's call came to nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FreedKey {
+    pub(in crate::ledger) key: KeyId,
+    pub(in crate::ledger) name: [u8; 32],
+    pub(in crate::ledger) request: RequestId,
+}
+
+impl FreedKey {
+    pub(in crate::ledger) fn of(call: &KeyedCall) -> FreedKey {
+        FreedKey {
+            key: call.key.clone(),
+            name: *call.name.as_bytes(),
+            request: call.request,
+        }
+    }
+}
+
 /// One write: that a call is sent, or how it ended.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::ledger) enum KeyWrite<'a> {
     Sent(&'a KeyedCall),
     Ended(&'a KeyedCall, &'a KeyEnd),
+    /// One of the process before ended without a bill.
+    Freed(&'a FreedKey),
+}
+
+/// By which times keys are written and forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::ledger) struct KeyTimes {
+    /// What the clock says: from then on a key that is sent is known for 24 hours.
+    pub(in crate::ledger) clock: Timestamp,
+    /// What has expired by then is forgotten.
+    pub(in crate::ledger) known: Timestamp,
 }
 
 /// Most ends that wait for their store; beyond that, a store that does not take them has keys taken whose calls are over.

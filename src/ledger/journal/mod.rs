@@ -48,7 +48,7 @@ pub struct LiveHold {
     pub key: KeyId,
     /// Under whose limit it counts beside its key's.
     pub end_user: Option<EndUser>,
-    /// What is held.
+    /// What is held; 0 for one that is free, or was granted nothing yet.
     pub amount: Credits,
 }
 
@@ -209,6 +209,11 @@ impl Entry {
     /// No entry: for a ledger without a journal, as tests and benches have it.
     pub const fn none() -> Entry {
         Entry(None)
+    }
+
+    /// Whether there is none.
+    pub(super) fn is_none(&self) -> bool {
+        self.0.is_none()
     }
 
     /// The name under which the call will be billed. It has to stand here before anything of an answer is passed on.

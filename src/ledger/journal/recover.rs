@@ -92,9 +92,7 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
             // SAFETY: it is a journal of another process.
             let read = unsafe { slot.read() };
             // What cannot be read is being written at this moment.
-            if let Ok(Some(found)) = read
-                && amount > Credits::ZERO
-            {
+            if let Ok(Some(found)) = read {
                 ledger.hold_for_predecessor(&LiveHold {
                     id: found.id,
                     account: found.account,

@@ -8,6 +8,7 @@ mod histories;
 mod lines;
 mod recovered;
 mod unfinished;
+mod unwritten;
 
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};

@@ -156,7 +156,9 @@ impl Shared {
                 digest,
                 overlap_ms,
             } => self.rotate_key(link, &key, Rotation::of(&digest, overlap_ms)?).await,
-            AdminOp::Reserve(_) => Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned())),
+            AdminOp::Reserve(_) | AdminOp::KeysFreed { .. } => {
+                Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned()))
+            }
         }
     }
 

@@ -7,7 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, params};
 
 use super::{Database, corrupt};
 use crate::ledger::StoreError;
-use crate::ledger::idempotency::call::{KeyEnd, KeyWrite, KeyedCall};
+use crate::ledger::idempotency::call::{FreedKey, KeyEnd, KeyTimes, KeyWrite, KeyedCall};
 use crate::pure::idempotency::{Answer, Fingerprint, KEPT_MS, Owner, Record, State};
 use crate::pure::ids::{KeyId, RequestId};
 use crate::pure::time::Timestamp;
@@ -19,9 +19,13 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
 }
 
 impl Database {
-    /// What is known of the key of a call. A call that was sent counts as gone: whoever owns the file knows those that run. The answer is
-    /// read for the same call only.
-    pub(in crate::ledger) fn key_record(&self, call: &KeyedCall, now: Timestamp) -> Result<Option<Record>, StoreError> {
+    /// What is known of the key of a call, of those that have not expired at `known`. A call that was sent counts as gone: whoever owns the
+    /// file knows those that run. The answer is read for the same call only.
+    pub(in crate::ledger) fn key_record(
+        &self,
+        call: &KeyedCall,
+        known: Timestamp,
+    ) -> Result<Option<Record>, StoreError> {
         let sql =
             "SELECT fingerprint, request, state, streamed, CASE WHEN fingerprint = ?4 THEN answer END FROM idempotency
                    WHERE key = ?1 AND name = ?2 AND expires > ?3";
@@ -34,7 +38,7 @@ impl Database {
         let found = self
             .connection
             .prepare_cached(sql)?
-            .query_row(params![call.key.as_str(), name, now.0, fingerprint], row)
+            .query_row(params![call.key.as_str(), name, known.0, fingerprint], row)
             .optional()?;
         let Some((fingerprint, request, state, streamed, answer)) = found else {
             return Ok(None);
@@ -66,19 +70,20 @@ impl Database {
     pub(in crate::ledger) fn write_keys(
         &mut self,
         writes: &[KeyWrite<'_>],
-        now: Timestamp,
+        times: KeyTimes,
     ) -> Result<Vec<bool>, StoreError> {
         let write = |t: &Transaction<'_>| {
             let mut written = Vec::with_capacity(writes.len());
             for write in writes {
                 written.push(match write {
-                    KeyWrite::Sent(call) => sent(t, call, now)?,
-                    KeyWrite::Ended(call, KeyEnd::Freed | KeyEnd::Unsent) => free(t, call)?,
+                    KeyWrite::Sent(call) => sent(t, call, times)?,
+                    KeyWrite::Ended(call, KeyEnd::Freed | KeyEnd::Unsent) => free(t, &FreedKey::of(call))?,
+                    KeyWrite::Freed(freed) => free(t, freed)?,
                     KeyWrite::Ended(call, KeyEnd::Billed(answer)) => billed(t, call, answer.as_ref())?,
                 });
             }
             let most = i64::try_from(writes.len()).unwrap_or(i64::MAX).saturating_mul(2);
-            delete_expired(t, now, most.saturating_add(EXPIRED_MORE))?;
+            delete_expired(t, times.known, most.saturating_add(EXPIRED_MORE))?;
             Ok(written)
         };
         if writes.iter().any(|write| matches!(write, KeyWrite::Sent(_))) {
@@ -90,27 +95,47 @@ impl Database {
         Ok(written)
     }
 
-    /// Deletes some of what has expired, and says whether records are left.
-    pub(in crate::ledger) fn delete_expired_keys(&mut self, now: Timestamp) -> Result<bool, StoreError> {
+    /// Deletes some of what has expired at `known`, and says whether records are left.
+    pub(in crate::ledger) fn delete_expired_keys(&mut self, known: Timestamp) -> Result<bool, StoreError> {
         let transaction = self.connection.transaction()?;
-        delete_expired(&transaction, now, EXPIRED_AT_ONCE)?;
+        delete_expired(&transaction, known, EXPIRED_AT_ONCE)?;
         let (left, _) = sums(&transaction, ALL)?;
         transaction.commit()?;
         Ok(left > 0)
     }
+
+    /// What time it was when the file's owner last kept it; else when the newest key was sent. None in a file without keys.
+    pub(in crate::ledger) fn known_time(&self) -> Result<Option<Timestamp>, StoreError> {
+        if let Some(kept) = self.setting(KNOWN_TIME)? {
+            return Ok(Some(Timestamp(kept.parse().map_err(corrupt)?)));
+        }
+        let newest: Option<i64> = self
+            .connection
+            .query_row("SELECT max(expires) FROM idempotency", [], |row| row.get(0))?;
+        Ok(newest.map(|expires| Timestamp(expires).plus_millis(-KEPT_MS)))
+    }
+
+    /// Keeps what time it is, as far as that is known, for the next start. It need not be on the disk.
+    pub(in crate::ledger) fn keep_known_time(&self, known: Timestamp) -> Result<(), StoreError> {
+        let sql = "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2";
+        self.connection
+            .prepare_cached(sql)?
+            .execute(params![KNOWN_TIME, known.0.to_string()])?;
+        Ok(())
+    }
 }
 
-fn sent(t: &Transaction<'_>, call: &KeyedCall, now: Timestamp) -> Result<bool, StoreError> {
+fn sent(t: &Transaction<'_>, call: &KeyedCall, times: KeyTimes) -> Result<bool, StoreError> {
     let key = call.key.as_str();
     let (name, request) = (call.name.as_bytes(), call.request.as_bytes());
     let expired = t
         .prepare_cached("DELETE FROM idempotency WHERE key = ?1 AND name = ?2 AND expires <= ?3 RETURNING bytes")?
-        .query_row(params![key, name, now.0], |row| row.get::<_, i64>(0))
+        .query_row(params![key, name, times.known.0], |row| row.get::<_, i64>(0))
         .optional()?;
     if let Some(bytes) = expired {
         count(t, key, -1, bytes.saturating_neg())?;
     }
-    let expires = now.plus_millis(KEPT_MS);
+    let expires = times.clock.plus_millis(KEPT_MS);
     let sql =
         "INSERT INTO idempotency (key, name, fingerprint, request, state, expires) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
                ON CONFLICT (key, name) DO NOTHING";
@@ -128,9 +153,9 @@ fn sent(t: &Transaction<'_>, call: &KeyedCall, now: Timestamp) -> Result<bool, S
     Ok(inserted > 0)
 }
 
-fn free(t: &Transaction<'_>, call: &KeyedCall) -> Result<bool, StoreError> {
+fn free(t: &Transaction<'_>, freed: &FreedKey) -> Result<bool, StoreError> {
     let sql = "DELETE FROM idempotency WHERE key = ?1 AND name = ?2 AND request = ?3 AND state = ?4";
-    let (key, name, request) = (call.key.as_str(), call.name.as_bytes(), call.request.as_bytes());
+    let (key, name, request) = (freed.key.as_str(), &freed.name, freed.request.as_bytes());
     let freed = t.prepare_cached(sql)?.execute(params![key, name, request, SENT])?;
     if freed > 0 {
         count(t, key, -1, 0)?;
@@ -234,6 +259,8 @@ const ALL: &str = "";
 const SENT: i64 = 0;
 const STORED: i64 = 1;
 const NOT_STORED: i64 = 2;
+/// The setting that says what time it was, in milliseconds since 1970.
+const KNOWN_TIME: &str = "known time";
 /// How many expired records a group of writes deletes, beside twice as many as it writes.
 const EXPIRED_MORE: i64 = 10;
 /// How many are deleted at once where nothing is written.

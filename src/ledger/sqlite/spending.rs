@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use rusqlite::{Connection, Transaction, params};
+use rusqlite::{Connection, Row, Transaction, params};
 
 use super::{Database, PART, corrupt};
 use crate::ledger::StoreError;
@@ -19,6 +19,15 @@ use crate::pure::time::Day;
 
 /// What a group of debits adds: who spent how much in which period.
 pub(in crate::ledger) type SpendSums = HashMap<(KeyId, Option<EndUserId>, SpendPeriod), Credits>;
+
+/// A row by its name: up to which one all were looked at. Without one it is before the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(in crate::ledger) struct SpentRow {
+    account: String,
+    key: String,
+    end_user: String,
+    period: String,
+}
 
 /// Adds what files of earlier versions do not have. Those versions read and write such a file all the same, and know no limits.
 pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError> {
@@ -36,20 +45,25 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
     Ok(())
 }
 
-/// What each account's keys and end users have spent.
-pub(super) fn all(connection: &Connection) -> Result<HashMap<String, KeptSpending>, StoreError> {
+/// What each account's keys and end users have spent, in the periods that were not over before `day`.
+pub(super) fn since(connection: &Connection, day: Day) -> Result<HashMap<String, KeptSpending>, StoreError> {
     let mut statement = connection.prepare("SELECT account, key, end_user, period, spent FROM spent")?;
     let mut rows = statement.query([])?;
     let mut all: HashMap<String, KeptSpending> = HashMap::new();
     while let Some(row) = rows.next()? {
-        let (key, end_user, period): (String, String, String) = (row.get(1)?, row.get(2)?, row.get(3)?);
+        let period: SpendPeriod = row.get_ref(3)?.as_str().map_err(corrupt)?.parse().map_err(corrupt)?;
+        if period.is_before(day) {
+            continue;
+        }
+        let (key, end_user): (String, String) = (row.get(1)?, row.get(2)?);
         let end_user = match end_user.as_str() {
             "" => None,
             _ => Some(EndUserId::try_from(end_user).map_err(corrupt)?),
         };
-        let name = (key.into(), end_user, period.parse().map_err(corrupt)?);
         let spent = Credits::from_pico(row.get(4)?);
-        all.entry(row.get(0)?).or_default().insert(name, spent);
+        all.entry(row.get(0)?)
+            .or_default()
+            .insert((key.into(), end_user, period), spent);
     }
     Ok(all)
 }
@@ -98,29 +112,54 @@ impl Database {
         })
     }
 
-    /// Forgets the periods that were over long ago: their usage stays.
-    pub(in crate::ledger) fn forget_spending(&mut self, today: Day) -> Result<(), StoreError> {
+    /// Looks at the rows that follow `from`, a few of them, and deletes those of periods that were over long before `today`: their usage
+    /// stays. The last row that was looked at; none when no more follow.
+    pub(in crate::ledger) fn forget_spending(
+        &mut self,
+        from: &SpentRow,
+        today: Day,
+    ) -> Result<Option<SpentRow>, StoreError> {
         let oldest = Day(today.0.saturating_sub(KEPT_DAYS));
-        let mut old: Vec<String> = Vec::new();
-        {
-            let mut statement = self.connection.prepare("SELECT DISTINCT period FROM spent")?;
-            let mut rows = statement.query([])?;
-            while let Some(row) = rows.next()? {
-                let text: String = row.get(0)?;
-                if text.parse::<SpendPeriod>().map_err(corrupt)?.is_before(oldest) {
-                    old.push(text);
-                }
+        let mut rows = self.rows_behind(from)?;
+        let mut old: Vec<&SpentRow> = Vec::new();
+        for row in &rows {
+            if row.period.parse::<SpendPeriod>().map_err(corrupt)?.is_before(oldest) {
+                old.push(row);
             }
         }
-        if old.is_empty() {
-            return Ok(());
-        }
-        self.durably(|t| {
-            for period in &old {
-                t.execute("DELETE FROM spent WHERE period = ?1", [period])?;
+        if !old.is_empty() {
+            let transaction = self.connection.transaction()?;
+            for row in old {
+                transaction
+                    .prepare_cached(
+                        "DELETE FROM spent WHERE account = ?1 AND key = ?2 AND end_user = ?3 AND period = ?4",
+                    )?
+                    .execute([&row.account, &row.key, &row.end_user, &row.period])?;
             }
-            Ok(())
-        })
+            transaction.commit()?;
+        }
+        let is_last = rows.len() < usize::try_from(ROWS_AT_ONCE).unwrap_or(usize::MAX);
+        Ok(rows.pop().filter(|_| !is_last))
+    }
+
+    /// In the order in which they lie in the file, so that no index is needed to look through all of them.
+    fn rows_behind(&self, from: &SpentRow) -> Result<Vec<SpentRow>, StoreError> {
+        let mut statement = self.connection.prepare_cached(
+            "SELECT account, key, end_user, period FROM spent WHERE (account, key, end_user, period) > (?1, ?2, ?3, ?4)
+             ORDER BY account, key, end_user, period LIMIT ?5",
+        )?;
+        let named = |row: &Row<'_>| {
+            Ok(SpentRow {
+                account: row.get(0)?,
+                key: row.get(1)?,
+                end_user: row.get(2)?,
+                period: row.get(3)?,
+            })
+        };
+        let (account, key, end_user, period) = (&from.account, &from.key, &from.end_user, &from.period);
+        let rows = statement.query_map(params![account, key, end_user, period, ROWS_AT_ONCE], named)?;
+        let rows = rows.collect::<Result<Vec<_>, _>>()?;
+        Ok(rows)
     }
 
     /// What a key with a limit has spent in all is what its usage says.
@@ -169,6 +208,8 @@ fn spent_before(
 
 /// For how many days after its end a period is remembered: calls that came in it may be found in a journal as late. In Redis, too (`spend.lua`).
 const KEPT_DAYS: i64 = 62;
+/// How many rows are looked at, and may be deleted, at once: some milliseconds.
+pub(super) const ROWS_AT_ONCE: i64 = 500;
 /// The usage that counts under a key: its own, and that of keys which count as it.
 const COUNTED: &str = "(u.key = s.key OR u.key IN (SELECT 'key_' || substr(digest, 1, 16) FROM keys
     WHERE account = s.account AND json_extract(settings, '$.counts_as') = s.key))";

@@ -6,9 +6,12 @@ mod events;
 mod keys;
 mod names;
 mod receipts;
+mod spent;
+mod synced;
 
 use super::*;
 use crate::ledger::tests::rig::NOW;
+use crate::pure::ids::Tier;
 
 const DAY_MS: i64 = 86_400_000;
 

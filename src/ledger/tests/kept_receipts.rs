@@ -118,11 +118,14 @@ fn receipts_are_deleted_after_their_days_in_small_steps() {
     audit_is_clean(&ledger);
 }
 
+/// What is too old was so at the last debit: by the clock alone nobody knows.
 #[test]
 fn a_start_deletes_what_is_too_old() {
     let file = File::new();
     drop(file.calls(3, 0..10));
     file.clock.advance(4 * DAY_MS);
+    assert_eq!(kept(&file.open(3)), 10);
+    drop(file.calls(0, 10..11));
     assert_eq!(kept(&file.open(3)), 0);
 }
 

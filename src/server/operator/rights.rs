@@ -48,7 +48,8 @@ pub(super) fn needed(op: &AdminOp) -> Way {
         | AdminOp::NoteRecovered(_)
         | AdminOp::Operator(OperatorOp::Find { .. })
         | AdminOp::Event(EventOp::Raise(_) | EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring)
-        | AdminOp::Reserve(_) => return Way::Closed,
+        | AdminOp::Reserve(_)
+        | AdminOp::KeysFreed { .. } => return Way::Closed,
     })
 }
 

@@ -4,15 +4,18 @@ use std::io::{BufRead, BufReader};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NOW, open, request, rig};
+use super::{NOW, credits, open, request, rig};
 use crate::ledger::admin::accounts::AccountOp;
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::embedded::Embedded;
+use crate::ledger::journal::{Entry, LiveHold};
 use crate::ledger::remote::{RemoteReply, RemoteReserve};
 use crate::ledger::terms::{AccountStatus, TermsChange};
 use crate::ledger::tests::rig::key_create;
-use crate::pure::ids::{ApiKey, Tier};
+use crate::pure::account::{Denial, ReserveRequest, Scope};
+use crate::pure::ids::{ApiKey, KeyId, Tier};
+use crate::pure::limits::{LimitOverrides, Limits};
 use crate::pure::operator::{Role, token};
 
 pub(super) fn terms(status: AccountStatus) -> AdminOp {
@@ -158,4 +161,60 @@ fn a_ledger_that_came_back_is_locked_for_others() {
         assert!(is_locked(rig.store.path()));
         rig.store.run_blocking(AdminOp::Audit).unwrap();
     }
+}
+
+/// A key with limits of its own counts its own calls, and they do not count against the others of its account.
+#[test]
+fn a_call_of_the_process_before_counts_where_its_key_counts() {
+    let rig = rig();
+    let digest = ApiKey::from_random("tg_", [2; 32]).digest();
+    let create = AdminOp::KeyCreate {
+        digest: digest.to_hex(),
+        account: "acme".parse().unwrap(),
+        tier: None,
+        domains: Vec::new(),
+        expires_in_ms: None,
+        limits: LimitOverrides {
+            concurrency: Some(1),
+            ..LimitOverrides::default()
+        },
+        settings: Default::default(),
+    };
+    rig.store.run_blocking(create).unwrap();
+    let cell = rig.store.place(&"acme".parse().unwrap()).unwrap();
+    let is_full = |n, scope: Scope| {
+        let asked = ReserveRequest {
+            scope,
+            limits: Limits {
+                rpm: 1000,
+                tpm: 1_000_000,
+                concurrency: 1,
+            },
+            ..request(n, "1")
+        };
+        match rig.store.reserve(&cell, &asked, &mut Entry::none()).unwrap().unwrap() {
+            Ok(_) => {
+                cell.state().release(asked.id);
+                false
+            }
+            Err(Denial::Concurrency(_)) => true,
+            Err(other) => panic!("{other:?}"),
+        }
+    };
+    let (own, others) = (KeyId::of(&digest), KeyId::of(&rig.key));
+    let hold = |n, key: &KeyId| LiveHold {
+        id: request(n, "1").id,
+        account: "acme".parse().unwrap(),
+        key: key.clone(),
+        end_user: None,
+        amount: credits("1"),
+    };
+    rig.store.hold_for_predecessor(&hold(1, &own));
+    assert!(is_full(2, Scope::Key(own.clone())));
+    assert!(!is_full(3, Scope::Account));
+    rig.store.hold_for_predecessor(&hold(4, &others));
+    assert!(is_full(5, Scope::Account));
+    rig.store.predecessors_ended();
+    assert!(!is_full(6, Scope::Key(own)));
+    assert!(!is_full(7, Scope::Account));
 }

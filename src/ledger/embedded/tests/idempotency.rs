@@ -1,8 +1,10 @@
-//! Idempotency keys of calls that run in the process before this one.
+//! Idempotency keys of calls that run in the process before this one, and of those that a process of before has sent.
 
 use super::spending::caller;
 use super::*;
 use crate::config::Idempotency;
+use crate::ledger::control;
+use crate::ledger::embedded::stops::tell_freed;
 use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
 use crate::ledger::journal::LiveHold;
 use crate::ledger::tests::rig::request_id;
@@ -102,4 +104,77 @@ fn a_name_that_is_used_again_when_it_has_expired_counts_once() {
     let mut database = Database::open(&folder.path().join("ledger.db")).unwrap();
     assert!(database.delete_expired_keys(clock.now()).unwrap());
     assert!(!database.delete_expired_keys(clock.now().plus_millis(KEPT_MS)).unwrap());
+}
+
+/// Sends a call under this name.
+fn send(store: &Embedded, call: &KeyedCall) {
+    assert!(matches!(block_on(store.take_key(call)), Ok(Found::Nothing)));
+    block_on(store.send_under_key(call)).unwrap();
+}
+
+/// While calls run on, and as their process ends.
+#[test]
+fn a_key_whose_call_comes_to_nothing_in_the_process_before_is_free() {
+    let rig = rig();
+    let caller = caller(&rig.store, rig.key);
+    let calls = [("none", 1), ("billed", 2), ("last", 3)].map(|(name, n)| keyed(&caller, name, n));
+    calls.iter().for_each(|call| send(&rig.store, call));
+    rig.store.hand_over().unwrap();
+    let [none, billed, last] = calls;
+    rig.store.end_key(&none, KeyEnd::Freed);
+    tell_freed(&rig.store.shared, rig.store.path());
+    assert_eq!(rig.store.shared.idempotency.freed(9).len(), 1, "nobody listens yet");
+
+    let successor = open(&rig.folder);
+    control::listen(&successor).unwrap();
+    let is_free = |name| match block_on(successor.take_key(&keyed(&caller, name, 9))) {
+        Ok(Found::Nothing) => true,
+        Ok(Found::Known(_)) => false,
+        other => panic!("{other:?}"),
+    };
+    rig.store.end_key(&billed, KeyEnd::Billed(None));
+    tell_freed(&rig.store.shared, rig.store.path());
+    assert_eq!(["none", "billed", "last"].map(is_free), [true, false, false]);
+    assert!(rig.store.shared.idempotency.freed(9).is_empty());
+    rig.store.end_key(&last, KeyEnd::Freed);
+    rig.store.close();
+    assert_eq!(["billed", "last"].map(is_free), [false, true]);
+}
+
+/// A machine boots two days ahead, and its clock is set right while the gateway runs; and the other way round.
+#[test]
+fn no_clock_that_is_ahead_has_a_call_made_again() {
+    let rig = rig();
+    let call = keyed(&caller(&rig.store, rig.key), "a", 1);
+    send(&rig.store, &call);
+    rig.store.end_key(&call, KeyEnd::Billed(None));
+    let Rig { folder, store, .. } = rig;
+    drop(store);
+    let again = KeyedCall {
+        request: request_id(2),
+        ..call
+    };
+    let two_days = 2 * KEPT_MS;
+    for (at_start, then) in [(two_days, -two_days), (0, two_days)] {
+        let clock = Clock::manual(NOW.plus_millis(at_start));
+        let copy = tempfile::tempdir().unwrap();
+        let path = copy.path().join("ledger.db");
+        std::fs::copy(folder.path().join("ledger.db"), &path).unwrap();
+        let store = Embedded::open(&path, clock.clone()).unwrap();
+        let is_known = || match block_on(store.take_key(&again)) {
+            Ok(Found::Known(_)) => true,
+            Ok(Found::Nothing) => {
+                store.end_key(&again, KeyEnd::Unsent);
+                false
+            }
+            other => panic!("{other:?}"),
+        };
+        assert!(is_known());
+        clock.set_by(then);
+        assert!(is_known());
+        clock.advance(KEPT_MS - 1);
+        assert!(is_known());
+        clock.advance(1);
+        assert!(!is_known());
+    }
 }

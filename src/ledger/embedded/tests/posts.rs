@@ -36,7 +36,7 @@ pub(super) fn thread_of(rig: Rig, receipt_days: u32, clock: Clock) -> Thread {
     database.keep_receipts(bounds, clock.now().day()).unwrap();
     let shared = Arc::new(Shared::load(&database, clock, take_lock(&path).unwrap()).unwrap());
     let (_commands, inbox) = std::sync::mpsc::channel();
-    let committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox);
+    let committer = Committer::new(Arc::clone(&shared), database, path.clone(), inbox).unwrap();
     Thread {
         _folder: rig.folder,
         shared,

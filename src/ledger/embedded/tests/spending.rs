@@ -7,6 +7,7 @@ use crate::ledger::journal::LiveHold;
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::pure::account::{Denial, Spent};
 use crate::pure::spend::{EndUser, EndUserId, Reset, Spender};
+use crate::pure::time::Day;
 
 pub(super) fn limited(rig: &Rig) -> Caller {
     let change = KeyChange {
@@ -134,6 +135,28 @@ fn keys_of_a_rotation_spend_one_limit_after_a_start_too() {
 
 const LATER_MS: i64 = 100 * 86_400_000;
 
+/// Rows of what was spent, and those of all time.
+fn rows(path: &Path) -> (i64, i64) {
+    let file = rusqlite::Connection::open(path).unwrap();
+    let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
+    (
+        count("SELECT count(*) FROM spent"),
+        count("SELECT count(*) FROM spent WHERE period = 't'"),
+    )
+}
+
+/// What is left of them once the ledger's thread has looked through them that much later.
+fn rows_later(file: &Path, key: KeyDigest) -> (i64, i64) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("ledger.db");
+    std::fs::copy(file, &path).unwrap();
+    let clock = Clock::manual(NOW.plus_millis(LATER_MS));
+    let store = Embedded::open(&path, clock.clone()).unwrap();
+    let mut thread = super::posts::thread_of(Rig { folder, store, key }, 0, clock);
+    thread.committer.do_what_is_due();
+    rows(&thread.path)
+}
+
 #[test]
 fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
     let rig = rig();
@@ -141,15 +164,10 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
     let hold = crate::ledger::tests::rig::block_on(caller.reserve(&ask(&caller, 1, "0.5", "anna")));
     hold.unwrap().unwrap().settle(debit_of(&caller, "0.5"));
     rig.store.close();
-    let rows = |folder: &tempfile::TempDir| {
-        let file = rusqlite::Connection::open(folder.path().join("ledger.db")).unwrap();
-        let count = |sql: &str| file.query_row(sql, [], |row| row.get::<_, i64>(0)).unwrap();
-        (
-            count("SELECT count(*) FROM spent"),
-            count("SELECT count(*) FROM spent WHERE period = 't'"),
-        )
-    };
-    assert_eq!(rows(&rig.folder), (5, 1));
+    let path = rig.folder.path().join("ledger.db");
+    assert_eq!(rows(&path), (5, 1));
+    // Nothing shows that this time has passed: the clock may be ahead.
+    assert_eq!(rows_later(&path, rig.key), (5, 1));
     let Rig { folder, store, key } = rig;
     drop((caller, store));
     let open_at = |later_ms| {
@@ -158,16 +176,17 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
             Clock::manual(NOW.plus_millis(later_ms)),
         )
     };
-    // Nothing shows that this time has passed: the clock may be ahead.
-    open_at(LATER_MS).unwrap().close();
-    assert_eq!(rows(&folder), (5, 1));
-    let store = open_at(0).unwrap();
-    let caller_then = self::caller(&store, key);
-    let spent = crate::ledger::tests::rig::block_on(caller_then.key_spent(Reset::Daily)).unwrap();
-    assert_eq!(spent.spent, credits("0.5"), "it still counts");
-    store.close();
-    drop((caller_then, store));
-    // A debit that much later does.
+    // What is now counts in a process that began by a clock that was ahead.
+    for later_ms in [0, LATER_MS] {
+        let store = open_at(later_ms).unwrap();
+        let cell = store.find_key(&key).unwrap().place;
+        let key = crate::pure::ids::KeyId::of(&key);
+        let spent = cell.state().spent(&key, Reset::Daily.period(NOW.day()));
+        assert_eq!(spent.spent, credits("0.5"), "it still counts");
+        assert_eq!(cell.state().end_users_known(), 1);
+        store.close();
+    }
+    // A debit that much later shows it.
     let store = open_at(LATER_MS).unwrap();
     let caller_later = self::caller(&store, key);
     let asked = ReserveRequest {
@@ -179,9 +198,18 @@ fn periods_that_were_over_long_ago_are_forgotten_and_all_time_is_not() {
     hold.unwrap().unwrap().settle(debit_of(&caller_later, "0.5"));
     store.close();
     drop((caller_later, store));
-    assert_eq!(rows(&folder), (9, 1));
-    open_at(LATER_MS).unwrap().close();
-    assert_eq!(rows(&folder), (5, 1));
+    assert_eq!(rows(&path), (9, 1));
+    assert_eq!(rows_later(&path, key), (5, 1));
+    // And the days of before are not read at the next start.
+    let store = open_at(LATER_MS).unwrap();
+    let cell = store.find_key(&key).unwrap().place;
+    assert_eq!(cell.state().end_users_known(), 1);
+    let spent = |day: Day| {
+        let key = crate::pure::ids::KeyId::of(&key);
+        cell.state().spent(&key, Reset::Daily.period(day)).spent
+    };
+    let later = NOW.plus_millis(LATER_MS).day();
+    assert_eq!([NOW.day(), later].map(spent), [Credits::ZERO, credits("0.5")]);
 }
 
 /// Calls of the process before, which are held without being asked for, count under their limits.

@@ -15,7 +15,7 @@ use crate::pure::idempotency::{Fingerprint, KEPT_MS, KeyName};
 use crate::pure::operator::{Role, operator_id, token};
 use crate::pure::spend::{EndUser, EndUserId, Reset};
 
-fn queued(cell: &Arc<EmbeddedAccount>, number: CallNumber, debit: Debit) -> QueuedDebit {
+pub(super) fn queued(cell: &Arc<EmbeddedAccount>, number: CallNumber, debit: Debit) -> QueuedDebit {
     QueuedDebit {
         is_tracked: false,
         cell: Arc::clone(cell),
@@ -150,28 +150,55 @@ fn keyed(key: &str, name: &str, n: u64) -> KeyedCall {
     }
 }
 
+/// What the clock says of the time before the start may not be so: a key lives as long as it had to when the file was last written.
 #[test]
-fn keys_that_have_expired_are_deleted_at_the_start() {
+fn keys_that_have_expired_are_deleted_once_that_is_known() {
     let rig = rig();
     let call = keyed("key_x", "a", 1);
     assert!(matches!(block_on(rig.store.take_key(&call)), Ok(Found::Nothing)));
     block_on(rig.store.send_under_key(&call)).unwrap();
     rig.store.end_key(&call, KeyEnd::Billed(None));
     rig.store.close();
-    for (later, left) in [(KEPT_MS - 1, 1), (KEPT_MS, 0)] {
-        let path = rig.folder.path().join(format!("after-{later}"));
-        std::fs::create_dir(&path).unwrap();
-        let copy = Rig {
-            store: Arc::clone(&rig.store),
-            folder: tempfile::tempdir_in(&path).unwrap(),
-            key: rig.key,
-        };
-        std::fs::copy(rig.store.path(), copy.folder.path().join("ledger.db")).unwrap();
-        let mut thread = thread_of(copy, 0, Clock::manual(NOW.plus_millis(later)));
-        thread.committer.do_what_is_due();
+    let count = |thread: &Thread| {
         let file = rusqlite::Connection::open(&thread.path).unwrap();
         let count = file.query_row("SELECT count(*) FROM idempotency", [], |row| row.get::<_, i64>(0));
-        assert_eq!(count.unwrap(), left, "after {later} ms");
+        count.unwrap()
+    };
+    for (ahead, passed, left) in [
+        (0, KEPT_MS - 1, 1),
+        (0, KEPT_MS, 0),
+        (2 * KEPT_MS, 0, 1),
+        (2 * KEPT_MS, KEPT_MS - 1, 1),
+        (2 * KEPT_MS, KEPT_MS, 0),
+    ] {
+        let clock = Clock::manual(NOW.plus_millis(ahead));
+        let mut thread = thread_of(copy_of(&rig), 0, clock.clone());
+        clock.advance(passed);
+        thread.committer.do_what_is_due();
+        assert_eq!(count(&thread), left, "{ahead} ms ahead, after {passed} ms");
+    }
+    // Of a process that ran for a moment by a clock that is ahead the next one learns nothing.
+    let ahead = || Clock::manual(NOW.plus_millis(2 * KEPT_MS));
+    let mut thread = thread_of(copy_of(&rig), 0, ahead());
+    thread.committer.do_what_is_due();
+    let before = thread.committer.database.known_time();
+    assert_eq!(before, Ok(Some(NOW)));
+    // Nor does what runs, when its clock is set ahead.
+    let clock = Clock::manual(NOW);
+    let mut thread = thread_of(copy_of(&rig), 0, clock.clone());
+    clock.set_by(2 * KEPT_MS);
+    thread.committer.do_what_is_due();
+    assert_eq!(count(&thread), 1);
+}
+
+/// A ledger whose file is a copy of that of another, which is closed.
+fn copy_of(rig: &Rig) -> Rig {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(rig.store.path(), folder.path().join("ledger.db")).unwrap();
+    Rig {
+        store: Arc::clone(&rig.store),
+        folder,
+        key: rig.key,
     }
 }
 

@@ -160,6 +160,8 @@ impl<'a> Site<'a> {
                     self.resolve(call, Credits::ZERO);
                 }
             }
+            // What is put back stands there until its debits are on the disk: copies of copies would double with each.
+            Step::Copy if files_in(self.folder.path(), "journal").len() > COPIED_MAX => {}
             Step::Copy => {
                 let calls = self.holds.keys().filter_map(|call| {
                     let delivered = self.calls[call].delivered?;
@@ -248,6 +250,8 @@ impl<'a> Site<'a> {
 }
 
 const EXTENSIONS: [&str; 2] = ["journal", "prompts"];
+/// Journals that one copy has at most.
+const COPIED_MAX: usize = 4;
 
 fn files_in(folder: &Path, extension: &str) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());

@@ -212,18 +212,32 @@ fn a_call_that_is_neither_billed_nor_given_back_stays_in_the_journal() {
     assert_eq!((recovered.journals, recovered.released), (1, 1));
 }
 
-/// A call that stands in the journal of the process before, and was granted nothing yet.
+/// A call of the process before that was granted nothing yet, and one that costs nothing: who brings the second one's idempotency key is told
+/// that it runs.
 #[test]
-fn nothing_is_held_for_a_call_that_was_granted_nothing() {
+fn nothing_is_held_for_calls_that_hold_nothing_and_they_are_known_to_run() {
     let mut rig = Rig::new();
     let folder = rig.folder.path().to_owned();
     let asks = rig.process().begin(1, PROMPT);
+    let free = {
+        let (process, wanted) = (rig.process(), request(2, "0"));
+        let reserved = process.caller.reserve_journaled(&wanted, process.begin(2, PROMPT));
+        block_on(reserved).unwrap().unwrap()
+    };
+    assert_eq!(free.amount(), Credits::ZERO);
     let old = rig.process.take().unwrap();
     let Ledger::Embedded(store) = &old.ledger else { panic!() };
     store.hand_over().unwrap();
     let new = Embedded::open(&folder.join("ledger.db"), Clock::manual(NOW)).unwrap();
-    recover::hold_for_predecessors(&folder, &Ledger::Embedded(Arc::clone(&new)));
-    assert!(!new.has_predecessors());
+    let ledger = Ledger::Embedded(Arc::clone(&new));
+    recover::hold_for_predecessors(&folder, &ledger);
+    let runs = || new.holds_of_predecessors();
+    assert_eq!(runs(), [1, 2].map(|n| request(n, "1").id).into());
+    let figures = block_on(caller_of(&ledger, "acme", "0", Default::default()).figures());
+    assert_eq!(figures.unwrap().held, Credits::ZERO);
+    free.release();
+    recover::follow_predecessors(&folder, &new, None);
+    assert_eq!(runs(), [request(1, "1").id].into());
     drop(asks);
 }
 

@@ -6,7 +6,7 @@ use crate::ledger::admin::AuditFinding;
 use crate::ledger::admin::operators::OperatorRecord;
 use crate::ledger::tests::rig::debit;
 use crate::pure::ids::{ApiKey, KeyId};
-use crate::pure::spend::SpendPeriod;
+use crate::pure::limits::LimitOverrides;
 
 impl Rig {
     /// Writes a group that is a debit of so much.
@@ -97,33 +97,6 @@ fn the_audit_holds_what_a_key_has_spent_against_its_usage() {
 }
 
 #[test]
-fn what_was_spent_in_a_period_is_forgotten_62_days_after_its_end() {
-    let mut rig = Rig::new();
-    let today = NOW.day();
-    let days = [-64, -63, -62, -1, 0].map(|days| SpendPeriod::Day(Day(today.0 + days)));
-    for period in days.into_iter().chain([SpendPeriod::Life]) {
-        rig.change(&format!(
-            "INSERT INTO spent (account, key, end_user, period, spent) VALUES ('acme', 'key_x', '', '{period}', 1)"
-        ));
-    }
-    for _ in 0..2 {
-        rig.database.forget_spending(today).unwrap();
-        let accounts = rig.database.accounts().unwrap();
-        let left = &accounts.first().unwrap().kept.spending;
-        let mut left: Vec<String> = left.keys().map(|(_, _, period)| period.to_string()).collect();
-        left.sort_unstable();
-        let [_, _, kept @ ..] = days;
-        let mut expected: Vec<String> = kept
-            .iter()
-            .map(SpendPeriod::to_string)
-            .chain(["t".to_owned()])
-            .collect();
-        expected.sort_unstable();
-        assert_eq!(left, expected);
-    }
-}
-
-#[test]
 fn the_audit_of_receipts_tells_counts_as_credits_and_costs_as_they_are() {
     let mut rig = Rig::new();
     rig.database.keep_receipts(ReceiptBounds::days(30), NOW.day()).unwrap();
@@ -151,34 +124,6 @@ fn the_audit_of_receipts_tells_counts_as_credits_and_costs_as_they_are() {
             (rule("cost"), 500_000_000_001, 500_000_000_000)
         ]
     );
-}
-
-#[test]
-fn what_is_brought_to_the_disk_stands_in_the_file_itself() {
-    let rig = Rig::new();
-    rig.database.sync().unwrap();
-    let copy = rig.folder.path().join("copy.db");
-    std::fs::copy(rig.path(), &copy).unwrap();
-    let copy = Database::open(&copy).unwrap();
-    assert_eq!(copy.accounts().unwrap().len(), 1);
-}
-
-/// A log whose file is gone cannot be brought to the disk by itself: that shows whether it was tried.
-#[test]
-fn the_log_is_brought_to_the_disk_by_itself_only_where_a_reader_keeps_it() {
-    for has_reader in [false, true] {
-        let rig = Rig::new();
-        let read = Database::open_to_read(&rig.path()).unwrap();
-        if has_reader {
-            read.begin_moment().unwrap();
-        }
-        rig.change("UPDATE accounts SET balance = 5");
-        std::fs::remove_file(rig.folder.path().join("ledger.db-wal")).unwrap();
-        match rig.database.sync() {
-            Ok(()) => assert!(!has_reader),
-            Err(error) => assert!(has_reader && error.to_string().contains("ledger.db-wal: "), "{error}"),
-        }
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::config::Idempotency;
-use crate::ledger::idempotency::call::{KeyEnd, KeyWrite, KeyedCall};
+use crate::ledger::idempotency::call::{FreedKey, KeyEnd, KeyTimes, KeyWrite, KeyedCall};
 use crate::ledger::tests::rig::request_id;
 use crate::pure::idempotency::{Answer, Fingerprint, KEPT_MS, KeyName, Owner, State};
 use crate::pure::ids::KeyId;
@@ -43,7 +43,12 @@ impl Rig {
     }
 
     fn write(&mut self, writes: &[KeyWrite<'_>], now: Timestamp) -> bool {
-        let written = self.database.write_keys(writes, now).unwrap();
+        self.write_at(writes, now, now)
+    }
+
+    /// The clock says one time, and another one is known.
+    fn write_at(&mut self, writes: &[KeyWrite<'_>], clock: Timestamp, known: Timestamp) -> bool {
+        let written = self.database.write_keys(writes, KeyTimes { clock, known }).unwrap();
         assert_eq!(written.len(), writes.len());
         written.into_iter().all(|written| written)
     }
@@ -176,4 +181,53 @@ fn a_record_of_a_clock_that_was_ahead_keeps_no_other_from_expiring() {
         let left = rig.database.delete_expired_keys(NOW.plus_millis(after)).unwrap();
         assert_eq!((left, rig.known().0), (known > 0, known), "{after}");
     }
+}
+
+/// A clock that is ahead: what is sent then is known for longer, and nothing that was sent before is forgotten.
+#[test]
+fn what_has_expired_by_the_clock_alone_is_known() {
+    let mut rig = Rig::new();
+    let ahead = NOW.plus_millis(2 * KEPT_MS);
+    let [before, again, then] = [call("a", 1), call("a", 2), call("b", 3)];
+    assert!(rig.send(&before, NOW));
+    assert!(!rig.write_at(&[KeyWrite::Sent(&again)], ahead, NOW), "it is taken");
+    assert!(rig.write_at(&[KeyWrite::Sent(&then)], ahead, NOW));
+    assert_eq!(rig.known().0, 2);
+    assert_eq!(rig.number("SELECT max(expires) FROM idempotency"), ahead.0 + KEPT_MS);
+    let known = NOW.plus_millis(KEPT_MS);
+    assert!(rig.write_at(&[KeyWrite::Sent(&again)], ahead, known));
+    assert_eq!(rig.known().0, 2);
+}
+
+#[test]
+fn the_file_says_what_time_it_was_or_when_the_newest_key_was_sent() {
+    let mut rig = Rig::new();
+    assert_eq!(rig.database.known_time(), Ok(None));
+    for (n, later) in [(1, 5), (2, 7), (3, 6)] {
+        assert!(rig.send(&call(&n.to_string(), n), NOW.plus_millis(later)));
+    }
+    assert_eq!(rig.database.known_time(), Ok(Some(NOW.plus_millis(7))));
+    for kept in [9, 8] {
+        let kept = NOW.plus_millis(kept);
+        rig.database.keep_known_time(kept).unwrap();
+        assert_eq!(rig.database.known_time(), Ok(Some(kept)));
+    }
+}
+
+/// What a process says of its calls that end once another has the file.
+#[test]
+fn a_key_that_another_process_frees_is_free_when_its_call_was_not_billed() {
+    let mut rig = Rig::new();
+    let [runs, over] = [call("a", 1), call("b", 2)];
+    for call in [&runs, &over] {
+        assert!(rig.send(call, NOW));
+    }
+    assert!(rig.end(&over, &KeyEnd::Billed(None)));
+    let other = FreedKey::of(&call("a", 3));
+    assert!(!rig.write(&[KeyWrite::Freed(&other)], NOW), "it is another call's");
+    let [runs, over] = [runs, over].map(|call| FreedKey::of(&call));
+    assert!(rig.write(&[KeyWrite::Freed(&runs)], NOW));
+    assert!(!rig.write(&[KeyWrite::Freed(&runs)], NOW), "it was told before");
+    assert!(!rig.write(&[KeyWrite::Freed(&over)], NOW));
+    assert_eq!(rig.known().0, 1);
 }

@@ -78,7 +78,8 @@ pub(super) fn act_of(op: &AdminOp) -> Option<Act> {
         | AdminOp::EndUsers(_)
         | AdminOp::Receipts(_)
         | AdminOp::Audit
-        | AdminOp::Reserve(_) => return None,
+        | AdminOp::Reserve(_)
+        | AdminOp::KeysFreed { .. } => return None,
     })
 }
 

@@ -1,0 +1,99 @@
+//! What the ledger's thread does now and then beside the debits: it writes and forgets idempotency keys, and forgets what was spent long ago.
+
+use std::time::{Duration, Instant};
+
+use super::commands::failed;
+use super::keys;
+use super::writer::{Committer, RETRY_EVERY};
+use crate::clock::monotonic;
+use crate::ledger::StoreError;
+use crate::ledger::admin::{AdminError, AdminReply};
+use crate::ledger::idempotency::call::{FreedKey, KeyWrite};
+use crate::ledger::sqlite::SpentRow;
+
+impl Committer {
+    /// Writes what waits of idempotency keys. False when that cannot be written: it is tried again.
+    pub(super) fn write_keys(&mut self) -> bool {
+        let now = monotonic();
+        let times = self.known_time.of_keys();
+        match keys::write(&self.shared.idempotency, &mut self.database, times) {
+            Ok(()) => {
+                self.keys_at = self.keys_at.or(now.checked_add(KEYS_EVERY));
+                self.keys_wait = false;
+                true
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.keys_wait, true) {
+                    log::warn!("idempotency keys cannot be written: {error}");
+                }
+                self.keys_at = now.checked_add(RETRY_EVERY);
+                false
+            }
+        }
+    }
+
+    /// Deletes what has expired, and keeps what time it is, now and then for as long as there are keys.
+    pub(super) fn delete_expired_keys(&mut self, now: Instant) {
+        self.keys_at = match self.are_keys_left() {
+            Ok(false) => None,
+            Ok(true) => now.checked_add(KEYS_EVERY),
+            Err(error) => {
+                log::warn!("idempotency keys that have expired cannot be deleted: {error}");
+                now.checked_add(KEYS_EVERY)
+            }
+        };
+    }
+
+    fn are_keys_left(&mut self) -> Result<bool, StoreError> {
+        let are_left = self.database.delete_expired_keys(self.known_time.of_keys().known)?;
+        if are_left {
+            self.database.keep_known_time(self.known_time.to_keep())?;
+        }
+        Ok(are_left)
+    }
+
+    /// Keys of the process before are free.
+    pub(super) fn free_keys(&mut self, calls: &[FreedKey]) -> Result<AdminReply, AdminError> {
+        let writes: Vec<KeyWrite<'_>> = calls.iter().map(KeyWrite::Freed).collect();
+        let times = self.known_time.of_keys();
+        self.database.write_keys(&writes, times).map_err(failed)?;
+        Ok(AdminReply::Done)
+    }
+
+    /// Forgets some of what was spent in periods that were over long ago. Goes on in a moment, and when all was looked through tomorrow.
+    pub(super) fn forget_spending(&mut self) {
+        let pause = match self.forget_some_spending() {
+            Ok(()) if self.spent_seen.is_some() => SPENT_PAUSE,
+            Ok(()) => SPENT_EVERY,
+            Err(error) => {
+                log::warn!("what was spent long ago cannot be forgotten: {error}");
+                SPENT_RETRY
+            }
+        };
+        self.spent_at = monotonic().checked_add(pause);
+    }
+
+    fn forget_some_spending(&mut self) -> Result<(), StoreError> {
+        let (from, day) = match self.spent_seen.take() {
+            Some(seen) => seen,
+            None => {
+                let today = self.shared.clock.now().day();
+                (SpentRow::default(), self.database.day_of_last_debit(today)?)
+            }
+        };
+        let last = self.database.forget_spending(&from, day)?;
+        self.spent_seen = last.map(|last| (last, day));
+        if self.spent_seen.is_some() {
+            self.sync_soon(); // So that the log does not grow with all that is deleted.
+        }
+        Ok(())
+    }
+}
+
+/// How often idempotency keys are looked through for those that have expired.
+const KEYS_EVERY: Duration = Duration::from_secs(60);
+/// How often what was spent is looked through for periods that were over long ago.
+const SPENT_EVERY: Duration = Duration::from_secs(86_400);
+/// How long the thread is there for others while it does: a few times as long as it takes for some rows.
+const SPENT_PAUSE: Duration = Duration::from_millis(20);
+const SPENT_RETRY: Duration = Duration::from_secs(60);

@@ -1,0 +1,134 @@
+//! What time it is, as far as that is known: by this an idempotency key has expired, and not by the clock alone.
+//!
+//! A machine may boot with a clock that is days ahead, or have it set ahead, until somebody sets it right. By such a clock all keys would be
+//! forgotten, and a client's next try be made and billed as another call. So the time goes on from where it was when the file was
+//! last written only as fast as time passes in this process, and is never later than what the clock says.
+
+use crate::clock::Clock;
+use crate::ledger::idempotency::call::KeyTimes;
+use crate::pure::idempotency::KEPT_MS;
+use crate::pure::time::Timestamp;
+
+/// What this process knows of the time.
+#[derive(Debug)]
+pub(super) struct KnownTime {
+    clock: Clock,
+    /// What the clock said when this process began, and how much time had passed by then.
+    began: (Timestamp, i64),
+    /// What time it was when the file was last written.
+    before: Timestamp,
+}
+
+impl KnownTime {
+    /// Goes on from what time it was `before`, as the file says; without that from now.
+    pub(super) fn new(clock: &Clock, before: Option<Timestamp>) -> KnownTime {
+        let now = clock.now();
+        KnownTime {
+            clock: clock.clone(),
+            began: (now, clock.passed_ms()),
+            before: before.unwrap_or(now),
+        }
+    }
+
+    /// By which keys are written and forgotten. Once this process runs for as long as a key is known, none is left that was there when it
+    /// began, and what the clock said then harms none.
+    pub(super) fn of_keys(&self) -> KeyTimes {
+        KeyTimes {
+            clock: self.clock.now(),
+            known: self.after(KEPT_MS),
+        }
+    }
+
+    /// What the file keeps for the next start. A clock that was wrong when this process began has been set by now where it is ever set.
+    pub(super) fn to_keep(&self) -> Timestamp {
+        self.after(SET_WITHIN_MS)
+    }
+
+    /// The time that is known when the clock's first word is believed after so many milliseconds.
+    fn after(&self, millis: i64) -> Timestamp {
+        let (began, at) = self.began;
+        let passed = self.clock.passed_ms().saturating_sub(at);
+        let from = match passed < millis {
+            true => self.before,
+            false => self.before.max(began),
+        };
+        self.clock.now().min(from.plus_millis(passed))
+    }
+}
+
+/// How long a clock may be wrong behind a boot, in milliseconds.
+const SET_WITHIN_MS: i64 = 3_600_000;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: Timestamp = Timestamp(1_795_132_800_000);
+    const DAY_MS: i64 = 86_400_000;
+
+    /// How much later than [`BEFORE`] it is.
+    fn later(time: Timestamp) -> i64 {
+        time.since(BEFORE)
+    }
+
+    #[test]
+    fn the_time_passes_as_fast_as_it_does_whatever_the_clock_says() {
+        let clock = Clock::manual(BEFORE.plus_millis(5));
+        let time = KnownTime::new(&clock, Some(BEFORE));
+        let known = || {
+            (
+                later(time.of_keys().known),
+                later(time.of_keys().clock),
+                later(time.to_keep()),
+            )
+        };
+        assert_eq!(known(), (0, 5, 0));
+        clock.advance(10);
+        assert_eq!(known(), (10, 15, 10));
+        clock.set_by(2 * DAY_MS);
+        assert_eq!(known(), (10, 2 * DAY_MS + 15, 10));
+        clock.advance(20);
+        assert_eq!(known(), (30, 2 * DAY_MS + 35, 30));
+        // Back, behind what it was.
+        clock.set_by(-3 * DAY_MS);
+        let now = 35 - DAY_MS;
+        assert_eq!(known(), (now, now, now));
+    }
+
+    /// It was off for two days, or its clock is ahead: which it was, nobody knows.
+    #[test]
+    fn what_the_clock_said_at_the_start_counts_once_the_process_has_run_for_long() {
+        let clock = Clock::manual(BEFORE.plus_millis(2 * DAY_MS));
+        let time = KnownTime::new(&clock, Some(BEFORE));
+        let known = || (later(time.of_keys().known), later(time.to_keep()));
+        clock.advance(SET_WITHIN_MS - 1);
+        assert_eq!(known(), (SET_WITHIN_MS - 1, SET_WITHIN_MS - 1));
+        clock.advance(1);
+        assert_eq!(known(), (SET_WITHIN_MS, 2 * DAY_MS + SET_WITHIN_MS));
+        clock.advance(KEPT_MS - SET_WITHIN_MS - 1);
+        assert_eq!(later(time.of_keys().known), KEPT_MS - 1);
+        clock.advance(1);
+        assert_eq!(known(), (2 * DAY_MS + KEPT_MS, 2 * DAY_MS + KEPT_MS));
+    }
+
+    /// A machine without a battery begins in 1970.
+    #[test]
+    fn a_clock_that_is_behind_at_the_start_holds_nothing_up_once_it_is_set() {
+        let clock = Clock::manual(Timestamp(0));
+        let time = KnownTime::new(&clock, Some(BEFORE));
+        assert_eq!(time.of_keys().known, Timestamp(0));
+        clock.advance(7);
+        clock.set_by(BEFORE.0);
+        assert_eq!(later(time.of_keys().known), 7);
+        clock.advance(KEPT_MS);
+        assert_eq!(later(time.of_keys().known), KEPT_MS + 7);
+    }
+
+    #[test]
+    fn in_a_new_file_the_time_begins_with_the_clock() {
+        let clock = Clock::manual(BEFORE);
+        let time = KnownTime::new(&clock, None);
+        clock.advance(3);
+        assert_eq!((later(time.of_keys().known), later(time.to_keep())), (3, 3));
+    }
+}

@@ -1,0 +1,57 @@
+//! What a start leaves alone: what takes long, and what only a clock that may be ahead calls old.
+
+use std::time::Duration;
+
+use super::posts::thread_of;
+use super::*;
+use crate::clock::monotonic;
+
+fn count(path: &Path, table: &str) -> i64 {
+    let file = rusqlite::Connection::open(path).unwrap();
+    let sql = format!("SELECT count(*) FROM {table}");
+    file.query_row(&sql, [], |row| row.get(0)).unwrap()
+}
+
+/// There may be millions of rows, and each deletion holds the ledger's thread up.
+#[test]
+fn what_was_spent_long_ago_is_forgotten_in_small_steps() {
+    let mut thread = thread_of(rig(), 0, Clock::manual(NOW));
+    let path = thread.path.clone();
+    let file = rusqlite::Connection::open(&path).unwrap();
+    file.execute_batch(
+        "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n WHERE n < 1200)
+         INSERT INTO spent (account, key, end_user, period, spent) SELECT 'acme', 'key_x', printf('%022d', n), 'd1', 1 FROM n",
+    )
+    .unwrap();
+    let mut left = Vec::new();
+    loop {
+        thread.committer.spent_at = Some(monotonic());
+        thread.committer.do_what_is_due();
+        left.push(count(&path, "spent"));
+        if thread.committer.spent_seen.is_none() {
+            break;
+        }
+        let soon = monotonic() + Duration::from_secs(1);
+        assert!(thread.committer.spent_at.is_some_and(|at| at <= soon));
+    }
+    assert_eq!(left, [700, 200, 0]);
+    let today = monotonic() + Duration::from_secs(80_000);
+    assert!(thread.committer.spent_at.is_some_and(|at| at > today));
+}
+
+#[test]
+fn a_clock_that_is_ahead_deletes_no_receipts() {
+    let rig = rig();
+    let caller = caller_of(&rig.store, &rig.key);
+    let hold = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    hold.settle(debit("1"));
+    let Rig { folder, store, .. } = rig;
+    drop((caller, store));
+    let path = folder.path().join("ledger.db");
+    assert_eq!(count(&path, "receipt_lists"), 1);
+    for days in [100, 0] {
+        let clock = Clock::manual(NOW.plus_millis(days * 86_400_000));
+        drop(Embedded::open(&path, clock).unwrap());
+        assert_eq!(count(&path, "receipt_lists"), 1, "{days} days ahead");
+    }
+}
