@@ -35,9 +35,9 @@ pub struct Snapshot {
     /// When the catalogue's file was changed last.
     pub(crate) catalogue_modified: Option<Timestamp>,
     /// What the listener greets with over TLS.
-    pub(crate) certificate: Option<Certificate>,
+    pub(crate) certificate: Option<Arc<Certificate>>,
     /// What the listener of operators greets with over TLS.
-    pub(crate) operator_certificate: Option<Certificate>,
+    pub(crate) operator_certificate: Option<Arc<Certificate>>,
     /// What an operator should know: providers that are off, purposes without a model.
     pub warnings: Vec<String>,
 }
@@ -127,14 +127,21 @@ impl Snapshot {
             listings,
             pages,
             catalogue_modified,
-            certificate,
-            operator_certificate,
+            certificate: certificate.map(Arc::new),
+            operator_certificate: operator_certificate.map(Arc::new),
             warnings,
         })
     }
 }
 
 impl Snapshot {
+    /// Has the listeners speak TLS, or not, as they did with the state before: who reads a new configuration exchanges certificates, and only
+    /// a start switches TLS on or off. A certificate that the new configuration does not name any more stays.
+    pub(crate) fn keep_tls_of(&mut self, before: &Snapshot) {
+        keep_tls(&mut self.certificate, before.certificate.as_ref());
+        keep_tls(&mut self.operator_certificate, before.operator_certificate.as_ref());
+    }
+
     /// The target of a model that is tried next, after those that were.
     /// `conversation` is asked for where several share the calls.
     pub(crate) fn next_target(
@@ -167,6 +174,14 @@ pub fn problems(config: &Config) -> Vec<ConfigError> {
         .chain(secrets::problems(config))
         .map(|problem| config.mistake(problem))
         .collect()
+}
+
+fn keep_tls(new: &mut Option<Arc<Certificate>>, before: Option<&Arc<Certificate>>) {
+    match (&new, before) {
+        (None, Some(before)) => *new = Some(Arc::clone(before)),
+        (Some(_), None) => *new = None,
+        (None, None) | (Some(_), Some(_)) => {}
+    }
 }
 
 fn certificate(config: &Config) -> Result<Option<Certificate>, String> {

@@ -73,7 +73,8 @@ impl Reloader {
         }
         self.seen = now;
         match self.read(&old.config) {
-            Ok(new) => {
+            Ok(mut new) => {
+                new.keep_tls_of(&old);
                 report(&old, &new);
                 if !files(&new.config).eq(files(&old.config)) {
                     self.seen = stamps(&new.config);
@@ -153,6 +154,10 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
         ("drain_seconds", old.drain != new.drain),
         ("unready_seconds", old.unready != new.unready),
         ("tls (switched on or off)", old.tls.is_some() != new.tls.is_some()),
+        (
+            "operator_tls (switched on or off)",
+            has_operator_tls(old) != has_operator_tls(new) && operator_address(old) == operator_address(new),
+        ),
     ];
     keys.into_iter()
         .filter_map(|(key, has_changed)| has_changed.then_some(key))
@@ -161,6 +166,10 @@ fn waiting(old: &Config, new: &Config) -> Vec<&'static str> {
 
 fn operator_address(config: &Config) -> Option<SocketAddr> {
     config.operator.as_ref().map(|operator| operator.address)
+}
+
+fn has_operator_tls(config: &Config) -> bool {
+    config.operator.as_ref().is_some_and(|operator| operator.tls.is_some())
 }
 
 fn stamps(config: &Config) -> Vec<(PathBuf, Stamp)> {
@@ -211,6 +220,12 @@ mod tests {
         ] {
             assert_eq!(waiting(&old, &config(text)), [key], "{text}");
         }
+        let operator = "operator_listen: 127.0.0.1:1\n";
+        let switched = waiting(
+            &config(operator),
+            &config(&format!("{operator}operator_tls: {{ cert: a, key: b }}")),
+        );
+        assert_eq!(switched, ["operator_tls (switched on or off)"]);
         let moved = waiting(&old, &config("data_dir: elsewhere"));
         assert_eq!(moved, ["data_dir", "store"], "the ledger is there by default");
     }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -175,4 +175,38 @@ async fn a_new_certificate_is_for_new_connections_and_a_broken_one_for_none() {
     check_healthy(&mut connect(gateway.address, &new, &[]).await.unwrap()).await;
     assert!(connect(gateway.address, &old, &[]).await.is_err());
     check_healthy(&mut kept).await;
+}
+
+/// A reload says that this waits for the next start. Until then keys must not come in clear text, and plain clients not be cut off.
+#[tokio::test]
+async fn only_a_start_switches_tls_on_or_off() {
+    let (authority, files, upstream) = (Authority::new(), Files::new(), Upstream::unused().await);
+    let (certificate, key) = authority.pem_of("localhost");
+    files.write(&certificate, &key);
+    let mut secure = files.gateway(&upstream).await;
+    let with_tls = secure.conf_text();
+    let mut conf: Value = serde_json::from_str(&with_tls).unwrap();
+    let tls = conf.as_object_mut().unwrap().remove("tls").unwrap();
+    secure.write_conf(&conf.to_string());
+    assert!(matches!(secure.check_files(), Reloaded::Changed));
+    check_healthy(&mut connect(secure.address, &authority, &[]).await.unwrap()).await;
+    let mut raw = Raw::connect(secure.address).await;
+    raw.send("GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n").await;
+    let said = raw.try_take(20).await;
+    assert!(said.is_none(), "{said:?}");
+    // Named again, it is exchanged as before.
+    let new = Authority::new();
+    let (certificate, key) = new.pem_of("localhost");
+    files.write(&certificate, &key);
+    secure.write_conf(&with_tls);
+    assert!(matches!(secure.check_files(), Reloaded::Changed));
+    check_healthy(&mut connect(secure.address, &new, &[]).await.unwrap()).await;
+
+    let mut plain = Setup::over(&upstream).start().await;
+    let mut conf: Value = serde_json::from_str(&plain.conf_text()).unwrap();
+    conf["tls"] = tls;
+    plain.write_conf(&conf.to_string());
+    assert!(matches!(plain.check_files(), Reloaded::Changed));
+    let healthy = json!({ "status": "ok" });
+    assert_eq!(plain.http1.get("/llm/health").await.json(), healthy as Value);
 }

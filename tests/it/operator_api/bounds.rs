@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 use tollgate::pure::operator::Role;
+use tollgate::server::reload::Reloaded;
 
 use super::{Desk, GROUNDS, Ground, of, token_of, told};
 use crate::harness::Raw;
@@ -99,7 +100,7 @@ async fn the_listener_speaks_tls() {
     let path = |name: &str| folder.path().join(name).to_str().unwrap().to_owned();
     std::fs::write(path("cert.pem"), certificate).unwrap();
     std::fs::write(path("key.pem"), key).unwrap();
-    let desk = Desk::with(Ground::Embedded, |conf| {
+    let mut desk = Desk::with(Ground::Embedded, |conf| {
         conf["operator_listen"] = "127.0.0.1:0".into();
         conf["operator_tls"] = json!({ "cert": path("cert.pem"), "key": path("key.pem") });
     })
@@ -130,4 +131,16 @@ async fn the_listener_speaks_tls() {
         desk.gateway.http1.get("/llm/health").await.json(),
         json!({ "status": "ok" }) as Value
     );
+    // Only a start switches it off, or the listener itself: tokens must not come in clear text until then.
+    let mut conf: Value = serde_json::from_str(&desk.gateway.conf_text()).unwrap();
+    for key in ["operator_tls", "operator_listen"] {
+        conf.as_object_mut().unwrap().remove(key).unwrap();
+        desk.gateway.write_conf(&conf.to_string());
+        assert!(matches!(desk.gateway.check_files(), Reloaded::Changed));
+        let mut tls = crate::listener_tls::connect(desk.address, &authority, &["http/1.1"])
+            .await
+            .unwrap();
+        let answer = crate::listener_tls::exchange(&mut tls, &asked).await;
+        assert!(answer.starts_with("HTTP/1.1 200 "), "{key}: {answer}");
+    }
 }

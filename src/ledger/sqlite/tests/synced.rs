@@ -32,9 +32,11 @@ fn the_log_is_brought_to_the_disk_by_itself_only_where_a_reader_keeps_it() {
     }
 }
 
+/// A ledger's file that is brought to the disk while another connection writes its log back, and what came of that.
+type Beside = (Option<Rig>, Option<Result<(), StoreError>>);
+
 thread_local! {
-    /// A ledger's file that is brought to the disk while another connection writes its log back, and what came of that.
-    static BESIDE: RefCell<(Option<Rig>, Option<Result<(), StoreError>>)> = const { RefCell::new((None, None)) };
+    static BESIDE: RefCell<Beside> = const { RefCell::new((None, None)) };
 }
 
 /// Waits for nobody: whoever asks has the right to write the log back, and this thread's file is brought to the disk meanwhile.
