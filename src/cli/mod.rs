@@ -174,8 +174,8 @@ impl Command {
             | Command::Generations(_)
             | Command::Ledger(_)
             | Command::Maintenance(_)
-            | Command::Webhook(_)
-            | Command::Top(_) => true,
+            | Command::Webhook(_) => true,
+            Command::Top(args) => !args.names_its_gateway(),
             Command::Serve(_)
             | Command::Demo(_)
             | Command::Check
@@ -238,7 +238,7 @@ fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
         Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
         Command::Maintenance(args) => maintenance::run(&args, &config()?, format),
         Command::Webhook(command) => webhook::run(command, &config()?, format),
-        Command::Top(args) => top::run(&args, &config()?, format),
+        Command::Top(args) => top::run(&args, || Ok(config()?.admin_listen), format),
         Command::Completions(args) => shell::completions(&args, format),
         Command::Man => shell::man(format),
     }

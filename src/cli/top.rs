@@ -12,14 +12,16 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use self::figures::{credit_rate, cut, rate, shown, span};
+use super::arguments;
 use super::failure::Failure;
 use super::output::{Answer, Format};
-use crate::config::Config;
 use crate::pure::money::Credits;
 
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:\n  tollgate top\n  tollgate top --once\n\n\
-    Ctrl-C ends it. LIVE are calls under way; rates and times are of the last interval.")]
+#[command(
+    after_help = "Examples:\n  tollgate top\n  tollgate top --once\n  tollgate top --json --admin 127.0.0.1:9090\n\n\
+    Ctrl-C ends it. LIVE are calls under way; rates and times are of the last interval."
+)]
 pub(super) struct TopArgs {
     /// Seconds between two looks
     #[arg(long, value_name = "SECONDS", default_value_t = 2, value_parser = clap::value_parser!(u64).range(1..=3600))]
@@ -27,6 +29,16 @@ pub(super) struct TopArgs {
     /// Look twice, print once, and end
     #[arg(long)]
     once: bool,
+    /// Ask the gateway whose admin_listen this is, and read no configuration
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = arguments::address)]
+    admin: Option<SocketAddr>,
+}
+
+impl TopArgs {
+    /// Whether it says itself which gateway it is about.
+    pub(super) fn names_its_gateway(&self) -> bool {
+        self.admin.is_some()
+    }
 }
 
 /// The gateway's state, as far as it is shown.
@@ -97,8 +109,13 @@ struct Ledger {
     lag_ms: u64,
 }
 
-pub(super) fn run(args: &TopArgs, config: &Config, format: Format) -> Result<Answer, Failure> {
-    let address = reachable(config.admin_listen);
+/// `configured` reads `admin_listen` in the configuration: not where the gateway is named, for that serves on while the file has a mistake.
+pub(super) fn run(
+    args: &TopArgs,
+    configured: impl FnOnce() -> Result<SocketAddr, Failure>,
+    format: Format,
+) -> Result<Answer, Failure> {
+    let address = reachable(args.admin.map_or_else(configured, Ok)?);
     let every = Duration::from_secs(args.interval);
     if format == Format::Json {
         return Ok(Answer {

@@ -114,23 +114,31 @@ pub(super) fn checked(
         gathered_bytes_max: raw.gathered_bytes_max,
         body_memory,
         tls: raw.tls,
-        drain: Duration::from_secs(raw.drain_seconds.min(86_400)),
+        drain: seconds("drain_seconds", raw.drain_seconds, 86_400)?,
         suspended_streams: raw.suspended_streams,
         trusted_proxies,
         auth_failures_per_minute: raw.auth_failures_per_minute,
         connections_max: raw.connections_max,
         connections_per_address_max: raw.connections_per_address_max,
-        unready: Duration::from_secs(raw.unready_seconds.min(3_600)),
+        unready: seconds("unready_seconds", raw.unready_seconds, 3_600)?,
         access_log: checked_log(raw.access_log)?,
         receipts: receipts::checked(raw.receipts)?,
         idempotency: idempotency::checked(&raw.idempotency)?,
-        audit_every: Duration::from_secs(raw.audit_seconds.min(86_400)),
+        audit_every: seconds("audit_seconds", raw.audit_seconds, 86_400)?,
         catalogue_refresh,
         traces: traces.unwrap_or_default(),
         stripe,
         wallet: wallet::checked(raw.wallet)?,
         webhooks: webhooks::checked(raw.webhooks, environment)?,
     })
+}
+
+/// A time that may be 0.
+fn seconds(key: &str, value: u64, max: u64) -> Result<Duration, String> {
+    if value > max {
+        return Err(format!("{key}: {value} is not from 0 to {max}"));
+    }
+    Ok(Duration::from_secs(value))
 }
 
 fn checked_gathering(one: usize, all: usize) -> Result<(), String> {
@@ -325,3 +333,15 @@ pub(super) fn checked_hosts(key: &str, hosts: Vec<String>) -> Result<Vec<String>
 
 /// Names by which a listener may be asked.
 const HOSTS_MAX: usize = 64;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_may_be_as_long_as_its_range_says() {
+        let a_day = Ok(Duration::from_secs(86_400));
+        assert_eq!(seconds("drain_seconds", 86_400, 86_400), a_day);
+        assert_eq!(seconds("drain_seconds", 0, 86_400), Ok(Duration::ZERO));
+    }
+}

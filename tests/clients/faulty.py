@@ -1,7 +1,7 @@
 """An upstream that breaks its answers in every way, and a gateway in front of it.
 
 What is asked for stands in the last message: `FAULT`, or `FAULT/K` for one that strikes after K bytes of the answer's body. `usage {…}` is
-no fault: the answer reports that usage.
+no fault: the answer reports that usage; its `served_by` is the tier, in the place of the one that was asked for.
 """
 
 import gzip
@@ -21,6 +21,8 @@ EMBED = "faulty/embed"
 TEXTS = ["One", " two", " three", " four"]
 # More than any call in the tests may have.
 LARGE_USAGE = {"prompt_tokens": 100_000, "completion_tokens": 1, "total_tokens": 100_001}
+# What `long` begins with: more than the model's maximum.
+LONG_WORDS = 3000
 IMPOSSIBLE_USAGE = {"prompt_tokens": -1, "completion_tokens": 0.5, "total_tokens": 1}
 USAGE = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
 # Of the list price, as decimal text: the provider's with 15 %.
@@ -104,7 +106,8 @@ class Upstream:
                     wish = "".join(part.get("text", "") for part in wish)
                 if wish.startswith("usage "):
                     usage = json.JSONDecoder().raw_decode(wish.removeprefix("usage "))[0]
-                    self._report(connection, request.get("stream") is True, usage, request.get("service_tier"))
+                    served_by = usage.pop("served_by", request.get("service_tier"))
+                    self._report(connection, request.get("stream") is True, usage, served_by)
                     return
                 fault, _, after = wish.partition("/")
                 self._answer(connection, request.get("stream") is True, fault, int(after or 0))
@@ -143,9 +146,9 @@ class Upstream:
         elif fault in ("rejected", "overrun"):
             said = json.dumps(ANSWER | {"usage": IMPOSSIBLE_USAGE if fault == "rejected" else LARGE_USAGE}).encode()
             connection.sendall(head(kind, f"content-length: {len(said)}") + said)
-        elif fault == "slow":
+        elif fault in ("slow", "long"):
             try:
-                self._stream_slowly(connection, after)
+                self._stream_slowly(connection, after, LONG_WORDS if fault == "long" else 0)
             except OSError:
                 pass  # The gateway has gone.
         elif fault == "refused":
@@ -187,8 +190,8 @@ class Upstream:
             raise AssertionError(fault)
 
 
-    def _stream_slowly(self, connection: socket.socket, events: int):
-        connection.sendall(head("text/event-stream"))
+    def _stream_slowly(self, connection: socket.socket, events: int, at_once: int):
+        connection.sendall(head("text/event-stream") + event(delta(" word")) * at_once)
         for _ in range(events):
             connection.sendall(event(delta(" word")))
             self.closing.wait(0.1)

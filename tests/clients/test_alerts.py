@@ -43,6 +43,8 @@ LESS = {
 FIRES_SECONDS_MAX = 150
 PAUSE_SECONDS = 0.05
 STRIPE_PORT = free_port()
+# A model with prices by tier.
+TIERED = "faulty/tiers"
 # These measure the machine as well as the gateway, and it is busy: a scrape that takes longer than its interval is one that failed.
 MEASURE_THE_MACHINE = {"TollgateSlow", "TollgateStoreSlow", "TollgateDown"}
 
@@ -84,6 +86,10 @@ class Cause:
     wrapper: tuple = ()
 
 
+class TieredGateway(FaultyGateway):
+    pricing = {TIERED: {"prompt": "0.000001", "completion": "0.000002", "tiers": {"flex": {"prompt": "0.0000005", "completion": "0.000001"}}}}
+
+
 class Place:
     """A gateway, and the Redis that it has."""
 
@@ -92,7 +98,7 @@ class Place:
         folder.mkdir()
         self.redis = Redis(folder) if cause.redis else None
         store = {"store": f"redis://127.0.0.1:{self.redis.port}"} if self.redis else {}
-        self.gateway = FaultyGateway(folder, cause.wrapper, audit_seconds=1, **store, **cause.settings)
+        self.gateway = TieredGateway(folder, cause.wrapper, audit_seconds=1, **store, **cause.settings)
 
     def account(self, credits: str = "5") -> Account:
         return self.gateway.account(tier="enterprise", credits=credits)
@@ -109,9 +115,11 @@ class Place:
             self.redis.kill()
 
 
-def call(account: Account, fault: str, stream: bool = False) -> int:
-    """One call to its end, whatever that is; its status. A stream has room for all that comes: it ends at its maximum."""
+def call(account: Account, fault: str, stream: bool = False, **more) -> int:
+    """One call to its end, whatever that is; its status. A stream has room for all that comes: it ends at its maximum. `more` replaces
+    fields of the request; None leaves one out."""
     body = {"model": MODEL, "max_tokens": 1000 if stream else 10, "stream": stream, "messages": [{"role": "user", "content": fault}]}
+    body = {name: value for name, value in (body | more).items() if value is not None}
     headers = {"authorization": f"Bearer {account.key}"}
     try:
         return httpx.post(f"{account.gateway.base_url}/llm/chat", json=body, headers=headers, timeout=60).status_code
@@ -185,10 +193,17 @@ def disk_is_full(place: Place, happening: Happening):
 
 
 def provider_fails(place: Place, happening: Happening):
-    """It reports a longer prompt than it was sent, then what cannot be, then nothing but errors."""
+    """It reports a longer prompt than it was sent, then what cannot be, a total beyond both sides, a tier that nobody asked for; it gives more
+    than the model's maximum to somebody who cannot pay it, and breaks off; then nothing but errors."""
     poor, rich = place.account("0.001"), place.account()
     assert call(poor, "overrun") == 200
     assert call(rich, "rejected") == 200
+    usage = {"prompt_tokens": 11, "completion_tokens": 7, "total_tokens": 18}
+    assert call(rich, f"usage {json.dumps(usage | {'total_tokens': 21})}") == 200
+    assert call(rich, f"usage {json.dumps(usage | {'served_by': 'scale'})}", model=TIERED) == 200
+    # Enough for the maximum and some hundred tokens more.
+    assert call(place.account("0.004"), "long/600", stream=True, max_tokens=None) == 200
+    assert call(rich, "cut/200") == 502
     while happening.wait():
         assert call(rich, "refused") == 500
 
@@ -221,6 +236,15 @@ def refund_comes_late(place: Place, happening: Happening):
         time.sleep(1)
 
 
+def events_grow_old(place: Place, happening: Happening):
+    """Nobody takes them for three days, which are a moment in the ledger's file: nobody is due to be told. Each that comes drops those before it."""
+    while happening.wait():
+        place.account()
+        with sqlite3.connect(place.folder / "ledger.db", timeout=CALL_SECONDS_MAX) as ledger:
+            ledger.execute("UPDATE events SET at = 0, due = due + 86400000")
+        ledger.close()
+
+
 def stop_hangs(place: Place, happening: Happening):
     """A call outlives the stop; then the process is killed."""
     in_background(place.account(), "slow/600", 1)
@@ -232,6 +256,8 @@ def stop_hangs(place: Place, happening: Happening):
             return
 
 
+# Nobody listens there. The secret is one of the environment that the gateway has.
+NOBODY = [{"url": "http://127.0.0.1:1/", "secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET", "allow_private": True}]
 CAUSES = {
     # Where nothing may be late, the provider has time, however busy the machine is.
     "control": Cause(nothing, frozenset(), {"timeouts": PATIENT}),
@@ -256,8 +282,7 @@ CAUSES = {
         ),
         {
             "access_log": "/dev/full",
-            # Nobody listens there. The secret is one of the environment that the gateway has.
-            "webhooks": [{"url": "http://127.0.0.1:1/", "secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET", "allow_private": True}],
+            "webhooks": NOBODY,
             # The provider does not answer this.
             "catalogue_refresh": {"provider": "faulty", "rules": str(ROOT / "conf/import.yaml"), "every_minutes": 1440},
         },
@@ -265,7 +290,18 @@ CAUSES = {
     "disk": Cause(disk_is_full, frozenset({"TollgateJournalUnusable"}), wrapper=("sh", "-c", "trap '' XFSZ; ulimit -S -f 1024; exec \"$@\"", "sh")),
     "provider": Cause(
         provider_fails,
-        frozenset({"TollgateUnbilled", "TollgateUsageReportsRejected", "TollgateErrors", "TollgateProviderFails"}),
+        frozenset(
+            {
+                "TollgateUnbilled",
+                "TollgateUsageReportsRejected",
+                "TollgateAnswersDiscarded",
+                "TollgateTokensBeyondSides",
+                "TollgateUnknownServiceTier",
+                "TollgateHoldsNotRaised",
+                "TollgateErrors",
+                "TollgateProviderFails",
+            }
+        ),
         {"timeouts": PATIENT},
     ),
     "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"}), {"timeouts": PATIENT}),
@@ -274,6 +310,7 @@ CAUSES = {
         frozenset({"TollgateRefundShort"}),
         {"operator_listen": f"127.0.0.1:{STRIPE_PORT}", "stripe": {"secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET"}},
     ),
+    "events": Cause(events_grow_old, frozenset({"TollgateWebhookEventsDropped"}), {"webhooks": NOBODY}),
     # Its call must go on, however busy the machine is.
     "stop": Cause(stop_hangs, frozenset({"TollgateNotReady", "TollgateDown"}), {"timeouts": PATIENT}),
 }

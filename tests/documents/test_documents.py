@@ -170,13 +170,6 @@ def test_configurations_are_taken(tmp_path):
             assert "unknown" not in done.stdout + done.stderr, f"{block.where}:\n{done.stdout}{done.stderr}"
 
 
-def test_the_containers_get_each_providers_credential():
-    providers = yaml.safe_load((ROOT / "conf/tollgate.yaml").read_text())["providers"]
-    credentials = {provider["api_key_env"] for provider in providers.values() if "api_key_env" in provider}
-    compose = yaml.safe_load((ROOT / "conf/docker/compose.yaml").read_text())
-    assert credentials and credentials <= set(compose["services"]["tollgate"]["environment"])
-
-
 def test_links_lead_somewhere():
     for document in markdown.documents():
         for number, line in markdown.prose(document):

@@ -1,9 +1,13 @@
-//! The compose file, as far as it can be tried without a builder of images: its rights, and the command that writes the configuration.
+//! The compose file, as far as it can be tried without a builder of images: its rights, the credentials that it passes, the command that
+//! writes the configuration; and the health checks.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_yaml_ng::Value;
+
+use crate::harness::operator::Process;
+use crate::harness::{Reply, Upstream};
 
 fn root() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR"))
@@ -53,6 +57,53 @@ fn no_container_has_more_rights_than_it_needs_and_redis_is_the_gateways_alone() 
     let dockerfile = std::fs::read_to_string(root().join("conf/docker/Dockerfile")).unwrap();
     let user = dockerfile.rfind("\nUSER tollgate\n").unwrap();
     assert!(user < dockerfile.rfind("\nENTRYPOINT ").unwrap());
+}
+
+#[test]
+fn each_shipped_provider_can_be_given_its_credential() {
+    let text = std::fs::read_to_string(root().join("conf/tollgate.yaml")).unwrap();
+    let conf: Value = serde_yaml_ng::from_str(&text).unwrap();
+    let compose = compose();
+    let environment = compose["services"]["tollgate"]["environment"].as_mapping().unwrap();
+    let providers = conf["providers"].as_mapping().unwrap();
+    assert!(providers.len() >= 7);
+    for (name, provider) in providers {
+        let variable = &provider["api_key_env"];
+        assert!(variable.is_string(), "{name:?}");
+        assert!(environment.keys().any(|key| key == variable), "{name:?}: {variable:?}");
+    }
+}
+
+/// What the image and the compose file ask, beside a gateway that serves on though its file has got a mistake.
+#[tokio::test]
+async fn a_gateway_that_serves_is_healthy_whatever_has_become_of_its_configuration() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let process = Process::start(&upstream, |_| ()).await;
+    let conf = std::fs::read_to_string(process.path("tollgate.yaml")).unwrap();
+    let conf: Value = serde_yaml_ng::from_str(&conf).unwrap();
+    let admin = conf["admin_listen"].as_str().unwrap();
+    std::fs::write(process.path("tollgate.yaml"), "marcup: \"2\"\n").unwrap();
+
+    let dockerfile = std::fs::read_to_string(root().join("conf/docker/Dockerfile")).unwrap();
+    let check = dockerfile
+        .lines()
+        .find_map(|line| line.strip_prefix("HEALTHCHECK ")?.split_once(" CMD "));
+    let (_, of_the_image) = check.unwrap();
+    let of_the_image: Vec<String> = serde_json::from_str(of_the_image).unwrap();
+    let of_compose = compose()["services"]["tollgate"]["healthcheck"]["test"].clone();
+    let of_compose: Vec<String> = serde_yaml_ng::from_value(of_compose).unwrap();
+    let of_compose = of_compose.strip_prefix(&["CMD".to_owned()]).unwrap().to_vec();
+    for words in [of_the_image, of_compose] {
+        let words: Vec<String> = words.iter().map(|word| word.replace("127.0.0.1:9090", admin)).collect();
+        assert_eq!(words[0], "tollgate");
+        let asked = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+            .args(&words[1..])
+            .current_dir(process.path("."))
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&asked.stderr);
+        assert!(asked.status.success(), "{words:?}: {said}");
+    }
 }
 
 /// It is run as the container's shell runs it; in place of the service, the configuration that it wrote is checked.

@@ -34,6 +34,12 @@ fn the_unit_is_started_again_for_as_long_as_it_takes() {
     assert_eq!(values("[Service]", "RestartSec"), ["2"]);
 }
 
+/// Where journald may drop lines, those of the access log make it drop the ones about money.
+#[test]
+fn the_journal_drops_no_line_of_the_unit() {
+    assert_eq!(values("[Service]", "LogRateLimitIntervalSec"), ["0"]);
+}
+
 /// A user that systemd makes up has no id outside of the unit, and its folder is closed to everybody there.
 #[test]
 fn commands_beside_the_service_run_as_its_user_with_its_environment() {

@@ -35,6 +35,15 @@ fn a_screen_shows_rates_within_80_columns() {
 }
 
 #[test]
+fn the_configuration_is_not_read_where_the_gateway_is_named() {
+    let words = "tollgate top --once --admin 127.0.0.1:1 --conf /nowhere".split(' ');
+    let outcome = crate::cli::execute(words.map(std::ffi::OsString::from));
+    assert_eq!((outcome.status, outcome.stdout.as_str()), (1, ""));
+    let told = "error: no gateway answers at admin_listen (127.0.0.1:1)";
+    assert!(outcome.stderr.starts_with(told), "{}", outcome.stderr);
+}
+
+#[test]
 fn rates() {
     assert_eq!(
         (rate(5, 2_000), rate(1_000, 1_000), rate(0, 1)),
