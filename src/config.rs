@@ -114,6 +114,11 @@ impl Config {
             .iter()
             .map(|error| fail(error.line(shown), error.to_string()))
             .collect();
+        if self.providers.is_empty() && !catalogue.models().is_empty() {
+            let problem = "providers: there is none, and each model of the catalogue needs those that its targets name";
+            mistakes.push(ConfigError::new(&self.path, problem));
+            return (Some(catalogue), mistakes);
+        }
         for model in catalogue.models() {
             let unknown = model
                 .targets

@@ -32,7 +32,7 @@ impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Failure {
         let hint = match &error {
             StoreError::Owned(_) => " and does not answer commands: if it is on its way up or down, try again",
-            StoreError::Unavailable(_) | StoreError::Corrupt(_) => "",
+            StoreError::Unavailable(_) | StoreError::Busy(_) | StoreError::Corrupt(_) => "",
         };
         Failure(format!("{error}{hint}"))
     }
@@ -46,6 +46,7 @@ impl From<AdminError> for Failure {
             AdminError::NoKey => "; `tollgate key list NAME` shows the ids of an account's keys",
             AdminError::NoOperator(_) => "; `tollgate operator list` shows all operators",
             AdminError::ReferenceConflict(_) => "; each payment needs a reference of its own",
+            AdminError::Busy(_) => "; try again in a moment",
             AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
         };
         Failure(format!("{error}{hint}"))

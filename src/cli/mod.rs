@@ -38,7 +38,7 @@ use self::arguments::EVERYWHERE;
 use self::failure::{Failure, without_keys};
 use self::output::{Answer, Format};
 use self::remote::RemoteArgs;
-use crate::config::{Config, nearest};
+use crate::config::{Config, environment, mistakes, nearest};
 
 /// What a run of the program leaves to be written, and how it ends.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -134,7 +134,10 @@ pub fn execute(arguments: impl IntoIterator<Item = OsString>) -> Outcome {
         .flatten()
         .filter(|_| format == Format::Text)
         .unwrap_or_default();
-    match run(cli, format) {
+    let mut warning = String::new();
+    let ran = run(cli, format, &mut warning);
+    let note = warning_line(&warning, format) + &note;
+    match ran {
         Ok(answer) => Outcome {
             stdout: answer.text,
             stderr: answer
@@ -215,7 +218,8 @@ impl Command {
     }
 }
 
-fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
+/// `warning` is what should be known of an answer that comes all the same.
+fn run(cli: Cli, format: Format, warning: &mut String) -> Result<Answer, Failure> {
     let conf = cli.conf.unwrap_or_else(|| PathBuf::from(CONF));
     if cli.remote.is_set() && !cli.command.may_be_remote() {
         return Err(Failure::new(
@@ -224,21 +228,22 @@ fn run(cli: Cli, format: Format) -> Result<Answer, Failure> {
     }
     let remote = cli.remote.config()?;
     let config = || remote.clone().map_or_else(|| load(&conf), Ok);
+    let mut of_ledger = || remote.clone().map_or_else(|| load_for_ledger(&conf, warning), Ok);
     match cli.command {
         Command::Serve(args) => serve::run(&args, config()?),
         Command::Demo(args) => demo::run(&args, format),
         Command::Check => check::run(&conf, format),
-        Command::Account(command) => account::run(command, &config()?, format),
-        Command::Credits(command) => credits::run(command, &config()?, format),
-        Command::Key(command) => key::run(command, &config()?, format),
-        Command::Operator(command) => operator::run(command, &config()?, format),
-        Command::Usage(args) => usage::run(args, &config()?, format),
-        Command::Generations(args) => ledger::receipts::run(&args, &config()?, format),
-        Command::Ledger(command) => ledger::run(&command, &config()?, format),
+        Command::Account(command) => account::run(command, &of_ledger()?, format),
+        Command::Credits(command) => credits::run(command, &of_ledger()?, format),
+        Command::Key(command) => key::run(command, &of_ledger()?, format),
+        Command::Operator(command) => operator::run(command, &of_ledger()?, format),
+        Command::Usage(args) => usage::run(args, &of_ledger()?, format),
+        Command::Generations(args) => ledger::receipts::run(&args, &of_ledger()?, format),
+        Command::Ledger(command) => ledger::run(&command, &of_ledger()?, format),
         Command::Catalogue(command) => catalogue::run(&command, &config()?, format),
-        Command::Maintenance(args) => maintenance::run(&args, &config()?, format),
+        Command::Maintenance(args) => maintenance::run(&args, &of_ledger()?, format),
         Command::Webhook(command) => webhook::run(command, &config()?, format),
-        Command::Top(args) => top::run(&args, || Ok(config()?.admin_listen), format),
+        Command::Top(args) => top::run(&args, || Ok(of_ledger()?.admin_listen), format),
         Command::Completions(args) => shell::completions(&args, format),
         Command::Man => shell::man(format),
     }
@@ -252,6 +257,18 @@ fn load(path: &Path) -> Result<Config, Failure> {
         )));
     }
     Ok(Config::load(path)?)
+}
+
+/// The same for a command that needs to know only where the ledger is, and how its figures are written: a mistake elsewhere in the file
+/// takes nothing away from an operator, who may need it just then. It is told in `warning`.
+fn load_for_ledger(path: &Path, warning: &mut String) -> Result<Config, Failure> {
+    load(path).or_else(|failure| {
+        let text = std::fs::read_to_string(path).ok();
+        let sound = text.and_then(|text| mistakes::sound_for_ledger(path, &text, &environment));
+        let config = sound.ok_or_else(|| Failure::new(failure.to_string()))?;
+        *warning = format!("{failure}: this command does without; `tollgate check` tells all mistakes");
+        Ok(config)
+    })
 }
 
 /// What clap has to say: help and version are answers, everything else is wrong usage.
@@ -303,6 +320,17 @@ fn error_line(problem: &str, format: Format) -> String {
     }
 }
 
+fn warning_line(warning: &str, format: Format) -> String {
+    if warning.is_empty() {
+        return String::new();
+    }
+    let message = without_keys(warning);
+    match format {
+        Format::Text => format!("warning: {message}\n"),
+        Format::Json => format!("{}\n", serde_json::json!({ "warning": { "message": message } })),
+    }
+}
+
 fn start_log(command: &Command) {
     let level = match command {
         Command::Serve(_) | Command::Demo(_) => "info,pingora_core=warn",
@@ -335,10 +363,11 @@ Examples:
   tollgate usage acme --period 30d
   tollgate top                                           what happens now
 
-All commands work while the gateway runs and take effect within a second.
+All commands work while the gateway runs and take effect within a second. Where the
+configuration has a mistake, those that only need the ledger say so and go on.
 Relative paths in the configuration count from the current directory. Errors go
-to standard error, with --json as {\"error\":{\"message\":…}}, one a line; the exit
-status is 1 for an error or a failed check and 2 for wrong usage.
+to standard error, with --json as {\"error\":{\"message\":…}}, one a line, and warnings
+as {\"warning\":…}; the exit status is 1 for an error or a failed check and 2 for wrong usage.
 
 Read on: `tollgate help COMMAND`; conf/README.md, which explains running a gateway;
 conf/tollgate.yaml, which describes each key of the configuration in its comments.";

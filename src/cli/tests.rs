@@ -315,6 +315,7 @@ total          3       9          12  1.700000000001
 }
 
 mod accounts;
+mod broken_conf;
 mod generations;
 mod help;
 mod key_limits;

@@ -34,6 +34,17 @@ pub fn of_config(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<S
     if found.is_empty() { first } else { found }
 }
 
+/// What a command about the ledger needs of a configuration, when its mistakes lie elsewhere. None when one does not, or may not: a key at
+/// the top that is not known may be meant to be any other.
+pub fn sound_for_ledger(path: &Path, text: &str, environment: &dyn Fn(&str) -> Option<String>) -> Option<Config> {
+    let mut whole: Mapping = serde_yaml_ng::from_str(text).ok()?;
+    for key in NOT_OF_LEDGER {
+        whole.remove(key);
+    }
+    let sound = serde_yaml_ng::to_string(&whole).ok()?;
+    Config::parse(path, &sound, environment).ok()
+}
+
 /// What makes no sense in a configuration of the right shape. Each mistake is taken out of the copy, which is then read again for the next.
 fn senseless(
     path: &Path,
@@ -270,5 +281,40 @@ fn mapping<'a>(value: &'a mut Value, path: &[String]) -> Option<&'a mut Mapping>
 
 /// Most mistakes that are told of one file.
 const MISTAKES_MAX: usize = 50;
+/// The keys that say nothing of where the ledger is, who owns it, and how its keys and figures are written.
+const NOT_OF_LEDGER: [&str; 32] = [
+    "admin_hosts",
+    "operator_listen",
+    "operator_tls",
+    "operator_hosts",
+    "base_path",
+    "threads",
+    "catalogue",
+    "markup",
+    "providers",
+    "timeouts",
+    "body_bytes_max",
+    "whole_answer_bytes_max",
+    "gathered_bytes_max",
+    "body_memory_bytes_max",
+    "body_memory_bytes_per_key_max",
+    "body_memory_bytes_per_address_max",
+    "tls",
+    "drain_seconds",
+    "suspended_streams",
+    "trusted_proxies",
+    "auth_failures_per_minute",
+    "connections_max",
+    "connections_per_address_max",
+    "unready_seconds",
+    "access_log",
+    "idempotency",
+    "audit_seconds",
+    "catalogue_refresh",
+    "traces",
+    "stripe",
+    "wallet",
+    "webhooks",
+];
 /// The parts of a catalogue.
 const PARTS: [&str; 2] = ["models", "purposes"];

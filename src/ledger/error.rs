@@ -1,6 +1,8 @@
 //! Why a store has no answer.
 
-/// Why the store has no answer. At admission each of them is a 503: never "allowed".
+use super::admin::AdminError;
+
+/// Why the store has no answer. At admission each of them is a refusal: never "allowed".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
     /// It cannot be reached or written, or did not answer in time.
@@ -9,6 +11,9 @@ pub enum StoreError {
     /// Another process owns it: a gateway, or a command for a moment.
     #[error("the ledger's store is unavailable: {0}")]
     Owned(String),
+    /// It works, and a report did not get its turn in time: those of an account wait for one another, and a process makes few at once.
+    #[error("{0}")]
+    Busy(String),
     /// It answered what cannot be.
     #[error("the ledger's store holds something unreadable: {0}")]
     Corrupt(String),
@@ -17,5 +22,16 @@ pub enum StoreError {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
         StoreError::Unavailable(error.to_string())
+    }
+}
+
+impl StoreError {
+    /// Why a command that only reads has no answer.
+    pub(super) fn of_read(error: AdminError) -> StoreError {
+        match error {
+            AdminError::Store(why) => StoreError::Unavailable(why),
+            AdminError::Busy(why) => StoreError::Busy(why),
+            error => StoreError::Unavailable(error.to_string()),
+        }
     }
 }

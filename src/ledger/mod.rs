@@ -235,8 +235,7 @@ impl Ledger {
         match asked.map(AdminReply::into_usage) {
             Ok(Some(rows)) => Ok(rows),
             Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
-            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+            Err(error) => Err(StoreError::of_read(error)),
         }
     }
 
@@ -253,8 +252,7 @@ impl Ledger {
         match asked.map(AdminReply::into_end_users) {
             Ok(Some(usage)) => Ok(usage),
             Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
-            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+            Err(error) => Err(StoreError::of_read(error)),
         }
     }
 
@@ -270,8 +268,7 @@ impl Ledger {
         match asked {
             Ok(AdminReply::Receipts(page)) => Ok(page),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(AdminError::Store(error)) => Err(StoreError::Unavailable(error)),
-            Err(error) => Err(StoreError::Unavailable(error.to_string())),
+            Err(error) => Err(StoreError::of_read(error)),
         }
     }
 

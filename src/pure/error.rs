@@ -151,6 +151,8 @@ pub enum LimitKind {
     EndUsers,
     /// Idempotency keys of one API key that are known.
     IdempotencyKeys,
+    /// Reports of one account at once: its usage and its calls.
+    Reports,
 }
 
 impl LimitKind {
@@ -165,6 +167,7 @@ impl LimitKind {
             LimitKind::BodyMemoryOfAddress => "body_memory_bytes_per_address",
             LimitKind::EndUsers => "end_users_per_key",
             LimitKind::IdempotencyKeys => "idempotency_keys_per_key",
+            LimitKind::Reports => "concurrent_reports",
         }
     }
 }
@@ -245,6 +248,13 @@ impl ApiError {
     /// What comes when the process is about to end.
     pub const STOPPING: ApiError = ApiError::Unavailable {
         message: "The gateway is stopping.",
+        retry_after_secs: 1,
+    };
+
+    /// What comes when an account asks for reports faster than they are made.
+    pub const REPORTS_AT_ONCE: ApiError = ApiError::RateLimited {
+        limit: LimitKind::Reports,
+        value: 1,
         retry_after_secs: 1,
     };
 

@@ -198,7 +198,7 @@ fn store(config: &Config) -> Result<()> {
     }
     ledger::preflight(config).map_err(|error| match error {
         StoreError::Owned(why) => Error::new(ErrorKind::ResourceBusy, why),
-        StoreError::Unavailable(why) | StoreError::Corrupt(why) => Error::other(why),
+        StoreError::Unavailable(why) | StoreError::Busy(why) | StoreError::Corrupt(why) => Error::other(why),
     })
 }
 

@@ -1,8 +1,10 @@
 //! The gateway's state as one JSON object, for the status page and `tollgate top`. Amounts keep all their digits.
 
 mod alarms;
+mod losses;
 
 use self::alarms::alarms;
+use self::losses::Losses;
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
@@ -87,6 +89,9 @@ pub struct Sample {
     pub first_event_ms: (u64, u64),
     /// Targets that were passed over.
     pub breakers_open: usize,
+    /// What was lost since the start, then.
+    #[serde(skip)]
+    losses: Losses,
 }
 
 #[derive(Debug, Serialize)]
@@ -162,6 +167,12 @@ impl Series {
         }
     }
 
+    /// What had been lost when the page begins.
+    fn losses(&self) -> Losses {
+        let first = self.0.front().filter(|_| self.0.len() >= SAMPLES_MAX);
+        first.map(|sample| sample.losses).unwrap_or_default()
+    }
+
     fn samples(&self) -> Vec<Sample> {
         self.0.iter().copied().collect()
     }
@@ -184,6 +195,7 @@ impl Sample {
             lag_ms: millis(gauges.store_metrics.unsettled_age),
             first_event_ms: (first.first_event_sum_ms, first.first_events),
             breakers_open: gauges.breakers.iter().filter(|(_, _, open)| *open).count(),
+            losses: Losses::of(figures, gauges),
         }
     }
 }
@@ -256,7 +268,7 @@ impl Status {
                 age_secs: gauges.catalogue_age_secs,
                 reload_refused: gauges.reload_refused,
             },
-            alarms: alarms(figures, gauges),
+            alarms: alarms(figures, gauges, &series.losses()),
             series: series.samples(),
         }
     }

@@ -7,8 +7,10 @@ Links, names of files, metrics and alerts in the documents are held to what is t
 import json
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+import threading
 import urllib.request
 from datetime import UTC, datetime
 from pathlib import Path
@@ -75,6 +77,34 @@ def run(place: Place, block: Block):
         assert status == 0, f"{block.where}: ended with {status}:\n{output}"
     if block.expected is not None:
         compare(block.where, block.expected, place.shown(output))
+
+
+def test_the_backup_of_a_large_ledger_ends_while_the_gateway_writes(tmp_path):
+    """SQLite's `.backup` begins anew with each commit of another process."""
+    [command] = [block.text for block in markdown.blocks("conf/README.md") if "ledger.db" in block.text and block.text.startswith("(umask")]
+    folder = tmp_path / "data/demo"
+    folder.mkdir(parents=True)
+    ledger = sqlite3.connect(folder / "ledger.db", isolation_level=None, check_same_thread=False)
+    ledger.execute("PRAGMA journal_mode = WAL")
+    ledger.execute("CREATE TABLE t (a INTEGER PRIMARY KEY, b BLOB)")
+    for _ in range(4):
+        ledger.execute("INSERT INTO t (b) VALUES (zeroblob(100000000))")
+    is_over = threading.Event()
+
+    def write():
+        while not is_over.wait(0.02):
+            ledger.execute("INSERT INTO t (b) VALUES (1)")
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        subprocess.run(["sh", "-ec", command], cwd=tmp_path, check=True, timeout=60)
+    finally:
+        is_over.set()
+        writer.join()
+    copy = tmp_path / "copy.db"
+    assert copy.stat().st_mode & 0o777 == 0o600
+    assert sqlite3.connect(copy).execute("PRAGMA integrity_check").fetchall() == [("ok",)]
 
 
 @pytest.mark.parametrize("document", [document for document in markdown.documents() if any(map(is_run, markdown.blocks(document)))])

@@ -92,8 +92,11 @@ pub(in crate::gateway) fn provenance<'a>(headers: &'a HeaderMap, caller: &Caller
     }
 }
 
-/// The answer when the ledger cannot be asked: never "allowed".
+/// The answer when the ledger cannot be asked: never "allowed". Reports that an account asks for faster than they are made are no failure.
 pub(in crate::gateway) fn store_failed(error: StoreError) -> ApiError {
+    if let StoreError::Busy(_) = error {
+        return ApiError::REPORTS_AT_ONCE;
+    }
     tell_seldom(&error);
     ApiError::Unavailable {
         message: "The ledger cannot be reached right now.",
@@ -138,3 +141,21 @@ fn bearer(headers: &HeaderMap) -> Result<Option<&str>, ApiError> {
 
 /// How often the log says that calls are refused for the store.
 const TOLD_EVERY: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_that_wait_for_one_another_are_a_limit_and_no_failure_of_the_store() {
+        let told = store_failed(StoreError::Busy("a test's".to_owned())).to_wire();
+        assert_eq!((told.status, told.kind), (429, "rate_limit_error"));
+        assert_eq!(told.retry_after_secs, Some(1));
+        let metadata = told.metadata.unwrap();
+        assert_eq!(metadata, r#"{"limit":"concurrent_reports","value":1}"#);
+        for failed in [StoreError::Unavailable, StoreError::Owned, StoreError::Corrupt] {
+            let told = store_failed(failed("a test's".to_owned())).to_wire();
+            assert_eq!((told.status, told.retry_after_secs), (503, Some(2)));
+        }
+    }
+}

@@ -9,7 +9,7 @@ use pingora::protocols::http::ServerSession;
 use serde::Serialize;
 
 use self::listings::{is_open, models, public_models};
-use self::parameters::query;
+use self::parameters::{known_query, query};
 use super::key;
 use super::responses;
 use super::router::Route;
@@ -75,19 +75,20 @@ pub(in crate::gateway) async fn for_caller(
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Key => {
+            known_query(session, &[])?;
             let body = key::body(books, clock, ctx, caller).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Usage => {
-            let body = usage::usage(books, clock, caller, &query(session)).await?;
+            let body = usage::usage(books, clock, caller, &known_query(session, &USAGE)?).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Generation => {
-            let body = generations::one(books, caller, &query(session)).await?;
+            let body = generations::one(books, caller, &known_query(session, &["id"])?).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Generations => {
-            let body = generations::page(books, caller, &query(session)).await?;
+            let body = generations::page(books, caller, &known_query(session, &GENERATIONS)?).await?;
             Ok(responses::json(session, ctx, body).await?)
         }
         Route::Models => {
@@ -174,3 +175,8 @@ pub(super) fn sum(mut costs: impl Iterator<Item = Credits>) -> Result<Credits, A
     let sum = costs.try_fold(Credits::ZERO, Credits::checked_add);
     sum.ok_or(ApiError::Internal)
 }
+
+/// The parameters of `GET /llm/usage`.
+const USAGE: [&str; 4] = ["period", "from", "to", "group_by"];
+/// The parameters of `GET /llm/generations`.
+const GENERATIONS: [&str; 3] = ["limit", "before", "model"];

@@ -161,6 +161,9 @@ pub enum AdminError {
     /// It was written, but no replica has it yet: a fail-over may lose it. The text says what holds.
     #[error("not confirmed: {0}")]
     NotConfirmed(String),
+    /// The store works, and a report did not get its turn in time, as [`StoreError::Busy`](crate::ledger::StoreError::Busy) says.
+    #[error("{0}")]
+    Busy(String),
     /// The store failed; whether the command took effect is unknown unless the text says so.
     #[error("the store failed: {0}")]
     Store(String),

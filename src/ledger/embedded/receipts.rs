@@ -19,7 +19,6 @@ impl Embedded {
     /// # Errors
     /// As [`Embedded::usage`].
     pub(in crate::ledger) async fn receipts(&self, query: ReceiptQuery) -> Result<ReceiptPage, StoreError> {
-        let late = |_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned());
         let asked = monotonic();
         loop {
             // Before the receipts are read: a settlement that comes between is among them.
@@ -27,9 +26,7 @@ impl Embedded {
                 Ok(cell) => standing(&cell, &query),
                 Err(_) => Standing::Gone,
             };
-            let page = tokio::time::timeout(super::reports::REPORT_MAX, self.page(query.clone()))
-                .await
-                .map_err(late)??;
+            let page = self.in_turn(&query.account, self.page(query.clone())).await?;
             match answer(page, standing, asked.elapsed()) {
                 Ok(page) => return Ok(page),
                 Err(()) => tokio::time::sleep(ASK_AGAIN).await,

@@ -64,5 +64,5 @@ impl Reports {
 
 /// Reads of operators that run at once.
 const OPERATORS_AT_ONCE: usize = 2;
-/// The longest that a caller waits for a report.
+/// The longest that a caller waits for its turn, and then for its report.
 pub(super) const REPORT_MAX: Duration = Duration::from_secs(5);

@@ -29,7 +29,10 @@ use crate::pure::policy::DomainPattern;
 
 impl From<StoreError> for AdminError {
     fn from(error: StoreError) -> AdminError {
-        AdminError::Store(error.to_string())
+        match error {
+            StoreError::Busy(why) => AdminError::Busy(why),
+            error => AdminError::Store(error.to_string()),
+        }
     }
 }
 

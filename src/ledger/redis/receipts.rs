@@ -78,7 +78,7 @@ impl Shared {
     /// One reader of an account at a time asks Redis for so much.
     async fn turn<'a>(&self, account: &'a Account) -> Result<tokio::sync::MutexGuard<'a, ()>, StoreError> {
         let turn = tokio::time::timeout(self.options.timeout, account.reporting.lock()).await;
-        turn.map_err(|_| StoreError::Unavailable("receipts are asked for faster than they can be read".to_owned()))
+        turn.map_err(|_| StoreError::Busy("receipts are asked for faster than they can be read".to_owned()))
     }
 
     async fn page(&self, link: &Link, query: &ReceiptQuery) -> Result<ReceiptPage, StoreError> {

@@ -52,7 +52,7 @@ impl Shared {
         let known = self.existing(link, account).await?;
         let turn = async { (known.reporting.lock().await, STATEMENTS.acquire().await) };
         let Ok(_turn) = tokio::time::timeout(self.options.timeout, turn).await else {
-            return Err(AdminError::Store(
+            return Err(AdminError::Busy(
                 "statements are asked for faster than they can be read".to_owned(),
             ));
         };

@@ -5,7 +5,6 @@
 
 use super::account::{account_keys, usage_of_key};
 use super::link::Link;
-use super::options::unavailable;
 use super::reply::{self, SomeRows};
 use super::script;
 use super::shared::Shared;
@@ -62,7 +61,9 @@ impl Shared {
         loop {
             let turn = tokio::time::timeout(self.options.timeout, STEPS.acquire()).await;
             let Ok(Ok(_turn)) = turn else {
-                return Err(unavailable("usage is asked for faster than it can be read"));
+                return Err(StoreError::Busy(
+                    "usage is asked for faster than it can be read".to_owned(),
+                ));
             };
             let step = self.some_usage_rows(link, of, days, (place, ROWS_AT_ONCE)).await?;
             let Some((rows, next)) = step else {

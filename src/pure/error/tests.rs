@@ -102,6 +102,7 @@ fn each_limit_is_told_by_its_name() {
         (LimitKind::BodyMemoryOfAddress, "body_memory_bytes_per_address"),
         (LimitKind::EndUsers, "end_users_per_key"),
         (LimitKind::IdempotencyKeys, "idempotency_keys_per_key"),
+        (LimitKind::Reports, "concurrent_reports"),
     ] {
         assert_eq!(limit.name(), name);
     }

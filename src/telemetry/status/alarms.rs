@@ -2,10 +2,12 @@
 
 use super::super::counters::Figures;
 use super::super::exposition::{AuditGauges, Gauges};
+use super::losses::Losses;
 use super::{AUDIT_GRACE_SECS, AUDIT_INTERVALS_MAX, JOURNAL_SECS_MAX, LAG_SECS_MAX};
 
-/// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them.
-pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
+/// What somebody should look at: the same rules as the alerts in conf/prometheus/alerts.yaml, as far as one moment shows them, and what was
+/// lost since `before`.
+pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec<String> {
     let mut alarms = Vec::new();
     let store_metrics = &gauges.store_metrics;
     if !gauges.journal.1 {
@@ -55,6 +57,7 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges) -> Vec<String> {
     for (provider, model, _) in gauges.breakers.iter().filter(|(_, _, open)| *open) {
         alarms.push(format!("{provider} fails: {model} is passed over"));
     }
+    alarms.extend(Losses::of(figures, gauges).alarms(before));
     alarms
 }
 

@@ -1,17 +1,28 @@
-//! What the state says of audits.
+//! What the state says of audits and losses.
+
+use std::sync::Arc;
 
 use super::*;
 use crate::telemetry::exposition::AuditGauges;
 use crate::telemetry::exposition::tests::quiet;
+use crate::telemetry::record::UpstreamFault;
 
 fn status(audit: Option<AuditGauges>) -> serde_json::Value {
+    status_of(&Figures::default(), &quiet(audit))
+}
+
+fn status_of(figures: &Figures, gauges: &Gauges) -> serde_json::Value {
+    status_after(&Series::default(), figures, gauges)
+}
+
+fn status_after(series: &Series, figures: &Figures, gauges: &Gauges) -> serde_json::Value {
     let process = Process {
         at_ms: 0,
         uptime_ms: 0,
         listen: String::new(),
         currency: "USD".to_owned(),
     };
-    let status = Status::of(&Figures::default(), &quiet(audit), process, &Series::default());
+    let status = Status::of(figures, gauges, process, series);
     serde_json::from_str(&serde_json::to_string(&status).unwrap()).unwrap()
 }
 
@@ -69,4 +80,69 @@ fn the_state_tells_an_audit_that_has_not_succeeded_yet_from_one_that_found_nothi
         ledger(Some(AuditGauges { findings, ..audit })),
         [serde_json::json!(7), serde_json::json!(0)]
     );
+}
+
+/// A loss had a metric, and no alarm.
+#[test]
+fn each_loss_is_an_alarm() {
+    let losing = |lose: fn(&mut TargetFigures)| {
+        let mut figures = Figures::default();
+        for model in ["a/b", "a/c"] {
+            let name = TargetName {
+                model: model.into(),
+                provider: "p".into(),
+            };
+            lose(figures.targets.entry(name).or_default());
+        }
+        status_of(&figures, &quiet(None))["alarms"].clone()
+    };
+    let losses: [(fn(&mut TargetFigures), &str); 4] = [
+        (
+            |target| target.lost_pico = 1,
+            "0.000000000002 credits that nobody was billed for",
+        ),
+        (
+            |target| target.discarded_pico = 250_000_000_000,
+            "may charge 0.5 credits",
+        ),
+        (|target| target.beyond_sides = 93, "which nobody was billed for: 186"),
+        (|target| target.raised = [7, 1, 2], "could not be raised: 6;"),
+    ];
+    for (lose, says) in losses {
+        let alarms = losing(lose);
+        assert_eq!(alarms.as_array().unwrap().len(), 1, "{alarms}");
+        assert!(alarms[0].as_str().unwrap().contains(says), "{alarms}");
+    }
+    assert_eq!(losing(|target| target.raised = [7, 0, 0]), serde_json::json!([]));
+
+    let mut figures = Figures::default();
+    for (kind, calls) in [("unknown_service_tier", 3), ("status", 9)] {
+        let provider = Arc::from("p");
+        figures.faults.insert(UpstreamFault { provider, kind }, calls);
+    }
+    let mut gauges = quiet(None);
+    gauges.deliveries.dropped = 4;
+    assert_eq!(
+        status_of(&figures, &gauges)["alarms"],
+        serde_json::json!([
+            "in the last ten minutes, calls that a tier without prices served: 3",
+            "in the last ten minutes, events that were dropped, of which no webhook is told: 4",
+        ])
+    );
+}
+
+#[test]
+fn a_loss_is_told_for_ten_minutes() {
+    let (mut gauges, figures) = (quiet(None), Figures::default());
+    let mut series = Series::default();
+    let is_told =
+        |series: &Series, gauges: &Gauges| status_after(series, &figures, gauges)["alarms"] != serde_json::json!([]);
+    gauges.deliveries.dropped = 4;
+    for _ in 0..SAMPLES_MAX {
+        assert!(is_told(&series, &gauges));
+        series.push(Sample::of(&figures, &gauges, 0));
+    }
+    assert!(!is_told(&series, &gauges));
+    gauges.deliveries.dropped = 5;
+    assert!(is_told(&series, &gauges));
 }

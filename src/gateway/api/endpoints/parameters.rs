@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use pingora::protocols::http::ServerSession;
 
+use crate::config::nearest;
 use crate::pure::error::ApiError;
 
 /// A positive integer up to `max`.
@@ -37,6 +38,22 @@ pub(super) fn parameter<'a>(query: &'a [(String, String)], name: &str) -> Result
     }
 }
 
+/// The query of a path that has these parameters and no others. One that is misspelt would be answered with what nobody asked for.
+pub(super) fn known_query(session: &ServerSession, known: &[&str]) -> Result<Vec<(String, String)>, ApiError> {
+    let query = query(session);
+    if let Some((name, _)) = query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
+        let message = match name.len() > QUOTED_MAX {
+            true => "There is no parameter with so long a name.".to_owned(),
+            false => format!(
+                "There is no parameter {name:?}{}.",
+                nearest(name, known.iter().copied())
+            ),
+        };
+        return Err(ApiError::BadRequest(message));
+    }
+    Ok(query)
+}
+
 /// What stands in the request's query, in its order.
 pub(super) fn query(session: &ServerSession) -> Vec<(String, String)> {
     let text = session.req_header().uri.query().unwrap_or("");
@@ -45,3 +62,6 @@ pub(super) fn query(session: &ServerSession) -> Vec<(String, String)> {
         .map(|(key, value)| (owned(key), owned(value)))
         .collect()
 }
+
+/// Bytes of a name that is told.
+const QUOTED_MAX: usize = 64;

@@ -46,7 +46,9 @@ pub(super) fn meaning(status: u16) -> &'static str {
             "The Idempotency-Key is known, and there is no answer to give again; or the provider refused the request."
         }
         413 => "The body is too large.",
-        429 => "A rate limit, a busy provider, too many wrong keys from this address, or too large bodies at once.",
+        429 => {
+            "A rate limit, a busy provider, too many wrong keys from this address, too large bodies at once, or too many reports at once."
+        }
         431 => "The header fields are too large.",
         500 => "The gateway or the provider failed.",
         502 => "The provider does not respond.",

@@ -21,7 +21,7 @@ impl Shared {
     pub(super) async fn usage(&self, link: &Link, query: &UsageQuery) -> Result<Vec<KeyedRow>, AdminError> {
         let known = self.existing(link, &query.account).await?;
         let Ok(_turn) = tokio::time::timeout(self.options.timeout, known.reporting.lock()).await else {
-            return Err(AdminError::Store(
+            return Err(AdminError::Busy(
                 "usage is asked for faster than it can be read".to_owned(),
             ));
         };

@@ -3,12 +3,12 @@
 use super::{node, patient, request};
 use crate::clock::Clock;
 use crate::config::Config;
-use crate::ledger::Ledger;
 use crate::ledger::admin::{AdminError, AdminOp, LOOKED_THROUGH_MAX, ReceiptQuery};
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::RedisServer;
-use crate::ledger::tests::rig::{self, NOW, audit, block_on, caller_of, credits, debit};
+use crate::ledger::tests::rig::{self, NOW, audit, block_on, caller_of, credits, debit, redis_of};
+use crate::ledger::{Ledger, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
@@ -211,4 +211,38 @@ fn there_is_no_usage_by_end_user_of_an_account_that_is_not_there() {
     };
     let asked = rig::run(&ledger, AdminOp::EndUsers(query));
     assert_eq!(asked, Err(AdminError::NoAccount(account)));
+}
+
+#[test]
+fn reports_of_one_account_that_wait_for_too_long_say_that_they_are_too_many() {
+    let server = RedisServer::start();
+    let options = Options {
+        timeout: std::time::Duration::from_secs(2),
+        ..keeping()
+    };
+    let ledger = node(&server, options);
+    let account = caller_of(&ledger, "acme", "1", LimitOverrides::default())
+        .account
+        .id
+        .clone();
+    let known = redis_of(&ledger).shared.cache.account(&account);
+    let today = Clock::System.now().day();
+    let by_end_user = EndUserQuery {
+        account: account.clone(),
+        key: None,
+        days: Days::Span { from: today, to: today },
+    };
+    block_on(async {
+        let turn = known.reporting.lock().await;
+        let (usage, end_users, calls) = tokio::join!(
+            ledger.usage(&account, None, Period::All),
+            ledger.end_users(by_end_user),
+            ledger.receipts(ReceiptQuery::newest(&account, 1)),
+        );
+        assert!(matches!(usage, Err(StoreError::Busy(_))), "{usage:?}");
+        assert!(matches!(end_users, Err(StoreError::Busy(_))), "{end_users:?}");
+        assert!(matches!(calls, Err(StoreError::Busy(_))), "{calls:?}");
+        drop(turn);
+        assert_eq!(ledger.usage(&account, None, Period::All).await, Ok(Vec::new()));
+    });
 }

@@ -151,7 +151,9 @@ fn meaning(status: u16) -> &'static str {
         }
         413 => "The body is larger than 1 MiB.",
         415 => "The body is not JSON.",
-        429 => "Too many wrong tokens from this address.",
+        429 => {
+            "Too many wrong tokens from this address, or reports of the account are asked for faster than they are made."
+        }
         431 => "The header fields are too large.",
         500 => "The gateway failed.",
         _ => "The ledger cannot be reached, or did not confirm.",

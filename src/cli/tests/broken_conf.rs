@@ -1,0 +1,94 @@
+//! Commands beside a configuration that has a mistake: what only needs the ledger goes on.
+
+use super::*;
+
+/// A typing error in a provider kept an operator from stopping a stolen key.
+#[test]
+fn a_mistake_elsewhere_takes_no_command_about_the_ledger_away() {
+    let place = Place::new();
+    let good = std::fs::read_to_string(place.conf()).unwrap();
+    let _made = place.json("account create acme --tier pro");
+    for mistake in [
+        "webhooks: [ { url: here } ]\n",
+        "drain_seconds: soon\n",
+        "timeouts: { conect_ms: 5 }\n",
+    ] {
+        std::fs::write(place.conf(), format!("{good}{mistake}")).unwrap();
+        for words in [
+            "account show acme",
+            "key create --account acme",
+            "usage acme",
+            "ledger audit",
+        ] {
+            let outcome = place.run(words);
+            assert_eq!(outcome.status, 0, "{words}: {}", outcome.stderr);
+            assert!(!outcome.stdout.is_empty(), "{words}");
+            let told = outcome
+                .stderr
+                .strip_prefix("warning: ")
+                .unwrap_or_else(|| panic!("{words}: {outcome:?}"));
+            assert!(
+                told.contains("tollgate.yaml:6: ") && told.lines().count() == 1,
+                "{words}: {told}"
+            );
+        }
+        let outcome = place.run("account show acme --json");
+        let told: Value = serde_json::from_str(&outcome.stderr).unwrap();
+        assert!(told["warning"]["message"].is_string(), "{told}");
+        // What runs by the whole file does not.
+        for words in ["serve", "check", "catalogue check", "webhook list"] {
+            assert!(place.run(words).stderr.starts_with("error: "), "{words}");
+        }
+    }
+    std::fs::write(place.conf(), good).unwrap();
+    assert_eq!(place.run("account show acme").stderr, "");
+}
+
+/// They would work on another ledger, or make keys that no gateway takes.
+#[test]
+fn a_mistake_in_what_says_where_the_ledger_is_refuses_every_command() {
+    let place = Place::new();
+    let good = std::fs::read_to_string(place.conf()).unwrap();
+    for mistake in [
+        "sotre: \"redis://127.0.0.1:1/0\"\n",
+        "store: \"mysql://x\"\n",
+        "admin_listen: here\n",
+        "key_prefix: \"\"\n",
+        "tiers: { gold: { rpm: 1 } }\n",
+        "currency: [EUR]\n",
+        "timeouts: [\n",
+    ] {
+        std::fs::write(place.conf(), format!("{good}{mistake}")).unwrap();
+        for words in ["account list", "top"] {
+            let told = place.error(words);
+            assert!(
+                told.starts_with("error: ") && told.contains("tollgate.yaml"),
+                "{mistake}: {told}"
+            );
+        }
+    }
+    // This one reads none. Nobody listens there.
+    let told = place.error("top --json --admin 127.0.0.1:1");
+    assert!(
+        told.contains("no gateway answers at admin_listen (127.0.0.1:1)"),
+        "{told}"
+    );
+}
+
+/// It was an error for each model of the catalogue.
+#[test]
+fn a_configuration_without_providers_is_one_mistake() {
+    let place = Place::new();
+    let good = std::fs::read_to_string(place.conf()).unwrap();
+    let (rest, _) = good.split_once("providers:").unwrap();
+    std::fs::write(place.conf(), rest).unwrap();
+    for words in ["check", "catalogue check"] {
+        let told = place.run(words).stderr;
+        let told: Vec<&str> = told.lines().filter(|line| line.contains("provider")).collect();
+        assert_eq!(told.len(), 1, "{words}: {told:?}");
+        assert!(
+            told[0].contains("tollgate.yaml: providers: there is none"),
+            "{words}: {told:?}"
+        );
+    }
+}
