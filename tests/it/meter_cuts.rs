@@ -198,3 +198,25 @@ async fn a_stream_that_stalls_after_k_bytes() {
         gateway.check_books().await;
     }
 }
+
+/// The first choice has ended by then, which is no end of the second.
+#[tokio::test]
+async fn a_stream_of_two_choices_that_breaks_off_within_the_second() {
+    let events = [
+        r#"{"id":"x","choices":[{"index":0,"delta":{"content":"Hello"},"finish_reason":null}]}"#,
+        FINISH,
+        r#"{"id":"x","choices":[{"index":1,"delta":{"content":" world"},"finish_reason":null}]}"#,
+    ];
+    let stream = events.map(|event| format!("data: {event}\n\n")).concat();
+    let reply = begun(Framed::UntilClosed, "text/event-stream", stream.as_bytes(), stream.len());
+    let upstream = Upstream::always(reply.close()).await;
+    let gateway = Gateway::over(&upstream).await;
+    let mut body: Value = serde_json::from_str(&request(SMALL)).unwrap();
+    body["n"] = 2.into();
+    for client in [&gateway.http1, &gateway.h2c] {
+        let stream = client.stream("/llm/chat/stream", body.to_string()).await.ok();
+        assert_eq!(check_events(&stream.rest().await, false), 2);
+    }
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2) * Decimal::TWO);
+    gateway.check_books().await;
+}

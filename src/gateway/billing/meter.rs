@@ -73,6 +73,7 @@ impl Meter {
                 let options = TapOptions {
                     drop_usage_chunk: !body.asks_usage(),
                     encoding,
+                    choices: body.choices(),
                     completion_max,
                     completion_from,
                     ..TapOptions::default()
@@ -108,6 +109,15 @@ impl Meter {
     pub(in crate::gateway) fn is_gathered(&self) -> bool {
         match &self.tap {
             Tap::Stream(_) => false,
+            Tap::Whole(whole) => !whole.passes,
+        }
+    }
+
+    /// Whether the account pays nothing for the answer if it fails here: nothing of a whole one is passed on yet, or no token of a stream
+    /// was delivered.
+    pub(in crate::gateway) fn is_free_if_failed(&self) -> bool {
+        match &self.tap {
+            Tap::Stream(tap) => tap.delivered().0 == 0 && !tap.finished(),
             Tap::Whole(whole) => !whole.passes,
         }
     }

@@ -61,8 +61,8 @@ pub trait Carried: ProxyHttp {
     }
 
     /// Whether the answer is complete with what has passed the filters, though its upstream has not ended it: asked after each piece. Its end
-    /// is waited for no longer than [`TimeLimits::end`] then, whatever comes meanwhile. After that the filters are given an end, and the upstream
-    /// is closed.
+    /// is waited for no longer than [`TimeLimits::end`] then, whatever comes meanwhile. After that, and when the upstream fails before, the
+    /// filters are given an end, and the upstream is closed.
     fn is_complete(&self, _ctx: &Self::CTX) -> bool {
         false
     }

@@ -236,6 +236,8 @@ where
         };
         let first = match read {
             Ok(piece) => piece,
+            // Nothing of a complete answer is missing.
+            Err(_) if plugin.is_complete(ctx) => Piece::end(),
             Err(error) => return Ok(Some(error)),
         };
         let (piece, failure) = if batch.is_urgent() {
@@ -247,9 +249,14 @@ where
             return Ok(Some(error));
         }
         client.heard();
-        // What fails behind the answer's end is no matter of the answer.
+        // What fails behind the answer's end is no matter of the answer, nor is what fails in the place of that end.
         if failure.is_some() && !batch.has_ended() {
-            return Ok(failure);
+            if !plugin.is_complete(ctx) {
+                return Ok(failure);
+            }
+            if let Err(error) = take_in(plugin, session, ctx, client, batch, Piece::end()).await {
+                return Ok(Some(error));
+            }
         }
         if !batch.is_empty() {
             // All that was there is in it.

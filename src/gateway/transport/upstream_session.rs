@@ -30,6 +30,8 @@ pub(super) struct UpstreamSession {
     sends: Option<BoxFuture<'static, ()>>,
     /// Why the body could not be sent.
     unsent: Option<Box<Error>>,
+    /// The answer broke off. Pingora counts its body as done then.
+    is_broken: bool,
 }
 
 /// A piece of an answer's body.
@@ -59,6 +61,7 @@ impl UpstreamSession {
             write_max: peer.options.write_timeout,
             sends: None,
             unsent: None,
+            is_broken: false,
         }
     }
 
@@ -187,6 +190,7 @@ impl UpstreamSession {
             }
             HttpSession::Custom(()) => unknown(),
         };
+        self.is_broken |= read.is_err();
         read.map_err(Error::into_up)
     }
 
@@ -195,7 +199,7 @@ impl UpstreamSession {
     pub(super) fn into_reusable(mut self, is_done: bool) -> Option<HttpSession> {
         let is_sent = self.unsent.is_none() && self.io.as_ref().is_none_or(|io| io.is_sent());
         let is_reusable = match &mut self.session {
-            HttpSession::H1(session) => is_done && is_sent && session.is_body_done(),
+            HttpSession::H1(session) => is_done && is_sent && !self.is_broken && session.is_body_done(),
             HttpSession::H2(_) => true,
             HttpSession::Custom(()) => false,
         };

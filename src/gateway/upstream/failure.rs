@@ -5,6 +5,7 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use pingora::proxy::{FailToProxy, Session};
 use pingora::{Error, ErrorSource, ErrorType, RetryType};
 
@@ -16,6 +17,7 @@ use crate::gateway::billing::capture;
 use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
+use crate::gateway::billing::meter::Meter;
 use crate::gateway::context::{Answer, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
@@ -28,6 +30,8 @@ use crate::pure::error::ApiError;
 enum Cause {
     /// The client left, or takes nothing any more.
     ClientLeft,
+    /// The client has left, and the upstream failed within a whole answer that was read on for it.
+    FailedUnread,
     /// The process stops and no longer waits.
     Stopped,
     /// Its credit is no longer set aside for it.
@@ -88,6 +92,9 @@ fn cause(session: &Session, ctx: &mut Ctx, error: &Error, is_reused: bool, clock
     }
     if is_ended(error) {
         return Cause::Uncovered;
+    }
+    if call.client_has_left && is_upstreams(error) && is_gathered(call) {
+        return Cause::FailedUnread;
     }
     if call.client_has_left || *error.esource() == ErrorSource::Downstream {
         return Cause::ClientLeft;
@@ -165,15 +172,24 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
             call.failure = keep_within::uncovered(call).map(Box::new);
             Next::End
         }
+        (Next::End, Cause::FailedUnread) => {
+            // Had the client stayed, it would have been given another answer, or a failure: nobody pays for this one.
+            discard::answer(call);
+            Next::End
+        }
         (Next::End, _) => Next::End,
     }
 }
 
 fn next(call: &Call, cause: Cause) -> Next {
     match cause {
-        Cause::ClientLeft | Cause::Stopped | Cause::Uncovered | Cause::Ours | Cause::Refused | Cause::BrokeOff => {
-            Next::End
-        }
+        Cause::ClientLeft
+        | Cause::FailedUnread
+        | Cause::Stopped
+        | Cause::Uncovered
+        | Cause::Ours
+        | Cause::Refused
+        | Cause::BrokeOff => Next::End,
         Cause::NoAnswer => match &call.verdict {
             Some(verdict) if verdict.is_requests_fault() => Next::End,
             _ => Next::Another,
@@ -231,7 +247,13 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
 /// connection may serve another request.
 pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx, error: &Error) -> FailToProxy {
     let has_left = ctx.call().is_some_and(|call| call.client_has_left);
-    if has_left || *error.esource() == ErrorSource::Downstream {
+    let is_clients = *error.esource() == ErrorSource::Downstream;
+    if has_left && !is_clients && ctx.call().is_some_and(|call| call.capture.is_some()) {
+        // It was read on for its key: who comes back with that is given the end that a client which stayed would have read.
+        let tail = error_tail(ctx);
+        capture::ends_with(ctx, tail.as_ref());
+    }
+    if has_left || is_clients {
         // Clients that leave are normal traffic.
         log::debug!("request {}: {}", ctx.id, ErrorText(error));
         return FailToProxy {
@@ -255,11 +277,7 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
         session.set_keepalive(None);
         responses::error(session, ctx, &wire).await
     } else {
-        let tail = ctx.call().and_then(|call| match &mut call.answer {
-            Answer::Metered(meter) => meter.fail(),
-            // Nothing of a refusal leaves before all of it does.
-            Answer::Refusal(_) | Answer::None => None,
-        });
+        let tail = error_tail(ctx);
         capture::ends_with(ctx, tail.as_ref());
         match tail {
             // Also when the process stops: this is what it stops with.
@@ -281,6 +299,15 @@ pub(in crate::gateway) async fn send_error(session: &mut Session, ctx: &mut Ctx,
     FailToProxy {
         error_code: wire.status,
         can_reuse_downstream,
+    }
+}
+
+/// What ends an answer that has begun, after a failure. None when nothing can.
+fn error_tail(ctx: &mut Ctx) -> Option<Bytes> {
+    match &mut ctx.call()?.answer {
+        Answer::Metered(meter) => meter.fail(),
+        // Nothing of a refusal leaves before all of it does.
+        Answer::Refusal(_) | Answer::None => None,
     }
 }
 
@@ -309,6 +336,7 @@ fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
 
 /// How the call ended, as far as its connections tell.
 pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending {
+    let is_free = ctx.meter().is_some_and(Meter::is_free_if_failed);
     let (has_left, is_drained, unseen_since) = ctx.call().map_or((false, false, None), |call| {
         (call.client_has_left, call.is_drained, call.unseen_since)
     });
@@ -324,9 +352,15 @@ pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending
             }
         }
         (ErrorSource::Downstream, None) => Ending::ClientGone,
-        _ if has_left => Ending::ClientGone,
+        // That the client has left makes nothing owed that it would not owe had it stayed.
+        _ if has_left && !is_free => Ending::ClientGone,
         _ => Ending::UpstreamFailed,
     }
+}
+
+/// Whether the answer is a whole one of which nothing has passed on.
+fn is_gathered(call: &Call) -> bool {
+    matches!(&call.answer, Answer::Metered(meter) if meter.is_gathered())
 }
 
 /// Whether the upstream is to blame.

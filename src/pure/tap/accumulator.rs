@@ -19,6 +19,10 @@ pub(super) struct Reading {
     pub(super) reports: Reports,
     pub(super) identity: Identity,
     finishes: Finishes,
+    /// The choice at hand, by its index, and whether it has a finish reason.
+    choice: (u64, bool),
+    /// The choices that end in the document at hand.
+    pub(super) ended: ChoiceSet,
     pub(super) seen: Seen,
     pub(super) spans: Spans,
     /// The tier by which the provider served the call, as it says.
@@ -54,6 +58,10 @@ pub(super) struct Seen {
     pub(super) sides: (Figure, Figure),
 }
 
+/// Choices of an answer, by their indexes: those below [`ChoiceSet::CHOICES_MAX`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct ChoiceSet(u128);
+
 /// The `choices` of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Choices {
@@ -82,6 +90,28 @@ pub(super) struct Spans {
     pub(super) end: usize,
 }
 
+impl ChoiceSet {
+    /// Most choices that are told apart.
+    const CHOICES_MAX: u64 = 128;
+
+    /// With the choice of this index.
+    fn insert(&mut self, index: u64) {
+        if index < ChoiceSet::CHOICES_MAX {
+            self.0 |= 1_u128 << index;
+        }
+    }
+
+    /// With those.
+    pub(super) fn add(&mut self, others: ChoiceSet) {
+        self.0 |= others.0;
+    }
+
+    /// Whether there are so many, whatever their indexes.
+    pub(super) fn has(self, choices: u64) -> bool {
+        u64::from(self.0.count_ones()) >= choices.min(ChoiceSet::CHOICES_MAX)
+    }
+}
+
 impl Reading {
     pub(super) fn new(encoding: Encoding, completion_max: Option<u64>, completion_from: CompletionFrom) -> Self {
         Reading {
@@ -89,6 +119,8 @@ impl Reading {
             reports: Reports::within(completion_max).naming(completion_from),
             identity: Identity::default(),
             finishes: Finishes::default(),
+            choice: (0, false),
+            ended: ChoiceSet::default(),
             seen: Seen::default(),
             spans: Spans::default(),
             served_tier: None,
@@ -98,6 +130,9 @@ impl Reading {
 
     /// A new document of the same answer begins.
     pub(super) fn start_document(&mut self) {
+        if self.seen.finish {
+            self.ended = ChoiceSet::default();
+        }
         self.seen = Seen::default();
         self.spans = Spans::default();
         self.report = Report::default();
@@ -107,6 +142,7 @@ impl Reading {
     pub(super) fn open(&mut self, role: Role, node: Node) {
         match role {
             Role::Choices if node == Node::Choices => self.seen.choices = Choices::Empty,
+            Role::Choice => self.choice = (0, false),
             Role::Error => self.seen.error = true,
             Role::Usage => {
                 self.seen.usage |= node == Node::Usage;
@@ -123,7 +159,12 @@ impl Reading {
                 self.seen.last_sides = (self.report.prompt, self.report.completion);
                 self.seen.completion |= self.reports.add(std::mem::take(&mut self.report));
             }
-            Node::Choice => self.counter.end_choice(),
+            Node::Choice => {
+                self.counter.end_choice();
+                if let (index, true) = self.choice {
+                    self.ended.insert(index);
+                }
+            }
             _ => {}
         }
     }
@@ -159,6 +200,8 @@ impl Reading {
                 self.identity.created = std::str::from_utf8(text).ok().and_then(|text| text.parse().ok());
             }
             Role::FinishReason => self.finish(text, b"null"),
+            // One that is no number counts as one that is left out, which is the first choice's.
+            Role::ChoiceIndex => self.choice.0 = index(text).unwrap_or(0),
             Role::Error => self.seen.error |= !matches!(text, b"null" | b"false" | b"0"),
             Role::ErrorCode => self.seen.error_code = code(text),
             Role::Cost => self.report.cost = provider_cost(text),
@@ -208,6 +251,7 @@ impl Reading {
     fn finish(&mut self, reason: &[u8], none: &[u8]) {
         if reason != none {
             self.seen.finish = true;
+            self.choice.1 = true;
             self.finishes.note(reason);
         }
     }
@@ -267,6 +311,10 @@ fn provider_cost(text: &[u8]) -> Option<Decimal> {
 const PROVIDER_COST_MAX: Decimal = Decimal::ONE_THOUSAND;
 /// A longer name of a tier is none that a catalogue has.
 const TIER_BYTES_MAX: usize = 32;
+
+fn index(text: &[u8]) -> Option<u64> {
+    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+}
 
 fn code(text: &[u8]) -> Option<u16> {
     std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())

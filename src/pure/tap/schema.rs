@@ -52,6 +52,7 @@ pub(super) enum Role {
     Padding,
     Choices,
     Choice,
+    ChoiceIndex,
     FinishReason,
     Message,
     ToolCalls,
@@ -119,6 +120,7 @@ impl Node {
             Node::Choice => match key {
                 b"delta" | b"message" => Role::Message,
                 b"finish_reason" => Role::FinishReason,
+                b"index" => Role::ChoiceIndex,
                 b"text" => Role::Text(Kind::Content),
                 b"usage" => Role::Usage,
                 _ => Role::Skip,
@@ -252,6 +254,7 @@ impl Role {
                 | Role::Object
                 | Role::Created
                 | Role::Model
+                | Role::ChoiceIndex
                 | Role::FinishReason
                 | Role::PromptTokens
                 | Role::CompletionTokens

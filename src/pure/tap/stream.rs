@@ -3,7 +3,7 @@
 use bytes::Bytes;
 
 use super::Forward;
-use super::accumulator::{Choices, Reading};
+use super::accumulator::{ChoiceSet, Choices, Reading};
 use super::event::{DataAt, Terminal};
 use super::fast_path::FastPath;
 use super::output::Output;
@@ -11,36 +11,19 @@ use super::scan::Scanner;
 use super::text::cut_character;
 use crate::pure::bill::Tariff;
 use crate::pure::sse::{Framer, Piece, Position};
-use crate::pure::tokens::Encoding;
-use crate::pure::usage::{CompletionFrom, PromptTokens};
+use crate::pure::usage::PromptTokens;
 
 mod costs;
 mod ending;
 mod findings;
+mod options;
 
 use costs::EventUsage;
 pub use costs::ToldUse;
 pub use ending::Framing;
 #[cfg(test)]
 pub(super) use ending::write_masked;
-
-/// How a stream is tapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TapOptions {
-    /// The gateway asked for the usage chunk and the client did not: it is left out.
-    pub drop_usage_chunk: bool,
-    /// So much of an event that has not ended is held back at most. See [`StreamTap`].
-    pub hold_bytes_max: usize,
-    /// The vocabulary that delivered text is counted with.
-    pub encoding: Encoding,
-    /// The most completion tokens that the answer can have, over all its choices; none: any report is believed.
-    pub completion_max: Option<u64>,
-    /// Where the provider's reports name the completion.
-    pub completion_from: CompletionFrom,
-}
-
-/// The default of [`TapOptions::hold_bytes_max`].
-pub const HOLD_BYTES_MAX: usize = 64 * 1024;
+pub use options::{HOLD_BYTES_MAX, TapOptions};
 
 /// Reads a stream as it passes, and decides what passes.
 ///
@@ -74,7 +57,12 @@ pub struct StreamTap {
     left_out: bool,
     terminal: Terminal,
     done: bool,
+    /// A choice has ended.
+    has_finish: bool,
+    /// All choices have that were asked for.
     finished: bool,
+    /// Which have.
+    ended: ChoiceSet,
     /// The upstream's error event, with its code.
     error: Option<Option<u16>>,
     /// Nothing passes any more.
@@ -107,18 +95,6 @@ enum Verdict {
     Mask,
 }
 
-impl Default for TapOptions {
-    fn default() -> Self {
-        TapOptions {
-            drop_usage_chunk: false,
-            hold_bytes_max: HOLD_BYTES_MAX,
-            encoding: Encoding::default(),
-            completion_max: None,
-            completion_from: CompletionFrom::default(),
-        }
-    }
-}
-
 impl StreamTap {
     /// A tap at the start of a stream.
     pub fn new(options: TapOptions) -> Self {
@@ -134,7 +110,9 @@ impl StreamTap {
             left_out: false,
             terminal: Terminal::Maybe(0),
             done: false,
+            has_finish: false,
             finished: false,
+            ended: ChoiceSet::default(),
             error: None,
             closed: false,
             died: false,
@@ -323,8 +301,17 @@ impl StreamTap {
     /// The event at hand reaches the client.
     fn deliver(&mut self) {
         self.reading.counter.commit();
-        self.finished |= self.reading.seen.finish;
+        if self.reading.seen.finish {
+            self.note_finish();
+        }
         self.note_report();
+    }
+
+    /// The event at hand ends one choice or more. That of one choice is no end of an answer that was asked for several.
+    fn note_finish(&mut self) {
+        self.has_finish = true;
+        self.ended.add(self.reading.ended);
+        self.finished |= self.options.choices <= 1 || self.ended.has(self.options.choices);
     }
 
     /// The text of the event at hand, which is counted, is among what its report says.

@@ -3,7 +3,7 @@
 use rust_decimal::Decimal;
 
 use super::{OnStore, again, is_unavailable};
-use crate::chat::{request, streaming};
+use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::redis_server::RedisServer;
 use crate::harness::reply::whole_chat;
@@ -12,6 +12,7 @@ use crate::harness::{Answer, Cue, Events, Gateway, Raw, Reply, Setup, Upstream};
 on_both_stores! {
     a_client_that_is_cut_off: cut_off_embedded, cut_off_redis;
     a_client_that_is_cut_off_for_too_long: cut_off_too_long_embedded, cut_off_too_long_redis;
+    an_upstream_that_dies_once_its_client_is_cut_off: cut_off_and_died_embedded, cut_off_and_died_redis;
 }
 
 /// The upstream goes on at the cue, whole and streamed.
@@ -97,5 +98,73 @@ async fn a_client_that_is_cut_off_for_too_long(store: OnStore<'_>) {
     is_unavailable(&second, Some(&id));
     assert_eq!(upstream.seen().len(), 1);
     gateway.spent().await;
+    gateway.check_books().await;
+}
+
+/// By the time that these are answered, on the same thread, the gateway has seen that a client left.
+async fn sees_it_leave(gateway: &Gateway) {
+    for _ in 0..2 {
+        gateway.http1.get("/llm/health").await.ok();
+    }
+}
+
+/// A client that comes back owes and gets what it would have owed and got had it stayed: a whole answer that broke off is free, a stream
+/// that did is given again with its error event, and what delivered nothing is free too.
+async fn an_upstream_that_dies_once_its_client_is_cut_off(store: OnStore<'_>) {
+    let cue = Cue::new();
+    let of_upstream = cue.clone();
+    let upstream = Upstream::by(move |number, _| match number {
+        0 => Reply::json_head(500).bytes("{\"id\":").wait(&of_upstream).reset(),
+        1 => Reply::chat("Hi", 9, 1),
+        2 => Reply::stream().role().text("Hello").wait(&of_upstream).reset(),
+        3 => Reply::stream().role().wait(&of_upstream).reset(),
+        _ => Reply::stream_of(&["Hi"], 9, 1),
+    })
+    .await;
+    let gateway = store(Setup::over(&upstream)).start().await;
+    let client = &gateway.http1;
+
+    let body = request(SMALL);
+    let fields = "HTTP/1.1\r\nhost: x\r\nidempotency-key: whole";
+    let raw = Raw::posted_as(&gateway, "/llm/chat", fields, body.len(), &body).await;
+    upstream.asked(1).await;
+    sees_it_leave(&gateway).await;
+    raw.close();
+    sees_it_leave(&gateway).await;
+    cue.give();
+    assert_eq!(gateway.spent().await, Decimal::ZERO);
+    let retried = again(client, "/llm/chat", &body, "whole").await.ok();
+    assert_eq!(retried.header("idempotency-replayed"), "");
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1));
+    assert_eq!(upstream.seen().len(), 2);
+
+    let stream = streaming(SMALL);
+    let cut_after = async |events_read: usize, key: &str| {
+        let call = client.post_request("/llm/chat", stream.clone());
+        let mut events = Events::of(call.header("idempotency-key", key)).await.ok();
+        for _ in 0..events_read {
+            events.next().await.unwrap();
+        }
+        let id = events.headers["x-request-id"].to_str().unwrap().to_owned();
+        drop(events);
+        sees_it_leave(&gateway).await;
+        cue.give();
+        (id, again(client, "/llm/chat", &stream, key).await.ok())
+    };
+    let (id, got) = cut_after(2, "stream").await;
+    assert_eq!(got.header("x-original-request-id"), id);
+    let text = got.text();
+    assert!(text.contains("Hello") && text.contains("\"error\""), "{text}");
+    assert!(text.ends_with("data: [DONE]\n\n"), "{text}");
+    assert_eq!(upstream.seen().len(), 3);
+    assert_eq!(gateway.spent().await, cost(SMALL, 9, 1) + cost(SMALL, PROMPT, 1));
+
+    let (_, got) = cut_after(1, "nothing").await;
+    assert_eq!(got.header("idempotency-replayed"), "");
+    assert_eq!(upstream.seen().len(), 5);
+    let spent = cost(SMALL, 9, 1) * Decimal::TWO + cost(SMALL, PROMPT, 1);
+    assert_eq!(gateway.spent().await, spent);
+    let discarded = gateway.metrics().sum("tollgate_discarded_answers_total", &[]);
+    assert_eq!(discarded, Decimal::ONE, "the whole answer");
     gateway.check_books().await;
 }

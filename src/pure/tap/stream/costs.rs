@@ -49,7 +49,7 @@ impl StreamTap {
         let tariff = tariff.filter(|_| seen.usage && span.end > span.start && !self.released)?;
         // Who reports before its end reports after it too.
         let ends_all = seen.finish && tariff.body.choices() == 1 && !self.reports_often;
-        let follows_end = self.finished && seen.choices != Choices::Some;
+        let follows_end = self.has_finish && seen.choices != Choices::Some;
         // Who did not ask for the usage chunk, which is left out, is not told what it would correct.
         let may_be_last = seen.completion && !self.done && !self.options.drop_usage_chunk;
         Some(EventUsage {

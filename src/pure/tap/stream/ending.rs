@@ -92,7 +92,7 @@ impl StreamTap {
         }
         let mut out = BytesMut::new();
         self.close_released(&mut out);
-        self.finished = true;
+        (self.has_finish, self.finished) = (true, true);
         if !self.done {
             error_event::write_length(&mut out, &self.reading.identity, choices);
             out.put_slice(&self.last_usage(tariff));

@@ -21,7 +21,7 @@ impl StreamTap {
         self.done || self.closed
     }
 
-    /// A finish reason or `[DONE]` was seen: the answer is complete, whatever becomes of the connection.
+    /// A finish reason of each choice or `[DONE]` was seen: the answer is complete, whatever becomes of the connection.
     pub fn finished(&self) -> bool {
         self.finished || self.done
     }

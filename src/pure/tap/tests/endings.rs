@@ -5,7 +5,13 @@ use super::*;
 /// What follows `stream` at its end, and whether it died.
 #[track_caller]
 fn end(stream: &str, framing: Framing) -> (String, bool) {
-    let (_, mut tap) = pass(&[stream.as_bytes()], TapOptions::default());
+    end_of(stream, framing, TapOptions::default())
+}
+
+/// The same of one that is tapped so.
+#[track_caller]
+fn end_of(stream: &str, framing: Framing, options: TapOptions) -> (String, bool) {
+    let (_, mut tap) = pass(&[stream.as_bytes()], options);
     let tail = String::from_utf8(tap.end_or_fail(framing, "it died", "upstream_error", 502).to_vec()).unwrap();
     assert_eq!((tap.end(), tap.fail("x", "y", 502)), (Bytes::new(), Bytes::new()));
     let failed = tail.contains("it died");
@@ -43,6 +49,39 @@ fn without_either_the_framing_tells_whether_it_was_all() {
     assert!(end(DELTA, Framing::UntilClosed).1);
     assert_eq!(end(USAGE, Framing::Framed), (DONE.to_owned(), false));
     assert!(end(USAGE, Framing::UntilClosed).1);
+}
+
+#[test]
+fn an_answer_of_two_choices_is_complete_once_both_have_ended() {
+    const SECOND_DELTA: &str = "data: {\"choices\":[{\"index\":1,\"delta\":{\"content\":\" token\"}}]}\n\n";
+    const SECOND_STOP: &str = "data: {\"choices\":[{\"finish_reason\":\"stop\",\"delta\":{},\"index\":1}]}\n\n";
+    let both = concat!(
+        r#"data: {"choices":[{"index":1,"delta":{},"finish_reason":"stop"},"#,
+        r#"{"index":0,"delta":{},"finish_reason":"stop"}]}"#,
+        "\n\n"
+    );
+    let two = TapOptions {
+        choices: 2,
+        ..TapOptions::default()
+    };
+    let cut_off = &SECOND_STOP[..SECOND_STOP.len() - "}\n\n".len()];
+    for (events, died) in [
+        ([DELTA, STOP, SECOND_DELTA, ""], true),
+        ([DELTA, STOP, SECOND_DELTA, STOP], true),
+        ([DELTA, STOP, SECOND_DELTA, cut_off], true),
+        ([DELTA, STOP, SECOND_DELTA, SECOND_STOP], false),
+        ([DELTA, SECOND_STOP, DELTA, STOP], false),
+        ([DELTA, SECOND_DELTA, both, ""], false),
+        // Fewer than were asked for.
+        ([DELTA, STOP, DONE, ""], false),
+    ] {
+        assert_eq!(end_of(&events.concat(), Framing::UntilClosed, two).1, died, "{events:?}");
+    }
+    for events in [[DELTA, STOP, SECOND_DELTA], [DELTA, STOP, STOP]] {
+        assert_eq!(end_of(&events.concat(), Framing::Framed, two), (DONE.to_owned(), false));
+    }
+    // Of one choice the first finish is the end, whatever its index.
+    assert!(!end(&[DELTA, SECOND_STOP].concat(), Framing::UntilClosed).1);
 }
 
 #[test]
