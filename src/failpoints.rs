@@ -24,8 +24,23 @@ pub(crate) fn fault(name: &str) -> std::io::Result<()> {
     if std::env::var("TOLLGATE_FAIL_AT").is_ok_and(|at| at == name) {
         return Err(std::io::Error::other(format!("a test's fault at {name}")));
     }
+    #[cfg(test)]
+    if FAILS_HERE.get() == Some(name) {
+        return Err(std::io::Error::other(format!("a test's fault at {name}")));
+    }
     let _ = name;
     Ok(())
+}
+
+/// For a test of the library: from now on [`fault`] fails at this point on the test's own thread, or nowhere.
+#[cfg(test)]
+pub(crate) fn fails_here(name: Option<&'static str>) {
+    FAILS_HERE.set(name);
+}
+
+#[cfg(test)]
+thread_local! {
+    static FAILS_HERE: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
 }
 
 /// Holds the thread up when a test asked for it at this point.

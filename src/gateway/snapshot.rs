@@ -153,7 +153,7 @@ impl Snapshot {
     ) -> Option<Candidate> {
         let candidates = self.candidates.get(model)?;
         let conversation = candidates.are_shared().then(conversation).flatten();
-        candidates.next(tried, conversation, || clock.now()).cloned()
+        candidates.next(tried, conversation, clock).cloned()
     }
 
     /// Whether a target is left that was not tried.

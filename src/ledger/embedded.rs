@@ -35,6 +35,7 @@ mod shared;
 mod spending;
 mod stoppable;
 mod stops;
+mod sync;
 mod take_back;
 mod told;
 mod writer;
@@ -60,7 +61,6 @@ use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::KeyDigest;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
-use crate::pure::time::Timestamp;
 
 /// The ledger in memory, with its thread.
 #[derive(Debug)]
@@ -197,19 +197,14 @@ impl Embedded {
 
     pub(super) fn store_metrics(&self) -> StoreMetrics {
         let shared = &self.shared;
-        let lock = |mutex: &Mutex<(usize, Option<Timestamp>)>| *mutex.lock().unwrap_or_else(PoisonError::into_inner);
-        let (taken, oldest) = lock(&shared.unwritten);
-        let (queued, first) = {
-            let queue = shared.queue.lock().unwrap_or_else(PoisonError::into_inner);
-            (queue.len(), queue.first().map(|debit| debit.queued))
-        };
-        let age = oldest.or(first).map_or(0, |since| shared.clock.now().since(since));
+        let (unsettled, since) = shared.unsettled();
+        let age = since.map_or(0, |since| shared.clock.now().since(since));
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
         let mut store_metrics = StoreMetrics {
             kind: "embedded",
             holds_open: 0,
             held: Credits::ZERO,
-            unsettled: count(taken.saturating_add(queued)),
+            unsettled: count(unsettled),
             unsettled_age: Duration::from_millis(u64::try_from(age).unwrap_or(0)),
             below_zero: Some(0),
             latency: shared.commits.histogram(),

@@ -3,9 +3,12 @@
 //! A ledger hands over a receipt once its store has taken it; nothing waits for the disk. Each receipt is in a file at least once: a
 //! gateway that bills what a dead one left writes its receipts too, whether the dead one had written them or not. `producer`, `account`
 //! and `number` say which are the same.
+//!
+//! They say who bought what: what is made here is for the gateway's user alone. A file or a folder that is there keeps its mode.
 
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -57,7 +60,7 @@ impl ReceiptFiles {
         let named = |error: std::io::Error| {
             std::io::Error::new(error.kind(), format!("receipts.files: {}: {error}", folder.display()))
         };
-        std::fs::create_dir_all(folder).map_err(named)?;
+        make(folder).map_err(named)?;
         let state = Arc::new(State {
             folder: folder.to_owned(),
             keep_days,
@@ -238,10 +241,16 @@ impl State {
     /// The file is opened each time: whoever ships it may have moved it away.
     fn append(&self, day: Day, text: &[u8]) -> std::io::Result<()> {
         let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
-        let open = || OpenOptions::new().create(true).append(true).open(&path);
+        let open = || {
+            OpenOptions::new()
+                .create(true)
+                .append(true)
+                .mode(0o600)
+                .open(&path)
+        };
         let mut file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                std::fs::create_dir_all(&self.folder)?;
+                make(&self.folder)?;
                 open()?
             }
             opened => opened?,
@@ -273,6 +282,11 @@ impl State {
             }
         }
     }
+}
+
+/// Makes a folder, and those above it, where they are missing.
+fn make(folder: &Path) -> std::io::Result<()> {
+    DirBuilder::new().recursive(true).mode(0o700).create(folder)
 }
 
 /// Whether a text has the form `2026-11-23`.

@@ -37,6 +37,7 @@ use self::spending::SpendSums;
 pub(super) use self::spending::SpentRow;
 use self::usage::{UsageRows, UsageSums};
 use super::{AccountRecord, StoreError};
+use crate::failpoints::fault;
 use crate::pure::account::KeptState;
 use crate::pure::hash_map::FastMap;
 use crate::pure::ids::AccountId;
@@ -177,6 +178,7 @@ impl Database {
 
     /// Brings everything that was committed to the disk. Blocks.
     pub(super) fn sync(&self) -> Result<(), StoreError> {
+        fault("ledger-sync").map_err(|error| StoreError::Unavailable(error.to_string()))?;
         // With `synchronous = NORMAL` a checkpoint is what syncs the log, unless a reader keeps it from writing anything back, or another
         // process makes one at this moment: then this one was busy, and says nothing of the log.
         let row = |row: &rusqlite::Row<'_>| {

@@ -15,7 +15,7 @@ pub struct StoreMetrics {
     pub holds_open: u64,
     /// What they hold.
     pub held: Credits,
-    /// Settlements that the store has not acknowledged.
+    /// Settlements that the store has not acknowledged, or that its disk refuses.
     pub unsettled: u64,
     /// Since when the oldest of them waits.
     pub unsettled_age: Duration,

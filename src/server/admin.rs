@@ -1,7 +1,9 @@
 //! The admin listener: liveness, readiness, metrics, and the status page. It has a thread and a runtime of its own, so that it answers until the process
 //! ends or another takes over. `/readyz` says 503 until clients can connect, and during a stop while the calls that still run come to their end.
+//! In a host's server it does not know where clients connect: there it is ready as soon as it answers, for the books are open by then.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -46,6 +48,8 @@ pub struct Admin {
     pub(crate) body_memory: Arc<BodyMemory>,
     pub(crate) started: Timestamp,
     pub(crate) series: Mutex<Series>,
+    /// Where the gateway itself listens for clients; none in a host's server, whose listeners it does not know.
+    pub(crate) clients_at: Option<SocketAddr>,
     /// It was seen to take connections from clients.
     pub(crate) listens: AtomicBool,
 }
@@ -154,7 +158,7 @@ impl Admin {
             breakers.push((
                 name,
                 candidate.model.to_string(),
-                candidate.breaker.open_until() > now.0,
+                candidate.breaker.open_until() > self.clock.passed_ms(),
             ));
         }
         breakers.sort();
@@ -167,6 +171,7 @@ impl Admin {
             body_memory_bytes: self.body_memory.bytes(),
             store_metrics: self.ledger.store_metrics(),
             journal: (self.journal.depth(), self.journal.is_usable()),
+            journal_reaches_disk: self.journal.reaches_disk(),
             journal_age_secs: self.journal.oldest().map_or(0, |oldest| secs(now.since(oldest))),
             breakers,
             credentials_refused: credentials,
@@ -190,10 +195,12 @@ impl Admin {
 }
 
 impl Admin {
-    /// Whether clients can connect. Tried until they can: who sends them here at the first word must not send them too early.
+    /// Whether clients can connect, as far as that is known. Tried until they can: who sends them here at the first word must not send them
+    /// too early.
     async fn listens(&self) -> bool {
+        let Some(address) = self.clients_at else { return true };
         if !self.listens.load(Ordering::Relaxed) {
-            let connect = TcpStream::connect(reachable(self.snapshot.load().config.listen));
+            let connect = TcpStream::connect(reachable(address));
             let connected = tokio::time::timeout(CONNECT_MAX, connect).await;
             self.listens.store(matches!(connected, Ok(Ok(_))), Ordering::Relaxed);
         }

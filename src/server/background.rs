@@ -52,7 +52,8 @@ fn start(tollgate: &Tollgate, kept: &Mutex<Option<Opened>>) -> Result<(), StartE
             return Err(error.into());
         }
     };
-    start_beside(tollgate, books, opened, Arc::new(AtomicBool::new(false)))
+    // Where the host listens is its own affair.
+    start_beside(tollgate, books, opened, None, Arc::new(AtomicBool::new(false)))
 }
 
 #[async_trait]

@@ -1,6 +1,7 @@
 //! What a start opens before the first request, and starts beside the requests, in this order: what can fail without anybody missing it
 //! comes first, the ledger last.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
@@ -60,7 +61,7 @@ pub(crate) fn open_beside(tollgate: &Tollgate, start: Start) -> Result<Opened, S
     })?;
     let (log, traces, receipts) = Step::Logs.take(|| {
         let log = access_log::Writer::start(telemetry, &config.access_log)?;
-        let traces = otlp::Exporter::start(telemetry, &config.traces)?;
+        let traces = otlp::Exporter::prepare(telemetry, &config.traces)?;
         let keep_days = config.receipts.files_keep_days;
         let start = |folder: &PathBuf| ReceiptFiles::start(folder, keep_days, tollgate.clock().clone());
         Ok::<_, StartError>((log, traces, config.receipts.files.as_ref().map(start).transpose()?))
@@ -129,7 +130,7 @@ pub(crate) fn open_books<'t>(tollgate: &'t Tollgate, opened: &Opened) -> Result<
 
 /// Starts what runs beside the requests, once the books are open: the journal's thread, reload, refresh, audit, and the listeners
 /// of monitoring and of operators.
-/// `hang_up` asks for a reload.
+/// `clients_at` is where the gateway itself listens for clients, none in a host's server; `hang_up` asks for a reload.
 ///
 /// # Errors
 /// When a thread cannot be started.
@@ -137,6 +138,7 @@ pub(crate) fn start_beside(
     tollgate: &Tollgate,
     books: &Books,
     opened: Opened,
+    clients_at: Option<SocketAddr>,
     hang_up: Arc<AtomicBool>,
 ) -> Result<(), StartError> {
     let Opened {
@@ -152,7 +154,7 @@ pub(crate) fn start_beside(
         log::warn!("{warning}");
     }
     let audited = Arc::new(Audited::new(snapshot.config.audit_every, tollgate.clock().now()));
-    let admin = Arc::new(admin(tollgate, books, Arc::clone(&audited)));
+    let admin = Arc::new(admin(tollgate, books, Arc::clone(&audited), clients_at));
     Arc::clone(&admin).listen(place)?;
     if let Some(place) = operator {
         Operator::new(admin).listen(place)?;
@@ -164,6 +166,7 @@ pub(crate) fn start_beside(
     refresh::watch(tollgate.current(), telemetry)?;
     let mut webhooks = Webhooks::start(tollgate.current(), &books.ledger, tollgate.clock(), telemetry)?;
     let mut journal = JournalTask::start(&books.journal, &books.ledger)?;
+    let tracer = traces.take_tracer();
     tollgate.closed_by(Box::new(move |books| {
         journal.stop();
         webhooks.stop();
@@ -177,13 +180,18 @@ pub(crate) fn start_beside(
     }));
     let (ledger, clock) = (books.ledger.clone(), tollgate.clock().clone());
     Audited::watch(&audited, ledger, clock)?;
+    // Last: a start that fails before is tried again, and a process has one tracer for its life.
+    if tracer.is_some_and(|tracer| !telemetry.trace_by(tracer)) {
+        log::error!("traces are sent already");
+    }
     Ok(())
 }
 
 impl Tollgate {
-    /// What an admin listener answers from, for a host that has its own; none before the books are open. It knows of no audit.
+    /// What an admin listener answers from, for a host that has its own; none before the books are open. It knows of no audit, and not where
+    /// the host listens: it is ready until the gateway stops.
     pub fn admin(&self) -> Option<Admin> {
-        Some(admin(self, self.books().ok()?, Arc::default()))
+        Some(admin(self, self.books().ok()?, Arc::default(), None))
     }
 
     /// What a listener of operators answers from, for a host that has its own; none before the books are open.
@@ -192,7 +200,7 @@ impl Tollgate {
     }
 }
 
-fn admin(tollgate: &Tollgate, books: &Books, audited: Arc<Audited>) -> Admin {
+fn admin(tollgate: &Tollgate, books: &Books, audited: Arc<Audited>, clients_at: Option<SocketAddr>) -> Admin {
     Admin {
         snapshot: Arc::clone(tollgate.current()),
         ledger: books.ledger.clone(),
@@ -204,6 +212,7 @@ fn admin(tollgate: &Tollgate, books: &Books, audited: Arc<Audited>) -> Admin {
         body_memory: Arc::clone(tollgate.body_memory()),
         started: tollgate.clock().now(),
         series: Mutex::default(),
+        clients_at,
         listens: AtomicBool::new(false),
     }
 }

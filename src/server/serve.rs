@@ -140,7 +140,8 @@ impl Prepared {
         let (tollgate, opened) = (self.tollgate, self.opened);
         let config = tollgate.snapshot().config.clone();
         let hang_up = Arc::new(AtomicBool::new(false));
-        Step::Tasks.take(|| start_beside(&tollgate, books(&tollgate)?, opened, Arc::clone(&hang_up)))?;
+        let (clients_at, told) = (Some(config.listen), Arc::clone(&hang_up));
+        Step::Tasks.take(|| start_beside(&tollgate, books(&tollgate)?, opened, clients_at, told))?;
         let mut server = Server::new_with_opt_and_conf(Opt::default(), server_conf(&config));
         server.bootstrap();
         let listener = Listener::new(tollgate.clone(), &server.configuration);

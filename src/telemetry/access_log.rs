@@ -1,10 +1,11 @@
 //! The access log's writer: a thread that takes what requests have left, four times a second, and writes it in one piece.
 //!
-//! Requests never wait for it. When it falls behind (a full disk, a reader that stalls), lines are dropped and counted.
+//! Requests never wait for it. When it falls behind (a full disk, a reader that stalls), lines are dropped and counted. A file that is made
+//! is for the gateway's user alone, for it says who calls whom; one that is there keeps its mode.
 
 use std::fs::{File, OpenOptions};
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Condvar, Mutex, PoisonError, Weak};
@@ -163,10 +164,42 @@ fn moved_away(path: &Path, file: &File) -> bool {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    let open = OpenOptions::new().create(true).append(true).open(path);
-    open.map_err(|error| std::io::Error::new(error.kind(), format!("access_log: {}: {error}", path.display())))
+    let opened = OpenOptions::new()
+        .create(true)
+        .append(true)
+        .mode(0o600)
+        .open(path);
+    opened.map_err(|error| std::io::Error::new(error.kind(), format!("access_log: {}: {error}", path.display())))
 }
 
 const WRITE_EVERY: Duration = Duration::from_millis(250);
 /// What the buffer keeps after a burst.
 const BUFFER_KEPT_BYTES: usize = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use super::*;
+
+    /// It was readable by everybody, as the process' umask left it.
+    #[test]
+    fn a_file_that_is_made_is_for_its_owner_alone_and_one_that_is_there_keeps_its_mode() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("access.log");
+        let mode = || std::fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        let mut sink = Sink::File {
+            file: open(&path).unwrap(),
+            path: path.clone(),
+        };
+        assert_eq!(mode(), 0o600);
+        std::fs::rename(&path, folder.path().join("moved.log")).unwrap();
+        sink.write(b"a\n").unwrap();
+        assert_eq!(mode(), 0o600, "also after a rotation");
+        std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o640)).unwrap();
+        sink.write(b"b\n").unwrap();
+        drop(open(&path).unwrap());
+        assert_eq!(mode(), 0o640);
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "a\nb\n");
+    }
+}

@@ -34,6 +34,8 @@ pub struct Gauges {
     pub store_metrics: StoreMetrics,
     /// The journal: calls and debits in it, and whether it can be written.
     pub journal: (usize, bool),
+    /// Whether it could be brought to the disk when that was last tried.
+    pub journal_reaches_disk: bool,
     /// Since when the oldest of them stands there, in seconds; 0 when there are none.
     pub journal_age_secs: i64,
     /// Provider, upstream's name of the model, and whether the target is passed over.

@@ -21,16 +21,14 @@ pub mod trace;
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
-use std::sync::mpsc::Receiver;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use self::counters::Figures;
 use self::deliveries::Deliveries;
 use self::record::{Record, TargetName};
 use self::refunds::Refunds;
-use self::trace::{Traced, Tracer};
+use self::trace::Tracer;
 use crate::clock::Clock;
-use crate::config::Sample;
 use crate::pure::time::Timestamp;
 
 /// The counts of a process, and the lines that wait to be written.
@@ -284,10 +282,9 @@ const SHARDS: usize = 32;
 const WAITING_MAX: usize = 40_960;
 
 impl Telemetry {
-    /// Traces that are done come out of the end that is returned. None when somebody has it already.
-    fn trace(&self, sample: Sample) -> Option<Receiver<Box<Traced>>> {
-        let (tracer, done) = Tracer::new(sample);
-        self.tracer.set(tracer).ok().map(|()| done)
+    /// From now on requests make traces by this. False when they do so already by another, which stays.
+    pub(crate) fn trace_by(&self, tracer: Tracer) -> bool {
+        self.tracer.set(tracer).is_ok()
     }
 
     /// Whether traces are made.

@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use super::collector::{Fate, Wire};
 use super::spans::spans;
-use super::trace::Traced;
+use super::trace::{Traced, Tracer};
 use super::{SpanFate, Telemetry};
 use crate::clock::monotonic;
 use crate::config::{Collector, Traces};
@@ -27,6 +27,8 @@ use crate::config::{Collector, Traces};
 pub struct Exporter {
     closing: Arc<Closing>,
     thread: Option<JoinHandle<()>>,
+    /// Makes what it sends; none once it was taken.
+    tracer: Option<Tracer>,
 }
 
 /// When the end has begun, if it has.
@@ -49,11 +51,26 @@ struct Sender {
 }
 
 impl Exporter {
-    /// Starts sending. Nothing is started, and no trace is made, without a collector.
+    /// Starts sending, and has traces made. Nothing is started, and no trace is made, without a collector.
+    ///
+    /// # Errors
+    /// When the exporter cannot be made, its thread not be started, or traces are sent already.
+    pub fn start(telemetry: &Arc<Telemetry>, traces: &Traces) -> std::io::Result<Exporter> {
+        let mut exporter = Exporter::prepare(telemetry, traces)?;
+        if exporter
+            .take_tracer()
+            .is_some_and(|tracer| !telemetry.trace_by(tracer))
+        {
+            return Err(std::io::Error::other("traces are sent already"));
+        }
+        Ok(exporter)
+    }
+
+    /// Starts sending what [`Exporter::take_tracer`] makes. It may be dropped, and another one started, as long as no requests have that.
     ///
     /// # Errors
     /// When the exporter cannot be made, or its thread not be started.
-    pub fn start(telemetry: &Arc<Telemetry>, traces: &Traces) -> std::io::Result<Exporter> {
+    pub(crate) fn prepare(telemetry: &Arc<Telemetry>, traces: &Traces) -> std::io::Result<Exporter> {
         let Traces::To(collector) = traces else {
             return Ok(Exporter::default());
         };
@@ -63,9 +80,7 @@ impl Exporter {
             Wire::to(collector)
         };
         let exporter = exporter(collector, &wire).map_err(std::io::Error::other)?;
-        let Some(done) = telemetry.trace(collector.sample) else {
-            return Err(std::io::Error::other("traces are sent already"));
-        };
+        let (tracer, done) = Tracer::new(collector.sample);
         let closing = Arc::<Closing>::default();
         let mut sender = Sender {
             telemetry: Arc::downgrade(telemetry),
@@ -83,7 +98,13 @@ impl Exporter {
         Ok(Exporter {
             closing,
             thread: Some(thread.spawn(move || sender.run())?),
+            tracer: Some(tracer),
         })
+    }
+
+    /// What makes the traces, for [`Telemetry::trace_by`].
+    pub(crate) fn take_tracer(&mut self) -> Option<Tracer> {
+        self.tracer.take()
     }
 
     /// Sends what is left, as far as the collector takes it within two seconds: one that hangs does not hold up a stop. Blocks; called once,

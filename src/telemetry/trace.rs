@@ -15,7 +15,7 @@ use crate::pure::trace_context::{SpanId, TraceContext, TraceId};
 
 /// Begins traces, and hands over those that are done.
 #[derive(Debug)]
-pub(super) struct Tracer {
+pub(crate) struct Tracer {
     sample: Sample,
     queue: SyncSender<Box<Traced>>,
 }
@@ -264,7 +264,8 @@ mod tests {
     #[test]
     fn traces_that_find_no_room_are_dropped_and_counted() {
         let telemetry: Arc<Telemetry> = Arc::default();
-        let done = telemetry.trace(Sample::of_ratio(1.0).unwrap()).unwrap();
+        let (tracer, done) = Tracer::new(Sample::of_ratio(1.0).unwrap());
+        assert!(telemetry.trace_by(tracer));
         for _ in 0..QUEUE_MAX + 3 {
             let id = RequestId::from_bytes(*uuid::Uuid::now_v7().as_bytes());
             let mut recorder = Recorder::new(&telemetry, id, monotonic());

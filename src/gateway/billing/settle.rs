@@ -144,7 +144,7 @@ impl Settler {
             && let Some(target) = &closed.target
             && target
                 .breaker
-                .implausible(&closed.admission.caller.account.id, self.clock.now())
+                .implausible(&closed.admission.caller.account.id, &self.clock)
         {
             log::error!(
                 "MONEY: {model} reports completions that cannot be to several accounts; its target is passed over: {}",

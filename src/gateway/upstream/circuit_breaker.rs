@@ -1,55 +1,55 @@
 //! A target's passive breaker: it opens after failures in a row, for as long as the upstream asks, or when it reports usage that cannot be
 //! to several accounts. When its pause is over, one call at a time finds out whether the target is back, while the others go on passing
-//! it over.
+//! it over. It counts by the time that passes: a clock that is set back lengthens no pause.
 
 use std::sync::atomic::{AtomicI64, AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
+use crate::clock::Clock;
 use crate::pure::ids::AccountId;
-use crate::pure::time::Timestamp;
 
 /// The breaker of one target.
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
     failures: AtomicU32,
-    /// Until when the target is passed over, in milliseconds since 1970. 0 while it is closed.
+    /// Until when the target is passed over, in milliseconds of [`Clock::passed_ms`]. 0 while it is closed.
     open_until: AtomicI64,
     /// Until when the outcome of the call that finds out is waited for.
     probed_until: AtomicI64,
     /// The accounts that got completions which cannot be, and when they did last: fewer than [`ACCOUNTS_DECEIVED`].
-    deceived: Mutex<Vec<(AccountId, Timestamp)>>,
+    deceived: Mutex<Vec<(AccountId, i64)>>,
 }
 
 impl Breaker {
     /// Whether a call may go there now. After a pause the first one that asks may, and its outcome decides for the others.
-    pub(crate) fn admits(&self, now: impl FnOnce() -> Timestamp) -> bool {
+    pub(crate) fn admits(&self, clock: &Clock) -> bool {
         let open_until = self.open_until.load(Ordering::Relaxed);
         if open_until == 0 {
             return true;
         }
-        let now = now();
+        let now_ms = clock.passed_ms();
         let probed_until = self.probed_until.load(Ordering::Relaxed);
-        if now.0 < open_until || now.0 < probed_until {
+        if now_ms < open_until || now_ms < probed_until {
             return false;
         }
-        let until = now.plus_millis(COOL_DOWN_MS).0;
+        let until = now_ms.saturating_add(COOL_DOWN_MS);
         self.probed_until
             .compare_exchange(probed_until, until, Ordering::Relaxed, Ordering::Relaxed)
             .is_ok()
     }
 
-    /// When its pause ends; in the past when it is closed.
+    /// When its pause ends, in milliseconds of [`Clock::passed_ms`]; 0 when it is closed.
     pub(crate) fn open_until(&self) -> i64 {
         self.open_until.load(Ordering::Relaxed)
     }
 
     /// The target answered. That ends no pause, for the answer may be to a call from before it.
-    pub(crate) fn succeeded(&self, now: impl FnOnce() -> Timestamp) {
+    pub(crate) fn succeeded(&self, clock: &Clock) {
         if self.failures.load(Ordering::Relaxed) != 0 {
             self.failures.store(0, Ordering::Relaxed);
         }
         let open_until = self.open_until.load(Ordering::Relaxed);
-        if open_until != 0 && now().0 >= open_until {
+        if open_until != 0 && clock.passed_ms() >= open_until {
             self.open_until.store(0, Ordering::Relaxed);
             self.probed_until.store(0, Ordering::Relaxed);
         }
@@ -57,22 +57,21 @@ impl Breaker {
 
     /// The target reported a completion to this account that cannot be. Whether that opens the breaker: it does when so many accounts have
     /// seen it within a few minutes, for one account could craft a prompt that provokes it.
-    pub(crate) fn implausible(&self, account: &AccountId, now: Timestamp) -> bool {
+    pub(crate) fn implausible(&self, account: &AccountId, clock: &Clock) -> bool {
+        let now_ms = clock.passed_ms();
         let mut deceived = self.deceived.lock().unwrap_or_else(PoisonError::into_inner);
-        deceived.retain(|(other, at)| other != account && at.plus_millis(DECEIVED_WITHIN_MS) > now);
-        deceived.push((account.clone(), now));
+        deceived.retain(|(other, at)| other != account && at.saturating_add(DECEIVED_WITHIN_MS) > now_ms);
+        deceived.push((account.clone(), now_ms));
         let opens = deceived.len() >= ACCOUNTS_DECEIVED;
         if opens {
             deceived.clear();
-            self.open_until
-                .fetch_max(now.plus_millis(DECEIVED_PAUSE_MS).0, Ordering::Relaxed);
-            self.probed_until.store(0, Ordering::Relaxed);
+            self.open_for(DECEIVED_PAUSE_MS, now_ms);
         }
         opens
     }
 
     /// The target failed; it may have said for how long.
-    pub(crate) fn failed(&self, now: Timestamp, retry_after_secs: Option<u64>) {
+    pub(crate) fn failed(&self, clock: &Clock, retry_after_secs: Option<u64>) {
         let failures = self.failures.fetch_add(1, Ordering::Relaxed).saturating_add(1);
         let asked = retry_after_secs.map(|secs| secs.min(RETRY_AFTER_SECS_MAX).saturating_mul(1000));
         let open = self.open_until.load(Ordering::Relaxed) != 0;
@@ -81,7 +80,14 @@ impl Breaker {
             None if open || failures >= FAILURES_IN_A_ROW => COOL_DOWN_MS,
             None => return,
         };
-        self.open_until.fetch_max(now.plus_millis(pause).0, Ordering::Relaxed);
+        self.open_for(pause, clock.passed_ms());
+    }
+
+    /// Opens for so long, or leaves it open for longer.
+    fn open_for(&self, pause_ms: i64, now_ms: i64) {
+        // Never 0, which is closed.
+        let until = now_ms.saturating_add(pause_ms).max(1);
+        self.open_until.fetch_max(until, Ordering::Relaxed);
         self.probed_until.store(0, Ordering::Relaxed);
     }
 }
@@ -101,60 +107,81 @@ const RETRY_AFTER_SECS_MAX: u64 = 120;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pure::time::Timestamp;
+
+    fn clock() -> Clock {
+        Clock::manual(Timestamp(1_000_000))
+    }
 
     #[test]
     fn after_a_pause_one_call_at_a_time_finds_out() {
-        let breaker = Breaker::default();
-        let mut now = Timestamp(1_000_000);
+        let (breaker, clock) = (Breaker::default(), clock());
         for _ in 0..FAILURES_IN_A_ROW {
-            assert!(breaker.admits(|| now));
-            breaker.failed(now, None);
+            assert!(breaker.admits(&clock));
+            breaker.failed(&clock, None);
         }
-        assert!(!breaker.admits(|| now));
-        now = now.plus_millis(COOL_DOWN_MS);
-        assert!(breaker.admits(|| now), "the first finds out");
-        assert!(!breaker.admits(|| now), "the others wait for it");
-        breaker.failed(now, None);
-        assert!(!breaker.admits(|| now), "one failure is enough to open it again");
-        now = now.plus_millis(COOL_DOWN_MS);
-        assert!(breaker.admits(|| now));
-        now = now.plus_millis(COOL_DOWN_MS);
-        assert!(breaker.admits(|| now), "a call that never ends does not keep it open");
-        breaker.succeeded(|| now);
-        assert!(breaker.admits(|| now) && breaker.admits(|| now), "closed");
-        breaker.failed(now, None);
-        assert!(breaker.admits(|| now), "and the count begins anew");
+        assert!(!breaker.admits(&clock));
+        clock.advance(COOL_DOWN_MS);
+        assert!(breaker.admits(&clock), "the first finds out");
+        assert!(!breaker.admits(&clock), "the others wait for it");
+        breaker.failed(&clock, None);
+        assert!(!breaker.admits(&clock), "one failure is enough to open it again");
+        clock.advance(COOL_DOWN_MS);
+        assert!(breaker.admits(&clock));
+        clock.advance(COOL_DOWN_MS);
+        assert!(breaker.admits(&clock), "a call that never ends does not keep it open");
+        breaker.succeeded(&clock);
+        assert!(breaker.admits(&clock) && breaker.admits(&clock), "closed");
+        breaker.failed(&clock, None);
+        assert!(breaker.admits(&clock), "and the count begins anew");
     }
 
     #[test]
     fn usage_that_cannot_be_opens_it_when_three_accounts_have_seen_it() {
         let account = |name: &str| name.parse::<AccountId>().unwrap();
-        let breaker = Breaker::default();
-        let now = Timestamp(1_000_000);
+        let (breaker, clock) = (Breaker::default(), clock());
         for _ in 0..10 {
             assert!(
-                !breaker.implausible(&account("a"), now),
+                !breaker.implausible(&account("a"), &clock),
                 "one account is no witness, however often"
             );
         }
-        assert!(!breaker.implausible(&account("b"), now));
-        let later = now.plus_millis(DECEIVED_WITHIN_MS);
-        assert!(!breaker.implausible(&account("c"), later), "the others were long ago");
-        assert!(!breaker.implausible(&account("a"), later) && breaker.admits(|| later));
-        assert!(breaker.implausible(&account("b"), later));
-        assert!(!breaker.admits(|| later));
-        breaker.succeeded(|| later);
-        assert!(!breaker.admits(|| later.plus_millis(DECEIVED_PAUSE_MS - 1)));
-        assert!(breaker.admits(|| later.plus_millis(DECEIVED_PAUSE_MS)));
+        assert!(!breaker.implausible(&account("b"), &clock));
+        clock.advance(DECEIVED_WITHIN_MS);
+        assert!(!breaker.implausible(&account("c"), &clock), "the others were long ago");
+        assert!(!breaker.implausible(&account("a"), &clock) && breaker.admits(&clock));
+        assert!(breaker.implausible(&account("b"), &clock));
+        assert!(!breaker.admits(&clock));
+        breaker.succeeded(&clock);
+        clock.advance(DECEIVED_PAUSE_MS - 1);
+        assert!(!breaker.admits(&clock));
+        clock.advance(1);
+        assert!(breaker.admits(&clock));
     }
 
     #[test]
     fn an_answer_to_an_earlier_call_ends_no_pause() {
-        let breaker = Breaker::default();
-        let now = Timestamp(1_000_000);
-        breaker.failed(now, Some(30));
-        breaker.succeeded(|| now.plus_millis(5));
-        assert!(!breaker.admits(|| now.plus_millis(29_999)));
-        assert!(breaker.admits(|| now.plus_millis(30_000)));
+        let (breaker, clock) = (Breaker::default(), clock());
+        breaker.failed(&clock, Some(30));
+        clock.advance(5);
+        breaker.succeeded(&clock);
+        clock.advance(29_994);
+        assert!(!breaker.admits(&clock));
+        clock.advance(1);
+        assert!(breaker.admits(&clock));
+    }
+
+    /// Both waits went by the wall clock, which may be set back by hours.
+    #[test]
+    fn a_clock_that_is_set_back_lengthens_no_pause() {
+        let (breaker, clock) = (Breaker::default(), clock());
+        breaker.failed(&clock, Some(10));
+        clock.set_by(-3_600_000);
+        assert!(!breaker.admits(&clock));
+        clock.advance(10_000);
+        assert!(breaker.admits(&clock), "its pause is over");
+        clock.set_by(-3_600_000);
+        clock.advance(COOL_DOWN_MS);
+        assert!(breaker.admits(&clock), "nobody waits for the call that found nothing out");
     }
 }

@@ -159,7 +159,7 @@ fn follow(ctx: &mut Ctx, cause: Cause, error: &Error, clock: &Clock) -> Next {
         (Next::Another, _) => give_up_target(ctx, error, verdict, clock),
         (Next::End, Cause::BrokeOff) => {
             if let Some(attempt) = &call.attempt {
-                attempt.candidate.breaker.failed(clock.now(), None);
+                attempt.candidate.breaker.failed(clock, None);
             }
             recorder::fault(ctx, recorder::fault_of(error, true));
             Next::End
@@ -222,7 +222,7 @@ fn give_up_target(ctx: &mut Ctx, error: &Error, verdict: Option<Box<Verdict>>, c
     let Some(call) = ctx.call() else { return Next::End };
     let retry_after_secs = verdict.as_ref().and_then(|verdict| verdict.retry_after_secs);
     if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.failed(clock.now(), retry_after_secs);
+        attempt.candidate.breaker.failed(clock, retry_after_secs);
         call.tried.push(attempt.candidate.index);
     }
     discard::answer(call);

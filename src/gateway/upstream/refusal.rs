@@ -94,7 +94,7 @@ fn decide(refusal: &Refusal, attempt: Option<&Attempt>, clock: &Clock) -> Result
         return Err(verdict(refusal.error.clone(), refusal.status));
     };
     if let Some(candidate) = candidate {
-        candidate.breaker.succeeded(|| clock.now());
+        candidate.breaker.succeeded(clock);
     }
     Ok(ApiError::UpstreamRefused {
         status: *status,

@@ -166,7 +166,7 @@ pub(in crate::gateway) fn piece(
         }
         Passed::Died => {
             if let Some(attempt) = &call.attempt {
-                attempt.candidate.breaker.failed(clock.now(), None);
+                attempt.candidate.breaker.failed(clock, None);
             }
             if let Some(recorder) = call.recorder() {
                 recorder.died();
@@ -200,7 +200,7 @@ fn target(attempt: Option<&Attempt>) -> Option<&Candidate> {
 /// The target answered: with the head of a stream, or with a whole answer, or with so much of one that it is passed on.
 fn succeeded(call: &Call, clock: &Clock) {
     if let Some(attempt) = &call.attempt {
-        attempt.candidate.breaker.succeeded(|| clock.now());
+        attempt.candidate.breaker.succeeded(clock);
     }
 }
 

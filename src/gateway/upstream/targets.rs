@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::circuit_breaker::Breaker;
 use super::providers::Upstream;
+use crate::clock::Clock;
 use crate::pure::catalogue::{Model, Target};
 use crate::pure::rendezvous::{self, Draw, hash_of};
-use crate::pure::time::Timestamp;
 
 /// A target that can be tried.
 #[derive(Clone, Debug)]
@@ -84,12 +84,7 @@ impl Candidates {
     /// The next target: one of the weighted, that of the conversation or else by its share, else the first, that was not tried and whose breaker admits the call. When
     /// none of those that are left does, the one that closes first. Who asks has to try it: another call may be waiting for what
     /// becomes of it.
-    pub(crate) fn next(
-        &self,
-        tried: &[usize],
-        conversation: Option<u64>,
-        now: impl Fn() -> Timestamp,
-    ) -> Option<&Candidate> {
+    pub(crate) fn next(&self, tried: &[usize], conversation: Option<u64>, clock: &Clock) -> Option<&Candidate> {
         let untried = || self.all.iter().filter(|candidate| !tried.contains(&candidate.index));
         let mut weighted: Vec<&Candidate> = untried().filter(|candidate| candidate.weight > 0).collect();
         let choose = |weighted: &[_]| match conversation {
@@ -97,14 +92,14 @@ impl Candidates {
             None => self.share(weighted),
         };
         while let Some(chosen) = choose(&weighted) {
-            if chosen.breaker.admits(&now) {
+            if chosen.breaker.admits(clock) {
                 return Some(chosen);
             }
             weighted.retain(|candidate| candidate.index != chosen.index);
         }
         let mut in_order = untried().filter(|candidate| candidate.weight == 0);
         in_order
-            .find(|candidate| candidate.breaker.admits(&now))
+            .find(|candidate| candidate.breaker.admits(clock))
             .or_else(|| untried().min_by_key(|candidate| candidate.breaker.open_until()))
     }
 

@@ -69,6 +69,7 @@ impl Shared {
             clock,
             commits: Times::default(),
             unwritten: Mutex::default(),
+            unsynced: Mutex::default(),
         })
     }
 }

@@ -95,6 +95,8 @@ pub(super) struct Shared {
     pub(super) commits: Times,
     /// Debits that the thread has taken and not written, with when the first was queued.
     pub(super) unwritten: Mutex<(usize, Option<Timestamp>)>,
+    /// What is in the file and not on the disk, with when the first of it was committed: while the disk refuses it, else nothing.
+    pub(super) unsynced: Mutex<(usize, Option<Timestamp>)>,
 }
 
 #[derive(Clone, Debug)]
@@ -126,6 +128,19 @@ pub(super) struct QueuedDebit {
 }
 
 impl Shared {
+    /// Debits that are not in the file, or that the disk refuses, and since when the oldest of them waits.
+    pub(super) fn unsettled(&self) -> (usize, Option<Timestamp>) {
+        let lock = |mutex: &Mutex<(usize, Option<Timestamp>)>| *mutex.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, oldest) = lock(&self.unwritten);
+        let (queued, first) = {
+            let queue = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
+            (queue.len(), queue.first().map(|debit| debit.queued))
+        };
+        let (unsynced, committed) = lock(&self.unsynced);
+        let since = [oldest.or(first), committed].into_iter().flatten().min();
+        (taken.saturating_add(queued).saturating_add(unsynced), since)
+    }
+
     /// Keeps a key as it is now.
     pub(super) fn keep_key(&self, digest: KeyDigest, entry: KeyEntry) {
         let cell = Arc::clone(&entry.cell);

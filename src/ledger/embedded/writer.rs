@@ -40,6 +40,8 @@ pub(super) struct Committer {
     taken_before: Vec<Entry>,
     /// The journal's entries of what was committed, until it is on the disk.
     pub(super) unsynced: Vec<Entry>,
+    /// When the first of what is not on the disk was committed.
+    pub(super) unsynced_since: Option<Timestamp>,
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     pub(super) sync_at: Option<Instant>,
@@ -80,6 +82,7 @@ impl Committer {
             group: 0,
             taken_before: Vec::new(),
             unsynced: Vec::new(),
+            unsynced_since: None,
             commit_at: None,
             sync_at: None,
             // What has expired before the start, and what was not written before the ledger was taken back.
@@ -148,7 +151,7 @@ impl Committer {
                     self.commit_at_the_end();
                     self.write_keys();
                     if let Err(error) = self.sync() {
-                        log::error!("the ledger's file cannot be brought to the disk: {error}");
+                        log::error!("MONEY: the ledger's file cannot be brought to the disk: {error}");
                     }
                     if !self.unwritten.is_empty() {
                         log::error!(
@@ -207,29 +210,8 @@ impl Committer {
         }
         if self.sync_at.is_some_and(|at| at <= now) {
             self.sync_at = None;
-            if let Err(error) = self.sync() {
-                log::error!("the ledger's file cannot be brought to the disk: {error}");
-                self.sync_at = now.checked_add(SYNC_EVERY);
-            }
+            self.sync_or_retry();
         }
-    }
-
-    /// Brings what was committed to the disk, and frees its places in the journal.
-    ///
-    /// # Errors
-    /// When the disk does not take it: to be tried again.
-    pub(super) fn sync(&mut self) -> Result<(), StoreError> {
-        self.database.sync()?;
-        if let Some(files) = self.shared.receipt_files.get()
-            && !files.flush()
-            && self.unsynced.len() < UNSYNCED_MAX
-        {
-            // Until the files have their receipts the journal keeps them: whoever starts next writes them.
-            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
-            return Ok(());
-        }
-        self.unsynced.drain(..).for_each(|mut entry| entry.close());
-        Ok(())
     }
 
     /// Commits what is queued now.
@@ -247,20 +229,6 @@ impl Committer {
         let before = std::mem::take(&mut self.taken_before);
         before.into_iter().for_each(|entry| self.is_committed(entry));
         Ok(())
-    }
-
-    /// What an entry stands for is in the file: it is closed once that is on the disk.
-    fn is_committed(&mut self, mut entry: Entry) {
-        entry.acknowledged();
-        self.unsynced.push(entry);
-        self.sync_soon();
-    }
-
-    /// Brings the file to the disk within [`SYNC_EVERY`].
-    pub(super) fn sync_soon(&mut self) {
-        if self.sync_at.is_none() {
-            self.sync_at = crate::clock::monotonic().checked_add(SYNC_EVERY);
-        }
     }
 
     /// The group to be written: the one that was tried last, or else what is queued. False when there is none.
@@ -353,10 +321,6 @@ impl Committer {
     }
 }
 
-/// What a machine that dies may lose.
-const SYNC_EVERY: Duration = Duration::from_secs(1);
-/// The most places in the journal that wait for files that cannot be written: a third of those that there are.
-pub(super) const UNSYNCED_MAX: usize = 40_000;
 pub(super) const RETRY_EVERY: Duration = Duration::from_secs(1);
 /// How long a ledger that closes tries to write what is queued, and how long each try waits while another process writes, and after it.
 const END_MAX: Duration = Duration::from_secs(10);

@@ -286,10 +286,11 @@ impl JournalFile {
     }
 
     /// Brings what was written to the disk, for the case that the machine dies. Blocks.
-    pub(super) fn flush(&self) {
-        if let Err(error) = self.slots.file().sync_data() {
-            log::error!("the journal cannot be brought to the disk: {error}");
-        }
+    ///
+    /// # Errors
+    /// When the disk does not take it. For this process and those after it on this machine it is there all the same.
+    pub(super) fn flush(&self) -> io::Result<()> {
+        self.slots.file().sync_data()
     }
 
     /// Deletes the files when no call stands in them.

@@ -6,7 +6,8 @@
 //! and no system call, and what was written outlives the process. What a dead process left is resolved at the next start, or by any
 //! other process with the same folder ([`recover`]).
 //!
-//! A killed process loses nothing. A machine that dies loses at most what was written since the last flush ([`FLUSH_EVERY`]).
+//! A killed process loses nothing. A machine that dies loses at most what was written since the last flush ([`FLUSH_EVERY`]) that the disk
+//! took.
 
 mod file;
 pub mod recover;
@@ -26,7 +27,7 @@ use self::file::{Blocks, JournalFile};
 use self::slot::NumberedDebit;
 pub use self::slot::{Intent, MODEL_BYTES_MAX};
 use super::{Debit, StoreError};
-use crate::failpoints::point;
+use crate::failpoints::{fault, point};
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::CallNumber;
@@ -60,6 +61,8 @@ pub struct Journal {
     /// Why there is none.
     why: Mutex<String>,
     full: AtomicBool,
+    /// The disk refused it when it was last to be brought there.
+    unflushed: AtomicBool,
 }
 
 /// A call's place in the journal, until its end is known to the store.
@@ -95,6 +98,7 @@ impl Journal {
             file: ArcSwapOption::empty(),
             why: Mutex::default(),
             full: AtomicBool::new(false),
+            unflushed: AtomicBool::new(false),
         });
         journal.make();
         journal
@@ -150,16 +154,36 @@ impl Journal {
         self.file.load().as_ref().and_then(|file| file.oldest())
     }
 
-    /// Whether calls can be written now.
+    /// Whether calls can be written now. Where they cannot, paid calls are refused.
     pub fn is_usable(&self) -> bool {
         self.file.load().is_some() && !self.full.load(Ordering::Relaxed)
+    }
+
+    /// Whether what was written could be brought to the disk when that was last tried. Where it could not, calls go on: what stands here
+    /// outlives this process all the same, and only a machine that dies loses more than it may.
+    pub fn reaches_disk(&self) -> bool {
+        !self.unflushed.load(Ordering::Relaxed)
     }
 
     /// What has to be done every now and then ([`FLUSH_EVERY`]): brings the journal to the disk, or makes it when there was none. Blocks.
     pub fn tend(&self) {
         match self.file.load_full() {
-            Some(file) => file.flush(),
+            Some(file) => self.flushed(fault("journal-flush").and_then(|()| file.flush())),
             None => self.make(),
+        }
+    }
+
+    /// Tells once that the disk refuses the journal, and once that it takes it again.
+    fn flushed(&self, flushed: io::Result<()>) {
+        let before = self.unflushed.swap(flushed.is_err(), Ordering::Relaxed);
+        match (before, flushed) {
+            (false, Err(error)) => {
+                log::error!(
+                    "MONEY: the journal cannot be brought to the disk, a machine that dies now loses calls: {error}"
+                );
+            }
+            (true, Ok(())) => log::warn!("the journal can be brought to the disk again"),
+            (true, Err(_)) | (false, Ok(())) => {}
         }
     }
 

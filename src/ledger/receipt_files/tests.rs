@@ -2,6 +2,8 @@
 
 mod lines;
 
+use std::os::unix::fs::PermissionsExt;
+
 use super::*;
 use crate::ledger::tests::rig::{NOW, credits, request_id};
 use crate::pure::numbers::{CallNumber, ProducerId};
@@ -43,6 +45,29 @@ fn each_day_has_its_file_and_all_are_written_at_the_end() {
     let [one, two, three, four] = all;
     assert_eq!(read(&folder.path().join("new/one"), "2026-11-20"), [one, two, four]);
     assert_eq!(read(&folder.path().join("new/one"), "2026-11-21"), [three]);
+}
+
+/// They were readable by everybody, as the process' umask left them.
+#[test]
+fn what_is_made_is_for_its_owner_alone_and_what_is_there_keeps_its_mode() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("new/one");
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    let files = ReceiptFiles::start(&path, 0, Clock::manual(NOW)).unwrap();
+    let file = path.join("receipts-2026-11-20.jsonl");
+    let modes = || [folder.path().join("new"), path.clone(), file.clone()].map(|path| mode(&path));
+    assert_eq!(modes(), [0o700, 0o700, 0o600]);
+    std::fs::remove_dir_all(&path).unwrap();
+    files.push(receipt(1, NOW));
+    assert!(files.flush());
+    assert_eq!(modes(), [0o700, 0o700, 0o600], "also when it was taken away");
+    for (path, mode) in [(&path, 0o750), (&file, 0o640)] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    files.push(receipt(2, NOW));
+    assert!(files.flush());
+    assert_eq!(modes(), [0o700, 0o750, 0o640]);
+    files.close();
 }
 
 /// The disk is a pipe that nobody reads.

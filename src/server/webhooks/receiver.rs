@@ -31,8 +31,8 @@ pub(crate) struct Receiver {
 struct State {
     /// Attempts in a row that failed.
     failed: u32,
-    /// Until when it gets nothing, once it has failed often.
-    rests_until: Timestamp,
+    /// Until when it gets nothing, once it has failed often, in milliseconds of [`Clock::passed_ms`].
+    rests_until: i64,
 }
 
 impl Receiver {
@@ -61,7 +61,7 @@ impl Receiver {
                 ..delivery.clone()
             })
         };
-        if let Some(until) = self.rests(clock.now()) {
+        if let Some(until) = self.rests(clock) {
             return later(until);
         }
         let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WITHIN, self.turns.acquire()).await else {
@@ -86,7 +86,7 @@ impl Receiver {
                 None
             }
             Err(Unsent::Failed(why)) => {
-                self.failed(&why, now);
+                self.failed(&why, clock);
                 telemetry.deliveries.count(Fate::Failed);
                 let failed = delivery.failed.saturating_add(1);
                 let spread = self.spread.hash_one((&message.id, failed));
@@ -100,15 +100,16 @@ impl Receiver {
     }
 
     /// Until when it gets nothing, if it rests. One message after each rest finds out whether it is back.
-    fn rests(&self, now: Timestamp) -> Option<Timestamp> {
+    fn rests(&self, clock: &Clock) -> Option<Timestamp> {
         let mut state = self.lock();
         if state.failed < FAILED_MAX {
             return None;
         }
-        if state.rests_until > now {
-            return Some(state.rests_until);
+        let now_ms = clock.passed_ms();
+        if state.rests_until > now_ms {
+            return Some(clock.now().plus_millis(state.rests_until.saturating_sub(now_ms)));
         }
-        state.rests_until = now.plus_millis(REST_MS_MAX);
+        state.rests_until = now_ms.saturating_add(REST_MS_MAX);
         None
     }
 
@@ -120,7 +121,7 @@ impl Receiver {
         *state = State::default();
     }
 
-    fn failed(&self, why: &str, now: Timestamp) {
+    fn failed(&self, why: &str, clock: &Clock) {
         let mut state = self.lock();
         if state.failed == 0 {
             log::warn!("{} does not take events, they are sent again: {why}", self.webhook.url);
@@ -130,7 +131,7 @@ impl Receiver {
         state.failed = state.failed.saturating_add(1);
         if let Some(over) = state.failed.checked_sub(FAILED_MAX) {
             let rest = pause_ms(over.saturating_add(1), 0).min(REST_MS_MAX);
-            state.rests_until = now.plus_millis(rest);
+            state.rests_until = clock.passed_ms().saturating_add(rest);
         }
     }
 

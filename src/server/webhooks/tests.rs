@@ -76,6 +76,35 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     assert_eq!((delivered, failed), (1, u64::from(delivery.failed)));
 }
 
+/// It rested by the wall clock: an hour longer, where that was set back by an hour.
+#[tokio::test]
+async fn a_clock_that_is_set_back_lengthens_no_rest() {
+    let (webhook, _socket) = unheard();
+    let receiver = Receiver::new(webhook);
+    let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
+    let data = serde_json::json!({});
+    let message = Message::of(&Event::new("evt_x".to_owned(), EventKind::Test, NOW, None, data));
+    let mut delivery = Delivery {
+        url: receiver.webhook.url.clone(),
+        failed: 0,
+        due: NOW,
+        done: false,
+    };
+    for failed in 1..=8 {
+        delivery = receiver.tell(&delivery, &message, &clock, &telemetry).await.unwrap();
+        assert_eq!(delivery.failed, failed);
+    }
+    clock.set_by(-3_600_000);
+    let rests = receiver.tell(&delivery, &message, &clock, &telemetry).await.unwrap();
+    assert_eq!(rests.failed, 8, "it rests");
+    // A second, and what spreads those that were put off together.
+    let pause = rests.due.since(clock.now());
+    assert!((1_000..4_000).contains(&pause), "{pause}");
+    clock.advance(1_000);
+    let tried = receiver.tell(&rests, &message, &clock, &telemetry).await.unwrap();
+    assert_eq!(tried.failed, 9, "its rest is over");
+}
+
 /// What a receiver got: id, time, signature and body of each message, and whether it took it.
 type Got = Arc<Mutex<Vec<([String; 3], Vec<u8>, bool)>>>;
 

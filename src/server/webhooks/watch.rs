@@ -37,7 +37,7 @@ impl Watch {
 
     /// A provider is down while all its targets are passed over, and up again when one of them has answered.
     async fn providers(&mut self, snapshot: &Snapshot, ledger: &Ledger, clock: &Clock) {
-        let now = clock.now();
+        let now_ms = clock.passed_ms();
         // By provider and upstream's name of the model: until when it is passed over; 0 once it has answered again.
         let mut targets: BTreeMap<&str, BTreeMap<&str, i64>> = BTreeMap::new();
         for candidate in snapshot.candidates.values().flat_map(|targets| targets.all()) {
@@ -49,12 +49,12 @@ impl Watch {
             open.is_some_and(|open| open.values().all(|until| *until != 0))
         });
         for (name, open) in targets {
-            if self.down.contains(name) || !open.values().all(|until| *until > now.0) {
+            if self.down.contains(name) || !open.values().all(|until| *until > now_ms) {
                 continue;
             }
             let data = json!({ "provider": name, "targets": open.keys().collect::<Vec<_>>() });
             let id = format!("evt_{}", crate::clock::unique().simple());
-            let event = Event::new(id, EventKind::ProviderDown, now, None, data);
+            let event = Event::new(id, EventKind::ProviderDown, clock.now(), None, data);
             match ledger.run(AdminOp::Event(EventOp::Raise(event))).await {
                 Ok(_) => {
                     self.down.insert(name.to_owned());

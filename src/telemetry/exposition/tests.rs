@@ -1,4 +1,4 @@
-//! What the page says of audits.
+//! What the page says of audits, and of the journal.
 
 use super::*;
 use crate::ledger::tests::rig::Rig;
@@ -12,6 +12,7 @@ pub(in crate::telemetry) fn quiet(audit: Option<AuditGauges>) -> Gauges {
         body_memory_bytes: 0,
         store_metrics: Rig::embedded().ledger.store_metrics(),
         journal: (0, true),
+        journal_reaches_disk: true,
         journal_age_secs: 0,
         breakers: Vec::new(),
         credentials_refused: BTreeMap::new(),
@@ -53,4 +54,17 @@ fn the_age_of_the_last_audit_and_the_time_between_two_are_told_before_one_has_su
         after.collect::<Vec<&str>>()
     );
     assert_eq!(audits(None), [""; 0], "the books are not audited");
+}
+
+#[test]
+fn a_journal_is_usable_when_it_can_be_written_and_the_disk_takes_it() {
+    for (can_be_written, journal_reaches_disk, usable) in [(true, true, 1), (true, false, 0), (false, true, 0)] {
+        let gauges = Gauges {
+            journal: (0, can_be_written),
+            journal_reaches_disk,
+            ..quiet(None)
+        };
+        let page = page(&Figures::default(), &gauges).unwrap();
+        assert!(page.contains(&format!("\ntollgate_journal_usable {usable}\n")), "{page}");
+    }
 }

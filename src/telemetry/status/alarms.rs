@@ -13,6 +13,9 @@ pub(super) fn alarms(figures: &Figures, gauges: &Gauges, before: &Losses) -> Vec
     if !gauges.journal.1 {
         alarms.push("the journal cannot be written: paid calls are refused".to_owned());
     }
+    if !gauges.journal_reaches_disk {
+        alarms.push("the journal cannot be brought to the disk: a machine that dies now loses calls".to_owned());
+    }
     if gauges.journal_age_secs > JOURNAL_SECS_MAX {
         let hours = gauges.journal_age_secs / 3_600;
         alarms.push(format!(

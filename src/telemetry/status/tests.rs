@@ -1,4 +1,4 @@
-//! What the state says of audits and losses.
+//! What the state says of audits, losses and the journal.
 
 use std::sync::Arc;
 
@@ -60,6 +60,16 @@ fn findings_are_an_alarm_beside_that_of_an_audit_that_is_late() {
     let alarms = status(Some(audit))["alarms"].clone();
     assert_eq!(alarms.as_array().unwrap().len(), 2, "{alarms}");
     assert_eq!(alarms[0], "the books do not balance: 2 findings of the last audit");
+}
+
+#[test]
+fn a_disk_that_refuses_the_journal_is_an_alarm_and_refuses_no_calls() {
+    let gauges = Gauges {
+        journal_reaches_disk: false,
+        ..quiet(None)
+    };
+    let told = "the journal cannot be brought to the disk: a machine that dies now loses calls";
+    assert_eq!(alarms(&Figures::default(), &gauges, &Losses::default()), [told]);
 }
 
 #[test]

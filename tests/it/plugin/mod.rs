@@ -15,7 +15,7 @@ use crate::harness::answer::number;
 use crate::harness::catalogue::{SMALL, TWIN, cost};
 use crate::harness::client::Client;
 use crate::harness::operator::{Process, free_address};
-use crate::harness::{Cue, Reply, Upstream, deltas, eventually};
+use crate::harness::{Collector, Cue, Reply, Upstream, deltas, eventually};
 
 /// A server of [`hosts`], with the gateways that it mounts.
 struct Host {
@@ -27,22 +27,36 @@ struct Host {
 impl Host {
     /// Starts it over this upstream, with a gateway below each of these paths.
     async fn start(name: &str, base_paths: &[&str], upstream: &Upstream) -> Host {
+        let mut host = Host::prepare(base_paths, upstream, |_| ());
+        host.run(name).await;
+        host.opens().await;
+        host
+    }
+
+    /// Its gateways, with these changes to their configurations. Nothing runs yet.
+    fn prepare(base_paths: &[&str], upstream: &Upstream, change: impl Fn(&mut Value)) -> Host {
         let listen = free_address();
         let prepare = |base_path: &&str| {
-            Process::prepare(upstream, |conf| {
+            let mut gateway = Process::prepare(upstream, |conf| {
                 conf["base_path"] = (*base_path).into();
                 conf["providers"]["spare"] = json!({ "base_url": upstream.base_url() });
-            })
+                change(conf);
+            });
+            gateway.client = Client::below(listen, base_path).with_key(&gateway.client.key);
+            gateway
         };
-        let mut gateways: Vec<Process> = base_paths.iter().map(prepare).collect();
-        let confs: Vec<String> = gateways
-            .iter()
-            .map(|gateway| gateway.path("tollgate.yaml").to_str().unwrap().to_owned())
-            .collect();
+        let gateways = base_paths.iter().map(prepare).collect();
+        Host { gateways, listen }
+    }
+
+    /// Runs it, and waits until it takes connections.
+    async fn run(&mut self, name: &str) {
+        let conf = |gateway: &Process| gateway.path("tollgate.yaml").to_str().unwrap().to_owned();
+        let confs: Vec<String> = self.gateways.iter().map(conf).collect();
         let words = [
             "env".to_owned(),
             format!("{HOST}={name}"),
-            format!("{LISTEN}={listen}"),
+            format!("{LISTEN}={}", self.listen),
             format!("{CONFS}={}", confs.join(",")),
             "RUST_BACKTRACE=0".to_owned(),
             std::env::current_exe().unwrap().to_str().unwrap().to_owned(),
@@ -50,18 +64,17 @@ impl Host {
             "--exact".to_owned(),
             "--nocapture".to_owned(),
         ];
-        for (gateway, base_path) in gateways.iter_mut().zip(base_paths) {
-            gateway.client = Client::below(listen, base_path).with_key(&gateway.client.key);
-        }
-        gateways[0].start_with(&words).await;
-        let host = Host { gateways, listen };
-        for gateway in &host.gateways {
+        self.gateways[0].start_with(&words).await;
+    }
+
+    /// Waits until its gateways have opened their ledgers.
+    async fn opens(&self) {
+        for gateway in &self.gateways {
             eventually("its ledger is open", async || {
                 (gateway.client.get("/llm/balance").await.status == 200).then_some(())
             })
             .await;
         }
-        host
     }
 
     /// What the account of a gateway has spent, once nothing is held.
@@ -179,6 +192,46 @@ async fn a_host_keeps_its_own_routes_and_hooks() {
     let stopped = stop(&mut host, 0, &cue).await;
     assert!(host.gateways[0].ended().await.success());
     assert_eq!(host.spent(0).await, expected + stopped);
+}
+
+/// The gateway asked the port of its own configuration, where a host need not listen.
+#[tokio::test]
+async fn a_gateway_in_a_host_that_listens_elsewhere_is_ready() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let host = Host::start("routes", &["/models/v1"], &upstream).await;
+    let admin = &host.gateways[0].admin;
+    eventually("its admin listener answers", async || {
+        admin.listens().await.then_some(())
+    })
+    .await;
+    let answer = admin.get("//readyz").await;
+    assert_eq!((answer.status, answer.text()), (200, "ready\n"));
+}
+
+/// Traces had begun with the first try, and each one after it was refused for that.
+#[tokio::test]
+async fn a_gateway_with_traces_starts_after_a_try_that_failed() {
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1)).await;
+    let collector = Collector::start().await;
+    let mut host = Host::prepare(&["/api/v1"], &upstream, |conf| {
+        let beside = format!("{}-beside", conf["data_dir"].as_str().unwrap());
+        conf["receipts"] = json!({ "files": format!("{beside}/receipts") });
+        conf["traces"] = json!({ "endpoint": collector.endpoint() });
+    });
+    let [blocked, access_log] = ["data-beside", "access.log"].map(|name| host.gateways[0].path(name));
+    std::fs::write(&blocked, "a file where the folder should be").unwrap();
+    host.run("lines").await;
+    // Each try makes the access log where it is missing: the second comes after one that failed.
+    for _ in 0..2 {
+        eventually("a try", async || std::fs::remove_file(&access_log).ok()).await;
+    }
+    std::fs::remove_file(&blocked).unwrap();
+    host.opens().await;
+    eventually("a trace is sent", async || {
+        host.gateways[0].client.get("/llm/health").await.ok();
+        (!collector.spans().is_empty()).then_some(())
+    })
+    .await;
 }
 
 #[tokio::test]

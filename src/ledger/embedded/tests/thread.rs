@@ -3,11 +3,12 @@
 use super::posts::{Thread, thread, thread_of};
 use super::*;
 use crate::config::Idempotency;
+use crate::failpoints::fails_here;
 use crate::ledger::ReceiptFiles;
 use crate::ledger::admin::operators::{OPERATORS_MAX, OperatorOp, OperatorRecord};
 use crate::ledger::embedded::keys::Write;
 use crate::ledger::embedded::spending::bound;
-use crate::ledger::embedded::writer::UNSYNCED_MAX;
+use crate::ledger::embedded::sync::UNSYNCED_MAX;
 use crate::ledger::idempotency::call::{Found, KeyEnd, KeyedCall};
 use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::request_id;
@@ -75,6 +76,43 @@ fn what_was_committed_keeps_its_place_until_it_is_brought_to_the_disk() {
     assert_eq!(thread.committer.unsynced.len(), 1, "it is not due yet");
     thread.committer.sync().unwrap();
     assert_eq!(thread.committer.unsynced.len(), 0);
+}
+
+/// Calls go on; but that a machine that dies would lose them is told once, and the oldest is what metrics say waits.
+#[test]
+fn what_the_disk_refuses_is_told_and_not_settled_until_it_takes_it() {
+    let clock = Clock::manual(NOW);
+    let mut thread = thread_of(rig(), 0, clock.clone());
+    thread.queue(1);
+    thread.committer.commit().unwrap();
+    assert_eq!(thread.shared.unsettled(), (0, None), "it is not due yet");
+    clock.advance(5_000);
+    let due = |thread: &mut Thread| {
+        thread.committer.sync_at = Some(crate::clock::monotonic());
+        logged(|| thread.committer.do_what_is_due())
+    };
+    fails_here(Some("ledger-sync"));
+    let lines = due(&mut thread);
+    let told = "ERROR MONEY: the ledger's file cannot be brought to the disk: ";
+    assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
+    assert!(thread.committer.sync_at.is_some(), "it is tried again");
+    assert_eq!(due(&mut thread), Vec::<String>::new(), "it is known");
+    assert_eq!(thread.shared.unsettled(), (1, Some(NOW)));
+    assert_eq!(thread.committer.unsynced.len(), 1, "it stands in the journal");
+    fails_here(None);
+    assert_eq!(due(&mut thread), ["WARN the ledger's file can be brought to the disk again"]);
+    assert_eq!(thread.shared.unsettled(), (0, None));
+    assert_eq!(thread.committer.unsynced.len(), 0);
+}
+
+#[test]
+fn that_the_disk_refuses_the_file_at_the_end_is_told() {
+    let thread = thread();
+    fails_here(Some("ledger-sync"));
+    let lines = logged(|| thread.committer.run());
+    fails_here(None);
+    let told = "ERROR MONEY: the ledger's file cannot be brought to the disk: ";
+    assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
 }
 
 /// Until the files have their receipts, whoever starts next finds them in the journal, as long as that has room.

@@ -1,6 +1,7 @@
 //! What the journal logs: what an operator has to know, once, and nothing else.
 
 use super::*;
+use crate::failpoints::fails_here;
 use crate::ledger::tests::logged::logged;
 
 fn nothing() -> Vec<String> {
@@ -54,6 +55,26 @@ fn a_full_journal_is_told_once() {
     let told = "ERROR MONEY: the journal is full, paid calls are refused: ";
     assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
     assert_eq!(logged(|| drop(journal.refused(&full()))), nothing());
+}
+
+/// What stands there outlives the process all the same, so no call is refused.
+#[test]
+fn a_disk_that_refuses_the_journal_is_told_once_and_that_it_takes_it_again_too() {
+    let rig = Rig::new();
+    let process = rig.process();
+    let tend = || logged(|| process.journal.tend());
+    assert_eq!(tend(), nothing());
+    assert!(process.journal.reaches_disk());
+    fails_here(Some("journal-flush"));
+    let lines = tend();
+    let told = "ERROR MONEY: the journal cannot be brought to the disk, ";
+    assert!(lines.len() == 1 && lines[0].starts_with(told), "{lines:?}");
+    assert_eq!(tend(), nothing(), "it is known");
+    assert!(!process.journal.reaches_disk() && process.journal.is_usable());
+    process.begin(1, PROMPT).close();
+    fails_here(None);
+    assert_eq!(tend(), ["WARN the journal can be brought to the disk again"]);
+    assert!(process.journal.reaches_disk());
 }
 
 #[test]
