@@ -73,7 +73,7 @@ pub(super) struct Call {
     pub(super) read_on: Option<DrainPermit>,
     /// The client has left, and the answer came to its end all the same.
     pub(super) is_drained: bool,
-    /// When the answer's head came, of a model that reasons where nobody sees it.
+    /// When the answer's head came, of a call that reasons where nobody sees it.
     pub(super) unseen_since: Option<Instant>,
     /// The answer was given its end, though the upstream goes on.
     pub(super) has_early_end: bool,
@@ -226,10 +226,10 @@ impl Call {
             .map_or(Ceiling::NOTHING, |admission| admission.ceiling)
     }
 
-    /// Whether its model reasons where nobody sees it.
+    /// Whether its model reasons where nobody sees it, or may do so because the request asks for reasoning.
     pub(super) fn reasons_unseen(&self) -> bool {
         let admission = self.admission.as_ref();
-        admission.is_some_and(|admission| admission.permit.model().reasoning)
+        self.body.asks_reasoning() || admission.is_some_and(|admission| admission.permit.model().reasoning)
     }
 
     fn is_streamed(&self) -> bool {

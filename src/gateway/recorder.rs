@@ -120,7 +120,7 @@ pub(super) fn ended(session: &ServerSession, ctx: &mut Ctx, ending: Ending) {
     let admitted = ctx.call().is_some();
     let recorder = ctx.recorder();
     let outcome = match ending {
-        Ending::ClientGone | Ending::DrainEnded { .. } => Outcome::ClientGone,
+        Ending::ClientGone | Ending::DrainEnded { .. } | Ending::DrainFailed => Outcome::ClientGone,
         Ending::Dropped => Outcome::Dropped,
         Ending::UpstreamFailed if !admitted => recorder.said().unwrap_or(Outcome::Dropped),
         Ending::UpstreamFailed => recorder.said().unwrap_or(Outcome::UpstreamFailed),

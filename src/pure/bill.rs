@@ -11,7 +11,7 @@ use super::estimate::Bound;
 use super::money::{Credits, Markup, MoneyError};
 use super::prices::PriceTable;
 use super::prompt_count::counted_prompt;
-use super::request_body::{PromptLimits, RequestBody};
+use super::request_body::{PromptBounds, PromptLimits, RequestBody};
 use super::usage::{CompletionTokens, PromptTokens, Reports, TokenKinds, Usage};
 
 /// What an answer was used for, as far as that decides what it costs.
@@ -125,6 +125,17 @@ impl Tariff<'_> {
 pub fn prompt_limits(model: &Model) -> PromptLimits {
     PromptLimits {
         image_tokens_each: model.image_tokens_max.unwrap_or(model.context_length),
+        context_length: model.context_length,
+    }
+}
+
+/// What a prompt of the model is bounded by, but for what its provider adds to it.
+pub fn prompt_bounds(model: &Model) -> PromptBounds {
+    PromptBounds {
+        image_tokens_each: model.image_tokens_max,
+        audio_tokens_each: model.audio_tokens_max,
+        file_tokens_each: model.file_tokens_max,
+        overhead_tokens: 0,
         context_length: model.context_length,
     }
 }

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use serde::Deserialize;
 
 use self::aliases::Aliases;
-use self::entry::{RawModel, checked};
+use self::entry::{RawModel, TOKENS_PER_SECOND_USUAL, checked};
 use super::hash_map::FastMap;
 use super::ids::Tier;
 use super::money::{Markup, Pricing};
@@ -100,6 +100,11 @@ impl Model {
         } else {
             ModelKind::Chat
         }
+    }
+
+    /// How fast it is taken to reason where nobody sees it, in tokens: also one that does so only where a request asks for it.
+    pub fn unseen_tokens_per_second(&self) -> u32 {
+        self.tokens_per_second.unwrap_or(TOKENS_PER_SECOND_USUAL)
     }
 }
 

@@ -1,23 +1,50 @@
 //! What a prompt comes to when no provider reported it.
 
+use super::prices::CacheWrites;
 use super::request_body::{PromptBounds, PromptLimits, RequestBody};
 use super::tokens::{self, Encoding};
-use super::usage::PromptTokens;
+use super::usage::{PromptTokens, TokenKinds};
 
 /// The prompt's tokens by the tokenizer of the model's family, with what the chat format adds.
 pub fn counted_prompt(body: &RequestBody, model: &str, limits: &PromptLimits) -> PromptTokens {
-    let text = counted_text(body, Encoding::for_model(model));
-    let overhead = if body.inputs() > 0 {
-        body.token_ids()
-    } else {
-        tokens::chat_overhead(body.message_count(), 0)
-    };
+    let text = counted_with_format(body, model);
     // Where the text is not all of the prompt (images, files), its bound is all that is known; the hold covers it.
     let images = body
         .images()
         .saturating_mul(limits.image_tokens_each.min(IMAGE_TOKENS_USUAL));
-    let counted = text.saturating_add(overhead).saturating_add(images);
+    let counted = text.saturating_add(images);
     PromptTokens(counted.min(body.prompt_tokens_bound(&PromptBounds::from(limits))))
+}
+
+/// The prompt, and what kinds of tokens it consists of, where no report of it came because the client left: what cannot be counted is as
+/// much as was held for it. Sounds and images for which the model has a figure have their own prices. All else has that of a write to the
+/// cache, where the request asks for writes.
+pub fn unread_prompt(body: &RequestBody, model: &str, bounds: &PromptBounds) -> (PromptTokens, TokenKinds) {
+    let counted = counted_with_format(body, model).saturating_add(body.part_tokens_bound(bounds));
+    let prompt = counted.min(body.prompt_tokens_bound(bounds));
+    let of_kind = |count: u64, each: Option<u64>| each.map_or(0, |each| count.saturating_mul(each));
+    let mut kinds = TokenKinds {
+        audio: of_kind(body.audios(), bounds.audio_tokens_each),
+        image: of_kind(body.images(), bounds.image_tokens_each),
+        ..TokenKinds::default()
+    };
+    let others = prompt.saturating_sub(kinds.audio.saturating_add(kinds.image));
+    match body.asks().writes {
+        CacheWrites::Unasked => {}
+        CacheWrites::Usual => kinds.cache_write = others,
+        CacheWrites::Hour => kinds.cache_write_1h = others,
+    }
+    (PromptTokens(prompt), kinds)
+}
+
+/// Tokens of the prompt that can be counted: its text and what the chat format adds, or the tokens that embeddings were given.
+fn counted_with_format(body: &RequestBody, model: &str) -> u64 {
+    let format = if body.inputs() > 0 {
+        body.token_ids()
+    } else {
+        tokens::chat_overhead(body.message_count(), 0)
+    };
+    counted_text(body, Encoding::for_model(model)).saturating_add(format)
 }
 
 /// Tokens of all the text that the model sees.
@@ -92,6 +119,68 @@ mod tests {
             let input = RequestBody::parse(Bytes::from(input.to_string()), Endpoint::Embeddings).unwrap();
             assert_eq!(counted(&input), tokens);
         }
+    }
+
+    #[test]
+    fn a_prompt_that_was_not_read_on_for_has_each_part_at_the_figure_for_its_kind() {
+        let bounds = PromptBounds {
+            image_tokens_each: Some(1_000),
+            audio_tokens_each: Some(200),
+            file_tokens_each: Some(30_000),
+            overhead_tokens: 7,
+            context_length: 100_000,
+        };
+        let unread = |content: serde_json::Value, more: &str, bounds: &PromptBounds| {
+            let message = serde_json::json!([{ "role": "user", "content": content }]);
+            let body = Bytes::from(format!(r#"{{"model":"m","messages":{message}{more}}}"#));
+            let body = RequestBody::parse(body, Endpoint::Chat).unwrap();
+            unread_prompt(&body, "openai/m", bounds)
+        };
+        let text = serde_json::json!({ "type": "text", "text": "Hello" });
+        let counted = 1 + tokens::chat_overhead(1, 0);
+        let image = serde_json::json!({ "type": "image_url", "image_url": { "url": "https://x/y" } });
+        let sound = serde_json::json!({ "type": "input_audio", "input_audio": { "data": "QUJD" } });
+        let file = serde_json::json!({ "type": "file", "file": { "file_data": "QUJD" } });
+        let none = TokenKinds::default();
+        let of_media = TokenKinds {
+            audio: 200,
+            image: 2_000,
+            ..none
+        };
+        let all = serde_json::json!([text, image, image, sound, file]);
+        assert_eq!(
+            unread(all.clone(), "", &bounds),
+            (PromptTokens(counted + 32_200), of_media)
+        );
+        assert_eq!(
+            unread(serde_json::json!([text]), "", &bounds),
+            (PromptTokens(counted), none)
+        );
+        // One that has no figure, or is of no known kind, is as much as the context has room for, at the price of any token.
+        let film = serde_json::json!({ "type": "film", "film": "x" });
+        let without = PromptBounds {
+            audio_tokens_each: None,
+            ..bounds
+        };
+        for (part, bounds) in [(film, bounds), (sound, without)] {
+            assert_eq!(
+                unread(serde_json::json!([text, part]), "", &bounds),
+                (PromptTokens(100_000), none)
+            );
+        }
+        // What is not of such a kind is written where that is asked for.
+        let (usual, hour) = (r#","cache_control":{}"#, r#","cache_control":{"ttl":"1h"}"#);
+        let written = counted + 30_000;
+        let cache_write = TokenKinds {
+            cache_write: written,
+            ..of_media
+        };
+        let cache_write_1h = TokenKinds {
+            cache_write_1h: written,
+            ..of_media
+        };
+        assert_eq!(unread(all.clone(), usual, &bounds).1, cache_write);
+        assert_eq!(unread(all, hour, &bounds).1, cache_write_1h);
     }
 
     #[test]

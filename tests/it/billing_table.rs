@@ -53,8 +53,11 @@ struct Example {
     leaves_before: Option<Cue>,
     /// The model's maximum in the catalogue.
     catalogue: Option<u64>,
-    /// The model reasons where nobody sees it; what follows the client's leaving comes at the cue.
+    /// The answer is read on for a client that leaves, because the model reasons where nobody sees it, or because of the file; what follows
+    /// comes at the cue.
     unseen: Option<Cue>,
+    /// The request has a file.
+    file: bool,
     /// All of a whole answer comes but its last byte.
     breaks: bool,
     /// A whole answer passes on its first byte before the others come.
@@ -102,6 +105,7 @@ impl Example {
                 "passes" => example.passes = Some(Cue::new()),
                 "catalogue" => example.catalogue = Some(number()),
                 "unseen" => example.unseen = Some(Cue::new()),
+                "file" => (example.file, example.unseen) = (true, Some(Cue::new())),
                 "leaves" if argument == "before the head" => example.leaves_before = Some(Cue::new()),
                 "leaves" if example.unseen.is_some() => {
                     example.leaves_after = Some(words + 1);
@@ -123,6 +127,10 @@ impl Example {
             return json!({ "model": EMBED, "input": "Hello" }).to_string();
         }
         let mut body: Value = serde_json::from_str(&request(SMALL)).unwrap();
+        if self.file {
+            let file = json!({ "type": "file", "file": { "file_data": "QUJD" } });
+            body["messages"][0]["content"] = json!([{ "type": "text", "text": "Hello" }, file]);
+        }
         for (key, value) in [("max_tokens", self.max), ("n", self.choices)] {
             if let Some(value) = value {
                 body[key] = value.into();
@@ -145,7 +153,13 @@ impl Example {
         match (&self.stream, self.kind.as_str()) {
             (Some(stream), _) => stream.clone(),
             (None, "embeddings") => {
-                Reply::embeddings(1, self.usage.as_ref().unwrap()["prompt_tokens"].as_u64().unwrap())
+                let vector = json!({ "object": "embedding", "index": 0, "embedding": [0.25, -0.5] });
+                let mut answer = json!({ "object": "list", "data": [vector], "model": "up-embed" });
+                if let Some(usage) = &self.usage {
+                    let prompt = &usage["prompt_tokens"];
+                    answer["usage"] = json!({ "prompt_tokens": prompt, "total_tokens": prompt });
+                }
+                self.whole(&answer)
             }
             (None, _) => {
                 let mut answer = whole_chat(&self.text, None);
@@ -169,11 +183,20 @@ impl Example {
         }
     }
 
+    /// Where it is asked.
+    fn path(&self) -> &'static str {
+        match self.kind.as_str() {
+            "embeddings" => "/llm/embeddings",
+            "stream" => "/llm/chat/stream",
+            _ => "/llm/chat",
+        }
+    }
+
     /// Asks for a whole answer, and leaves or reads on as the example says.
     async fn ask_whole(&self, gateway: &Gateway, upstream: &Upstream) {
-        let call = gateway.http1.post_request("/llm/chat", self.body());
+        let call = gateway.http1.post_request(self.path(), self.body());
         if let Some(cue) = &self.leaves_before {
-            leave(&gateway.http1, "/llm/chat", self.body(), upstream, 1).await;
+            leave(&gateway.http1, self.path(), self.body(), upstream, 1).await;
             cue.give();
         } else if let Some(cue) = &self.passes {
             let answer = within("a head", call.send()).await.unwrap();
@@ -186,7 +209,7 @@ impl Example {
             }
             upstream.hung_up().await;
         } else {
-            gateway.http1.post("/llm/chat", self.body()).await;
+            gateway.http1.post(self.path(), self.body()).await;
         }
     }
 
@@ -208,7 +231,7 @@ impl Example {
     async fn run(&self, gateway: &Gateway, upstream: &Upstream) {
         match self.kind.as_str() {
             "stream" => {
-                let mut events = gateway.http1.stream("/llm/chat/stream", self.body()).await;
+                let mut events = gateway.http1.stream(self.path(), self.body()).await;
                 let Some(count) = self.leaves_after else {
                     if events.status == 200 {
                         events.rest().await;
@@ -224,9 +247,6 @@ impl Example {
                     None => upstream.hung_up().await,
                 }
             }
-            "embeddings" => {
-                gateway.http1.post("/llm/embeddings", self.body()).await.ok();
-            }
             _ => self.ask_whole(gateway, upstream).await,
         }
     }
@@ -235,7 +255,7 @@ impl Example {
 #[tokio::test]
 async fn every_example_of_the_document_is_billed_as_it_says() {
     let rows = rows();
-    assert!(rows.len() >= 26, "{} rows", rows.len());
+    assert!(rows.len() >= 29, "{} rows", rows.len());
     assert_eq!(PROMPT, 7, "the document says so");
     for row in rows {
         println!("{} -> {}", row.example, row.billed);
@@ -249,7 +269,7 @@ async fn every_example_of_the_document_is_billed_as_it_says() {
             if let Some(max) = example.catalogue {
                 model["max_completion_tokens"] = max.into();
             }
-            if example.unseen.is_some() {
+            if example.unseen.is_some() && !example.file {
                 model["reasoning"] = true.into();
             }
         });

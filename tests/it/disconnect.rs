@@ -1,10 +1,11 @@
 //! Clients that leave before the end.
 
 use rust_decimal::Decimal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::chat::{PROMPT, request, streaming};
 use crate::harness::catalogue::{SMALL, cost};
+use crate::harness::client::Client;
 use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream};
 
 /// A stream that stops after two words and goes on at the cue.
@@ -200,4 +201,184 @@ async fn a_client_that_has_gone_gets_no_end_of_an_answer_that_it_did_not_get() {
         assert_eq!(gateway.spent().await, cost(SMALL, billed.0, billed.1));
         raw.closed().await;
     }
+}
+
+/// A chat whose message has these parts, with these members beside the model and the message.
+fn with(parts: Value, members: Value) -> String {
+    let mut body = json!({ "model": SMALL, "messages": [{ "role": "user", "content": parts }] });
+    for (key, value) in members.as_object().unwrap() {
+        body[key] = value.clone();
+    }
+    body.to_string()
+}
+
+fn text() -> Value {
+    json!({ "type": "text", "text": "Hello" })
+}
+
+fn file() -> Value {
+    json!({ "type": "file", "file": { "file_data": "QUJD" } })
+}
+
+/// Leaves a stream after its first text, and waits until the gateway knows of it.
+async fn leave_after_first_text(client: &Client, body: String) {
+    let mut events = client.stream("/llm/chat/stream", body).await.ok();
+    for _ in 0..2 {
+        events.next().await.unwrap();
+    }
+    drop(events);
+    // By the time that these are answered, on the same thread, the gateway has seen that the client left.
+    for _ in 0..2 {
+        client.get("/llm/health").await.ok();
+    }
+}
+
+/// A stream that stops after its first text, and at the cue goes on to this report.
+fn reporting(cue: &Cue, usage: Value) -> Reply {
+    let last = json!({
+        "id": "c", "object": "chat.completion.chunk", "created": 1, "model": "up", "choices": [], "usage": usage,
+    });
+    Reply::stream()
+        .role()
+        .text("Hello")
+        .wait(cue)
+        .text(" and more")
+        .finish()
+        .event(&last.to_string())
+        .done()
+}
+
+#[tokio::test]
+async fn what_a_report_alone_can_tell_is_read_on_for_though_the_provider_cancels() {
+    let picture = json!({ "type": "image_url", "image_url": { "url": "https://example.com/a.png" } });
+    let sound = json!({ "type": "input_audio", "input_audio": { "data": "QUJD", "format": "wav" } });
+    let film = json!({ "type": "video_url", "video_url": { "url": "https://example.com/a.mp4" } });
+    let has = |part: Value| with(json!([text(), part]), json!({}));
+    let asks = |members: Value| with(json!("Hello"), members);
+    let cue = Cue::new();
+    for (body, (prompt, completion)) in [
+        (has(file()), (50_000, 30)),
+        (has(picture), (50_000, 30)),
+        (has(sound), (50_000, 30)),
+        (has(film), (50_000, 30)),
+        (asks(json!({ "thinking": { "budget_tokens": 1_000 } })), (9, 1_040)),
+        (asks(json!({ "reasoning": { "max_tokens": 1_000 } })), (9, 1_040)),
+        (asks(json!({ "reasoning_effort": "high" })), (9, 1_040)),
+    ] {
+        let usage = json!({ "prompt_tokens": prompt, "completion_tokens": completion });
+        let upstream = Upstream::always(reporting(&cue, usage)).await;
+        for over_h2 in [false, true] {
+            let gateway = Gateway::over(&upstream).await;
+            let client = if over_h2 { &gateway.h2c } else { &gateway.http1 };
+            leave_after_first_text(client, body.clone()).await;
+            assert!(gateway.held().await > Decimal::ZERO, "the call goes on: {body}");
+            cue.give();
+            assert_eq!(gateway.spent().await, cost(SMALL, prompt, completion), "{body}");
+            gateway.check_books().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn reasoning_that_is_switched_off_is_no_reason_to_read_on() {
+    let cue = Cue::new();
+    let off = json!({ "reasoning_effort": "none", "thinking": { "type": "disabled", "budget_tokens": 0 } });
+    let usage = json!({ "prompt_tokens": 9, "completion_tokens": 30 });
+    let upstream = Upstream::always(reporting(&cue, usage)).await;
+    let gateway = Gateway::over(&upstream).await;
+    leave_after_first_text(&gateway.http1, with(json!("Hello"), off)).await;
+    upstream.hung_up().await;
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 1));
+    gateway.check_books().await;
+}
+
+/// The base prices of the model whose cache writes have prices: prompt, completion, write, write for an hour.
+const WITH_WRITES: [&str; 4] = ["0.000003", "0.000015", "0.00000375", "0.000006"];
+
+/// So many tokens of each of those prices, with the markup.
+fn cost_with_writes(tokens: [u64; 4]) -> Decimal {
+    let sum: Decimal = tokens
+        .iter()
+        .zip(WITH_WRITES)
+        .map(|(tokens, price)| Decimal::from(*tokens) * price.parse::<Decimal>().unwrap())
+        .sum();
+    sum * Decimal::new(115, 2)
+}
+
+fn with_writes(upstream: &Upstream) -> Setup {
+    let [prompt, completion, write, write_1h] = WITH_WRITES;
+    Setup::over(upstream).model(SMALL, |model| {
+        model["pricing"] = json!({
+            "prompt": prompt, "completion": completion, "input_cache_write": write, "input_cache_write_1h": write_1h,
+        });
+    })
+}
+
+/// A chat that asks for its text to be kept in the cache.
+fn written(control: Value) -> String {
+    let mut kept = text();
+    kept["cache_control"] = control;
+    with(json!([kept]), json!({}))
+}
+
+#[tokio::test]
+async fn writes_to_a_cache_are_read_on_for_and_cost_what_is_reported() {
+    let cue = Cue::new();
+    let usage = json!({
+        "input_tokens": 50, "output_tokens": 20, "cache_creation_input_tokens": 200,
+        "cache_creation": { "ephemeral_5m_input_tokens": 0, "ephemeral_1h_input_tokens": 200 },
+    });
+    let upstream = Upstream::always(reporting(&cue, usage)).await;
+    let gateway = with_writes(&upstream).start().await;
+    let body = written(json!({ "type": "ephemeral", "ttl": "1h" }));
+    leave_after_first_text(&gateway.http1, body).await;
+    assert!(gateway.held().await > Decimal::ZERO, "the call goes on");
+    cue.give();
+    assert_eq!(gateway.spent().await, cost_with_writes([50, 20, 0, 200]));
+    gateway.check_books().await;
+}
+
+/// How long an upstream that says nothing more is read on for, or is waited for.
+const WAIT_MS: u64 = 200;
+
+#[tokio::test]
+async fn what_was_not_read_on_to_its_report_is_billed_as_it_was_held_unless_the_provider_failed() {
+    let upstream = Upstream::always(Reply::stream().role().text("Hello").silence()).await;
+    for (limit, of_file) in [("disconnect_drain_ms", 40_000), ("idle_ms", 0)] {
+        let setup = Setup::over(&upstream).model(SMALL, |model| model["file_tokens_max"] = 40_000.into());
+        let gateway = setup
+            .conf(|conf| conf["timeouts"][limit] = WAIT_MS.into())
+            .start()
+            .await;
+        leave_after_first_text(&gateway.http1, with(json!([text(), file()]), json!({}))).await;
+        assert_eq!(gateway.spent().await, cost(SMALL, PROMPT + of_file, 1), "{limit}");
+        gateway.check_books().await;
+    }
+    let usual = json!({ "type": "ephemeral" });
+    let hour = json!({ "type": "ephemeral", "ttl": "1h" });
+    for (limit, control, expected) in [
+        ("disconnect_drain_ms", usual, [0, 1, PROMPT, 0]),
+        ("disconnect_drain_ms", hour.clone(), [0, 1, 0, PROMPT]),
+        ("idle_ms", hour, [PROMPT, 1, 0, 0]),
+    ] {
+        let setup = with_writes(&upstream).conf(|conf| conf["timeouts"][limit] = WAIT_MS.into());
+        let gateway = setup.start().await;
+        leave_after_first_text(&gateway.http1, written(control)).await;
+        assert_eq!(gateway.spent().await, cost_with_writes(expected), "{limit}");
+        gateway.check_books().await;
+    }
+}
+
+/// A provider that ends its answer without a report is why there is none, whoever has left.
+#[tokio::test]
+async fn a_provider_that_reports_nothing_is_not_made_up_for_by_a_client_that_left() {
+    let cue = Cue::new();
+    let begun = Reply::stream().role().text("Hello").wait(&cue);
+    let upstream = Upstream::always(begun.text(" world").finish().done()).await;
+    let setup = Setup::over(&upstream).model(SMALL, |model| model["file_tokens_max"] = 40_000.into());
+    let gateway = setup.start().await;
+    leave_after_first_text(&gateway.http1, with(json!([text(), file()]), json!({}))).await;
+    cue.give();
+    assert_eq!(gateway.spent().await, cost(SMALL, PROMPT, 2));
+    gateway.check_books().await;
 }

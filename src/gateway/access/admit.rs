@@ -13,7 +13,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Caller;
 use crate::ledger::journal::{Intent, Journal};
 use crate::pure::account::{Denial, ReserveRequest, Scope};
-use crate::pure::bill::{COUNTED_INLINE_BYTES_MAX, prompt_limits};
+use crate::pure::bill::{self, COUNTED_INLINE_BYTES_MAX, prompt_limits};
 use crate::pure::catalogue::{Model, ModelKind, PURPOSE_PREFIX, Purpose};
 use crate::pure::charge::Ceiling;
 use crate::pure::error::ApiError;
@@ -337,11 +337,8 @@ fn prompt_bounds(snapshot: &Snapshot, model: &Model) -> PromptBounds {
         .filter_map(|target| snapshot.upstreams.get(&target.provider));
     let overhead = upstreams.map(|upstream| upstream.provider.prompt_overhead_tokens).max();
     PromptBounds {
-        image_tokens_each: model.image_tokens_max,
-        audio_tokens_each: model.audio_tokens_max,
-        file_tokens_each: model.file_tokens_max,
         overhead_tokens: overhead.unwrap_or(0),
-        context_length: model.context_length,
+        ..bill::prompt_bounds(model)
     }
 }
 

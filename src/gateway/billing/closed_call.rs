@@ -12,16 +12,18 @@ use crate::pure::request_body::RequestBody;
 pub(in crate::gateway) enum Ending {
     /// The answer was passed on to its end.
     Complete,
-    /// The client went away before.
+    /// The client went away before, and the upstream was not read on for it, or not for long enough.
     ClientGone,
     /// The upstream failed before.
     UpstreamFailed,
-    /// The client had gone, and the rest of what a model reasons unseen was waited for so long from the answer's head without coming to
-    /// its end.
+    /// As [`Ending::ClientGone`], of a call that reasons where nobody sees it: so long after its head the answer had not come to its end.
     DrainEnded {
         /// Milliseconds from the answer's head to the end of the drain.
         elapsed_ms: u64,
     },
+    /// The client had gone, and the upstream failed while it was read on, or a stop or the ledger ended the call: the client is not why
+    /// the answer did not come to its end.
+    DrainFailed,
     /// The request was dropped by its runtime: a shutdown, or a panic.
     Dropped,
 }

@@ -308,6 +308,7 @@ impl Meter {
                     delivered: told.map_or_else(|| tap.delivered(), |told| told.delivered),
                     is_error: tap.error_event() || tap.died(),
                     is_complete: tap.finished(),
+                    is_over: tap.has_last_event(),
                     is_implausible: tap.is_implausible(),
                     began,
                     told: tap.told_bill(),
@@ -325,6 +326,8 @@ impl Meter {
                     delivered: tap.delivered(),
                     is_error: tap.is_error(),
                     is_complete: tap.complete(),
+                    is_over: tap.complete(),
+                    is_part_passed: tap.stopped_within(),
                     is_implausible: tap.is_implausible(),
                     began,
                     told: whole.cost.told_bill(),
@@ -354,6 +357,7 @@ impl Whole {
     fn finish_gathered(&self) -> Metered {
         Metered {
             is_error: self.tap.is_error(),
+            is_over: self.tap.complete(),
             ..read(self.tap.reports(), None)
         }
     }

@@ -25,6 +25,10 @@ pub(in crate::gateway) struct Metered {
     pub(in crate::gateway) is_error: bool,
     /// The answer came to its end.
     pub(in crate::gateway) is_complete: bool,
+    /// No report could follow: a stream has had its last event, or all of a whole answer has come.
+    pub(in crate::gateway) is_over: bool,
+    /// A whole answer passed on as it came, and stopped within its object.
+    pub(in crate::gateway) is_part_passed: bool,
     /// Whether anything was passed on.
     pub(in crate::gateway) began: bool,
     /// Reports that were not believed.
@@ -48,6 +52,8 @@ pub(super) fn read(reports: &Reports, reported: Option<Usage>) -> Metered {
         delivered: CompletionTokens(0),
         is_error: false,
         is_complete: false,
+        is_over: false,
+        is_part_passed: false,
         is_implausible: false,
         beyond_sides: reports.beyond_sides(),
         began: false,

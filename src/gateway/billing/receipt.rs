@@ -14,7 +14,7 @@ impl From<Ending> for CallEnding {
     fn from(ending: Ending) -> CallEnding {
         match ending {
             Ending::Complete => CallEnding::Complete,
-            Ending::ClientGone => CallEnding::ClientGone,
+            Ending::ClientGone | Ending::DrainFailed => CallEnding::ClientGone,
             Ending::UpstreamFailed => CallEnding::UpstreamFailed,
             Ending::DrainEnded { .. } => CallEnding::DrainEnded,
             Ending::Dropped => CallEnding::Dropped,

@@ -1,9 +1,12 @@
 //! What a call owes, and the closing of its hold. With the ledger's recovery the only place that resolves one.
 
+mod owed;
+
 use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
+use self::owed::{Charge, charge, is_unread};
 use super::closed_call::{ClosedCall, Ending};
 use super::extend::raise_and_debit;
 use super::metered::Metered;
@@ -12,11 +15,11 @@ use crate::clock::Clock;
 use crate::gateway::admission::{Admission, Priced};
 use crate::gateway::shutdown::Lifecycle;
 use crate::ledger::Debit;
-use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, Used, bill, prompt_limits};
+use crate::pure::bill::{Bill, COUNTED_INLINE_BYTES_MAX, Used, bill, prompt_bounds, prompt_limits};
 use crate::pure::charge::{Ceiling, Delivered, Passing};
 use crate::pure::money::Credits;
 use crate::pure::prices::Served;
-use crate::pure::prompt_count::counted_prompt;
+use crate::pure::prompt_count::{counted_prompt, unread_prompt};
 use crate::pure::receipt::PricedBy;
 use crate::pure::usage::{CompletionTokens, TokenKinds, Usage};
 
@@ -36,17 +39,6 @@ struct Counting {
     )]
     closed_calls: mpsc::Sender<(ClosedCall, Metered)>,
     thread: JoinHandle<()>,
-}
-
-/// What the meter's figures come to.
-#[derive(Debug, PartialEq, Eq)]
-enum Charge {
-    /// Nothing was delivered, or what came was an error.
-    Nothing,
-    /// Both sides are known.
-    Reported(Usage),
-    /// The completion was counted; the prompt has to be.
-    PromptToCount,
 }
 
 impl Settler {
@@ -78,12 +70,14 @@ impl Settler {
             return;
         };
         self.doubt(&mut closed, &metered);
-        if let Ending::DrainEnded { elapsed_ms } = closed.ending {
+        if let Ending::DrainEnded { elapsed_ms } = closed.ending
+            && !metered.is_over
+        {
             let (ceiling, rate) = (
                 closed.admission.ceiling,
-                closed.admission.permit.model().tokens_per_second,
+                closed.admission.permit.model().unseen_tokens_per_second(),
             );
-            metered.delivered = ceiling.unseen(metered.delivered, rate, elapsed_ms);
+            metered.delivered = ceiling.unseen(metered.delivered, Some(rate), elapsed_ms);
         }
         let markup = closed.target.as_ref().and_then(|target| target.upstream.cost_markup);
         if markup.is_some() || !closed.admission.permit.model().prices.is_simple() {
@@ -187,41 +181,25 @@ impl Settler {
     }
 }
 
-/// The rule: an upstream that failed with nothing delivered is free; the provider's report of a whole answer wins; without one, an
-/// answer that has begun costs its prompt and what was delivered.
-fn charge(metered: &Metered, ending: Ending) -> Charge {
-    let delivered = metered.delivered.0 > 0;
-    if !delivered && (metered.is_error || (ending == Ending::UpstreamFailed && !metered.is_complete)) {
-        return Charge::Nothing;
-    }
-    if let Some(mut reported) = metered.reported {
-        if !metered.is_complete {
-            // A report that came before the end, such as one with each event, may be behind what was delivered.
-            reported.completion = reported.completion.max(metered.delivered);
-        }
-        return Charge::Reported(reported);
-    }
-    match ending {
-        _ if delivered => Charge::PromptToCount,
-        // An answer without a token is paid for when it came to its end; one of which nothing came is not.
-        Ending::Complete | Ending::Dropped | Ending::UpstreamFailed if !metered.began => Charge::Nothing,
-        Ending::Complete
-        | Ending::UpstreamFailed
-        | Ending::ClientGone
-        | Ending::DrainEnded { .. }
-        | Ending::Dropped => Charge::PromptToCount,
-    }
-}
-
 fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecycle>) {
-    let ClosedCall { admission, body, .. } = closed;
+    let ClosedCall {
+        mut admission,
+        body,
+        ending,
+        ..
+    } = closed;
     let counted = || {
         let model = admission.permit.model();
-        metered
-            .prompt
-            .unwrap_or_else(|| counted_prompt(&body, &model.id, &prompt_limits(model)))
+        match metered.prompt {
+            Some(prompt) => (prompt, None),
+            None if is_unread(metered, ending) => {
+                let (prompt, kinds) = unread_prompt(&body, &model.id, &prompt_bounds(model));
+                (prompt, Some(kinds))
+            }
+            None => (counted_prompt(&body, &model.id, &prompt_limits(model)), None),
+        }
     };
-    let Ok(prompt) = std::panic::catch_unwind(AssertUnwindSafe(counted)) else {
+    let Ok((prompt, kinds)) = std::panic::catch_unwind(AssertUnwindSafe(counted)) else {
         log::error!(
             "MONEY: the prompt of request {} could not be counted; what it held is taken",
             admission.hold.id()
@@ -229,6 +207,9 @@ fn count_and_debit(closed: ClosedCall, metered: &Metered, lifecycle: &Arc<Lifecy
         debit_hold(admission);
         return;
     };
+    if let (Some(kinds), Some(priced)) = (kinds, &mut admission.priced) {
+        priced.kinds = kinds;
+    }
     let usage = Usage {
         prompt,
         completion: metered.delivered,

@@ -1,8 +1,9 @@
 //! What follows when a client leaves: whether its upstream is read on, and for how long.
 //!
 //! A provider that works is paid, whether its client listens or not. So the head of an answer is waited for, which tells whether there is
-//! one; and then its end, which tells what was used, where the provider drains or the model reasons where nobody sees it, and which the
-//! client may come back for where it gave the call an idempotency key.
+//! one. Then its end is, which tells what was used: where the provider drains, where the model reasons and nobody sees it, where only the
+//! report can tell what the request comes to (it has images, sounds or files, asks for reasoning, or for writes to a cache), and where the
+//! client may come back for the answer, because it gave the call an idempotency key.
 
 use std::time::Duration;
 
@@ -35,8 +36,9 @@ fn is_read_on(call: &Call) -> bool {
         .attempt
         .as_ref()
         .is_some_and(|attempt| attempt.candidate.upstream.provider.on_disconnect == OnDisconnect::Drain);
+    let waits_for_report = drains || call.reasons_unseen() || call.body.is_known_by_report_alone();
     // A refusal costs nothing, so nothing is worth waiting for.
-    matches!(call.answer, Answer::Metered(_)) && (drains || call.reasons_unseen() || is_asked_for_again(call))
+    matches!(call.answer, Answer::Metered(_)) && (waits_for_report || is_asked_for_again(call))
 }
 
 /// Whether its client may come back for the answer, with its idempotency key.

@@ -353,7 +353,7 @@ pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending
         }
         (ErrorSource::Downstream, None) => Ending::ClientGone,
         // That the client has left makes nothing owed that it would not owe had it stayed.
-        _ if has_left && !is_free => Ending::ClientGone,
+        _ if has_left && !is_free => Ending::DrainFailed,
         _ => Ending::UpstreamFailed,
     }
 }

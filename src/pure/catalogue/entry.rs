@@ -137,7 +137,7 @@ fn is_graphic(name: &str) -> bool {
 /// Aliases of one model, at most.
 const ALIASES_MAX: usize = 32;
 /// How fast a model with reasoning generates where the catalogue does not say: slower than most.
-const TOKENS_PER_SECOND_USUAL: u32 = 50;
+pub(super) const TOKENS_PER_SECOND_USUAL: u32 = 50;
 /// More than any model generates in a second.
 const TOKENS_PER_SECOND_MAX: u32 = 100_000;
 /// Bounds every token count of the catalogue, so that worst-case costs stay far from overflow.

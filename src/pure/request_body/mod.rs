@@ -21,6 +21,7 @@ mod parts;
 mod pieces;
 mod priced;
 mod prompt;
+mod reasoning;
 mod scalar;
 mod scan;
 mod text;
@@ -41,6 +42,7 @@ use fields::FieldSet;
 use members::{Maximum, Member, Names, Session, StreamOptions};
 use pieces::Piece;
 use prompt::{Prompt, count};
+use reasoning::Reasoning;
 use scan::Span;
 
 /// Where a request came in.
@@ -114,8 +116,7 @@ pub struct RequestBody {
     max_tokens: Option<Maximum>,
     max_completion_tokens: Option<Maximum>,
     choices: u64,
-    /// What the request's own settings need at least, in completion tokens of a choice; 0 when they need nothing.
-    demanded: u64,
+    reasoning: Reasoning,
     refused: FieldSet,
     prompt: Prompt,
     names: Option<Box<Names>>,
@@ -160,12 +161,6 @@ impl RequestBody {
             (Some(one), Some(other)) => Some(one.min(other)),
             (one, other) => one.or(other),
         }
-    }
-
-    /// The fewest completion tokens of one choice with which an upstream takes the request: one more than the budget that it gives to
-    /// reasoning (`thinking.budget_tokens`, `reasoning.max_tokens`). 0 when it gives none.
-    pub fn demanded_tokens(&self) -> u64 {
-        self.demanded
     }
 
     /// How many completions are generated (`n`), at least 1.
@@ -242,19 +237,10 @@ impl RequestBody {
             }
             Endpoint::Chat | Endpoint::ChatStream => {
                 let tools = if prompt.tool_bytes > 0 { TOOLS_EXTRA_TOKENS } else { 0 };
-                let parts = [
-                    (prompt.images, bounds.image_tokens_each),
-                    (prompt.audios, bounds.audio_tokens_each),
-                    (prompt.files, bounds.file_tokens_each),
-                    (u64::from(prompt.open_ended), None),
-                ];
-                let parts = parts.iter().fold(0_u64, |sum, &(count, each)| {
-                    sum.saturating_add(count.saturating_mul(each.unwrap_or(bounds.context_length)))
-                });
                 CHAT_EXTRA_TOKENS
                     .saturating_add(tools)
                     .saturating_add(prompt.messages.saturating_mul(MESSAGE_EXTRA_TOKENS))
-                    .saturating_add(parts)
+                    .saturating_add(self.part_tokens_bound(bounds))
             }
         };
         bound.saturating_add(bounds.overhead_tokens)

@@ -8,6 +8,7 @@ use super::fields::{self, Field, FieldSet, Read, Rule};
 use super::pieces::Piece;
 use super::priced::PricedFields;
 use super::prompt::{self, Prompt, ToolOwner, count};
+use super::reasoning::{REASONING_EFFORT, Reasoning};
 use super::scan::{Fault, Kind, Scanner, Span, Spelling, Text, Value};
 use super::values::{asks_usage, boolean, positive, stream_options};
 use super::{
@@ -76,7 +77,7 @@ impl RequestBody {
             max_tokens: reader.max_tokens,
             max_completion_tokens: reader.max_completion_tokens,
             choices: reader.choices,
-            demanded: reader.demanded,
+            reasoning: reader.reasoning,
             refused: reader.refused,
             prompt: reader.prompt,
             names,
@@ -98,7 +99,7 @@ struct Reader<'a> {
     max_tokens: Option<Maximum>,
     max_completion_tokens: Option<Maximum>,
     choices: u64,
-    demanded: u64,
+    reasoning: Reasoning,
     prompt: Prompt,
     names: Option<Box<Names>>,
 }
@@ -117,7 +118,7 @@ impl<'a> Reader<'a> {
             max_tokens: None,
             max_completion_tokens: None,
             choices: 1,
-            demanded: 0,
+            reasoning: Reasoning::default(),
             prompt: Prompt::default(),
             names: None,
         }
@@ -131,8 +132,10 @@ impl<'a> Reader<'a> {
         match field.rule {
             Rule::Aside => {
                 let value = self.other_value(scan)?;
-                if field.name == end_user::USER {
-                    self.names.get_or_insert_default().end_user.note_user(value);
+                match field.name {
+                    end_user::USER => self.names.get_or_insert_default().end_user.note_user(value),
+                    REASONING_EFFORT => self.reasoning.note(value, self.bytes),
+                    _ => {}
                 }
                 Ok(())
             }
@@ -195,8 +198,8 @@ impl<'a> Reader<'a> {
                         Ok(())
                     }
                     (Read::Tools, _) => self.read_tools(scan),
-                    (Read::Thinking, _) => self.read_budget(scan, "budget_tokens"),
-                    (Read::Reasoning, _) => self.read_budget(scan, "max_tokens"),
+                    (Read::Thinking, _) => self.read_reasoning(scan, "budget_tokens"),
+                    (Read::Reasoning, _) => self.read_reasoning(scan, "max_tokens"),
                     (Read::Session, _) => self.read_session(scan, key.span),
                     (Read::CacheKey, _) => self.other(scan),
                     (Read::Functions, _) => {
@@ -350,24 +353,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Reads the settings of reasoning: `name` is the budget in them, which the maximum has to exceed.
-    fn read_budget(&mut self, scan: &mut Scanner<'_>, name: &'static str) -> Result<(), Fault> {
+    /// Reads the settings of reasoning, in which `budget` is the member of that name.
+    fn read_reasoning(&mut self, scan: &mut Scanner<'_>, budget: &'static str) -> Result<(), Fault> {
         if scan.peek() != Some(b'{') {
             return self.other(scan);
         }
-        let mut object = scan.open_object()?;
-        while let Some(key) = scan.next_key(&mut object)? {
-            let key = text::name(key, self.bytes);
-            let is_budget = *key == *name.as_bytes();
-            if !is_budget {
-                fold::check(&key, &[name])?;
-            }
-            let value = scan.value()?;
-            if let Some(budget) = prompt::plain_integer(value, self.bytes).filter(|_| is_budget) {
-                self.demanded = self.demanded.max(u64::from(budget).saturating_add(1));
-            }
-        }
-        Ok(())
+        self.reasoning.read(scan, self.bytes, budget)
     }
 
     fn read_maximum(&self, scan: &mut Scanner<'_>, key: Text, field: &'static str) -> Result<Maximum, Fault> {

@@ -58,6 +58,13 @@ impl RequestBody {
         }
     }
 
+    /// Whether its provider's report alone tells what its call used: it has parts whose tokens cannot be counted, or asks for reasoning, for
+    /// sounds or images, or for something to be kept in a cache.
+    pub fn is_known_by_report_alone(&self) -> bool {
+        let asks = self.asks();
+        asks.has_media || asks.wants_media || asks.writes != CacheWrites::Unasked || self.asks_reasoning()
+    }
+
     /// Errors with the first field that is present, neither null nor false, and let through neither by `rules`, those of the provider that
     /// would get the request, nor by a price of its own among the model's `prices`.
     pub fn check_fields(&self, rules: &FieldRules, prices: Option<&PriceTable>) -> Result<(), BodyError> {

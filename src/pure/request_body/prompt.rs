@@ -7,7 +7,7 @@ use super::parts::walk_message_member;
 use super::pieces::{PartKind, Piece, found_control, found_value};
 use super::priced::CACHE_CONTROL;
 use super::scan::{Fault, Kind, Scanner, Span, Text, Value, Walk};
-use super::{BodyError, Endpoint, RequestBody, controls, fold, text};
+use super::{BodyError, Endpoint, PromptBounds, RequestBody, controls, fold, text};
 
 /// How much prompt a request holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -47,6 +47,21 @@ impl Prompt {
 }
 
 impl RequestBody {
+    /// What the images, sounds and files of a chat, and its parts of an unknown kind, are at most: each the figure for its kind, or the context
+    /// window without one.
+    pub fn part_tokens_bound(&self, bounds: &PromptBounds) -> u64 {
+        let prompt = &self.prompt;
+        let parts = [
+            (prompt.images, bounds.image_tokens_each),
+            (prompt.audios, bounds.audio_tokens_each),
+            (prompt.files, bounds.file_tokens_each),
+            (u64::from(prompt.open_ended), None),
+        ];
+        parts.iter().fold(0_u64, |sum, &(count, each)| {
+            sum.saturating_add(count.saturating_mul(each.unwrap_or(bounds.context_length)))
+        })
+    }
+
     /// Walks the body again for its text.
     pub(super) fn visit(&self, found: &mut dyn FnMut(&str)) -> Result<(), Fault> {
         let bytes = &*self.bytes;

@@ -105,6 +105,11 @@ impl WholeTap {
         !self.scanner.is_complete() && !self.scanner.is_broken()
     }
 
+    /// It stopped within the object that it is.
+    pub fn stopped_within(&self) -> bool {
+        self.scanner.is_cut()
+    }
+
     /// What the answer was used for: see [`Reading::used`].
     pub(super) fn used(&self, usage: Usage, is_reported: bool, tariff: &Tariff<'_>) -> Used<'_> {
         self.reading.used(usage, is_reported, tariff)

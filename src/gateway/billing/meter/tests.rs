@@ -439,10 +439,17 @@ fn an_answer_of_which_nothing_was_passed_on_has_no_completion() {
     pass(&mut ctx, cut, false);
     let metered = taken(&mut ctx).finish();
     assert_eq!((metered.delivered.0, metered.began), (3, true));
+    assert!(metered.is_part_passed && !metered.is_over);
     let mut ctx = books.call(4, &WHOLE);
     meter(&mut ctx).stop_gathering();
     pass(&mut ctx, r#"{"error":{"code":429,"message":"no"}}"#, true);
     assert!(taken(&mut ctx).finish().is_error);
+
+    // Blank lines alone are nothing of an answer.
+    let mut ctx = books.call(5, &WHOLE);
+    meter(&mut ctx).stop_gathering();
+    pass(&mut ctx, "\n\n", false);
+    assert!(!taken(&mut ctx).finish().is_part_passed);
 }
 
 #[test]

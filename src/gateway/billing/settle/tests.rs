@@ -18,6 +18,8 @@ fn metered(reported: Option<(u64, u64)>, delivered: u64) -> Metered {
         delivered: CompletionTokens(delivered),
         is_error: false,
         is_complete: false,
+        is_over: false,
+        is_part_passed: false,
         began: true,
         rejected_reports: 0,
         is_implausible: false,
@@ -86,7 +88,50 @@ fn an_answer_of_which_nothing_was_passed_on_is_free_when_its_request_is_dropped(
 
 #[test]
 fn a_client_that_leaves_pays_for_the_prompt_once_the_upstream_has_answered() {
-    for ending in [Ending::ClientGone, Ending::DrainEnded { elapsed_ms: 9 }] {
+    for ending in [
+        Ending::ClientGone,
+        Ending::DrainEnded { elapsed_ms: 9 },
+        Ending::DrainFailed,
+    ] {
         assert_eq!(charge(&metered(None, 0), ending), Charge::PromptToCount);
+    }
+}
+
+#[test]
+fn a_whole_answer_that_passed_and_broke_off_is_owed_though_nothing_of_it_is_counted() {
+    let passed = |reported| Metered {
+        is_part_passed: true,
+        ..metered(reported, 0)
+    };
+    let broken = |metered: &Metered| charge(metered, Ending::UpstreamFailed);
+    assert_eq!(broken(&passed(None)), Charge::PromptToCount);
+    assert!(matches!(broken(&passed(Some((5, 0)))), Charge::Reported(usage) if usage.prompt.0 == 5));
+    let error = Metered {
+        is_error: true,
+        ..passed(Some((5, 0)))
+    };
+    assert_eq!(broken(&error), Charge::Nothing);
+}
+
+#[test]
+fn a_client_is_why_there_is_no_report_only_where_it_left_while_one_could_come() {
+    let over = Metered {
+        is_over: true,
+        ..metered(None, 3)
+    };
+    let error = Metered {
+        is_error: true,
+        ..metered(None, 3)
+    };
+    for (ending, is_clients) in [
+        (Ending::ClientGone, true),
+        (Ending::DrainEnded { elapsed_ms: 9 }, true),
+        (Ending::DrainFailed, false),
+        (Ending::UpstreamFailed, false),
+        (Ending::Complete, false),
+        (Ending::Dropped, false),
+    ] {
+        assert_eq!(is_unread(&metered(None, 3), ending), is_clients, "{ending:?}");
+        assert!(!is_unread(&over, ending) && !is_unread(&error, ending), "{ending:?}");
     }
 }

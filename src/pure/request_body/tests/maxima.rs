@@ -81,6 +81,36 @@ fn a_budget_of_reasoning_demands_a_larger_maximum() {
 }
 
 #[test]
+fn a_request_asks_for_reasoning_unless_its_settings_are_absent_or_switch_it_off() {
+    for (members, is_asked) in [
+        (r#""thinking":{"type":"enabled","budget_tokens":1024}"#, true),
+        (r#""thinking":{"budget_tokens":1}"#, true),
+        (r#""thinking":{"budget_tokens":1.5e3}"#, true),
+        (r#""thinking":{"type":"adaptive"}"#, true),
+        (r#""thinking":{"type":"disabled"}"#, false),
+        (r#""thinking":{"type":"disabled","budget_tokens":0}"#, false),
+        (r#""thinking":{"type":"disabled","type":"enabled"}"#, true),
+        (r#""thinking":{"typ\u0065":"\u0065nabled"}"#, true),
+        (r#""thinking":null"#, false),
+        (r#""thinking":{}"#, false),
+        (r#""reasoning":{"max_tokens":2000}"#, true),
+        (r#""reasoning":{"max_tokens":0}"#, false),
+        (r#""reasoning":{"effort":"high"}"#, true),
+        (r#""reasoning":{"effort":"none"}"#, false),
+        (r#""reasoning":{"effort":null}"#, false),
+        (r#""reasoning":{"enabled":true}"#, true),
+        (r#""reasoning":{"enabled":false,"exclude":true}"#, false),
+        (r#""reasoning_effort":"low""#, true),
+        (r#""reasoning_effort":"none""#, false),
+        (r#""reasoning_effort":null"#, false),
+        (r#""reasoning_effort":"none","reasoning_effort":"high""#, true),
+        (r#""seed":1"#, false),
+    ] {
+        assert_eq!(check_accepted(members).asks_reasoning(), is_asked, "{members}");
+    }
+}
+
+#[test]
 fn a_key_that_folds_to_a_known_one_is_refused_at_every_level() {
     for (members, field) in [
         (r#""Model":"paid""#, "model"),
@@ -95,6 +125,7 @@ fn a_key_that_folds_to_a_known_one_is_refused_at_every_level() {
         (r#""stream_options":{"Include_usage":false}"#, "include_usage"),
         (r#""tools":[{"type":"function","Type":"web_search"}]"#, "type"),
         (r#""thinking":{"Budget_tokens":5}"#, "budget_tokens"),
+        (r#""reasoning":{"Effort":"high"}"#, "effort"),
     ] {
         check_member_refused(members, BodyError::Misspelled { field });
     }

@@ -82,6 +82,37 @@ fn a_request_asks_for_media_when_it_has_or_wants_some() {
 }
 
 #[test]
+fn what_cannot_be_counted_is_known_by_a_report_alone() {
+    for (part, is_unknown) in [
+        (r#"{"type":"text","text":"hi"}"#, false),
+        (r#"{"type":"text","text":"hi","cache_control":{}}"#, true),
+        (r#"{"type":"image_url","image_url":{"url":"https://x/y"}}"#, true),
+        (r#"{"type":"input_audio","input_audio":{"data":"QUJD"}}"#, true),
+        (r#"{"type":"file","file":{"file_data":"QUJD"}}"#, true),
+        (r#"{"type":"film","film":"x"}"#, true),
+    ] {
+        let body = with_content(&format!("[{part}]"));
+        assert_eq!(body.is_known_by_report_alone(), is_unknown, "{part}");
+    }
+    for (members, is_unknown) in [
+        (r#""modalities":["text","audio"]"#, true),
+        (r#""cache_control":{"ttl":"1h"}"#, true),
+        (r#""thinking":{"type":"enabled","budget_tokens":1024}"#, true),
+        (r#""reasoning_effort":"none""#, false),
+        (r#""cache_control":null,"modalities":null"#, false),
+        (r#""service_tier":"flex","max_tokens":5"#, false),
+    ] {
+        assert_eq!(
+            check_accepted(members).is_known_by_report_alone(),
+            is_unknown,
+            "{members}"
+        );
+    }
+    let embedded = embeddings(r#"{"model":"m","input":["a","b"]}"#).unwrap();
+    assert!(!embedded.is_known_by_report_alone());
+}
+
+#[test]
 fn a_request_asks_for_the_tier_that_it_names_in_plain_text() {
     for (value, tier) in [
         (r#""flex""#, Some("flex")),

@@ -1,0 +1,54 @@
+//! The rule of what a call owes, by what its meter saw and how it ended.
+
+use crate::gateway::billing::closed_call::Ending;
+use crate::gateway::billing::metered::Metered;
+use crate::pure::usage::Usage;
+
+/// What the meter's figures come to.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Charge {
+    /// Nothing was delivered, or what came was an error.
+    Nothing,
+    /// Both sides are known.
+    Reported(Usage),
+    /// The completion was counted; the prompt has to be.
+    PromptToCount,
+}
+
+/// The rule: an upstream that failed with nothing delivered is free; the provider's report of a whole answer wins; without one, an
+/// answer that has begun costs its prompt and what was delivered. Of a whole answer that passed on as it came something was delivered,
+/// though no text of it may be counted: vectors, sounds.
+pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
+    let delivered = metered.delivered.0 > 0;
+    let has_failed = ending == Ending::UpstreamFailed && !metered.is_complete && !metered.is_part_passed;
+    if !delivered && (metered.is_error || has_failed) {
+        return Charge::Nothing;
+    }
+    if let Some(mut reported) = metered.reported {
+        if !metered.is_complete {
+            // A report that came before the end, such as one with each event, may be behind what was delivered.
+            reported.completion = reported.completion.max(metered.delivered);
+        }
+        return Charge::Reported(reported);
+    }
+    match ending {
+        _ if delivered => Charge::PromptToCount,
+        // An answer without a token is paid for when it came to its end; one of which nothing came is not.
+        Ending::Complete | Ending::Dropped | Ending::UpstreamFailed if !metered.began => Charge::Nothing,
+        Ending::Complete
+        | Ending::UpstreamFailed
+        | Ending::ClientGone
+        | Ending::DrainEnded { .. }
+        | Ending::DrainFailed
+        | Ending::Dropped => Charge::PromptToCount,
+    }
+}
+
+/// Whether the client is why there is no report: it left while one could still come, and nothing else ended the answer. What cannot be
+/// counted is owed as it was held then, or to leave would make it free. Where the provider itself reports nothing, it is not.
+pub(super) fn is_unread(metered: &Metered, ending: Ending) -> bool {
+    match ending {
+        Ending::ClientGone | Ending::DrainEnded { .. } => !metered.is_over && !metered.is_error,
+        Ending::Complete | Ending::UpstreamFailed | Ending::DrainFailed | Ending::Dropped => false,
+    }
+}
