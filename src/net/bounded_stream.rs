@@ -59,6 +59,8 @@ struct Stall {
     at_most: Option<Duration>,
     /// Runs while nothing is taken.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Told when that begins and ends.
+    told: Option<Arc<HeadLimit>>,
 }
 
 impl<S: AsyncWrite + Unpin> BoundedStream<S> {
@@ -66,11 +68,12 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
     pub(crate) fn of_client(inner: S, limit: Arc<HeadLimit>, write_max: Duration) -> BoundedStream<S> {
         BoundedStream {
             inner,
-            side: Side::Client(limit, Arc::default()),
+            side: Side::Client(Arc::clone(&limit), Arc::default()),
             output: WriteBuffer::new(Heads::OfAnswers),
             stall: Stall {
                 at_most: Some(write_max),
                 timer: None,
+                told: Some(limit),
             },
         }
     }
@@ -84,6 +87,7 @@ impl<S: AsyncWrite + Unpin> BoundedStream<S> {
             stall: Stall {
                 at_most: None,
                 timer: None,
+                told: None,
             },
         }
     }
@@ -99,15 +103,26 @@ impl Stall {
     /// Passes on what became of a write; an error once it has waited for too long.
     fn limit<T>(&mut self, written: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if written.is_ready() {
-            self.timer = None;
+            if self.timer.take().is_some() {
+                self.tell(false);
+            }
             return written;
         }
         let Some(at_most) = self.at_most else {
             return Poll::Pending;
         };
+        if self.timer.is_none() {
+            self.tell(true);
+        }
         let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(at_most)));
         ready!(timer.as_mut().poll(context));
         Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+
+    fn tell(&self, is_stalled: bool) {
+        if let Some(limit) = &self.told {
+            limit.stalls(is_stalled);
+        }
     }
 }
 
@@ -317,5 +332,28 @@ impl<S: AsyncWrite + Unpin + GetSocketDigest> GetSocketDigest for BoundedStream<
 
     fn set_socket_digest(&mut self, digest: SocketDigest) {
         self.inner.set_socket_digest(digest);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn while_a_client_takes_nothing_its_connection_is_not_between_requests() {
+        let limit = HeadLimit::new();
+        let mut stall = Stall {
+            at_most: Some(Duration::from_secs(60)),
+            timer: None,
+            told: Some(Arc::clone(&limit)),
+        };
+        let context = &mut Context::from_waker(Waker::noop());
+        let taken = || Poll::Ready(Ok(()));
+        assert!(stall.limit(taken(), context).is_ready() && limit.is_between_requests());
+        for _ in 0..2 {
+            assert!(stall.limit::<()>(Poll::Pending, context).is_pending());
+            assert!(!limit.is_between_requests());
+        }
+        assert!(stall.limit(taken(), context).is_ready() && limit.is_between_requests());
     }
 }

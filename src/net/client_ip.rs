@@ -37,8 +37,21 @@ pub(crate) fn is_over_tls(peer: IpAddr, headers: &HeaderMap, trusted: &[Network]
 
 /// What limits count by: an IPv4 address, or the network of 2^64 addresses that is given to one customer in IPv6.
 pub(crate) fn group(address: IpAddr) -> IpAddr {
+    first_of(address, GROUP_BITS)
+}
+
+/// An IPv4 address, or the largest network that one customer is usually given in IPv6: it has 65,536 of those that limits count by.
+pub(crate) fn site(address: IpAddr) -> IpAddr {
+    first_of(address, SITE_BITS)
+}
+
+/// An IPv4 address, or the first address of the network of so many bits in IPv6.
+fn first_of(address: IpAddr, bits: u32) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(v6) => IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !u128::from(u64::MAX))),
+        IpAddr::V6(v6) => {
+            let host = u128::MAX.checked_shr(bits).unwrap_or(0);
+            IpAddr::V6(Ipv6Addr::from_bits(v6.to_bits() & !host))
+        }
         v4 @ IpAddr::V4(_) => v4,
     }
 }
@@ -58,6 +71,10 @@ const FORWARDED_FOR: &str = "x-forwarded-for";
 const FORWARDED_PROTO: &str = "x-forwarded-proto";
 /// Stands for a line that is no text: no address, so that nothing left of it is believed.
 const UNREADABLE: &str = "?";
+/// Bits of the networks of IPv6 that limits count by.
+const GROUP_BITS: u32 = 64;
+/// Bits of those that one customer may have at most.
+const SITE_BITS: u32 = 48;
 /// Proxies that a request may have passed.
 const HOPS_MAX: usize = 32;
 
@@ -135,5 +152,9 @@ mod tests {
         assert_eq!(group_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::");
         assert_eq!(group_of("203.0.113.9"), "203.0.113.9");
         assert_eq!(group_of("::ffff:203.0.113.9"), "203.0.113.9");
+        let site_of = |text: &str| site(text.parse().unwrap()).to_string();
+        assert_eq!(site_of("2001:db8:1:2:3:4:5:6"), "2001:db8:1::");
+        assert_eq!(site_of("203.0.113.9"), "203.0.113.9");
+        assert_eq!(site_of("::ffff:203.0.113.9"), "203.0.113.9");
     }
 }

@@ -1,13 +1,20 @@
 //! The limits of a client's connection over HTTP/1: how much of a head may come, and how long it may take. Pingora would take a megabyte
 //! of it, and wait without end.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::chunk_check::{BareLineEnd, ChunkCheck, split_head};
 
-/// What a connection's reader and its handler tell each other of the head that is waited for.
+/// What a connection's reader, its handler and whoever has to end connections tell each other of the head that is waited for.
 #[derive(Debug)]
-pub(crate) struct HeadLimit(Mutex<Head>);
+pub(crate) struct HeadLimit {
+    head: Mutex<Head>,
+    /// Whether no request has begun, and no head has been waited for anew, since somebody asked for that.
+    is_unchanged: AtomicBool,
+    /// Whether the client takes nothing of what is written to it.
+    is_stalled: AtomicBool,
+}
 
 #[derive(Debug)]
 enum Head {
@@ -17,8 +24,10 @@ enum Head {
     Awaited(Awaited),
     /// It is there, and a chunked body's framing is looked at.
     Chunked(ChunkCheck),
-    /// It is there, or the connection speaks HTTP/2: there is nothing to limit.
+    /// It is there: there is nothing to limit.
     Free,
+    /// The connection speaks HTTP/2, and a request has begun: the same.
+    Http2,
 }
 
 #[derive(Debug)]
@@ -42,16 +51,21 @@ pub(crate) enum Excess {
 
 impl HeadLimit {
     pub(crate) fn new() -> Arc<HeadLimit> {
-        Arc::new(HeadLimit(Mutex::new(Head::First)))
+        Arc::new(HeadLimit {
+            head: Mutex::new(Head::First),
+            is_unchanged: AtomicBool::new(true),
+            is_stalled: AtomicBool::new(false),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Head> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.head.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A request begins over HTTP/2.
     pub(crate) fn lift(&self) {
-        *self.lock() = Head::Free;
+        *self.lock() = Head::Http2;
+        self.is_unchanged.store(false, Ordering::Relaxed);
     }
 
     /// From now on a head is waited for; the time of a connection's first one runs already.
@@ -63,6 +77,10 @@ impl HeadLimit {
             is_timed,
             is_seen_silent: false,
         });
+        // The first one is waited for since the connection began.
+        if !is_timed {
+            self.is_unchanged.store(false, Ordering::Relaxed);
+        }
     }
 
     /// The head is there; `is_chunked`: its body comes in chunks.
@@ -90,6 +108,23 @@ impl HeadLimit {
         matches!(*self.lock(), Head::First | Head::Awaited(_))
     }
 
+    /// Whether no request is under way, and nothing that was written waits for the client to take it. How many requests of a connection over
+    /// HTTP/2 are under way is not known here.
+    pub(crate) fn is_between_requests(&self) -> bool {
+        let is_stalled = self.is_stalled.load(Ordering::Acquire);
+        !is_stalled && matches!(*self.lock(), Head::First | Head::Awaited(_) | Head::Http2)
+    }
+
+    /// Whether no request has begun, and no head has been waited for anew, since this was asked before, or since the connection began.
+    pub(crate) fn is_unchanged(&self) -> bool {
+        self.is_unchanged.swap(true, Ordering::Relaxed)
+    }
+
+    /// The client takes nothing of what is written to it, or has taken all of it.
+    pub(crate) fn stalls(&self, is_stalled: bool) {
+        self.is_stalled.store(is_stalled, Ordering::Release);
+    }
+
     /// Asked each time that a head's time is over: whether it has run since the last time. What has begun to come meanwhile has the
     /// next one to end, so that an idle connection needs no clock of its own.
     pub(crate) fn is_late(&self) -> bool {
@@ -100,7 +135,7 @@ impl HeadLimit {
                 awaited.is_timed |= !awaited.raw.is_empty();
                 was_timed
             }
-            Head::Chunked(_) | Head::Free => false,
+            Head::Chunked(_) | Head::Free | Head::Http2 => false,
         }
     }
 
@@ -112,7 +147,7 @@ impl HeadLimit {
                 let is_silent = awaited.raw.is_empty();
                 std::mem::replace(&mut awaited.is_seen_silent, is_silent) && is_silent
             }
-            Head::First | Head::Chunked(_) | Head::Free => false,
+            Head::First | Head::Chunked(_) | Head::Free | Head::Http2 => false,
         }
     }
 
@@ -122,7 +157,7 @@ impl HeadLimit {
     /// When it is not to be passed on, see [`Excess`].
     pub(crate) fn read(&self, bytes: &[u8]) -> Result<(), Excess> {
         match &mut *self.lock() {
-            Head::First | Head::Free => Ok(()),
+            Head::First | Head::Free | Head::Http2 => Ok(()),
             Head::Chunked(check) => check.read(bytes).map_err(|BareLineEnd| Excess::Framing),
             Head::Awaited(awaited) => {
                 if awaited.raw.len() >= HEAD_BYTES_MAX {
@@ -175,6 +210,24 @@ mod tests {
         assert!(limit.stays_silent());
         limit.read(b"P").unwrap();
         assert!(!limit.stays_silent() && !limit.stays_silent());
+    }
+
+    #[test]
+    fn between_requests_a_connection_is_unchanged_until_the_next_one_is_waited_for() {
+        let limit = HeadLimit::new();
+        limit.begin();
+        assert!(limit.is_between_requests() && limit.is_unchanged(), "it waits since it began");
+        limit.head_came(false).unwrap();
+        assert!(!limit.is_between_requests());
+        limit.begin();
+        assert!(limit.is_between_requests() && !limit.is_unchanged(), "it waits anew");
+        assert!(limit.is_unchanged());
+        limit.lift();
+        assert!(limit.is_between_requests() && !limit.is_unchanged(), "a request of HTTP/2 came");
+        limit.stalls(true);
+        assert!(!limit.is_between_requests(), "an answer is not taken");
+        limit.stalls(false);
+        assert!(limit.is_between_requests() && limit.is_unchanged());
     }
 
     #[test]

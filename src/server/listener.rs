@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -27,7 +27,6 @@ use crate::gateway::Tollgate;
 use crate::gateway::shutdown::{CutWaker, Lifecycle};
 use crate::gateway::snapshot::Snapshot;
 use crate::net::bounded_stream::BoundedStream;
-use crate::net::client_ip;
 use crate::net::head_limit::HeadLimit;
 
 /// What Pingora's listener hands its connections to.
@@ -49,15 +48,17 @@ impl Listener {
         }
     }
 
-    /// A permit for the connection, unless too many are open. A trusted proxy brings many clients, so it counts in the total alone.
-    fn place(&self, stream: &Stream, snapshot: &Snapshot) -> Option<ConnectionPermit> {
+    /// A permit for the connection, unless too many are open and none of them can make room. A trusted proxy brings many clients, so it
+    /// counts in the total alone.
+    fn place(&self, stream: &Stream, snapshot: &Snapshot, limit: &Arc<HeadLimit>) -> Option<ConnectionPermit> {
         let config = &snapshot.config;
-        let counted = peer(stream).filter(|peer| !config.trusted_proxies.iter().any(|proxy| proxy.contains(*peer)));
+        let peer = peer(stream);
+        let is_proxy = peer.is_some_and(|peer| config.trusted_proxies.iter().any(|proxy| proxy.contains(peer)));
         let most = ConnectionLimits {
             total: config.connections_max,
             per_address: config.connections_per_address_max,
         };
-        self.connections.take(counted.map(client_ip::group), most)
+        self.connections.take(peer, is_proxy, limit, most)
     }
 }
 
@@ -66,12 +67,19 @@ impl ServerApp for Listener {
     async fn process_new(self: &Arc<Self>, stream: Stream, shutdown: &ShutdownWatch) -> Option<Stream> {
         let _open = self.life.connect();
         let snapshot = self.tollgate.snapshot();
-        let _place = self.place(&stream, &snapshot)?;
-        let timeouts = snapshot.config.timeouts;
         let limit = HeadLimit::new();
+        let place = self.place(&stream, &snapshot, &limit)?;
+        let timeouts = snapshot.config.timeouts;
         // In a box, for what a handshake needs would else be part of the connection for as long as that lives.
-        let greeting = Box::pin(greet(stream, &snapshot, &limit, shutdown));
-        let (stream, h2c) = tokio::time::timeout(timeouts.head, greeting).await.ok()??;
+        let greeting = Box::pin(async {
+            let greeted = tokio::time::timeout(timeouts.head, greet(stream, &snapshot, &limit, shutdown));
+            tokio::select! {
+                biased;
+                greeted = greeted => greeted.ok().flatten(),
+                () = place.makes_room() => None,
+            }
+        });
+        let (stream, h2c) = greeting.await?;
         drop(snapshot);
         let mut options = HttpServerOptions::default();
         options.h2c = h2c;
@@ -82,11 +90,14 @@ impl ServerApp for Listener {
             limit: Arc::clone(&limit),
             life: Arc::clone(&self.life),
         });
+        place.served_by(&conversation);
         let visit = ConnectionTask {
             talk: conversation.process_new(stream, shutdown),
             cut: self.life.cut_waker(),
             ends: Box::pin(ends_without_head(&limit, timeouts.head, shutdown)),
             limit: &limit,
+            place: &place,
+            wakes: None,
         };
         visit.await;
         None
@@ -100,16 +111,38 @@ struct ConnectionTask<'task> {
     cut: CutWaker<'task>,
     limit: &'task HeadLimit,
     ends: BoxFuture<'task, ()>,
+    place: &'task ConnectionPermit,
+    /// Whom `place` wakes.
+    wakes: Option<Waker>,
 }
 
 impl Future for ConnectionTask<'_> {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
-        let ConnectionTask { talk, cut, limit, ends } = &mut *self;
+        let ConnectionTask {
+            talk,
+            cut,
+            limit,
+            ends,
+            place,
+            wakes,
+        } = &mut *self;
         cut.wake_with(context);
+        if wakes.as_ref().is_none_or(|waker| !waker.will_wake(context.waker())) {
+            place.wakes(context.waker());
+            *wakes = Some(context.waker().clone());
+        }
+        let was_idle = place.is_to_end() && place.is_idle();
         if talk.as_mut().poll(context).is_ready() {
             return Poll::Ready(());
+        }
+        if place.is_to_end() && place.is_idle() {
+            if was_idle {
+                return Poll::Ready(());
+            }
+            // A request has ended meanwhile, perhaps in another task: what it left to be sent is sent first.
+            context.waker().wake_by_ref();
         }
         // During a call no head is waited for, and the clock is not looked at each time that the call goes on.
         if limit.waits_for_head() {

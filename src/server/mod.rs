@@ -9,6 +9,7 @@ pub(crate) mod connections;
 mod console;
 pub(crate) mod descriptor;
 pub(crate) mod handover;
+mod idle_order;
 pub(crate) mod journal_task;
 pub mod listener;
 pub mod open;

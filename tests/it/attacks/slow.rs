@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::chat::{PROMPT, request};
 use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::process::open_connections;
-use crate::harness::{Gateway, Raw, Reply, Setup, Upstream, eventually, within};
+use crate::harness::{Cue, Gateway, Raw, Reply, Setup, Upstream, eventually, within};
 
 /// Sends these bytes and nothing more; the connection must be closed without an answer.
 async fn check_closed(address: SocketAddr, name: &str, bytes: &[u8]) {
@@ -203,41 +203,96 @@ async fn connections_are_counted_in_all_and_by_address() {
     }
 }
 
-/// The most in all, whoever they come from: an address of its own does not help, and neither does a trusted proxy.
+/// A connection from this address of loopback that is served and idle, as soon as there is room for it.
+async fn served_from(local: u8, gateway: &Gateway) -> Raw {
+    eventually("there is room for a connection", async || {
+        let mut raw = Raw::connect_from([127, 0, 0, local], gateway.address).await;
+        raw.try_send(HEALTH).await.ok()?;
+        raw.try_answer().await.map(|answer| {
+            answer.ok();
+            raw
+        })
+    })
+    .await
+}
+
+/// A connection from there is closed, whatever it asks.
+async fn check_refused(local: u8, gateway: &Gateway) {
+    let mut raw = Raw::connect_from([127, 0, 0, local], gateway.address).await;
+    let _gone = raw.try_send(HEALTH).await;
+    raw.closed().await;
+}
+
+/// At the most in all, whoever they come from: an address of its own does not help against running calls, and neither does a trusted proxy.
 #[tokio::test]
-async fn no_more_connections_than_the_most_in_all_are_served() {
-    let upstream = Upstream::unused().await;
+async fn idle_connections_make_room_and_running_calls_do_not() {
     for proxies in [json!([]), json!(["127.0.0.0/8"])] {
+        let cue = Cue::new();
+        let upstream = Upstream::always(Reply::chat("Hi", 9, 1).once(&cue)).await;
         let setup = Setup::over(&upstream).conf(|conf| {
             conf["connections_max"] = 3.into();
             conf["connections_per_address_max"] = 2.into();
             conf["trusted_proxies"] = proxies;
         });
         let gateway = setup.start().await;
-        let health = "GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n";
-        let mut open = Vec::new();
-        for local in 1..=3 {
+        let mut running = Vec::new();
+        for local in 1..=2 {
             let mut raw = Raw::connect_from([127, 0, 0, local], gateway.address).await;
-            raw.send(health).await;
+            raw.post(&gateway, "/llm/chat", &request(SMALL)).await;
+            running.push(raw);
+        }
+        upstream.asked(2).await;
+        let mut idle = served_from(3, &gateway).await;
+        let mut fourth = served_from(4, &gateway).await;
+        idle.closed().await;
+        fourth.post(&gateway, "/llm/chat", &request(SMALL)).await;
+        running.push(fourth);
+        upstream.asked(3).await;
+        for local in 4..=6 {
+            check_refused(local, &gateway).await;
+        }
+        cue.give_all();
+        for raw in &mut running {
             raw.answer().await.ok();
-            open.push(raw);
         }
-        for local in 3..=6 {
-            let mut raw = Raw::connect_from([127, 0, 0, local], gateway.address).await;
-            let _gone = raw.try_send(health).await;
-            raw.closed().await;
-        }
-        // Those that have a place keep it.
-        for raw in &mut open {
-            raw.send(health).await;
-            raw.answer().await.ok();
-        }
-        open.pop().unwrap().close();
-        eventually("a place is free again", async || {
-            let mut raw = Raw::connect_from([127, 0, 0, 7], gateway.address).await;
-            raw.try_send(health).await.ok()?;
-            raw.try_answer().await.map(drop)
-        })
-        .await;
+        served_from(7, &gateway).await;
+        gateway.check_books().await;
     }
 }
+
+/// Whoever holds the most makes room, also with connections on which nothing was ever sent.
+#[tokio::test]
+async fn the_address_with_the_most_idle_connections_makes_room() {
+    let upstream = Upstream::unused().await;
+    let setup = Setup::over(&upstream).conf(|conf| conf["connections_max"] = 3.into());
+    let gateway = setup.start().await;
+    let mut alone = Raw::connect_from([127, 0, 0, 1], gateway.address).await;
+    let mut first = Raw::connect_from([127, 0, 0, 2], gateway.address).await;
+    let mut second = Raw::connect_from([127, 0, 0, 2], gateway.address).await;
+    let mut newcomer = served_from(3, &gateway).await;
+    first.closed().await;
+    for raw in [&mut alone, &mut second, &mut newcomer] {
+        raw.send(HEALTH).await;
+        raw.answer().await.ok();
+    }
+}
+
+#[tokio::test]
+async fn idle_connections_of_http2_make_room_and_those_with_running_calls_do_not() {
+    let cue = Cue::new();
+    let upstream = Upstream::always(Reply::chat("Hi", 9, 1).once(&cue)).await;
+    let setup = Setup::over(&upstream).conf(|conf| conf["connections_max"] = 1.into());
+    let gateway = setup.start().await;
+    let h2c = gateway.h2c.clone();
+    let call = tokio::spawn(async move { h2c.post("/llm/chat", request(SMALL)).await });
+    upstream.asked(1).await;
+    for local in 1..=3 {
+        check_refused(local, &gateway).await;
+    }
+    cue.give_all();
+    call.await.unwrap().ok();
+    served_from(4, &gateway).await;
+    gateway.check_books().await;
+}
+
+const HEALTH: &str = "GET /api/v1/llm/health HTTP/1.1\r\nhost: x\r\n\r\n";
