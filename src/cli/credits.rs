@@ -132,6 +132,7 @@ fn add(args: AddArgs, config: &Config, format: Format) -> Result<Answer, Failure
 }
 
 fn posted(post: CreditPost, config: &Config, format: Format) -> Result<Answer, Failure> {
+    post.check_given().map_err(Failure::new)?;
     match ask(config, AdminOp::Credit(CreditOp::Post(post.clone())))? {
         AdminReply::Posted(Posted { added, balance, entry }) => {
             let post = CreditPost {

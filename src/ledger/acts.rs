@@ -121,8 +121,11 @@ impl Entry {
             Ok(AdminReply::Account(view)) => account_value(view),
             Ok(AdminReply::Credited { added, .. }) => self.with_credit(looked, json!({ "added": added })),
             Ok(AdminReply::Posted(posted)) => {
-                let mut credit = json!({ "added": posted.added, "at": posted.entry.at.to_string() });
-                if let (Some(fields), Some(balance)) = (credit.as_object_mut(), posted.entry.balance) {
+                let entry = &posted.entry;
+                // It may be less than was asked for.
+                let amount = entry.amount.to_string();
+                let mut credit = json!({ "added": posted.added, "amount": amount, "at": entry.at.to_string() });
+                if let (Some(fields), Some(balance)) = (credit.as_object_mut(), entry.balance) {
                     fields.insert("balance".to_owned(), balance.to_string().into());
                 }
                 self.with_credit(looked, credit)

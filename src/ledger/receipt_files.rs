@@ -7,7 +7,7 @@
 //! They say who bought what: what is made here is for the gateway's user alone. A file or a folder that is there keeps its mode.
 
 use std::fs::{DirBuilder, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -144,6 +144,8 @@ struct Writing {
     receipts: Vec<Receipt>,
     /// The last try failed, perhaps within a line.
     is_torn: bool,
+    /// The day whose file was written last.
+    day: Option<Day>,
     /// The day on which old files were looked for last.
     cleaned: Option<Day>,
 }
@@ -214,7 +216,8 @@ impl State {
             let is_other = |receipt: &Receipt| receipt.resolved.day() != day;
             let count = writing.receipts.iter().position(is_other);
             let count = count.unwrap_or(writing.receipts.len()).min(AT_ONCE);
-            let mut text = if writing.is_torn { vec![b'\n'] } else { Vec::new() };
+            let is_torn = writing.is_torn || (writing.day.replace(day) != Some(day) && self.ends_within_a_line(day));
+            let mut text = if is_torn { vec![b'\n'] } else { Vec::new() };
             for receipt in writing.receipts.iter().take(count) {
                 match serde_json::to_writer(&mut text, receipt) {
                     Ok(()) => text.push(b'\n'),
@@ -235,6 +238,28 @@ impl State {
                 log::warn!("receipts can be written to {} again", self.folder.display());
             }
             writing.receipts.drain(..count);
+        }
+    }
+
+    /// Whether the day's file ends within a line, as that of a process that found the disk full does. In doubt it does: an empty line does
+    /// no harm.
+    fn ends_within_a_line(&self, day: Day) -> bool {
+        let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
+        let ends_with_a_line = || -> std::io::Result<bool> {
+            let about = std::fs::metadata(&path)?;
+            // A pipe is not read, for that could wait.
+            if !about.is_file() || about.len() == 0 {
+                return Ok(true);
+            }
+            let mut file = std::fs::File::open(&path)?;
+            let mut last = [0u8];
+            file.seek(SeekFrom::End(-1))?;
+            file.read_exact(&mut last)?;
+            Ok(last == *b"\n")
+        };
+        match ends_with_a_line() {
+            Ok(ends) => !ends,
+            Err(error) => error.kind() != std::io::ErrorKind::NotFound,
         }
     }
 

@@ -124,12 +124,14 @@ impl AccountTerms {
         for (name, value) in &change.metadata {
             let is_name =
                 !name.is_empty() && name.len() <= METADATA_NAME_BYTES_MAX && !name.chars().any(char::is_control);
-            let is_value = value
-                .as_ref()
-                .is_none_or(|value| value.len() <= METADATA_VALUE_BYTES_MAX);
+            // One of before there was this rule stays, also where it is said again.
+            let is_value = value.as_ref().is_none_or(|value| {
+                let is_line = !value.chars().any(char::is_control) || self.metadata.get(name) == Some(value);
+                value.len() <= METADATA_VALUE_BYTES_MAX && is_line
+            });
             if !is_name || !is_value {
                 return Err(format!(
-                    "metadata has names of 1 to {METADATA_NAME_BYTES_MAX} bytes without control characters, and values of at most {METADATA_VALUE_BYTES_MAX} bytes"
+                    "metadata has names of 1 to {METADATA_NAME_BYTES_MAX} bytes, and values of at most {METADATA_VALUE_BYTES_MAX} bytes, both without control characters"
                 ));
             }
             match value {
@@ -197,6 +199,20 @@ mod tests {
         assert!(one(METADATA_NAME_BYTES_MAX + 1, 0).is_err());
         assert!(one(1, METADATA_VALUE_BYTES_MAX + 1).is_err());
         assert!(one(0, 0).is_err());
+        let said = |terms: &AccountTerms, value: &str| {
+            terms.changed(&TermsChange {
+                metadata: [("n".to_owned(), Some(value.to_owned()))].into(),
+                ..TermsChange::default()
+            })
+        };
+        for value in ["a\nb", "\r", "\t", "\u{7f}", "\u{85}"] {
+            assert!(said(&AccountTerms::default(), value).is_err(), "{value:?}");
+            // Kept by an earlier version.
+            let kept = format!(r#"{{"metadata":{{"n":{}}}}}"#, serde_json::json!(value));
+            let kept: AccountTerms = serde_json::from_str(&kept).unwrap();
+            assert_eq!(said(&kept, value), Ok(kept.clone()));
+            assert_eq!(said(&kept, "one line").unwrap().metadata["n"], "one line");
+        }
         let many = |count: usize| {
             AccountTerms::default().changed(&TermsChange {
                 metadata: (0..count).map(|n| (n.to_string(), Some(String::new()))).collect(),

@@ -70,6 +70,9 @@ def mend_body(path, body):
     if path.endswith("/credits") and isinstance(body.get("amount"), str) and AMOUNT.fullmatch(body["amount"]):
         # Thousands of them stay in the range of a balance, and none takes what is not there.
         body["amount"] = "0." + (body["amount"].partition(".")[2].rstrip("0") or "5")
+        if body.get("kind") == "refund":
+            # A refund takes credit.
+            body["kind"] = "correction"
     for name in ("monthly_quota", "low_balance", "limit", "end_user_limit"):
         # An amount has a range, which no pattern says.
         if isinstance(body.get(name), str) and AMOUNT.fullmatch(body[name]) and len(body[name].partition(".")[0]) == 7:

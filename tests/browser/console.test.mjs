@@ -329,6 +329,8 @@ test("a double click posts once, and an account is suspended, resumed and closed
 
 test("terms and metadata are changed, and are text wherever they are shown", async () => {
   const name = shop(3), { page, problems } = await pageOf(browser, 1280);
+  // No line NAME=VALUE can show it: it stays as it is.
+  await api("PATCH", `/v1/accounts/${name}`, { metadata: { "a=b": "c" } });
   await signIn(page);
   await toAccount(page, name);
   await page.click("text=Change terms");
@@ -338,7 +340,7 @@ test("terms and metadata are changed, and are text wherever they are shown", asy
   await page.click("dialog button[type=submit]");
   await told(page, "The terms are saved.");
   const { body } = await api("GET", `/v1/accounts/${name}`);
-  assert.deepEqual([body.low_balance, body.monthly_quota, body.own_quota, body.metadata.owner], ["2.5", "40", true, SCRIPT]);
+  assert.deepEqual([body.low_balance, body.monthly_quota, body.own_quota, body.metadata.owner, body.metadata["a=b"]], ["2.5", "40", true, SCRIPT, "c"]);
   assert.ok((await page.textContent("main")).includes(SCRIPT));
   // Opened and saved as it is, nothing changes.
   await page.click("text=Change terms");

@@ -6,7 +6,7 @@ use super::key_id;
 use super::shapes::limit_value;
 use crate::ledger::admin::AdminOp;
 use crate::ledger::admin::accounts::AccountOp;
-use crate::ledger::admin::credits::{CreditKind, CreditOp};
+use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost};
 use crate::ledger::admin::operators::OperatorOp;
 use crate::ledger::key_settings::AmountChange;
 use crate::pure::money::Credits;
@@ -29,7 +29,8 @@ pub(super) fn request_of(op: &AdminOp) -> Value {
                 Some(json!(change.metadata)).filter(|_| !change.metadata.is_empty()),
             ),
         ]),
-        AdminOp::CreditsAdd { .. } | AdminOp::Credit(CreditOp::Post(_)) => credit_of(op).unwrap_or_default(),
+        AdminOp::CreditsAdd { .. } => credit_of(op).unwrap_or_default(),
+        AdminOp::Credit(CreditOp::Post(post)) => with_flags(credit_of(op).unwrap_or_default(), post),
         AdminOp::KeyCreate {
             tier,
             domains,
@@ -81,6 +82,21 @@ pub(super) fn credit_of(op: &AdminOp) -> Option<Value> {
         })),
         _ => None,
     }
+}
+
+/// Adds how an entry of credit is to be posted, where that is not as most are.
+fn with_flags(mut asked: Value, post: &CreditPost) -> Value {
+    let flags = [
+        ("allow_negative", post.allow_negative),
+        ("as_available", post.as_available),
+        ("is_payment", post.is_payment),
+    ];
+    for (name, _) in flags.into_iter().filter(|(_, is_set)| *is_set) {
+        if let Some(fields) = asked.as_object_mut() {
+            fields.insert(name.to_owned(), true.into());
+        }
+    }
+    asked
 }
 
 /// An object of what is there.

@@ -1,13 +1,14 @@
 //! Commands about credit: entries of every kind, their list, and statements that add up.
 
+mod given;
+
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ledger::pico;
 use crate::ledger::terms::{AccountStatus, AccountTerms};
-use crate::ledger::{StoreError, UsageRow};
+use crate::ledger::{StoreError, UsageRow, pico};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Timestamp};

@@ -157,6 +157,29 @@ fn what_cannot_be_written_waits_and_comes_whole() {
     assert_eq!(lines, [receipt(1, NOW), receipt(2, NOW)]);
 }
 
+/// The disk was full in the middle of a line, and the process that wrote it has ended.
+#[test]
+fn after_a_line_that_an_earlier_process_left_torn_a_new_one_begins() {
+    let folder = tempfile::tempdir().unwrap();
+    for (day, number) in [("2026-11-20", 1u64), ("2026-11-21", 2)] {
+        let path = folder.path().join(format!("receipts-{day}.jsonl"));
+        std::fs::write(&path, "{\"resolved\":17").unwrap();
+        let resolved = NOW.plus_millis(i64::try_from(number - 1).unwrap() * DAY_MS);
+        for whole in [1, 2] {
+            let files = ReceiptFiles::start(folder.path(), 0, Clock::manual(NOW)).unwrap();
+            files.push(receipt(number, resolved));
+            files.close();
+            let text = std::fs::read_to_string(&path).unwrap();
+            let lines: Vec<_> = text.lines().collect();
+            assert_eq!(lines.len(), 1 + whole, "{text}");
+            for line in lines.iter().skip(1) {
+                let read: Receipt = serde_json::from_str(line).unwrap();
+                assert_eq!(read, receipt(number, resolved));
+            }
+        }
+    }
+}
+
 #[test]
 fn files_of_too_long_ago_are_deleted_and_others_are_not() {
     let folder = tempfile::tempdir().unwrap();

@@ -76,18 +76,14 @@ pub(super) fn audit(
     rule("sum of holds = held", books.holds, held);
     rule(MONTH_RULE, books.debits_of_month, books.used);
     let unordered = books.held_by.symmetric_difference(&order).count();
-    rule(
-        "every hold can expire",
-        0,
-        i128::try_from(unordered).unwrap_or(i128::MAX),
-    );
+    rule("every hold can expire", 0, as_credits(unordered));
     for scope in books
         .open
         .keys()
         .chain(books.open_counted.keys())
         .collect::<BTreeSet<_>>()
     {
-        let of = |counts: &BTreeMap<String, i128>| counts.get(scope).copied().unwrap_or(0);
+        let of = |counts: &BTreeMap<String, i128>| as_credits(counts.get(scope).copied().unwrap_or(0));
         rule("calls at once = open holds", of(&books.open_counted), of(&books.open));
     }
     for counter in books
@@ -104,12 +100,17 @@ pub(super) fn audit(
         );
     }
     let gone = books.limited.difference(&books.held_by).count();
-    rule(GONE_RULE, 0, i128::try_from(gone).unwrap_or(i128::MAX));
+    rule(GONE_RULE, 0, as_credits(gone));
     Ok(Some(books.tracked))
 }
 
 /// What a hold takes of limits, against the holds that there are: one that a gateway of an earlier version has freed is left.
 pub(super) const GONE_RULE: &str = "what counts under a limit is an open hold";
+
+/// A count in 10^-12 credit: a finding's figures are credits, and a count is shown as so many.
+pub(super) fn as_credits(count: impl TryInto<i128>) -> i128 {
+    count.try_into().unwrap_or(i128::MAX).saturating_mul(1_000_000_000_000)
+}
 
 /// Checks what a key has spent against its usage.
 ///
@@ -241,9 +242,44 @@ fn amount(text: &str) -> Result<i128, StoreError> {
 mod tests {
     use super::*;
 
+    fn text(text: &str) -> Value {
+        Value::BulkString(text.as_bytes().to_vec())
+    }
+
+    #[test]
+    fn a_count_is_shown_as_so_many() {
+        let fields = [
+            ("avail", "10"),
+            ("committed", "7"),
+            ("used", "0"),
+            ("month", "0"),
+            ("tr", "17"),
+            ("hone", "3 0 9 "),
+            ("htwo", "4 0 9 "),
+            ("w", "0 0 0 5"),
+            ("uhgone", "1 key_x t"),
+        ];
+        let fields = fields.iter().flat_map(|(name, value)| [text(name), text(value)]).collect();
+        let order = Value::Array(vec![text("other")]);
+        let books = Value::Array(vec![text(""), Value::Array(fields), order]);
+        let mut findings = Vec::new();
+        audit(&"acme".parse().unwrap(), &books, &mut findings).unwrap();
+        let told = |finding: &AuditFinding| {
+            let (expected, found) = (finding.expected.to_string(), finding.found.to_string());
+            [finding.rule.clone(), expected, found]
+        };
+        let told: Vec<_> = findings.iter().map(told).collect();
+        let expected = [
+            ["every hold can expire", "0", "3"],
+            ["calls at once = open holds", "2", "5"],
+            ["holds of a key = held of its limit", "0.000000000001", "0"],
+            [GONE_RULE, "0", "1"],
+        ];
+        assert_eq!(told, expected);
+    }
+
     #[test]
     fn what_a_key_spent_is_the_sum_of_its_usage() {
-        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
         let books = |spent: &str, fields: &[&str]| {
             let fields = fields.iter().map(|field| text(field)).collect();
             Value::Array(vec![text(spent), Value::Array(fields)])

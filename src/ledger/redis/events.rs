@@ -9,7 +9,7 @@ mod read;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join_all, try_join};
 use redis::Value;
 
 use super::account::account_keys;
@@ -103,8 +103,13 @@ impl Shared {
         let answered = self.run_script(link, &script::EVENT_CLAIM, &[&key], &arguments).await;
         let read = answered.and_then(|value| read::claimed(&value, place.as_ref(), claimed));
         match read {
-            Ok(Some(next)) => self.events.due(place, next),
-            Ok(None) => {}
+            Ok((next, dropped)) => {
+                // Where nothing is open any more, nobody asks for it again.
+                self.events.note_dropped(&place, dropped);
+                if let Some(next) = next {
+                    self.events.due(place, next);
+                }
+            }
             Err(error) => {
                 self.events.due(place, Timestamp(0));
                 return Err(error.into());
@@ -175,19 +180,21 @@ impl Shared {
             let counts = some.iter().map(async |place| {
                 let key = key_of(place.as_ref());
                 let count = self.run_script(link, &script::EVENT_COUNT, &[&key], &[]).await?;
-                read::count(&count)
+                let count = read::count(&count)?;
+                self.events.note_dropped(place, count.dropped);
+                Ok::<_, StoreError>(count)
             });
             for count in join_all(counts).await {
                 let count = count?;
                 all.open = all.open.saturating_add(count.open);
-                all.dropped = all.dropped.saturating_add(count.dropped);
                 all.oldest = [all.oldest, count.oldest].into_iter().flatten().min();
             }
         }
+        all.dropped = self.events.dropped();
         Ok(all)
     }
 
-    /// Looks through all accounts for open events, if that was not done lately.
+    /// Looks through all accounts for open events, and for how many were dropped, if that was not done lately.
     async fn search(&self, link: &Link) -> Result<(), AdminError> {
         let now_ms = self.now_ms().max(1);
         let searched_ms = self.events.searched_ms.load(Ordering::Relaxed);
@@ -208,9 +215,15 @@ impl Shared {
         let places: Vec<Place> = [None].into_iter().chain(names.into_iter().map(Some)).collect();
         for some in places.chunks(AT_ONCE) {
             let looks = some.iter().map(async |place| {
-                let mut command = redis::cmd("HSTRLEN");
-                command.arg(key_of(place.as_ref())).arg("uei");
-                let length = reply::integer(&self.command(link, command).await?)?;
+                let key = key_of(place.as_ref());
+                let (mut open, mut dropped) = (redis::cmd("HSTRLEN"), redis::cmd("HGET"));
+                open.arg(&key).arg("uei");
+                dropped.arg(&key).arg("ued");
+                let (open, dropped) = try_join(self.command(link, open), self.command(link, dropped)).await?;
+                if dropped != Value::Nil {
+                    self.events.note_dropped(place, read::number(&dropped)?);
+                }
+                let length = reply::integer(&open)?;
                 Ok::<_, StoreError>((length > 0).then(|| place.clone()))
             });
             for place in join_all(looks).await {

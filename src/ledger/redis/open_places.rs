@@ -15,6 +15,8 @@ use crate::pure::time::Timestamp;
 pub(super) struct OpenPlaces {
     /// With the time at which the next one is due.
     places: Mutex<HashMap<Place, Timestamp>>,
+    /// How many events were dropped there, as it was last heard, also where none is open any more: at most [`DROPPED_PLACES_MAX`] places.
+    dropped: Mutex<HashMap<Place, u64>>,
     /// When all accounts were looked through, and 0 when they are to be.
     pub(super) searched_ms: AtomicU64,
     /// Nothing is heard of: this user of Redis may not listen.
@@ -59,6 +61,22 @@ impl OpenPlaces {
         *due = (*due).min(at);
     }
 
+    /// So many have been dropped there in all: what was known before counts where it is more.
+    pub(super) fn note_dropped(&self, place: &Place, count: u64) {
+        let mut dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = dropped.get_mut(place) {
+            *known = count.max(*known);
+        } else if count > 0 && dropped.len() < DROPPED_PLACES_MAX {
+            dropped.insert(place.clone(), count);
+        }
+    }
+
+    /// How many were dropped in all places.
+    pub(super) fn dropped(&self) -> u64 {
+        let dropped = self.dropped.lock().unwrap_or_else(PoisonError::into_inner);
+        dropped.values().fold(0, |sum: u64, count| sum.saturating_add(*count))
+    }
+
     pub(super) fn due_at(&self, now: Timestamp) -> Vec<Place> {
         let places = self.lock();
         let mut due: Vec<(&Place, &Timestamp)> = places.iter().filter(|(_, due)| **due <= now).collect();
@@ -75,6 +93,8 @@ fn place_of(key: &str) -> Option<Place> {
     }
 }
 
+/// The most places whose dropped events are counted: about 10 MB.
+const DROPPED_PLACES_MAX: usize = 100_000;
 /// How often all accounts are looked through for events that were not heard of.
 const SEARCH_EVERY: Duration = Duration::from_secs(3_600);
 /// The same where nothing is heard of.

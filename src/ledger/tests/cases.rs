@@ -177,5 +177,6 @@ cases! {
         what_nothing_can_be_named_is_not_logged,
         a_page_of_the_log_has_its_bytes,
         an_act_says_what_was_asked_for,
+        an_act_says_what_was_taken_and_what_allowed_it,
     ],
 }

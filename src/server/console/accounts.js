@@ -52,9 +52,13 @@ async function create() {
   if (name) goTo("accounts", name);
 }
 
+// What a line NAME=VALUE can say, and reads as what it was.
+const isLine = ([name, value]) => !/[\r\n]/.test(value) && !name.includes("=") && name === name.trim();
+
 // What an operator says of an account: a change of it, in one request.
 export async function editTerms(facts) {
-  const metadata = Object.entries(facts.metadata ?? {}).map(([name, value]) => `${name}=${value}`).join("\n");
+  const all = Object.entries(facts.metadata ?? {}), lines = all.filter(isLine), others = all.length - lines.length;
+  const metadata = lines.map(([name, value]) => `${name}=${value}`).join("\n");
   const ownQuota = facts.own_quota ? facts.monthly_quota : "";
   const changed = await formDialog({
     title: `Terms of ${facts.name}`, act: "Save",
@@ -62,18 +66,20 @@ export async function editTerms(facts) {
       { name: "tier", label: "Tier", type: "select", options: TIERS, value: String(facts.tier).toLowerCase() },
       { name: "monthly_quota", label: "Monthly quota", value: ownQuota, hint: "Empty: the tier's.", ...amount },
       { name: "low_balance", label: "Low balance", value: facts.low_balance ?? "", hint: "Below it an event says that the credit is low. Empty: never.", ...amount },
-      { name: "metadata", label: "Metadata", type: "area", value: metadata, hint: "A line for each: NAME=VALUE, at most 16.",
+      { name: "metadata", label: "Metadata", type: "area", value: metadata, hint: `A line for each: NAME=VALUE, at most 16.${others ? ` ${others} more that no line can show stay as they are.` : ""}`,
         check: text => (text.split("\n").every(line => line.trim() === "" || /^[^=]+=/.test(line)) ? null : "Each line is NAME=VALUE.") },
     ],
     send: async values => {
-      const read = new Map(values.metadata.split("\n").filter(line => line.trim() !== "").map(line => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
       const change = {};
       if (values.tier !== String(facts.tier).toLowerCase()) change.tier = values.tier;
       if (values.monthly_quota !== ownQuota) change.monthly_quota = values.monthly_quota || null;
       if (values.low_balance !== (facts.low_balance ?? "")) change.low_balance = values.low_balance || null;
       const names = {};
-      for (const [name, value] of read) if (facts.metadata?.[name] !== value) names[name] = value;
-      for (const name of Object.keys(facts.metadata ?? {})) if (!read.has(name)) names[name] = null;
+      if (values.metadata !== metadata) {
+        const read = new Map(values.metadata.split("\n").filter(line => line.trim() !== "").map(line => [line.slice(0, line.indexOf("=")).trim(), line.slice(line.indexOf("=") + 1)]));
+        for (const [name, value] of read) if (facts.metadata?.[name] !== value) names[name] = value;
+        for (const [name] of lines) if (!read.has(name)) names[name] = null;
+      }
       if (Object.keys(names).length) change.metadata = names;
       if (Object.keys(change).length) await ask("PATCH", account(facts.name), change);
     },

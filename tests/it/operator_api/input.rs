@@ -184,6 +184,13 @@ const WRONG: &[(&str, &str, &str, u16, &str)] = &[
     (
         "POST",
         "/v1/accounts/acme/credits",
+        r#"{"amount":"20","reference":"x","kind":"refund"}"#,
+        400,
+        "the amount of a refund is below 0",
+    ),
+    (
+        "POST",
+        "/v1/accounts/acme/credits",
         r#"{"amount":"-1000","reference":"x","kind":"correction"}"#,
         400,
         "available",

@@ -11,7 +11,7 @@ use super::super::shared::Shared;
 use crate::clock::Clock;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::query::{KeyedRow, UsageQuery};
-use crate::ledger::{StoreError, UsageRow};
+use crate::ledger::{StoreError, UsageRow, clamped};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::money::Credits;
 use crate::pure::time::Timestamp;
@@ -108,7 +108,7 @@ impl Shared {
                     account: account.clone(),
                     rule: audit::GONE_RULE.to_owned(),
                     expected: Credits::ZERO,
-                    found: Credits::from_pico(freed),
+                    found: clamped(audit::as_credits(freed)),
                 });
             }
             let [found, expected] = reply::list(&mended)? else {

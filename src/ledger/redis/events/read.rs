@@ -12,13 +12,13 @@ use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
 
-/// What was claimed; says when the next is due.
+/// What was claimed; says when the next is due, and how many were dropped there.
 pub(super) fn claimed(
     value: &Value,
     account: Option<&AccountId>,
     claimed: &mut Vec<Event>,
-) -> Result<Option<Timestamp>, StoreError> {
-    let [next, list] = reply::list(value)? else {
+) -> Result<(Option<Timestamp>, u64), StoreError> {
+    let [next, list, dropped] = reply::list(value)? else {
         return Err(corrupt("a claim has other parts than it should"));
     };
     for part in reply::list(list)?.chunks_exact(3) {
@@ -31,17 +31,17 @@ pub(super) fn claimed(
         }
         claimed.push(event);
     }
-    match reply::text(next)? {
-        "" => Ok(None),
-        next => Ok(Some(Timestamp(reply::number(Some(next))?))),
-    }
+    let next = match reply::text(next)? {
+        "" => None,
+        next => Some(Timestamp(reply::number(Some(next))?)),
+    };
+    Ok((next, number(dropped)?))
 }
 
 pub(super) fn count(value: &Value) -> Result<EventCount, StoreError> {
     let [open, oldest, dropped] = reply::list(value)? else {
         return Err(corrupt("a count of events has other parts than it should"));
     };
-    let number = |value| u64::try_from(reply::integer(value)?).map_err(|_| corrupt("a negative count"));
     Ok(EventCount {
         open: number(open)?,
         oldest: match reply::text(oldest)? {
@@ -50,6 +50,11 @@ pub(super) fn count(value: &Value) -> Result<EventCount, StoreError> {
         },
         dropped: number(dropped)?,
     })
+}
+
+/// A number of events.
+pub(super) fn number(value: &Value) -> Result<u64, StoreError> {
+    u64::try_from(reply::integer(value)?).map_err(|_| corrupt("a negative count"))
 }
 
 /// Reads an event: kind, time, and what is told of it: JSON, or what a script has of it.

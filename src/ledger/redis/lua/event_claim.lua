@@ -1,5 +1,5 @@
 -- Takes events that are due, for a while: id, event, who is still to be told, and so on; behind the time at which the next is due (or an empty
--- text). An event that cannot be found is forgotten.
+-- text), and before how many were dropped. An event that cannot be found is forgotten.
 -- KEYS where they are kept; ARGV now, lease (ms), the most
 local place, now = KEYS[1], clock(ARGV[1])
 local next, list, kept = nil, {}, {}
@@ -16,4 +16,4 @@ for id in string.gmatch(redis.call('HGET', place, 'uei') or '', '%S+') do
   end
 end
 redis.call('HSET', place, 'uei', table.concat(kept))
-return { next or '', list }
+return { next or '', list, redis.call('HGET', place, 'ued') or '0' }

@@ -222,6 +222,7 @@ fn what_an_earlier_version_leaves_under_a_limit_is_found_and_mended() {
     let AdminReply::Repaired { findings } = run(&ledger, AdminOp::Repair).unwrap() else {
         panic!("no repair");
     };
+    assert_eq!(findings[0].found, credits("1"), "one was freed");
     assert_eq!(left(findings), ["what counts under a limit is an open hold"]);
     audit_is_clean(&ledger);
     block_on(caller.reserve(&ask(*b"0123456789abcdeg")))

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::acts::{act, log};
 use crate::ledger::admin::credits::{CreditKind, CreditOp, CreditPost};
-use crate::ledger::admin::operators::{ActPage, ActQuery, OperatorOp};
+use crate::ledger::admin::operators::{Act, ActPage, ActQuery, OperatorOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, KeyRef};
 use crate::ledger::key_settings::{AmountChange, KeyChange};
 use crate::ledger::terms::TermsChange;
@@ -156,4 +156,42 @@ pub(super) fn an_act_says_what_was_asked_for(rig: &Rig) {
     });
     assert_eq!((done, request), (Err(AdminError::NoKey), json!({ "limit": "0.5" })));
     assert_eq!(asked(AdminOp::KeyRevoke { key }).0, Value::Null);
+}
+
+pub(super) fn an_act_says_what_was_taken_and_what_allowed_it(rig: &Rig) {
+    act(rig, create("acme")).unwrap();
+    let posted = |post: CreditPost| {
+        act(rig, AdminOp::Credit(CreditOp::Post(post))).unwrap();
+        let Act { request, after, .. } = log(rig).remove(0);
+        let flags = ["allow_negative", "as_available", "is_payment"].map(|flag| request.get(flag).cloned());
+        let amounts = [&request["amount"], &after["credit"]["amount"], &after["balance"]].map(Clone::clone);
+        (flags, json!(amounts), after["credit"]["added"] == true)
+    };
+    let post = |kind, amount: &str, reference: &str| CreditPost {
+        kind,
+        ..CreditPost::top_up("acme".parse().unwrap(), credits(amount), reference.to_owned())
+    };
+    let set = Some(Value::Bool(true));
+    let payment = CreditPost {
+        is_payment: true,
+        ..post(CreditKind::TopUp, "1.5", "pi_1")
+    };
+    let flags = [None, None, set.clone()];
+    assert_eq!(posted(payment), (flags, json!(["1.5", "1.5", "1.5"]), true));
+    let refund = CreditPost {
+        as_available: true,
+        ..post(CreditKind::Refund, "-10.5", "re_1")
+    };
+    for added in [true, false] {
+        let flags = [None, set.clone(), None];
+        let amounts = json!(["-10.5", "-1.5", "0"]);
+        assert_eq!(posted(refund.clone()), (flags, amounts, added), "what was taken of it");
+    }
+    let chargeback = CreditPost {
+        allow_negative: true,
+        ..post(CreditKind::Correction, "-2", "dp_1")
+    };
+    assert_eq!(posted(chargeback), ([set, None, None], json!(["-2", "-2", "-2"]), true));
+    let correction = post(CreditKind::Correction, "3", "FIX-7");
+    assert_eq!(posted(correction), ([None, None, None], json!(["3", "3", "1"]), true));
 }

@@ -384,5 +384,15 @@ pub(super) fn the_oldest_events_make_room(rig: &Rig) {
     rig.credit(&caller, "1", "last").unwrap();
     let counted = count(rig);
     assert_eq!((counted.open, counted.dropped), (1, most + 5));
+    // Once all are told they stay counted, and what is dropped of another account is counted too.
+    told(&rig.ledger, &caller);
+    rig.clock.advance(LEASE_MS);
+    assert_eq!(claim(&rig.ledger, 10), []);
+    assert_eq!((count(rig).open, count(rig).dropped), (0, most + 5));
+    let other = rig.caller_of("beta", "1", LimitOverrides::default());
+    rig.clock.advance(KEEP_MS + 1);
+    rig.credit(&other, "1", "late").unwrap();
+    assert_eq!(claim(&rig.ledger, 10).len(), 1);
+    assert_eq!((count(rig).open, count(rig).dropped), (1, most + 6));
     audit_is_clean(&rig.ledger);
 }

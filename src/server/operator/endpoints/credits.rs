@@ -37,7 +37,7 @@ struct PostedShown {
 
 pub(in crate::server::operator) async fn post(call: &Call<'_>) -> Result<Answer, OperatorError> {
     let (account, post): (AccountId, Post) = (call.account()?, call.json()?);
-    let op = CreditOp::Post(CreditPost {
+    let post = CreditPost {
         account: account.clone(),
         amount: post.amount,
         reference: post.reference,
@@ -46,7 +46,9 @@ pub(in crate::server::operator) async fn post(call: &Call<'_>) -> Result<Answer,
         allow_negative: post.allow_negative,
         as_available: false,
         is_payment: false,
-    });
+    };
+    post.check_given().map_err(OperatorError::bad)?;
+    let op = CreditOp::Post(post);
     let Posted { added, balance, entry } = expect(call.run(AdminOp::Credit(op)).await?, |reply| match reply {
         AdminReply::Posted(posted) => Some(posted),
         _ => None,
