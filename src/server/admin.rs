@@ -188,6 +188,7 @@ impl Admin {
             below_zero: self.audited.last().and_then(|audit| audit.below_zero),
             deliveries: self.telemetry.deliveries.figures(now.0),
             refunds_short: self.telemetry.refunds.all_short(),
+            payments: self.telemetry.payments.counts(),
             lines: self.telemetry.lines(),
             spans: self.telemetry.spans(),
         }

@@ -66,6 +66,8 @@ pub struct Gauges {
     pub deliveries: DeliveryFigures,
     /// What could not be taken for refunds.
     pub refunds_short: Credits,
+    /// Payments elsewhere that were credited to nobody, and disputes about some.
+    pub payments: (u64, u64),
 }
 
 /// What is told of audits of the books.

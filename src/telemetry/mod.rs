@@ -12,6 +12,7 @@ pub mod exposition;
 mod labels;
 mod log_format;
 pub mod otlp;
+pub mod payments;
 pub mod record;
 pub mod recorder;
 pub mod refunds;
@@ -25,6 +26,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use self::counters::Figures;
 use self::deliveries::Deliveries;
+use self::payments::Payments;
 use self::record::{Record, TargetName};
 use self::refunds::Refunds;
 use self::trace::Tracer;
@@ -59,6 +61,8 @@ pub struct Telemetry {
     pub deliveries: Deliveries,
     /// What could not be taken for refunds.
     pub refunds: Refunds,
+    /// Messages about payments that somebody has to look at.
+    pub payments: Payments,
 }
 
 /// One thread's counts, on cache lines of their own.
@@ -120,6 +124,7 @@ impl Default for Telemetry {
             spans: Default::default(),
             deliveries: Deliveries::default(),
             refunds: Refunds::default(),
+            payments: Payments::default(),
         }
     }
 }

@@ -12,7 +12,7 @@ pub struct Refunds {
 }
 
 impl Refunds {
-    /// So much of a refund was spent, or held, and was not taken.
+    /// So much of a refund was spent, and was not taken.
     pub fn short(&self, credits: Credits) {
         self.short_pico.fetch_add(credits.pico(), Ordering::Relaxed);
     }

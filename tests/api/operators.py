@@ -63,6 +63,9 @@ def mend_body(path, body):
         # Bounds are in bytes, and control characters are refused.
         if isinstance(body.get(name), str) and 0 < len(body[name]) <= most:
             body[name] = plain(body[name])
+            if name == "reference":
+                # No white space at either end, which no length says.
+                body[name] = body[name].strip() or "x"
     if isinstance(body.get("metadata"), dict):
         for name, value in body["metadata"].items():
             if isinstance(value, str) and len(value) <= 512:

@@ -214,7 +214,8 @@ def credential_is_refused(place: Place, happening: Happening):
 
 
 def refund_comes_late(place: Place, happening: Happening):
-    """What Stripe pays back was taken from the account meanwhile, and a chargeback takes from another what it does not have."""
+    """What Stripe pays back was taken from the account meanwhile, a chargeback takes what is not there, a payment names no account, and one is
+    disputed."""
     place.gateway.command("credits", "correct", place.account("1").name, "-2", "--reference", "chargeback", "--allow-negative")
     account = place.account("1")
     checkout = {"payment_status": "paid", "payment_intent": "pi_1", "client_reference_id": account.name, "amount_total": 500, "currency": "usd"}
@@ -229,11 +230,13 @@ def refund_comes_late(place: Place, happening: Happening):
 
     told("checkout.session.completed", checkout)
     place.gateway.command("credits", "correct", account.name, "-5", "--reference", "spent")
-    # A counter that Prometheus has never seen at 0 does not increase: each time there is another refund.
+    # A counter that Prometheus has never seen at 0 does not increase: each time there is another of each.
     for number in itertools.count():
         if not happening.wait():
             return
         told("refund.created", refund | {"id": f"re_{number}"})
+        told("checkout.session.completed", checkout | {"payment_intent": f"pi_nobodys_{number}", "client_reference_id": None})
+        told("charge.dispute.created", {"id": f"dp_{number}", "payment_intent": "pi_1"})
         time.sleep(1)
 
 
@@ -308,7 +311,7 @@ CAUSES = {
     "credential": Cause(credential_is_refused, frozenset({"TollgateCredentialRefused"}), {"timeouts": PATIENT}),
     "refund": Cause(
         refund_comes_late,
-        frozenset({"TollgateRefundShort", "TollgateAccountsBelowZero"}),
+        frozenset({"TollgateRefundShort", "TollgateAccountsBelowZero", "TollgatePaymentUnassigned", "TollgateDispute"}),
         {"operator_listen": f"127.0.0.1:{STRIPE_PORT}", "stripe": {"secret_env": "TOLLGATE_TEST_WEBHOOK_SECRET"}},
     ),
     "events": Cause(events_grow_old, frozenset({"TollgateWebhookEventsDropped"}), {"webhooks": NOBODY}),

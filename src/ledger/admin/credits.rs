@@ -1,14 +1,16 @@
 //! Commands about credit: entries of every kind, their list, and statements that add up.
 
 mod given;
+mod statement;
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
+pub use self::statement::{DebitRow, STATEMENT_DAYS_MAX, STATEMENT_ROWS_MAX, Statement};
+use crate::ledger::pico;
 use crate::ledger::terms::{AccountStatus, AccountTerms};
-use crate::ledger::{StoreError, UsageRow, pico};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Timestamp};
@@ -64,9 +66,14 @@ pub struct CreditPost {
     /// Lets a correction or a refund take more than what is available.
     #[serde(default)]
     pub allow_negative: bool,
-    /// Takes what is available where that is less, were it nothing. The same reference and kind again change nothing then, whatever was taken.
+    /// Takes what there is where that is less, were it nothing, once running calls hold none of it: until then it is refused, and nothing is
+    /// written. The same reference and kind again change nothing then, whatever was taken.
     #[serde(default, skip_serializing_if = "is_false")]
     pub as_available: bool,
+    /// With `as_available`: does not wait for running calls. What they hold is taken as well, so that their costs may bring the balance
+    /// below zero.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub despite_holds: bool,
     /// A payment elsewhere: of all accounts one is credited it, which can be found by its reference alone. Top-ups only.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_payment: bool,
@@ -131,45 +138,6 @@ pub struct CreditPage {
     pub next: Option<String>,
 }
 
-/// What happened to a balance between two days, taken in one step: `opening + entries - debits = closing`, to the last digit.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Statement {
-    /// Whose.
-    pub account: AccountId,
-    /// The first UTC day.
-    pub from: Day,
-    /// The last UTC day.
-    pub to: Day,
-    /// The balance when the first day began.
-    #[serde(with = "pico")]
-    pub opening: Credits,
-    /// Credit entries, oldest first.
-    pub entries: Vec<CreditEntry>,
-    /// Debits by day and model, oldest first.
-    pub debits: Vec<DebitRow>,
-    /// The balance when the last day ended, or now.
-    #[serde(with = "pico")]
-    pub closing: Credits,
-}
-
-/// Debits of one day and model.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct DebitRow {
-    /// The UTC day.
-    pub day: Day,
-    /// The model's id.
-    pub model: String,
-    /// Calls.
-    pub requests: u64,
-    /// Prompt tokens.
-    pub prompt_tokens: u64,
-    /// Completion tokens.
-    pub completion_tokens: u64,
-    /// What they cost.
-    #[serde(with = "pico")]
-    pub cost: Credits,
-}
-
 impl CreditPost {
     /// A top-up without a note.
     pub fn top_up(account: AccountId, amount: Credits, reference: String) -> CreditPost {
@@ -181,6 +149,7 @@ impl CreditPost {
             note: None,
             allow_negative: false,
             as_available: false,
+            despite_holds: false,
             is_payment: false,
         }
     }
@@ -217,13 +186,31 @@ impl CreditPost {
         self.kind == entry.kind && (self.amount == entry.amount || is_part)
     }
 
-    /// What it takes of an account that has so much left beside its holds: all of it, unless that is more and it is content with less.
-    pub(in crate::ledger) fn amount_of(&self, available: Credits) -> Credits {
-        let all = Credits::ZERO.checked_sub(available.max(Credits::ZERO));
-        match all.filter(|_| self.as_available && !self.allow_negative) {
-            Some(all) => self.amount.max(all),
-            None => self.amount,
+    /// What it takes of an account with this balance, of which running calls hold so much: all of it, unless that is more than there is and
+    /// it is content with less.
+    ///
+    /// # Errors
+    /// Says so where running calls may give back some of what it would take, and it waits for them.
+    pub(in crate::ledger) fn amount_of(&self, balance: Credits, held: Credits) -> Result<Credits, String> {
+        if !self.as_available || self.allow_negative {
+            return Ok(self.amount);
         }
+        let (available, there) = (balance.saturating_sub(held), balance.max(Credits::ZERO));
+        let left = available.checked_add(self.amount);
+        let is_short = left.is_none_or(|left| left < Credits::ZERO);
+        // Of a balance that is not above zero nothing can come back.
+        if is_short && !self.despite_holds && held > Credits::ZERO && there > Credits::ZERO {
+            return Err(self.held(available, held));
+        }
+        Ok(self.amount.max(Credits::ZERO.saturating_sub(there)))
+    }
+
+    /// What is said where running calls hold what it would take.
+    pub(in crate::ledger) fn held(&self, available: Credits, held: Credits) -> String {
+        let amount = self.amount;
+        format!(
+            "{amount} is more than is available: {available}, and running calls hold {held}, which may come back; nothing is taken yet"
+        )
     }
 
     /// What is said where it would take more than there is.
@@ -269,68 +256,6 @@ impl CreditPage {
     }
 }
 
-impl Statement {
-    /// The statement that ends with this balance.
-    ///
-    /// # Errors
-    /// When a balance would be out of range.
-    pub(in crate::ledger) fn ending_with(
-        closing: i128,
-        account: &AccountId,
-        (from, to): (Day, Day),
-        (entries, debits): (Vec<CreditEntry>, Vec<DebitRow>),
-    ) -> Result<Statement, StoreError> {
-        let in_range = |amount: i128| {
-            let pico = i64::try_from(amount).map(Credits::from_pico);
-            pico.map_err(|_| StoreError::Corrupt("a balance of a statement is out of range".to_owned()))
-        };
-        let pico = |amount: Credits| i128::from(amount.pico());
-        let added: i128 = entries.iter().map(|entry| pico(entry.amount)).sum();
-        let debited: i128 = debits.iter().map(|row| pico(row.cost)).sum();
-        Ok(Statement {
-            account: account.clone(),
-            from,
-            to,
-            opening: in_range(closing - added + debited)?,
-            entries,
-            debits,
-            closing: in_range(closing)?,
-        })
-    }
-
-    /// # Errors
-    /// Says what is wrong with the days that are asked for.
-    pub(in crate::ledger) fn check_days(from: Day, to: Day) -> Result<(), String> {
-        if from > to {
-            return Err(format!("the first day {from} is after the last one, {to}"));
-        }
-        if to.0.saturating_sub(from.0) >= STATEMENT_DAYS_MAX {
-            return Err(format!("a statement has at most {STATEMENT_DAYS_MAX} days"));
-        }
-        Ok(())
-    }
-
-    /// What is said of days that have too much.
-    pub(in crate::ledger) fn too_many(count: impl fmt::Display) -> String {
-        format!(
-            "there are {count} entries and debits, and a statement reads at most {STATEMENT_ROWS_MAX}: ask for fewer days"
-        )
-    }
-}
-
-impl From<UsageRow> for DebitRow {
-    fn from(row: UsageRow) -> DebitRow {
-        DebitRow {
-            day: row.day,
-            model: row.model,
-            requests: row.requests,
-            prompt_tokens: row.prompt_tokens,
-            completion_tokens: row.completion_tokens,
-            cost: row.cost,
-        }
-    }
-}
-
 impl CreditKind {
     /// All.
     pub const ALL: [CreditKind; 4] = [
@@ -373,13 +298,23 @@ impl FromStr for CreditKind {
     }
 }
 
-/// Checks the reference of a new entry.
+/// Checks a reference.
 ///
 /// # Errors
 /// When it is empty, too long, or has control characters, which no list could show.
 pub(in crate::ledger) fn check_reference(reference: &str) -> Result<(), String> {
     let is_good = (1..=REFERENCE_BYTES_MAX).contains(&reference.len()) && !reference.chars().any(char::is_control);
     let why = || format!("the reference must have 1 to {REFERENCE_BYTES_MAX} bytes, and no control characters");
+    is_good.then_some(()).ok_or_else(why)
+}
+
+/// Checks the reference of an entry that is not there yet. Entries of earlier versions may have others, and count once all the same.
+///
+/// # Errors
+/// When white space stands at either end: it would count beside the same one without.
+pub(in crate::ledger) fn check_new_reference(reference: &str) -> Result<(), String> {
+    let is_good = reference.trim().len() == reference.len();
+    let why = || "the reference must not begin or end with white space".to_owned();
     is_good.then_some(()).ok_or_else(why)
 }
 
@@ -392,9 +327,5 @@ pub(in crate::ledger) fn closed_to_credit() -> String {
 pub const CREDITS_MAX: u32 = 1_000;
 /// The longest note, in bytes.
 pub const NOTE_BYTES_MAX: usize = 500;
-/// The most days of one statement: a leap year and a day.
-pub const STATEMENT_DAYS_MAX: i64 = 367;
-/// The most entries and rows of debits that one statement reads.
-pub const STATEMENT_ROWS_MAX: usize = 20_000;
 /// Longest reference, in bytes.
 const REFERENCE_BYTES_MAX: usize = 200;

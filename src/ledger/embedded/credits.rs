@@ -5,7 +5,7 @@ use super::commands::{failed, read_beside};
 use super::shared::EmbeddedAccount;
 use super::writer::Committer;
 use crate::ledger::StoreError;
-use crate::ledger::admin::credits::{CreditOp, CreditPost, Posted, Statement};
+use crate::ledger::admin::credits::{CreditOp, CreditPost, Posted, Statement, check_new_reference};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::ledger::sqlite::Reader;
 use crate::ledger::sqlite::credits::{Untold, Written};
@@ -131,6 +131,7 @@ impl Committer {
             Some(entry) if post.is_same_as(&entry) => Written::Already(entry),
             Some(_) => Written::Conflict,
             None => {
+                check_new_reference(&post.reference).map_err(AdminError::Invalid)?;
                 let terms = &cell.record.load().terms;
                 post.allowed_by(terms).map_err(AdminError::Invalid)?;
                 self.post_new(&cell, post)?
@@ -215,11 +216,15 @@ impl Committer {
 }
 
 /// Takes an amount below zero from memory. What it was: less than was asked for where the post is content with that.
+///
+/// # Errors
+/// When it would take more than is available, or waits for running calls: nothing is taken then.
 fn take(cell: &EmbeddedAccount, post: &CreditPost, now: Timestamp) -> Result<Credits, AdminError> {
     let mut state = cell.state();
     state.expire(now);
-    let amount = post.amount_of(state.balance().saturating_sub(state.held()));
-    let taken = state.post(amount, post.allow_negative || amount == Credits::ZERO);
+    let amount = post.amount_of(state.balance(), state.held());
+    let amount = amount.map_err(AdminError::HeldByCalls)?;
+    let taken = state.post(amount, post.allow_negative || post.as_available);
     taken.map(|()| amount).map_err(|refusal| match refusal {
         PostRefusal::Short { available, held } => AdminError::Invalid(post.short(available, held)),
         PostRefusal::OutOfRange => AdminError::Invalid(post.out_of_range()),

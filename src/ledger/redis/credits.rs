@@ -11,7 +11,8 @@ use super::script;
 use super::shared::Shared;
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::{
-    CREDITS_MAX, CreditEntry, CreditKind, CreditOp, CreditPage, CreditPost, Posted, Statement, closed_to_credit,
+    CREDITS_MAX, CreditEntry, CreditKind, CreditOp, CreditPage, CreditPost, Posted, Statement, check_new_reference,
+    closed_to_credit,
 };
 use crate::ledger::admin::{AdminError, AdminReply};
 use crate::pure::ids::AccountId;
@@ -74,6 +75,12 @@ impl Shared {
 
     async fn post(&self, link: &Link, post: &CreditPost) -> Result<Posted, AdminError> {
         post.check().map_err(AdminError::Invalid)?;
+        // No entry is ever taken away, so this need not be the same step.
+        if let Err(why) = check_new_reference(&post.reference)
+            && self.credit_entry(link, &post.account, &post.reference).await?.is_none()
+        {
+            return Err(AdminError::Invalid(why));
+        }
         if post.is_payment {
             // In a box of its own type: it is deep.
             return self.post_payment(link, post).boxed().await;
@@ -97,6 +104,11 @@ impl Shared {
         let flag = |is: bool| if is { "1" } else { "0" };
         let (now, pico) = (self.now_text(), post.amount.pico().to_string());
         let turn = turn.map(|turn| turn.to_string());
+        let less = match (post.as_available, post.despite_holds) {
+            (false, _) => "0",
+            (true, false) => "1",
+            (true, true) => "2",
+        };
         let mut arguments = vec![
             now.as_str(),
             &post.reference,
@@ -105,7 +117,7 @@ impl Shared {
             post.note.as_deref().unwrap_or_default(),
             flag(post.allow_negative),
             flag(post.kind.may_be_negative()),
-            flag(post.as_available),
+            less,
         ];
         let mut keys = vec![name.as_str(), &order, &credits];
         if let Some(turn) = &turn {
@@ -128,6 +140,10 @@ impl Shared {
             ["short", available, held] => {
                 let (available, held) = (reply::credits(Some(available))?, reply::credits(Some(held))?);
                 Err(AdminError::Invalid(post.short(available, held)))
+            }
+            ["held", available, held] => {
+                let (available, held) = (reply::credits(Some(available))?, reply::credits(Some(held))?);
+                Err(AdminError::HeldByCalls(post.held(available, held)))
             }
             ["range"] => Err(AdminError::Invalid(post.out_of_range())),
             other => Err(corrupt(&format!("a post was answered {other:?}")).into()),

@@ -15,6 +15,7 @@ mod money;
 mod payments;
 mod receipt_files;
 mod receipts;
+mod refunds;
 mod rotation;
 mod spending;
 mod statements;
@@ -124,9 +125,13 @@ cases! {
         an_entry_has_a_kind_a_note_and_a_balance,
         a_reference_is_one_entry_whatever_its_kind,
         what_is_held_is_not_taken_back,
-        what_is_content_with_less_takes_what_is_available,
+        a_new_reference_has_no_white_space_at_its_ends,
         entries_are_listed_page_by_page,
         of_corrections_and_calls_at_once_as_many_win_as_there_is_credit_for,
+    ],
+    refunds: [
+        what_is_content_with_less_takes_what_is_available,
+        what_waits_no_more_takes_what_is_held_as_well,
     ],
     payments: [
         a_payment_is_found_by_its_reference_alone,

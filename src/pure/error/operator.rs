@@ -32,7 +32,7 @@ pub enum OperatorError {
     },
     /// The request names another host than this listener.
     Misdirected,
-    /// The ledger failed, or did not confirm; the text says what is known.
+    /// The ledger failed, did not confirm, or cannot do it yet; the text says what is known.
     Ledger(String),
 }
 

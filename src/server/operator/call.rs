@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use bytes::Bytes;
 use http::HeaderMap;
 use serde::de::DeserializeOwned;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 use super::answer::wrong_reply;
 use super::auth::Known;
@@ -110,10 +110,11 @@ impl Call<'_> {
     /// 403 when their role may not.
     pub(super) async fn command(&self, op: AdminOp) -> Result<Result<AdminReply, AdminError>, OperatorError> {
         let actor = self.allowed(&op)?;
-        self.run_as(actor, op).await
+        let places = self.desk.running.of(&op);
+        self.run_in(places, actor, op).await
     }
 
-    /// The same in another's name, where the path is open and a signature has said whose it is.
+    /// The same in another's name, where the path is open and a signature has said whose it is: what it reads waits for no operator's reads.
     ///
     /// # Errors
     /// When the command was not seen to its end.
@@ -122,8 +123,17 @@ impl Call<'_> {
         actor: Actor,
         op: AdminOp,
     ) -> Result<Result<AdminReply, AdminError>, OperatorError> {
-        let (running, is_shown_once) = (self.desk.running.of(&op), makes_a_secret(&op));
-        let is_act = op.is_act();
+        self.run_in(self.desk.running.of_acts(), actor, op).await
+    }
+
+    /// Runs a command once one of these places is free.
+    async fn run_in(
+        &self,
+        places: Arc<Semaphore>,
+        actor: Actor,
+        op: AdminOp,
+    ) -> Result<Result<AdminReply, AdminError>, OperatorError> {
+        let (is_shown_once, is_act) = (makes_a_secret(&op), op.is_act());
         let op = match is_act {
             true => AdminOp::By(Box::new(Acted {
                 actor: actor.clone(),
@@ -135,7 +145,7 @@ impl Call<'_> {
         if is_act {
             self.under_way.begin(&self.desk.admin.life)?;
         }
-        let place = running.acquire_owned().await.map_err(|_| internal())?;
+        let place = places.acquire_owned().await.map_err(|_| internal())?;
         // Until what nobody heard of is undone.
         let under_way = is_act.then(|| self.desk.admin.life.enter_act());
         let (told, heard) = oneshot::channel();
@@ -252,7 +262,7 @@ pub(super) fn refused(error: &AdminError) -> OperatorError {
         AdminError::NoAccount(_) | AdminError::NoKey | AdminError::NoOperator(_) => OperatorError::not_found(text),
         AdminError::AccountExists(_) | AdminError::ReferenceConflict(_) => OperatorError::Conflict(text),
         AdminError::Invalid(_) => OperatorError::bad(text),
-        AdminError::NotConfirmed(_) => OperatorError::Ledger(text),
+        AdminError::HeldByCalls(_) | AdminError::NotConfirmed(_) => OperatorError::Ledger(text),
         AdminError::Busy(_) => OperatorError::Api(ApiError::REPORTS_AT_ONCE),
         AdminError::Store(_) => {
             log::warn!("an operator's command: {error}");

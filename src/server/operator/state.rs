@@ -75,7 +75,8 @@ impl Operator {
     }
 }
 
-/// Places for commands. Those of acts are for acts alone: what is read, however much and by however many, keeps nobody from acting.
+/// Places for commands. Those of acts are for acts, and for what has to be looked up before one in another's name: what operators read,
+/// however much and by however many, keeps nobody from acting.
 pub(super) struct Running {
     acts: Arc<Semaphore>,
     reads: Arc<Semaphore>,
@@ -95,13 +96,18 @@ impl Default for Running {
 }
 
 impl Running {
-    /// The places of a command.
+    /// The places of an operator's command.
     pub(super) fn of(&self, op: &AdminOp) -> Arc<Semaphore> {
         Arc::clone(match op {
             AdminOp::Audit => &self.audits,
             op if op.is_act() => &self.acts,
             _ => &self.reads,
         })
+    }
+
+    /// Those of acts.
+    pub(super) fn of_acts(&self) -> Arc<Semaphore> {
+        Arc::clone(&self.acts)
     }
 }
 
@@ -126,7 +132,7 @@ impl Default for Times {
 
 /// Far more than there are connections.
 const EXCHANGES_MAX: u32 = 1 << 16;
-/// Most acts of operators that run at once.
+/// Most acts of operators, and of others in whose name something is done, that run at once.
 const ACTS_MAX: u32 = 64;
 /// Most reads of theirs.
 const READS_MAX: u32 = 8;

@@ -92,9 +92,15 @@ impl Page {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));
         }
-        let help = "What could not be taken for refunds, since it was spent or held: the operator's loss.";
+        let help = "What could not be taken for refunds, since it was spent: the operator's loss.";
         let short = amount(i128::from(gauges.refunds_short.pico()));
         self.counters("tollgate_refunds_short_credits_total", help, vec![counter(&[], short)]);
+        let (unassigned, disputes) = gauges.payments;
+        let help = "Payments elsewhere that were credited to nobody, since they name no account.";
+        let unassigned = vec![counter(&[], number(unassigned))];
+        self.counters("tollgate_payments_unassigned_total", help, unassigned);
+        let help = "Payments elsewhere that were disputed: nothing was taken for them.";
+        self.counters("tollgate_disputes_total", help, vec![counter(&[], number(disputes))]);
         if let Some(audit) = gauges.audit {
             if let Some(findings) = audit.findings {
                 let help = "What the last audit of the books found: 0 when they balance.";

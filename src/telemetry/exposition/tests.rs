@@ -28,6 +28,7 @@ pub(in crate::telemetry) fn quiet(audit: Option<AuditGauges>) -> Gauges {
         spans: [0; 3],
         deliveries: DeliveryFigures::default(),
         refunds_short: Credits::ZERO,
+        payments: (0, 0),
     }
 }
 

@@ -86,8 +86,12 @@ impl Desk {
     }
 
     async fn with(ground: Ground, change: impl FnOnce(&mut Value)) -> Desk {
-        let upstream = Upstream::unused().await;
-        let setup = Setup::over(&upstream).conf(change);
+        Desk::before(&Upstream::unused().await, ground, change).await
+    }
+
+    /// The same with a provider that answers.
+    async fn before(upstream: &Upstream, ground: Ground, change: impl FnOnce(&mut Value)) -> Desk {
+        let setup = Setup::over(upstream).conf(change);
         let (setup, redis) = match ground {
             Ground::Embedded => (setup, None),
             Ground::Redis => {

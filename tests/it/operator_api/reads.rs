@@ -1,20 +1,25 @@
-//! What operators read at full speed, over a large embedded ledger, holds up neither what others do nor what calls owe.
+//! What operators read at full speed, over a large embedded ledger, holds up neither what others do nor what calls owe, nor refunds.
 
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
+use tollgate::ledger::admin::{AdminOp, ReceiptQuery};
+use tollgate::pure::operator::Role;
 
-use super::stripe::listens;
-use crate::chat::request;
+use super::stripe::{listens, with_hook};
+use super::stripe_refunds::{event, refund};
+use super::{GROUNDS, of};
+use crate::chat::{request, streaming};
 use crate::harness::catalogue::SMALL;
+use crate::harness::gateway::account;
 use crate::harness::metrics::Metrics;
 use crate::harness::operator::Process;
 use crate::harness::redis_server::free_port;
-use crate::harness::{Reply, Upstream};
+use crate::harness::{Cue, Reply, Upstream, eventually};
 
 const ACCOUNTS: u32 = 1_500;
 /// Rows of usage of each.
@@ -171,4 +176,42 @@ async fn what_is_read_holds_up_neither_acts_nor_debits() {
         true,
         "{audit}"
     );
+}
+
+/// Six times as many as there are places for reads. Each waits for a quarter of a second: a call runs that may be the one that is asked for.
+const SLOW_READS: usize = 48;
+
+#[tokio::test]
+async fn what_is_read_holds_up_no_refund() {
+    for ground in GROUNDS {
+        let cue = Cue::new();
+        let stream = Reply::stream().role().text("Hi").wait(&cue);
+        let upstream = Upstream::always(stream.finish().usage(9, 1).done()).await;
+        let desk = super::Desk::before(&upstream, ground, with_hook).await;
+        desk.shop().await;
+        desk.paid("pi_1", 1050).await;
+        let mut call = desk.gateway.http1.stream("/llm/chat", streaming(SMALL)).await.ok();
+        call.next().await.unwrap();
+
+        let unknown = AdminOp::Receipts(ReceiptQuery::named(&account(), "unknown"));
+        let (body, ended) = (serde_json::to_string(&unknown).unwrap(), AtomicUsize::new(0));
+        let reads = (0..SLOW_READS).map(async |_| {
+            let read = desk.ask(&of(Role::Read), "POST", "/v1/commands", &body).await;
+            assert!(read.done(200)["Ok"].is_object(), "{read:?}");
+            ended.fetch_add(1, Ordering::SeqCst);
+        });
+        let refund = async {
+            let so_far = || ended.load(Ordering::SeqCst);
+            eventually("the first reads end", async || (so_far() > 0).then_some(())).await;
+            let created = event("refund.created", refund("re_1", "pi_1", 400, "succeeded"));
+            let (taken, _) = desk.takes(&created).await;
+            assert_eq!(taken, "4");
+            so_far()
+        };
+        let (_, before) = futures::join!(join_all(reads), refund);
+        // All others waited before it came: had it waited behind them, all but the last eight would have ended.
+        assert!(before < SLOW_READS - 8, "{ground:?}: {before} reads ended before it");
+        cue.give();
+        call.rest().await;
+    }
 }

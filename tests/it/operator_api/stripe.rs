@@ -43,7 +43,7 @@ pub(super) const COMPLETED: &str = "checkout.session.completed";
 const SUCCEEDED: &str = "checkout.session.async_payment_succeeded";
 
 impl Desk {
-    fn seconds(&self) -> i64 {
+    pub(super) fn seconds(&self) -> i64 {
         self.gateway.clock.now().0 / 1_000
     }
 
@@ -111,6 +111,34 @@ async fn a_payment_is_credited_once_and_logged() {
                 .all(|act| act["action"] == "credits.post" && act["error"].is_null())
         );
         assert_eq!(desk.get("/v1/audit").await["balanced"], true);
+    }
+}
+
+/// Stripe does not tell it again: somebody has to hear of it.
+#[tokio::test]
+async fn what_nobody_is_credited_and_what_is_disputed_is_counted() {
+    const COUNTS: [&str; 2] = ["tollgate_payments_unassigned_total", "tollgate_disputes_total"];
+    for ground in GROUNDS {
+        let desk = Desk::with(ground, with_hook).await;
+        let page = desk.gateway.metrics_page();
+        for name in COUNTS {
+            assert!(page.contains(&format!("\n{name} 0\n")), "{page}");
+        }
+        let checkout = |kind: &str, account: &str| checkout(kind, "paid", "pi_1", account, 900);
+        let unnamed = checkout(COMPLETED, "acme").replace("\"acme\"", "null");
+        for (body, counts) in [
+            (unnamed, [1, 0]),
+            (checkout(COMPLETED, "no account"), [2, 0]),
+            (checkout("charge.dispute.created", "acme"), [2, 1]),
+            // It has messages of its own.
+            (checkout("charge.refunded", "acme"), [2, 1]),
+            (checkout(COMPLETED, "acme"), [2, 1]),
+        ] {
+            desk.signed(&body).await.done(200);
+            let metrics = desk.gateway.metrics();
+            let counted = COUNTS.map(|name| metrics.sum(name, &[]));
+            assert_eq!(counted, counts.map(rust_decimal::Decimal::from), "{body}");
+        }
     }
 }
 

@@ -8,18 +8,20 @@ use super::stripe::{
     Beside, COMPLETED, SECRET, balance_of, checkout, listens, prepared, send, signature, with_hook, words,
 };
 use super::{Desk, GROUNDS, Told};
+use crate::chat::streaming;
+use crate::harness::catalogue::{SMALL, cost};
 use crate::harness::redis_server::{RedisServer, free_port};
-use crate::harness::{Reply, Upstream};
+use crate::harness::{Cue, KeySpec, Reply, Upstream, eventually};
 
 /// A refund as Stripe shows one.
-fn refund(id: &str, payment: &str, cents: i64, status: &str) -> Value {
+pub(super) fn refund(id: &str, payment: &str, cents: i64, status: &str) -> Value {
     json!({
         "id": id, "object": "refund", "amount": cents, "charge": "ch_1", "currency": "usd", "payment_intent": payment,
         "reason": "requested_by_customer", "status": status,
     })
 }
 
-fn event(kind: &str, object: Value) -> String {
+pub(super) fn event(kind: &str, object: Value) -> String {
     json!({ "id": format!("evt_{kind}"), "object": "event", "type": kind, "data": { "object": object } }).to_string()
 }
 
@@ -37,18 +39,18 @@ fn charge(payment: &str, refunds: Option<Vec<Value>>) -> Value {
 
 impl Desk {
     /// What a message takes, and what it cannot.
-    async fn takes(&self, body: &str) -> (String, String) {
+    pub(super) async fn takes(&self, body: &str) -> (String, String) {
         let told = self.signed(body).await.done(200);
         let text = |name: &str| told[name].as_str().unwrap_or_else(|| panic!("{told}")).to_owned();
         (text("taken"), text("short"))
     }
 
-    async fn paid(&self, payment: &str, cents: i64) {
+    pub(super) async fn paid(&self, payment: &str, cents: i64) {
         let paid = checkout(COMPLETED, "paid", payment, "shop", cents);
         assert_eq!(self.signed(&paid).await.done(200)["credited"], true);
     }
 
-    async fn shop(&self) {
+    pub(super) async fn shop(&self) {
         let account = json!({ "name": "shop", "tier": "pro" });
         self.admin("POST", "/v1/accounts", account).await.done(201);
     }
@@ -134,6 +136,73 @@ async fn a_refund_takes_at_most_what_is_left() {
         let short = desk.gateway.metrics().sum("tollgate_refunds_short_credits_total", &[]);
         assert_eq!(short, Decimal::from(9));
         desk.books_balance().await;
+    }
+}
+
+/// A refund of `cents` that was made so many seconds ago.
+fn made(desk: &Desk, ago: i64, id: &str, payment: &str, cents: i64) -> String {
+    let mut refund = refund(id, payment, cents, "succeeded");
+    refund["created"] = json!(desk.seconds() - ago);
+    event("refund.created", refund)
+}
+
+/// What a running call holds may come back: nothing is taken, and Stripe sends the message again, until it has, or for an hour.
+#[tokio::test]
+async fn a_refund_waits_for_what_running_calls_hold_but_not_for_ever() {
+    for ground in GROUNDS {
+        let cue = Cue::new();
+        let stream = Reply::stream().role().text("Hi").wait(&cue);
+        let upstream = Upstream::always(stream.finish().usage(9, 1).done()).await;
+        let desk = Desk::before(&upstream, ground, with_hook).await;
+        desk.shop().await;
+        let key = desk.gateway.new_key_of("shop", KeySpec::default()).await;
+        let client = desk.gateway.http1.with_key(&key);
+        let cost = cost(SMALL, 9, 1).normalize();
+
+        desk.paid("pi_1", 1050).await;
+        let mut call = client.stream("/llm/chat", streaming(SMALL)).await.ok();
+        call.next().await.unwrap();
+        let all = made(&desk, 3_599, "re_1", "pi_1", 1050);
+        for _ in 0..2 {
+            let refused = desk.signed(&all).await;
+            assert_eq!(refused.header("retry-after"), "2");
+            let message = refused.error(503, "service_unavailable");
+            assert!(message.contains("running calls hold"), "{message}");
+        }
+        assert_eq!(desk.balance("shop").await, "10.5", "nothing is taken");
+        // One that it can take whole does not wait.
+        let some = made(&desk, 0, "re_0", "pi_1", 50);
+        assert_eq!(desk.takes(&some).await, pair("0.5", "0"));
+        cue.give();
+        call.rest().await;
+        let left = Decimal::from(10) - cost;
+        let told = eventually("the refund is taken", async || {
+            let told = desk.signed(&all).await;
+            (told.status == 200).then(|| told.json())
+        })
+        .await;
+        let short = (cost + Decimal::new(5, 1)).to_string();
+        assert_eq!(told["taken"], left.to_string(), "{told}");
+        assert_eq!(told["short"], short, "{told}");
+        assert_eq!(desk.takes(&all).await, pair("0", "0"));
+
+        // Whoever always has a call run: in the end what there is goes back, and what the call costs is owed.
+        desk.paid("pi_2", 1000).await;
+        let mut call = client.stream("/llm/chat", streaming(SMALL)).await.ok();
+        call.next().await.unwrap();
+        let waits = made(&desk, 3_599, "re_2", "pi_2", 1000);
+        desk.signed(&waits).await.error(503, "service_unavailable");
+        let waits_no_more = made(&desk, 3_600, "re_2", "pi_2", 1000);
+        assert_eq!(desk.takes(&waits_no_more).await, pair("10", "0"));
+        assert_eq!(desk.takes(&waits).await, pair("0", "0"));
+        assert_eq!(desk.balance("shop").await, "0");
+        cue.give();
+        call.rest().await;
+        eventually("the call is billed", async || {
+            (desk.balance("shop").await == format!("-{cost}")).then_some(())
+        })
+        .await;
+        assert_eq!(desk.get("/v1/audit").await["balanced"], true);
     }
 }
 

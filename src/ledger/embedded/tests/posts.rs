@@ -152,7 +152,7 @@ fn terms_and_entries_outlive_the_process() {
     let file = rusqlite::Connection::open(rig.folder.path().join("ledger.db")).unwrap();
     // As earlier versions write: columns by name, without those that they do not know.
     file.execute_batch(
-        "INSERT INTO topups (account, reference, amount, at) VALUES ('acme', 'old', 5, 7);
+        "INSERT INTO topups (account, reference, amount, at) VALUES ('acme', 'old ', 5, 7);
          UPDATE accounts SET balance = balance + 5 WHERE id = 'acme';
          INSERT INTO accounts (id, tier, quota, balance, month, month_used, created) VALUES ('old', 'free', NULL, 0, 0, 0, 1);",
     )
@@ -193,9 +193,19 @@ fn terms_and_entries_outlive_the_process() {
     let expected = [
         ("R", CreditKind::Refund, Some("a slip"), Some(credits("6"))),
         ("A", CreditKind::TopUp, None, Some(credits("10"))),
-        ("old", CreditKind::TopUp, None, None),
+        ("old ", CreditKind::TopUp, None, None),
     ];
     assert_eq!(told, expected);
+    // No entry of this version is known by such a reference; that one counts once all the same.
+    let post = |reference: &str| {
+        let post = CreditPost::top_up("acme".parse().unwrap(), Credits::from_pico(5), reference.to_owned());
+        store.run_blocking(AdminOp::Credit(CreditOp::Post(post)))
+    };
+    assert!(matches!(
+        post("old "),
+        Ok(AdminReply::Posted(Posted { added: false, .. }))
+    ));
+    assert!(matches!(post("new "), Err(AdminError::Invalid(_))));
     assert_eq!(audit(&store).findings, []);
 }
 

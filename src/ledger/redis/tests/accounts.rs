@@ -174,6 +174,24 @@ pub(super) fn earlier_top_up(shared: &Shared, pico: i64, reference: &str) -> Str
     reply::text(&value).unwrap().to_owned()
 }
 
+/// No entry of this version is known by a reference that ends in a blank; one of an earlier version counts once all the same.
+#[test]
+fn an_entry_of_an_earlier_version_may_end_in_a_blank() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "1", LimitOverrides::default());
+    let shared = &redis_of(&ledger).shared;
+    assert!(earlier_top_up(shared, 2_000_000_000_000, "INVOICE-7 ").starts_with("added"));
+    let posted = |reference: &str| run(&ledger, AdminOp::Credit(CreditOp::Post(post("2", reference))));
+    assert!(matches!(
+        posted("INVOICE-7 "),
+        Ok(AdminReply::Posted(Posted { added: false, .. }))
+    ));
+    assert!(matches!(posted("INVOICE-8 "), Err(AdminError::Invalid(_))));
+    assert_eq!(block_on(caller.figures()).unwrap().balance, credits("3"));
+    audit_is_clean(&ledger);
+}
+
 /// A gateway of an earlier version works beside this one: its entries are listed and stated, and what it says of ours is right.
 #[test]
 fn entries_of_an_earlier_version_are_found() {

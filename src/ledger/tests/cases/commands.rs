@@ -38,7 +38,7 @@ pub(super) fn a_reference_counts_once(rig: &Rig) {
 pub(super) fn any_text_is_a_reference(rig: &Rig) {
     let caller = rig.caller("0");
     let before = rig.show(&caller).record;
-    let references = ["ier", "tier", "t", " ", "avail", "0", "created", "\u{1f4b6}", "a b"];
+    let references = ["ier", "tier", "t", "-", "avail", "0", "created", "\u{1f4b6}", "a b"];
     for reference in references {
         let paid = rig.credit(&caller, "1", reference);
         assert!(

@@ -10,13 +10,14 @@ use crate::config::StripeHook;
 use crate::failpoints::point;
 use crate::ledger::admin::credits::{CreditEntry, CreditKind, CreditOp, CreditPost, Posted};
 use crate::ledger::admin::operators::Actor;
-use crate::ledger::admin::{AdminOp, AdminReply};
+use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::operator::Role;
 use crate::pure::stripe::{self, Notice, Payment, Refund};
+use crate::pure::time::Timestamp;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect, refused};
 use crate::server::operator::shown::Amount;
@@ -58,6 +59,9 @@ pub(in crate::server::operator) async fn hear(call: &Call<'_>) -> Result<Answer,
         Notice::Paid(payment) => credit(call, hook, payment).await,
         Notice::Refunded(refunds) => take_back(call, hook, refunds).await,
         Notice::WentBack { event, kind, payment } => {
+            if kind == stripe::DISPUTE_CREATED {
+                call.desk.admin.telemetry.payments.disputed();
+            }
             let payment = payment.unwrap_or_else(|| "a payment that it does not name".to_owned());
             log::warn!(
                 "MONEY: Stripe says {kind} of {payment} ({event}), and names no refund: nothing was taken from an account; \
@@ -80,7 +84,9 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
         currency,
         amount_minor,
     } = payment;
+    let unassigned = || call.desk.admin.telemetry.payments.unassigned();
     let Some(account) = account else {
+        unassigned();
         log::error!(
             "MONEY: Stripe's payment {reference} ({event}) names no account: its checkout was made without a \
              client_reference_id, and it is credited to nobody"
@@ -88,6 +94,7 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
         return Ok(heard(false));
     };
     let Ok(account) = account.parse::<AccountId>() else {
+        unassigned();
         log::error!(
             "MONEY: Stripe's payment {reference} ({event}) has a client_reference_id that can be no account's name, and is \
              credited to nobody"
@@ -105,8 +112,13 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
 }
 
 /// Takes what went back from the account that had paid it, and gives it again where it came to nothing.
+///
+/// Where running calls hold some of what it would take, it takes nothing for a while, for they may give it back: the message is refused, and
+/// comes again. That ends after [`CALLS_WAITED_FOR_MS`], for somebody may always have a call run: then it takes the balance, held or not, and
+/// what those calls cost may bring it below zero.
 async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> Result<Answer, OperatorError> {
     let (mut taken, mut short, mut credited) = (Credits::ZERO, Credits::ZERO, false);
+    let now = call.desk.clock().now();
     for refund in refunds {
         let (event, id) = (refund.event.clone(), refund.reference.clone());
         let (Some(account), Some(_)) = found(call, None, &refund.payment).await? else {
@@ -129,6 +141,7 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
             note: Some(format!("Stripe {event:.100}: {amount} of {}", refund.payment)),
             allow_negative: hook.allow_negative,
             as_available: true,
+            despite_holds: has_waited(&refund, now),
             ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
         };
         let Posted { added, entry, .. } = post_as_stripe(call, &event, post).await?;
@@ -141,8 +154,8 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
         if missing > Credits::ZERO {
             // Each time: whoever was to say so at first may have died.
             log::error!(
-                "MONEY: of Stripe's refund {id} ({event}) {took} of {amount} was taken from {account}: {missing} is spent or \
-                 held, and is your loss unless the account pays it"
+                "MONEY: of Stripe's refund {id} ({event}) {took} of {amount} was taken from {account}: {missing} is spent, and \
+                 is your loss unless the account pays it"
             );
         }
     }
@@ -152,6 +165,11 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
         taken: Some(taken.into()),
         short: Some(short.into()),
     }))
+}
+
+/// Whether running calls are not waited for any more. A refund that does not say when it was made waits for none: it could wait for ever.
+fn has_waited(refund: &Refund, now: Timestamp) -> bool {
+    refund.made.is_none_or(|made| now.since(made) >= CALLS_WAITED_FOR_MS)
 }
 
 /// A refund came to nothing: what was taken for it is given again. Whether this message did so.
@@ -196,9 +214,16 @@ async fn found(
 }
 
 async fn post_as_stripe(call: &Call<'_>, event: &str, post: CreditPost) -> Result<Posted, OperatorError> {
+    let (account, reference) = (post.account.clone(), post.reference.clone());
     let op = AdminOp::Credit(CreditOp::Post(post));
     let posted = call.run_as(actor(call), op).await?.map_err(|error| {
-        log::error!("MONEY: Stripe's message {event} cannot be credited: {error}; Stripe sends it again");
+        match &error {
+            AdminError::HeldByCalls(why) => log::warn!(
+                "MONEY: Stripe's refund {reference} ({event}) is pending, and nothing is taken from {account} yet: {why}; Stripe \
+                 sends it again"
+            ),
+            _ => log::error!("MONEY: Stripe's message {event} cannot be credited: {error}; Stripe sends it again"),
+        }
         refused(&error)
     })?;
     point("stripe", "credited");
@@ -251,4 +276,6 @@ fn heard(credited: bool) -> Answer {
     })
 }
 
+/// How long after it was made a refund waits for running calls: longer than calls run, and less than Stripe goes on to send a message.
+const CALLS_WAITED_FOR_MS: i64 = 3_600_000;
 const SIGNATURE: HeaderName = HeaderName::from_static("stripe-signature");
