@@ -219,6 +219,7 @@ fn told(op: &AdminOp) -> Result<Option<Told<'_>>, AdminError> {
         AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring | EventOp::Count)
         | AdminOp::By(_)
         | AdminOp::Reserve(_)
+        | AdminOp::Extend(_)
         | AdminOp::KeysFreed { .. } => {
             return Err(AdminError::Invalid("nobody gives such a command".to_owned()));
         }

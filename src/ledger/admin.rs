@@ -162,6 +162,8 @@ pub enum AdminOp {
     By(Box<Acted>),
     /// A reserve of the process that handed the ledger over.
     Reserve(super::remote::RemoteReserve),
+    /// A wish of the process that handed the ledger over to raise what one of its calls holds.
+    Extend(super::remote::RemoteExtend),
     /// Idempotency keys of the process that handed the ledger over: their calls came to nothing.
     KeysFreed {
         /// Which.
@@ -266,6 +268,7 @@ impl AdminOp {
             | AdminOp::Recover
             | AdminOp::NoteRecovered(_)
             | AdminOp::Reserve(_)
+            | AdminOp::Extend(_)
             | AdminOp::KeysFreed { .. }
             | AdminOp::Event(EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring) => Effect::Passes,
             AdminOp::AccountCreate { .. }

@@ -20,7 +20,6 @@ mod idempotency;
 mod key_limits;
 mod key_rotate;
 mod keys;
-mod known_time;
 mod load;
 mod operators;
 mod outage;
@@ -47,6 +46,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use self::command::{Command, Commands};
+pub(crate) use self::owner::SERVES_WITHIN;
 use self::reports::Reports;
 use self::shared::Shared;
 pub use self::shared::{COMMIT_WINDOW, EmbeddedAccount};
@@ -221,7 +221,7 @@ impl Embedded {
 
     pub(super) async fn run(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
         if !self.is_ours() {
-            let (asked, has_effect) = self.give_successor(op.clone()).await;
+            let (asked, has_effect) = Box::pin(self.give_successor(op.clone())).await;
             if asked.is_ok() || has_effect || !self.is_ours() {
                 return asked;
             }

@@ -22,6 +22,9 @@ pub(crate) const KEEP_MS: i64 = 3 * 86_400_000;
 pub(crate) const REMEMBERED_MS: i64 = 9 * 86_400_000;
 /// So long before it expires, a key's event is raised, in milliseconds: a week.
 pub(crate) const EXPIRING_MS: i64 = 7 * 86_400_000;
+/// Later than this no delivery is due, in milliseconds: an hour, where the longest pause is 18 minutes. One that is was put off by a clock that
+/// was ahead, and is due.
+pub(crate) const DUE_WITHIN_MS: i64 = 3_600_000;
 /// The most events that are given at once.
 pub(crate) const CLAIMED_MAX: u32 = 1_000;
 
@@ -37,6 +40,15 @@ pub(crate) enum Refused {
         used: Credits,
         held: Credits,
     },
+}
+
+/// By which times an event is raised, and others are forgotten.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct EventTimes {
+    /// What the clock says: when it happened.
+    pub(super) clock: Timestamp,
+    /// What time it is as far as that is known: what is too old by then is forgotten. A clock that is ahead for a moment would have all go.
+    pub(super) known: Timestamp,
 }
 
 /// What was told of an account's refused calls.
@@ -156,7 +168,13 @@ impl Event {
             account,
             data,
             deliveries: Vec::new(),
+            is_too_old: false,
         }
+    }
+
+    /// Marks one that is too old by the ledger's own time.
+    pub(in crate::ledger) fn claimed_at(&mut self, known: Timestamp) {
+        self.is_too_old = known.since(self.at) > KEEP_MS;
     }
 }
 

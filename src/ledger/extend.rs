@@ -23,7 +23,7 @@ impl Hold {
         let (place, id) = (self.place.clone(), self.id);
         async move {
             match &place {
-                AccountHandle::Embedded(store, account) => store.extend(account, id, &range, quota),
+                AccountHandle::Embedded(store, account) => store.extend(account, id, &range, quota).await,
                 AccountHandle::Redis(store, account) => store.extend(account, id, &range, quota).await,
             }
         }

@@ -20,6 +20,7 @@ mod hold;
 mod idempotency;
 pub mod journal;
 pub mod key_settings;
+mod known_time;
 mod producer;
 pub mod query;
 mod receipt_files;

@@ -14,6 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use super::known_time::KnownTime;
 use crate::clock::{Clock, monotonic};
 use crate::pure::receipt::Receipt;
 use crate::pure::time::Day;
@@ -29,7 +30,8 @@ pub struct ReceiptFiles {
 struct State {
     folder: PathBuf,
     keep_days: u32,
-    clock: Clock,
+    /// By this files are too old: a clock that is ahead for a moment would have all deleted.
+    known_time: KnownTime,
     queue: Mutex<Queue>,
     changed: Condvar,
     /// Something was written, or could not be.
@@ -61,15 +63,16 @@ impl ReceiptFiles {
             std::io::Error::new(error.kind(), format!("receipts.files: {}: {error}", folder.display()))
         };
         make(folder).map_err(named)?;
+        let before = newest_day(folder).map(Day::start);
         let state = Arc::new(State {
             folder: folder.to_owned(),
             keep_days,
+            known_time: KnownTime::new(&clock, before.map(|before| before.min(clock.now()))),
             queue: Mutex::default(),
             changed: Condvar::new(),
             progress: Condvar::new(),
-            clock,
         });
-        state.append(state.clock.now().day(), b"").map_err(named)?;
+        state.append(clock.now().day(), b"").map_err(named)?;
         let writer = Arc::clone(&state);
         let thread = std::thread::Builder::new()
             .name("receipts".to_owned())
@@ -285,7 +288,7 @@ impl State {
 
     /// Deletes the files of too long ago, once a day.
     fn clean(&self, writing: &mut Writing) {
-        let today = self.clock.now().day();
+        let today = self.known_time.of_files().day();
         if self.keep_days == 0 || writing.cleaned.replace(today) == Some(today) {
             return;
         }
@@ -295,12 +298,8 @@ impl State {
             Err(error) => return log::warn!("{} cannot be read: {error}", self.folder.display()),
         };
         for entry in entries.flatten() {
-            let name = entry.file_name();
-            let day = name
-                .to_str()
-                .and_then(|name| name.strip_prefix(PREFIX)?.strip_suffix(SUFFIX));
             // As text, days of this form are in their order.
-            if day.is_some_and(|day| is_day(day) && *day < *oldest)
+            if day_of(&entry.file_name()).is_some_and(|day| *day < *oldest)
                 && let Err(error) = std::fs::remove_file(entry.path())
             {
                 log::warn!("{} cannot be deleted: {error}", entry.path().display());
@@ -312,6 +311,20 @@ impl State {
 /// Makes a folder, and those above it, where they are missing.
 fn make(folder: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(folder)
+}
+
+/// The day of the newest file that has receipts: that day the clock has said before. None without any; of a folder that cannot be read
+/// nothing is deleted either.
+fn newest_day(folder: &Path) -> Option<Day> {
+    let has_some = |entry: &std::fs::DirEntry| entry.metadata().is_ok_and(|file| file.len() > 0);
+    let entries = std::fs::read_dir(folder).ok()?.flatten().filter(has_some);
+    entries.filter_map(|entry| Day::parse(day_of(&entry.file_name())?)).max()
+}
+
+/// The day in the name of a file of receipts; none in another one.
+fn day_of(name: &std::ffi::OsStr) -> Option<&str> {
+    let day = name.to_str()?.strip_prefix(PREFIX)?.strip_suffix(SUFFIX)?;
+    is_day(day).then_some(day)
 }
 
 /// Whether a text has the form `2026-11-23`.

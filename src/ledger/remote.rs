@@ -1,11 +1,13 @@
-//! A reserve and its answer as the control socket carries them, from a process to the one that took its ledger over.
+//! A reserve, a wish to raise a hold, and their answers as the control socket carries them, from a process to the one that took its ledger
+//! over.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::pure::account::{Denial, Granted, ReserveRequest, Scope};
+use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope};
 use crate::pure::error::AccountStop;
+use crate::pure::estimate::HoldRange;
 use crate::pure::ids::{AccountId, KeyId, RequestId};
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
@@ -83,6 +85,95 @@ pub enum RemoteReply {
         /// For good, not only suspended.
         is_closed: bool,
     },
+}
+
+/// A wish of the process before to raise what one of its calls holds. Amounts are in 10^-12 credit, and what the call holds in all: the same
+/// wish twice raises nothing twice.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RemoteExtend {
+    account: AccountId,
+    id: [u8; 16],
+    wanted: i64,
+    at_least: i64,
+    quota: i64,
+    /// Of a call that runs in another process only that one knows how much its limits allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    spend: Option<SpendLimits>,
+}
+
+/// The answer to a [`RemoteExtend`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RemoteExtended {
+    /// [`Extended::To`].
+    To {
+        /// What is held now.
+        amount: i64,
+    },
+    /// [`Extended::Refused`].
+    Refused,
+    /// [`Extended::Gone`].
+    Gone,
+}
+
+impl RemoteExtend {
+    pub(super) fn of(
+        account: AccountId,
+        (id, range, quota): (RequestId, &HoldRange, Credits),
+        spend: Option<SpendLimits>,
+    ) -> RemoteExtend {
+        RemoteExtend {
+            account,
+            id: *id.as_bytes(),
+            wanted: range.wanted.pico(),
+            at_least: range.at_least.pico(),
+            quota: quota.pico(),
+            spend,
+        }
+    }
+
+    pub(super) fn account(&self) -> &AccountId {
+        &self.account
+    }
+
+    pub(super) fn hold(&self) -> RequestId {
+        RequestId::from_bytes(self.id)
+    }
+
+    pub(super) fn range(&self) -> HoldRange {
+        HoldRange {
+            wanted: Credits::from_pico(self.wanted),
+            at_least: Credits::from_pico(self.at_least),
+        }
+    }
+
+    pub(super) fn quota(&self) -> Credits {
+        Credits::from_pico(self.quota)
+    }
+
+    pub(super) fn limits(&self) -> Option<&SpendLimits> {
+        self.spend.as_ref()
+    }
+}
+
+impl From<Extended> for RemoteExtended {
+    fn from(extended: Extended) -> RemoteExtended {
+        match extended {
+            Extended::To(amount) => RemoteExtended::To { amount: amount.pico() },
+            Extended::Refused => RemoteExtended::Refused,
+            Extended::Gone => RemoteExtended::Gone,
+        }
+    }
+}
+
+impl From<RemoteExtended> for Extended {
+    fn from(extended: RemoteExtended) -> Extended {
+        match extended {
+            RemoteExtended::To { amount } => Extended::To(Credits::from_pico(amount)),
+            RemoteExtended::Refused => Extended::Refused,
+            RemoteExtended::Gone => Extended::Gone,
+        }
+    }
 }
 
 impl RemoteReserve {
@@ -209,6 +300,39 @@ impl From<RemoteReply> for Result<Granted, Denial> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::admin::{AdminOp, AdminReply};
+
+    #[test]
+    fn a_wish_to_raise_a_hold_and_its_answer_are_the_same_after_the_wire() {
+        let range = HoldRange {
+            wanted: Credits::from_pico(3),
+            at_least: Credits::from_pico(2),
+        };
+        let limits = SpendLimits {
+            key: KeyId::from("key_x".to_owned()),
+            own: None,
+            end_user: None,
+        };
+        for spend in [None, Some(limits)] {
+            let id = RequestId::from_bytes([7; 16]);
+            let wish = (id, &range, Credits::from_pico(9));
+            let op = AdminOp::Extend(RemoteExtend::of("acme".parse().unwrap(), wish, spend.clone()));
+            let text = serde_json::to_string(&op).unwrap();
+            let AdminOp::Extend(read) = serde_json::from_str(&text).unwrap() else {
+                panic!("{text}");
+            };
+            assert_eq!((read.account().as_str(), read.hold()), ("acme", id), "{text}");
+            assert_eq!((read.range(), read.quota()), (range, Credits::from_pico(9)), "{text}");
+            assert_eq!(read.limits(), spend.as_ref(), "{text}");
+        }
+        for extended in [Extended::To(Credits::from_pico(3)), Extended::Refused, Extended::Gone] {
+            let text = serde_json::to_string(&AdminReply::Extended(extended.into())).unwrap();
+            let AdminReply::Extended(read) = serde_json::from_str(&text).unwrap() else {
+                panic!("{text}");
+            };
+            assert_eq!(Extended::from(read), extended, "{text}");
+        }
+    }
 
     #[test]
     fn an_answer_is_the_same_after_the_wire() {

@@ -51,6 +51,8 @@ pub(super) struct Database {
     connection: Connection,
     /// How much is kept of receipts; with 0 days none are written.
     receipt_bounds: ReceiptBounds,
+    /// What time it is, as far as that is known; without a word nothing is too old.
+    known: Timestamp,
     /// The next commit reports an error although it is done.
     #[cfg(test)]
     pub(super) fails_after_commit: bool,
@@ -112,6 +114,7 @@ impl Database {
         Ok(Database {
             connection,
             receipt_bounds: ReceiptBounds::days(0),
+            known: Timestamp(i64::MIN),
             #[cfg(test)]
             fails_after_commit: false,
             #[cfg(test)]
@@ -127,11 +130,11 @@ impl Database {
         name: &str,
         now: Timestamp,
     ) -> Result<(), StoreError> {
-        let today = now.day();
+        let (today, at) = (now.day(), self.event_times(now));
         let transaction = self.connection.transaction()?;
         let last: Option<String> = transaction
-            .prepare_cached("SELECT value FROM settings WHERE name = 'group'")?
-            .query_row([], |row| row.get(0))
+            .prepare_cached("SELECT value FROM settings WHERE name = ?1")?
+            .query_row([GROUP], |row| row.get(0))
             .optional()?;
         if last.as_deref() == Some(name) {
             return Ok(());
@@ -141,14 +144,15 @@ impl Database {
         DebitRows::prepare(&transaction)?.write(&group, today)?;
         for (account, debit) in group {
             spending::write(&transaction, account, &debit.spent)?;
-            events::debited(&transaction, account, debit, now)?;
+            events::debited(&transaction, account, debit, at)?;
         }
         receipts::write(&transaction, written, self.receipt_bounds, today)?;
         transaction
             .prepare_cached(
-                "INSERT INTO settings (name, value) VALUES ('group', ?1) ON CONFLICT (name) DO UPDATE SET value = ?1",
+                "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2",
             )?
-            .execute([name])?;
+            .execute([GROUP, name])?;
+        receipts::note_group(&transaction, name, self.receipt_bounds)?;
         transaction.commit()?;
         #[cfg(test)]
         if std::mem::take(&mut self.fails_after_commit) {
@@ -294,6 +298,8 @@ fn corrupt(error: impl std::fmt::Display) -> StoreError {
     StoreError::Corrupt(error.to_string())
 }
 
+/// The setting with the name of the last group.
+const GROUP: &str = "group";
 /// One credit, in 10^-12 credit: where the audit cuts its sums in two.
 const PART: i64 = 1_000_000_000_000;
 /// How long a step waits while another process writes to the file.

@@ -19,6 +19,7 @@ use crate::config::Store;
 use crate::gateway::Tollgate;
 use crate::ledger::StoreError;
 use crate::ledger::control_socket;
+use crate::ledger::embedded::SERVES_WITHIN;
 use crate::ledger::journal::recover;
 
 /// The listening socket, for a successor, as long as this process listens. Clones are handles to the same.
@@ -335,8 +336,6 @@ fn one_process(number: libc::pid_t) -> std::io::Result<libc::pid_t> {
 const LINES_BYTES_MAX: u64 = 1 << 14;
 /// How long a successor may take to open everything but the ledger.
 const PREPARES_MAX: Duration = Duration::from_secs(120);
-/// How long it may have the ledger without serving.
-const SERVES_WITHIN: Duration = Duration::from_secs(30);
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// How long a process that has failed may take to end by itself, and say why.
 const ENDS_ITSELF_WITHIN: Duration = Duration::from_millis(300);

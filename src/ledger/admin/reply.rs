@@ -115,6 +115,8 @@ pub enum AdminReply {
     Done,
     /// A reserve.
     Reserved(crate::ledger::remote::RemoteReply),
+    /// A wish to raise a hold.
+    Extended(crate::ledger::remote::RemoteExtended),
 }
 
 impl AdminReply {

@@ -32,24 +32,22 @@ impl Committer {
         }
     }
 
-    /// Deletes what has expired, and keeps what time it is, now and then for as long as there are keys.
+    /// Deletes what has expired, and keeps what time it is: now and then for as long as there are keys or events, and else each day.
     pub(super) fn delete_expired_keys(&mut self, now: Instant) {
-        self.keys_at = match self.are_keys_left() {
-            Ok(false) => None,
-            Ok(true) => now.checked_add(KEYS_EVERY),
-            Err(error) => {
-                log::warn!("idempotency keys that have expired cannot be deleted: {error}");
-                now.checked_add(KEYS_EVERY)
-            }
-        };
+        if let Err(error) = self.delete_expired_and_keep_time() {
+            log::warn!("idempotency keys that have expired cannot be deleted: {error}");
+        }
+        self.keys_at = now.checked_add(KEYS_EVERY);
     }
 
-    fn are_keys_left(&mut self) -> Result<bool, StoreError> {
-        let are_left = self.database.delete_expired_keys(self.known_time.of_keys().known)?;
-        if are_left {
-            self.database.keep_known_time(self.known_time.to_keep())?;
+    fn delete_expired_and_keep_time(&mut self) -> Result<(), StoreError> {
+        let are_keys_left = self.database.delete_expired_keys(self.known_time.of_keys().known)?;
+        let known = self.known_time.to_keep();
+        if are_keys_left || self.database.has_events()? || self.known_day != Some(known.day()) {
+            self.database.keep_known_time(known)?;
+            self.known_day = Some(known.day());
         }
-        Ok(are_left)
+        Ok(())
     }
 
     /// Keys of the process before are free.

@@ -97,6 +97,7 @@ impl Committer {
             } => self.rotate_key(&key, Rotation::of(&digest, overlap_ms)?),
             AdminOp::Event(op) => self.event_op(op),
             AdminOp::KeysFreed { calls } => self.free_keys(&calls),
+            AdminOp::Extend(wish) => self.extend_for_predecessor(&wish),
             AdminOp::Reserve(reserve) => {
                 let cell = self.cell(reserve.account())?;
                 let request = reserve.request();

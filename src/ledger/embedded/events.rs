@@ -87,13 +87,17 @@ impl Committer {
 
     /// Leases are kept in memory: a process that dies has none, and what it had claimed is due.
     fn claim(&mut self, limit: u32, lease_ms: i64) -> Result<Vec<Event>, StoreError> {
-        let now = self.shared.clock.now();
-        self.leases.retain(|_, until| *until > now);
+        // Of a clock that is ahead a lease would last until it is as late.
+        let passed = self.shared.clock.passed_ms();
+        self.leases.retain(|_, until| *until > passed);
         let limit = usize::try_from(limit.clamp(1, CLAIMED_MAX)).unwrap_or(1);
+        let now = self.shared.clock.now();
         let mut due = self.database.due_events(now, limit.saturating_add(self.leases.len()))?;
         due.retain(|event| !self.leases.contains_key(&event.id));
         due.truncate(limit);
-        let until = now.plus_millis(lease_ms.max(0));
+        let known = self.known_time.of_events();
+        due.iter_mut().for_each(|event| event.claimed_at(known));
+        let until = passed.saturating_add(lease_ms.max(0));
         self.leases.extend(due.iter().map(|event| (event.id.clone(), until)));
         Ok(due)
     }

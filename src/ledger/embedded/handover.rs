@@ -6,11 +6,12 @@
 //! ([`super::take_back`]).
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use super::Embedded;
-use super::owner::Owner;
-use super::shared::{EmbeddedAccount, Predecessors};
+use super::owner::{Owner, SERVES_WITHIN};
+use super::shared::{EmbeddedAccount, Predecessors, Shared};
 use super::spending;
 use crate::clock::monotonic;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery};
@@ -107,30 +108,41 @@ impl Embedded {
 
     /// Asks the successor, which may take a moment to listen. An error too when the ledger is taken back meanwhile.
     pub(super) async fn ask_successor(&self, op: AdminOp) -> Result<AdminReply, AdminError> {
-        self.give_successor(op).await.0
+        Box::pin(self.give_successor(op)).await.0
     }
 
     /// The same, and whether the command may have had an effect there: one that writes is sent once, and its error is what is known of it.
     pub(super) async fn give_successor(&self, op: AdminOp) -> (Result<AdminReply, AdminError>, bool) {
-        let (socket, shared) = (control_socket::socket_path(&self.path), Arc::clone(&self.shared));
-        let ask = move || {
-            let (started, mut was_sent) = (monotonic(), false);
-            loop {
-                let asked = match shared.owner.now() {
-                    Owner::This => return (Err(AdminError::Store("the ledger was taken back".to_owned())), false),
-                    Owner::TakesBack => Err(AdminError::Store("the ledger is being taken back".to_owned())),
-                    Owner::Successor => control_socket::ask_noting(&socket, &op, &mut was_sent),
-                };
-                let has_effect = was_sent && op.writes();
-                match asked {
-                    // Nobody listens yet, or it was our own socket in its last moment. What only reads can be asked twice, and so can a
-                    // reserve: a request holds once.
-                    Err(AdminError::Store(_)) if !has_effect && started.elapsed() < SUCCESSOR_WAIT_MAX => {
-                        std::thread::sleep(SUCCESSOR_PAUSE);
-                    }
-                    answered => return (answered, has_effect),
+        let (started, mut was_sent) = (monotonic(), false);
+        loop {
+            let asked = match self.shared.owner.now() {
+                Owner::This => return (Err(AdminError::Store("the ledger was taken back".to_owned())), false),
+                Owner::TakesBack => Err(AdminError::Store("the ledger is being taken back".to_owned())),
+                Owner::Successor => {
+                    let (asked, is_sent) = self.ask_once(op.clone()).await;
+                    was_sent |= is_sent;
+                    asked
                 }
+            };
+            let (has_effect, waited) = (was_sent && op.writes(), started.elapsed());
+            match asked {
+                // Nobody listens yet, or it was our own socket in its last moment. What only reads can be asked twice, and so can a
+                // reserve: a request holds once. Who waits has no thread: there may be many.
+                Err(AdminError::Store(_)) if !has_effect && waited < self.shared.successor_wait() => {
+                    tokio::time::sleep((waited / 8).clamp(SUCCESSOR_PAUSE, SUCCESSOR_PAUSE_MAX)).await;
+                }
+                answered => return (answered, has_effect),
             }
+        }
+    }
+
+    /// One try, and whether the command was sent, as far as that is known.
+    async fn ask_once(&self, op: AdminOp) -> (Result<AdminReply, AdminError>, bool) {
+        let socket = control_socket::socket_path(&self.path);
+        let ask = move || {
+            let mut was_sent = false;
+            let asked = control_socket::ask_noting(&socket, &op, &mut was_sent);
+            (asked, was_sent)
         };
         let asked = tokio::task::spawn_blocking(ask).await;
         let unasked = |error| AdminError::Store(format!("the successor was not asked: {error}"));
@@ -224,8 +236,22 @@ impl Embedded {
     }
 }
 
-/// How long a call waits for the successor to listen.
+impl Shared {
+    /// How long a call waits for the successor to listen. One that does not serve yet opens the ledger, or fails and gives it back.
+    pub(super) fn successor_wait(&self) -> Duration {
+        match self.successor_serves.load(Ordering::Relaxed) {
+            true => SUCCESSOR_WAIT_MAX,
+            false => SERVES_WITHIN.saturating_add(TAKEN_BACK_WITHIN),
+        }
+    }
+}
+
+/// How long it takes to end one that does not, and to read the file anew, but for a ledger that is very large.
+const TAKEN_BACK_WITHIN: Duration = Duration::from_secs(10);
+/// How long a call waits for a successor that serves.
 const SUCCESSOR_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Between two tries, which may be many that wait: first so long, and longer from then on.
 const SUCCESSOR_PAUSE: Duration = Duration::from_millis(5);
+const SUCCESSOR_PAUSE_MAX: Duration = Duration::from_millis(100);
 /// How often the ledger may change hands and come back while one call waits for it.
-const CHANGES_MAX: u32 = 3;
+pub(super) const CHANGES_MAX: u32 = 3;

@@ -58,6 +58,7 @@ impl Shared {
             maintenance: AtomicBool::new(maintenance),
             unwritable: AtomicBool::new(false),
             owner: OwnedBy::default(),
+            successor_serves: AtomicBool::new(false),
             groups: AtomicU64::new(1),
             answering: Mutex::default(),
             lock: Mutex::new(Some(lock)),
@@ -74,12 +75,18 @@ impl Shared {
     }
 }
 
-/// The accounts of the file, with what was spent in the periods that may count: those that were not over on the day before the last debit. By
-/// a clock that is ahead, those that are now would be left out.
+/// The accounts of the file, with what was spent in the periods that may count: those that were not over on the day before the last debit, and
+/// the months that were not over when it was last known what time it is, and the one before. By a clock that is ahead, those that are now
+/// would be left out.
 pub(super) fn stored_accounts(database: &Database, clock: &Clock) -> Result<Vec<StoredAccount>, StoreError> {
     let last = database.day_of_last_debit(clock.now().day())?;
-    database.accounts_spending(Day(last.0.saturating_sub(1)))
+    let known = database.known_time()?.map_or(last, |known| known.day().min(last));
+    let before = |day: Day, days: i64| Day(day.0.saturating_sub(days));
+    database.accounts_spending(before(last, 1), before(known, MONTH_DAYS))
 }
+
+/// No month has more days.
+const MONTH_DAYS: i64 = 31;
 
 pub(super) fn take_lock(path: &Path) -> Result<File, StoreError> {
     let unavailable = |what: String| StoreError::Unavailable(what);

@@ -1,6 +1,7 @@
 //! Which process the embedded ledger belongs to.
 
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
 
 /// Who owns the ledger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,3 +36,6 @@ impl OwnedBy {
         self.0.store(number, Ordering::Release);
     }
 }
+
+/// How long a successor may have the ledger without serving.
+pub(crate) const SERVES_WITHIN: Duration = Duration::from_secs(30);

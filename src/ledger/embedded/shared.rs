@@ -78,6 +78,8 @@ pub(super) struct Shared {
     pub(super) maintenance: AtomicBool,
     pub(super) unwritable: AtomicBool,
     pub(super) owner: OwnedBy,
+    /// Whether the process that the ledger was handed to serves by now.
+    pub(super) successor_serves: AtomicBool,
     /// How many groups of debits this process has made, to name the next.
     pub(super) groups: AtomicU64,
     /// Held while a command of the control socket is done and answered.

@@ -40,6 +40,7 @@ impl Embedded {
     /// # Errors
     /// When the file cannot be written: then it stays this process'.
     pub(crate) fn hand_over(&self) -> Result<(), StoreError> {
+        self.shared.successor_serves.store(false, Ordering::Relaxed);
         let (reply, answer) = oneshot::channel();
         self.tell(Command::HandOver(reply))?;
         let stopped = |_| StoreError::Unavailable("the ledger has stopped".to_owned());
@@ -50,6 +51,7 @@ impl Embedded {
 
     /// The successor serves: the ledger stays with it.
     pub(crate) fn stays_handed_over(&self) {
+        self.shared.successor_serves.store(true, Ordering::Relaxed);
         control_socket::stay_aside(&self.path);
     }
 

@@ -9,7 +9,6 @@ use std::time::{Duration, Instant};
 use super::command::{Command, Commands};
 use super::group::sums;
 use super::keys;
-use super::known_time::KnownTime;
 use super::outage::{Change, Outage, Unwritable};
 use super::owner::Owner;
 use super::shared::{COMMIT_WINDOW, EmbeddedAccount, QueuedDebit, Shared};
@@ -17,9 +16,10 @@ use super::spending;
 use crate::failpoints::point;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::journal::Entry;
+use crate::ledger::known_time::KnownTime;
 use crate::ledger::sqlite::{BUSY_MAX, Database, SpentRow};
 use crate::ledger::{StoreError, control_socket};
-use crate::pure::time::{Day, Timestamp};
+use crate::pure::time::Day;
 
 /// The thread's state.
 pub(super) struct Committer {
@@ -45,16 +45,18 @@ pub(super) struct Committer {
     commit_at: Option<Instant>,
     /// When what was committed is brought to the disk, for the case that the machine dies.
     pub(super) sync_at: Option<Instant>,
-    /// By what time idempotency keys have expired.
+    /// By what time idempotency keys have expired, and events are too old.
     pub(super) known_time: KnownTime,
+    /// On which day the file was last told what time it is.
+    pub(super) known_day: Option<Day>,
     /// When idempotency keys are written that could not be, and looked through for those that have expired.
     pub(super) keys_at: Option<Instant>,
     /// When what was spent is looked through for periods that were over long ago.
     pub(super) spent_at: Option<Instant>,
     /// Up to where that was done, and for which day, while it is under way.
     pub(super) spent_seen: Option<(SpentRow, Day)>,
-    /// Events that were claimed, until when.
-    pub(super) leases: HashMap<String, Timestamp>,
+    /// Events that were claimed, until so many milliseconds have passed in this process.
+    pub(super) leases: HashMap<String, i64>,
     /// Debits that cannot be written.
     outage: Outage,
     /// Whether idempotency keys could not be written when that was last tried.
@@ -72,6 +74,7 @@ impl Committer {
     ) -> Result<Committer, StoreError> {
         Ok(Committer {
             known_time: KnownTime::new(&shared.clock, database.known_time()?),
+            known_day: None,
             process: shared.producer.current().0,
             path,
             shared,
@@ -106,6 +109,7 @@ impl Committer {
                     .inbox
                     .recv_timeout(at.saturating_duration_since(crate::clock::monotonic())),
             };
+            self.database.know_time(self.known_time.of_events());
             match command {
                 Ok(Command::Commit) => self.commit_within(COMMIT_WINDOW),
                 Ok(Command::Full) => {

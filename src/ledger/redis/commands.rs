@@ -159,7 +159,7 @@ impl Shared {
                 digest,
                 overlap_ms,
             } => self.rotate_key(link, &key, Rotation::of(&digest, overlap_ms)?).await,
-            AdminOp::Reserve(_) | AdminOp::KeysFreed { .. } => {
+            AdminOp::Reserve(_) | AdminOp::Extend(_) | AdminOp::KeysFreed { .. } => {
                 Err(AdminError::Invalid("only an embedded ledger is handed over".to_owned()))
             }
         }

@@ -6,6 +6,7 @@ use super::{Database, PART, Reader, ReceiptBounds, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::AuditFinding;
 use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
 
 impl Database {
     /// Opens a file that is there, to read from it alone.
@@ -13,6 +14,7 @@ impl Database {
         Ok(Database {
             connection: Reader::open(path)?.connection,
             receipt_bounds: ReceiptBounds::days(0),
+            known: Timestamp(i64::MIN),
             #[cfg(test)]
             fails_after_commit: false,
             #[cfg(test)]

@@ -7,6 +7,7 @@ use crate::ledger::StoreError;
 use crate::ledger::admin::credits::{
     CREDITS_MAX, CreditEntry, CreditKind, CreditPage, CreditPost, STATEMENT_ROWS_MAX, Statement,
 };
+use crate::ledger::events::EventTimes;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Day, Timestamp};
@@ -63,6 +64,7 @@ pub(super) fn complete_schema(connection: &Connection) -> Result<(), StoreError>
 impl Database {
     /// Posts an entry, once a reference. What is available is not looked at: memory knows the holds.
     pub(in crate::ledger) fn post(&mut self, post: &CreditPost, at: Timestamp) -> Result<Written, StoreError> {
+        let at = self.event_times(at);
         self.durably(|t| write(t, post, at))
     }
 
@@ -112,7 +114,7 @@ impl Reader {
     }
 }
 
-fn write(t: &Transaction<'_>, post: &CreditPost, at: Timestamp) -> Result<Written, StoreError> {
+fn write(t: &Transaction<'_>, post: &CreditPost, at: EventTimes) -> Result<Written, StoreError> {
     let account = post.account.as_str();
     if post.is_payment && payment(t, &post.reference)?.is_some_and(|payer| payer != account) {
         return Ok(Written::Conflict);
@@ -136,7 +138,7 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: Timestamp) -> Result<Writte
             account,
             post.reference,
             post.amount.pico(),
-            at.0,
+            at.clock.0,
             post.kind.name(),
             post.note,
             balance.pico()
@@ -147,7 +149,7 @@ fn write(t: &Transaction<'_>, post: &CreditPost, at: Timestamp) -> Result<Writte
         params![account, balance.pico()],
     )?;
     super::events::credited(t, post, (balance, at))?;
-    Ok(Written::Added(post.entry(at, Some(balance))))
+    Ok(Written::Added(post.entry(at.clock, Some(balance))))
 }
 
 /// Notes whose a payment is: only with its entry, or nobody else could be credited it.

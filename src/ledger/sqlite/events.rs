@@ -13,7 +13,9 @@ use super::{AccountDebit, Database, Reader, corrupt};
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditPost;
 use crate::ledger::admin::events::{Delivery, Event, EventCount, EventKind, next_due};
-use crate::ledger::events::{self, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told};
+use crate::ledger::events::{
+    self, DUE_WITHIN_MS, EventTimes, KEEP_MS, OPEN_MAX, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS, Refused, Told,
+};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::time::{Month, Timestamp};
@@ -44,7 +46,7 @@ pub(super) fn debited(
     t: &Transaction<'_>,
     account: &AccountId,
     debit: &AccountDebit,
-    at: Timestamp,
+    at: EventTimes,
 ) -> Result<(), StoreError> {
     match debit.low {
         None => Ok(()),
@@ -56,7 +58,7 @@ pub(super) fn debited(
 pub(super) fn credited(
     t: &Transaction<'_>,
     post: &CreditPost,
-    (balance, at): (Credits, Timestamp),
+    (balance, at): (Credits, EventTimes),
 ) -> Result<(), StoreError> {
     let account = &post.account;
     let data = events::credits_added(account, post.kind, (post.amount, balance), &post.reference);
@@ -75,7 +77,7 @@ pub(super) fn credited(
 }
 
 /// Tells once of a balance below `low`, until it was not below it.
-fn watch(t: &Transaction<'_>, account: &AccountId, low: Credits, at: Timestamp) -> Result<(), StoreError> {
+fn watch(t: &Transaction<'_>, account: &AccountId, low: Credits, at: EventTimes) -> Result<(), StoreError> {
     let (balance, told): (i64, Option<i64>) = t
         .prepare_cached(
             "SELECT balance, (SELECT low FROM event_accounts WHERE account = id) FROM accounts WHERE id = ?1",
@@ -103,13 +105,13 @@ fn raise(
     (id, kind): (Option<&str>, EventKind),
     account: Option<&AccountId>,
     data: &Value,
-    at: Timestamp,
+    at: EventTimes,
 ) -> Result<(), StoreError> {
     let name = account.map_or("", AccountId::as_str);
     let data = serde_json::to_string(data).map_err(corrupt)?;
     let mut dropped = t
         .prepare_cached("DELETE FROM events WHERE at < ?1")?
-        .execute([at.0.saturating_sub(KEEP_MS)])?;
+        .execute([at.known.0.saturating_sub(KEEP_MS)])?;
     for (count, delete, most) in [
         (
             "SELECT count(*) FROM events WHERE account = ?1",
@@ -139,7 +141,7 @@ fn raise(
         "INSERT INTO events (id, kind, at, account, data, deliveries, due)
          VALUES (coalesce(?1, 'evt_' || lower(hex(randomblob(16)))), ?2, ?3, ?4, ?5, '[]', ?3)",
     )?
-    .execute(params![id, kind.name(), at.0, name, data])?;
+    .execute(params![id, kind.name(), at.clock.0, name, data])?;
     Ok(())
 }
 
@@ -169,6 +171,7 @@ impl Database {
         told: Told,
         at: Timestamp,
     ) -> Result<(), StoreError> {
+        let at = self.event_times(at);
         let t = self.connection.transaction()?;
         raise(&t, (None, refused.kind()), Some(account), &refused.data(account), at)?;
         let (month, quota) = told.quota.map(|(month, quota)| (month.0, quota.pico())).unzip();
@@ -183,6 +186,7 @@ impl Database {
 
     /// Keeps an event of the gateway's own, once an id.
     pub(in crate::ledger) fn raise_once(&mut self, event: &Event, now: Timestamp) -> Result<(), StoreError> {
+        let now = self.event_times(now);
         self.durably(|t| raise_new(t, event, now))
     }
 
@@ -202,20 +206,47 @@ impl Database {
         if new.is_empty() {
             return Ok(());
         }
+        let now = self.event_times(now);
         self.durably(|t| new.into_iter().try_for_each(|event| raise_new(t, event, now)))
     }
 
-    /// Events that are due, oldest due first.
+    /// Events that are due, oldest due first; behind them those that a clock which was ahead has put off.
     pub(in crate::ledger) fn due_events(&self, now: Timestamp, limit: usize) -> Result<Vec<Event>, StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id, kind, at, account, data, deliveries FROM events WHERE due <= ?1 ORDER BY due, rowid LIMIT ?2",
-        )?;
-        let mut rows = statement.query(params![now.0, i64::try_from(limit).unwrap_or(i64::MAX)])?;
         let mut due = Vec::new();
-        while let Some(row) = rows.next()? {
-            due.push(event(row)?);
+        for (is_due, than) in [("due <= ?1", now), ("due > ?1", now.plus_millis(DUE_WITHIN_MS))] {
+            let mut statement = self.connection.prepare_cached(&format!(
+                "SELECT id, kind, at, account, data, deliveries FROM events WHERE {is_due} ORDER BY due, rowid LIMIT ?2",
+            ))?;
+            let room = limit.saturating_sub(due.len());
+            let mut rows = statement.query(params![than.0, i64::try_from(room).unwrap_or(i64::MAX)])?;
+            while let Some(row) = rows.next()? {
+                due.push(event(row)?);
+            }
         }
         Ok(due)
+    }
+
+    /// Whether something is still to be told.
+    pub(in crate::ledger) fn has_events(&self) -> Result<bool, StoreError> {
+        let sql = "SELECT EXISTS (SELECT 1 FROM events)";
+        Ok(self.connection.prepare_cached(sql)?.query_row([], |row| row.get(0))?)
+    }
+
+    /// When the newest open event happened.
+    pub(super) fn newest_event(&self) -> Result<Option<Timestamp>, StoreError> {
+        let sql = "SELECT max(at) FROM events";
+        let newest: Option<i64> = self.connection.query_row(sql, [], |row| row.get(0))?;
+        Ok(newest.map(Timestamp))
+    }
+
+    /// What time it is from now on, as far as that is known: by this an event is too old.
+    pub(in crate::ledger) fn know_time(&mut self, known: Timestamp) {
+        self.known = known;
+    }
+
+    pub(super) fn event_times(&self, clock: Timestamp) -> EventTimes {
+        let known = self.known;
+        EventTimes { clock, known }
     }
 
     /// Keeps who is still to be told of an event; with nobody left it goes.
@@ -256,15 +287,19 @@ impl Reader {
     }
 }
 
-fn raise_new(t: &Transaction<'_>, event: &Event, now: Timestamp) -> Result<(), StoreError> {
-    t.execute("DELETE FROM event_ids WHERE until < ?1", [now.0])?;
+fn raise_new(t: &Transaction<'_>, event: &Event, now: EventTimes) -> Result<(), StoreError> {
+    t.execute("DELETE FROM event_ids WHERE until < ?1", [now.known.0])?;
     let new = t.execute(
         "INSERT INTO event_ids (id, until) VALUES (?1, ?2) ON CONFLICT (id) DO NOTHING",
-        params![event.id, now.0.saturating_add(REMEMBERED_MS)],
+        params![event.id, now.clock.0.saturating_add(REMEMBERED_MS)],
     )?;
     if new > 0 {
         let named = (Some(event.id.as_str()), event.kind);
-        raise(t, named, event.account.as_ref(), &event.data, event.at)?;
+        let at = EventTimes {
+            clock: event.at,
+            ..now
+        };
+        raise(t, named, event.account.as_ref(), &event.data, at)?;
     }
     Ok(())
 }
@@ -285,5 +320,6 @@ fn event(row: &Row<'_>) -> Result<Event, StoreError> {
         },
         data: serde_json::from_str(&row.get::<_, String>(4)?).map_err(corrupt)?,
         deliveries: serde_json::from_str(&row.get::<_, String>(5)?).map_err(corrupt)?,
+        is_too_old: false,
     })
 }

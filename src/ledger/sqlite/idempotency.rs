@@ -104,7 +104,8 @@ impl Database {
         Ok(left > 0)
     }
 
-    /// What time it was when the file's owner last kept it; else when the newest key was sent. None in a file without keys.
+    /// What time it was when the file's owner last kept it; else when the newest key was sent, or the newest event happened. None in a file
+    /// without keys and events.
     pub(in crate::ledger) fn known_time(&self) -> Result<Option<Timestamp>, StoreError> {
         if let Some(kept) = self.setting(KNOWN_TIME)? {
             return Ok(Some(Timestamp(kept.parse().map_err(corrupt)?)));
@@ -112,7 +113,10 @@ impl Database {
         let newest: Option<i64> = self
             .connection
             .query_row("SELECT max(expires) FROM idempotency", [], |row| row.get(0))?;
-        Ok(newest.map(|expires| Timestamp(expires).plus_millis(-KEPT_MS)))
+        match newest {
+            Some(expires) => Ok(Some(Timestamp(expires).plus_millis(-KEPT_MS))),
+            None => self.newest_event(),
+        }
     }
 
     /// Keeps what time it is, as far as that is known, for the next start. It need not be on the disk.

@@ -11,12 +11,13 @@ use crate::pure::money::Credits;
 use crate::pure::time::{Day, Month};
 
 impl Database {
-    /// What each account spent in each month, as its usage says.
-    pub(in crate::ledger) fn months(&self) -> Result<HashMap<String, BTreeMap<Month, Credits>>, StoreError> {
-        let mut statement = self.connection.prepare(&format!(
-            "SELECT account, day, sum(cost / {PART}), sum(cost % {PART}) FROM usage GROUP BY account, day"
-        ))?;
-        let mut rows = statement.query([])?;
+    /// What each account spent in each month, as its usage from this day on says. Usage of before is not looked at.
+    pub(in crate::ledger) fn months(
+        &self,
+        since: Day,
+    ) -> Result<HashMap<String, BTreeMap<Month, Credits>>, StoreError> {
+        let mut statement = self.connection.prepare(&sums_of_days())?;
+        let mut rows = statement.query([since.0])?;
         let mut all: HashMap<String, BTreeMap<Month, Credits>> = HashMap::new();
         while let Some(row) = rows.next()? {
             let (day, whole, rest): (i64, i64, i64) = (row.get(1)?, row.get(2)?, row.get(3)?);
@@ -49,4 +50,12 @@ impl Database {
             Ok(())
         })
     }
+}
+
+/// By account and day, from a day on. Usage stands by account and then by day, so each account's is found without that of before.
+pub(super) fn sums_of_days() -> String {
+    format!(
+        "SELECT id, day, sum(cost / {PART}), sum(cost % {PART}) FROM accounts CROSS JOIN usage ON account = id
+         WHERE day >= ?1 GROUP BY id, day"
+    )
 }

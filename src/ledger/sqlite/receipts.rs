@@ -4,9 +4,9 @@
 //! lines of several receipts, and an index over their ids as much again, so a receipt is found by its account and the time in its id:
 //! `at` is when the last of a row was taken, `oldest` when the oldest of its calls began. An answer's own id says no time: `names` finds it.
 //!
-//! Versions that write none may open the file in between, so the file says from which day on receipts are complete: with each group the
-//! number of all calls in the usage rows is noted; where that is another at the next start, somebody wrote without receipts, and days
-//! up to then are not held against them.
+//! Versions that write none may open the file in between, so the file says from which day on receipts are complete: with each group its name
+//! and the number of all calls in the usage rows are noted. Where the last group has another name at the next start, somebody else wrote it;
+//! and where the number is another too, without receipts, and days up to then are not held against them. Only then are the rows added up.
 
 mod bytes;
 mod names;
@@ -18,7 +18,7 @@ use std::fmt::Write;
 use rusqlite::{CachedStatement, Connection, Row, Transaction, params};
 
 use super::receipt_bounds::ReceiptBounds;
-use super::{Database, corrupt};
+use super::{Database, GROUP, corrupt};
 use crate::ledger::StoreError;
 use crate::pure::ids::AccountId;
 use crate::pure::receipt::{Billed, Receipt};
@@ -41,20 +41,25 @@ impl Database {
         }
         if days == 0 {
             // From now on the days are not complete, until the first one after it is switched on again.
-            let forget = "DELETE FROM settings WHERE name IN (?1, ?2)";
-            self.connection.execute(forget, [COMPLETE_FROM, NOTED])?;
+            let forget = "DELETE FROM settings WHERE name IN (?1, ?2, ?3)";
+            self.connection.execute(forget, [COMPLETE_FROM, NOTED, NOTED_GROUP])?;
             return Ok(());
         }
-        let sql = "SELECT coalesce(sum(requests), 0), max(day) FROM usage";
-        let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?));
-        let (requests, last) = self.connection.query_row(sql, [], row)?;
-        let noted = self.setting(NOTED)?;
+        let (noted, noted_group, group) = (self.setting(NOTED)?, self.setting(NOTED_GROUP)?, self.setting(GROUP)?);
         let transaction = self.connection.transaction()?;
-        if noted.as_deref() != Some(requests.to_string().as_str()) {
-            // Of a new file every day is complete.
-            let from = last.map_or(i64::MIN, |last| last.max(today.0).saturating_add(1));
-            put(&transaction, COMPLETE_FROM, from)?;
-            put(&transaction, NOTED, requests)?;
+        if noted.is_none() || noted_group.is_none() || noted_group != group {
+            let sql = "SELECT coalesce(sum(requests), 0), max(day) FROM usage";
+            let row = |row: &Row<'_>| Ok((row.get::<_, i64>(0)?, row.get::<_, Option<i64>>(1)?));
+            let (requests, last) = transaction.query_row(sql, [], row)?;
+            if noted.as_deref() != Some(requests.to_string().as_str()) {
+                // Of a new file every day is complete.
+                let from = last.map_or(i64::MIN, |last| last.max(today.0).saturating_add(1));
+                put(&transaction, COMPLETE_FROM, from)?;
+                put(&transaction, NOTED, requests)?;
+            }
+            if let Some(group) = group {
+                put(&transaction, NOTED_GROUP, group)?;
+            }
         }
         bytes::count_anew(&transaction)?;
         delete_old(&transaction, bounds, today, AT_START)?;
@@ -109,6 +114,14 @@ pub(super) fn write(
     t.prepare_cached("UPDATE settings SET value = CAST(value AS INTEGER) + ?2 WHERE name = ?1")?
         .execute(params![NOTED, count])?;
     delete_old(t, bounds, today, rows.saturating_mul(2))
+}
+
+/// Notes that a group was written with its receipts.
+pub(super) fn note_group(t: &Transaction<'_>, name: &str, bounds: ReceiptBounds) -> Result<(), StoreError> {
+    match bounds.days {
+        0 => Ok(()),
+        _ => put(t, NOTED_GROUP, name),
+    }
 }
 
 /// A row in the making.
@@ -223,7 +236,7 @@ fn delete_old(t: &Transaction<'_>, bounds: ReceiptBounds, today: Day, rows_max: 
     Ok(())
 }
 
-fn put(t: &Transaction<'_>, name: &str, value: i64) -> Result<(), StoreError> {
+fn put(t: &Transaction<'_>, name: &str, value: impl ToString) -> Result<(), StoreError> {
     t.prepare_cached("INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2")?
         .execute(params![name, value.to_string()])?;
     Ok(())
@@ -237,6 +250,8 @@ const KEPT_DAYS: &str = "receipts kept";
 const KEPT_BYTES: &str = "receipts kept bytes";
 /// The setting with the number of calls in the usage rows after the last group with receipts.
 const NOTED: &str = "receipt lists noted";
+/// The setting with the name of the last group that was written with receipts.
+const NOTED_GROUP: &str = "receipt lists group";
 /// How many rows of too long ago a start deletes.
 const AT_START: i64 = 1_000;
 /// How many receipts a row has at most: some 100 KB, so that one is read without the others of a busy second.

@@ -9,22 +9,32 @@ use crate::pure::ids::{KeyDigest, KeyId, Tier};
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
 use crate::pure::numbers::Birth;
-use crate::pure::time::{Day, Timestamp};
+use crate::pure::time::{Day, Days, Timestamp};
 
 impl Database {
     /// All accounts with their figures, without what was spent under limits.
     pub(in crate::ledger) fn accounts(&self) -> Result<Vec<StoredAccount>, StoreError> {
-        self.accounts_with(HashMap::new())
+        self.accounts_with(HashMap::new(), Day(i64::MIN))
     }
 
-    /// The same with what was spent under limits, in the periods that were not over before `since`.
-    pub(in crate::ledger) fn accounts_spending(&self, since: Day) -> Result<Vec<StoredAccount>, StoreError> {
-        self.accounts_with(super::spending::since(&self.connection, since)?)
+    /// The same with what was spent under limits, in the periods that were not over before `since`, and of the months alone those that were
+    /// not over before `months_since`.
+    pub(in crate::ledger) fn accounts_spending(
+        &self,
+        since: Day,
+        months_since: Day,
+    ) -> Result<Vec<StoredAccount>, StoreError> {
+        let (first, _) = Days::of_month(months_since).bounds(months_since);
+        self.accounts_with(super::spending::since(&self.connection, since)?, first)
     }
 
-    fn accounts_with(&self, mut spending: HashMap<String, KeptSpending>) -> Result<Vec<StoredAccount>, StoreError> {
+    fn accounts_with(
+        &self,
+        mut spending: HashMap<String, KeptSpending>,
+        months_since: Day,
+    ) -> Result<Vec<StoredAccount>, StoreError> {
         let mut producers = super::numbers::producers(&self.connection)?;
-        let mut months = self.months()?;
+        let mut months = self.months(months_since)?;
         let mut statement = self
             .connection
             .prepare("SELECT id, tier, quota, balance, created, forgotten, terms FROM accounts ORDER BY id")?;

@@ -49,6 +49,7 @@ pub(super) fn needed(op: &AdminOp) -> Way {
         | AdminOp::Operator(OperatorOp::Find { .. })
         | AdminOp::Event(EventOp::Raise(_) | EventOp::Claim { .. } | EventOp::Settle { .. } | EventOp::RaiseExpiring)
         | AdminOp::Reserve(_)
+        | AdminOp::Extend(_)
         | AdminOp::KeysFreed { .. } => return Way::Closed,
     })
 }

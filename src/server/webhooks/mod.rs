@@ -28,7 +28,7 @@ use crate::gateway::snapshot::Snapshot;
 use crate::ledger::Ledger;
 use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
-use crate::ledger::events::KEEP_MS;
+use crate::ledger::events::DUE_WITHIN_MS;
 use crate::telemetry::Telemetry;
 use crate::telemetry::deliveries::Delivery as Fate;
 
@@ -267,9 +267,10 @@ impl Telling {
 
     /// Tells one webhook. What is left to do, if anything.
     async fn tell(&self, delivery: &Delivery, receiver: &Receiver, message: &Message) -> Option<Delivery> {
-        let now = self.clock.now();
-        let Event { id, kind, at, .. } = &self.event;
-        if now.since(*at) > KEEP_MS {
+        let Event {
+            id, kind, is_too_old, ..
+        } = &self.event;
+        if *is_too_old {
             log::error!(
                 "{} was not told of {kind} ({id}) for three days, and is not any more",
                 delivery.url
@@ -277,7 +278,8 @@ impl Telling {
             self.telemetry.deliveries.count(Fate::GivenUp);
             return None;
         }
-        if delivery.due > now {
+        // One that is due still later was put off by a clock that was ahead.
+        if (1..=DUE_WITHIN_MS).contains(&delivery.due.since(self.clock.now())) {
             return Some(delivery.clone());
         }
         receiver.tell(delivery, message, &self.clock, &self.telemetry).await

@@ -320,6 +320,33 @@ async fn heard() -> (Webhook, Got) {
     (webhook(&format!("http://{address}/x")), got)
 }
 
+/// The clock is four days ahead for a moment in which the webhook cannot be reached: by it the event is too old.
+#[tokio::test]
+async fn a_clock_that_is_ahead_for_a_moment_gives_no_event_up() {
+    const FOUR_DAYS_MS: i64 = 4 * 86_400_000;
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
+    let mut teller = Teller::start(&folder.path().join("ledger.db"), &clock);
+    teller.make_account().await;
+    teller.post(1).await;
+    let (webhook, socket) = unheard();
+    let webhooks = [webhook];
+    clock.set_by(FOUR_DAYS_MS);
+    teller = teller.look(&webhooks, None, || unreachable!()).await;
+    assert_eq!(teller.open().await, 1);
+    clock.set_by(-FOUR_DAYS_MS);
+    let got = Got::default();
+    receive(socket.listen(64).unwrap(), Arc::clone(&got));
+    // Taken at the second message, some seconds after the first: not four days later.
+    for _ in 0..10 {
+        teller = teller.look(&webhooks, None, || unreachable!()).await;
+        clock.advance(1_000);
+    }
+    let taken: Vec<bool> = got.lock().unwrap().iter().map(|(.., taken)| *taken).collect();
+    assert_eq!((taken, teller.open().await), (vec![false, true], 0));
+    let [delivered, failed, given_up] = teller.dispatcher.telemetry.deliveries.figures(clock.now().0).results;
+    assert_eq!((delivered, failed, given_up), (1, 2, 0));
+}
+
 /// A webhook's address was wrong and is corrected: the events that waited for it are told there.
 #[tokio::test]
 async fn events_that_wait_are_told_to_an_address_that_is_corrected() {

@@ -1,14 +1,16 @@
 //! A new binary takes over from a running one under load: nothing is refused, cut, lost or billed twice.
 
 use std::process::Child;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use super::load::Load;
 use super::process::{Ground, Site, audit, journals, new_account, view};
-use super::record::Outcome;
-use super::upstream::{MODEL, Pace, Provider, message};
+use super::record::{Call, Outcome};
+use super::upstream::{MODEL, Pace, Provider, message, prompt_tokens};
+use crate::harness::catalogue::catalogue;
 use crate::harness::eventually;
 use crate::harness::redis_server::{RedisServer, free_port};
 
@@ -136,6 +138,76 @@ async fn answered_over_an_upgrade(client: &reqwest::Client, site: &mut Site, url
 /// Less than a scrape's usual time-out, ten seconds, by far.
 const SCRAPE_GAP_MAX: Duration = Duration::from_secs(2);
 
+/// Starts another process in the place of the one that runs, which is given back once the new one serves.
+async fn upgraded(site: &mut Site) -> Child {
+    let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
+    // A connection that is kept is the old process' to its end.
+    let fresh = without_pool();
+    let began = async || {
+        let state: Value = fresh.get(&url).send().await.ok()?.json().await.ok()?;
+        Some(state["at_ms"].as_i64()? - state["uptime_ms"].as_i64()?)
+    };
+    let first = began().await.unwrap();
+    let old = site.upgrade();
+    eventually("the new process serves", async || {
+        began().await.filter(|began| *began > first + 10).map(drop)
+    })
+    .await;
+    old
+}
+
+/// A stream and a whole answer run in the process that was taken over, and have more tokens than the catalogue says there can be: the new
+/// process raises what they hold.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_of_the_old_process_whose_holds_have_to_be_raised_are_whole_and_billed_whole() {
+    let pace = Pace {
+        tokens: 40,
+        pause: Duration::from_millis(10),
+    };
+    let provider = Provider::waiting(pace, 5).await;
+    let mut site = Site::new(Ground::Sqlite, &provider, |_| ());
+    let mut listed = catalogue();
+    for model in listed["models"].as_array_mut().unwrap() {
+        if model["id"] == MODEL {
+            model["max_completion_tokens"] = 10.into();
+        }
+    }
+    std::fs::write(site.path("catalogue.yaml"), listed.to_string()).unwrap();
+    site.start(&[]);
+    let mut load = Load::new(&site, 1);
+    let calls = [(1, false), (2, true)].map(|(number, streams)| {
+        let (url, key) = (format!("{}/llm/chat", site.base_url()), Arc::clone(load.key(0)));
+        let messages = json!([{ "role": "user", "content": message(number) }]);
+        // Without a maximum of its own, so that it is the catalogue's that is too low.
+        let body = json!({ "model": MODEL, "stream": streams, "messages": messages }).to_string();
+        tokio::spawn(async move {
+            let prompt = prompt_tokens(body.as_bytes());
+            let asked = reqwest::Client::new().post(url).bearer_auth(key.reveal());
+            let asked = asked.header("content-type", "application/json").body(body);
+            let text = asked.send().await.unwrap().text().await.unwrap();
+            (number, prompt, text)
+        })
+    });
+    eventually("both calls run", async || (provider.seen() == 2).then_some(())).await;
+    let mut old = upgraded(&mut site).await;
+    provider.go_on();
+    for call in calls {
+        let (number, prompt, text) = call.await.unwrap();
+        let received = u64::try_from(text.matches("apple").count()).unwrap();
+        assert!(received == pace.tokens && !text.contains("\"error\""), "{text}");
+        let outcome = Outcome::Whole { received };
+        let call = Call {
+            number,
+            prompt,
+            outcome,
+        };
+        load.record.keep(0, vec![call]);
+    }
+    ended(&mut old).await;
+    let ledger = site.ledger();
+    eventually("both are billed whole", async || load.record.check(&ledger, &provider).ok()).await;
+}
+
 /// A stream runs in the process that was taken over, and its account is suspended at the other one.
 async fn suspended_after_an_upgrade(ground: Ground) {
     let pace = Pace {
@@ -159,19 +231,7 @@ async fn suspended_after_an_upgrade(ground: Ground) {
         streams.push(answer);
     }
     let [mut acme, mut globex] = <[reqwest::Response; 2]>::try_from(streams).unwrap();
-    let url = format!("http://127.0.0.1:{}/status.json", site.admin_port);
-    // A connection that is kept is the old process' to its end.
-    let fresh = reqwest::Client::builder().pool_max_idle_per_host(0).build().unwrap();
-    let began = async || {
-        let state: Value = fresh.get(&url).send().await.ok()?.json().await.ok()?;
-        Some(state["at_ms"].as_i64()? - state["uptime_ms"].as_i64()?)
-    };
-    let first = began().await.unwrap();
-    let mut old = site.upgrade();
-    eventually("the new process serves", async || {
-        began().await.filter(|began| *began > first + 10).map(drop)
-    })
-    .await;
+    let mut old = upgraded(&mut site).await;
     site.command(&["account", "suspend", "acme"]);
     let suspended = Instant::now();
     let mut end = Vec::new();

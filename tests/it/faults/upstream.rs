@@ -9,6 +9,7 @@ use bytes::Bytes;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::watch;
 use tollgate::pure::prompt_count::counted_prompt;
 use tollgate::pure::request_body::{Endpoint, PromptLimits, RequestBody};
 
@@ -22,6 +23,24 @@ type Sent = Arc<Mutex<HashMap<u64, u64>>>;
 pub struct Provider {
     address: SocketAddr,
     sent: Sent,
+    opens: watch::Sender<bool>,
+}
+
+/// Where answers wait for the test: streams after so many tokens, whole ones before their first byte.
+#[derive(Clone)]
+struct Gate {
+    after: u64,
+    is_open: watch::Receiver<bool>,
+}
+
+impl Gate {
+    /// One that was never closed is not looked at.
+    async fn pass(&mut self, sent: u64) {
+        if sent == self.after {
+            // It fails where the provider is gone: then nothing is waited for.
+            drop(self.is_open.wait_for(|is_open| *is_open).await);
+        }
+    }
 }
 
 /// How a provider behaves.
@@ -44,21 +63,34 @@ impl Provider {
     }
 
     pub async fn start(pace: Pace) -> Provider {
+        Provider::waiting(pace, u64::MAX).await
+    }
+
+    /// One whose answers wait until they may [`go on`](Provider::go_on): streams after so many tokens, whole ones at their beginning.
+    pub async fn waiting(pace: Pace, after: u64) -> Provider {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let sent = Sent::default();
+        let (opens, is_open) = watch::channel(after == u64::MAX);
+        let gate = Gate { after, is_open };
         let provider = Provider {
             address,
             sent: Arc::clone(&sent),
+            opens,
         };
         tokio::spawn(async move {
             while let Ok((socket, _)) = listener.accept().await {
                 socket.set_nodelay(true).unwrap();
                 // An end of the connection in the middle is what the rig is about.
-                tokio::spawn(converse(socket, pace, Arc::clone(&sent)));
+                tokio::spawn(converse(socket, pace, Arc::clone(&sent), gate.clone()));
             }
         });
         provider
+    }
+
+    /// What waits goes on.
+    pub fn go_on(&self) {
+        self.opens.send_replace(true);
     }
 
     pub fn base_url(&self) -> String {
@@ -96,7 +128,7 @@ pub fn answer_id(call: u64) -> String {
     format!("answer-{call}")
 }
 
-async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent) -> std::io::Result<()> {
+async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent, mut gate: Gate) -> std::io::Result<()> {
     let mut unread = Vec::new();
     loop {
         let Some(body) = read_request(&mut socket, &mut unread).await? else {
@@ -115,8 +147,10 @@ async fn converse(mut socket: TcpStream, pace: Pace, sent: Sent) -> std::io::Res
         if asked["stream"] == true {
             // Every other provider reports no usage: the gateway has to count.
             let reports = call.is_multiple_of(4);
-            stream(&mut socket, pace, reports.then_some(usage), &sent, call).await?;
+            stream(&mut socket, pace, reports.then_some(usage), (&sent, &mut gate), call).await?;
         } else {
+            let all = gate.after;
+            gate.pass(all).await;
             // Sleeps: the provider's pace, so that calls are under way when something happens to them.
             tokio::time::sleep(pace.pause).await;
             let text = "apple".to_owned() + &" apple".repeat(usize::try_from(pace.tokens).unwrap() - 1);
@@ -139,12 +173,13 @@ async fn stream(
     socket: &mut TcpStream,
     pace: Pace,
     usage: Option<Value>,
-    sent: &Sent,
+    (sent, gate): (&Sent, &mut Gate),
     call: u64,
 ) -> std::io::Result<()> {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n";
     socket.write_all(head.as_bytes()).await?;
-    for _ in 0..pace.tokens {
+    for number in 0..pace.tokens {
+        gate.pass(number).await;
         *sent.lock().unwrap().entry(call).or_default() += 1;
         write_event(
             socket,

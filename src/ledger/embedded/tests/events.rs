@@ -1,11 +1,13 @@
 //! Events for webhooks outlive the process, and so does what was told.
 
-use super::{credits, open, rig};
+use super::{NOW, credits, open, rig};
+use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::accounts::AccountOp;
-use crate::ledger::admin::events::{Event, EventKind, EventOp};
+use crate::ledger::admin::events::{Delivery, Event, EventKind, EventOp};
 use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::ledger::embedded::Embedded;
+use crate::ledger::events::KEEP_MS;
 use crate::ledger::terms::TermsChange;
 use crate::ledger::tests::rig::{block_on, debit, request};
 
@@ -57,4 +59,83 @@ fn what_was_told_is_known_after_a_restart_and_what_was_claimed_is_due() {
         [EventKind::LowBalance, EventKind::Exhausted, EventKind::CreditsAdded]
     );
     assert!(kinds.iter().all(|kinds| kinds.len() == 3), "{kinds:?}");
+}
+
+/// What is settled was tried and failed, and is due again in a second by this clock.
+fn settle(store: &Embedded, event: &Event, clock: &Clock) {
+    let again = Delivery {
+        url: "https://example.com/x".to_owned(),
+        failed: 1,
+        due: clock.now().plus_millis(1_000),
+        done: false,
+    };
+    let op = EventOp::Settle {
+        id: event.id.clone(),
+        account: event.account.clone(),
+        deliveries: vec![again],
+    };
+    store.run_blocking(AdminOp::Event(op)).unwrap();
+}
+
+fn credit(store: &Embedded, reference: &str) {
+    let add = AdminOp::CreditsAdd {
+        account: "acme".parse().unwrap(),
+        amount: credits("1"),
+        reference: reference.to_owned(),
+    };
+    store.run_blocking(add).unwrap();
+}
+
+/// The ids of events that are due, of which none is too old.
+fn told(store: &Embedded) -> Vec<String> {
+    let events = claim(store);
+    assert!(events.iter().all(|event| !event.is_too_old), "{events:?}");
+    events.into_iter().map(|event| event.id).collect()
+}
+
+#[test]
+fn a_clock_that_is_ahead_for_a_moment_loses_no_event() {
+    let rig = rig();
+    let folder = rig.folder;
+    drop(rig.store);
+    let four_days = KEEP_MS + 86_400_000;
+    let path = folder.path().join("ledger.db");
+    // Set ahead while it runs, and ahead from the start.
+    for from in [0, four_days] {
+        let clock = Clock::manual(NOW.plus_millis(from));
+        let store = Embedded::open(&path, clock.clone()).unwrap();
+        clock.set_by(four_days - from);
+        clock.advance(1_000);
+        let events = claim(&store);
+        assert!(
+            !events.is_empty() && events.iter().all(|event| !event.is_too_old),
+            "{events:?}"
+        );
+        for event in &events {
+            settle(&store, event, &clock);
+        }
+        // Whatever is raised deletes what is too old.
+        credit(&store, &format!("from {from}"));
+        clock.set_by(-four_days);
+        let left = told(&store);
+        assert!(events.iter().all(|event| left.contains(&event.id)), "{left:?}");
+        assert_eq!(left.len(), events.len() + 1, "{left:?}");
+        store.close();
+    }
+}
+
+#[test]
+fn an_event_is_too_old_once_three_days_have_passed() {
+    let rig = rig();
+    let folder = rig.folder;
+    drop(rig.store);
+    let clock = Clock::manual(NOW);
+    let store = Embedded::open(&folder.path().join("ledger.db"), clock.clone()).unwrap();
+    for (passes, is_too_old) in [(KEEP_MS, false), (1, true)] {
+        clock.advance(passes);
+        let [event] = claim(&store).try_into().unwrap();
+        assert_eq!(event.is_too_old, is_too_old, "{passes}");
+        // Whoever claimed it has died.
+        clock.advance(60_000 * i64::from(!is_too_old));
+    }
 }

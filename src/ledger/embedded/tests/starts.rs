@@ -55,3 +55,33 @@ fn a_clock_that_is_ahead_deletes_no_receipts() {
         assert_eq!(count(&path, "receipt_lists"), 1, "{days} days ahead");
     }
 }
+
+/// A clock that is 400 days ahead, over a start and calls that are billed by it: when it is set right, what the month used is there.
+#[test]
+fn a_clock_that_is_ahead_at_a_start_leaves_out_no_month_that_counts() {
+    const AHEAD_MS: i64 = 400 * 86_400_000;
+    let pay = |store: &Arc<Embedded>, key: &KeyDigest, n: u8, cost: &str| {
+        let caller = caller_of(store, key);
+        let asked = ReserveRequest {
+            expires: Timestamp(i64::MAX),
+            ..request(n, cost)
+        };
+        block_on(caller.reserve(&asked)).unwrap().unwrap().settle(debit(cost));
+    };
+    let rig = rig();
+    pay(&rig.store, &rig.key, 1, "1.5");
+    let Rig { folder, store, key } = rig;
+    drop(store);
+    let path = folder.path().join("ledger.db");
+    for n in 2..4 {
+        let clock = Clock::manual(NOW.plus_millis(AHEAD_MS));
+        let store = Embedded::open(&path, clock.clone()).unwrap();
+        pay(&store, &key, n, "0.25");
+        let figures = || block_on(caller_of(&store, &key).figures()).unwrap().monthly_used;
+        clock.set_by(-AHEAD_MS);
+        assert_eq!(figures(), credits("1.5"), "{n}");
+        clock.set_by(AHEAD_MS);
+        assert_eq!(figures(), credits(if n == 2 { "0.25" } else { "0.5" }));
+        assert!(audit(&store).findings.is_empty());
+    }
+}

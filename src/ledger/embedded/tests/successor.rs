@@ -9,11 +9,13 @@ use crate::config::SuspendedStreams;
 use crate::ledger::admin::AccountView;
 use crate::ledger::admin::events::EventOp;
 use crate::ledger::cover::Uncovered;
+use crate::ledger::journal::LiveHold;
 use crate::ledger::query::{EndUserQuery, EndUserUsage};
 use crate::ledger::terms::AccountStatus;
 use crate::ledger::{Hold, StoreError, control};
-use crate::pure::account::{Denial, Spent};
+use crate::pure::account::{Denial, Extended, Spent};
 use crate::pure::error::AccountStop;
+use crate::pure::estimate::HoldRange;
 use crate::pure::receipt::CallDetails;
 use crate::pure::spend::Reset;
 use crate::pure::time::Days;
@@ -121,6 +123,19 @@ fn who_asks_before_the_successor_listens_waits_for_it() {
     });
 }
 
+/// What it opens may be large; once it serves, one that does not listen has ended.
+#[test]
+fn a_call_waits_for_a_successor_for_as_long_as_that_may_take_to_serve() {
+    let rig = rig();
+    for _ in 0..2 {
+        rig.store.hand_over().unwrap();
+        assert!(rig.store.shared.successor_wait() > SERVES_WITHIN);
+        rig.store.stays_handed_over();
+        assert!(rig.store.shared.successor_wait() < SERVES_WITHIN);
+        rig.store.take_back(|| {}).unwrap();
+    }
+}
+
 /// One account's calls at both processes hold the credit of one account.
 #[test]
 fn a_call_holds_at_the_successor_and_is_refused_there() {
@@ -150,6 +165,81 @@ fn a_call_holds_at_the_successor_and_is_refused_there() {
     assert!(audit(&rig.store).findings.is_empty());
 }
 
+fn raise(hold: &mut Hold, wanted: &str, at_least: &str) -> Result<Extended, StoreError> {
+    let range = HoldRange {
+        wanted: credits(wanted),
+        at_least: credits(at_least),
+    };
+    let extended = block_on(hold.extension(range, Credits::MAX));
+    if let Ok(Extended::To(amount)) = extended {
+        hold.extended(amount);
+    }
+    extended
+}
+
+/// A process takes over a call that runs, and its hold has to be raised then.
+#[test]
+fn a_hold_is_raised_at_the_successor_as_often_as_it_is_asked_and_given_back_whole() {
+    let rig = rig();
+    let before = caller(&rig.store, rig.key);
+    let mut hold = block_on(before.reserve(&request(1, "2"))).unwrap().unwrap();
+    let mut ended = block_on(before.reserve(&request(2, "1"))).unwrap().unwrap();
+    rig.store.hand_over().unwrap();
+    let successor = open(&rig.folder);
+    successor.hold_for_predecessor(&LiveHold {
+        id: hold.id(),
+        account: before.account.id.clone(),
+        key: before.key.id.clone(),
+        end_user: None,
+        amount: hold.amount(),
+    });
+    control::listen(&successor).unwrap();
+    let after = caller(&successor, rig.key);
+    let held = || block_on(after.figures()).unwrap().held;
+    for _ in 0..2 {
+        assert_eq!(raise(&mut hold, "4", "4"), Ok(Extended::To(credits("4"))));
+        assert_eq!((hold.amount(), held()), (credits("4"), credits("4")));
+    }
+    let other = block_on(after.reserve(&request(3, "3"))).unwrap().unwrap();
+    assert_eq!(raise(&mut hold, "9", "7.000000000001"), Ok(Extended::Refused));
+    assert_eq!(raise(&mut hold, "9", "7"), Ok(Extended::To(credits("7"))));
+    assert_eq!(held(), credits("10"));
+    // One that the successor does not hold, for it has ended there.
+    assert_eq!(raise(&mut ended, "2", "2"), Ok(Extended::Gone));
+    assert_eq!(ended.amount(), credits("1"));
+    // With the call's end all of it is given back, also where the answer to a wish was lost.
+    successor.predecessors_ended();
+    assert_eq!(held(), credits("3"));
+    other.release();
+    // Should the successor end, its predecessor holds what its call has.
+    drop((after, successor));
+    while rig.store.take_back(|| {}).is_err() {
+        std::thread::yield_now(); // The control socket's thread has it for a moment more.
+    }
+    ended.release();
+    assert_eq!(block_on(before.figures()).unwrap().held, credits("7"));
+    hold.settle(debit("6.5"));
+    let figures = block_on(before.figures()).unwrap();
+    assert_eq!((figures.balance, figures.held), (credits("3.5"), Credits::ZERO));
+    assert!(audit(&rig.store).findings.is_empty());
+}
+
+/// As one of a version that knows no such wish.
+#[test]
+fn a_successor_that_knows_no_wish_to_raise_a_hold_has_raised_none() {
+    let rig = rig();
+    let before = caller(&rig.store, rig.key);
+    let mut hold = block_on(before.reserve(&request(1, "2"))).unwrap().unwrap();
+    rig.store.hand_over().unwrap();
+    let unknown = AdminError::Invalid(format!("{}: unknown variant `extend`", control::UNKNOWN_COMMAND));
+    answer_all(&rig.store, Err(unknown));
+    let raised = raise(&mut hold, "4", "4");
+    assert!(matches!(raised, Err(StoreError::Unavailable(_))), "{raised:?}");
+    assert_eq!(hold.amount(), credits("2"));
+    let cell = rig.store.place(&before.account.id).unwrap();
+    assert_eq!(cell.state().held(), credits("2"));
+}
+
 /// Only a process that has the ledger knows that an account was stopped; a call that is to end then may run in the one before.
 #[test]
 fn a_call_that_runs_on_ends_when_the_successor_stops_its_account() {
@@ -171,12 +261,9 @@ fn a_call_that_runs_on_ends_when_the_successor_stops_its_account() {
     finishes.release();
 }
 
-#[test]
-fn what_a_successor_answers_that_is_no_answer_is_an_error() {
-    let rig = rig();
-    let before = limited(&rig);
-    rig.store.hand_over().unwrap();
-    let socket = crate::ledger::control_socket::socket_path(rig.store.path());
+/// A successor that has one answer to everything.
+fn answer_all(store: &Embedded, answer: Result<AdminReply, AdminError>) {
+    let socket = crate::ledger::control_socket::socket_path(store.path());
     let listener = std::os::unix::net::UnixListener::bind(socket).unwrap();
     let serve = move || {
         use std::io::{BufRead, Write};
@@ -184,12 +271,21 @@ fn what_a_successor_answers_that_is_no_answer_is_an_error() {
             let mut stream = stream.unwrap();
             let mut line = String::new();
             std::io::BufReader::new(&stream).read_line(&mut line).unwrap();
-            let done = serde_json::to_string(&Ok::<_, AdminError>(AdminReply::Done)).unwrap();
+            let answer = serde_json::to_string(&answer).unwrap();
             // Whoever has gone needs no answer.
-            let _sent = writeln!(stream, "{done}");
+            let _sent = writeln!(stream, "{answer}");
         }
     };
     std::thread::Builder::new().spawn(serve).unwrap();
+}
+
+#[test]
+fn what_a_successor_answers_that_is_no_answer_is_an_error() {
+    let rig = rig();
+    let before = limited(&rig);
+    let mut hold = block_on(before.reserve(&request(2, "1"))).unwrap().unwrap();
+    rig.store.hand_over().unwrap();
+    answer_all(&rig.store, Ok(AdminReply::Done));
     fn is_corrupt<T>(answer: Result<T, StoreError>) -> bool {
         matches!(answer, Err(StoreError::Corrupt(_)))
     }
@@ -198,6 +294,7 @@ fn what_a_successor_answers_that_is_no_answer_is_an_error() {
     assert!(is_corrupt(block_on(before.figures())));
     assert!(is_corrupt(block_on(before.key_spent(Reset::Daily))));
     assert!(is_corrupt(block_on(before.reserve(&request(1, "1")))));
+    assert!(is_corrupt(raise(&mut hold, "2", "2")));
     assert!(is_corrupt(block_on(ledger.usage(&account, None, Period::All))));
     assert!(is_corrupt(block_on(
         ledger.receipts(ReceiptQuery::newest(&account, 10))

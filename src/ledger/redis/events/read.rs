@@ -18,9 +18,10 @@ pub(super) fn claimed(
     account: Option<&AccountId>,
     claimed: &mut Vec<Event>,
 ) -> Result<(Option<Timestamp>, u64), StoreError> {
-    let [next, list, dropped] = reply::list(value)? else {
+    let [next, list, dropped, now] = reply::list(value)? else {
         return Err(corrupt("a claim has other parts than it should"));
     };
+    let now = Timestamp(reply::number(Some(reply::text(now)?))?);
     for part in reply::list(list)?.chunks_exact(3) {
         let [id, text, deliveries] = part else { continue };
         let (id, text, deliveries) = (reply::text(id)?, reply::text(text)?, reply::text(deliveries)?);
@@ -29,6 +30,7 @@ pub(super) fn claimed(
             let read = serde_json::from_str(deliveries);
             event.deliveries = read.map_err(|error| StoreError::Corrupt(format!("an event's deliveries: {error}")))?;
         }
+        event.claimed_at(now);
         claimed.push(event);
     }
     let next = match reply::text(next)? {

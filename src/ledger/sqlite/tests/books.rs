@@ -126,6 +126,102 @@ fn the_audit_of_receipts_tells_counts_as_credits_and_costs_as_they_are() {
     );
 }
 
+/// Usage is never deleted, and a new process has the ledger while it reads.
+#[test]
+fn a_start_reads_the_usage_of_the_months_that_may_count_alone() {
+    let mut rig = Rig::new();
+    rig.add_account("beta");
+    rig.add_account("quiet");
+    let last = Day::parse("2026-11-20").unwrap();
+    for (account, day, cost) in [
+        ("acme", "2026-11-20", 2_500_000_000_000_i64),
+        ("acme", "2026-11-01", 1_500_000_000_001),
+        ("acme", "2026-10-31", 4),
+        ("beta", "2026-12-01", 8),
+        ("beta", "2026-10-01", 16),
+    ] {
+        let day = Day::parse(day).unwrap().0;
+        for model in ["a/m", "b/m"] {
+            rig.change(&format!(
+                "INSERT INTO usage (account, day, model, requests, prompt, completion, cost)
+                     VALUES ('{account}', {day}, '{model}', 1, 1, 1, {cost})"
+            ));
+        }
+    }
+    let months = |stored: Vec<StoredAccount>| {
+        let each = stored.into_iter().map(|stored| {
+            let months = stored.kept.months.into_iter().map(|(month, used)| (month.0, used.pico()));
+            (stored.record.id.to_string(), months.collect::<Vec<_>>())
+        });
+        each.collect::<Vec<_>>()
+    };
+    let november = (202_611, 8_000_000_000_002);
+    let of = |acme: Vec<(i64, i64)>, beta: Vec<(i64, i64)>| {
+        let named = |(name, months): (&str, Vec<(i64, i64)>)| (name.to_owned(), months);
+        [("acme", acme), ("beta", beta), ("quiet", Vec::new())].map(named)
+    };
+    let read = rig.database.accounts_spending(last, last).unwrap();
+    assert_eq!(months(read), of(vec![november], vec![(202_612, 16)]));
+    let all = of(vec![(202_610, 8), november], vec![(202_610, 32), (202_612, 16)]);
+    let october = Day::parse("2026-10-20").unwrap();
+    let read = rig.database.accounts_spending(last, october).unwrap();
+    assert_eq!(months(read), all);
+    assert_eq!(months(rig.database.accounts().unwrap()), all);
+
+    let plan = format!("EXPLAIN QUERY PLAN {}", super::super::months::sums_of_days());
+    let mut statement = rig.database.connection.prepare(&plan).unwrap();
+    let steps = statement.query_map([last.0], |row| row.get::<_, String>(3)).unwrap();
+    let steps: Vec<String> = steps.map(Result::unwrap).collect();
+    assert!(steps.iter().all(|step| !step.starts_with("SCAN usage")), "{steps:?}");
+    let is_search = |step: &String| step.starts_with("SEARCH usage") && step.contains("account=? AND day>?");
+    assert!(steps.iter().any(is_search), "{steps:?}");
+}
+
+/// By the name of the last group: only where somebody else wrote it are all calls added up.
+#[test]
+fn a_start_after_an_own_group_adds_up_no_calls() {
+    let mut rig = Rig::new();
+    let setting = |rig: &Rig, name: &str| {
+        let sql = format!("SELECT value FROM settings WHERE name = 'receipt lists {name}'");
+        rig.text(&sql)
+    };
+    let from = |rig: &Rig| setting(rig, "from");
+    let keep = |rig: &mut Rig| rig.database.keep_receipts(ReceiptBounds::days(30), NOW.day()).unwrap();
+    let group = |rig: &mut Rig, receipts: &[Receipt], name: &str| {
+        let mut of_account = AccountDebit {
+            month: NOW.day().month(),
+            ..AccountDebit::default()
+        };
+        of_account.usage.add(NOW.day(), &debit("0.5"));
+        let group = [(acme(), of_account)].into_iter().collect();
+        rig.database.write_debits(&group, receipts, name, NOW).unwrap();
+    };
+    let own = [super::receipts::receipt("acme", 1, NOW, None)];
+    keep(&mut rig);
+    group(&mut rig, &own, "a");
+    // Were the rows read, this would be found.
+    rig.change("UPDATE usage SET requests = requests + 1");
+    keep(&mut rig);
+    assert_eq!(from(&rig), i64::MIN.to_string());
+    rig.change("UPDATE usage SET requests = requests - 1");
+    // A version that writes receipts and notes no groups: all days are complete.
+    group(&mut rig, &own, "b");
+    rig.change("UPDATE settings SET value = 'a' WHERE name = 'receipt lists group'");
+    keep(&mut rig);
+    assert_eq!(from(&rig), i64::MIN.to_string());
+    assert_eq!(setting(&rig, "group"), "b");
+    // A version that writes none.
+    group(&mut rig, &[], "c");
+    rig.change("UPDATE settings SET value = 'b' WHERE name = 'receipt lists group'");
+    keep(&mut rig);
+    assert_eq!(from(&rig), (NOW.day().0 + 1).to_string());
+    // Without receipts no group is noted, and with them all are added up again.
+    rig.database.keep_receipts(ReceiptBounds::days(0), NOW.day()).unwrap();
+    group(&mut rig, &[], "d");
+    let left = "SELECT count(*) FROM settings WHERE name IN ('receipt lists from', 'receipt lists noted', 'receipt lists group')";
+    assert_eq!(rig.number(left), 0);
+}
+
 #[test]
 fn an_audit_reads_all_as_one_moment_has_it() {
     let rig = Rig::new();

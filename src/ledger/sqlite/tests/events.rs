@@ -6,7 +6,7 @@ use super::entries::post;
 use super::*;
 use crate::ledger::admin::credits::{CreditKind, CreditPost};
 use crate::ledger::admin::events::{Delivery, Event, EventKind};
-use crate::ledger::events::{KEEP_MS, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS};
+use crate::ledger::events::{DUE_WITHIN_MS, KEEP_MS, OPEN_PER_ACCOUNT_MAX, REMEMBERED_MS};
 use crate::ledger::terms::AccountTerms;
 
 fn event(id: &str, account: Option<&str>) -> Event {
@@ -98,6 +98,7 @@ fn the_oldest_events_of_an_account_make_room_and_those_of_too_long_ago_go() {
     ));
     let most = u64::from(most);
     assert_eq!(rig.count(), (most + 1, 0));
+    rig.database.know_time(NOW);
     rig.database.raise_once(&event("b1", Some("acme")), NOW).unwrap();
     assert_eq!(rig.count(), (most + 1, 1), "there was room for it, but one is too old");
     for n in 2..=3 {
@@ -115,7 +116,10 @@ fn an_event_is_raised_once_while_its_id_is_remembered() {
     let mut rig = Rig::new();
     let forgets = NOW.plus_millis(REMEMBERED_MS);
     let later = forgets.plus_millis(1);
-    let raise = |rig: &mut Rig, now| rig.database.raise_once(&event("evt_1", None), now).unwrap();
+    let raise = |rig: &mut Rig, now| {
+        rig.database.know_time(now);
+        rig.database.raise_once(&event("evt_1", None), now).unwrap();
+    };
     for _ in 0..2 {
         raise(&mut rig, NOW);
         assert_eq!(rig.ids(NOW), ["evt_1"]);
@@ -127,6 +131,34 @@ fn an_event_is_raised_once_while_its_id_is_remembered() {
     }
     raise(&mut rig, later);
     assert_eq!(rig.ids(later), ["evt_1"]);
+}
+
+/// A clock that is ahead says that all are too old, and puts off whatever fails.
+#[test]
+fn by_a_clock_that_is_ahead_nothing_goes_and_what_it_puts_off_is_due_when_it_is_set() {
+    let mut rig = Rig::new();
+    let ahead = NOW.plus_millis(KEEP_MS + DAY_MS);
+    rig.database.know_time(NOW);
+    rig.database.raise_once(&event("evt_1", None), NOW).unwrap();
+    let second = Event {
+        at: ahead,
+        ..event("evt_2", None)
+    };
+    rig.database.raise_once(&second, ahead).unwrap();
+    assert_eq!(rig.count(), (2, 0));
+    let off = [Delivery {
+        url: "https://example.com".to_owned(),
+        failed: 1,
+        due: ahead.plus_millis(1_000),
+        done: false,
+    }];
+    rig.database.settle_event("evt_1", &off).unwrap();
+    assert_eq!(rig.ids(ahead), ["evt_2"]);
+    let most = ahead.plus_millis(1_000 - DUE_WITHIN_MS);
+    assert_eq!(rig.ids(most), [""; 0]);
+    assert_eq!(rig.ids(most.plus_millis(-1)), ["evt_1"]);
+    assert_eq!(rig.ids(NOW), ["evt_2", "evt_1"]);
+    assert_eq!(rig.database.due_events(NOW, 1).unwrap().len(), 1);
 }
 
 #[test]

@@ -24,7 +24,7 @@ impl Rig {
 
     /// The same as a start reads it that counts from this day on.
     fn read_since(&self, day: Day) -> Vec<String> {
-        let account = self.database.accounts_spending(day).unwrap().remove(0);
+        let account = self.database.accounts_spending(day, day).unwrap().remove(0);
         let mut periods: Vec<String> = account
             .kept
             .spending

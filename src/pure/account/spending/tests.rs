@@ -231,6 +231,47 @@ fn a_hold_is_raised_within_the_limits() {
     assert_eq!(state.spent_by(&key(), EndUserId::of("bob"), period), Spent::default());
 }
 
+/// What runs in another process is held without its limits; a wish from there brings them.
+#[test]
+fn a_hold_is_raised_within_the_limits_that_come_with_the_wish() {
+    let mut state = account(10_000);
+    let own = |amount| limits(Some(limit(amount, Reset::Daily)), None);
+    state.reserve(&request(1, NOW, 20, own(5_000)), NOW).unwrap();
+    state.reserve(&request(2, NOW, 30, own(5_000)), NOW).unwrap();
+    let range = |wanted, at_least| HoldRange {
+        wanted: credits(wanted),
+        at_least: credits(at_least),
+    };
+    let within = own(100);
+    let mut raise = |wanted, least| {
+        state.extend_within(id(1, NOW), &range(wanted, least), Credits::MAX, within.as_deref(), NOW)
+    };
+    assert_eq!(raise(200, 71), Extended::Refused);
+    assert_eq!(raise(200, 70), Extended::To(credits(70)));
+    assert_eq!(raise(200, 70), Extended::To(credits(70)));
+    assert_eq!(state.limits_of(id(1, NOW)), own(5_000));
+    let period = SpendPeriod::Day(NOW.day());
+    assert_eq!(state.spent(&key(), period).held, credits(100));
+}
+
+#[test]
+fn a_hold_that_was_raised_elsewhere_is_recorded_and_never_lowered() {
+    let mut state = account(100);
+    let own = limits(Some(limit(50, Reset::Daily)), None);
+    state.reserve(&request(1, NOW, 20, own), NOW).unwrap();
+    let period = SpendPeriod::Day(NOW.day());
+    // Whatever there is here: another process has granted it.
+    for (amount, expected) in [(10, 20), (300, 300), (300, 300), (40, 300)] {
+        state.extended(id(1, NOW), credits(amount));
+        let held = [state.held(), state.held_counted(), state.spent(&key(), period).held];
+        assert_eq!(held, [credits(expected); 3], "{amount}");
+    }
+    state.extended(id(2, NOW), credits(7));
+    assert_eq!(state.release(id(1, NOW)), Some(credits(300)));
+    let held = [state.held(), state.held_counted(), state.spent(&key(), period).held];
+    assert_eq!(held, [Credits::ZERO; 3]);
+}
+
 #[test]
 fn a_call_that_costs_nothing_makes_no_end_user_known() {
     let mut state = account(100);

@@ -79,6 +79,7 @@ pub(super) fn act_of(op: &AdminOp) -> Option<Act> {
         | AdminOp::Receipts(_)
         | AdminOp::Audit
         | AdminOp::Reserve(_)
+        | AdminOp::Extend(_)
         | AdminOp::KeysFreed { .. } => return None,
     })
 }
@@ -147,6 +148,7 @@ pub(super) fn sample(act: Act) -> AdminOp {
             account: None,
             data: Value::Null,
             deliveries: Vec::new(),
+            is_too_old: false,
         })),
         Act::Repair => AdminOp::Repair,
         Act::Recover => AdminOp::NoteRecovered(RecoverReport::default()),

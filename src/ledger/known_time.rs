@@ -1,10 +1,13 @@
-//! What time it is, as far as that is known: by this an idempotency key has expired, and not by the clock alone.
+//! What time it is, as far as that is known: by this an idempotency key has expired, and an event or a file of receipts is too old, and not
+//! by the clock alone.
 //!
 //! A machine may boot with a clock that is days ahead, or have it set ahead, until somebody sets it right. By such a clock all keys would be
-//! forgotten, and a client's next try be made and billed as another call. So the time goes on from where it was when the file was
-//! last written only as fast as time passes in this process, and is never later than what the clock says.
+//! forgotten, and a client's next try be made and billed as another call; and so would events that no webhook has yet, and receipts that
+//! nobody has shipped yet. So the time goes on from where it was when the file was last written only as fast as time passes in this process,
+//! and is never later than what the clock says.
 
 use crate::clock::Clock;
+use crate::ledger::events::KEEP_MS;
 use crate::ledger::idempotency::call::KeyTimes;
 use crate::pure::idempotency::KEPT_MS;
 use crate::pure::time::Timestamp;
@@ -37,6 +40,17 @@ impl KnownTime {
             clock: self.clock.now(),
             known: self.after(KEPT_MS),
         }
+    }
+
+    /// By which events are too old. As with keys: once this process runs for as long as events are kept, none is left that was there when
+    /// it began.
+    pub(super) fn of_events(&self) -> Timestamp {
+        self.after(KEEP_MS)
+    }
+
+    /// By which files of receipts are too old.
+    pub(super) fn of_files(&self) -> Timestamp {
+        self.after(SET_WITHIN_MS)
     }
 
     /// What the file keeps for the next start. A clock that was wrong when this process began has been set by now where it is ever set.
@@ -109,6 +123,10 @@ mod tests {
         assert_eq!(later(time.of_keys().known), KEPT_MS - 1);
         clock.advance(1);
         assert_eq!(known(), (2 * DAY_MS + KEPT_MS, 2 * DAY_MS + KEPT_MS));
+        clock.advance(KEEP_MS - KEPT_MS - 1);
+        assert_eq!(later(time.of_events()), KEEP_MS - 1);
+        clock.advance(1);
+        assert_eq!(later(time.of_events()), 2 * DAY_MS + KEEP_MS);
     }
 
     /// A machine without a battery begins in 1970.
