@@ -64,7 +64,8 @@ const NAME_CHARS_MAX: usize = 32;
 mod tests {
     use super::*;
 
-    const USERS: &str = "root:x:0:0:root:/root:/bin/sh\n:x:7:\nbad\ncarol:x:1000:1000::/home/carol:/bin/sh\nsame:x:1000:\n";
+    const USERS: &str =
+        "root:x:0:0:root:/root:/bin/sh\n:x:7:\nbad\ncarol:x:1000:1000::/home/carol:/bin/sh\nsame:x:1000:\n";
 
     fn name(uid: Option<u32>, variables: &[(&str, &str)]) -> String {
         name_of(uid, USERS, &|asked: &str| {
@@ -75,12 +76,21 @@ mod tests {
 
     #[test]
     fn the_name_is_the_systems_and_what_the_environment_says_is_added() {
-        let cases: [(Option<u32>, &[(&str, &str)], &str); 8] = [
+        type Case<'a> = (Option<u32>, &'a [(&'a str, &'a str)], &'a str);
+        let cases: [Case<'_>; 8] = [
             (Some(1000), &[], "carol"),
             (Some(1000), &[("USER", "carol"), ("LOGNAME", "carol")], "carol"),
             (Some(1000), &[("USER", "anna")], "carol (USER anna)"),
-            (Some(1000), &[("SUDO_USER", " \n"), ("LOGNAME", "anna")], "carol (LOGNAME anna)"),
-            (Some(0), &[("USER", "root"), ("SUDO_USER", "carol")], "root (SUDO_USER carol)"),
+            (
+                Some(1000),
+                &[("SUDO_USER", " \n"), ("LOGNAME", "anna")],
+                "carol (LOGNAME anna)",
+            ),
+            (
+                Some(0),
+                &[("USER", "root"), ("SUDO_USER", "carol")],
+                "root (SUDO_USER carol)",
+            ),
             (Some(7), &[], "uid 7"),
             (Some(1001), &[("USER", "carol")], "uid 1001 (USER carol)"),
             (None, &[("USER", "car\nol")], "unknown (USER carol)"),

@@ -269,13 +269,7 @@ impl State {
     /// The file is opened each time: whoever ships it may have moved it away.
     fn append(&self, day: Day, text: &[u8]) -> std::io::Result<()> {
         let path = self.folder.join(format!("{PREFIX}{day}{SUFFIX}"));
-        let open = || {
-            OpenOptions::new()
-                .create(true)
-                .append(true)
-                .mode(0o600)
-                .open(&path)
-        };
+        let open = || OpenOptions::new().create(true).append(true).mode(0o600).open(&path);
         let mut file = match open() {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
                 make(&self.folder)?;
@@ -318,7 +312,9 @@ fn make(folder: &Path) -> std::io::Result<()> {
 fn newest_day(folder: &Path) -> Option<Day> {
     let has_some = |entry: &std::fs::DirEntry| entry.metadata().is_ok_and(|file| file.len() > 0);
     let entries = std::fs::read_dir(folder).ok()?.flatten().filter(has_some);
-    entries.filter_map(|entry| Day::parse(day_of(&entry.file_name())?)).max()
+    entries
+        .filter_map(|entry| Day::parse(day_of(&entry.file_name())?))
+        .max()
 }
 
 /// The day in the name of a file of receipts; none in another one.

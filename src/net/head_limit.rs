@@ -216,14 +216,20 @@ mod tests {
     fn between_requests_a_connection_is_unchanged_until_the_next_one_is_waited_for() {
         let limit = HeadLimit::new();
         limit.begin();
-        assert!(limit.is_between_requests() && limit.is_unchanged(), "it waits since it began");
+        assert!(
+            limit.is_between_requests() && limit.is_unchanged(),
+            "it waits since it began"
+        );
         limit.head_came(false).unwrap();
         assert!(!limit.is_between_requests());
         limit.begin();
         assert!(limit.is_between_requests() && !limit.is_unchanged(), "it waits anew");
         assert!(limit.is_unchanged());
         limit.lift();
-        assert!(limit.is_between_requests() && !limit.is_unchanged(), "a request of HTTP/2 came");
+        assert!(
+            limit.is_between_requests() && !limit.is_unchanged(),
+            "a request of HTTP/2 came"
+        );
         limit.stalls(true);
         assert!(!limit.is_between_requests(), "an answer is not taken");
         limit.stalls(false);

@@ -164,11 +164,7 @@ fn moved_away(path: &Path, file: &File) -> bool {
 }
 
 fn open(path: &Path) -> std::io::Result<File> {
-    let opened = OpenOptions::new()
-        .create(true)
-        .append(true)
-        .mode(0o600)
-        .open(path);
+    let opened = OpenOptions::new().create(true).append(true).mode(0o600).open(path);
     opened.map_err(|error| std::io::Error::new(error.kind(), format!("access_log: {}: {error}", path.display())))
 }
 

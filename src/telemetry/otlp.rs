@@ -57,10 +57,7 @@ impl Exporter {
     /// When the exporter cannot be made, its thread not be started, or traces are sent already.
     pub fn start(telemetry: &Arc<Telemetry>, traces: &Traces) -> std::io::Result<Exporter> {
         let mut exporter = Exporter::prepare(telemetry, traces)?;
-        if exporter
-            .take_tracer()
-            .is_some_and(|tracer| !telemetry.trace_by(tracer))
-        {
+        if exporter.take_tracer().is_some_and(|tracer| !telemetry.trace_by(tracer)) {
             return Err(std::io::Error::other("traces are sent already"));
         }
         Ok(exporter)

@@ -208,7 +208,12 @@ async fn a_stream_of_two_choices_that_breaks_off_within_the_second() {
         r#"{"id":"x","choices":[{"index":1,"delta":{"content":" world"},"finish_reason":null}]}"#,
     ];
     let stream = events.map(|event| format!("data: {event}\n\n")).concat();
-    let reply = begun(Framed::UntilClosed, "text/event-stream", stream.as_bytes(), stream.len());
+    let reply = begun(
+        Framed::UntilClosed,
+        "text/event-stream",
+        stream.as_bytes(),
+        stream.len(),
+    );
     let upstream = Upstream::always(reply.close()).await;
     let gateway = Gateway::over(&upstream).await;
     let mut body: Value = serde_json::from_str(&request(SMALL)).unwrap();

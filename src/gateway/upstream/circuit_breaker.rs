@@ -182,6 +182,9 @@ mod tests {
         assert!(breaker.admits(&clock), "its pause is over");
         clock.set_by(-3_600_000);
         clock.advance(COOL_DOWN_MS);
-        assert!(breaker.admits(&clock), "nobody waits for the call that found nothing out");
+        assert!(
+            breaker.admits(&clock),
+            "nobody waits for the call that found nothing out"
+        );
     }
 }

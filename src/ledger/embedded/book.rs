@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{Embedded, EmbeddedAccount};
 use crate::clock::Clock;
+use crate::ledger::tests::rig::block_on;
 use crate::ledger::tests::sequences::Book;
 use crate::ledger::{Debit, Figures, Ledger};
 use crate::pure::account::{Denial, Extended, Granted, ReserveRequest, Scope, Settled, Settlement, Spent};
@@ -54,7 +55,7 @@ impl Book for EmbeddedBook {
     }
 
     fn extend(&self, hold: RequestId, range: &HoldRange, quota: Credits, _: Option<&Arc<SpendLimits>>) -> Extended {
-        self.store.extend(&self.cell, hold, range, quota).unwrap()
+        block_on(self.store.extend(&self.cell, hold, range, quota)).unwrap()
     }
 
     fn track(&self, key: &KeyId) {

@@ -19,7 +19,7 @@ use crate::ledger::journal::Entry;
 use crate::ledger::known_time::KnownTime;
 use crate::ledger::sqlite::{BUSY_MAX, Database, SpentRow};
 use crate::ledger::{StoreError, control_socket};
-use crate::pure::time::Day;
+use crate::pure::time::{Day, Timestamp};
 
 /// The thread's state.
 pub(super) struct Committer {

@@ -259,7 +259,10 @@ mod tests {
             ("w", "0 0 0 5"),
             ("uhgone", "1 key_x t"),
         ];
-        let fields = fields.iter().flat_map(|(name, value)| [text(name), text(value)]).collect();
+        let fields = fields
+            .iter()
+            .flat_map(|(name, value)| [text(name), text(value)])
+            .collect();
         let order = Value::Array(vec![text("other")]);
         let books = Value::Array(vec![text(""), Value::Array(fields), order]);
         let mut findings = Vec::new();

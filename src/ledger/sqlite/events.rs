@@ -295,10 +295,7 @@ fn raise_new(t: &Transaction<'_>, event: &Event, now: EventTimes) -> Result<(), 
     )?;
     if new > 0 {
         let named = (Some(event.id.as_str()), event.kind);
-        let at = EventTimes {
-            clock: event.at,
-            ..now
-        };
+        let at = EventTimes { clock: event.at, ..now };
         raise(t, named, event.account.as_ref(), &event.data, at)?;
     }
     Ok(())

@@ -59,9 +59,7 @@ fn asks(value: Value, bytes: &[u8]) -> bool {
     match value.kind {
         Kind::Null | Kind::False => false,
         Kind::Number => prompt::plain_integer(value, bytes) != Some(0),
-        Kind::Text(_) => value
-            .text()
-            .is_none_or(|text| !text::name(text, bytes).is_one_of(&OFF)),
+        Kind::Text(_) => value.text().is_none_or(|text| !text::name(text, bytes).is_one_of(&OFF)),
         Kind::True | Kind::Object | Kind::Array => true,
     }
 }

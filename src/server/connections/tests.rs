@@ -73,7 +73,13 @@ fn a_proxy_counts_in_the_total_alone() {
 #[test]
 fn the_address_with_the_most_idle_connections_makes_room_with_the_one_that_has_waited_longest() {
     let connections = Arc::new(Connections::default());
-    let addresses = ["203.0.113.1", "203.0.113.2", "203.0.113.3", "203.0.113.2", "203.0.113.3"];
+    let addresses = [
+        "203.0.113.1",
+        "203.0.113.2",
+        "203.0.113.3",
+        "203.0.113.2",
+        "203.0.113.3",
+    ];
     let clients = addresses.map(|address| connect(&connections, address, 5).unwrap());
     assert_eq!(ended(&clients), [0; 0]);
     let _fourth = connect(&connections, "203.0.113.4", 5).unwrap();

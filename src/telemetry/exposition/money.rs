@@ -86,8 +86,13 @@ impl Page {
         self.gauge("tollgate_journal_depth", help, size(depth));
         let help = "How long ago the oldest of them came.";
         self.gauge("tollgate_journal_age_seconds", help, signed(gauges.journal_age_secs));
-        let help = "1 while the journal can be written, without which paid calls are refused, and be brought to the disk.";
-        self.gauge("tollgate_journal_usable", help, flag(usable && gauges.journal_reaches_disk));
+        let help =
+            "1 while the journal can be written, without which paid calls are refused, and be brought to the disk.";
+        self.gauge(
+            "tollgate_journal_usable",
+            help,
+            flag(usable && gauges.journal_reaches_disk),
+        );
         if let Some(accounts) = store_metrics.below_zero.or(gauges.below_zero) {
             let help = "Accounts whose balance is below zero.";
             self.gauge("tollgate_accounts_below_zero", help, number(accounts));

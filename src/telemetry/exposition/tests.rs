@@ -66,6 +66,9 @@ fn a_journal_is_usable_when_it_can_be_written_and_the_disk_takes_it() {
             ..quiet(None)
         };
         let page = page(&Figures::default(), &gauges).unwrap();
-        assert!(page.contains(&format!("\ntollgate_journal_usable {usable}\n")), "{page}");
+        assert!(
+            page.contains(&format!("\ntollgate_journal_usable {usable}\n")),
+            "{page}"
+        );
     }
 }

@@ -95,7 +95,8 @@ fn the_state_tells_an_audit_that_has_not_succeeded_yet_from_one_that_found_nothi
 /// A loss had a metric, and no alarm.
 #[test]
 fn each_loss_is_an_alarm() {
-    let losing = |lose: fn(&mut TargetFigures)| {
+    type Lose = fn(&mut TargetFigures);
+    let losing = |lose: Lose| {
         let mut figures = Figures::default();
         for model in ["a/b", "a/c"] {
             let name = TargetName {
@@ -106,7 +107,7 @@ fn each_loss_is_an_alarm() {
         }
         status_of(&figures, &quiet(None))["alarms"].clone()
     };
-    let losses: [(fn(&mut TargetFigures), &str); 4] = [
+    let losses: [(Lose, &str); 4] = [
         (
             |target| target.lost_pico = 1,
             "0.000000000002 credits that nobody was billed for",

@@ -205,7 +205,10 @@ async fn answers_of_the_old_process_whose_holds_have_to_be_raised_are_whole_and_
     }
     ended(&mut old).await;
     let ledger = site.ledger();
-    eventually("both are billed whole", async || load.record.check(&ledger, &provider).ok()).await;
+    eventually("both are billed whole", async || {
+        load.record.check(&ledger, &provider).ok()
+    })
+    .await;
 }
 
 /// A stream runs in the process that was taken over, and its account is suspended at the other one.

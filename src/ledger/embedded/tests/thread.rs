@@ -100,7 +100,10 @@ fn what_the_disk_refuses_is_told_and_not_settled_until_it_takes_it() {
     assert_eq!(thread.shared.unsettled(), (1, Some(NOW)));
     assert_eq!(thread.committer.unsynced.len(), 1, "it stands in the journal");
     fails_here(None);
-    assert_eq!(due(&mut thread), ["WARN the ledger's file can be brought to the disk again"]);
+    assert_eq!(
+        due(&mut thread),
+        ["WARN the ledger's file can be brought to the disk again"]
+    );
     assert_eq!(thread.shared.unsettled(), (0, None));
     assert_eq!(thread.committer.unsynced.len(), 0);
 }

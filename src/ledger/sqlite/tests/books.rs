@@ -150,7 +150,11 @@ fn a_start_reads_the_usage_of_the_months_that_may_count_alone() {
     }
     let months = |stored: Vec<StoredAccount>| {
         let each = stored.into_iter().map(|stored| {
-            let months = stored.kept.months.into_iter().map(|(month, used)| (month.0, used.pico()));
+            let months = stored
+                .kept
+                .months
+                .into_iter()
+                .map(|(month, used)| (month.0, used.pico()));
             (stored.record.id.to_string(), months.collect::<Vec<_>>())
         });
         each.collect::<Vec<_>>()

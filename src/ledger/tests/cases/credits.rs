@@ -230,10 +230,7 @@ pub(super) fn a_new_reference_has_no_white_space_at_its_ends(rig: &Rig) {
             let posted = post(rig, entry(&caller, CreditKind::TopUp, "5", &reference));
             assert!(is_invalid(&posted), "{reference:?}: {posted:?}");
             let added = rig.credit(&caller, "5", &reference);
-            assert!(
-                matches!(added, Err(AdminError::Invalid(_))),
-                "{reference:?}: {added:?}"
-            );
+            assert!(matches!(added, Err(AdminError::Invalid(_))), "{reference:?}: {added:?}");
             let payment = CreditPost {
                 is_payment: true,
                 ..entry(&caller, CreditKind::TopUp, "5", &reference)

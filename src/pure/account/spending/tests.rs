@@ -243,9 +243,8 @@ fn a_hold_is_raised_within_the_limits_that_come_with_the_wish() {
         at_least: credits(at_least),
     };
     let within = own(100);
-    let mut raise = |wanted, least| {
-        state.extend_within(id(1, NOW), &range(wanted, least), Credits::MAX, within.as_deref(), NOW)
-    };
+    let mut raise =
+        |wanted, least| state.extend_within(id(1, NOW), &range(wanted, least), Credits::MAX, within.as_deref(), NOW);
     assert_eq!(raise(200, 71), Extended::Refused);
     assert_eq!(raise(200, 70), Extended::To(credits(70)));
     assert_eq!(raise(200, 70), Extended::To(credits(70)));

@@ -75,7 +75,11 @@ fn an_answer_of_two_choices_is_complete_once_both_have_ended() {
         // Fewer than were asked for.
         ([DELTA, STOP, DONE, ""], false),
     ] {
-        assert_eq!(end_of(&events.concat(), Framing::UntilClosed, two).1, died, "{events:?}");
+        assert_eq!(
+            end_of(&events.concat(), Framing::UntilClosed, two).1,
+            died,
+            "{events:?}"
+        );
     }
     for events in [[DELTA, STOP, SECOND_DELTA], [DELTA, STOP, STOP]] {
         assert_eq!(end_of(&events.concat(), Framing::Framed, two), (DONE.to_owned(), false));
