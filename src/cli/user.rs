@@ -64,8 +64,7 @@ const NAME_CHARS_MAX: usize = 32;
 mod tests {
     use super::*;
 
-    const USERS: &str =
-        "root:x:0:0:root:/root:/bin/sh\n:x:7:\nbad\ncarol:x:1000:1000::/home/carol:/bin/sh\nsame:x:1000:\n";
+    const USERS: &str = "root:x:0:0:root:/root:/bin/sh\n:x:7:\nbad\ncarol:x:1000:1000::/:/bin/sh\nsame:x:1000:\n";
 
     fn name(uid: Option<u32>, variables: &[(&str, &str)]) -> String {
         name_of(uid, USERS, &|asked: &str| {

@@ -1,7 +1,5 @@
 //! Why a store has no answer.
 
-use super::admin::AdminError;
-
 /// Why the store has no answer. At admission each of them is a refusal: never "allowed".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
@@ -22,16 +20,5 @@ pub enum StoreError {
 impl From<rusqlite::Error> for StoreError {
     fn from(error: rusqlite::Error) -> StoreError {
         StoreError::Unavailable(error.to_string())
-    }
-}
-
-impl StoreError {
-    /// Why a command that only reads has no answer.
-    pub(super) fn of_read(error: AdminError) -> StoreError {
-        match error {
-            AdminError::Store(why) => StoreError::Unavailable(why),
-            AdminError::Busy(why) => StoreError::Busy(why),
-            error => StoreError::Unavailable(error.to_string()),
-        }
     }
 }

@@ -236,7 +236,7 @@ impl Ledger {
         match asked.map(AdminReply::into_usage) {
             Ok(Some(rows)) => Ok(rows),
             Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(error) => Err(StoreError::of_read(error)),
+            Err(error) => Err(unread(error)),
         }
     }
 
@@ -253,7 +253,7 @@ impl Ledger {
         match asked.map(AdminReply::into_end_users) {
             Ok(Some(usage)) => Ok(usage),
             Ok(None) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(error) => Err(StoreError::of_read(error)),
+            Err(error) => Err(unread(error)),
         }
     }
 
@@ -269,7 +269,7 @@ impl Ledger {
         match asked {
             Ok(AdminReply::Receipts(page)) => Ok(page),
             Ok(_) => Err(StoreError::Corrupt("an answer of another kind".to_owned())),
-            Err(error) => Err(StoreError::of_read(error)),
+            Err(error) => Err(unread(error)),
         }
     }
 
@@ -323,3 +323,12 @@ impl Ledger {
 
 #[cfg(test)]
 pub(crate) mod tests;
+
+/// Why a command that only reads has no answer.
+fn unread(error: AdminError) -> StoreError {
+    match error {
+        AdminError::Store(why) => StoreError::Unavailable(why),
+        AdminError::Busy(why) => StoreError::Busy(why),
+        error => StoreError::Unavailable(error.to_string()),
+    }
+}

@@ -4,7 +4,7 @@ mod alarms;
 mod losses;
 
 use self::alarms::alarms;
-use self::losses::Losses;
+use self::losses::{Losses, credits};
 use std::collections::{BTreeMap, VecDeque};
 
 use serde::Serialize;
@@ -358,10 +358,6 @@ fn errors(target: &TargetFigures) -> u64 {
     let failed = |(_, status, outcome): &(_, u16, Outcome)| *status >= 500 || *outcome == Outcome::UpstreamFailed;
     let errors = target.requests.iter().filter(|(key, _)| failed(key));
     errors.fold(0, |sum, (_, count)| sum.saturating_add(*count))
-}
-
-fn credits(pico: i128) -> Credits {
-    Credits::from_pico(i64::try_from(pico).unwrap_or(i64::MAX))
 }
 
 fn millis(duration: std::time::Duration) -> u64 {

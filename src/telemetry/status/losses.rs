@@ -2,7 +2,7 @@
 
 use super::super::counters::{Figures, TargetFigures};
 use super::super::exposition::Gauges;
-use super::credits;
+use crate::pure::money::Credits;
 
 /// Sums since the start. Amounts are in 10⁻¹² credit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -75,6 +75,11 @@ impl Losses {
             .filter_map(|(is_so, text)| is_so.then(|| format!("in the last ten minutes, {text}")))
             .collect()
     }
+}
+
+/// An amount as it is shown.
+pub(super) fn credits(pico: i128) -> Credits {
+    Credits::from_pico(i64::try_from(pico).unwrap_or(i64::MAX))
 }
 
 /// As settling calls a tier without prices.

@@ -4,7 +4,6 @@ use std::borrow::Cow;
 
 use pingora::protocols::http::ServerSession;
 
-use crate::config::nearest;
 use crate::pure::error::ApiError;
 
 /// A positive integer up to `max`.
@@ -38,20 +37,28 @@ pub(super) fn parameter<'a>(query: &'a [(String, String)], name: &str) -> Result
     }
 }
 
-/// The query of a path that has these parameters and no others. One that is misspelt would be answered with what nobody asked for.
+/// The query of a path that has these parameters. One of them that is misspelt is refused, for it would be answered with what nobody asked for;
+/// any other name means nothing here.
 pub(super) fn known_query(session: &ServerSession, known: &[&str]) -> Result<Vec<(String, String)>, ApiError> {
     let query = query(session);
-    if let Some((name, _)) = query.iter().find(|(name, _)| !known.contains(&name.as_str())) {
-        let message = match name.len() > QUOTED_MAX {
-            true => "There is no parameter with so long a name.".to_owned(),
-            false => format!(
-                "There is no parameter {name:?}{}.",
-                nearest(name, known.iter().copied())
-            ),
-        };
-        return Err(ApiError::BadRequest(message));
+    let others = query.iter().filter(|(name, _)| !known.contains(&name.as_str()));
+    for (name, _) in others {
+        if let Some(meant) = known.iter().find(|known| is_misspelt(name, known)) {
+            return Err(ApiError::BadRequest(format!(
+                "There is no parameter {name:?} (did you mean {meant}?)."
+            )));
+        }
     }
     Ok(query)
+}
+
+/// Whether a name is one that is known but for case, `_` and `-`, or, where that is no short one, but for one letter.
+fn is_misspelt(name: &str, known: &str) -> bool {
+    let plain = |name: &str| name.replace(['_', '-'], "").to_ascii_lowercase();
+    if name.len() > known.len().saturating_add(2) {
+        return false;
+    }
+    plain(name) == plain(known) || (known.len() >= DISTANT_FROM && strsim::damerau_levenshtein(name, known) == 1)
 }
 
 /// What stands in the request's query, in its order.
@@ -63,5 +70,5 @@ pub(super) fn query(session: &ServerSession) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Bytes of a name that is told.
-const QUOTED_MAX: usize = 64;
+/// Letters of a name of which one may be wrong.
+const DISTANT_FROM: usize = 4;

@@ -321,5 +321,4 @@ impl Operation {
 
 const SCHEMAS: &str = include_str!("schemas.yaml");
 const ABOUT: &str = "An LLM gateway on prepaid credit. Every path answers OPTIONS (CORS), every GET also HEAD; other methods get 405 with \
-                     Allow. Each answer has an x-request-id; errors have one shape. Where usage, calls or a key are read, a \
-                     parameter that there is not is 400.";
+                     Allow. Each answer has an x-request-id; errors have one shape.";
