@@ -47,10 +47,7 @@ impl From<AdminError> for Failure {
             AdminError::NoOperator(_) => "; `tollgate operator list` shows all operators",
             AdminError::ReferenceConflict(_) => "; each payment needs a reference of its own",
             AdminError::Busy(_) => "; try again in a moment",
-            AdminError::HeldByCalls(_)
-            | AdminError::Invalid(_)
-            | AdminError::NotConfirmed(_)
-            | AdminError::Store(_) => "",
+            AdminError::Invalid(_) | AdminError::NotConfirmed(_) | AdminError::Store(_) => "",
         };
         Failure(format!("{error}{hint}"))
     }

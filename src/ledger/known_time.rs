@@ -48,9 +48,11 @@ impl KnownTime {
         self.after(KEEP_MS)
     }
 
-    /// By which files of receipts are too old.
-    pub(super) fn of_files(&self) -> Timestamp {
-        self.after(SET_WITHIN_MS)
+    /// By which files of receipts are too old. None in this process' first hour: the newest file may be of a clock that was ahead as well.
+    pub(super) fn of_files(&self) -> Option<Timestamp> {
+        let (_, at) = self.began;
+        let passed = self.clock.passed_ms().saturating_sub(at);
+        (passed >= SET_WITHIN_MS).then(|| self.after(SET_WITHIN_MS))
     }
 
     /// What the file keeps for the next start. A clock that was wrong when this process began has been set by now where it is ever set.

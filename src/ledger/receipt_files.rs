@@ -280,9 +280,11 @@ impl State {
         file.write_all(text)
     }
 
-    /// Deletes the files of too long ago, once a day.
+    /// Deletes the files of too long ago, once a day, and none in the first hour.
     fn clean(&self, writing: &mut Writing) {
-        let today = self.known_time.of_files().day();
+        let Some(today) = self.known_time.of_files().map(|time| time.day()) else {
+            return;
+        };
         if self.keep_days == 0 || writing.cleaned.replace(today) == Some(today) {
             return;
         }

@@ -147,12 +147,7 @@ impl Database {
             events::debited(&transaction, account, debit, at)?;
         }
         receipts::write(&transaction, written, self.receipt_bounds, today)?;
-        transaction
-            .prepare_cached(
-                "INSERT INTO settings (name, value) VALUES (?1, ?2) ON CONFLICT (name) DO UPDATE SET value = ?2",
-            )?
-            .execute([GROUP, name])?;
-        receipts::note_group(&transaction, name, self.receipt_bounds)?;
+        receipts::note_group(&transaction, (GROUP, name), self.receipt_bounds)?;
         transaction.commit()?;
         #[cfg(test)]
         if std::mem::take(&mut self.fails_after_commit) {

@@ -112,7 +112,13 @@ impl HeadLimit {
     /// HTTP/2 are under way is not known here.
     pub(crate) fn is_between_requests(&self) -> bool {
         let is_stalled = self.is_stalled.load(Ordering::Acquire);
-        !is_stalled && matches!(*self.lock(), Head::First | Head::Awaited(_) | Head::Http2)
+        // Of a head that has come in part the rest is waited for.
+        let waits = match &*self.lock() {
+            Head::First | Head::Http2 => true,
+            Head::Awaited(awaited) => awaited.raw.is_empty(),
+            Head::Chunked(_) | Head::Free => false,
+        };
+        !is_stalled && waits
     }
 
     /// Whether no request has begun, and no head has been waited for anew, since this was asked before, or since the connection began.

@@ -125,8 +125,6 @@ pub struct Refund {
     pub amount_minor: i64,
     /// Whether it came to nothing: the money is still there.
     pub is_void: bool,
-    /// When it was made, or else its message, where that is told: the same however often and late it comes.
-    pub made: Option<Timestamp>,
 }
 
 #[derive(Deserialize)]
@@ -137,9 +135,6 @@ struct Event {
     /// Of the events of a connected account, and of no others.
     #[serde(default)]
     account: Option<String>,
-    /// In seconds since 1970.
-    #[serde(default)]
-    created: Option<i64>,
     data: Data,
 }
 
@@ -172,9 +167,6 @@ struct RefundObject {
     currency: String,
     amount: i64,
     status: Option<String>,
-    /// In seconds since 1970.
-    #[serde(default)]
-    created: Option<i64>,
 }
 
 #[derive(Deserialize)]
@@ -192,8 +184,8 @@ struct RefundList {
 }
 
 impl RefundObject {
-    /// None where it is of no payment of its own. Its message was made in the second `created`.
-    fn read(self, event: &str, created: Option<i64>) -> Result<Option<Refund>, String> {
+    /// None where it is of no payment of its own.
+    fn read(self, event: &str) -> Result<Option<Refund>, String> {
         let Some(payment) = self.payment_intent.map(Intent::id) else {
             return Ok(None);
         };
@@ -207,7 +199,6 @@ impl RefundObject {
             currency: self.currency,
             amount_minor: self.amount,
             is_void: matches!(self.status.as_deref(), Some("failed" | "canceled")),
-            made: self.created.or(created).and_then(in_seconds),
         }))
     }
 }
@@ -224,16 +215,8 @@ fn is_id(text: &str) -> bool {
     (1..=REFERENCE_BYTES_MAX).contains(&text.len()) && text.bytes().all(|byte| byte.is_ascii_graphic())
 }
 
-fn in_seconds(seconds: i64) -> Option<Timestamp> {
-    seconds.checked_mul(1_000).map(Timestamp)
-}
-
 /// A message about a refund, or about a charge with its refunds.
-fn refunded(
-    (event, kind): (String, String),
-    created: Option<i64>,
-    object: serde_json::Value,
-) -> Result<Notice, String> {
+fn refunded(event: String, kind: String, object: serde_json::Value) -> Result<Notice, String> {
     let refunds = match kind.as_str() {
         CHARGE_REFUNDED => {
             let charge: Charge = serde_json::from_value(object).map_err(|error| error.to_string())?;
@@ -248,8 +231,7 @@ fn refunded(
         }
         _ => vec![serde_json::from_value(object).map_err(|error| error.to_string())?],
     };
-    let read = refunds.into_iter().map(|refund| refund.read(&event, created));
-    let read: Result<Option<Vec<Refund>>, String> = read.collect();
+    let read: Result<Option<Vec<Refund>>, String> = refunds.into_iter().map(|refund| refund.read(&event)).collect();
     Ok(match read? {
         Some(refunds) => Notice::Refunded(refunds),
         None => Notice::WentBack {
@@ -269,7 +251,6 @@ pub fn read(body: &[u8]) -> Result<Notice, String> {
         id: event,
         kind,
         account,
-        created,
         data,
     } = serde_json::from_slice(body).map_err(|error| error.to_string())?;
     if account.is_some() {
@@ -280,7 +261,7 @@ pub fn read(body: &[u8]) -> Result<Notice, String> {
     match kind.as_str() {
         "checkout.session.completed" | "checkout.session.async_payment_succeeded" => {}
         CHARGE_REFUNDED | "refund.created" | "refund.updated" | "refund.failed" | "charge.refund.updated" => {
-            return refunded((event, kind), created, data.object);
+            return refunded(event, kind, data.object);
         }
         DISPUTE_CREATED => {
             let payment = data.object.get("payment_intent").and_then(serde_json::Value::as_str);

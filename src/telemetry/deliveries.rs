@@ -1,5 +1,6 @@
 //! What became of events for webhooks.
 
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
 /// Counts of a process, and what the ledger had at the last look.
@@ -8,6 +9,8 @@ pub struct Deliveries {
     results: [AtomicU64; 3],
     open: AtomicU64,
     dropped: AtomicU64,
+    /// How many had been dropped at the first look.
+    dropped_before: OnceLock<u64>,
     /// When the oldest open event happened, in milliseconds since 1970; 0 when there is none.
     oldest: AtomicI64,
 }
@@ -38,6 +41,7 @@ impl Deliveries {
     /// What the ledger has: open events, when the oldest of them happened (milliseconds since 1970), and how many were dropped. Says how many
     /// more were dropped than at the look before.
     pub fn looked(&self, open: u64, oldest: Option<i64>, dropped: u64) -> u64 {
+        self.dropped_before.get_or_init(|| dropped);
         self.open.store(open, Ordering::Relaxed);
         self.oldest.store(oldest.unwrap_or(0), Ordering::Relaxed);
         let before = self.dropped.fetch_max(dropped, Ordering::Relaxed);
@@ -46,7 +50,8 @@ impl Deliveries {
 
     /// No webhook is configured: what is open is not told to anybody, and its age is no delay. What was dropped stays counted.
     pub fn nobody_is_told(&self) {
-        self.looked(0, None, 0);
+        self.open.store(0, Ordering::Relaxed);
+        self.oldest.store(0, Ordering::Relaxed);
     }
 
     /// All of it, at `now` (milliseconds since 1970).
@@ -56,6 +61,7 @@ impl Deliveries {
             results: self.results.each_ref().map(|count| count.load(Ordering::Relaxed)),
             open: self.open.load(Ordering::Relaxed),
             dropped: self.dropped.load(Ordering::Relaxed),
+            dropped_before: self.dropped_before.get().copied().unwrap_or(0),
             oldest_age_secs: match oldest {
                 0 => 0,
                 oldest => now.saturating_sub(oldest).max(0) / 1000,
@@ -71,8 +77,10 @@ pub struct DeliveryFigures {
     pub results: [u64; 3],
     /// Events that are still to be told to somebody.
     pub open: u64,
-    /// Events that were dropped in the ledger.
+    /// Events that were dropped in the ledger, since there is one.
     pub dropped: u64,
+    /// How many of them had been at the first look.
+    pub dropped_before: u64,
     /// The age of the oldest open event in seconds; 0 when there is none.
     pub oldest_age_secs: i64,
 }
@@ -90,6 +98,7 @@ mod tests {
             results: [0, 1, 0],
             open: 2,
             dropped: 3,
+            dropped_before: 3,
             oldest_age_secs: 8,
         };
         assert_eq!(deliveries.figures(9_000), waiting);

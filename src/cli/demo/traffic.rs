@@ -190,7 +190,6 @@ impl Day<'_> {
             note: note.map(str::to_owned),
             allow_negative: false,
             as_available: false,
-            despite_holds: false,
             is_payment: false,
         })))
     }

@@ -113,15 +113,6 @@ impl Meter {
         }
     }
 
-    /// Whether the account pays nothing for the answer if it fails here: nothing of a whole one is passed on yet, or no token of a stream
-    /// was delivered.
-    pub(in crate::gateway) fn is_free_if_failed(&self) -> bool {
-        match &self.tap {
-            Tap::Stream(tap) => tap.delivered().0 == 0 && !tap.finished(),
-            Tap::Whole(whole) => !whole.passes,
-        }
-    }
-
     /// A whole answer is passed on before its end.
     pub(in crate::gateway) fn stop_gathering(&mut self) {
         if let Tap::Whole(whole) = &mut self.tap {

@@ -21,9 +21,10 @@ pub(in crate::gateway) fn client_left(ctx: &mut Ctx, head_came: bool) -> Option<
     call.client_has_left = true;
     // The place of a call that waited for its head is another's now.
     call.read_on = None;
+    let account = &call.admission.as_ref()?.caller.account.id;
     let (permit, within) = match head_came {
-        false => (DrainPermit::to_wait(), timeouts.first_byte),
-        true if is_read_on(call) => (DrainPermit::to_drain(), timeouts.disconnect_drain),
+        false => (DrainPermit::to_wait(account), timeouts.first_byte),
+        true if is_read_on(call) => (DrainPermit::to_drain(account), timeouts.disconnect_drain),
         true => return None,
     };
     call.read_on = permit;

@@ -17,7 +17,6 @@ use crate::gateway::billing::capture;
 use crate::gateway::billing::closed_call::Ending;
 use crate::gateway::billing::discard;
 use crate::gateway::billing::keep_within;
-use crate::gateway::billing::meter::Meter;
 use crate::gateway::context::{Answer, Call, Ctx};
 use crate::gateway::recorder;
 use crate::gateway::trace;
@@ -336,7 +335,6 @@ fn told(ctx: &mut Ctx, error: &Error) -> ApiError {
 
 /// How the call ended, as far as its connections tell.
 pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending {
-    let is_free = ctx.meter().is_some_and(Meter::is_free_if_failed);
     let (has_left, is_drained, unseen_since) = ctx.call().map_or((false, false, None), |call| {
         (call.client_has_left, call.is_drained, call.unseen_since)
     });
@@ -352,8 +350,7 @@ pub(in crate::gateway) fn ending(ctx: &mut Ctx, error: Option<&Error>) -> Ending
             }
         }
         (ErrorSource::Downstream, None) => Ending::ClientGone,
-        // That the client has left makes nothing owed that it would not owe had it stayed.
-        _ if has_left && !is_free => Ending::DrainFailed,
+        _ if has_left => Ending::DrainFailed,
         _ => Ending::UpstreamFailed,
     }
 }

@@ -66,14 +66,10 @@ pub struct CreditPost {
     /// Lets a correction or a refund take more than what is available.
     #[serde(default)]
     pub allow_negative: bool,
-    /// Takes what there is where that is less, were it nothing, once running calls hold none of it: until then it is refused, and nothing is
-    /// written. The same reference and kind again change nothing then, whatever was taken.
+    /// Takes the balance where that is less, were it nothing, whatever running calls hold of it: what these cost may bring the balance below
+    /// zero then. The same reference and kind again change nothing, whatever was taken.
     #[serde(default, skip_serializing_if = "is_false")]
     pub as_available: bool,
-    /// With `as_available`: does not wait for running calls. What they hold is taken as well, so that their costs may bring the balance
-    /// below zero.
-    #[serde(default, skip_serializing_if = "is_false")]
-    pub despite_holds: bool,
     /// A payment elsewhere: of all accounts one is credited it, which can be found by its reference alone. Top-ups only.
     #[serde(default, skip_serializing_if = "is_false")]
     pub is_payment: bool,
@@ -149,7 +145,6 @@ impl CreditPost {
             note: None,
             allow_negative: false,
             as_available: false,
-            despite_holds: false,
             is_payment: false,
         }
     }
@@ -186,31 +181,13 @@ impl CreditPost {
         self.kind == entry.kind && (self.amount == entry.amount || is_part)
     }
 
-    /// What it takes of an account with this balance, of which running calls hold so much: all of it, unless that is more than there is and
-    /// it is content with less.
-    ///
-    /// # Errors
-    /// Says so where running calls may give back some of what it would take, and it waits for them.
-    pub(in crate::ledger) fn amount_of(&self, balance: Credits, held: Credits) -> Result<Credits, String> {
+    /// What it takes of an account with this balance: all of it, unless that is more than there is and it is content with less.
+    pub(in crate::ledger) fn amount_of(&self, balance: Credits) -> Credits {
         if !self.as_available || self.allow_negative {
-            return Ok(self.amount);
+            return self.amount;
         }
-        let (available, there) = (balance.saturating_sub(held), balance.max(Credits::ZERO));
-        let left = available.checked_add(self.amount);
-        let is_short = left.is_none_or(|left| left < Credits::ZERO);
-        // Of a balance that is not above zero nothing can come back.
-        if is_short && !self.despite_holds && held > Credits::ZERO && there > Credits::ZERO {
-            return Err(self.held(available, held));
-        }
-        Ok(self.amount.max(Credits::ZERO.saturating_sub(there)))
-    }
-
-    /// What is said where running calls hold what it would take.
-    pub(in crate::ledger) fn held(&self, available: Credits, held: Credits) -> String {
-        let amount = self.amount;
-        format!(
-            "{amount} is more than is available: {available}, and running calls hold {held}, which may come back; nothing is taken yet"
-        )
+        let there = balance.max(Credits::ZERO);
+        self.amount.max(Credits::ZERO.saturating_sub(there))
     }
 
     /// What is said where it would take more than there is.

@@ -157,9 +157,6 @@ pub enum AdminError {
     /// The reference was used with another amount or kind.
     #[error("reference {0} was used before with another amount or kind")]
     ReferenceConflict(String),
-    /// What it would take is held by running calls and may come back: nothing was written. It can be given again.
-    #[error("{0}")]
-    HeldByCalls(String),
     /// Anything else that is wrong with the command.
     #[error("{0}")]
     Invalid(String),

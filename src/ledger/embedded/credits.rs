@@ -218,12 +218,11 @@ impl Committer {
 /// Takes an amount below zero from memory. What it was: less than was asked for where the post is content with that.
 ///
 /// # Errors
-/// When it would take more than is available, or waits for running calls: nothing is taken then.
+/// When it would take more than is available: nothing is taken then.
 fn take(cell: &EmbeddedAccount, post: &CreditPost, now: Timestamp) -> Result<Credits, AdminError> {
     let mut state = cell.state();
     state.expire(now);
-    let amount = post.amount_of(state.balance(), state.held());
-    let amount = amount.map_err(AdminError::HeldByCalls)?;
+    let amount = post.amount_of(state.balance());
     let taken = state.post(amount, post.allow_negative || post.as_available);
     taken.map(|()| amount).map_err(|refusal| match refusal {
         PostRefusal::Short { available, held } => AdminError::Invalid(post.short(available, held)),

@@ -114,6 +114,8 @@ impl Embedded {
     /// The same, and whether the command may have had an effect there: one that writes is sent once, and its error is what is known of it.
     pub(super) async fn give_successor(&self, op: AdminOp) -> (Result<AdminReply, AdminError>, bool) {
         let (started, mut was_sent) = (monotonic(), false);
+        // A stop waits for whoever tells events.
+        let tells_events = matches!(op, AdminOp::Event(_));
         loop {
             let asked = match self.shared.owner.now() {
                 Owner::This => return (Err(AdminError::Store("the ledger was taken back".to_owned())), false),
@@ -125,10 +127,14 @@ impl Embedded {
                 }
             };
             let (has_effect, waited) = (was_sent && op.writes(), started.elapsed());
+            let most = match tells_events {
+                true => SUCCESSOR_WAIT_MAX,
+                false => self.shared.successor_wait(),
+            };
             match asked {
                 // Nobody listens yet, or it was our own socket in its last moment. What only reads can be asked twice, and so can a
                 // reserve: a request holds once. Who waits has no thread: there may be many.
-                Err(AdminError::Store(_)) if !has_effect && waited < self.shared.successor_wait() => {
+                Err(AdminError::Store(_)) if !has_effect && waited < most => {
                     tokio::time::sleep((waited / 8).clamp(SUCCESSOR_PAUSE, SUCCESSOR_PAUSE_MAX)).await;
                 }
                 answered => return (answered, has_effect),

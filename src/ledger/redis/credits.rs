@@ -104,11 +104,6 @@ impl Shared {
         let flag = |is: bool| if is { "1" } else { "0" };
         let (now, pico) = (self.now_text(), post.amount.pico().to_string());
         let turn = turn.map(|turn| turn.to_string());
-        let less = match (post.as_available, post.despite_holds) {
-            (false, _) => "0",
-            (true, false) => "1",
-            (true, true) => "2",
-        };
         let mut arguments = vec![
             now.as_str(),
             &post.reference,
@@ -117,7 +112,7 @@ impl Shared {
             post.note.as_deref().unwrap_or_default(),
             flag(post.allow_negative),
             flag(post.kind.may_be_negative()),
-            less,
+            flag(post.as_available),
         ];
         let mut keys = vec![name.as_str(), &order, &credits];
         if let Some(turn) = &turn {
@@ -140,10 +135,6 @@ impl Shared {
             ["short", available, held] => {
                 let (available, held) = (reply::credits(Some(available))?, reply::credits(Some(held))?);
                 Err(AdminError::Invalid(post.short(available, held)))
-            }
-            ["held", available, held] => {
-                let (available, held) = (reply::credits(Some(available))?, reply::credits(Some(held))?);
-                Err(AdminError::HeldByCalls(post.held(available, held)))
             }
             ["range"] => Err(AdminError::Invalid(post.out_of_range())),
             other => Err(corrupt(&format!("a post was answered {other:?}")).into()),

@@ -211,15 +211,23 @@ impl Shared {
     }
 
     async fn search_all(&self, link: &Link) -> Result<(), StoreError> {
+        let asks_dropped = self.events.asks_dropped(self.now_ms());
         let names = self.read_names(link).await?;
         let places: Vec<Place> = [None].into_iter().chain(names.into_iter().map(Some)).collect();
         for some in places.chunks(AT_ONCE) {
             let looks = some.iter().map(async |place| {
                 let key = key_of(place.as_ref());
-                let (mut open, mut dropped) = (redis::cmd("HSTRLEN"), redis::cmd("HGET"));
+                let mut open = redis::cmd("HSTRLEN");
                 open.arg(&key).arg("uei");
+                let mut dropped = redis::cmd("HGET");
                 dropped.arg(&key).arg("ued");
-                let (open, dropped) = try_join(self.command(link, open), self.command(link, dropped)).await?;
+                let asked = async {
+                    match asks_dropped {
+                        true => self.command(link, dropped).await,
+                        false => Ok(Value::Nil),
+                    }
+                };
+                let (open, dropped) = try_join(self.command(link, open), asked).await?;
                 if dropped != Value::Nil {
                     self.events.note_dropped(place, read::number(&dropped)?);
                 }

@@ -19,6 +19,8 @@ pub(super) struct OpenPlaces {
     dropped: Mutex<HashMap<Place, u64>>,
     /// When all accounts were looked through, and 0 when they are to be.
     pub(super) searched_ms: AtomicU64,
+    /// When all accounts were asked how many were dropped.
+    dropped_ms: AtomicU64,
     /// Nothing is heard of: this user of Redis may not listen.
     is_deaf: AtomicBool,
 }
@@ -48,6 +50,17 @@ impl OpenPlaces {
             true => SEARCH_DEAF_EVERY,
             false => SEARCH_EVERY,
         })
+    }
+
+    /// Whether all accounts are to be asked how many were dropped there: at first and each hour, for a gateway that hears nothing looks
+    /// through them often. Where something is open, whatever else is asked tells it.
+    pub(super) fn asks_dropped(&self, now_ms: u64) -> bool {
+        let asked_ms = self.dropped_ms.load(Ordering::Relaxed);
+        let is_due = asked_ms == 0 || now_ms.saturating_sub(asked_ms) >= millis(SEARCH_EVERY);
+        if is_due {
+            self.dropped_ms.store(now_ms.max(1), Ordering::Relaxed);
+        }
+        is_due
     }
 
     /// Something may have been raised that was not heard.

@@ -116,12 +116,24 @@ pub(super) fn write(
     delete_old(t, bounds, today, rows.saturating_mul(2))
 }
 
-/// Notes that a group was written with its receipts.
-pub(super) fn note_group(t: &Transaction<'_>, name: &str, bounds: ReceiptBounds) -> Result<(), StoreError> {
-    match bounds.days {
-        0 => Ok(()),
-        _ => put(t, NOTED_GROUP, name),
-    }
+/// Notes the name of a group that was written, and where receipts are kept that it was with its receipts: in one statement, for each group
+/// has it.
+pub(super) fn note_group(
+    t: &Transaction<'_>,
+    (setting, name): (&str, &str),
+    bounds: ReceiptBounds,
+) -> Result<(), StoreError> {
+    let insert = match bounds.days {
+        0 => {
+            "INSERT INTO settings (name, value) VALUES (?1, ?3) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        }
+        _ => {
+            "INSERT INTO settings (name, value) VALUES (?1, ?3), (?2, ?3)
+             ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        }
+    };
+    t.prepare_cached(insert)?.execute([setting, NOTED_GROUP, name])?;
+    Ok(())
 }
 
 /// A row in the making.

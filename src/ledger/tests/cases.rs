@@ -131,7 +131,7 @@ cases! {
     ],
     refunds: [
         what_is_content_with_less_takes_what_is_available,
-        what_waits_no_more_takes_what_is_held_as_well,
+        what_is_content_with_less_takes_what_is_held_as_well,
     ],
     payments: [
         a_payment_is_found_by_its_reference_alone,

@@ -126,7 +126,6 @@ fn a_refund_is_read_from_a_message_of_its_own_and_from_its_charge() {
         currency: "usd".to_owned(),
         amount_minor: 400,
         is_void,
-        made: None,
     };
     for (status, is_void) in [
         ("\"succeeded\"", false),
@@ -177,29 +176,6 @@ fn a_refund_is_read_from_a_message_of_its_own_and_from_its_charge() {
     for cut in 0..good.len() {
         assert!(read(&good.as_bytes()[..cut]).is_err(), "{cut}");
     }
-}
-
-/// By the refund itself, which each message of it tells; else by the message.
-#[test]
-fn a_refund_says_when_it_was_made() {
-    let made = |of_refund: &str, of_message: &str| {
-        let refund = format!(r#"{{"id":"re_1","amount":400,"currency":"usd","payment_intent":"pi_1"{of_refund}}}"#);
-        let list = format!(r#"{{"payment_intent":"pi_1","refunds":{{"data":[{refund}]}}}}"#);
-        let made = [("refund.updated", &refund), ("charge.refunded", &list)].map(|(kind, object)| {
-            let body = format!(r#"{{"id":"evt_1","type":"{kind}"{of_message},"data":{{"object":{object}}}}}"#);
-            match read(body.as_bytes()) {
-                Ok(Notice::Refunded(refunds)) => refunds[0].made,
-                other => panic!("{other:?}"),
-            }
-        });
-        assert_eq!(made[0], made[1]);
-        made[0]
-    };
-    let (first, later) = (r#","created":1795132800"#, r#","created":1795219200"#);
-    assert_eq!(made(first, later), Some(Timestamp(AT * 1_000)));
-    assert_eq!(made("", first), Some(Timestamp(AT * 1_000)));
-    assert_eq!(made("", ""), None);
-    assert_eq!(made(r#","created":9223372036854775807"#, ""), None);
 }
 
 /// A connected account makes checkouts of its own, also in tests, and Stripe signs what it tells of them with the platform's secret.

@@ -262,7 +262,7 @@ pub(super) fn refused(error: &AdminError) -> OperatorError {
         AdminError::NoAccount(_) | AdminError::NoKey | AdminError::NoOperator(_) => OperatorError::not_found(text),
         AdminError::AccountExists(_) | AdminError::ReferenceConflict(_) => OperatorError::Conflict(text),
         AdminError::Invalid(_) => OperatorError::bad(text),
-        AdminError::HeldByCalls(_) | AdminError::NotConfirmed(_) => OperatorError::Ledger(text),
+        AdminError::NotConfirmed(_) => OperatorError::Ledger(text),
         AdminError::Busy(_) => OperatorError::Api(ApiError::REPORTS_AT_ONCE),
         AdminError::Store(_) => {
             log::warn!("an operator's command: {error}");

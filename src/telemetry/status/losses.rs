@@ -30,7 +30,11 @@ impl Losses {
                 let [_granted, refused, failed] = target.raised;
                 refused.saturating_add(failed)
             }),
-            dropped: gauges.deliveries.dropped,
+            // What an earlier process saw dropped is no news.
+            dropped: gauges
+                .deliveries
+                .dropped
+                .saturating_sub(gauges.deliveries.dropped_before),
         }
     }
 

@@ -146,8 +146,13 @@ fn each_loss_is_an_alarm() {
 fn a_loss_is_told_for_ten_minutes() {
     let (mut gauges, figures) = (quiet(None), Figures::default());
     let mut series = Series::default();
+    (gauges.deliveries.dropped, gauges.deliveries.dropped_before) = (3, 3);
     let is_told =
         |series: &Series, gauges: &Gauges| status_after(series, &figures, gauges)["alarms"] != serde_json::json!([]);
+    assert!(
+        !is_told(&series, &gauges),
+        "they were dropped before this process began"
+    );
     gauges.deliveries.dropped = 4;
     for _ in 0..SAMPLES_MAX {
         assert!(is_told(&series, &gauges));

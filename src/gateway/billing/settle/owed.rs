@@ -20,7 +20,9 @@ pub(super) enum Charge {
 /// though no text of it may be counted: vectors, sounds.
 pub(super) fn charge(metered: &Metered, ending: Ending) -> Charge {
     let delivered = metered.delivered.0 > 0;
-    let has_failed = ending == Ending::UpstreamFailed && !metered.is_complete && !metered.is_part_passed;
+    // That the client has left makes nothing owed that it would not owe had it stayed.
+    let has_failed = matches!(ending, Ending::UpstreamFailed | Ending::DrainFailed);
+    let has_failed = has_failed && !metered.is_complete && !metered.is_part_passed;
     if !delivered && (metered.is_error || has_failed) {
         return Charge::Nothing;
     }

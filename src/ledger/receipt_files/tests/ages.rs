@@ -2,6 +2,8 @@
 
 use super::*;
 
+const HOUR_MS: i64 = 3_600_000;
+
 #[test]
 fn files_of_too_long_ago_are_deleted_and_others_are_not() {
     let folder = tempfile::tempdir().unwrap();
@@ -14,7 +16,9 @@ fn files_of_too_long_ago_are_deleted_and_others_are_not() {
     for name in names {
         std::fs::write(folder.path().join(name), "").unwrap();
     }
-    let files = ReceiptFiles::start(folder.path(), 3, Clock::manual(NOW)).unwrap();
+    let clock = Clock::manual(NOW);
+    let files = ReceiptFiles::start(folder.path(), 3, clock.clone()).unwrap();
+    clock.advance(HOUR_MS);
     files.push(receipt(1, NOW));
     files.close();
     let has = names.map(|name| folder.path().join(name).exists());
@@ -45,6 +49,24 @@ fn a_clock_that_is_ahead_for_a_moment_deletes_no_file() {
     }
 }
 
+/// The process that was ahead died, and the newest file is of its clock.
+#[test]
+fn a_start_while_the_clock_is_ahead_deletes_no_file_though_one_is_of_that_day() {
+    let folder = tempfile::tempdir().unwrap();
+    let [old, ahead] = ["2026-11-19", "2026-11-24"].map(|day| folder.path().join(format!("receipts-{day}.jsonl")));
+    [&old, &ahead]
+        .iter()
+        .for_each(|path| std::fs::write(path, "{}\n").unwrap());
+    let clock = Clock::manual(NOW.plus_millis(4 * DAY_MS));
+    let files = ReceiptFiles::start(folder.path(), 1, clock.clone()).unwrap();
+    files.push(receipt(1, clock.now()));
+    assert!(files.flush() && old.exists());
+    clock.set_by(-4 * DAY_MS);
+    clock.advance(HOUR_MS);
+    files.push(receipt(2, clock.now()));
+    assert!(files.flush() && old.exists());
+}
+
 /// It was off for long, or its clock is ahead: an hour later that is known.
 #[test]
 fn files_of_before_a_long_rest_are_deleted_once_the_clock_is_believed() {
@@ -59,8 +81,10 @@ fn files_of_before_a_long_rest_are_deleted_once_the_clock_is_believed() {
         old.exists()
     };
     assert!(has(1));
-    clock.advance(3_600_000);
-    assert!(!has(2));
+    clock.advance(HOUR_MS - 1);
+    assert!(has(2));
+    clock.advance(1);
+    assert!(!has(3));
 }
 
 #[test]

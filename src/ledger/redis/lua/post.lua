@@ -1,8 +1,7 @@
 -- Posts a credit entry, once a reference. One below zero takes at most what is available (AccountState::post).
 -- KEYS account, order of expiry, order of credit entries; of a payment also ended claims
--- ARGV now, reference, amount, kind, note, whether it may take more, whether a closed account takes it (0 or 1 each), whether it is content
--- with what there is where that is less (0: no, 1: once running calls hold none of it, 2: also what they hold); of a payment also the turn of
--- its claim
+-- ARGV now, reference, amount, kind, note, whether it may take more, whether a closed account takes it, whether it is content with the balance
+-- where that is less, whatever is held of it (0 or 1 each); of a payment also the turn of its claim
 local account, order, credits = KEYS[1], KEYS[2], KEYS[3]
 local reference, amount, kind = ARGV[2], ARGV[3], ARGV[4]
 local now, field = clock(ARGV[1]), credit_field(ARGV[2])
@@ -18,7 +17,7 @@ local balance = sum(account, fact[2], negated(fact[3]), fact[1])
 if fact[4] then
   local before, as = string.match(fact[4], '^(%-?%d+) %-?%d+ ?(%S*)')
   if as == '' then as = 'top_up' end
-  local is_part = ARGV[8] ~= '0' and takes and not less('0', before) and not less(before, amount)
+  local is_part = ARGV[8] == '1' and takes and not less('0', before) and not less(before, amount)
   return { (before == amount or is_part) and as == kind and 'already' or 'conflict', balance, fact[4] }
 end
 if KEYS[4] then
@@ -27,10 +26,7 @@ if KEYS[4] then
 end
 if ARGV[7] ~= '1' and string.match(fact[5] or '', '^%a+') == 'closed' then return { 'closed' } end
 if takes and ARGV[6] ~= '1' and less(fact[1], negated(amount)) then
-  local held = sum(account, fact[2], negated(fact[3]))
-  if ARGV[8] == '0' then return { 'short', fact[1], held } end
-  -- Of a balance that is not above zero nothing can come back.
-  if ARGV[8] == '1' and less('0', held) and less('0', balance) then return { 'held', fact[1], held } end
+  if ARGV[8] == '0' then return { 'short', fact[1], sum(account, fact[2], negated(fact[3])) } end
   if less(balance, negated(amount)) then amount = less('0', balance) and negated(balance) or '0' end
 end
 balance = sum(account, balance, amount)

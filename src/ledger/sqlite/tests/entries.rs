@@ -13,7 +13,6 @@ pub(super) fn post(account: &str, reference: &str, amount: i64) -> CreditPost {
         note: None,
         allow_negative: false,
         as_available: false,
-        despite_holds: false,
         is_payment: false,
     }
 }

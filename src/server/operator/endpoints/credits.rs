@@ -45,7 +45,6 @@ pub(in crate::server::operator) async fn post(call: &Call<'_>) -> Result<Answer,
         note: post.note.filter(|note| !note.is_empty()),
         allow_negative: post.allow_negative,
         as_available: false,
-        despite_holds: false,
         is_payment: false,
     };
     post.check_given().map_err(OperatorError::bad)?;

@@ -10,14 +10,13 @@ use crate::config::StripeHook;
 use crate::failpoints::point;
 use crate::ledger::admin::credits::{CreditEntry, CreditKind, CreditOp, CreditPost, Posted};
 use crate::ledger::admin::operators::Actor;
-use crate::ledger::admin::{AdminError, AdminOp, AdminReply};
+use crate::ledger::admin::{AdminOp, AdminReply};
 use crate::pure::error::operator::OperatorError;
 use crate::pure::error::{ApiError, KeyFault};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
 use crate::pure::operator::Role;
 use crate::pure::stripe::{self, Notice, Payment, Refund};
-use crate::pure::time::Timestamp;
 use crate::server::operator::answer::Answer;
 use crate::server::operator::call::{Call, expect, refused};
 use crate::server::operator::shown::Amount;
@@ -113,12 +112,10 @@ async fn credit(call: &Call<'_>, hook: &StripeHook, payment: Payment) -> Result<
 
 /// Takes what went back from the account that had paid it, and gives it again where it came to nothing.
 ///
-/// Where running calls hold some of what it would take, it takes nothing for a while, for they may give it back: the message is refused, and
-/// comes again. That ends after [`CALLS_WAITED_FOR_MS`], for somebody may always have a call run: then it takes the balance, held or not, and
-/// what those calls cost may bring it below zero.
+/// It takes the balance at once, also what running calls hold of it: what is left out would be spent, or come back with the call for good. What
+/// those calls cost may bring the balance below zero.
 async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> Result<Answer, OperatorError> {
     let (mut taken, mut short, mut credited) = (Credits::ZERO, Credits::ZERO, false);
-    let now = call.desk.clock().now();
     for refund in refunds {
         let (event, id) = (refund.event.clone(), refund.reference.clone());
         let (Some(account), Some(_)) = found(call, None, &refund.payment).await? else {
@@ -141,7 +138,6 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
             note: Some(format!("Stripe {event:.100}: {amount} of {}", refund.payment)),
             allow_negative: hook.allow_negative,
             as_available: true,
-            despite_holds: has_waited(&refund, now),
             ..CreditPost::top_up(account.clone(), negated(amount)?, id.clone())
         };
         let Posted { added, entry, .. } = post_as_stripe(call, &event, post).await?;
@@ -165,11 +161,6 @@ async fn take_back(call: &Call<'_>, hook: &StripeHook, refunds: Vec<Refund>) -> 
         taken: Some(taken.into()),
         short: Some(short.into()),
     }))
-}
-
-/// Whether running calls are not waited for any more. A refund that does not say when it was made waits for none: it could wait for ever.
-fn has_waited(refund: &Refund, now: Timestamp) -> bool {
-    refund.made.is_none_or(|made| now.since(made) >= CALLS_WAITED_FOR_MS)
 }
 
 /// A refund came to nothing: what was taken for it is given again. Whether this message did so.
@@ -214,16 +205,9 @@ async fn found(
 }
 
 async fn post_as_stripe(call: &Call<'_>, event: &str, post: CreditPost) -> Result<Posted, OperatorError> {
-    let (account, reference) = (post.account.clone(), post.reference.clone());
     let op = AdminOp::Credit(CreditOp::Post(post));
     let posted = call.run_as(actor(call), op).await?.map_err(|error| {
-        match &error {
-            AdminError::HeldByCalls(why) => log::warn!(
-                "MONEY: Stripe's refund {reference} ({event}) is pending, and nothing is taken from {account} yet: {why}; Stripe \
-                 sends it again"
-            ),
-            _ => log::error!("MONEY: Stripe's message {event} cannot be credited: {error}; Stripe sends it again"),
-        }
+        log::error!("MONEY: Stripe's message {event} cannot be credited: {error}; Stripe sends it again");
         refused(&error)
     })?;
     point("stripe", "credited");
@@ -276,6 +260,4 @@ fn heard(credited: bool) -> Answer {
     })
 }
 
-/// How long after it was made a refund waits for running calls: longer than calls run, and less than Stripe goes on to send a message.
-const CALLS_WAITED_FOR_MS: i64 = 3_600_000;
 const SIGNATURE: HeaderName = HeaderName::from_static("stripe-signature");
