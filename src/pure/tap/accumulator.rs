@@ -312,8 +312,13 @@ const PROVIDER_COST_MAX: Decimal = Decimal::ONE_THOUSAND;
 /// A longer name of a tier is none that a catalogue has.
 const TIER_BYTES_MAX: usize = 32;
 
+/// Nearly always one digit.
+#[inline]
 fn index(text: &[u8]) -> Option<u64> {
-    std::str::from_utf8(text).ok().and_then(|text| text.parse().ok())
+    match text {
+        [digit @ b'0'..=b'9'] => Some(u64::from(digit.saturating_sub(b'0'))),
+        text => std::str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+    }
 }
 
 fn code(text: &[u8]) -> Option<u16> {
