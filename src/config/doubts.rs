@@ -5,8 +5,9 @@ use std::os::unix::fs::PermissionsExt;
 use super::store::has_password;
 use super::{Config, ConfigError, Store};
 use crate::pure::catalogue::Catalogue;
+use crate::pure::catalogue::doubts::PriceMax;
 use crate::pure::money::{ListPrice, ProviderPrice};
-use crate::pure::prices::PriceRow;
+use crate::pure::prices::{LongPromptRow, PriceRow, PriceTable};
 use crate::pure::yaml_lines;
 
 /// Doubts about the configuration.
@@ -22,26 +23,24 @@ pub fn of_config(config: &Config) -> Vec<ConfigError> {
 
 /// Doubts about a configuration's catalogue: prices that nobody asks for a token.
 pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> {
-    let Some(usual) = token_price_max(config) else {
+    let Some(max) = price_max(config) else {
         return Vec::new();
     };
     let mut text = None;
     let mut doubts = Vec::new();
     for model in catalogue.models() {
-        let long = model.prices.long().iter().map(|long| &long.row);
-        let tiers = model.prices.tiers().map(|(_, rows)| rows.usual());
-        let rows = std::iter::once(model.prices.usual()).chain(long).chain(tiers);
-        let prices = rows.flat_map(named);
-        for (key, price) in prices {
-            if price.units() <= usual.units() {
+        let rows = rows_of(&model.prices);
+        let prices = rows.iter().flat_map(|row| row.own().map(move |price| (row, price)));
+        for (row, (key, price)) in prices {
+            if price.units() <= max.token.units() {
                 continue;
             }
             let text = text.get_or_insert_with(|| super::read(&config.catalogue).unwrap_or_default());
-            let line = yaml_lines::of_entry(text, &model.id, "pricing").map(|at| yaml_lines::of_text(text, at, key));
+            let line = yaml_lines::of_entry(text, &model.id, "pricing").map(|at| row.line_of(key, text, at));
             let problem = format!(
-                "{}: pricing.{key} is more than {TOKEN_PRICE_MAX} for one token: is it the price of a million? Then divide it by 1000000: \
+                "{}: pricing.{}{key} is more than {TOKEN_PRICE_MAX} for one token: is it the price of a million? Then divide it by 1000000: \
                  \"0.15\" per million is \"0.00000015\"",
-                model.id
+                model.id, row.place
             );
             doubts.push(ConfigError::new(&config.catalogue, problem).at(line));
         }
@@ -50,10 +49,88 @@ pub fn of_catalogue(config: &Config, catalogue: &Catalogue) -> Vec<ConfigError> 
     doubts
 }
 
-/// The list price of a token above which none is meant.
-pub(super) fn token_price_max(config: &Config) -> Option<ListPrice> {
-    let max = TOKEN_PRICE_MAX.parse::<ProviderPrice>().ok()?;
-    Some(max.with_markup(config.markup))
+/// The list prices above which none is meant.
+pub(super) fn price_max(config: &Config) -> Option<PriceMax> {
+    let list = |max: &str| Some(max.parse::<ProviderPrice>().ok()?.with_markup(config.markup));
+    Some(PriceMax {
+        token: list(TOKEN_PRICE_MAX)?,
+        call: list(CALL_PRICE_MAX)?,
+    })
+}
+
+/// A row of a model's prices, and where it stands.
+struct Placed<'p> {
+    /// The keys on the way to it, each with a point behind it: `tiers.flex.overrides.`
+    place: String,
+    /// Of a row for long prompts.
+    min_prompt_tokens: Option<u64>,
+    row: &'p PriceRow,
+    /// The row from which it has what it leaves out.
+    base: Option<&'p PriceRow>,
+}
+
+impl Placed<'_> {
+    /// The prices that are not those of the row from which it has what it leaves out: they are told there.
+    fn own(&self) -> impl Iterator<Item = (&'static str, ListPrice)> {
+        let base = self.base;
+        let is_own =
+            move |price: &(&'static str, ListPrice)| base.is_none_or(|base| named(base).all(|of| of != *price));
+        named(self.row).filter(is_own)
+    }
+
+    /// The line of a key of it in a catalogue's text, where `pricing` of its model stands on the line `at`.
+    fn line_of(&self, key: &str, text: &str, at: usize) -> usize {
+        let keys = self.place.split_terminator('.');
+        let at = keys.fold(at, |at, key| line_of_key(text, at, key));
+        let at = self.min_prompt_tokens.map_or(at, |min| {
+            yaml_lines::of_text(text, at, &format!("min_prompt_tokens: {min}"))
+        });
+        line_of_key(text, at, key)
+    }
+}
+
+/// The first line from `at` on with this key; else with its text, else `at`.
+fn line_of_key(text: &str, at: usize, key: &str) -> usize {
+    // `prompt` stands in `min_prompt_tokens` too.
+    match yaml_lines::of_text(text, at, &format!("{key}:")) {
+        found if found > at => found,
+        _ => yaml_lines::of_text(text, at, key),
+    }
+}
+
+/// All rows of a model's prices.
+fn rows_of(prices: &PriceTable) -> Vec<Placed<'_>> {
+    let usual = prices.usual();
+    let mut rows = vec![Placed {
+        place: String::new(),
+        min_prompt_tokens: None,
+        row: usual,
+        base: None,
+    }];
+    rows.extend(long_rows("", usual, prices.long()));
+    for (name, tier) in prices.tiers() {
+        let place = format!("tiers.{name}.");
+        let long = long_rows(&place, tier.usual(), tier.long());
+        rows.push(Placed {
+            place,
+            min_prompt_tokens: None,
+            row: tier.usual(),
+            base: Some(usual),
+        });
+        rows.extend(long);
+    }
+    rows
+}
+
+/// The rows for long prompts of the usual prices, or of a tier's.
+fn long_rows<'p>(place: &str, usual: &'p PriceRow, long: &'p [LongPromptRow]) -> Vec<Placed<'p>> {
+    let rows = long.iter().map(|long| Placed {
+        place: format!("{place}overrides."),
+        min_prompt_tokens: Some(long.min_prompt_tokens),
+        row: &long.row,
+        base: Some(usual),
+    });
+    rows.collect()
 }
 
 /// The prices of a row with their keys.
@@ -101,6 +178,8 @@ fn of_currency(currency: &str) -> Option<String> {
 
 /// What no provider asks for one token: a hundred times what the dearest do.
 const TOKEN_PRICE_MAX: &str = "0.01";
+/// The most that a provider asks for one call, beside its tokens: OpenAI's models that search the web, at their most thorough.
+const CALL_PRICE_MAX: &str = "0.05";
 /// Names of currencies, and the codes that are probably meant.
 const NAMES: [(&str, &str); 9] = [
     ("dollar", "USD"),
@@ -161,6 +240,72 @@ mod tests {
         }
         let both = format!("{with}currency: euro\n");
         assert_eq!(doubts(&both, 0o644).len(), 2, "each doubt is told");
+    }
+
+    /// Of whatever row it is, each where it stands; what a row leaves out is told once.
+    #[test]
+    fn a_price_of_a_million_is_told_in_every_row_with_its_line() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tollgate.yaml");
+        let catalogue = folder.path().join("catalogue.yaml");
+        let conf = format!(
+            "catalogue: {}\nproviders: {{ p: {{ base_url: 'http://127.0.0.1:1/v1' }} }}\n",
+            catalogue.display()
+        );
+        let config = Config::parse(&path, &conf, &|_| None).unwrap();
+        let good = "\
+models:
+  - id: a/b
+    name: B
+    provider: P
+    context_length: 9
+    max_completion_tokens: 5
+    modality: text->text
+    pricing:
+      prompt: \"0.000001\"
+      completion: \"0.000002\"
+      overrides:
+        - min_prompt_tokens: 200
+          prompt: \"0.000003\"
+      tiers:
+        flex: { prompt: \"0.000004\", overrides: [ { min_prompt_tokens: 300, prompt: \"0.000005\" } ] }
+        priority:
+          prompt: \"0.000006\"
+          overrides:
+            - min_prompt_tokens: 400
+              prompt: \"0.000007\"
+            - min_prompt_tokens: 500
+              prompt: \"0.000008\"
+              audio: \"0.000009\"
+    tier: lite
+    purposes: [chat]
+    targets: [ { provider: p, model: m } ]
+";
+        let check = |slip: &str, expected: &[&str]| {
+            let text = match slip {
+                "" => good.to_owned(),
+                price => good.replacen(price, "0.15", 1),
+            };
+            write(&catalogue, &text).unwrap();
+            let told = of_catalogue(&config, &config.catalogue_of(&text).unwrap());
+            let folder = format!("{}/catalogue.yaml:", folder.path().display());
+            let told = told.iter().map(|doubt| {
+                let told = doubt.to_string().replace(&folder, "");
+                let (place, _) = told.split_once(" is more than 0.01 for one token").unwrap();
+                place.to_owned()
+            });
+            assert_eq!(told.collect::<Vec<_>>(), expected, "{slip}");
+        };
+        check("", &[]);
+        check("0.000001", &["9: a/b: pricing.prompt"]);
+        check("0.000002", &["10: a/b: pricing.completion"]);
+        check("0.000003", &["13: a/b: pricing.overrides.prompt"]);
+        check("0.000004", &["15: a/b: pricing.tiers.flex.prompt"]);
+        check("0.000005", &["15: a/b: pricing.tiers.flex.overrides.prompt"]);
+        check("0.000006", &["17: a/b: pricing.tiers.priority.prompt"]);
+        check("0.000007", &["20: a/b: pricing.tiers.priority.overrides.prompt"]);
+        check("0.000008", &["22: a/b: pricing.tiers.priority.overrides.prompt"]);
+        check("0.000009", &["23: a/b: pricing.tiers.priority.overrides.audio"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::SystemTime;
 
-use super::doubts::token_price_max;
+use super::doubts::price_max;
 use super::{Config, ConfigError};
 use crate::pure::catalogue::changes::Changes;
 use crate::pure::catalogue::{Catalogue, doubts};
@@ -87,7 +87,7 @@ pub fn import(config: &Config, rules: &Path, source: &Path, list: &str, write: W
     })?;
     let changes = Changes::between(&old, &new);
     if write == Write::UnlessDoubtful
-        && let Some(doubt) = doubts::between(&old, &new, token_price_max(config))
+        && let Some(doubt) = doubts::between(&old, &new, price_max(config))
     {
         let problem = format!("{doubt}: if that is right, import it by hand (tollgate catalogue import)");
         return Err(ConfigError::new(source, problem));

@@ -124,6 +124,49 @@ for (const width of [1280, 400]) {
   });
 }
 
+test("an answer that is late for its filter, or for a key that is forgotten, is not shown", async () => {
+  const { page, context, problems } = await pageOf(browser, 1280), held = [];
+  const [first, second] = new Set(JSON.parse(await ask("/llm/generations?limit=20")).data.map(call => call.model));
+  assert.ok(second, "calls of two models are among the newest");
+  // Which answers the page has read: what it does with one is done when anybody else is told.
+  await page.addInitScript(() => {
+    const { text } = Response.prototype;
+    window.answersRead = [];
+    Response.prototype.text = async function () {
+      const said = await text.call(this);
+      window.answersRead.push(new URL(this.url).searchParams.get("model"));
+      return said;
+    };
+  });
+  await page.route(url => url.pathname.endsWith("/llm/generations") && url.searchParams.get("model") === first, route => { held.push(route); });
+  const filter = async model => {
+    await page.selectOption("#of-model", model);
+    if (model === first) await until(() => held.length === 1);
+  };
+  const release = async times => {
+    await held.shift().continue();
+    await page.waitForFunction(([model, times]) => window.answersRead.filter(one => one === model).length === times, [first, times]);
+  };
+  const isShown = model => page.waitForFunction(model => {
+    const cells = [...document.querySelectorAll("#calls tbody tr:not(.more) td:nth-child(2)")];
+    return cells.length > 0 && cells.every(cell => cell.textContent === model);
+  }, model);
+  await open(page);
+  await filter(first);
+  await filter(second);
+  await isShown(second);
+  const shown = await page.textContent("#calls");
+  await release(1);
+  assert.equal(await page.textContent("#calls"), shown);
+
+  await filter(first);
+  await page.click("#forget");
+  await release(2);
+  assert.equal(await page.textContent("#calls"), "");
+  assert.deepEqual(problems, []);
+  await context.close();
+});
+
 test("names are text in pages and in shells, and the operator's link leads to where credit is paid", async () => {
   const conf = readFileSync(gateway.conf, "utf8");
   writeFileSync(gateway.conf, `${conf}\nwallet: { name: ${JSON.stringify(SCRIPT.slice(0, 60))}, top_up_url: "https://pay.example/?a=1&b=2" }\n`);

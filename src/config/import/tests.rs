@@ -81,6 +81,21 @@ fn a_default_that_leaves_the_list_does_not_freeze_the_prices_of_others() {
 }
 
 #[test]
+fn an_import_that_moves_a_purpose_alone_says_so() {
+    let place = Place::new();
+    let list = [("p/m0", USUAL), ("p/m1", USUAL)];
+    place.import(&list, Write::Yes).unwrap();
+    let rules = place.folder.path().join("import.yaml");
+    let text = std::fs::read_to_string(&rules).unwrap() + "defaults: { chat: p/m1 }\n";
+    write(rules, text).unwrap();
+    let import = place.import(&list, Write::Yes).unwrap();
+    assert!(import.written && !import.changes.is_empty());
+    assert_eq!(import.changes.to_string(), "~ purposes.chat  p/m0 -> p/m1\n");
+    let again = place.import(&list, Write::Yes).unwrap();
+    assert!(!again.written && again.changes.is_empty());
+}
+
+#[test]
 fn a_doubtful_list_is_refused_where_nobody_looks_and_taken_where_somebody_does() {
     let place = Place::new();
     place.import(&[("p/m0", USUAL), ("p/m1", USUAL)], Write::Yes).unwrap();

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
-use super::{Catalogue, Model};
+use super::{Catalogue, Model, Purpose};
 use crate::pure::money::ListPrice;
 use crate::pure::prices::{LongPromptRow, PriceRow};
 
@@ -17,6 +17,8 @@ pub struct Changes {
     pub removed: Vec<String>,
     /// Models that are not as they were.
     pub changed: Vec<Changed>,
+    /// Purposes whose default is another model.
+    pub purposes: Vec<PurposeChange>,
 }
 
 /// A new model.
@@ -39,6 +41,17 @@ pub struct Changed {
     pub model: String,
     /// What changed in it.
     pub fields: Vec<Field>,
+}
+
+/// A purpose whose default is another model.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct PurposeChange {
+    /// Its name.
+    pub purpose: &'static str,
+    /// The id of the model that was its default; nothing when it had none.
+    pub from: Option<String>,
+    /// The id of the one that is; nothing when it has none.
+    pub to: Option<String>,
 }
 
 /// A field that changed.
@@ -75,24 +88,42 @@ impl Changes {
         }
         let gone = old.models().iter().filter(|model| new.model(&model.id).is_none());
         changes.removed = gone.map(|model| model.id.to_string()).collect();
+        let default = |catalogue: &Catalogue, purpose| catalogue.default_for(purpose).map(|model| model.id.to_string());
+        for purpose in Purpose::ALL {
+            let (from, to) = (default(old, purpose), default(new, purpose));
+            if from != to {
+                let purpose = purpose.name();
+                changes.purposes.push(PurposeChange { purpose, from, to });
+            }
+        }
         changes
     }
 
     /// Whether nothing changes.
     pub fn is_empty(&self) -> bool {
-        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()
+        self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty() && self.purposes.is_empty()
     }
 
-    /// `3 models added, 1 removed, 2 changed`.
+    /// `3 models added, 1 removed, 2 changed`, and how many purposes have another default, where any has.
     pub fn summary(&self) -> String {
         let (added, removed, changed) = (self.added.len(), self.removed.len(), self.changed.len());
-        format!("{added} models added, {removed} removed, {changed} changed")
+        let purposes = match self.purposes.len() {
+            0 => String::new(),
+            1 => ", 1 purpose with another default".to_owned(),
+            many => format!(", {many} purposes with another default"),
+        };
+        format!("{added} models added, {removed} removed, {changed} changed{purposes}")
     }
 }
 
 impl fmt::Display for Changes {
-    /// A line for each model: `+` is new, `-` is gone, `~` has changed.
+    /// A line for each purpose and each model: `+` is new, `-` is gone, `~` has changed.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // These first: they are few, and a log takes the first lines only.
+        for PurposeChange { purpose, from, to } in &self.purposes {
+            let [from, to] = [from, to].map(|id| id.as_deref().unwrap_or("none"));
+            writeln!(f, "~ purposes.{purpose}  {from} -> {to}")?;
+        }
         for added in &self.added {
             let (prompt, completion) = (&added.prompt, &added.completion);
             writeln!(f, "+ {}  {prompt} / {completion}, tier {}", added.model, added.tier)?;
@@ -153,6 +184,8 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
         ),
         ("modality", old.modality.clone(), new.modality.clone()),
         ("name", old.name.clone(), new.name.clone()),
+        ("provider", old.provider.clone(), new.provider.clone()),
+        ("description", in_a_line(&old.description), in_a_line(&new.description)),
         ("purposes", purposes(old), purposes(new)),
         ("targets", targets(old), targets(new)),
     ];
@@ -196,6 +229,11 @@ fn fields(old: &Model, new: &Model) -> Vec<Field> {
         .chain(rest)
         .filter(|(_, from, to)| from != to);
     changed.map(|(name, from, to)| Field { name, from, to }).collect()
+}
+
+/// A text of several lines in one.
+fn in_a_line(text: &str) -> String {
+    text.replace(['\n', '\r'], " ")
 }
 
 /// The rows for long prompts as one text: `above 200000: 0.00000345 / 0.0000225`.

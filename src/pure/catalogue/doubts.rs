@@ -5,9 +5,18 @@ use crate::pure::money::ListPrice;
 use crate::pure::prices::PriceRow;
 use crate::pure::usage::PromptTokens;
 
-/// Why nobody should take `new` in the place of `old` without having looked: a third of the models are gone, a price falls to nothing or moves
-/// by more than ten times, or one that is not as it was is above `token_max`, which no provider asks for a token.
-pub fn between(old: &Catalogue, new: &Catalogue, token_max: Option<ListPrice>) -> Option<String> {
+/// What no provider asks more than.
+#[derive(Clone, Copy, Debug)]
+pub struct PriceMax {
+    /// For a token.
+    pub token: ListPrice,
+    /// For a call, beside its tokens.
+    pub call: ListPrice,
+}
+
+/// Why nobody should take `new` in the place of `old` without having looked: a third of the models are gone, a price falls to nothing, moves
+/// by more than ten times or is one of what cost nothing, or one that is not as it was is above `max`.
+pub fn between(old: &Catalogue, new: &Catalogue, max: Option<PriceMax>) -> Option<String> {
     let before = old.models().len();
     let gone = old.models().iter().filter(|model| new.model(&model.id).is_none());
     let gone = gone.count();
@@ -20,30 +29,45 @@ pub fn between(old: &Catalogue, new: &Catalogue, token_max: Option<ListPrice>) -
         if before.is_some_and(|before| before.prices == model.prices) {
             return None;
         }
-        let doubt = too_dear(model, token_max).or_else(|| moved(before?, model));
+        let doubt = too_dear(model, max).or_else(|| match before {
+            Some(before) => moved(before, model, max).or_else(|| free_no_longer(before, model)),
+            None => too_dear_call(model, max),
+        });
         doubt.map(|doubt| format!("{}: {doubt}", model.id))
     })
 }
 
 /// A price of a token that nobody asks.
-fn too_dear(model: &Model, token_max: Option<ListPrice>) -> Option<String> {
-    let token_max = token_max?;
-    let rows = points(model)
-        .into_iter()
-        .map(|(tier, prompt)| model.prices.row(prompt, tier));
-    let mut prices = rows.flat_map(tokens);
-    let (name, price) = prices.find(|(_, price)| price.is_some_and(|price| price.units() > token_max.units()))?;
+fn too_dear(model: &Model, max: Option<PriceMax>) -> Option<String> {
+    let max = max?.token;
+    let mut prices = rows(model).flat_map(tokens);
+    let (name, price) = prices.find(|(_, price)| price.is_some_and(|price| price.units() > max.units()))?;
     Some(format!("its {name} price of {} for one token cannot be", shown(price)))
 }
 
-/// A price that falls to nothing, or becomes more than ten times what it was, or less than a tenth.
-fn moved(before: &Model, model: &Model) -> Option<String> {
+/// A price of a call that nobody asks, of a new model.
+fn too_dear_call(model: &Model, max: Option<PriceMax>) -> Option<String> {
+    let max = max?.call;
+    let mut prices = rows(model).map(|row| row.kinds.request);
+    let price = prices.find(|price| price.is_some_and(|price| price.units() > max.units()))?;
+    Some(format!("its {CALL} price of {} for a call is too high", shown(price)))
+}
+
+/// A price of any kind of what cost nothing at all.
+fn free_no_longer(before: &Model, model: &Model) -> Option<String> {
+    let has_begun = before.prices.is_free() && !model.prices.is_free();
+    has_begun.then(|| "it cost nothing, and would have a price".to_owned())
+}
+
+/// A price that falls to nothing or is one of what cost nothing, or becomes more than ten times what it was, or less than a tenth; and one
+/// of a call that rises above what anybody asks.
+fn moved(before: &Model, model: &Model, max: Option<PriceMax>) -> Option<String> {
     let mut all = points(before);
     all.extend(points(model));
     all.into_iter().find_map(|(tier, prompt)| {
         let (from, to) = (before.prices.row(prompt, tier), model.prices.row(prompt, tier));
         let mut pairs = paid(from).into_iter().zip(paid(to));
-        let ((name, from), (_, to)) = pairs.find(|((name, from), (_, to))| is_doubtful(name, *from, *to))?;
+        let ((name, from), (_, to)) = pairs.find(|((name, from), (_, to))| is_doubtful(name, *from, *to, max))?;
         let (from, to) = (shown(from), shown(to));
         let tier = tier.map_or_else(String::new, |tier| format!(" in the tier {tier}"));
         Some(match prompt.0 {
@@ -56,14 +80,27 @@ fn moved(before: &Model, model: &Model) -> Option<String> {
     })
 }
 
-fn is_doubtful(name: &str, from: Option<ListPrice>, to: Option<ListPrice>) -> bool {
+fn is_doubtful(name: &str, from: Option<ListPrice>, to: Option<ListPrice>, max: Option<PriceMax>) -> bool {
     // Reads from a cache get a price of their own, far below that of others, when a provider begins to have a cache.
     if name == CACHE_READ && (from.is_none() || to.is_none()) {
         return false;
     }
     let units = |price: Option<ListPrice>| price.map_or(0, ListPrice::units);
     let (from, to) = (units(from), units(to));
-    from > 0 && (to == 0 || to > from.saturating_mul(MOVES_MAX) || to.saturating_mul(MOVES_MAX) < from)
+    if name == CALL && to > from && max.is_some_and(|max| to > max.call.units()) {
+        return true;
+    }
+    match from {
+        // Models begin to have a price for a call, and few have one.
+        0 => to > 0 && name != CALL,
+        from => to == 0 || to > from.saturating_mul(MOVES_MAX) || to.saturating_mul(MOVES_MAX) < from,
+    }
+}
+
+/// The rows where prices may change.
+fn rows(model: &Model) -> impl Iterator<Item = &PriceRow> {
+    let points = points(model).into_iter();
+    points.map(move |(tier, prompt)| model.prices.row(prompt, tier))
 }
 
 /// Where prices may change: in which tier, and from how many tokens of a prompt on.
@@ -101,7 +138,7 @@ fn paid(row: &PriceRow) -> Vec<(&'static str, Option<ListPrice>)> {
             *price = price.or(Some(side));
         }
     }
-    paid.push(("request", row.kinds.request));
+    paid.push((CALL, row.kinds.request));
     paid
 }
 
@@ -112,5 +149,6 @@ fn shown(price: Option<ListPrice>) -> String {
 /// How many times as much, or as little, a price may become.
 const MOVES_MAX: u128 = 10;
 const CACHE_READ: &str = "input_cache_read";
+const CALL: &str = "request";
 /// Kinds of tokens that are of the completion.
 const OF_COMPLETION: [&str; 3] = ["internal_reasoning", "audio_output", "image_output"];

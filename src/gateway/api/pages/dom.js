@@ -134,9 +134,11 @@ export function morePrices(pricing) {
   const texts = (row, kinds) => [...kinds.filter(([key]) => row[key] !== undefined).map(([key, name]) => `${name} ${million(row[key])}`),
     ...(row.request === undefined ? [] : [`a call ${row.request}`])];
   const all = [["prompt", "prompt"], ["completion", "completion"], ...KINDS];
-  return [...texts(pricing ?? {}, KINDS),
-    ...(pricing?.overrides ?? []).map(row => `above ${count(row.min_prompt_tokens)} prompt tokens: ${texts(row, all).join(", ")}`),
-    ...Object.entries(pricing?.tiers ?? {}).map(([tier, row]) => `service tier ${tier}: ${texts(row, all).join(", ")}`)];
+  const long = (rows, where) => (rows ?? []).map(row => `${where}above ${count(row.min_prompt_tokens)} prompt tokens: ${texts(row, all).join(", ")}`);
+  const tiers = Object.entries(pricing?.tiers ?? {});
+  // A tier has rows for long prompts of its own, and none of the usual ones.
+  return [...texts(pricing ?? {}, KINDS), ...long(pricing?.overrides, tiers.length ? "without a service tier, " : ""),
+    ...tiers.flatMap(([tier, row]) => [`service tier ${tier}: ${texts(row, all).join(", ")}`, ...long(row.overrides, `service tier ${tier}, `)])];
 }
 export function pricesCell(pricing) {
   const rows = morePrices(pricing);

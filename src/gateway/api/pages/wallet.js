@@ -7,14 +7,23 @@ const base = new URL(".", location.href).href.replace(/\/$/, "");
 let currency = document.body.dataset.currency;
 let key = "", models = [], calls = [], next = null;
 
+// Answers come in any order. Of each part of the page the one that was asked for last is shown, and none of a key that is not the key any more.
+// What `begin` returns says whether that is still so.
+const turns = { key: 0, spend: 0, calls: 0 };
+function begin(part) {
+  turns[part] += 1;
+  const mine = { ...turns };
+  return () => turns[part] === mine[part] && turns.key === mine.key;
+}
+
 class Refused extends Error {
   constructor(status, message) { super(message); this.status = status; }
 }
 
-async function ask(path) {
+async function ask(path, by) {
   let answer;
   try {
-    answer = await fetch(`${base}/${path}`, { headers: { authorization: `Bearer ${key}` }, cache: "no-store", credentials: "omit" });
+    answer = await fetch(`${base}/${path}`, { headers: { authorization: `Bearer ${by}` }, cache: "no-store", credentials: "omit" });
   } catch {
     throw new Refused(0, "There is no answer. Try again in a moment.");
   }
@@ -38,11 +47,10 @@ function showCredit(balance, own) {
     tile("This key", own.label ?? own.id, {}, limit, `used ${own.usage_daily} today, ${own.usage} ${currency} in all`, `tier ${balance.tier}; ${counted(own.rate_limit.requests, "call")} a minute${own.expires_at ? `; expires ${moment(own.expires_at)} UTC` : ""}`));
 }
 
-async function showSpend() {
+async function showSpend(isLatest) {
   const back = Number($("range").value) - 1, from = today(back), to = today();
-  const asked = key;
-  const usage = await ask(`llm/usage?from=${from}&to=${to}&group_by=day`);
-  if (key !== asked) return;
+  const usage = await ask(`llm/usage?from=${from}&to=${to}&group_by=day`, key);
+  if (!isLatest()) return;
   $("by-day").replaceChildren(byDay("Spend by day", days(from, to), usage.groups.map(({ day, cost }) => ({ day, name: "", cost })), currency));
   $("by-model").replaceChildren(byName("Spend by model", usage.by_model.map(row => ({ ...row, name: row.model })), currency));
 }
@@ -64,11 +72,14 @@ function showCalls() {
   $("more").hidden = next === null;
 }
 
-async function loadCalls(more) {
+async function loadCalls(isLatest, more) {
+  // Older calls can be asked for once the newest of this filter are here.
+  if (!more) { next = null; $("more").hidden = true; }
   const query = new URLSearchParams({ limit: "20" });
   if (more && next !== null) query.set("before", next);
   if ($("of-model").value) query.set("model", $("of-model").value);
-  const page = await ask(`llm/generations?${query}`);
+  const page = await ask(`llm/generations?${query}`, key);
+  if (!isLatest()) return;
   calls = more ? [...calls, ...page.data] : page.data;
   next = page.next;
   showCalls();
@@ -121,6 +132,7 @@ function showModels(first) {
 }
 
 function forget() {
+  begin("key");
   key = "";
   [models, calls, next] = [[], [], null];
   for (const id of ["tiles", "by-day", "by-model", "calls", "snippets", "models", "model", "of-model"]) $(id).replaceChildren();
@@ -139,9 +151,12 @@ function fail(error) {
     $("key").focus();
   } else say($("notice"), error.message, true);
 }
-const guarded = act => async event => { try { $("notice").replaceChildren(); await act(event); } catch (error) { fail(error); } };
+const guarded = (part, act) => async () => {
+  const isLatest = begin(part);
+  try { $("notice").replaceChildren(); await act(isLatest); } catch (error) { if (isLatest()) fail(error); }
+};
 
-async function open() {
+const open = guarded("key", async isLatest => {
   const typed = $("key").value.trim();
   $("key-error").textContent = "";
   $("key").removeAttribute("aria-invalid");
@@ -153,29 +168,32 @@ async function open() {
   }
   key = typed;
   // Alone at first: a wrong key is one failure, and not four.
-  const balance = await ask("llm/balance");
-  const [own, listed, purposes] = await Promise.all([ask("key"), ask("llm/models"), ask("llm/models/purposes")]);
+  const balance = await ask("llm/balance", typed);
+  if (!isLatest()) return;
+  const [own, listed, purposes] = await Promise.all(["key", "llm/models", "llm/models/purposes"].map(path => ask(path, typed)));
+  if (!isLatest()) return;
   models = listed.models;
   showCredit(balance, own.data);
   showModels(purposes.chat);
   $("of-model").value = "";
-  await Promise.all([showSpend(), loadCalls(false)]);
+  await Promise.all([showSpend(isLatest), loadCalls(isLatest, false)]);
+  if (!isLatest()) return;
   $("key").value = "";
   $("open").hidden = true;
   $("wallet").hidden = $("who").hidden = false;
   $("title").focus();
   document.body.dataset.ready = "yes";
-}
+});
 
-$("open").addEventListener("submit", event => { event.preventDefault(); guarded(open)(event); });
+$("open").addEventListener("submit", event => { event.preventDefault(); open(); });
 $("forget").addEventListener("click", () => { forget(); say($("notice"), "The key is forgotten."); $("key").focus(); });
-$("range").addEventListener("change", guarded(showSpend));
-$("of-model").addEventListener("change", guarded(() => loadCalls(false)));
+$("range").addEventListener("change", guarded("spend", showSpend));
+$("of-model").addEventListener("change", guarded("calls", isLatest => loadCalls(isLatest, false)));
 $("filter").addEventListener("submit", event => event.preventDefault());
-$("more").addEventListener("click", guarded(async () => {
+$("more").addEventListener("click", guarded("calls", async isLatest => {
   const before = calls.length;
-  await loadCalls(true);
-  if ($("more").hidden && calls.length >= before) $("calls-title").focus();
+  await loadCalls(isLatest, true);
+  if (isLatest() && $("more").hidden && calls.length >= before) $("calls-title").focus();
 }));
 $("model").addEventListener("change", showSnippets);
 $("with-key").addEventListener("change", showSnippets);

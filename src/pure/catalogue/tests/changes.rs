@@ -1,6 +1,6 @@
 //! What a new catalogue changes of an old one, as it is told.
 
-use super::{parse, yaml};
+use super::{Catalogue, Purpose, parse, yaml};
 use crate::pure::catalogue::changes::Changes;
 
 /// What the catalogue changes when `from` becomes `to`.
@@ -18,6 +18,8 @@ fn changes(edits: &[(&str, &str)]) -> Changes {
 fn each_field_that_changed_is_told_with_both_values() {
     for (from, to, told) in [
         ("name: M", "name: N", "name M -> N"),
+        ("provider: A", "provider: B", "provider A -> B"),
+        ("name: M", "name: M\n    description: \"D\\nE\"", "description  -> D E"),
         ("tier: free", "tier: pro", "tier free -> pro"),
         ("context_length: 1000", "context_length: 7", "context_length 1000 -> 7"),
         ("tokens: 100", "tokens: 7", "max_completion_tokens 100 -> 7"),
@@ -97,18 +99,66 @@ fn what_is_new_and_what_is_gone_is_told() {
     let nothing = changes(&[]);
     assert!(nothing.is_empty() && nothing.to_string().is_empty());
     let renamed = changes(&[("id: a/e", "id: a/f"), ("embedding: a/e", "embedding: a/f")]);
-    assert_eq!(renamed.to_string(), "+ a/f  0.00000115 / 0, tier pro\n- a/e\n");
-    assert_eq!(renamed.summary(), "1 models added, 1 removed, 0 changed");
+    assert_eq!(
+        renamed.to_string(),
+        "~ purposes.embedding  a/e -> a/f\n+ a/f  0.00000115 / 0, tier pro\n- a/e\n"
+    );
+    assert_eq!(
+        renamed.summary(),
+        "1 models added, 1 removed, 0 changed, 1 purpose with another default"
+    );
+    let Changes {
+        added,
+        removed,
+        purposes,
+        ..
+    } = renamed;
     for only in [
         Changes {
-            removed: Vec::new(),
-            ..renamed.clone()
+            added,
+            ..Changes::default()
         },
         Changes {
-            added: Vec::new(),
-            ..renamed
+            removed,
+            ..Changes::default()
+        },
+        Changes {
+            purposes,
+            ..Changes::default()
         },
     ] {
         assert!(!only.is_empty());
     }
+}
+
+#[test]
+fn a_purpose_with_another_default_is_told_though_no_model_changes() {
+    let catalogue = |default: &str| {
+        let text = yaml(|text| {
+            let (head, tail) = text.split_once("  - id: a/m\n").unwrap();
+            let (entry, rest) = tail.split_once("  - id: ").unwrap();
+            format!("{head}  - id: a/m\n{entry}  - id: a/n\n{entry}  - id: {rest}")
+        });
+        parse(&text.replace("chat: a/m", &format!("chat: {default}"))).unwrap()
+    };
+    let changes = Changes::between(&catalogue("a/m"), &catalogue("a/n"));
+    assert!(!changes.is_empty());
+    assert_eq!(changes.to_string(), "~ purposes.chat  a/m -> a/n\n");
+    assert_eq!(
+        changes.summary(),
+        "0 models added, 0 removed, 0 changed, 1 purpose with another default"
+    );
+    let json = serde_json::to_value(&changes).unwrap();
+    let moved = serde_json::json!([{ "purpose": "chat", "from": "a/m", "to": "a/n" }]);
+    assert_eq!(json["purposes"], moved);
+    let first = Changes::between(&Catalogue::default(), &catalogue("a/m"));
+    assert_eq!(
+        first.purposes.len(),
+        Purpose::ALL.len(),
+        "a purpose without a default gets one"
+    );
+    assert!(
+        first.to_string().starts_with("~ purposes.chat  none -> a/m\n"),
+        "{first}"
+    );
 }

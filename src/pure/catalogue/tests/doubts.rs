@@ -1,8 +1,8 @@
 //! What an import that nobody looks at does not take over.
 
 use super::{parse, yaml};
-use crate::pure::catalogue::doubts::between;
-use crate::pure::money::{ListPrice, Markup, ProviderPrice};
+use crate::pure::catalogue::doubts::{PriceMax, between};
+use crate::pure::money::{Markup, ProviderPrice};
 
 /// The catalogue with these prices of its first model, and its second model by this id.
 fn with(prices: &str, second: &str) -> String {
@@ -12,15 +12,21 @@ fn with(prices: &str, second: &str) -> String {
     })
 }
 
-fn token_max() -> Option<ListPrice> {
-    let price: ProviderPrice = "0.01".parse().unwrap();
-    Some(price.with_markup(Markup::default()))
+fn max() -> Option<PriceMax> {
+    let list = |price: &str| {
+        let price: ProviderPrice = price.parse().unwrap();
+        price.with_markup(Markup::default())
+    };
+    Some(PriceMax {
+        token: list("0.01"),
+        call: list("0.05"),
+    })
 }
 
 #[track_caller]
 fn check(from: &str, to: &str, doubt: Option<&str>) {
     let (old, new) = (parse(&with(from, "a/e")).unwrap(), parse(&with(to, "a/e")).unwrap());
-    assert_eq!(between(&old, &new, token_max()).as_deref(), doubt, "{from} -> {to}");
+    assert_eq!(between(&old, &new, max()).as_deref(), doubt, "{from} -> {to}");
 }
 
 const USUAL: &str = "prompt: \"0.000001\", completion: \"0.000002\"";
@@ -29,9 +35,9 @@ const USUAL: &str = "prompt: \"0.000001\", completion: \"0.000002\"";
 fn a_list_that_shrank_is_doubtful() {
     let old = parse(&with(USUAL, "a/e")).unwrap();
     let renamed = parse(&with(USUAL, "a/f")).unwrap();
-    let doubt = between(&old, &renamed, token_max());
+    let doubt = between(&old, &renamed, max());
     assert_eq!(doubt.as_deref(), Some("it removes 1 of 2 models"));
-    assert_eq!(between(&old, &old, token_max()), None);
+    assert_eq!(between(&old, &old, max()), None);
     let three = |second: &str| {
         let text = with(USUAL, second);
         let (before, entry) = text.split_once("  - id: a/m\n").unwrap();
@@ -41,11 +47,7 @@ fn a_list_that_shrank_is_doubtful() {
         ))
         .unwrap()
     };
-    assert_eq!(
-        between(&three("a/e"), &three("a/f"), token_max()),
-        None,
-        "a third may go"
-    );
+    assert_eq!(between(&three("a/e"), &three("a/f"), max()), None, "a third may go");
 }
 
 #[test]
@@ -53,7 +55,16 @@ fn a_price_that_falls_to_nothing_or_moves_by_more_than_ten_times_is_doubtful() {
     let free = "a/m: its completion price goes from 0.0000023 to 0";
     check(USUAL, "prompt: \"0.000001\", completion: \"0\"", Some(free));
     check(USUAL, "prompt: \"0.00001\", completion: \"0.0000002\"", None);
-    check("prompt: \"0\", completion: \"0\"", USUAL, None);
+    check(
+        "prompt: \"0\", completion: \"0\"",
+        USUAL,
+        Some("a/m: its prompt price goes from 0 to 0.00000115"),
+    );
+    check(
+        "prompt: \"0.000001\", completion: \"0\"",
+        USUAL,
+        Some("a/m: its completion price goes from 0 to 0.0000023"),
+    );
     check(
         USUAL,
         "prompt: \"0.0000101\", completion: \"0.000002\"",
@@ -86,9 +97,44 @@ fn rows_of_long_prompts_and_of_tiers_and_the_price_of_a_call_are_looked_at_too()
         &tier("0"),
         Some("a/m: its prompt price in the tier flex goes from 0.0000023 to 0"),
     );
-    let call = format!("{USUAL}, request: \"0.1\"");
-    check(&call, USUAL, Some("a/m: its request price goes from 0.115 to 0"));
-    check(USUAL, &call, None);
+    let call = |price: &str| format!("{USUAL}, request: \"{price}\"");
+    check(&call("0.1"), USUAL, Some("a/m: its request price goes from 0.115 to 0"));
+    check(USUAL, &call("0.1"), Some("a/m: its request price goes from 0 to 0.115"));
+}
+
+#[test]
+fn a_price_of_a_call_may_begin_and_is_doubtful_above_what_anybody_asks() {
+    let call = |price: &str| format!("{USUAL}, request: \"{price}\"");
+    check(USUAL, &call("0.05"), None);
+    check(
+        USUAL,
+        &call("0.051"),
+        Some("a/m: its request price goes from 0 to 0.05865"),
+    );
+    check(&call("0.02"), &call("0.05"), None);
+    check(
+        &call("0.02"),
+        &call("0.06"),
+        Some("a/m: its request price goes from 0.023 to 0.069"),
+    );
+    let taken_by_hand = |prompt: &str| format!("prompt: \"{prompt}\", completion: \"0.000002\", request: \"0.2\"");
+    check(&taken_by_hand("0.000001"), &taken_by_hand("0.000002"), None);
+    check(&taken_by_hand("0.000001"), &call("0.1"), None);
+    let tier = format!("{USUAL}, tiers: {{ flex: {{ request: \"0.1\" }} }}");
+    check(
+        USUAL,
+        &tier,
+        Some("a/m: its request price in the tier flex goes from 0 to 0.115"),
+    );
+}
+
+#[test]
+fn what_cost_nothing_gets_no_price_of_any_kind_unlooked_at() {
+    let free = "prompt: \"0\", completion: \"0\"";
+    for more in ["request: \"0.01\"", "input_cache_read: \"0.00000001\""] {
+        let priced = format!("{free}, {more}");
+        check(free, &priced, Some("a/m: it cost nothing, and would have a price"));
+    }
 }
 
 #[test]
@@ -111,23 +157,34 @@ fn kinds_without_a_price_cost_what_their_sides_cost() {
 
 #[test]
 fn a_price_that_nobody_asks_is_doubtful_in_a_new_model_too() {
-    let dear = "prompt: \"0.02\", completion: \"0.002\"";
     let many = with(USUAL, "a/e");
     let (head, tail) = many.split_once("  - id: a/m\n").unwrap();
     let (entry, rest) = tail.split_once("  - id: ").unwrap();
     let before = parse(&format!("{head}  - id: a/m\n{entry}  - id: {rest}")).unwrap();
-    let after = with(dear, "a/e");
-    let (_, dear_tail) = after.split_once("  - id: a/m\n").unwrap();
-    let (dear_entry, _) = dear_tail.split_once("  - id: ").unwrap();
-    let added = parse(&format!(
-        "{head}  - id: a/m\n{entry}  - id: a/n\n{dear_entry}  - id: {rest}"
-    ))
-    .unwrap();
-    let doubt = Some("a/n: its prompt price of 0.023 for one token cannot be");
-    assert_eq!(between(&before, &added, token_max()).as_deref(), doubt);
-    assert_eq!(
-        between(&added, &added, token_max()),
-        None,
-        "what was taken by hand is no doubt"
-    );
+    let with_new = |prices: &str| {
+        let after = with(prices, "a/e");
+        let (_, tail) = after.split_once("  - id: a/m\n").unwrap();
+        let (new, _) = tail.split_once("  - id: ").unwrap();
+        parse(&format!("{head}  - id: a/m\n{entry}  - id: a/n\n{new}  - id: {rest}")).unwrap()
+    };
+    let call = |price: &str| format!("{USUAL}, request: \"{price}\"");
+    for (prices, doubt) in [
+        (
+            "prompt: \"0.02\", completion: \"0.002\"".to_owned(),
+            Some("a/n: its prompt price of 0.023 for one token cannot be"),
+        ),
+        (
+            call("0.1"),
+            Some("a/n: its request price of 0.115 for a call is too high"),
+        ),
+        (call("0.05"), None),
+    ] {
+        let added = with_new(&prices);
+        assert_eq!(between(&before, &added, max()).as_deref(), doubt, "{prices}");
+        assert_eq!(
+            between(&added, &added, max()),
+            None,
+            "what was taken by hand is no doubt"
+        );
+    }
 }
