@@ -12,7 +12,7 @@ use clap::Subcommand;
 use serde::Serialize;
 
 use super::failure::Failure;
-use super::output::{Align, Answer, Format, Show, Table, counted, facts};
+use super::output::{Align, Answer, Format, Show, Table, counted, facts, line};
 use super::remote;
 use super::user::this_user;
 use crate::clock::{Clock, monotonic};
@@ -20,10 +20,11 @@ use crate::config::{Config, RemoteGateway, Store};
 use crate::ledger::admin::Acted;
 use crate::ledger::admin::{AdminError, AdminOp, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::control::{LedgerAccess, UNKNOWN_COMMAND};
-use crate::ledger::journal::recover::recover;
+use crate::ledger::journal::recover::{kept, recover};
 use crate::ledger::{ReceiptFiles, StoreError};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
 
 #[derive(Debug, Subcommand)]
 pub(super) enum LedgerCommand {
@@ -40,7 +41,8 @@ pub(super) enum LedgerCommand {
     /// Bill or give back what processes that died have left in their journals
     #[command(after_help = "Example:\n  tollgate ledger recover\n\n\
             A gateway does this when it starts. While one runs on the embedded ledger, this shows\n\
-            what its start did; otherwise it does it now.")]
+            what its start did; otherwise it does it now. Debits that Redis has acknowledged and\n\
+            may still lose stay in the journal for a minute: it says until when.")]
     Recover,
     /// Show receipts: what calls cost, and why
     Receipts(receipts::ReceiptsArgs),
@@ -112,13 +114,13 @@ pub(super) fn run(command: &LedgerCommand, config: &Config, format: Format) -> R
             }
             _ => Err(Failure::wrong_reply()),
         },
-        LedgerCommand::Recover => Answer::of(&Recovered(recovered(config)?), format),
+        LedgerCommand::Recover => Answer::of(&recovered(config)?, format),
         LedgerCommand::Receipts(args) => receipts::run(args, config, format),
         LedgerCommand::Reconcile(args) => reconcile::run(args, config, format),
     }
 }
 
-fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
+fn recovered(config: &Config) -> Result<Recovered, Failure> {
     let access = here(config)?;
     let done_now = match &access {
         LedgerAccess::Own(ledger) => {
@@ -139,15 +141,19 @@ fn recovered(config: &Config) -> Result<RecoverReport, Failure> {
     let AdminReply::Recovered(mut report) = run_as_this_user(&access, AdminOp::Recover)? else {
         return Err(Failure::wrong_reply());
     };
-    if let LedgerAccess::Own(ledger) = &access {
-        ledger.close(); // What was recovered is in the store now, and its journals are gone.
-    }
+    let kept = match &access {
+        LedgerAccess::Own(ledger) => {
+            ledger.close(); // What was recovered is in the store now, and its journals are gone or kept.
+            Kept::of(kept(&config.data_dir), ledger.keeps_acknowledged())
+        }
+        LedgerAccess::Socket(_) => None,
+    };
     report.journals += done_now.journals;
     report.settled += done_now.settled;
     report.already += done_now.already;
     report.released += done_now.released;
     report.refused.extend(done_now.refused);
-    Ok(report)
+    Ok(Recovered { report, kept })
 }
 
 /// The way to the embedded ledger. Another command, or a gateway on its way up or down, owns the file for a moment without answering:
@@ -251,24 +257,86 @@ impl Show for Repaired {
 }
 
 #[derive(Serialize)]
-#[serde(transparent)]
-struct Recovered(RecoverReport);
+struct Recovered {
+    #[serde(flatten)]
+    report: RecoverReport,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<Kept>,
+}
+
+/// Debits that Redis has acknowledged, and that stand in the journal until it cannot lose them any more.
+#[derive(Serialize)]
+struct Kept {
+    debits: u64,
+    until: String,
+}
+
+impl Kept {
+    /// Of these, the last of which was acknowledged then; they are kept for so long.
+    fn of(kept: Option<(u64, Timestamp)>, keeps: Duration) -> Option<Kept> {
+        let (debits, last) = kept?;
+        let keeps_ms = i64::try_from(keeps.as_millis()).unwrap_or(i64::MAX);
+        let until = last.plus_millis(keeps_ms).plus_millis(SHOWN_EACH_MS); // Not a part of a second too early.
+        let until = until.to_string();
+        Some(Kept { debits, until })
+    }
+}
 
 impl Show for Recovered {
     fn text(&self) -> String {
-        let report = &self.0;
-        facts(&[
+        let report = &self.report;
+        let mut text = facts(&[
             ("journals read", report.journals.to_string()),
             ("debits taken", report.settled.to_string()),
             ("debits known before", report.already.to_string()),
             ("holds given back", report.released.to_string()),
-        ])
+        ]);
+        if let Some(Kept { debits, until }) = &self.kept {
+            let debits = counted(*debits, "debit");
+            line(
+                &mut text,
+                format_args!("\nkept until {until}, as Redis may still lose them: {debits}"),
+            );
+            line(
+                &mut text,
+                format_args!("after that run this again, or start a gateway: nothing is left"),
+            );
+        }
+        text
     }
 
     fn problems(&self) -> Vec<String> {
-        self.0.refused.clone()
+        self.report.refused.clone()
     }
 }
 
 const OWNED_WAIT_MAX: Duration = Duration::from_secs(5);
 const OWNED_PAUSE: Duration = Duration::from_millis(10);
+/// Moments are shown by the second.
+const SHOWN_EACH_MS: i64 = 1000;
+
+#[cfg(test)]
+mod tests {
+    use super::super::output::json_line;
+    use super::*;
+
+    #[test]
+    fn what_redis_may_still_lose_is_told_with_the_moment_from_which_on_it_cannot() {
+        let shown = |kept| Recovered {
+            report: RecoverReport::default(),
+            kept: Kept::of(kept, Duration::from_secs(60)),
+        };
+        let nothing = shown(None);
+        assert!(!nothing.text().contains("kept"));
+        assert!(!json_line(&nothing).unwrap().contains("kept"));
+        let kept = shown(Some((2, Timestamp(500))));
+        let told = "\nkept until 1970-01-01T00:01:01Z, as Redis may still lose them: 2 debits\n";
+        assert!(kept.text().contains(told), "{}", kept.text());
+        let json = json_line(&kept).unwrap();
+        let told = r#""refused":[],"kept":{"debits":2,"until":"1970-01-01T00:01:01Z"}}"#;
+        assert!(
+            json.starts_with(r#"{"journals":0,"#) && json.trim_end().ends_with(told),
+            "{json}"
+        );
+    }
+}

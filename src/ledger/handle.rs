@@ -32,10 +32,7 @@ impl AccountHandle {
     pub(crate) fn take_over(&self, hold: RequestId, orphan: Orphan, entry: Entry) -> Result<bool, StoreError> {
         match self {
             AccountHandle::Embedded(store, account) => store.take_over(account, hold, orphan, entry),
-            AccountHandle::Redis(store, account) => {
-                store.take_over(account, hold, orphan, entry);
-                Ok(true)
-            }
+            AccountHandle::Redis(store, account) => Ok(store.take_over(account, hold, orphan, entry)),
         }
     }
 }

@@ -36,6 +36,7 @@ pub mod terms;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId};
 use crate::pure::receipt::Receipt;
@@ -194,6 +195,14 @@ impl Ledger {
     pub(crate) fn predecessors_ended(&self) {
         if let Ledger::Embedded(store) = self {
             store.predecessors_ended();
+        }
+    }
+
+    /// For how long a debit stays in the journal after the store has acknowledged it, and beyond the end of its process.
+    pub(crate) fn keeps_acknowledged(&self) -> Duration {
+        match self {
+            Ledger::Embedded(_) => Duration::ZERO,
+            Ledger::Redis(store) => store.replay(),
         }
     }
 

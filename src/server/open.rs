@@ -171,10 +171,11 @@ pub(crate) fn start_beside(
         journal.stop();
         webhooks.stop();
         books.ledger.close();
-        books.journal.close();
         if let Some(receipts) = &receipts {
             receipts.close();
         }
+        // After the files: whoever finds debits in it that the store has acknowledged writes no receipts of them.
+        books.journal.close();
         log.close();
         traces.close();
     }));

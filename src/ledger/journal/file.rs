@@ -2,7 +2,9 @@
 //!
 //! `NAME.journal` is locked by its owner for as long as it lives; whoever gets the lock of another's file knows that the owner is dead. Both
 //! files grow with the calls that run ([`segments`](super::segments)). A prompt is wiped when its call ends; a journal without calls is deleted.
+//! One of which the store has acknowledged all, and may still lose it, is called `NAME.acknowledged` (`kept`).
 
+mod kept;
 mod prompts;
 
 use std::fs::{File, OpenOptions};
@@ -10,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 pub(super) use self::prompts::Blocks;
 use self::prompts::{BLOCK_BYTES, SEGMENT_BLOCKS};
@@ -20,6 +22,8 @@ use crate::pure::time::Timestamp;
 
 /// How the file of slots is named.
 pub(super) const EXTENSION: &str = "journal";
+/// The same when the store has acknowledged all of it.
+pub(super) const KEPT_EXTENSION: &str = "acknowledged";
 const PROMPTS_EXTENSION: &str = "prompts";
 const ASIDE_EXTENSION: &str = "refused";
 
@@ -34,6 +38,10 @@ pub(super) struct JournalFile {
     in_use: AtomicUsize,
     /// Of those in use, the ones whose end the store knows: they stay for a while, for a store that loses its last moments.
     acknowledged: AtomicUsize,
+    /// Calls in use that stay beyond this process' end, for the store has acknowledged their debits and may still lose them.
+    kept: AtomicUsize,
+    /// The name that it got when those were all.
+    kept_as: OnceLock<PathBuf>,
     origin: Origin,
     /// Something in it is not believed: it is not deleted but put aside.
     keep_aside: AtomicBool,
@@ -139,46 +147,28 @@ impl JournalFile {
     }
 
     fn over(path: PathBuf, slots_file: File, prompts_file: Option<File>, origin: Origin) -> JournalFile {
+        let is_kept = path.extension().is_some_and(|extension| extension == KEPT_EXTENSION);
         JournalFile {
+            kept_as: is_kept.then(|| path.clone()).map_or_else(OnceLock::new, OnceLock::from),
             path,
             slots: Segments::new(slots_file, HEADER_BYTES, SEGMENT_SLOTS * SLOT_BYTES),
             prompts: prompts_file.map(|file| Segments::new(file, 0, SEGMENT_BLOCKS * BLOCK_BYTES)),
             free: Mutex::default(),
             in_use: AtomicUsize::new(0),
             acknowledged: AtomicUsize::new(0),
+            kept: AtomicUsize::new(0),
             origin,
             keep_aside: AtomicBool::new(false),
         }
     }
 
     pub(super) fn path(&self) -> &Path {
-        &self.path
+        self.kept_as.get().unwrap_or(&self.path)
     }
 
     /// Calls that stand in the journal.
     pub(super) fn in_use(&self) -> usize {
         self.in_use.load(Ordering::Acquire)
-    }
-
-    /// Calls whose end the store does not know.
-    pub(super) fn unknown(&self) -> usize {
-        self.in_use().saturating_sub(self.acknowledged.load(Ordering::Acquire))
-    }
-
-    /// The store knows how the call in this slot ended, which stays all the same.
-    pub(super) fn acknowledge(&self, slot: u32) {
-        if let Some(slot) = self.slot(slot).filter(|slot| !slot.is_acknowledged()) {
-            slot.set_since(None);
-            self.acknowledged.fetch_add(1, Ordering::AcqRel);
-        }
-    }
-
-    /// The contrary of [`JournalFile::acknowledge`], for a call that came at `since`.
-    pub(super) fn doubt(&self, slot: u32, since: Timestamp) {
-        if let Some(slot) = self.slot(slot).filter(|slot| slot.is_acknowledged()) {
-            slot.set_since(Some(since));
-            self.acknowledged.fetch_sub(1, Ordering::AcqRel);
-        }
     }
 
     /// When the oldest call came whose end the store does not know. It looks at every slot.
@@ -236,6 +226,9 @@ impl JournalFile {
             if self.origin == Origin::Own && place.is_acknowledged() {
                 self.acknowledged.fetch_sub(1, Ordering::AcqRel);
             }
+            if place.kept_since().is_some() {
+                self.kept.fetch_sub(1, Ordering::AcqRel);
+            }
             place.free();
         }
         self.release_prompt(blocks);
@@ -246,15 +239,18 @@ impl JournalFile {
     /// The contrary of [`JournalFile::count_found`].
     pub(super) fn forget_found(&self) {
         let left = self.in_use.fetch_sub(1, Ordering::AcqRel).saturating_sub(1);
-        if left > 0 || self.origin == Origin::Own {
+        if self.origin == Origin::Own {
             return;
+        }
+        if left > 0 {
+            return self.name_kept();
         }
         if !self.keep_aside.load(Ordering::Acquire) {
             return self.delete();
         }
-        match JournalFile::put_aside(&self.path) {
+        match JournalFile::put_aside(self.path()) {
             Ok(aside) => log::error!("what could not be believed is kept in {}", aside.display()),
-            Err(error) => log::error!("{} cannot be put aside: {error}", self.path.display()),
+            Err(error) => log::error!("{} cannot be put aside: {error}", self.path().display()),
         }
     }
 
@@ -293,15 +289,6 @@ impl JournalFile {
         self.slots.file().sync_data()
     }
 
-    /// Deletes the files when no call stands in them.
-    pub(super) fn delete_if_empty(&self) -> bool {
-        let empty = self.in_use() == 0;
-        if empty {
-            self.delete();
-        }
-        empty
-    }
-
     /// Puts the files aside under a name that is no journal's, for somebody to look at.
     pub(super) fn put_aside(path: &Path) -> io::Result<PathBuf> {
         let aside = path.with_extension(ASIDE_EXTENSION);
@@ -332,8 +319,9 @@ impl JournalFile {
     }
 
     fn delete(&self) {
-        remove(&self.path.with_extension(PROMPTS_EXTENSION));
-        remove(&self.path);
+        let _free = self.free(); // So that it gets no other name meanwhile.
+        remove(&self.path().with_extension(PROMPTS_EXTENSION));
+        remove(self.path());
     }
 
     fn free(&self) -> MutexGuard<'_, Free> {

@@ -187,16 +187,13 @@ impl Journal {
         }
     }
 
-    /// Deletes the journal when nothing stands in it, once no more calls come. What does stand in it is resolved at the next start.
+    /// Deletes the journal when nothing stands in it, once no more calls come. What does stand in it is resolved at the next start: that is
+    /// told, but for debits that the store has acknowledged and may still lose.
     pub fn close(&self) {
-        if let Some(file) = self.file.load_full()
-            && !file.delete_if_empty()
-        {
-            log::warn!(
-                "{} calls stand in {} for the next start",
-                file.in_use(),
-                file.path().display()
-            );
+        let Some(file) = self.file.load_full() else { return };
+        let left = file.end();
+        if left > 0 {
+            log::warn!("{left} calls stand in {} for the next start", file.path().display());
         }
     }
 
@@ -323,6 +320,27 @@ impl Entry {
             written.file.acknowledge(written.slot);
             point("acknowledged", "after");
         }
+    }
+
+    /// The same of a debit that the store acknowledged at `since`, and may lose for longer than this process lives: the entry stays for
+    /// whoever starts next.
+    pub(super) fn keep(&mut self, since: Timestamp) {
+        if let Some(written) = &self.0 {
+            point("acknowledged", "before");
+            written.file.keep(written.slot, since);
+            point("acknowledged", "after");
+        }
+    }
+
+    /// When the store acknowledged the debit, in this process or in one before it; none where that is not known, or in doubt.
+    pub(super) fn kept_since(&self) -> Option<Timestamp> {
+        let written = self.0.as_ref()?;
+        written.file.slot(written.slot)?.kept_since()
+    }
+
+    /// Whether it was found in a journal whose process had ended with it: its receipt is in the files, where there are some.
+    pub(super) fn is_told(&self) -> bool {
+        self.0.as_ref().is_some_and(|written| written.file.is_kept())
     }
 
     /// An entry that was acknowledged is unknown again: the store has lost it.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use super::file::{EXTENSION, JournalFile};
+use super::file::{EXTENSION, JournalFile, KEPT_EXTENSION};
 use super::slot::{Found, FoundStage, NumberedDebit};
 use super::{Entry, FLUSH_EVERY, Journal, LiveHold, Stage, Written};
 use crate::ledger::admin::RecoverReport;
@@ -21,10 +21,12 @@ use crate::pure::money::Credits;
 use crate::pure::prompt_count::{counted_prompt, estimated_prompt};
 use crate::pure::receipt::CallDetails;
 use crate::pure::request_body::RequestBody;
+use crate::pure::time::Timestamp;
 use crate::pure::usage::{CompletionTokens, PromptTokens, Usage};
 
 /// Resolves every journal in the folder whose owner is dead. Blocks. What the store acknowledges later is freed then; a journal is deleted
-/// once nothing stands in it, and put aside when something in it could not be believed.
+/// once nothing stands in it, and put aside when something in it could not be believed. A debit that the store acknowledged a short while ago
+/// stays, also beyond the end of this process ([`kept`]).
 pub fn recover(folder: &Path, ledger: &Ledger) -> RecoverReport {
     recover_beside(folder, ledger, None)
 }
@@ -38,12 +40,12 @@ pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverRepor
 fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> RecoverReport {
     let mut report = RecoverReport::default();
     let (mut dead, mut others_live) = (Vec::new(), false);
-    let (paths, is_whole) = journals(folder, &mut report);
+    let (paths, is_whole) = journals(folder, &[EXTENSION, KEPT_EXTENSION], &mut report);
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
         match JournalFile::adopt(path) {
             Ok(None) => others_live |= path.exists(),
             Ok(Some(file)) => {
-                report.journals += 1;
+                report.journals += u64::from(!file.is_kept());
                 dead.push(Arc::new(file));
             }
             Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
@@ -77,9 +79,28 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> Recover
     report
 }
 
+/// How many debits stand in journals of processes that have ended though the store has acknowledged them, for it may still lose them; and
+/// when it acknowledged the last of them. None when none does.
+pub fn kept(folder: &Path) -> Option<(u64, Timestamp)> {
+    let (paths, _) = journals(folder, &[KEPT_EXTENSION], &mut RecoverReport::default());
+    let (mut debits, mut last) = (0_u64, None::<Timestamp>);
+    for path in paths {
+        match JournalFile::adopt(&path) {
+            Ok(Some(file)) => {
+                let (count, latest) = file.kept();
+                debits += count;
+                last = last.max(latest);
+            }
+            Ok(None) => {} // It is another process', which lives.
+            Err(error) => log::warn!("{}: {error}", path.display()),
+        }
+    }
+    last.map(|last| (debits, last))
+}
+
 /// Holds, in the ledger that this process has taken over, what the calls of the processes before it hold.
 pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
-    for path in journals(folder, &mut RecoverReport::default()).0 {
+    for path in journals(folder, &[EXTENSION], &mut RecoverReport::default()).0 {
         let file = match JournalFile::peek(&path) {
             Ok(file) => file,
             Err(error) => {
@@ -110,7 +131,7 @@ pub fn hold_for_predecessors(folder: &Path, ledger: &Ledger) {
 pub(super) fn follow_predecessors(folder: &Path, ledger: &Embedded, own: Option<&Path>) {
     // A call that the process before makes after this look must not be taken for one that ended.
     let held = ledger.holds_of_predecessors();
-    let (paths, is_whole) = journals(folder, &mut RecoverReport::default());
+    let (paths, is_whole) = journals(folder, &[EXTENSION], &mut RecoverReport::default());
     let mut running = HashSet::new();
     let mut ended = Vec::new();
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
@@ -168,7 +189,7 @@ fn resolve(files: &[Arc<JournalFile>], ledger: &Ledger, report: &mut RecoverRepo
             match file.slot(number).map(|slot| unsafe { slot.read() }) {
                 None | Some(Ok(None)) => {}
                 Some(Ok(Some(found))) => {
-                    file.count_found();
+                    file.count_call(number);
                     calls.push((file, number, found));
                 }
                 Some(Err(error)) => {
@@ -296,9 +317,9 @@ fn made_debit(
     })
 }
 
-/// The journals in the folder, oldest first, and whether that is all of them. What a process left that died while it made its journal is
-/// deleted.
-fn journals(folder: &Path, report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
+/// The journals in the folder that are named so, oldest first, and whether that is all of them. What a process left that died while it made
+/// its journal is deleted.
+fn journals(folder: &Path, extensions: &[&str], report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return (Vec::new(), true),
@@ -317,7 +338,7 @@ fn journals(folder: &Path, report: &mut RecoverReport) -> (Vec<PathBuf>, bool) {
             continue; // Somebody else's file.
         }
         match path.extension().and_then(|extension| extension.to_str()) {
-            Some(EXTENSION) => journals.push(path),
+            Some(extension) if extensions.contains(&extension) => journals.push(path),
             Some("new" | "prompts") => JournalFile::delete_if_unfinished(&path),
             _ => {}
         }

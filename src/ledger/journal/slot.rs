@@ -31,7 +31,8 @@ pub(super) struct Slot {
     delivered: AtomicU64,
     /// Prompt tokens that the provider reported, with their check.
     prompt: AtomicU64,
-    /// What is held, in 10^-12 credit; 0 until it is granted. Only read from a living process, so it has no check.
+    /// What is held, in 10^-12 credit; 0 until it is granted. Below 0: nothing any more, for the store acknowledged the debit so many
+    /// milliseconds after 1970, and may still lose it. Only read from a living process, and for how long that is, so it has no check.
     held: AtomicI64,
     intent: UnsafeCell<[u8; INTENT_BYTES]>,
     debit: UnsafeCell<[u8; DEBIT_BYTES]>,
@@ -167,7 +168,20 @@ impl Slot {
 
     /// What is held.
     pub(super) fn held(&self) -> Credits {
-        Credits::from_pico(self.held.load(Ordering::Acquire))
+        Credits::from_pico(self.held.load(Ordering::Acquire).max(0))
+    }
+
+    /// When the store acknowledged the debit, which it may still lose; none for a call of which that is not said.
+    pub(super) fn kept_since(&self) -> Option<Timestamp> {
+        let held = self.held.load(Ordering::Acquire);
+        let is_kept = held < 0 && self.state.load(Ordering::Acquire) != state::FREE;
+        is_kept.then(|| Timestamp(held.saturating_neg()))
+    }
+
+    /// Writes when the store acknowledged the debit; none when that is in doubt.
+    pub(super) fn keep_since(&self, since: Option<Timestamp>) {
+        let held = since.map_or(0, |since| since.0.max(1).saturating_neg());
+        self.held.store(held, Ordering::Release);
     }
 
     /// When the call came that stands here; none when the slot is free. Anybody may ask.

@@ -197,11 +197,11 @@ impl RedisLedger {
         // The hold's life begins when Redis makes it, which is later.
         let asked_ms = shared.now_ms();
         let unsettled_max = shared.shards.share(options.unsettled_max);
-        shared
-            .shards
-            .of(account)
-            .queue
-            .check(asked_ms, unsettled_max, options.unsettled_age_max)?;
+        {
+            let shard = shared.shards.of(account);
+            shard.eviction.check(&shard.address)?;
+            shard.queue.check(asked_ms, unsettled_max, options.unsettled_age_max)?;
+        }
         let waited_ms = account.waited_ms(asked_ms);
         if Duration::from_millis(waited_ms) > options.unsettled_age_max {
             let why =
@@ -282,6 +282,7 @@ impl RedisLedger {
     ) {
         let number = number.unwrap_or_else(|| self.next_number(account));
         entry.owe(&debit, number);
+        let is_written_out = entry.is_told();
         let shard = self.shared.shards.queue_of(account);
         shard.queue.settle(QueuedDebit {
             account: Arc::clone(account),
@@ -291,7 +292,7 @@ impl RedisLedger {
             number,
             origin,
             is_doubted: origin == Origin::Adopted,
-            is_written_out: false,
+            is_written_out,
             sent: 0,
             queued_ms: self.shared.now_ms().max(1),
             entry,
@@ -303,8 +304,9 @@ impl RedisLedger {
         self.shared.cache.account(account)
     }
 
-    /// Settles or releases a call that a dead process left.
-    pub(super) fn take_over(&self, account: &Arc<Account>, hold: RequestId, orphan: Orphan, entry: Entry) {
+    /// Settles or releases a call that a dead process left. False when Redis had acknowledged its debit.
+    pub(super) fn take_over(&self, account: &Arc<Account>, hold: RequestId, orphan: Orphan, entry: Entry) -> bool {
+        let is_new = entry.kept_since().is_none();
         match orphan {
             // Its reserve may be on its way still, from a process that died a moment ago.
             Orphan::Held { number } => {
@@ -317,6 +319,12 @@ impl RedisLedger {
                 self.queue(account, (hold, None), (number, origin), debit, entry);
             }
         }
+        is_new
+    }
+
+    /// For how long Redis may lose what it has acknowledged.
+    pub(super) fn replay(&self) -> Duration {
+        self.shared.options.replay
     }
 
     pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {

@@ -34,7 +34,7 @@ pub(super) struct QueuedDebit {
     pub(super) sent: u32,
     /// When it was queued, by the ledger's monotonic clock.
     pub(super) queued_ms: u64,
-    /// Closed once Redis has acknowledged it.
+    /// Kept once Redis has acknowledged it, and closed when Redis cannot lose it any more.
     pub(super) entry: Entry,
 }
 

@@ -1,15 +1,15 @@
 //! Settlements that Redis acknowledged a short while ago: it may still lose them.
 //!
 //! A Redis that restarts or fails over can come back without its last moments. Then these are sent again, which changes nothing
-//! where they are not missing. Until then they stand in the journal, so that a gateway that dies in the same minute as its Redis loses
-//! nothing either.
+//! where they are not missing. Until then they stand in the journal, so that a gateway that ends in the same minute as its Redis loses
+//! nothing either, whether it dies or is stopped: whoever starts next finds them there.
 
 use std::collections::VecDeque;
 use std::time::Duration;
 
 use super::account::Account;
 use super::admission_breaker::millis;
-use super::queue::{Origin, QueuedDebit};
+use super::queue::QueuedDebit;
 use crate::pure::numbers::ProducerId;
 
 /// The settlements of the last while, oldest first.
@@ -30,16 +30,11 @@ impl ReplayBuffer {
         }
     }
 
-    /// Keeps a settlement acknowledged at `now_ms`.
+    /// Keeps a settlement acknowledged at `now_ms`. When this ends, it stays in the journal.
     pub(super) fn push(&mut self, mut debit: QueuedDebit, now_ms: u64) {
         self.tend(now_ms);
         while self.acknowledged.len() >= self.most {
             self.let_go();
-        }
-        match debit.origin {
-            Origin::Own => debit.entry.acknowledged(),
-            // A journal of a dead process is deleted once Redis has all of it.
-            Origin::Adopted => debit.entry.close(),
         }
         // It would keep the memory of the call's task as long, and saves Redis work only where the hold is there.
         debit.known = None;
@@ -51,13 +46,6 @@ impl ReplayBuffer {
     pub(super) fn tend(&mut self, now_ms: u64) {
         let oldest = now_ms.saturating_sub(millis(self.keep));
         while self.acknowledged.front().is_some_and(|(at, _)| *at < oldest) {
-            self.let_go();
-        }
-    }
-
-    /// Lets go of everything: this process ends, and Redis has all of it.
-    pub(super) fn release(&mut self) {
-        while !self.acknowledged.is_empty() {
             self.let_go();
         }
     }

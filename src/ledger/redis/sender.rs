@@ -160,9 +160,6 @@ impl Settler {
                 let is_done = self.shard.queue.unsettled() == 0 && is_sent;
                 // Another shard may hand over what it still has.
                 let is_over = now >= end || is_done && self.shared.shards.unsettled() == 0;
-                if is_done && is_over {
-                    self.ring.release();
-                }
                 if is_over {
                     return;
                 }
@@ -264,13 +261,14 @@ impl Settler {
         if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
             return Some((connection, number));
         }
-        let Some(server) = in_time(self.shared.options.timeout, server_health::identity(&mut connection)).await else {
+        let Some(facts) = in_time(self.shared.options.timeout, server_health::facts(&mut connection)).await else {
             self.line.give_up(number);
             self.is_away();
             return None;
         };
+        self.shard.eviction.heard(&self.shard.address, &facts);
         self.shard.guard.answered();
-        self.asked_server(server);
+        self.asked_server(server_health::identity(&facts));
         self.asked = (number, self.shared.now_ms());
         Some((connection, number))
     }

@@ -2,6 +2,7 @@
 //! published of changes.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -41,6 +42,37 @@ impl Change {
             Some(("key", hex)) => KeyDigest::from_hex(hex).map(Change::Key),
             Some(("account", id)) => id.parse().ok().map(Change::Account),
             _ => (text == "maintenance").then_some(Change::Maintenance),
+        }
+    }
+}
+
+/// Whether a server may evict keys when its memory is full, as it said last. The one that was fit at the start may be told to, or be replaced
+/// by one that does.
+#[derive(Debug, Default)]
+pub(super) struct Eviction(AtomicBool);
+
+impl Eviction {
+    /// Takes what the server says of itself. It is told once when it may evict keys, and once when it does no more.
+    pub(super) fn heard(&self, node: &Address, facts: &Facts) {
+        let policy = evicts_by(facts);
+        match (self.0.swap(policy.is_some(), Ordering::Relaxed), policy) {
+            (false, Some(policy)) => log::error!(
+                "MONEY: {node:?} may evict keys (maxmemory-policy {policy}) and so lose money, new paid calls are refused: \
+                 set maxmemory-policy noeviction"
+            ),
+            (true, None) => log::warn!("{node:?} evicts no keys any more, calls are admitted again"),
+            (true, Some(_)) | (false, None) => {}
+        }
+    }
+
+    /// # Errors
+    /// While the server may evict keys: then no more calls may be admitted.
+    pub(super) fn check(&self, node: &Address) -> Result<(), StoreError> {
+        match self.0.load(Ordering::Relaxed) {
+            true => Err(unavailable(&format!(
+                "{node:?} may evict keys: its maxmemory-policy has to be noeviction"
+            ))),
+            false => Ok(()),
         }
     }
 }
@@ -113,15 +145,14 @@ pub(super) async fn check_servers(shared: &Shared) -> Result<(), StoreError> {
 /// # Errors
 /// When the server evicts keys.
 fn check(node: &Address, facts: &Facts) -> Result<(), StoreError> {
+    if let Some(policy) = evicts_by(facts) {
+        return Err(unavailable(&format!(
+            "{node:?} may evict keys (maxmemory-policy {policy}) and so lose money: set maxmemory-policy noeviction"
+        )));
+    }
     let fact = |name: &str| facts.get(name).map(String::as_str);
-    match (fact("maxmemory"), fact("maxmemory_policy")) {
-        (Some("0"), _) | (_, Some("noeviction")) => {}
-        (Some(_), Some(policy)) => {
-            return Err(unavailable(&format!(
-                "{node:?} may evict keys (maxmemory-policy {policy}) and so lose money: set maxmemory-policy noeviction"
-            )));
-        }
-        _ => log::warn!("{node:?} does not tell its maxmemory-policy: it has to be noeviction"),
+    if fact("maxmemory") != Some("0") && fact("maxmemory_policy") != Some("noeviction") {
+        log::warn!("{node:?} does not tell its maxmemory-policy: it has to be noeviction");
     }
     if fact("aof_enabled") != Some("1") {
         log::warn!(
@@ -131,17 +162,22 @@ fn check(node: &Address, facts: &Facts) -> Result<(), StoreError> {
     Ok(())
 }
 
+/// The policy by which the server evicts keys when its memory is full; none when it evicts none, or does not tell.
+fn evicts_by(facts: &Facts) -> Option<&str> {
+    let (most, policy) = (facts.get("maxmemory")?, facts.get("maxmemory_policy")?);
+    (most != "0" && policy != "noeviction").then_some(policy.as_str())
+}
+
 /// Which server this is. One that is restarted, or takes another's place, is not one that was there before.
-pub(super) async fn identity(connection: &mut Connection) -> RedisResult<String> {
-    let facts = facts(connection).await?;
+pub(super) fn identity(facts: &Facts) -> String {
     let fact = |name: &str| facts.get(name).map_or("", String::as_str);
-    Ok(format!("{} {}", fact("run_id"), fact("master_replid")))
+    format!("{} {}", fact("run_id"), fact("master_replid"))
 }
 
 /// What a server says of itself.
-type Facts = BTreeMap<String, String>;
+pub(super) type Facts = BTreeMap<String, String>;
 
-async fn facts(connection: &mut Connection) -> RedisResult<Facts> {
+pub(super) async fn facts(connection: &mut Connection) -> RedisResult<Facts> {
     let answer = connection.send(&redis::cmd("INFO")).await?;
     let lines = reply::text(&answer).unwrap_or_default().lines();
     let facts = lines.filter_map(|line| line.split_once(':'));
@@ -169,6 +205,32 @@ mod tests {
             assert_eq!(Change::parse(&change.text()), Some(change));
         }
         assert_eq!(Change::parse("weather sunny"), None);
+    }
+
+    #[test]
+    fn a_server_that_comes_to_evict_keys_is_told_once_and_once_that_it_does_no_more() {
+        let node = Address::parse("redis://a:1", None, Duration::from_secs(1)).unwrap();
+        let eviction = Eviction::default();
+        let told = |most: &str, policy: &str| {
+            let facts = [("maxmemory", most), ("maxmemory_policy", policy)];
+            let facts = Facts::from(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
+            let lines = logged(|| eviction.heard(&node, &facts));
+            (lines, eviction.check(&node).is_err())
+        };
+        let evicts = "ERROR MONEY: a:1 may evict keys (maxmemory-policy volatile-lru) and so lose money, new paid calls are refused: \
+                      set maxmemory-policy noeviction";
+        let is_over = "WARN a:1 evicts no keys any more, calls are admitted again";
+        for (most, policy, line, is_refused) in [
+            ("0", "volatile-lru", None, false),
+            ("7", "noeviction", None, false),
+            ("7", "volatile-lru", Some(evicts), true),
+            ("7", "allkeys-lru", None, true),
+            ("7", "noeviction", Some(is_over), false),
+            ("7", "noeviction", None, false),
+        ] {
+            let expected: Vec<String> = line.into_iter().map(str::to_owned).collect();
+            assert_eq!(told(most, policy), (expected, is_refused), "{most} {policy}");
+        }
     }
 
     #[test]

@@ -21,6 +21,7 @@ use super::account::Account;
 use super::admission_breaker::AdmissionBreaker;
 use super::options::unavailable;
 use super::queue::Queue;
+use super::server_health::Eviction;
 use super::slots::{Elsewhere, Layout};
 use super::url::Address;
 use crate::ledger::StoreError;
@@ -33,6 +34,8 @@ pub(super) struct Shard {
     pub(super) address: Address,
     pub(super) guard: AdmissionBreaker,
     pub(super) queue: Queue,
+    /// Whether it may evict keys: then no calls are admitted.
+    pub(super) eviction: Eviction,
 }
 
 /// All of them.
@@ -83,6 +86,7 @@ impl Shard {
             address,
             guard: AdmissionBreaker::new(waiting_max, started),
             queue: Queue::new(),
+            eviction: Eviction::default(),
         })
     }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::ledger::journal::segments::Segments;
 use crate::ledger::journal::slot::{Found, FoundStage, PromptPlace};
+use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::{debit, request_at};
 use crate::pure::numbers::Birth;
 
@@ -118,6 +119,63 @@ fn a_call_whose_end_the_store_knows_is_counted_as_unknown_no_more_until_that_is_
     assert_eq!(standing(), (1, Some(time(3))));
     third.close();
     assert_eq!(standing(), (0, None));
+}
+
+/// A store that may lose its last moments: what it has acknowledged stays beyond the end of the process.
+#[test]
+fn a_journal_of_which_the_store_has_all_gets_another_name_and_is_deleted_when_it_is_free() {
+    let mut rig = Rig::new();
+    let folder = rig.folder.path().to_owned();
+    let process = rig.process();
+    let [mut first, mut second] = [1, 2].map(|n| process.begin_as(request_at(n, NOW), PROMPT));
+    let close = || logged(|| process.journal.close()).len();
+    let there = || ["journal", "prompts", "acknowledged"].map(|extension| rig.files(extension).len());
+    first.keep(NOW);
+    assert_eq!((first.kept_since(), second.kept_since()), (Some(NOW), None));
+    assert_eq!(
+        (process.journal.depth(), close(), there()),
+        (1, 1, [1, 1, 0]),
+        "one is unknown"
+    );
+    second.keep(NOW.plus_millis(5));
+    assert_eq!((process.journal.depth(), close(), there()), (0, 0, [0, 0, 1]));
+    assert_eq!(recover::kept(&folder), None, "its owner lives");
+    first.doubted();
+    assert_eq!((first.kept_since(), process.journal.depth(), close()), (None, 1, 1));
+    first.keep(NOW.plus_millis(7));
+    second.close();
+    assert_eq!((close(), there()), (0, [0, 0, 1]));
+    drop((first, second));
+    rig.process = None;
+    assert_eq!(recover::kept(&folder), Some((1, NOW.plus_millis(7))));
+
+    let path = rig.files("acknowledged").remove(0);
+    let file = super::damage::adopted(&path);
+    assert!(file.is_kept());
+    file.count_call(0);
+    file.release(0, Default::default());
+    assert!(!path.exists());
+}
+
+/// One that was restored may have the name that an adopted one had, whose calls are other ones.
+#[test]
+fn a_dead_journal_of_which_the_store_has_all_leaves_its_name() {
+    let mut rig = Rig::new();
+    die(vec![rig.call(1), rig.call(2)]);
+    rig.process = None;
+    let path = rig.files("journal").remove(0);
+    let file = super::damage::adopted(&path);
+    [0, 1].into_iter().for_each(|slot| file.count_call(slot));
+    file.keep(0, NOW);
+    assert!(path.exists() && !file.is_kept());
+    file.keep(1, NOW);
+    assert!(!path.exists() && file.is_kept());
+    assert_eq!(rig.files("prompts").len(), 0);
+    std::fs::write(&path, "another").unwrap();
+    [0, 1]
+        .into_iter()
+        .for_each(|slot| file.release(slot, Default::default()));
+    assert_eq!((rig.files("acknowledged").len(), path.exists()), (0, true));
 }
 
 #[test]

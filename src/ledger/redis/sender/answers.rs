@@ -21,6 +21,7 @@ use crate::pure::account::Settled;
 use crate::pure::ids::{AccountId, RequestId};
 use crate::pure::money::Credits;
 use crate::pure::numbers::{Birth, ProducerId, RULES};
+use crate::pure::time::Timestamp;
 
 impl Settler {
     /// Lets go of what is acknowledged and keeps the rest in front, in order. What waits for a slot that moves is put aside.
@@ -105,6 +106,16 @@ impl Settler {
                 kept.push(Work::Settle(debit));
                 return true;
             }
+            // Redis had it, long ago: this is another Redis, or one that was emptied, and nobody will make the account again for it.
+            Some(Ok(SettleReply::NoAccount)) if debit.entry.kept_since().is_some_and(|at| self.is_past_replay(at)) => {
+                let (account, cost) = (debit.account.id(), debit.debit.cost);
+                log::error!(
+                    "MONEY: the account {account} is not in Redis, which had acknowledged the debit of request {} ({cost}): its journal is kept",
+                    debit.hold
+                );
+                self.suspend(debit);
+                return true;
+            }
             Some(Ok(SettleReply::NoAccount)) => {
                 let account = debit.account.id();
                 log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
@@ -159,7 +170,20 @@ impl Settler {
             self.met.push(Arc::clone(&debit.account));
         }
         receipts::write_out(&self.shared, &mut debit, with.at);
+        let (at, before) = (self.shared.options.clock.now(), debit.entry.kept_since());
+        // A process before this one had heard it, and Redis has it still: it may lose it no longer than that one would have waited.
+        let before = before.filter(|_| matches!(with.settled, Settled::Already));
+        if before.is_some_and(|before| self.is_past_replay(before)) {
+            return debit.entry.close();
+        }
+        debit.entry.keep(before.map_or(at, |before| before.min(at)));
         self.ring.push(debit, now);
+    }
+
+    /// Whether Redis had what it acknowledged then for so long that it loses it no more.
+    fn is_past_replay(&self, acknowledged: Timestamp) -> bool {
+        let age = self.shared.options.clock.now().since(acknowledged);
+        u64::try_from(age).is_ok_and(|age| age > millis(self.shared.options.replay))
     }
 
     /// Whether a release is acknowledged, or the next try is another; else it is kept.
@@ -249,11 +273,26 @@ impl Settler {
             kept.push(Work::Settle(debit));
             return;
         }
+        if debit.entry.kept_since().is_some() {
+            log::warn!(
+                "the debit of request {} ({}) was acknowledged longer ago than Redis remembers its gateway: it was taken",
+                debit.hold,
+                debit.debit.cost
+            );
+            debit.account.end();
+            self.shard.queue.settled();
+            return debit.entry.close();
+        }
         log::error!(
             "MONEY: the debit of request {} ({}) comes too late to know whether it was taken before: it is not taken, its journal is kept",
             debit.hold,
             debit.debit.cost
         );
+        self.suspend(debit);
+    }
+
+    /// Nobody will send it any more.
+    fn suspend(&self, debit: QueuedDebit) {
         debit.account.end();
         self.shard.queue.settled();
         debit.entry.suspend();

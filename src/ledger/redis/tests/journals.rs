@@ -1,19 +1,21 @@
 //! What stands in the journal of a process whose ledger is in Redis.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{node, patient};
+use super::{node, on_node, patient};
 use crate::clock::Clock;
+use crate::ledger::journal::recover::{kept, recover};
 use crate::ledger::journal::{Entry, Intent, Journal};
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::{RedisServer, until};
-use crate::ledger::tests::rig::{block_on, caller_of, credits, debit, request_at};
+use crate::ledger::tests::rig::{audit_is_clean, block_on, caller_of, credits, debit, request_at};
 use crate::ledger::{Caller, Hold, Ledger, StoreError};
 use crate::pure::account::{Denial, ReserveRequest};
 use crate::pure::limits::LimitOverrides;
-use crate::pure::money::{ListPrice, Markup, Pricing, ProviderPrice};
+use crate::pure::money::{Credits, ListPrice, Markup, Pricing, ProviderPrice};
+use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 use crate::pure::request_body::{Endpoint, PromptLimits};
 
 /// A gateway with a journal, and an account with one credit.
@@ -67,11 +69,6 @@ impl Gateway {
         };
         block_on(self.caller.reserve_journaled(&request, self.begin(&request)))
     }
-
-    fn files(&self) -> Vec<PathBuf> {
-        let entries = std::fs::read_dir(self.folder.path()).unwrap();
-        entries.map(|entry| entry.unwrap().path()).collect()
-    }
 }
 
 #[test]
@@ -97,31 +94,105 @@ fn a_call_that_gets_nothing_leaves_nothing() {
 
 /// What Redis has acknowledged stands there for as long as Redis may lose it.
 #[test]
-fn what_redis_has_leaves_the_journal_after_a_while_and_at_the_end() {
-    let brief = Options {
+fn what_redis_has_leaves_the_journal_after_a_while() {
+    let gateway = Gateway::new(brief());
+    let hold = gateway.reserve(1, "0.1").unwrap().unwrap();
+    hold.settle(debit("0.1"));
+    until("Redis has it", || gateway.journal.depth() == 0);
+    assert_eq!(block_on(gateway.caller.figures()).unwrap().balance, credits("0.9"));
+    until("it has left", || {
+        gateway.journal.close();
+        extensions(gateway.folder.path()).is_empty()
+    });
+}
+
+/// A stop is no reason to let go of it earlier.
+#[test]
+fn what_redis_loses_after_a_stop_is_taken_by_the_next_start() {
+    let gateway = Gateway::new(patient());
+    assert_eq!(gateway.server.ask("SAVE"), ["+OK"]);
+    let hold = gateway.reserve(1, "0.1").unwrap().unwrap();
+    hold.settle(debit("0.1"));
+    until("Redis has it", || gateway.journal.depth() == 0);
+    assert_eq!(extensions(gateway.folder.path()), ["journal", "prompts"]);
+    let Gateway {
+        server,
+        ledger,
+        caller,
+        journal,
+        folder,
+    } = gateway;
+    ledger.close();
+    journal.close();
+    drop(journal);
+    is_taken_after_each_loss(server, &caller, folder.path());
+}
+
+/// The same for what a dead process owed, once whoever took it over has stopped, or a recovery by hand is over.
+#[test]
+fn what_redis_loses_after_a_recovery_is_taken_by_the_next_start() {
+    let gateway = Gateway::new(patient());
+    assert_eq!(gateway.server.ask("SAVE"), ["+OK"]);
+    let now = Clock::System.now();
+    let request = ReserveRequest {
+        id: request_at(1, now),
+        ..super::request(1, "0.1")
+    };
+    let mut entry = gateway.begin(&request);
+    let producer = ProducerId::new(Birth::at(now), 7);
+    entry.owe(&debit("0.1"), CallNumber::new(producer, 1));
+    drop(entry);
+    let Gateway {
+        server,
+        ledger,
+        caller,
+        journal,
+        folder,
+    } = gateway;
+    ledger.close();
+    drop(journal);
+    assert_eq!(extensions(folder.path()), ["journal", "prompts"]);
+    let next = node(&server, patient());
+    let report = recover(folder.path(), &next);
+    assert_eq!((report.journals, report.settled, report.already), (1, 1, 0));
+    next.close();
+    is_taken_after_each_loss(server, &caller, folder.path());
+}
+
+/// The server comes back as it was saved, again and again. Once it can lose the debit no more, nothing is left in the folder.
+fn is_taken_after_each_loss(mut server: RedisServer, caller: &Caller, folder: &Path) {
+    for _ in 0..2 {
+        assert_eq!(extensions(folder), ["acknowledged"], "Redis may still lose it");
+        assert_eq!(kept(folder).map(|(debits, _)| debits), Some(1));
+        server.restart();
+        let next = node(&server, patient());
+        let report = recover(folder, &next);
+        assert_eq!((report.journals, report.settled, report.already), (0, 0, 1));
+        let figures = block_on(on_node(&next, caller).figures()).unwrap();
+        assert_eq!((figures.balance, figures.held), (credits("0.9"), Credits::ZERO));
+        next.close();
+    }
+    let next = node(&server, brief());
+    recover(folder, &next);
+    until("it has left", || extensions(folder).is_empty());
+    assert_eq!(kept(folder), None);
+    let figures = block_on(on_node(&next, caller).figures()).unwrap();
+    assert_eq!(figures.balance, credits("0.9"));
+    audit_is_clean(&next);
+}
+
+/// Redis is not thought to lose what it had for this long.
+fn brief() -> Options {
+    Options {
         replay: Duration::from_millis(1),
         ..patient()
-    };
-    for (options, ends) in [(brief, false), (patient(), true)] {
-        let gateway = Gateway::new(options);
-        let settle = |n| {
-            let hold = gateway.reserve(n, "0.1").unwrap().unwrap();
-            hold.settle(debit("0.1"));
-        };
-        settle(1);
-        until("Redis has it", || gateway.journal.depth() == 0);
-        assert_eq!(block_on(gateway.caller.figures()).unwrap().balance, credits("0.9"));
-        if ends {
-            gateway.journal.close();
-            assert_eq!(gateway.files().len(), 2, "Redis may still lose it");
-            gateway.ledger.close();
-            gateway.journal.close();
-            assert_eq!(gateway.files(), [""; 0].map(PathBuf::from));
-        } else {
-            until("it has left", || {
-                gateway.journal.close();
-                gateway.files().is_empty()
-            });
-        }
     }
+}
+
+fn extensions(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let extension = |path: PathBuf| path.extension().unwrap().to_str().unwrap().to_owned();
+    let mut extensions: Vec<String> = entries.map(|entry| extension(entry.unwrap().path())).collect();
+    extensions.sort();
+    extensions
 }

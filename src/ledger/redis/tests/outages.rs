@@ -118,6 +118,35 @@ fn a_redis_that_evicts_is_refused() {
     drop(store(&server, brisk()));
 }
 
+/// Somebody sets another policy after the start, or a replica that has one is promoted: what is owed is still taken, and nothing is admitted.
+#[test]
+fn a_redis_that_comes_to_evict_admits_no_calls_until_it_does_so_no_more() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    let caller = caller_of(&ledger, "acme", "100", LimitOverrides::default());
+    let running = block_on(caller.reserve(&request(1, "1"))).unwrap().unwrap();
+    let mut n = 10;
+    let mut reserve = || {
+        n += 1;
+        let held = block_on(caller.reserve(&request(n, "0.5")))?;
+        held.unwrap().release();
+        Ok::<_, StoreError>(())
+    };
+    assert_eq!(server.ask("CONFIG SET maxmemory 200mb"), ["+OK"]);
+    reserve().unwrap();
+    assert_eq!(server.ask("CONFIG SET maxmemory-policy volatile-lru"), ["+OK"]);
+    until("calls are refused", || {
+        reserve().is_err_and(|error| error.to_string().contains("noeviction"))
+    });
+    running.settle(debit("1"));
+    let figures = block_on(caller.figures()).unwrap();
+    assert_eq!((figures.balance, figures.held), (credits("99"), Credits::ZERO));
+    assert!(reserve().is_err());
+    assert_eq!(server.ask("CONFIG SET maxmemory-policy noeviction"), ["+OK"]);
+    until("calls are admitted again", || reserve().is_ok());
+    audit_is_clean(&ledger);
+}
+
 /// The rights that conf/README.md names are enough for all that a gateway and its commands do.
 #[test]
 fn a_user_with_few_rights_suffices() {

@@ -1,6 +1,9 @@
 //! What Redis may have taken already is looked up before it is sent.
 
+use super::working::journaled;
 use super::*;
+use crate::ledger::journal::{Journal, recover};
+use crate::ledger::tests::logged::logged;
 
 fn doubted(account: &Arc<Account>, number: u64) -> QueuedDebit {
     QueuedDebit {
@@ -137,4 +140,70 @@ fn each_of_many_accounts_is_looked_up() {
     block_on(settler.look_up_doubted());
     assert_eq!((settler.backlog.len(), shared.shards.unsettled()), (600, 600));
     assert!(!last.is_under_way(), "the last in the order of names is known");
+}
+
+/// Of a process that has ended, which had heard so long ago that Redis has it.
+fn adopted(journal: &Journal, account: &Arc<Account>, number: u64, ago_ms: i64) -> QueuedDebit {
+    let mut entry = journaled(journal, account);
+    entry.keep(NOW.plus_millis(-ago_ms));
+    QueuedDebit {
+        origin: Origin::Adopted,
+        entry,
+        ..doubted(account, number)
+    }
+}
+
+/// By the time at which it was acknowledged, however late this process finds it.
+#[test]
+fn what_was_acknowledged_long_ago_leaves_the_journal_once_it_is_known_and_all_else_stays() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let acme = make(&shared, "100");
+    let shard = shared.shards.all().remove(0);
+    shard.queue.settle(settlement(&acme, 1));
+    send_all(&mut settler(&shared), &server);
+    for (number, ago_ms, kept_since) in [
+        (1, 60_000, Some(NOW.plus_millis(-60_000))),
+        (1, 60_001, None),
+        (2, 60_001, Some(NOW)),
+        (1, -1, Some(NOW)),
+    ] {
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path());
+        let mut settler = settler(&shared);
+        shard.queue.settle(adopted(&journal, &acme, number, ago_ms));
+        send_all(&mut settler, &server);
+        assert_eq!(shared.shards.unsettled(), 0);
+        journal.close();
+        drop((settler, journal));
+        let kept = recover::kept(folder.path());
+        assert_eq!(kept, kept_since.map(|since| (1, since)), "{number} {ago_ms}");
+    }
+    assert_eq!(balance(&shared, &acme), credits("98"));
+}
+
+/// Another Redis, or one that was emptied: its account will not come back for this, and calls must not be refused for it.
+#[test]
+fn what_redis_had_of_an_account_that_is_not_there_waits_only_as_long_as_redis_may_lose_it() {
+    let server = RedisServer::start();
+    for (ago_ms, waiting) in [(60_000, 1), (60_001, 0)] {
+        let shared = opened(&server);
+        let nobody = account(&shared, "nobody");
+        let folder = tempfile::tempdir().unwrap();
+        let journal = Journal::open(folder.path());
+        let mut settler = settler(&shared);
+        shared
+            .shards
+            .all()
+            .remove(0)
+            .queue
+            .settle(adopted(&journal, &nobody, 1, ago_ms));
+        let lines = logged(|| {
+            send_all(&mut settler, &server);
+        });
+        let told = |line: &&String| line.starts_with("ERROR MONEY: the account nobody is not in Redis");
+        assert_eq!(lines.iter().filter(told).count(), 1, "{lines:?}");
+        assert_eq!((settler.later.len(), shared.shards.unsettled()), (waiting, waiting));
+        assert_eq!(nobody.is_under_way(), waiting > 0);
+    }
 }
