@@ -61,6 +61,7 @@ use crate::pure::account::{Denial, Granted, Look, ReserveRequest, Scope};
 use crate::pure::ids::KeyDigest;
 use crate::pure::limits::{Limits, RateView};
 use crate::pure::money::Credits;
+use crate::pure::time::Timestamp;
 
 /// The ledger in memory, with its thread.
 #[derive(Debug)]
@@ -177,6 +178,10 @@ impl Embedded {
         }
         let looked = state.look(look, self.shared.clock.now());
         looked.inspect_err(|denial| self.refused(cell, denial, look.quota))
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.clock.now()
     }
 
     pub(super) fn recovered(&self, report: RecoverReport) {

@@ -42,10 +42,10 @@ pub(crate) enum Refused {
     },
 }
 
-/// By which times an event is raised, and others are forgotten.
+/// By which times an event is raised or claimed, and others are forgotten.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct EventTimes {
-    /// What the clock says: when it happened.
+    /// What the clock says: when that happened.
     pub(super) clock: Timestamp,
     /// What time it is as far as that is known: what is too old by then is forgotten. A clock that is ahead for a moment would have all go.
     pub(super) known: Timestamp,
@@ -168,13 +168,15 @@ impl Event {
             account,
             data,
             deliveries: Vec::new(),
+            claimed: None,
             is_too_old: false,
         }
     }
 
-    /// Marks one that is too old by the ledger's own time.
-    pub(in crate::ledger) fn claimed_at(&mut self, known: Timestamp) {
-        self.is_too_old = known.since(self.at) > KEEP_MS;
+    /// Says when it was claimed, and whether it is too old by the ledger's own time.
+    pub(in crate::ledger) fn claimed_at(&mut self, at: EventTimes) {
+        self.claimed = Some(at.clock);
+        self.is_too_old = at.known.since(self.at) > KEEP_MS;
     }
 }
 

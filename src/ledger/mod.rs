@@ -42,7 +42,7 @@ use crate::pure::ids::{AccountId, KeyDigest, KeyId, RequestId};
 use crate::pure::receipt::Receipt;
 use crate::pure::time::{Days, Timestamp};
 
-use self::admin::{AdminError, AdminOp, AdminReply, ReceiptPage, ReceiptQuery, RecoverReport};
+use self::admin::{AdminError, AdminOp, AdminReply, AuditReport, ReceiptPage, ReceiptQuery, RecoverReport};
 pub use self::caller::{Caller, FoundKey};
 pub use self::cover::Uncovered;
 pub use self::error::StoreError;
@@ -157,6 +157,14 @@ impl Ledger {
         match self {
             Ledger::Embedded(_) => Timestamp(i64::MAX),
             Ledger::Redis(store) => store.hold_expiry(now),
+        }
+    }
+
+    /// What time it is by the ledger, as far as that is known here: by this its keys and tokens expire. Asks nobody.
+    pub fn now(&self) -> Timestamp {
+        match self {
+            Ledger::Embedded(store) => store.now(),
+            Ledger::Redis(store) => store.now(),
         }
     }
 
@@ -308,6 +316,22 @@ impl Ledger {
         match self {
             Ledger::Embedded(store) => store.run(op).await,
             Ledger::Redis(store) => Box::pin(store.run(op)).await,
+        }
+    }
+
+    /// Audits the books, if that was not done in the last `every`; else says what it found, and how long ago. Of several gateways over one store
+    /// one does it, and the others wait for it.
+    ///
+    /// # Errors
+    /// When the store cannot say, or another gateway audits for too long.
+    pub(crate) async fn audit_in_turn(&self, every: Duration) -> Result<(AuditReport, Duration), AdminError> {
+        let audited = match self {
+            Ledger::Embedded(store) => store.run(AdminOp::Audit).await?,
+            Ledger::Redis(store) => return Box::pin(store.audit_in_turn(every)).await,
+        };
+        match audited {
+            AdminReply::Audit(report) => Ok((report, Duration::ZERO)),
+            _ => Err(AdminError::Store("an answer of another kind".to_owned())),
         }
     }
 

@@ -1,6 +1,6 @@
 //! The producer of a process: who gives the numbers that calls are billed under.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use super::StoreError;
@@ -9,7 +9,11 @@ use crate::pure::time::Timestamp;
 
 /// The producer of the moment. A process begins with a new one, so that its numbers never continue another's.
 #[derive(Debug)]
-pub(super) struct Producer(AtomicU64);
+pub(super) struct Producer {
+    current: AtomicU64,
+    /// When the youngest was born that accounts have forgotten, as far as they have said so; 0 until one has.
+    forgotten: AtomicU32,
+}
 
 /// Gives the calls of one account their numbers.
 #[derive(Debug, Default)]
@@ -21,33 +25,55 @@ impl Producer {
     /// # Errors
     /// When the system has no random numbers.
     pub(super) fn new(now: Timestamp) -> Result<Producer, StoreError> {
-        Ok(Producer(AtomicU64::new(fresh(Birth::at(now))?.0)))
+        Ok(Producer {
+            current: AtomicU64::new(fresh(Birth::at(now))?.0),
+            forgotten: AtomicU32::new(0),
+        })
+    }
+
+    /// Another one, born at `now`: the ledger has said what time it is before this one gave a number.
+    ///
+    /// # Errors
+    /// As [`Producer::new`].
+    pub(super) fn born_at(&self, now: Timestamp) -> Result<(), StoreError> {
+        self.current.store(fresh(Birth::at(now))?.0, Ordering::Release);
+        Ok(())
     }
 
     /// Who gives numbers now.
     pub(super) fn current(&self) -> ProducerId {
-        ProducerId(self.0.load(Ordering::Acquire))
+        ProducerId(self.current.load(Ordering::Acquire))
     }
 
-    /// Another one from now on, younger than those that an account has forgotten.
-    fn renew(&self, now: Timestamp, forgotten: Option<Birth>) {
-        match fresh((RULES.born)(Birth::at(now), forgotten)) {
-            Ok(producer) => self.0.store(producer.0, Ordering::Release),
+    /// When one is born that is made at `now`: later than those that accounts have forgotten.
+    fn birth(&self, now: Timestamp) -> Birth {
+        let forgotten = Birth(self.forgotten.load(Ordering::Acquire));
+        (RULES.born)(Birth::at(now), Some(forgotten))
+    }
+
+    /// Another one from now on.
+    fn renew(&self, now: Timestamp) {
+        match fresh(self.birth(now)) {
+            Ok(producer) => self.current.store(producer.0, Ordering::Release),
             Err(error) => log::error!("there is no new producer of numbers, the one before goes on: {error}"),
         }
     }
 
-    /// The same, unless the one of the moment is young enough.
+    /// The same where the one of the moment is no younger than what an account has forgotten.
     pub(super) fn renew_after(&self, now: Timestamp, forgotten: Birth) {
+        self.forgotten.fetch_max(forgotten.0, Ordering::AcqRel);
         if self.current().born() <= forgotten {
-            self.renew(now, Some(forgotten));
+            self.renew(now);
         }
     }
 
-    /// Another one from now on when this one has given numbers for long enough.
+    /// The same when this one has given numbers for long enough, or was born by a clock that was ahead: once it was forgotten, all others would
+    /// be taken for forgotten too.
     pub(super) fn renew_when_old(&self, now: Timestamp) {
-        if self.current().is_old(now) {
-            self.renew(now, None);
+        let current = self.current();
+        let ahead = i64::from(current.born().0).saturating_sub(i64::from(self.birth(now).0));
+        if current.is_old(now) || ahead > AHEAD_SECS_MAX {
+            self.renew(now);
         }
     }
 }
@@ -66,6 +92,9 @@ fn fresh(born: Birth) -> Result<ProducerId, StoreError> {
     getrandom::fill(&mut bytes).map_err(|error| StoreError::Unavailable(format!("no random numbers: {error}")))?;
     Ok(ProducerId::new(born, u32::from_le_bytes(bytes)))
 }
+
+/// So much later than now one may be born, in seconds: what is known of the ledger's time goes up and down a little.
+const AHEAD_SECS_MAX: i64 = 60;
 
 #[cfg(test)]
 mod tests {
@@ -98,5 +127,30 @@ mod tests {
         let next = numbers.next(&producer);
         assert_ne!(next.producer, one.producer);
         assert_eq!((next.born, next.number), (Birth::at(later), 1));
+    }
+    #[test]
+    fn a_producer_that_was_born_ahead_is_replaced_but_by_none_that_was_forgotten() {
+        let ahead = NOW.plus_millis(400 * 86_400_000);
+        let producer = Producer::new(ahead).unwrap();
+        producer.renew_when_old(ahead.plus_millis(-AHEAD_SECS_MAX * 1_000));
+        assert_eq!(producer.current().born(), Birth::at(ahead));
+        producer.renew_when_old(NOW);
+        assert_eq!(producer.current().born(), Birth::at(NOW));
+        // An account knows only younger ones: the next is born when those have been.
+        let forgotten = Birth::at(NOW.plus_millis(86_400_000));
+        producer.renew_after(NOW, forgotten);
+        let younger = producer.current();
+        assert_eq!(younger.born(), Birth(forgotten.0 + 1));
+        producer.renew_when_old(NOW);
+        producer.renew_after(NOW, Birth::at(NOW));
+        assert_eq!(producer.current(), younger);
+    }
+
+    #[test]
+    fn before_its_first_number_a_producer_is_born_when_the_ledger_says() {
+        let producer = Producer::new(NOW).unwrap();
+        let earlier = NOW.plus_millis(-60 * 86_400_000);
+        producer.born_at(earlier).unwrap();
+        assert_eq!(producer.current().born(), Birth::at(earlier));
     }
 }

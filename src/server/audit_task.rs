@@ -1,4 +1,5 @@
-//! Audits the books from time to time, on a thread of its own, so that a mistake in them is an alarm and not a surprise.
+//! Audits the books from time to time, on a thread of its own, so that a mistake in them is an alarm and not a surprise. Of several gateways on
+//! one Redis one audits, and all of them tell what it found.
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::Duration;
@@ -64,7 +65,8 @@ impl Audited {
 
     /// Audits the books once.
     pub(crate) async fn audit(&self, ledger: &Ledger, clock: &Clock) {
-        match found(ledger, clock).await {
+        let every = self.schedule.map_or(Duration::ZERO, |schedule| schedule.every);
+        match found(ledger, clock, every).await {
             Ok(audit) => *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit),
             // The age of the last one grows, and that is an alarm too.
             Err(error) => log::warn!("the books could not be audited: {error}"),
@@ -90,19 +92,18 @@ impl Audited {
     }
 }
 
-async fn found(ledger: &Ledger, clock: &Clock) -> Result<Audit, AdminError> {
-    let wrong = || AdminError::Store("an answer of another kind".to_owned());
-    let AdminReply::Audit(report) = ledger.run(AdminOp::Audit).await? else {
-        return Err(wrong());
-    };
+async fn found(ledger: &Ledger, clock: &Clock, every: Duration) -> Result<Audit, AdminError> {
+    let (AuditReport { findings, .. }, age) = ledger.audit_in_turn(every).await?;
+    let at = clock
+        .now()
+        .plus_millis(-i64::try_from(age.as_millis()).unwrap_or(i64::MAX));
     let AdminReply::Accounts { accounts } = ledger.run(AdminOp::AccountList).await? else {
-        return Err(wrong());
+        return Err(AdminError::Store("an answer of another kind".to_owned()));
     };
     let below_zero = accounts
         .iter()
         .filter(|view| view.figures.balance < Credits::ZERO)
         .count();
-    let AuditReport { findings, .. } = report;
     for finding in &findings {
         let (account, rule) = (&finding.account, &finding.rule);
         let (expected, found) = (finding.expected, finding.found);
@@ -115,7 +116,7 @@ async fn found(ledger: &Ledger, clock: &Clock) -> Result<Audit, AdminError> {
         }
     }
     Ok(Audit {
-        at: clock.now(),
+        at,
         findings: u64::try_from(findings.len()).unwrap_or(u64::MAX),
         below_zero: u64::try_from(below_zero).ok(),
     })

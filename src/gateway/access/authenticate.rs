@@ -65,7 +65,8 @@ pub(in crate::gateway) async fn of_digest(digest: &KeyDigest, guard: &AuthContex
         guard.auth_throttle.is_unknown(digest, guard.clock.now());
         return Err(failed());
     };
-    let caller = found.checked(guard.clock.now()).ok_or_else(failed)?;
+    // When it expires was said by the ledger's clock.
+    let caller = found.checked(guard.ledger.now()).ok_or_else(failed)?;
     guard.auth_throttle.opened(digest);
     match caller.account.terms.status.stop() {
         None => Ok(caller),
@@ -145,6 +146,44 @@ const TOLD_EVERY: Duration = Duration::from_secs(5);
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ledger::admin::AdminOp;
+    use crate::ledger::redis::{Options, RedisLedger};
+    use crate::ledger::tests::redis_server::RedisServer;
+    use crate::ledger::tests::rig::{NOW, block_on, caller_of, key_create, patient, run};
+    use crate::pure::limits::LimitOverrides;
+
+    /// The gateway's clock is ten minutes behind Redis', which said when the key ends.
+    #[test]
+    fn a_key_ends_by_the_clock_of_the_ledger() {
+        let server = RedisServer::start();
+        let (redis, clock) = (Clock::manual(NOW), Clock::manual(NOW.plus_millis(-600_000)));
+        let options = Options {
+            redis_clock: Some(redis.clone()),
+            ..patient(clock.clone())
+        };
+        let ledger = Ledger::Redis(RedisLedger::connect(&server.url(), options).unwrap());
+        caller_of(&ledger, "acme", "1", LimitOverrides::default());
+        let digest = ApiKey::from_random("tg_", [77; 32]).digest();
+        let mut create = key_create("acme", &digest);
+        if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+            *expires_in_ms = Some(60_000);
+        }
+        run(&ledger, create).unwrap();
+        let throttle = AuthThrottle::new();
+        let guard = AuthContext {
+            key_prefix: "tg_",
+            ledger: &ledger,
+            clock: &clock,
+            auth_throttle: &throttle,
+            address: None,
+            failures_max: 10,
+        };
+        block_on(of_digest(&digest, &guard)).unwrap();
+        for clock in [&redis, &clock] {
+            clock.advance(60_000);
+        }
+        block_on(of_digest(&digest, &guard)).unwrap_err();
+    }
 
     #[test]
     fn reports_that_wait_for_one_another_are_a_limit_and_no_failure_of_the_store() {

@@ -64,6 +64,9 @@ pub struct Event {
     /// Who is still to be told; empty until it was claimed once.
     #[serde(default)]
     pub deliveries: Vec<Delivery>,
+    /// When it was claimed, by the ledger's clock: said of one that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub claimed: Option<Timestamp>,
     /// It happened so long ago that nobody is told any more, by the ledger's own time: said of one that is claimed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_too_old: bool,

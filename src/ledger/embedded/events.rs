@@ -11,7 +11,7 @@ use super::writer::Committer;
 use crate::ledger::StoreError;
 use crate::ledger::admin::events::{Event, EventOp};
 use crate::ledger::admin::{AdminError, AdminReply};
-use crate::ledger::events::{self, CLAIMED_MAX, Refused};
+use crate::ledger::events::{self, CLAIMED_MAX, EventTimes, Refused};
 use crate::pure::account::Denial;
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -96,7 +96,8 @@ impl Committer {
         due.retain(|event| !self.leases.contains_key(&event.id));
         due.truncate(limit);
         let known = self.known_time.of_events();
-        due.iter_mut().for_each(|event| event.claimed_at(known));
+        let at = EventTimes { clock: now, known };
+        due.iter_mut().for_each(|event| event.claimed_at(at));
         let until = passed.saturating_add(lease_ms.max(0));
         self.leases.extend(due.iter().map(|event| (event.id.clone(), until)));
         Ok(due)

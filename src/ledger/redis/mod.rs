@@ -15,6 +15,7 @@ mod account_pages;
 mod acts;
 mod admission_breaker;
 mod audit;
+mod audit_turns;
 mod cache;
 mod commands;
 mod confirm;
@@ -40,7 +41,9 @@ mod reply;
 mod script;
 mod sender;
 mod sentinel;
+mod server_facts;
 mod server_health;
+mod server_time;
 mod shards;
 mod shared;
 mod slots;
@@ -72,7 +75,7 @@ use self::queue::{Origin, QueuedDebit, ReleaseKind};
 use self::shards::Shards;
 use self::shared::Shared;
 use self::url::Address;
-use super::admin::{AdminError, AdminOp, AdminReply};
+use super::admin::{AdminError, AdminOp, AdminReply, AuditReport};
 use super::cover::{Cover, Uncovered};
 use super::journal::Entry;
 use super::producer::Producer;
@@ -160,6 +163,8 @@ impl RedisLedger {
             options,
         });
         runtime.block_on(server_health::check_servers(&shared))?;
+        // Before it gives a number: the servers have said what time it is.
+        shared.producer.born_at(shared.redis_now())?;
         Ok(shared)
     }
 
@@ -327,6 +332,11 @@ impl RedisLedger {
         self.shared.options.replay
     }
 
+    /// Redis' time, as far as it is known here.
+    pub(super) fn now(&self) -> Timestamp {
+        self.shared.redis_now()
+    }
+
     pub(super) fn hold_expiry(&self, now: Timestamp) -> Timestamp {
         let ttl = i64::try_from(self.shared.options.hold_ttl.as_millis()).unwrap_or(i64::MAX);
         now.plus_millis(ttl)
@@ -373,6 +383,10 @@ impl RedisLedger {
             return acts::to_its_end(&self.shared, *acted).await;
         }
         self.shared.execute(&self.shared.link(), op).await
+    }
+
+    pub(super) async fn audit_in_turn(&self, every: Duration) -> Result<(AuditReport, Duration), AdminError> {
+        self.shared.audit_in_turn(&self.shared.link(), every).await
     }
 
     /// Runs an operator's command from a thread that is on no runtime.

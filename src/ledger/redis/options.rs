@@ -28,8 +28,10 @@ pub struct Options {
     pub receipts_per_account_max: Option<NonZeroU32>,
     /// PEM text of the authorities that are trusted over TLS, in place of the system's.
     pub ca: Option<Vec<u8>>,
-    /// `System`: Redis' own clock decides. A test's clock is passed to the scripts in its place.
+    /// This machine's clock.
     pub clock: Clock,
+    /// The clock that decides: `System` is Redis' own; a test's is passed to the scripts in its place. None: as `clock`.
+    pub redis_clock: Option<Clock>,
 }
 
 impl Default for Options {
@@ -45,6 +47,7 @@ impl Default for Options {
             receipts_per_account_max: None,
             ca: None,
             clock: Clock::System,
+            redis_clock: None,
         }
     }
 }

@@ -30,7 +30,7 @@ pub(super) struct QueuedDebit {
     pub(super) is_doubted: bool,
     /// Its receipt was handed to the files: what Redis loses is sent again, and written once.
     pub(super) is_written_out: bool,
-    /// How often it was sent.
+    /// How often it was sent, without the times that Redis says it did not run it.
     pub(super) sent: u32,
     /// When it was queued, by the ledger's monotonic clock.
     pub(super) queued_ms: u64,

@@ -31,10 +31,12 @@ use super::link::{Line, Link};
 use super::queue::{QueuedDebit, Work};
 use super::replay::{RING_MAX, ReplayBuffer};
 use super::script::EvalMode;
+use super::server_facts::identity;
+use super::server_health::facts;
 use super::shards::Shard;
 use super::shared::Shared;
 use super::url::Connection;
-use super::{server_health, subscription, topology};
+use super::{subscription, topology};
 use crate::failpoints::point;
 
 /// The state of a shard's settler.
@@ -261,14 +263,14 @@ impl Settler {
         if number == self.asked.0 && !self.shard.guard.is_open() && !self.is_time_to_ask() {
             return Some((connection, number));
         }
-        let Some(facts) = in_time(self.shared.options.timeout, server_health::facts(&mut connection)).await else {
+        let Some(facts) = in_time(self.shared.options.timeout, facts(&self.shared, &mut connection)).await else {
             self.line.give_up(number);
             self.is_away();
             return None;
         };
         self.shard.eviction.heard(&self.shard.address, &facts);
         self.shard.guard.answered();
-        self.asked_server(server_health::identity(&facts));
+        self.asked_server(identity(&facts));
         self.asked = (number, self.shared.now_ms());
         Some((connection, number))
     }
@@ -325,10 +327,9 @@ impl Settler {
         let Some((mut connection, number)) = self.connection().await else {
             return Outcome::Nothing;
         };
-        let most = if self.shared.shards.is_cluster() {
-            CLUSTER_BATCH_MAX
-        } else {
-            BATCH_MAX
+        let most = match self.shared.shards.is_cluster() {
+            true => CLUSTER_BATCH_MAX,
+            false => BATCH_MAX,
         };
         let count = self.backlog.len().min(most);
         let mut batch: Vec<Work> = self.backlog.drain(..count).collect();

@@ -1,8 +1,6 @@
 //! What the ledger wants to know of its servers: whether they are fit to hold money, and whether they are still the same; and what is
 //! published of changes.
 
-use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -11,6 +9,7 @@ use redis::RedisResult;
 use super::options::{Options, unavailable};
 use super::reply;
 use super::script::PREFIX;
+use super::server_facts::{Facts, evicts_by, time_of};
 use super::shared::Shared;
 use super::url::{Address, Connection};
 use crate::ledger::StoreError;
@@ -46,37 +45,6 @@ impl Change {
     }
 }
 
-/// Whether a server may evict keys when its memory is full, as it said last. The one that was fit at the start may be told to, or be replaced
-/// by one that does.
-#[derive(Debug, Default)]
-pub(super) struct Eviction(AtomicBool);
-
-impl Eviction {
-    /// Takes what the server says of itself. It is told once when it may evict keys, and once when it does no more.
-    pub(super) fn heard(&self, node: &Address, facts: &Facts) {
-        let policy = evicts_by(facts);
-        match (self.0.swap(policy.is_some(), Ordering::Relaxed), policy) {
-            (false, Some(policy)) => log::error!(
-                "MONEY: {node:?} may evict keys (maxmemory-policy {policy}) and so lose money, new paid calls are refused: \
-                 set maxmemory-policy noeviction"
-            ),
-            (true, None) => log::warn!("{node:?} evicts no keys any more, calls are admitted again"),
-            (true, Some(_)) | (false, None) => {}
-        }
-    }
-
-    /// # Errors
-    /// While the server may evict keys: then no more calls may be admitted.
-    pub(super) fn check(&self, node: &Address) -> Result<(), StoreError> {
-        match self.0.load(Ordering::Relaxed) {
-            true => Err(unavailable(&format!(
-                "{node:?} may evict keys: its maxmemory-policy has to be noeviction"
-            ))),
-            false => Ok(()),
-        }
-    }
-}
-
 /// Where changes are published.
 pub(super) fn channel() -> String {
     format!("{PREFIX}changed")
@@ -108,7 +76,7 @@ pub(super) async fn check_servers(shared: &Shared) -> Result<(), StoreError> {
         let line = link.line(shard);
         let facts = async {
             let (mut connection, _) = line.connection(&shard.address).await?;
-            facts(&mut connection).await
+            facts(shared, &mut connection).await
         };
         let facts = tokio::time::timeout(connect_within(&shared.options), facts).await;
         (&shard.address, facts)
@@ -162,28 +130,16 @@ fn check(node: &Address, facts: &Facts) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The policy by which the server evicts keys when its memory is full; none when it evicts none, or does not tell.
-fn evicts_by(facts: &Facts) -> Option<&str> {
-    let (most, policy) = (facts.get("maxmemory")?, facts.get("maxmemory_policy")?);
-    (most != "0" && policy != "noeviction").then_some(policy.as_str())
-}
-
-/// Which server this is. One that is restarted, or takes another's place, is not one that was there before.
-pub(super) fn identity(facts: &Facts) -> String {
-    let fact = |name: &str| facts.get(name).map_or("", String::as_str);
-    format!("{} {}", fact("run_id"), fact("master_replid"))
-}
-
-/// What a server says of itself.
-pub(super) type Facts = BTreeMap<String, String>;
-
-pub(super) async fn facts(connection: &mut Connection) -> RedisResult<Facts> {
+/// What a server tells of itself; what time it is is kept.
+pub(super) async fn facts(shared: &Shared, connection: &mut Connection) -> RedisResult<Facts> {
     let answer = connection.send(&redis::cmd("INFO")).await?;
     let lines = reply::text(&answer).unwrap_or_default().lines();
     let facts = lines.filter_map(|line| line.split_once(':'));
-    Ok(facts
+    let facts: Facts = facts
         .map(|(name, value)| (name.to_owned(), value.trim().to_owned()))
-        .collect())
+        .collect();
+    shared.server_said(time_of(&facts));
+    Ok(facts)
 }
 
 /// A start whose store is away says so within a second.
@@ -205,32 +161,6 @@ mod tests {
             assert_eq!(Change::parse(&change.text()), Some(change));
         }
         assert_eq!(Change::parse("weather sunny"), None);
-    }
-
-    #[test]
-    fn a_server_that_comes_to_evict_keys_is_told_once_and_once_that_it_does_no_more() {
-        let node = Address::parse("redis://a:1", None, Duration::from_secs(1)).unwrap();
-        let eviction = Eviction::default();
-        let told = |most: &str, policy: &str| {
-            let facts = [("maxmemory", most), ("maxmemory_policy", policy)];
-            let facts = Facts::from(facts.map(|(name, value)| (name.to_owned(), value.to_owned())));
-            let lines = logged(|| eviction.heard(&node, &facts));
-            (lines, eviction.check(&node).is_err())
-        };
-        let evicts = "ERROR MONEY: a:1 may evict keys (maxmemory-policy volatile-lru) and so lose money, new paid calls are refused: \
-                      set maxmemory-policy noeviction";
-        let is_over = "WARN a:1 evicts no keys any more, calls are admitted again";
-        for (most, policy, line, is_refused) in [
-            ("0", "volatile-lru", None, false),
-            ("7", "noeviction", None, false),
-            ("7", "volatile-lru", Some(evicts), true),
-            ("7", "allkeys-lru", None, true),
-            ("7", "noeviction", Some(is_over), false),
-            ("7", "noeviction", None, false),
-        ] {
-            let expected: Vec<String> = line.into_iter().map(str::to_owned).collect();
-            assert_eq!(told(most, policy), (expected, is_refused), "{most} {policy}");
-        }
     }
 
     #[test]

@@ -21,7 +21,7 @@ use super::account::Account;
 use super::admission_breaker::AdmissionBreaker;
 use super::options::unavailable;
 use super::queue::Queue;
-use super::server_health::Eviction;
+use super::server_facts::Eviction;
 use super::slots::{Elsewhere, Layout};
 use super::url::Address;
 use crate::ledger::StoreError;

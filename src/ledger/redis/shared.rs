@@ -55,7 +55,7 @@ pub(super) struct Shared {
     pub(super) is_emptied: AtomicBool,
     /// Where receipts are written to as well.
     pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
-    /// Redis' clock less this machine's, in milliseconds.
+    /// Redis' clock less this machine's, in milliseconds, as Redis said last.
     pub(super) ahead_ms: AtomicI64,
     /// How long reserves took.
     pub(super) times: Times,
@@ -70,22 +70,6 @@ impl Shared {
     /// Milliseconds since the ledger was opened, by the monotonic clock.
     pub(super) fn now_ms(&self) -> u64 {
         millis_since(self.started)
-    }
-
-    /// The time that a script is to take: empty for Redis' own.
-    pub(super) fn now_text(&self) -> String {
-        match &self.options.clock {
-            Clock::System => String::new(),
-            manual @ Clock::Manual(_) => manual.now().0.to_string(),
-        }
-    }
-
-    /// Redis' time, as far as it is known here.
-    pub(super) fn redis_now(&self) -> Timestamp {
-        self.options
-            .clock
-            .now()
-            .plus_millis(self.ahead_ms.load(Ordering::Relaxed))
     }
 
     pub(super) async fn run_script(
@@ -184,8 +168,7 @@ impl Shared {
         doubt.armed = matches!(&answered, Err(unanswered) if unanswered.sent);
         let reserved = reply::reserved(&answered?, request)?;
         account.saw(&request.scope, reserved.window);
-        let ahead = reserved.now.since(self.options.clock.now());
-        self.ahead_ms.store(ahead, Ordering::Relaxed);
+        self.heard_time(reserved.now);
         Ok(reserved.outcome)
     }
 
@@ -216,7 +199,7 @@ impl Shared {
             .arg(request.tokens.min(tpm))
             .arg(request.expires.since(self.options.clock.now()))
             .arg(counted_text(request.is_counted, is_last));
-        if let Clock::Manual(_) = self.options.clock {
+        if let Clock::Manual(_) = self.redis_clock() {
             command.arg(self.now_text());
         } else if spend.is_some() {
             command.arg("");

@@ -317,6 +317,7 @@ fn event(row: &Row<'_>) -> Result<Event, StoreError> {
         },
         data: serde_json::from_str(&row.get::<_, String>(4)?).map_err(corrupt)?,
         deliveries: serde_json::from_str(&row.get::<_, String>(5)?).map_err(corrupt)?,
+        claimed: None,
         is_too_old: false,
     })
 }

@@ -136,7 +136,7 @@ async fn find(desk: &Operator, digest: &KeyDigest) -> Result<Found, OperatorErro
     let Some(operator) = operators.into_iter().next() else {
         return Ok(Found::Nobody);
     };
-    let is_good = operator.is_good(desk.clock().now());
+    let is_good = operator.is_good(desk.ledger().now());
     Ok(if is_good { Found::Good(operator) } else { Found::Ended })
 }
 

@@ -3,6 +3,7 @@
 //! Events that are due are claimed from the ledger for a while. Each is sent to its webhooks at once, and what is left of it goes back into
 //! the ledger: who is still to be told, and when. A process that dies in between has told nobody, or has told somebody who is told again.
 
+mod ledger_time;
 mod message;
 mod receiver;
 mod send;
@@ -18,6 +19,7 @@ use arc_swap::ArcSwap;
 use futures::future::join_all;
 use tokio::task::JoinSet;
 
+use self::ledger_time::LedgerTime;
 use self::message::Message;
 use self::receiver::Receiver;
 use self::watch::Watch;
@@ -143,14 +145,19 @@ impl Dispatcher {
         };
         point("webhook-claim", "after");
         for event in events {
-            let told = Telling {
-                receivers: self.receivers_of(&event, webhooks),
-                event,
-                ledger: self.ledger.clone(),
-                clock: self.clock.clone(),
-                telemetry: Arc::clone(&self.telemetry),
-            };
-            telling.spawn(told.run());
+            telling.spawn(self.telling(event, webhooks).run());
+        }
+    }
+
+    /// An event that was claimed a moment ago, with whom it is to be told.
+    fn telling(&mut self, event: Event, webhooks: &[Webhook]) -> Telling {
+        let said = event.claimed.unwrap_or_else(|| self.ledger.now());
+        Telling {
+            receivers: self.receivers_of(&event, webhooks),
+            event,
+            ledger: self.ledger.clone(),
+            time: LedgerTime::new(&self.clock, said),
+            telemetry: Arc::clone(&self.telemetry),
         }
     }
 
@@ -230,7 +237,7 @@ struct Telling {
     event: Event,
     receivers: Vec<(Delivery, Arc<Receiver>)>,
     ledger: Ledger,
-    clock: Clock,
+    time: LedgerTime,
     telemetry: Arc<Telemetry>,
 }
 
@@ -279,10 +286,10 @@ impl Telling {
             return None;
         }
         // One that is due still later was put off by a clock that was ahead.
-        if (1..=DUE_WITHIN_MS).contains(&delivery.due.since(self.clock.now())) {
+        if (1..=DUE_WITHIN_MS).contains(&delivery.due.since(self.time.now())) {
             return Some(delivery.clone());
         }
-        receiver.tell(delivery, message, &self.clock, &self.telemetry).await
+        receiver.tell(delivery, message, &self.time, &self.telemetry).await
     }
 }
 

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 
+use super::ledger_time::LedgerTime;
 use super::message::Message;
 use super::send::{Sender, Unsent};
-use crate::clock::Clock;
 use crate::config::Webhook;
 use crate::ledger::admin::events::Delivery;
 use crate::pure::time::Timestamp;
@@ -31,7 +31,7 @@ pub(crate) struct Receiver {
 struct State {
     /// Attempts in a row that failed.
     failed: u32,
-    /// Until when it gets nothing, once it has failed often, in milliseconds of [`Clock::passed_ms`].
+    /// Until when it gets nothing, once it has failed often, in milliseconds of [`LedgerTime::passed_ms`].
     rests_until: i64,
 }
 
@@ -51,7 +51,7 @@ impl Receiver {
         &self,
         delivery: &Delivery,
         message: &Message,
-        clock: &Clock,
+        time: &LedgerTime,
         telemetry: &Telemetry,
     ) -> Option<Delivery> {
         let later = |due: Timestamp| {
@@ -61,14 +61,14 @@ impl Receiver {
                 ..delivery.clone()
             })
         };
-        if let Some(until) = self.rests(clock) {
+        if let Some(until) = self.rests(time) {
             return later(until);
         }
         let Ok(Ok(_turn)) = tokio::time::timeout(TURN_WITHIN, self.turns.acquire()).await else {
-            return later(clock.now());
+            return later(time.now());
         };
-        let sent = self.sender.send(&self.webhook, message, clock.now()).await;
-        let now = clock.now();
+        let sent = self.sender.send(&self.webhook, message, time.now()).await;
+        let now = time.now();
         match sent {
             Ok(()) => {
                 self.took();
@@ -86,7 +86,7 @@ impl Receiver {
                 None
             }
             Err(Unsent::Failed(why)) => {
-                self.failed(&why, clock);
+                self.failed(&why, time);
                 telemetry.deliveries.count(Fate::Failed);
                 let failed = delivery.failed.saturating_add(1);
                 let spread = self.spread.hash_one((&message.id, failed));
@@ -100,14 +100,14 @@ impl Receiver {
     }
 
     /// Until when it gets nothing, if it rests. One message after each rest finds out whether it is back.
-    fn rests(&self, clock: &Clock) -> Option<Timestamp> {
+    fn rests(&self, time: &LedgerTime) -> Option<Timestamp> {
         let mut state = self.lock();
         if state.failed < FAILED_MAX {
             return None;
         }
-        let now_ms = clock.passed_ms();
+        let now_ms = time.passed_ms();
         if state.rests_until > now_ms {
-            return Some(clock.now().plus_millis(state.rests_until.saturating_sub(now_ms)));
+            return Some(time.now().plus_millis(state.rests_until.saturating_sub(now_ms)));
         }
         state.rests_until = now_ms.saturating_add(REST_MS_MAX);
         None
@@ -121,7 +121,7 @@ impl Receiver {
         *state = State::default();
     }
 
-    fn failed(&self, why: &str, clock: &Clock) {
+    fn failed(&self, why: &str, time: &LedgerTime) {
         let mut state = self.lock();
         if state.failed == 0 {
             log::warn!("{} does not take events, they are sent again: {why}", self.webhook.url);
@@ -131,7 +131,7 @@ impl Receiver {
         state.failed = state.failed.saturating_add(1);
         if let Some(over) = state.failed.checked_sub(FAILED_MAX) {
             let rest = pause_ms(over.saturating_add(1), 0).min(REST_MS_MAX);
-            state.rests_until = clock.passed_ms().saturating_add(rest);
+            state.rests_until = time.passed_ms().saturating_add(rest);
         }
     }
 

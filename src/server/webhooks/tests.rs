@@ -32,6 +32,7 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     let address = socket.local_addr().unwrap();
     let receiver = Receiver::new(webhook(&format!("http://{address}/x")));
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
+    let time = LedgerTime::new(&clock, NOW);
     let data = serde_json::json!({});
     let message = Message::of(&Event::new("evt_x".to_owned(), EventKind::Test, NOW, None, data));
     let mut delivery = Delivery {
@@ -43,7 +44,7 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
     let mut pauses = Vec::new();
     while clock.now().since(NOW) < 3_600_000 {
         let before = delivery.failed;
-        delivery = receiver.tell(&delivery, &message, &clock, &telemetry).await.unwrap();
+        delivery = receiver.tell(&delivery, &message, &time, &telemetry).await.unwrap();
         let pause = delivery.due.since(clock.now());
         if delivery.failed > before {
             pauses.push(pause);
@@ -66,7 +67,7 @@ async fn a_receiver_that_is_away_for_an_hour_is_found_again() {
         assert!(socket.read(&mut bytes).await.unwrap() > 0);
         socket.write_all(b"HTTP/1.1 204 X\r\n\r\n").await.unwrap();
     });
-    while let Some(left) = receiver.tell(&delivery, &message, &clock, &telemetry).await {
+    while let Some(left) = receiver.tell(&delivery, &message, &time, &telemetry).await {
         assert_eq!(left.failed, delivery.failed, "it rests only");
         clock.advance(left.due.since(clock.now()));
         delivery = left;
@@ -82,6 +83,7 @@ async fn a_clock_that_is_set_back_lengthens_no_rest() {
     let (webhook, _socket) = unheard();
     let receiver = Receiver::new(webhook);
     let (clock, telemetry) = (Clock::manual(NOW), Telemetry::default());
+    let time = LedgerTime::new(&clock, NOW);
     let data = serde_json::json!({});
     let message = Message::of(&Event::new("evt_x".to_owned(), EventKind::Test, NOW, None, data));
     let mut delivery = Delivery {
@@ -91,17 +93,17 @@ async fn a_clock_that_is_set_back_lengthens_no_rest() {
         done: false,
     };
     for failed in 1..=8 {
-        delivery = receiver.tell(&delivery, &message, &clock, &telemetry).await.unwrap();
+        delivery = receiver.tell(&delivery, &message, &time, &telemetry).await.unwrap();
         assert_eq!(delivery.failed, failed);
     }
     clock.set_by(-3_600_000);
-    let rests = receiver.tell(&delivery, &message, &clock, &telemetry).await.unwrap();
+    let rests = receiver.tell(&delivery, &message, &time, &telemetry).await.unwrap();
     assert_eq!(rests.failed, 8, "it rests");
     // A second, and what spreads those that were put off together.
-    let pause = rests.due.since(clock.now());
+    let pause = rests.due.since(time.now());
     assert!((1_000..4_000).contains(&pause), "{pause}");
     clock.advance(1_000);
-    let tried = receiver.tell(&rests, &message, &clock, &telemetry).await.unwrap();
+    let tried = receiver.tell(&rests, &message, &time, &telemetry).await.unwrap();
     assert_eq!(tried.failed, 9, "its rest is over");
 }
 
@@ -370,4 +372,26 @@ async fn a_webhook_that_is_added_is_told_of_events_that_wait_for_another() {
     let both = vec![failing, other.clone()];
     assert_eq!(told_over(&[both, vec![other, added]]).await, 0);
     assert_eq!(taken(&of_other), vec![false, true]);
+}
+
+/// The gateway's clock is five minutes behind the ledger's. An event seemed to be due in five minutes, and was claimed again until then.
+#[tokio::test]
+async fn an_event_is_due_by_the_ledgers_clock() {
+    let (folder, clock) = (tempfile::tempdir().unwrap(), Clock::manual(NOW));
+    let mut teller = Teller::start(&folder.path().join("ledger.db"), &clock);
+    let (webhook, _socket) = unheard();
+    let at = NOW.plus_millis(300_000);
+    let data = serde_json::json!({});
+    let mut event = Event::new("evt_x".to_owned(), EventKind::CreditsAdded, at, None, data);
+    event.claimed = Some(at);
+    let telling = teller.dispatcher.telling(event, &[webhook]);
+    let message = Message::of(&telling.event);
+    let (delivery, receiver) = &telling.receivers[0];
+    for passed in [0, 2_000] {
+        clock.advance(passed);
+        let left = telling.tell(delivery, receiver, &message).await.unwrap();
+        assert_eq!(left.failed, 1, "it was sent");
+        let pause = left.due.since(at.plus_millis(passed));
+        assert!((1_000..1_200).contains(&pause), "{pause}");
+    }
 }

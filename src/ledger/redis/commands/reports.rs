@@ -1,20 +1,16 @@
 //! What a command reads of all accounts: usage, audit, repair, recovery.
 
-use redis::Value;
-
 use super::super::account::{account_keys, keys_of_account, usage_of_key};
 use super::super::audit;
 use super::super::link::Link;
 use super::super::reply;
 use super::super::script;
 use super::super::shared::Shared;
-use crate::clock::Clock;
 use crate::ledger::admin::{AdminError, AdminReply, AuditFinding, AuditReport, RecoverReport};
 use crate::ledger::query::{KeyedRow, UsageQuery};
-use crate::ledger::{StoreError, UsageRow, clamped};
+use crate::ledger::{UsageRow, clamped};
 use crate::pure::ids::{AccountId, KeyDigest, KeyId};
 use crate::pure::money::Credits;
-use crate::pure::time::Timestamp;
 
 impl Shared {
     /// The usage that is asked for, oldest first.
@@ -67,7 +63,7 @@ impl Shared {
         reply::list(&members)?.iter().map(id).collect()
     }
 
-    pub(super) async fn audit(&self, link: &Link) -> Result<AuditReport, AdminError> {
+    pub(in crate::ledger::redis) async fn audit(&self, link: &Link) -> Result<AuditReport, AdminError> {
         let mut report = AuditReport {
             at: self.time(link).await?,
             ..AuditReport::default()
@@ -125,6 +121,7 @@ impl Shared {
                 });
             }
         }
+        self.forget_found(link).await;
         Ok(AdminReply::Repaired { findings })
     }
 
@@ -141,18 +138,5 @@ impl Shared {
             report.released = report.released.saturating_add(freed);
         }
         Ok(report)
-    }
-
-    /// Redis' time.
-    pub(in crate::ledger::redis) async fn time(&self, link: &Link) -> Result<Timestamp, StoreError> {
-        if let manual @ Clock::Manual(_) = &self.options.clock {
-            return Ok(manual.now());
-        }
-        let time = self.command(link, redis::cmd("TIME")).await?;
-        let [seconds, micros]: &[Value] = reply::list(&time)? else {
-            return Err(reply::corrupt("a time has two parts"));
-        };
-        let millis = reply::integer(seconds)?.saturating_mul(1000);
-        Ok(Timestamp(millis.saturating_add(reply::integer(micros)? / 1000)))
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value as Json;
 use crate::ledger::StoreError;
 use crate::ledger::admin::credits::CreditKind;
 use crate::ledger::admin::events::{Event, EventCount, EventKind};
-use crate::ledger::events::{self, Refused};
+use crate::ledger::events::{self, EventTimes, Refused};
 use crate::ledger::redis::reply::{self, corrupt};
 use crate::pure::ids::AccountId;
 use crate::pure::money::Credits;
@@ -22,6 +22,7 @@ pub(super) fn claimed(
         return Err(corrupt("a claim has other parts than it should"));
     };
     let now = Timestamp(reply::number(Some(reply::text(now)?))?);
+    let at = EventTimes { clock: now, known: now };
     for part in reply::list(list)?.chunks_exact(3) {
         let [id, text, deliveries] = part else { continue };
         let (id, text, deliveries) = (reply::text(id)?, reply::text(text)?, reply::text(deliveries)?);
@@ -30,7 +31,7 @@ pub(super) fn claimed(
             let read = serde_json::from_str(deliveries);
             event.deliveries = read.map_err(|error| StoreError::Corrupt(format!("an event's deliveries: {error}")))?;
         }
-        event.claimed_at(now);
+        event.claimed_at(at);
         claimed.push(event);
     }
     let next = match reply::text(next)? {

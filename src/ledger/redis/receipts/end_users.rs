@@ -37,7 +37,7 @@ impl Shared {
         account: &AccountId,
         sums: &mut EndUserSums<'_>,
     ) -> Result<(), Unsummed> {
-        let (mut end, start) = match &self.options.clock {
+        let (mut end, start) = match self.redis_clock() {
             Clock::System => places(sums.days()),
             // A test's clock says nothing of Redis' own.
             Clock::Manual(_) => ("+".to_owned(), "-".to_owned()),

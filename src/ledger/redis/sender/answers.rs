@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use redis::Value;
+use redis::{ServerErrorKind, Value};
 use tokio::sync::oneshot;
 
 use super::{LATER, Outcome, Settler};
@@ -35,9 +35,13 @@ impl Settler {
                 Work::Settle(_) | Work::Release { .. } => answers.next().flatten(),
                 Work::Barrier { .. } => None,
             };
+            let did_not_run = answer.as_ref().is_some_and(did_not_run);
             let answer = answer.map_or(Answer::Nothing, |value| self.answer(value, number));
             let is_progress = match work {
-                Work::Settle(debit) => {
+                Work::Settle(mut debit) => {
+                    if did_not_run {
+                        debit.sent = debit.sent.saturating_sub(1);
+                    }
                     let settled = match answer {
                         Answer::Good(value) => Some(reply::settled(&value)),
                         Answer::Apart => Some(Ok(SettleReply::Apart)),
@@ -325,6 +329,23 @@ enum Answer {
     Apart,
     /// Nothing: none came, or an error that says nothing of it.
     Nothing,
+}
+
+/// Whether an answer proves that no server ran the script: as if it had not been sent. One that names another master (ASK) does not, for that one
+/// was asked.
+fn did_not_run(answer: &Value) -> bool {
+    let Value::ServerError(error) = answer else {
+        return false;
+    };
+    matches!(
+        error.kind(),
+        Some(
+            ServerErrorKind::NoScript
+                | ServerErrorKind::BusyLoading
+                | ServerErrorKind::ReadOnly
+                | ServerErrorKind::TryAgain
+        )
+    )
 }
 
 /// Numbers of an account that Redis had acknowledged and does not know.

@@ -6,13 +6,14 @@ use super::super::queue::{Origin, QueuedDebit};
 use super::on_node;
 use crate::clock::Clock;
 use crate::ledger::journal::Entry;
-use crate::ledger::redis::{Options, RedisLedger};
+use crate::ledger::redis::{Account, Options, RedisLedger};
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{NOW, audit_is_clean, block_on, caller_of, credits, debit, patient, redis_of, request};
 use crate::ledger::{AccountHandle, Caller, Ledger};
 use crate::pure::account::ReserveRequest;
 use crate::pure::limits::LimitOverrides;
 use crate::pure::money::Credits;
+use crate::pure::numbers::{Birth, CallNumber};
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -31,6 +32,22 @@ fn pay(caller: &Caller, clock: &Clock, n: u64) {
 
 fn balance(caller: &Caller) -> Credits {
     block_on(caller.figures()).unwrap().balance
+}
+
+fn owed(account: &Arc<Account>, number: CallNumber, origin: Origin) -> QueuedDebit {
+    QueuedDebit {
+        account: Arc::clone(account),
+        hold: request(2, "1").id,
+        known: None,
+        debit: debit("1"),
+        number,
+        origin,
+        is_doubted: false,
+        is_written_out: false,
+        sent: 0,
+        queued_ms: 1,
+        entry: Entry::none(),
+    }
 }
 
 /// Another gateway's first call of the account makes Redis forget who was silent.
@@ -78,19 +95,7 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
     };
     let number = redis_of(&first).next_number(account);
     pay(&caller, &clock, 1);
-    let owed = || QueuedDebit {
-        account: Arc::clone(account),
-        hold: request(2, "1").id,
-        known: None,
-        debit: debit("1"),
-        number,
-        origin: Origin::Adopted,
-        is_doubted: false,
-        is_written_out: false,
-        sent: 0,
-        queued_ms: 1,
-        entry: Entry::none(),
-    };
+    let owed = || owed(account, number, Origin::Adopted);
     let queue = |debit| redis_of(&first).shared.shards.queue_of(account).queue.settle(debit);
     queue(owed());
     assert_eq!(balance(&caller), credits("98"));
@@ -100,6 +105,43 @@ fn a_debit_whose_producer_was_forgotten_is_not_taken_again() {
     queue(owed());
     assert_eq!(balance(&caller), credits("97"));
     audit_is_clean(&first);
+}
+
+/// Redis has lost its scripts: it says that the first try was not run, and the second that its producer is forgotten.
+#[test]
+fn an_own_debit_that_was_never_run_is_taken_under_another_number() {
+    let server = RedisServer::start();
+    let clock = Clock::manual(NOW);
+    let first = node(&server, &clock);
+    let caller = caller_of(&first, "acme", "100", LimitOverrides::default());
+    let AccountHandle::Redis(_, account) = &caller.place else {
+        panic!()
+    };
+    let number = redis_of(&first).next_number(account);
+    pay(&caller, &clock, 1);
+    assert_eq!(balance(&caller), credits("99"));
+    clock.advance(31 * DAY_MS);
+    let _other = forget_the_silent(&server, &clock, &caller, 10);
+    server.ask("SCRIPT FLUSH");
+    let shard = redis_of(&first).shared.shards.queue_of(account);
+    shard.queue.settle(owed(account, number, Origin::Own));
+    assert_eq!(balance(&caller), credits("97"));
+    audit_is_clean(&first);
+}
+
+/// One gateway's clock is 60 days behind, another's 400 days ahead.
+#[test]
+fn a_producer_is_born_by_redis_clock() {
+    let server = RedisServer::start();
+    for apart_days in [-60, 400] {
+        let options = Options {
+            redis_clock: Some(Clock::manual(NOW)),
+            ..patient(Clock::manual(NOW.plus_millis(apart_days * DAY_MS)))
+        };
+        let store = RedisLedger::connect(&server.url(), options).unwrap();
+        let born = store.shared.producer.current().born();
+        assert_eq!(born, Birth::at(NOW), "{apart_days}");
+    }
 }
 
 /// The clock runs 400 days ahead while calls run, and back: all producers are taken for silent, and no debit is lost or doubled.

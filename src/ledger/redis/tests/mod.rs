@@ -4,6 +4,7 @@ mod accounts;
 mod acts;
 mod amounts;
 mod answers;
+mod audits;
 pub(in crate::ledger) mod book;
 mod confirmed;
 mod doubts;

@@ -7,13 +7,14 @@ use futures::future::join_all;
 
 use super::book::RedisBook;
 use super::{brisk, node, on_node, patient, request};
+use crate::clock::Clock;
 use crate::ledger::Ledger;
 use crate::ledger::admin::{AdminOp, KeyRef};
 use crate::ledger::cover::Uncovered;
 use crate::ledger::redis::Options;
 use crate::ledger::tests::redis_server::{RedisServer, until};
 use crate::ledger::tests::rig::{
-    audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, request_id, run,
+    self, audit_is_clean, block_on, caller_of, credits, debit, key_create, on_workers, request_id, run,
 };
 use crate::ledger::tests::sequences::Book;
 use crate::pure::account::{Denial, ReserveRequest, Settled, Settlement};
@@ -187,6 +188,38 @@ fn a_revocation_works_on_every_node_within_a_second() {
     until("maintenance is on for a new node", || late.in_maintenance());
 }
 
+/// One gateway's clock is ten minutes behind Redis', the other's ten minutes ahead, and neither has a call. Only Redis' goes on.
+#[test]
+fn a_key_ends_on_every_node_by_redis_clock() {
+    const APART_MS: i64 = 600_000;
+    let server = RedisServer::start();
+    let redis = Clock::manual(rig::NOW);
+    let nodes = [-APART_MS, APART_MS].map(|apart_ms| {
+        let options = Options {
+            clock: Clock::manual(rig::NOW.plus_millis(apart_ms)),
+            redis_clock: Some(redis.clone()),
+            ..patient()
+        };
+        node(&server, options)
+    });
+    let [first, _] = &nodes;
+    caller_of(first, "acme", "1", LimitOverrides::default());
+    let digest = ApiKey::from_random("tg_", [92; 32]).digest();
+    let mut create = key_create("acme", &digest);
+    if let AdminOp::KeyCreate { expires_in_ms, .. } = &mut create {
+        *expires_in_ms = Some(60_000);
+    }
+    run(first, create).unwrap();
+    let opens = |ledger: &Ledger| {
+        let found = block_on(ledger.authenticate(&digest)).unwrap().unwrap();
+        found.checked(ledger.now()).is_some()
+    };
+    assert_eq!(nodes.each_ref().map(opens), [true; 2]);
+    redis.advance(60_000);
+    until("it has ended on both", || nodes.each_ref().map(opens) == [false; 2]);
+    assert_eq!(nodes.each_ref().map(Ledger::now), [redis.now(); 2]);
+}
+
 /// A node renews the holds of its running calls; those of a node that died expire.
 #[test]
 fn holds_live_as_long_as_their_node() {
@@ -198,7 +231,7 @@ fn holds_live_as_long_as_their_node() {
     let (alive, dead) = (node(&server, options()), node(&server, options()));
     let caller = caller_of(&alive, "acme", "2", LimitOverrides::default());
     let short = |ledger: &Ledger, n| ReserveRequest {
-        expires: ledger.hold_expiry(crate::clock::Clock::System.now()),
+        expires: ledger.hold_expiry(Clock::System.now()),
         ..request(n, "1")
     };
     let hold = block_on(caller.reserve(&short(&alive, 1))).unwrap().unwrap();
@@ -232,7 +265,7 @@ fn a_hold_that_redis_lost_is_made_anew_or_its_call_ends() {
     let (own, other) = (node(&server, options()), node(&server, options()));
     let caller = caller_of(&own, "acme", "2", LimitOverrides::default());
     let short = ReserveRequest {
-        expires: own.hold_expiry(crate::clock::Clock::System.now()),
+        expires: own.hold_expiry(Clock::System.now()),
         ..request(1, "1")
     };
     let hold = block_on(caller.reserve(&short)).unwrap().unwrap();

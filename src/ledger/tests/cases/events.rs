@@ -264,16 +264,15 @@ pub(super) fn an_event_is_claimed_by_one_at_a_time(rig: &Rig) {
     rig.credit(&caller, "1", "second").unwrap();
     assert_eq!(count(rig).open, 2);
     let [first] = claim(&rig.ledger, 1).try_into().unwrap();
-    assert_eq!(first.deliveries, []);
     let [second] = claim(&rig.ledger, 10).try_into().unwrap();
     assert_ne!(first.id, second.id);
     assert_eq!(claim(&rig.ledger, 10), [], "both are claimed");
-    settle(&rig.ledger, &second, Vec::new());
-    settle(&rig.ledger, &second, Vec::new());
+    [(); 2].iter().for_each(|()| settle(&rig.ledger, &second, Vec::new()));
     // Whoever claimed it has died.
     rig.clock.advance(LEASE_MS);
     let [again] = claim(&rig.ledger, 10).try_into().unwrap();
-    assert_eq!(again, first);
+    assert_eq!((again.claimed, first.claimed), (Some(rig.clock.now()), Some(NOW)));
+    assert_eq!((&again.id, &again.deliveries), (&first.id, &first.deliveries));
     let delivery = |url: &str, after_ms: i64| Delivery {
         url: url.to_owned(),
         failed: 1,
@@ -317,6 +316,9 @@ pub(super) fn an_event_of_the_gateways_own_is_raised_once(rig: &Rig) {
     }
     let mut events = told(&rig.ledger, &caller);
     events.sort_by(|a, b| a.id.cmp(&b.id));
+    events
+        .iter_mut()
+        .for_each(|event| assert_eq!(event.claimed.take(), Some(NOW)));
     assert_eq!(events, [of_key.clone(), own.clone()]);
     rig.clock.advance(REMEMBERED_MS - 1);
     raised(rig, &of_key).unwrap();

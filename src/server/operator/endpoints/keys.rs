@@ -114,7 +114,7 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
         AdminReply::Keys { keys } => Some(keys),
         _ => None,
     })?;
-    let now = call.desk.clock().now();
+    let now = call.desk.ledger().now();
     Ok(Answer::json(&Page {
         data: keys.into_iter().map(|record| KeyShown::of(record, now)).collect(),
         next: None,
@@ -160,13 +160,13 @@ pub(in crate::server::operator) async fn rotate(call: &Call<'_>) -> Result<Answe
 async fn made(call: &Call<'_>, op: AdminOp, key: &ApiKey) -> Result<Answer, OperatorError> {
     let record = expect(call.run(op).await?, record)?;
     let place = format!("/v1/keys/{}", record.id);
-    let shown = KeyShown::of(record, call.desk.clock().now()).revealing(key.reveal());
+    let shown = KeyShown::of(record, call.desk.ledger().now()).revealing(key.reveal());
     Ok(Answer::json(&shown).created(&place))
 }
 
 async fn shown(call: &Call<'_>, op: AdminOp) -> Result<Answer, OperatorError> {
     let record = expect(call.run(op).await?, record)?;
-    Ok(Answer::json(&KeyShown::of(record, call.desk.clock().now())))
+    Ok(Answer::json(&KeyShown::of(record, call.desk.ledger().now())))
 }
 
 fn record(reply: AdminReply) -> Option<KeyRecord> {

@@ -34,7 +34,7 @@ pub(in crate::server::operator) async fn create(call: &Call<'_>) -> Result<Answe
     };
     let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
     let place = format!("/v1/operators/{}", record.id);
-    let shown = OperatorShown::of(record, call.desk.clock().now()).revealing(token.reveal());
+    let shown = OperatorShown::of(record, call.desk.ledger().now()).revealing(token.reveal());
     Ok(Answer::json(&shown).created(&place))
 }
 
@@ -44,7 +44,7 @@ pub(in crate::server::operator) async fn list(call: &Call<'_>) -> Result<Answer,
         AdminReply::Operators { operators } => Some(operators),
         _ => None,
     })?;
-    let now = call.desk.clock().now();
+    let now = call.desk.ledger().now();
     Ok(Answer::json(&Page {
         data: operators
             .into_iter()
@@ -62,7 +62,7 @@ pub(in crate::server::operator) async fn revoke(call: &Call<'_>) -> Result<Answe
     }
     let op = OperatorOp::Revoke { id: id.to_owned() };
     let record = expect(call.run(AdminOp::Operator(op)).await?, one)?;
-    Ok(Answer::json(&OperatorShown::of(record, call.desk.clock().now())))
+    Ok(Answer::json(&OperatorShown::of(record, call.desk.ledger().now())))
 }
 
 pub(in crate::server::operator) async fn log(call: &Call<'_>) -> Result<Answer, OperatorError> {

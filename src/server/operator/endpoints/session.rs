@@ -35,7 +35,7 @@ fn shown(call: &Call<'_>, operator: OperatorRecord, csrf: Option<String>) -> Ses
             .into_iter()
             .filter(|right| operator.role.may(*right))
             .collect(),
-        operator: OperatorShown::of(operator, call.desk.clock().now()),
+        operator: OperatorShown::of(operator, call.desk.ledger().now()),
         currency: call.snapshot.config.currency.clone(),
     }
 }

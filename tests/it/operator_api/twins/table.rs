@@ -148,6 +148,7 @@ pub(super) fn sample(act: Act) -> AdminOp {
             account: None,
             data: Value::Null,
             deliveries: Vec::new(),
+            claimed: None,
             is_too_old: false,
         })),
         Act::Repair => AdminOp::Repair,

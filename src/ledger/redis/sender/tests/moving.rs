@@ -208,3 +208,33 @@ fn redis_says_what_a_key_counts_as_once() {
     assert_eq!(field("tg1:{acme}:usage:key_root cshared"), two);
     assert_eq!(field("tg1:{acme}:usage:key_other cshared"), two);
 }
+
+/// Of a debit that comes too late it decides whether it gets another number.
+#[test]
+fn what_no_server_has_run_was_not_sent() {
+    let server = RedisServer::start();
+    let shared = opened(&server);
+    let shard = shared.shards.all().remove(0);
+    let sent_after = |text: &str| {
+        let mut settler = settler(&shared);
+        shard.queue.settle(settlement(&account(&shared, "acme"), 1));
+        let mut batch = next_batch(&mut settler);
+        for work in &mut batch {
+            if let Work::Settle(debit) = work {
+                debit.sent = 2;
+            }
+        }
+        settler.read_answers(batch, vec![answer(text)], 0);
+        let sent = |work: &Work| match work {
+            Work::Settle(debit) => Some(debit.sent),
+            Work::Release { .. } | Work::Barrier { .. } => None,
+        };
+        next_batch(&mut settler).iter().find_map(sent)
+    };
+    for text in ["NOSCRIPT no", "LOADING it", "READONLY it", "TRYAGAIN some"] {
+        assert_eq!(sent_after(&format!("-{text}\r\n")), Some(1), "{text}");
+    }
+    for text in ["ASK 5 b:1", "ERR no", "UNKILLABLE it"] {
+        assert_eq!(sent_after(&format!("-{text}\r\n")), Some(2), "{text}");
+    }
+}

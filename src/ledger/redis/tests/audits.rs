@@ -1,0 +1,68 @@
+//! The audits that gateways make by themselves: of many one does it, and all know what it found.
+
+use std::time::Duration;
+
+use super::{node, patient};
+use crate::ledger::Ledger;
+use crate::ledger::admin::AuditReport;
+use crate::ledger::tests::redis_server::RedisServer;
+use crate::ledger::tests::rig::{block_on, caller_of, on_workers};
+use crate::pure::limits::LimitOverrides;
+
+const EVERY: Duration = Duration::from_secs(300);
+
+fn audited(ledger: &Ledger) -> (AuditReport, Duration) {
+    block_on(ledger.audit_in_turn(EVERY)).unwrap()
+}
+
+/// How often all of an account was read since this was asked for last.
+fn read_whole(server: &RedisServer) -> usize {
+    let stats = server.ask("INFO commandstats");
+    server.ask("CONFIG RESETSTAT");
+    let of_hgetall = stats
+        .iter()
+        .find_map(|line| line.strip_prefix("cmdstat_hgetall:calls="));
+    of_hgetall.map_or(0, |rest| rest.split(',').next().unwrap().parse().unwrap())
+}
+
+#[test]
+fn of_many_gateways_one_audits_and_all_know_what_it_found() {
+    let server = RedisServer::start();
+    let nodes = [(); 8].map(|()| node(&server, patient()));
+    let [first, ..] = &nodes;
+    caller_of(first, "acme", "10", LimitOverrides::default());
+    read_whole(&server);
+    let all = on_workers(nodes.len(), |worker| audited(&nodes[worker]).0);
+    assert_eq!(read_whole(&server), 1);
+    let [report, ..] = all.as_slice() else {
+        panic!("nobody audited")
+    };
+    assert_eq!((report.accounts, report.findings.len()), (1, 0));
+    assert!(all.iter().all(|other| other == report), "{all:?}");
+    // It is what the last one found that is told, until it is too old.
+    server.ask("HINCRBY tg1:{acme} avail 7");
+    assert_eq!(audited(first).0, *report);
+    assert_eq!(read_whole(&server), 0);
+    server.ask("DEL tg1:audit:found");
+    let (unbalanced, age) = audited(first);
+    assert_eq!((unbalanced.findings.len(), age), (1, Duration::ZERO));
+    assert_eq!(nodes.each_ref().map(|node| audited(node).0.findings.len()), [1; 8]);
+    assert_eq!(read_whole(&server), 1);
+}
+
+#[test]
+fn another_gateway_audits_where_the_one_whose_turn_it_was_has_died() {
+    let server = RedisServer::start();
+    let ledger = node(&server, patient());
+    caller_of(&ledger, "acme", "10", LimitOverrides::default());
+    server.ask("SET tg1:audit 1 PX 300");
+    let (report, age) = audited(&ledger);
+    assert_eq!((report.accounts, age), (1, Duration::ZERO));
+    assert_eq!(server.ask("EXISTS tg1:audit"), [":0"]);
+    // One who looks more often does not wait for what others find.
+    server.ask("DEL tg1:audit:found");
+    audited(&ledger);
+    read_whole(&server);
+    block_on(ledger.audit_in_turn(Duration::ZERO)).unwrap();
+    assert_eq!(read_whole(&server), 1);
+}
