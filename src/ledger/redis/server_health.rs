@@ -68,8 +68,8 @@ pub(super) fn connect_within(options: &Options) -> Duration {
 /// Asks the servers whether they are fit to hold money.
 ///
 /// # Errors
-/// When none can be reached, or one of them evicts keys when its memory is full. What a server does not tell is only warned of, and so is
-/// a master of a cluster that is away: the others serve their accounts.
+/// When none can be reached, or one of them refuses INFO or evicts keys when its memory is full. A master of a cluster that is away is only
+/// warned of: the others serve their accounts.
 pub(super) async fn check_servers(shared: &Shared) -> Result<(), StoreError> {
     let (link, shards) = (shared.link(), shared.shards.all());
     let asked = shards.iter().map(async |shard| {
@@ -85,10 +85,11 @@ pub(super) async fn check_servers(shared: &Shared) -> Result<(), StoreError> {
     for (address, facts) in join_all(asked).await {
         match facts {
             Ok(Ok(facts)) => check(address, &facts)?,
+            // No debit would be sent: whether it is still the same server is asked before each first one.
             Ok(Err(error)) if error.code() == Some("NOPERM") => {
-                log::warn!(
-                    "Redis does not tell its settings: see that maxmemory-policy is noeviction and that AOF is on"
-                );
+                return Err(unavailable(&format!(
+                    "{address:?} does not tell its settings: give its user the right to INFO (+info)"
+                )));
             }
             failed => {
                 let missing = match failed {

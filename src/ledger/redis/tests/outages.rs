@@ -205,6 +205,22 @@ fn a_user_with_few_rights_suffices() {
     );
 }
 
+/// Its debits would wait for ever.
+#[test]
+fn a_user_who_may_not_ask_what_server_it_is_is_refused() {
+    let server = RedisServer::start();
+    let rights = "~tg1:* &tg1:* +@all -info";
+    assert_eq!(server.ask(&format!("ACL SETUSER gateway on >s3cret {rights}")), ["+OK"]);
+    let url = server.url().replace("redis://", "redis://gateway:s3cret@");
+    for refused in [
+        RedisLedger::connect(&url, brisk()).map(drop),
+        RedisLedger::preflight(&url, brisk()),
+    ] {
+        let text = refused.unwrap_err().to_string();
+        assert!(text.contains("+info") && !text.contains("s3cret"), "{text}");
+    }
+}
+
 #[test]
 fn no_redis_is_an_error_that_names_the_address() {
     let port = crate::ledger::tests::redis_server::free_port();
