@@ -189,6 +189,17 @@ impl<'p, P: Carried + Sync> Downstream<'p, P> {
         done
     }
 
+    /// Lets what else runs on this thread come first.
+    pub(super) async fn yields(&mut self) {
+        self.waits_elsewhere();
+        tokio::task::yield_now().await;
+    }
+
+    /// The task is about to wait for something else. The upstream may wake it meanwhile, which uses its waker up: it has to be asked again.
+    pub(super) fn waits_elsewhere(&mut self) {
+        self.is_asked = false;
+    }
+
     fn poll_turn(&mut self, session: &mut Session, ctx: &P::CTX, context: &mut Context<'_>) -> Poll<Turn> {
         // What comes piece by piece ends here each time, so nothing further off is looked at.
         if self.is_armed && self.wake_flag.is_clear(context) && !self.plugin.is_cut() {
@@ -350,3 +361,6 @@ fn silent() -> Box<Error> {
 }
 
 const COMMENT: &[u8] = b": waiting\n\n";
+
+#[cfg(test)]
+mod tests;

@@ -168,7 +168,7 @@ where
     if ends {
         // The body filters are told of every answer's end, also when its head is all of it.
         let piece = Piece { bytes: None, ends };
-        batch.push(filter(plugin, session, ctx, piece).await?);
+        batch.push(filter(plugin, session, ctx, client, piece).await?);
     }
     loop {
         let failure = if ends {
@@ -193,7 +193,7 @@ where
             Some(error) => return Err(error),
             None if ends => return Ok(()),
             // More of it is likely to be there. What others wait for comes first, such as the first event of a stream.
-            None if is_full => tokio::task::yield_now().await,
+            None if is_full => client.yields().await,
             None => {}
         }
     }
@@ -225,7 +225,9 @@ where
                 }
                 // The upstream keeps its connection open behind all that it had to say.
                 Ok(Waited::Complete) => Ok(Piece::end()),
-                Err(error) if deadline::is_ended(&error) => return end(plugin, session, ctx, batch, error).await,
+                Err(error) if deadline::is_ended(&error) => {
+                    return end(plugin, session, ctx, client, batch, error).await;
+                }
                 Err(error) => return Err(error),
             }
         } else {
@@ -312,6 +314,7 @@ async fn end<P>(
     plugin: &P,
     session: &mut Session,
     ctx: &mut P::CTX,
+    client: &mut Downstream<'_, P>,
     batch: &mut WriteBatch<'_>,
     why: Box<Error>,
 ) -> Result<Option<Box<Error>>>
@@ -323,7 +326,7 @@ where
         bytes: None,
         ends: false,
     };
-    match filter(plugin, session, ctx, empty).await {
+    match filter(plugin, session, ctx, client, empty).await {
         Ok(piece) if piece.ends => {
             batch.push(piece);
             Ok(None)
@@ -347,17 +350,23 @@ where
     P: Carried + Send + Sync,
     P::CTX: Send + Sync,
 {
-    let piece = filter(plugin, session, ctx, piece).await?;
+    let piece = filter(plugin, session, ctx, client, piece).await?;
     let is_over = !piece.ends && plugin.is_complete(ctx) && client.completes();
     batch.push(piece);
     if is_over {
-        batch.push(filter(plugin, session, ctx, Piece::end()).await?);
+        batch.push(filter(plugin, session, ctx, client, Piece::end()).await?);
     }
     Ok(())
 }
 
 /// One piece of an answer through the plugin's filters, which may ask for a pause before it is written.
-async fn filter<P>(plugin: &P, session: &mut Session, ctx: &mut P::CTX, mut piece: Piece) -> Result<Piece>
+async fn filter<P>(
+    plugin: &P,
+    session: &mut Session,
+    ctx: &mut P::CTX,
+    client: &mut Downstream<'_, P>,
+    mut piece: Piece,
+) -> Result<Piece>
 where
     P: Carried + Send + Sync,
     P::CTX: Send + Sync,
@@ -365,6 +374,7 @@ where
     let first = plugin.upstream_response_body_filter(session, &mut piece.bytes, piece.ends, ctx)?;
     let second = plugin.response_body_filter(session, &mut piece.bytes, piece.ends, ctx)?;
     if let Some(pause) = first.max(second) {
+        client.waits_elsewhere();
         tokio::time::sleep(pause).await;
     }
     piece.ends |= plugin.ends_here(ctx);
