@@ -25,16 +25,15 @@ use std::pin::pin;
 use std::sync::atomic::AtomicUsize;
 
 use bytes::{Bytes, BytesMut};
-use http::{Uri, Version, header};
-use pingora::http::RequestHeader;
+use http::Version;
 use pingora::proxy::Session;
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, OrErr, Result};
+use pingora::{Error, ErrorType, Result};
 
 pub use self::carried::{Carried, TimeLimits};
 use self::downstream::{Downstream, Waited};
 pub use self::gathering::GatherLimits;
-use self::upstream_session::{Piece, UpstreamSession};
+use self::upstream_session::{Piece, UpstreamSession, name_authority};
 use self::write_batch::{BYTES_MAX, WriteBatch};
 use crate::net::connection_pool::ConnectionPool;
 
@@ -379,22 +378,6 @@ where
     }
     piece.ends |= plugin.ends_here(ctx);
     Ok(piece)
-}
-
-/// Over HTTP/2 the target has the authority (RFC 9113 section 8.3.1), and some servers take no head with both.
-fn name_authority(request: &mut RequestHeader, is_tls: bool) -> Result<()> {
-    let Some(host) = request.remove_header(&header::HOST) else {
-        return Ok(());
-    };
-    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
-    let target = Uri::builder()
-        .scheme(if is_tls { "https" } else { "http" })
-        .authority(host.as_bytes())
-        .path_and_query(path)
-        .build();
-    let target = target.or_err(ErrorType::InternalError, "a target that is none")?;
-    request.set_uri(target);
-    Ok(())
 }
 
 /// Most attempts of one request: far above what targets and their addresses come to.

@@ -7,14 +7,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use http::header;
+use http::{Uri, header};
 use pingora::http::{RequestHeader, ResponseHeader};
 use pingora::protocols::http::client::HttpSession;
 use pingora::protocols::http::v1::client::HttpSession as Http1;
 use pingora::protocols::http::v2;
 use pingora::protocols::{Digest, UniqueID as _, UniqueIDType};
 use pingora::upstreams::peer::HttpPeer;
-use pingora::{Error, ErrorType, OkOrErr, Result};
+use pingora::{Error, ErrorType, OkOrErr, OrErr, Result};
 
 use crate::net::connection_pool::Connected;
 use crate::net::upstream_io::UpstreamIo;
@@ -259,6 +259,22 @@ async fn beside<W: Future>(sends: &mut Option<BoxFuture<'static, ()>>, mut work:
         work.as_mut().poll(context)
     })
     .await
+}
+
+/// Over HTTP/2 the target has the authority (RFC 9113 section 8.3.1), and some servers take no head with both.
+pub(super) fn name_authority(request: &mut RequestHeader, is_tls: bool) -> Result<()> {
+    let Some(host) = request.remove_header(&header::HOST) else {
+        return Ok(());
+    };
+    let path = request.uri.path_and_query().map_or("/", |path| path.as_str());
+    let target = Uri::builder()
+        .scheme(if is_tls { "https" } else { "http" })
+        .authority(host.as_bytes())
+        .path_and_query(path)
+        .build();
+    let target = target.or_err(ErrorType::InternalError, "a target that is none")?;
+    request.set_uri(target);
+    Ok(())
 }
 
 fn unknown<T>() -> Result<T> {
