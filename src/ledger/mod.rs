@@ -319,15 +319,19 @@ impl Ledger {
         }
     }
 
-    /// Audits the books, if that was not done in the last `every`; else says what it found, and how long ago. Of several gateways over one store
-    /// one does it, and the others wait for it.
+    /// Audits the books, unless another gateway over the same store did that in the last `within` and found nothing wrong: then it says how long
+    /// ago. One does it at a time, for all that ask in the next `every`.
     ///
     /// # Errors
     /// When the store cannot say, or another gateway audits for too long.
-    pub(crate) async fn audit_in_turn(&self, every: Duration) -> Result<(AuditReport, Duration), AdminError> {
+    pub(crate) async fn audit_in_turn(
+        &self,
+        within: Duration,
+        every: Duration,
+    ) -> Result<(AuditReport, Duration), AdminError> {
         let audited = match self {
             Ledger::Embedded(store) => store.run(AdminOp::Audit).await?,
-            Ledger::Redis(store) => return Box::pin(store.audit_in_turn(every)).await,
+            Ledger::Redis(store) => return Box::pin(store.audit_in_turn(within, every)).await,
         };
         match audited {
             AdminReply::Audit(report) => Ok((report, Duration::ZERO)),

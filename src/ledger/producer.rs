@@ -85,6 +85,12 @@ impl AccountNumbers {
         // Asked for under the lock: a producer that was replaced does not come back.
         numbering.next(producer.current())
     }
+
+    /// Whether the account's numbers are this one's now: it gave the last.
+    pub(super) fn are_of(&self, producer: ProducerId) -> bool {
+        let numbering = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        numbering.producer() == Some(producer)
+    }
 }
 
 fn fresh(born: Birth) -> Result<ProducerId, StoreError> {

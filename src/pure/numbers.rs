@@ -118,6 +118,11 @@ impl CallNumber {
 }
 
 impl Numbering {
+    /// Whose numbers it gives; none before the first.
+    pub fn producer(&self) -> Option<ProducerId> {
+        self.producer
+    }
+
     /// The next number of the producer, from 1 for one that gives its first.
     pub fn next(&mut self, producer: ProducerId) -> CallNumber {
         if self.producer != Some(producer) {

@@ -66,7 +66,9 @@ impl Audited {
     /// Audits the books once.
     pub(crate) async fn audit(&self, ledger: &Ledger, clock: &Clock) {
         let every = self.schedule.map_or(Duration::ZERO, |schedule| schedule.every);
-        match found(ledger, clock, every).await {
+        // A process that starts looks for itself: its ledger may have been restored meanwhile.
+        let within = self.last().map_or(Duration::ZERO, |_| every);
+        match found(ledger, clock, (within, every)).await {
             Ok(audit) => *self.last.lock().unwrap_or_else(PoisonError::into_inner) = Some(audit),
             // The age of the last one grows, and that is an alarm too.
             Err(error) => log::warn!("the books could not be audited: {error}"),
@@ -92,8 +94,8 @@ impl Audited {
     }
 }
 
-async fn found(ledger: &Ledger, clock: &Clock, every: Duration) -> Result<Audit, AdminError> {
-    let (AuditReport { findings, .. }, age) = ledger.audit_in_turn(every).await?;
+async fn found(ledger: &Ledger, clock: &Clock, (within, every): (Duration, Duration)) -> Result<Audit, AdminError> {
+    let (AuditReport { findings, .. }, age) = ledger.audit_in_turn(within, every).await?;
     let at = clock
         .now()
         .plus_millis(-i64::try_from(age.as_millis()).unwrap_or(i64::MAX));

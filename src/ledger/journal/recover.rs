@@ -40,7 +40,12 @@ pub(crate) fn recover_others(journal: &Journal, ledger: &Ledger) -> RecoverRepor
 fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> RecoverReport {
     let mut report = RecoverReport::default();
     let (mut dead, mut others_live) = (Vec::new(), false);
-    let (paths, is_whole) = journals(folder, &[EXTENSION, KEPT_EXTENSION], &mut report);
+    let extensions: &[&str] = match ledger {
+        // It keeps none: those are another ledger's, which has them.
+        Ledger::Embedded(_) => &[EXTENSION],
+        Ledger::Redis(_) => &[EXTENSION, KEPT_EXTENSION],
+    };
+    let (paths, is_whole) = journals(folder, extensions, &mut report);
     for path in paths.iter().filter(|path| Some(path.as_path()) != own) {
         match JournalFile::adopt(path) {
             Ok(None) => others_live |= path.exists(),
@@ -82,7 +87,8 @@ fn recover_beside(folder: &Path, ledger: &Ledger, own: Option<&Path>) -> Recover
 /// How many debits stand in journals of processes that have ended though the store has acknowledged them, for it may still lose them; and
 /// when it acknowledged the last of them. None when none does.
 pub fn kept(folder: &Path) -> Option<(u64, Timestamp)> {
-    let (paths, _) = journals(folder, &[KEPT_EXTENSION], &mut RecoverReport::default());
+    // One of which something is not believed, or unknown, has its name still.
+    let (paths, _) = journals(folder, &[EXTENSION, KEPT_EXTENSION], &mut RecoverReport::default());
     let (mut debits, mut last) = (0_u64, None::<Timestamp>);
     for path in paths {
         match JournalFile::adopt(&path) {

@@ -176,7 +176,10 @@ impl Account {
         let mut acknowledged = self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
         let (producer, numbers) = &mut *acknowledged;
         if *producer != Some(number.producer) {
-            if producer.is_some_and(|known| known.born() > number.born) {
+            // The last one may be older by birth: the one before was born by a clock that was ahead.
+            let is_last = |producer| self.numbers.are_of(producer);
+            let is_younger = |known: ProducerId| known.born() > number.born && !is_last(number.producer);
+            if producer.is_some_and(|known| is_last(known) || is_younger(known)) {
                 return; // Of the producer before, or of another process.
             }
             (*producer, *numbers) = (Some(number.producer), Numbers::default());

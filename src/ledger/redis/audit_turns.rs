@@ -26,16 +26,17 @@ struct Found {
 }
 
 impl Shared {
-    /// What the last audit found, whoever made it, and how long ago it ended. Where none has ended in the last `every`, the books are audited, unless
-    /// another gateway does that: it is waited for.
+    /// What the last audit found, whoever made it, and how long ago it ended, if it found nothing wrong in the last `within`. Else the books are
+    /// audited, for whoever asks in the next `every`; a gateway that does that already is waited for.
     pub(super) async fn audit_in_turn(
         &self,
         link: &Link,
+        within: Duration,
         every: Duration,
     ) -> Result<(AuditReport, Duration), AdminError> {
         let began = monotonic();
         loop {
-            if let Some(found) = self.found_lately(link, every).await? {
+            if let Some(found) = self.found_lately(link, within).await? {
                 return Ok(found);
             }
             if self.take_turn(link).await? {
@@ -49,7 +50,7 @@ impl Shared {
             tokio::time::sleep(LOOK_EVERY).await;
         }
         // The one before may have ended between the two looks.
-        let audited = match self.found_lately(link, every).await {
+        let audited = match self.found_lately(link, within).await {
             Ok(Some(found)) => Ok(found),
             Ok(None) => self.audit_for_all(link, every).await,
             Err(error) => Err(error.into()),
@@ -79,19 +80,20 @@ impl Shared {
         Ok((report, Duration::ZERO))
     }
 
-    /// What an audit found that ended less than `every` ago.
-    async fn found_lately(&self, link: &Link, every: Duration) -> Result<Option<(AuditReport, Duration)>, StoreError> {
+    /// What an audit found that ended less than `within` ago.
+    async fn found_lately(&self, link: &Link, within: Duration) -> Result<Option<(AuditReport, Duration)>, StoreError> {
         let mut get = redis::cmd("GET");
         get.arg(found_key());
         let kept = self.command(link, get).await?;
-        // What another version has written is no audit.
-        let read = |text: &str| serde_json::from_str::<Found>(text).ok();
+        // What another version has written is no audit, and what was wrong may have been mended.
+        let is_clean = |found: &Found| found.report.findings.is_empty();
+        let read = |text: &str| serde_json::from_str::<Found>(text).ok().filter(is_clean);
         let Some(found) = reply::optional_text(&kept)?.and_then(read) else {
             return Ok(None);
         };
         let age_ms = self.time(link).await?.since(found.ended);
         let age = u64::try_from(age_ms).map(Duration::from_millis);
-        Ok(age.ok().filter(|age| *age < every).map(|age| (found.report, age)))
+        Ok(age.ok().filter(|age| *age < within).map(|age| (found.report, age)))
     }
 
     async fn keep_found(&self, link: &Link, report: &AuditReport, every: Duration) -> Result<(), StoreError> {

@@ -150,6 +150,7 @@ impl RedisLedger {
             shards,
             cache: Cache::default(),
             producer: Producer::new(options.clock.now())?,
+            takes_over_ms: AtomicU64::new(TAKES_OVER_MS_MAX),
             holds: OpenHolds::default(),
             key_ends: KeyEnds::default(),
             events: OpenPlaces::default(),
@@ -320,11 +321,27 @@ impl RedisLedger {
             }
             // One that has no number yet was never sent: this process gives it its own.
             Orphan::Owed { debit, number } => {
+                self.wait_for_room(account);
                 let origin = number.map_or(Origin::Own, |_| Origin::Adopted);
                 self.queue(account, (hold, None), (number, origin), debit, entry);
             }
         }
         is_new
+    }
+
+    /// Waits while half of the debits wait with which no more calls are admitted: what dead processes left refuses no calls. Blocks, but not for
+    /// long in all, for Redis may be away.
+    fn wait_for_room(&self, account: &Account) {
+        let shared = &self.shared;
+        let most = shared.shards.share(shared.options.unsettled_max) / 2;
+        while shared.shards.of(account).queue.unsettled() >= most.max(1) {
+            let left = shared.takes_over_ms.load(Ordering::Relaxed);
+            if left < ROOM_LOOK_MS {
+                return;
+            }
+            shared.takes_over_ms.store(left - ROOM_LOOK_MS, Ordering::Relaxed);
+            std::thread::sleep(Duration::from_millis(ROOM_LOOK_MS));
+        }
     }
 
     /// For how long Redis may lose what it has acknowledged.
@@ -385,8 +402,12 @@ impl RedisLedger {
         self.shared.execute(&self.shared.link(), op).await
     }
 
-    pub(super) async fn audit_in_turn(&self, every: Duration) -> Result<(AuditReport, Duration), AdminError> {
-        self.shared.audit_in_turn(&self.shared.link(), every).await
+    pub(super) async fn audit_in_turn(
+        &self,
+        within: Duration,
+        every: Duration,
+    ) -> Result<(AuditReport, Duration), AdminError> {
+        self.shared.audit_in_turn(&self.shared.link(), within, every).await
     }
 
     /// Runs an operator's command from a thread that is on no runtime.
@@ -448,6 +469,11 @@ fn runtime() -> Result<tokio::runtime::Runtime, StoreError> {
         .build()
         .map_err(|error| unavailable(&format!("cannot start a runtime: {error}")))
 }
+
+/// How long all debits that a process takes over may wait for one another, in milliseconds.
+const TAKES_OVER_MS_MAX: u64 = 10_000;
+/// How often it is looked whether there is room for more of them.
+const ROOM_LOOK_MS: u64 = 20;
 
 #[cfg(test)]
 pub(super) mod tests;

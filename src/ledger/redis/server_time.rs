@@ -50,6 +50,8 @@ impl Shared {
         if let Some(now) = now {
             self.heard_time(now);
         }
+        // Only here: a clock of this machine that was set says another time until then.
+        self.producer.renew_when_old(self.redis_now());
     }
 
     /// Redis' time: asks for it.

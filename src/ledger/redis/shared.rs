@@ -1,6 +1,6 @@
 //! What calls, commands and the ledger's thread share: the way to Redis, and the steps that callers wait for.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -55,6 +55,8 @@ pub(super) struct Shared {
     pub(super) is_emptied: AtomicBool,
     /// Where receipts are written to as well.
     pub(super) receipt_files: OnceLock<Arc<ReceiptFiles>>,
+    /// For how much longer the debits of dead processes may wait for one another, in milliseconds.
+    pub(super) takes_over_ms: AtomicU64,
     /// Redis' clock less this machine's, in milliseconds, as Redis said last.
     pub(super) ahead_ms: AtomicI64,
     /// How long reserves took.

@@ -5,7 +5,7 @@ use crate::ledger::journal::segments::Segments;
 use crate::ledger::journal::slot::{Found, FoundStage, PromptPlace};
 use crate::ledger::tests::logged::logged;
 use crate::ledger::tests::rig::{debit, request_at};
-use crate::pure::numbers::Birth;
+use crate::pure::numbers::{Birth, CallNumber, ProducerId};
 
 /// What a prompts file's first segment has room for: 4,096 blocks of 1,020 bytes of text.
 const SEGMENT_TEXT_BYTES: usize = 4096 * 1020;
@@ -176,6 +176,20 @@ fn a_dead_journal_of_which_the_store_has_all_leaves_its_name() {
         .into_iter()
         .for_each(|slot| file.release(slot, Default::default()));
     assert_eq!((rig.files("acknowledged").len(), path.exists()), (0, true));
+}
+
+/// The embedded ledger keeps none: it is another ledger's, which has taken it.
+#[test]
+fn a_journal_that_another_ledger_has_acknowledged_is_no_matter_of_the_embedded_one() {
+    let mut rig = Rig::new();
+    let process = rig.process();
+    let mut entry = process.begin_as(request_at(1, NOW), PROMPT);
+    entry.owe(&debit("1"), CallNumber::new(ProducerId::new(Birth::at(NOW), 7), 1));
+    entry.keep(NOW);
+    process.journal.close();
+    drop(entry);
+    assert_eq!(rig.restart().recovered.settled, 0);
+    assert_eq!((rig.spent(), rig.files("acknowledged").len()), (Credits::ZERO, 1));
 }
 
 #[test]

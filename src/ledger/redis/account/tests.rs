@@ -1,6 +1,7 @@
 //! What a process knows of an account: its names, what is under way and what waits, and what was heard of it.
 
 use super::*;
+use crate::ledger::producer::Producer;
 use crate::pure::numbers::Birth;
 use crate::pure::time::Timestamp;
 
@@ -52,6 +53,26 @@ fn what_was_acknowledged_is_that_of_the_youngest_producer() {
     acknowledge(one, &[3]);
     assert_eq!(account.acknowledged(two, (1, 9)), [2]);
     assert_eq!(account.acknowledged(one, (1, 9)), [0; 0], "it was replaced");
+}
+
+/// The one before was born by a clock that was ahead.
+#[test]
+fn what_was_acknowledged_is_that_of_the_producer_that_gives_the_numbers() {
+    let (account, first) = (account(), Producer::new(Timestamp(1_795_132_800_000)).unwrap());
+    let before = [(); 3].map(|()| account.numbers.next(&first));
+    account.acknowledge(before[0]);
+    let earlier = Producer::new(Timestamp(1_795_132_800_000 - 86_400_000)).unwrap();
+    let last = [(); 2].map(|()| account.numbers.next(&earlier));
+    account.acknowledge(before[1]);
+    assert_eq!(
+        account.acknowledged(first.current(), (1, 9)),
+        [1, 2],
+        "the last one has none yet"
+    );
+    account.acknowledge(last[1]);
+    account.acknowledge(before[2]);
+    assert_eq!(account.acknowledged(earlier.current(), (1, 9)), [2]);
+    assert_eq!(account.acknowledged(first.current(), (1, 9)), [0; 0], "it was replaced");
 }
 
 #[test]

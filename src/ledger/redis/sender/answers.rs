@@ -123,6 +123,10 @@ impl Settler {
             Some(Ok(SettleReply::NoAccount)) => {
                 let account = debit.account.id();
                 log::error!("MONEY: the account {account} is not in Redis; its settlements wait");
+                if debit.entry.kept_since().is_some() {
+                    // Redis had it: it is no reason to refuse calls of others.
+                    debit.queued_ms = now.max(1);
+                }
                 self.later
                     .push((now.saturating_add(millis(LATER)), Work::Settle(debit)));
                 return false;
@@ -277,7 +281,7 @@ impl Settler {
             kept.push(Work::Settle(debit));
             return;
         }
-        if debit.entry.kept_since().is_some() {
+        if debit.entry.kept_since().is_some_and(|at| self.is_past_replay(at)) {
             log::warn!(
                 "the debit of request {} ({}) was acknowledged longer ago than Redis remembers its gateway: it was taken",
                 debit.hold,

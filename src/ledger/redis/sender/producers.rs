@@ -6,7 +6,6 @@ use crate::ledger::redis::script::{self, EvalMode};
 impl Settler {
     /// Forgets the producers of long ago in the accounts that were met. It can wait, and it does no harm when it fails.
     pub(super) async fn forget_producers(&mut self) {
-        self.shared.producer.renew_when_old(self.shared.redis_now());
         if self.met.is_empty() {
             return;
         }

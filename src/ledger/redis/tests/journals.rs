@@ -159,6 +159,45 @@ fn what_redis_loses_after_a_recovery_is_taken_by_the_next_start() {
     is_taken_after_each_loss(server, &caller, folder.path());
 }
 
+/// Those of a busy gateway are as many as may wait in all.
+#[test]
+fn what_dead_processes_left_keeps_no_calls_from_being_admitted() {
+    let gateway = Gateway::new(patient());
+    let now = Clock::System.now();
+    let producer = ProducerId::new(Birth::at(now), 7);
+    for n in 1..=20 {
+        let request = ReserveRequest {
+            id: request_at(n, now),
+            ..super::request(n, "0.01")
+        };
+        let mut entry = gateway.begin(&request);
+        entry.owe(&debit("0.01"), CallNumber::new(producer, n));
+        drop(entry);
+    }
+    let Gateway {
+        server,
+        ledger,
+        caller,
+        journal,
+        folder,
+    } = gateway;
+    ledger.close();
+    drop(journal);
+    let few = Options {
+        unsettled_max: 10,
+        ..patient()
+    };
+    let next = node(&server, few);
+    // Redis takes no writes for a moment.
+    assert_eq!(server.ask("CLIENT PAUSE 300 WRITE"), ["+OK"]);
+    assert_eq!(recover(folder.path(), &next).settled, 20);
+    let hold = block_on(on_node(&next, &caller).reserve(&super::request(50, "0.1")));
+    hold.unwrap().unwrap().release();
+    let figures = block_on(on_node(&next, &caller).figures()).unwrap();
+    assert_eq!((figures.balance, figures.held), (credits("0.8"), Credits::ZERO));
+    audit_is_clean(&next);
+}
+
 /// The server comes back as it was saved, again and again. Once it can lose the debit no more, nothing is left in the folder.
 fn is_taken_after_each_loss(mut server: RedisServer, caller: &Caller, folder: &Path) {
     for _ in 0..2 {

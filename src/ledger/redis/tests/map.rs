@@ -158,11 +158,3 @@ fn a_ledger_starts_where_one_master_of_many_is_away() {
     let none = opened(&server, &[(0, 16_383, "127.0.0.1:1".to_owned())]);
     assert!(block_on(server_health::check_servers(&none)).is_err());
 }
-
-/// It is only warned of.
-#[test]
-fn a_server_that_does_not_tell_its_settings_is_used() {
-    let server = RedisServer::start();
-    assert_eq!(server.ask("ACL SETUSER default -info"), ["+OK"]);
-    assert_eq!(RedisLedger::preflight(&server.url(), patient()), Ok(()));
-}
