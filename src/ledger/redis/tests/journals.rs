@@ -62,6 +62,20 @@ impl Gateway {
         self.journal.begin(&intent, b"{}").unwrap()
     }
 
+    /// So many calls of a process that died have ended, and Redis was not told.
+    fn owe_and_die(&self, calls: u64, cost: &str) {
+        let now = Clock::System.now();
+        let producer = ProducerId::new(Birth::at(now), 7);
+        for n in 1..=calls {
+            let request = ReserveRequest {
+                id: request_at(n, now),
+                ..super::request(n, cost)
+            };
+            let mut entry = self.begin(&request);
+            entry.owe(&debit(cost), CallNumber::new(producer, n));
+        }
+    }
+
     fn reserve(&self, n: u64, wanted: &str) -> Result<Result<Hold, Denial>, StoreError> {
         let request = ReserveRequest {
             id: request_at(n, Clock::System.now()),
@@ -133,15 +147,7 @@ fn what_redis_loses_after_a_stop_is_taken_by_the_next_start() {
 fn what_redis_loses_after_a_recovery_is_taken_by_the_next_start() {
     let gateway = Gateway::new(patient());
     assert_eq!(gateway.server.ask("SAVE"), ["+OK"]);
-    let now = Clock::System.now();
-    let request = ReserveRequest {
-        id: request_at(1, now),
-        ..super::request(1, "0.1")
-    };
-    let mut entry = gateway.begin(&request);
-    let producer = ProducerId::new(Birth::at(now), 7);
-    entry.owe(&debit("0.1"), CallNumber::new(producer, 1));
-    drop(entry);
+    gateway.owe_and_die(1, "0.1");
     let Gateway {
         server,
         ledger,
@@ -163,17 +169,7 @@ fn what_redis_loses_after_a_recovery_is_taken_by_the_next_start() {
 #[test]
 fn what_dead_processes_left_keeps_no_calls_from_being_admitted() {
     let gateway = Gateway::new(patient());
-    let now = Clock::System.now();
-    let producer = ProducerId::new(Birth::at(now), 7);
-    for n in 1..=20 {
-        let request = ReserveRequest {
-            id: request_at(n, now),
-            ..super::request(n, "0.01")
-        };
-        let mut entry = gateway.begin(&request);
-        entry.owe(&debit("0.01"), CallNumber::new(producer, n));
-        drop(entry);
-    }
+    gateway.owe_and_die(20, "0.01");
     let Gateway {
         server,
         ledger,
